@@ -1,0 +1,101 @@
+"""What is asked, by whom, and what was decided about it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct, field
+
+from holdfast.contract.values import Args
+from holdfast.contract.vocabulary import Risk, State, Verdict
+
+
+class Caller(Struct, frozen=True, kw_only=True):
+    """Who asks. Two callers that are equal get the same compiled policy."""
+
+    door: str = "python"
+    agent: str | None = None
+    provider: str | None = None
+    skill: str | None = None
+    session: str | None = None
+    scopes: frozenset[str] = frozenset()
+    """Secret scopes granted to this caller."""
+    autonomy: Literal["cautious", "standard", "autonomous"] | None = None
+    """Overrides the configured autonomy level, towards more caution only."""
+
+
+class Decision(Struct, frozen=True):
+    """A verdict with where it came from and why."""
+
+    verdict: Verdict
+    source: str
+    reason: str
+
+
+class Precondition(Struct, frozen=True, kw_only=True):
+    """A fact a proposal relies on, for example the content digest of the file it will replace."""
+
+    kind: str
+    subject: str
+    value: str
+
+
+class Proposal(Struct, frozen=True, kw_only=True):
+    """What would happen if the call were approved. Nothing has happened yet."""
+
+    tool_name: str
+    summary: str
+    risk: Risk
+    payload: Args
+    """Opaque JSON of the tool's own, handed back to `apply`."""
+    preview: str = ""
+    """What a person is shown, a unified diff for changes to files."""
+    preconditions: tuple[Precondition, ...] = ()
+
+
+class Call(Struct, frozen=True, kw_only=True):
+    """One request for one action."""
+
+    id: str
+    tool: str
+    """Canonical name."""
+    name_used: str
+    """The name the caller used: canonical, alias or API name."""
+    args: Args
+    caller: Caller
+    cwd: str
+    parent: str | None = None
+    request: str | None = None
+    """The id the model or client gave this call, if any."""
+    depth: int = 0
+
+
+class HeldCall(Struct, frozen=True, kw_only=True):
+    """A call that waits, as every door sees it."""
+
+    call: Call
+    state: State
+    digest: str
+    definition_digest: str
+    decision: Decision
+    preview: str
+    """One line: `name: what it would do`."""
+    proposal: Proposal | None = None
+    definition_only: bool = False
+    """The tool has no `execute`: the call waits for its result, not for a yes."""
+    held_at: float = 0.0
+    approver: str | None = None
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """What a person said to a held call; one of four."""
+
+    kind: Literal["approve", "edit", "reject", "result"]
+    by: str
+    """Who answered: a user name, a program, a page's session."""
+    message: str = ""
+    """For reject: what the model is told. For result: the output given in the tool's place."""
+    args: Args | None = field(default=None)
+    """For edit: the arguments to use instead."""
+    success: bool = True
+    """For result: whether it counts as a success."""

@@ -1,0 +1,109 @@
+"""Every error holdfast raises, drawn once. What happens to one call is a `Result`, not an exception.
+
+HoldfastError
+├── ToolError                a tool cannot exist or cannot be found
+│   ├── InvalidName          the name is outside the grammar
+│   ├── InvalidSchema        the schema is not a schema, or may not be used
+│   ├── DuplicateTool        the name, alias or API name is taken
+│   └── UnknownTool          no such tool for this caller
+├── ArgumentsError           the arguments of a call cannot be used
+│   ├── BadJson              the text is not the JSON we accept
+│   └── InvalidArguments     the JSON does not fit the tool's schema
+├── CallError                a call cannot go on
+│   ├── UnknownCall          no call has that id
+│   ├── NotPending           the call is not waiting for an answer
+│   ├── StaleApproval        what was approved is not what would run now
+│   └── SecretUnavailable    a secret is not granted or has no value
+├── PathRefused              the path is outside what the call may touch
+├── ConfigError              a configuration file says something wrong
+├── GrantRefused             the "always allow" asked for would be too wide
+└── LedgerError              the record cannot be kept
+    ├── LedgerUnavailable    locked, full or read-only: nothing was written
+    └── LedgerCorrupt        the file is damaged or was changed by someone else
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class HoldfastError(Exception):
+    """Base of all errors of holdfast; the message is one sentence with the next step."""
+
+
+class ToolError(HoldfastError):
+    pass
+
+
+class InvalidName(ToolError):
+    pass
+
+
+class InvalidSchema(ToolError):
+    pass
+
+
+class DuplicateTool(ToolError):
+    pass
+
+
+class UnknownTool(ToolError):
+    pass
+
+
+class ArgumentsError(HoldfastError):
+    pass
+
+
+class BadJson(ArgumentsError):
+    pass
+
+
+class InvalidArguments(ArgumentsError):
+    def __init__(self, violations: Sequence[str]) -> None:
+        self.violations = tuple(violations)
+        super().__init__("; ".join(violations))
+
+
+class CallError(HoldfastError):
+    pass
+
+
+class UnknownCall(CallError):
+    pass
+
+
+class NotPending(CallError):
+    pass
+
+
+class StaleApproval(CallError):
+    pass
+
+
+class SecretUnavailable(CallError):
+    pass
+
+
+class PathRefused(HoldfastError):
+    pass
+
+
+class ConfigError(HoldfastError):
+    pass
+
+
+class GrantRefused(HoldfastError):
+    pass
+
+
+class LedgerError(HoldfastError):
+    pass
+
+
+class LedgerUnavailable(LedgerError):
+    pass
+
+
+class LedgerCorrupt(LedgerError):
+    pass

@@ -1,0 +1,54 @@
+"""What happened: the result of a call, and the attachments it carries."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct, field
+
+from holdfast.contract.values import Args, Json
+from holdfast.contract.vocabulary import EXIT_CODES, Failure, State
+
+
+class Attachment(Struct, frozen=True, kw_only=True, tag_field="type", tag="attachment"):
+    """A typed piece of content that is not text."""
+
+    kind: Literal["image", "audio", "file"]
+    mime_type: str
+    data: bytes = b""
+    name: str | None = None
+    uri: str | None = None
+
+
+class Result(Struct, frozen=True):
+    """Exactly one per call. `output` is for the model and the user, `structured` is the typed form of it."""
+
+    success: bool
+    output: str = ""
+    error: str | None = None
+    structured: Json = None
+    metadata: Args = field(default_factory=dict[str, Json])
+    attachments: tuple[Attachment, ...] = ()
+    state: State = State.DONE
+    failure: Failure | None = None
+    call_id: str = ""
+
+    @property
+    def text(self) -> str:
+        """What a model is told: the output, or the error with whatever output there was."""
+        if self.success:
+            return self.output
+        error = self.error or "Unknown error"
+        return f"{error}\n\nPartial output:\n{self.output}" if self.output else error
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_CODES.get(self.state, 1)
+
+
+def ok(output: str = "", *, structured: Json = None, attachments: tuple[Attachment, ...] = ()) -> Result:
+    return Result(True, output, None, structured, attachments=attachments)
+
+
+def fail(error: str, *, output: str = "", structured: Json = None) -> Result:
+    return Result(False, output, error, structured, state=State.FAILED, failure=Failure.TOOL_ERROR)

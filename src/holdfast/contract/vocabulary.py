@@ -1,0 +1,103 @@
+"""The closed word lists of holdfast: verdicts, risks, effects, states, kinds of failure, exit codes."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final, Literal, get_args
+
+
+class Verdict(StrEnum):
+    APPROVE = "approve"
+    ASK = "ask"
+    DENY = "deny"
+
+    @property
+    def strictness(self) -> int:
+        return _STRICTNESS[self]
+
+    @classmethod
+    def parse(cls, word: object) -> Verdict | None:
+        """Read a verdict; `require_approval` is the seed's word for ask. None for anything else."""
+        if word == "require_approval":
+            return cls.ASK
+        return _VERDICTS.get(word) if isinstance(word, str) else None
+
+
+_STRICTNESS: Final = {Verdict.APPROVE: 0, Verdict.ASK: 1, Verdict.DENY: 2}
+_VERDICTS: Final = {verdict.value: verdict for verdict in Verdict}
+
+
+class Risk(StrEnum):
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+    @property
+    def level(self) -> int:
+        return _RISK_LEVELS[self]
+
+
+_RISK_LEVELS: Final = {Risk.LOW: 0, Risk.MEDIUM: 1, Risk.HIGH: 2}
+
+Effect = Literal["fs.read", "fs.write", "process", "network", "external", "person", "secrets"]
+EFFECTS: Final[frozenset[str]] = frozenset(get_args(Effect))
+READING_EFFECTS: Final[frozenset[str]] = frozenset({"fs.read", "person"})
+"""Effects that leave nothing changed: a call with only these can be repeated."""
+
+
+class State(StrEnum):
+    """Where a call is. The last nine are ends (`pending` is a stop, not an end)."""
+
+    RECEIVED = "received"
+    PROPOSED = "proposed"
+    PENDING = "pending"
+    APPROVED = "approved"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    INVALID = "invalid"
+    DENIED = "denied"
+    REJECTED = "rejected"
+    TIMED_OUT = "timed_out"
+    UNKNOWN = "unknown"
+    CANCELLED = "cancelled"
+
+
+EXIT_CODES: Final[dict[State, int]] = {
+    State.DONE: 0,
+    State.FAILED: 1,
+    State.INVALID: 2,
+    State.DENIED: 3,
+    State.REJECTED: 3,
+    State.PENDING: 4,
+    State.APPROVED: 4,
+    State.TIMED_OUT: 5,
+    State.UNKNOWN: 6,
+    State.CANCELLED: 130,
+}
+ENDS: Final = frozenset(EXIT_CODES) - {State.PENDING, State.APPROVED}
+
+
+class Failure(StrEnum):
+    """Why a result is not a success; typed, so that nobody has to read the sentence."""
+
+    UNKNOWN_TOOL = "unknown_tool"
+    NOT_ALLOWED = "not_allowed"
+    BAD_JSON = "bad_json"
+    INVALID_ARGUMENTS = "invalid_arguments"
+    SECRET_UNAVAILABLE = "secret_unavailable"
+    DENIED_BY_MIDDLEWARE = "denied_by_middleware"
+    DENIED_BY_POLICY = "denied_by_policy"
+    NOBODY_TO_ASK = "nobody_to_ask"
+    REJECTED = "rejected"
+    AWAITING_APPROVAL = "awaiting_approval"
+    AWAITING_ANSWER = "awaiting_answer"
+    AWAITING_PROGRAM = "awaiting_program"
+    STALE = "stale"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    TOOL_ERROR = "tool_error"
+    INVALID_OUTPUT = "invalid_output"
+    OUTCOME_UNKNOWN = "outcome_unknown"
+    TOO_DEEP = "too_deep"
+    LEDGER = "ledger"
