@@ -1,3 +1,92 @@
-"""holdfast: the tool runtime for AI agents."""
+"""holdfast: the tool runtime for AI agents. One governed path for every call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from holdfast.assemble import open_runtime
+    from holdfast.config.model import Config
+    from holdfast.contract.call import Answer, Call, Caller, Decision, HeldCall, Precondition, Proposal
+    from holdfast.contract.context import Context
+    from holdfast.contract.errors import HoldfastError
+    from holdfast.contract.event import Event
+    from holdfast.contract.function import tool
+    from holdfast.contract.result import Attachment, Result, fail, ok
+    from holdfast.contract.tool import Tool, define
+    from holdfast.contract.vocabulary import Risk, State, Verdict
+    from holdfast.runtime.middleware import Deny
+    from holdfast.runtime.runtime import Request, Runtime
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "Answer": "contract.call",
+    "Attachment": "contract.result",
+    "Call": "contract.call",
+    "Caller": "contract.call",
+    "Config": "config.model",
+    "Context": "contract.context",
+    "Decision": "contract.call",
+    "Deny": "runtime.middleware",
+    "Event": "contract.event",
+    "HeldCall": "contract.call",
+    "HoldfastError": "contract.errors",
+    "Precondition": "contract.call",
+    "Proposal": "contract.call",
+    "Request": "runtime.runtime",
+    "Result": "contract.result",
+    "Risk": "contract.vocabulary",
+    "Runtime": "runtime.runtime",
+    "State": "contract.vocabulary",
+    "Tool": "contract.tool",
+    "Verdict": "contract.vocabulary",
+    "define": "contract.tool",
+    "fail": "contract.result",
+    "ok": "contract.result",
+    "open_runtime": "assemble",
+    "tool": "contract.function",
+}
+
+__all__ = [
+    "Answer",
+    "Attachment",
+    "Call",
+    "Caller",
+    "Config",
+    "Context",
+    "Decision",
+    "Deny",
+    "Event",
+    "HeldCall",
+    "HoldfastError",
+    "Precondition",
+    "Proposal",
+    "Request",
+    "Result",
+    "Risk",
+    "Runtime",
+    "State",
+    "Tool",
+    "Verdict",
+    "define",
+    "fail",
+    "ok",
+    "open_runtime",
+    "tool",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'holdfast' has no attribute '{name}'")
+    from importlib import import_module
+
+    value = getattr(import_module(f"holdfast.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,0 +1,1 @@
+"""What things are. Protocols and values only; no behaviour of other rooms."""

@@ -53,7 +53,7 @@ class Proposal(Struct, frozen=True, kw_only=True):
     preconditions: tuple[Precondition, ...] = ()
 
 
-class Call(Struct, frozen=True, kw_only=True):
+class Call(Struct, frozen=True):
     """One request for one action."""
 
     id: str
@@ -66,8 +66,19 @@ class Call(Struct, frozen=True, kw_only=True):
     cwd: str
     parent: str | None = None
     request: str | None = None
-    """The id the model or client gave this call, if any."""
+    """The turn or client request this call belongs to, if any."""
+    given_id: str | None = None
+    """The id the model or client gave this call, if any; unique only within its request."""
     depth: int = 0
+    group: str = ""
+    """The outermost call this one is nested in: its own id for a call from a door."""
+
+
+class Owner(Struct, frozen=True):
+    """A process, so that a recycled pid is not taken for it."""
+
+    pid: int
+    started: str
 
 
 class HeldCall(Struct, frozen=True, kw_only=True):
@@ -85,6 +96,8 @@ class HeldCall(Struct, frozen=True, kw_only=True):
     """The tool has no `execute`: the call waits for its result, not for a yes."""
     held_at: float = 0.0
     approver: str | None = None
+    waiter: Owner | None = None
+    """The process that waits for the answer and will run the call; None when it was parked."""
 
 
 class Answer(Struct, frozen=True, kw_only=True):

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import jsonschema_rs
 
+from holdfast.contract.plain import path_of
+
 MAX_VIOLATIONS: Final = 10
 _MAX_VALUE: Final = 60
+_MAX_NAME: Final = 80
 _MAX_OPTIONS: Final = 20
+_WHOLE: Final = "the whole value"
 
 
 def explain(errors: Iterable[jsonschema_rs.ValidationError], properties: Sequence[str]) -> list[str]:
@@ -22,20 +26,24 @@ def explain(errors: Iterable[jsonschema_rs.ValidationError], properties: Sequenc
             found.append(_sentence(error, properties))
         else:
             more += 1
-    return [*found, f"and {more} more"] if more else found
+    return [*found, f"and {more:,} more"] if more else found
 
 
 def _sentence(error: jsonschema_rs.ValidationError, properties: Sequence[str]) -> str:
     kind = error.kind.name
-    facts = cast(dict[str, Any], error.kind.as_dict())
-    where = _path(error.instance_path)
+    facts = error.kind.as_dict()
+    where = error.instance_path
     if kind == "required":
-        return f"{_join(where, facts['property'])} is missing"
-    if kind == "additionalProperties":
-        return "; ".join(_unexpected(where, name, properties) for name in facts["unexpected"][:MAX_VIOLATIONS])
-    subject = where or "the arguments"
+        return f"{path_of([*where, facts['property']])} is missing"
+    if kind in ("additionalProperties", "unevaluatedProperties"):
+        return _unexpected(where, facts["unexpected"], properties)
+    if kind == "falseSchema" and error.schema_path[-1:] == ["additionalProperties"]:
+        return f"{path_of(where) or _WHOLE} takes no properties"
+    subject = path_of(where) or _WHOLE
     if kind in ("anyOf", "oneOf"):
-        return f"{subject} is {_show(error.instance)} but must be {_alternatives(facts['context'])}"
+        return f"{subject} is {_show(error.instance)} but must be {_alternatives(error, facts['context'])}"
+    if kind == "pattern" and "error" in facts:
+        return f"{subject} is too hard to match against its pattern; send something shorter"
     phrase = _PHRASES.get(kind)
     if phrase is None:
         return f"{subject}: {error.message[:200]}"
@@ -46,21 +54,35 @@ def _types(facts: dict[str, Any]) -> str:
     return " or ".join(sorted(facts["types"], key=lambda kind: (kind == "null", kind)))
 
 
-def _alternatives(context: list[list[jsonschema_rs.ValidationError]]) -> str:
+def _alternatives(
+    outer: jsonschema_rs.ValidationError, context: list[list[jsonschema_rs.ValidationError]]
+) -> str:
     wanted: list[str] = []
     for branch in context:
+        if len(wanted) == _MAX_OPTIONS:
+            wanted.append("another of the allowed forms")
+            break
         for inner in branch[:1]:
-            facts = cast(dict[str, Any], inner.kind.as_dict())
-            phrase = _PHRASES.get(inner.kind.name)
-            words = _types(facts) if inner.kind.name == "type" else phrase(facts) if phrase else inner.message[:80]
+            words = _alternative(inner, path_of(inner.instance_path[len(outer.instance_path) :]))
             if words not in wanted:
                 wanted.append(words)
     return " or ".join(wanted) or "exactly one of the allowed forms"
 
 
+def _alternative(error: jsonschema_rs.ValidationError, inside: str) -> str:
+    kind = error.kind.name
+    facts = error.kind.as_dict()
+    if kind == "required":
+        return f"one with {path_of([*([inside] if inside else []), facts['property']])}"
+    phrase = _PHRASES.get(kind)
+    if phrase is None or "error" in facts:
+        return "another of the allowed forms"
+    return f"one whose {inside} must {phrase(facts)}" if inside else phrase(facts).removeprefix("be ")
+
+
 _PHRASES: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
     "type": lambda facts: f"be {_types(facts)}",
-    "enum": lambda facts: "be one of " + ", ".join(_show(option) for option in facts["options"][:_MAX_OPTIONS]),
+    "enum": lambda facts: f"be one of {_options(facts['options'])}",
     "const": lambda facts: f"be {_show(facts['expected_value'])}",
     "minimum": lambda facts: f"be at least {facts['limit']}",
     "maximum": lambda facts: f"be at most {facts['limit']}",
@@ -75,21 +97,20 @@ _PHRASES: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
 }
 
 
-def _unexpected(where: str, name: str, properties: Sequence[str]) -> str:
-    close = get_close_matches(name[:80], properties, n=1) if not where else []
-    hint = f" (did you mean {close[0]}?)" if close else ""
-    return f"{_join(where, name[:80])} is not a known property{hint}"
+def _options(options: list[Any]) -> str:
+    shown = ", ".join(_show(option) for option in options[:_MAX_OPTIONS])
+    rest = len(options) - _MAX_OPTIONS
+    return f"{shown} or {rest:,} others" if rest > 0 else shown
 
 
-def _path(steps: Iterable[str | int]) -> str:
-    text = ""
-    for step in steps:
-        text += f"[{step}]" if isinstance(step, int) else f".{step[:80]}" if text else step[:80]
-    return text
-
-
-def _join(where: str, name: str) -> str:
-    return f"{where}.{name}" if where else name
+def _unexpected(where: list[str | int], names: list[str], properties: Sequence[str]) -> str:
+    sentences: list[str] = []
+    for name in names[:MAX_VIOLATIONS]:
+        close = get_close_matches(name[:_MAX_NAME], properties, n=1) if not where else []
+        hint = f" (did you mean {close[0]}?)" if close else ""
+        sentences.append(f"{path_of([*where, name])} is not a known property{hint}")
+    rest = len(names) - MAX_VIOLATIONS
+    return "; ".join([*sentences, f"and {rest:,} more"] if rest > 0 else sentences)
 
 
 def _show(value: object) -> str:
@@ -100,4 +121,6 @@ def _show(value: object) -> str:
         return "an object"
     if isinstance(value, list | tuple):
         return "a list"
-    return {True: "true", False: "false", None: "null"}.get(cast(Any, value), str(value)) if value is None or isinstance(value, bool) else str(value)[:_MAX_VALUE]
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return str(value)[:_MAX_VALUE]

@@ -2,50 +2,28 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping
-from copy import deepcopy
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import jsonschema_rs
 
-from holdfast.contract.errors import BadJson, InvalidArguments, InvalidSchema
+from holdfast.contract.coerce import coerce_errors
+from holdfast.contract.errors import InvalidArguments, InvalidSchema
 from holdfast.contract.explain import explain
-from holdfast.contract.values import Args, Json, encode_json, parse_json
+from holdfast.contract.plain import is_plain, path_of, plain_copy
+from holdfast.contract.unfold import unfolded_parts
+from holdfast.contract.values import Args, encode_json
 
 JsonSchema = Mapping[str, Any]
 
 MAX_SCHEMA_BYTES: Final = 1024 * 1024
+MAX_SCHEMA_PARTS: Final = 100_000
+_MAX_LABOUR: Final = 50_000
+"""Values times schema parts up to which every violation is looked for; each may cost some 10 µs."""
 _REPAIR_ROUNDS: Final = 3
-_INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,17})", re.ASCII)
-_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,17})?(?:[eE][+-]?[0-9]{1,2})?", re.ASCII)
-_SCALARS: Final = frozenset({"string", "integer", "number", "boolean", "null"})
-
-
-def _refuse(uri: str) -> Any:
-    raise ValueError(f"{uri} is outside the schema")
-
-
-_PLAIN_JSON: Final = jsonschema_rs.validator_for(
-    {
-        "$ref": "#/$defs/value",
-        "$defs": {
-            "value": {
-                "anyOf": [
-                    {"type": ["string", "boolean", "null", "number"]},
-                    {"type": "array", "items": {"$ref": "#/$defs/value"}},
-                    {
-                        "type": "object",
-                        "propertyNames": {"type": "string"},
-                        "additionalProperties": {"$ref": "#/$defs/value"},
-                    },
-                ]
-            }
-        },
-    }
-)
-"""Holds for values that JSON can carry: finite numbers, well-formed text, plain containers."""
+_REGEX: Final = jsonschema_rs.FancyRegexOptions(backtrack_limit=20_000)
+"""Plain patterns run in linear time; those with look-around or back-references give up after this many steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,80 +31,93 @@ class CompiledSchema:
     """A schema ready to judge arguments."""
 
     is_valid: Callable[[Any], bool]
-    closed: bool
-    """Every value the schema lets through has a declared scalar type, so that it is plain JSON already."""
     nullable: tuple[str, ...]
     """Required properties that may be null: filled in when omitted."""
     properties: tuple[str, ...]
-    _errors: Callable[[Any], Iterator[jsonschema_rs.ValidationError]]
+    parts: int
+    """Subschemas, counted with every reference written out."""
+    _validator: jsonschema_rs.Validator
 
     def accepts(self, value: Any) -> bool:
-        try:
-            return self.is_valid(value) and (self.closed or _PLAIN_JSON.is_valid(value))
-        except (ValueError, RecursionError, OverflowError):
-            return False
+        return is_plain(value) and self.is_valid(value)
 
-    def accept(self, args: Args) -> Args:
+    def accept(self, args: Args, *, parsed: bool = False) -> Args:
         """The arguments as the tool will get them, or `InvalidArguments` with each violation named by path.
 
         A valid value is returned as it is. Otherwise, on a copy: omitted nullable properties become null,
         "500" becomes 500 where a number is wanted, "true" becomes true, JSON in a string becomes that JSON.
+        `parsed` promises that the arguments came from `parse_json` and nobody changed them since.
         """
-        if self.accepts(args):
+        if (parsed or is_plain(args)) and self.is_valid(args):
             return args
-        repaired = self._repair(args)
-        if repaired is not None:
-            return repaired
-        raise InvalidArguments(self.violations(args))
+        try:
+            copy = plain_copy(args)
+        except ValueError as error:
+            raise InvalidArguments([str(error)]) from None
+        if isinstance(copy, dict) and self._repair(cast(Args, copy)):
+            return cast(Args, copy)
+        raise InvalidArguments(self.violations(copy))
 
     def violations(self, value: Any) -> list[str]:
+        """What is wrong with a value, one sentence each; of a very large one only the first."""
         try:
-            found = explain(self._errors(value), self.properties)
-        except (ValueError, RecursionError, OverflowError) as error:
-            return [_not_json(error)]
-        return found or ["the arguments contain a value JSON cannot carry (NaN, infinity, broken Unicode or a foreign type)"]
-
-    def _repair(self, args: Args) -> Args | None:
-        if not isinstance(args, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
-            return None
+            plain = plain_copy(value)
+        except ValueError as error:
+            return [str(error)]
+        if not self._is_laborious(plain):
+            return explain(self._validator.iter_errors(plain), self.properties)
         try:
-            copy = deepcopy(args)
-            for name in self.nullable:
-                copy.setdefault(name, None)
-            for _ in range(_REPAIR_ROUNDS):
-                if self.accepts(copy):
-                    return copy
-                if not _coerce_errors(copy, self._errors(copy)):
-                    return None
-            return copy if self.accepts(copy) else None
-        except (ValueError, RecursionError, OverflowError):
-            return None
+            self._validator.validate(plain)
+        except jsonschema_rs.ValidationError as error:
+            return [*explain([error], self.properties), "there may be more"]
+        return []
+
+    def _repair(self, args: Args) -> bool:
+        for name in self.nullable:
+            args.setdefault(name, None)
+        for _ in range(_REPAIR_ROUNDS):
+            if self.is_valid(args):
+                return True
+            if self._is_laborious(args) or not coerce_errors(args, self._validator.iter_errors(args)):
+                return False
+        return self.is_valid(args)
+
+    def _is_laborious(self, value: Any) -> bool:
+        return (encode_json(value).count(b",") + 1) * self.parts > _MAX_LABOUR
 
 
-def compile_schema(schema: JsonSchema, what: str) -> CompiledSchema:
-    """Compile a schema, or raise `InvalidSchema`. Nothing outside the schema is ever fetched."""
+def compile_schema(schema: JsonSchema, what: str, *, resources: Mapping[str, Any] | None = None) -> CompiledSchema:
+    """Compile a schema, or raise `InvalidSchema`.
+
+    Nothing is ever fetched: a `$ref` may point inside the schema or to one of `resources`, schemas by their URI.
+    """
     if not isinstance(schema, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidSchema(f"{what} must be a JSON object.")
+    return compile_any(schema, what, resources=resources)
+
+
+def compile_any(schema: JsonSchema | bool, what: str, *, resources: Mapping[str, Any] | None = None) -> CompiledSchema:
+    """`compile_schema` for parts of schemas too, where `true` and `false` are schemas."""
     try:
-        plain = dict(schema)
-        size = len(encode_json(plain))
-        if size > MAX_SCHEMA_BYTES:
-            raise InvalidSchema(f"{what} is {size:,} bytes long; at most {MAX_SCHEMA_BYTES:,} are accepted.")
-        validator = jsonschema_rs.validator_for(plain, retriever=_refuse)
-    except InvalidSchema:
-        raise
-    except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError) as error:
-        raise InvalidSchema(f"{what} cannot be used: {str(error.args[0])[:300]}.") from None
-    except (ValueError, TypeError, RecursionError, OverflowError) as error:
-        raise InvalidSchema(f"{what} is not a JSON Schema: {str(error)[:300]}.") from None
-    properties = cast(Mapping[str, Any], plain.get("properties") or {})
-    required = cast(list[str], plain.get("required") or [])
+        plain = cast(dict[str, Any] | bool, schema if is_plain(schema) else plain_copy(schema))
+    except ValueError as error:
+        raise InvalidSchema(f"{what} is not JSON: {error}.") from None
+    encoded = encode_json(plain)
+    if len(encoded) > MAX_SCHEMA_BYTES:
+        raise InvalidSchema(f"{what} is {len(encoded):,} bytes long; at most {MAX_SCHEMA_BYTES:,} are accepted.")
+    fields: dict[str, Any] = {} if isinstance(plain, bool) else plain
+    refers = b'$ref"' in encoded or b'Ref"' in encoded
+    parts = unfolded_parts(fields, MAX_SCHEMA_PARTS) if refers else encoded.count(b"{")
+    if parts > MAX_SCHEMA_PARTS:
+        raise InvalidSchema(f"{what} has more than {MAX_SCHEMA_PARTS:,} parts once its references are written out.")
+    validator = _validator(plain, what, resources or {})
+    properties = _mapping(fields.get("properties"))
     return CompiledSchema(
         is_valid=validator.is_valid,
-        closed=_is_closed(plain),
-        nullable=tuple(name for name in required if _is_nullable(properties.get(name))),
+        nullable=tuple(name for name in fields.get("required") or () if _is_nullable(properties.get(name))),
         properties=tuple(properties),
-        _errors=validator.iter_errors,
+        parts=parts,
+        _validator=validator,
     )
 
 
@@ -150,98 +141,41 @@ def strict_problems(schema: JsonSchema, where: str = "") -> list[str]:
     return problems
 
 
-def _is_closed(schema: Mapping[str, Any]) -> bool:
-    kinds = schema.get("type")
-    listed: list[str] = [kinds] if isinstance(kinds, str) else list(cast(list[str], kinds or []))
-    if not listed:
-        return False
-    for kind in listed:
-        if kind in _SCALARS:
-            continue
-        if kind == "array":
-            items = schema.get("items")
-            if not isinstance(items, Mapping) or "prefixItems" in schema or not _is_closed(cast(JsonSchema, items)):
-                return False
-        elif kind == "object":
-            if schema.get("additionalProperties") is not False or "patternProperties" in schema:
-                return False
-            parts = cast(Mapping[str, Any], schema.get("properties") or {})
-            if not all(isinstance(part, Mapping) and _is_closed(cast(JsonSchema, part)) for part in parts.values()):
-                return False
-        else:
-            return False
-    return True
+def _validator(schema: dict[str, Any] | bool, what: str, resources: Mapping[str, Any]) -> jsonschema_rs.Validator:
+    outside: list[str] = []
+
+    def known(uri: str) -> Any:
+        if uri in resources:
+            return resources[uri]
+        outside.append(uri)
+        raise LookupError(uri)
+
+    meta = "" if isinstance(schema, bool) else cast(str, schema.get("$schema", ""))
+    try:
+        registry = jsonschema_rs.Registry([(meta, resources[meta])], retriever=known) if meta in resources else None
+        return jsonschema_rs.validator_for(
+            schema, retriever=known, registry=registry, pattern_options=_REGEX, mask="the value"
+        )
+    except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError, TypeError) as error:
+        raise InvalidSchema(f"{what} cannot be used: {_why(error, outside)}.") from None
+
+
+def _why(error: Exception, outside: list[str]) -> str:
+    if outside:
+        return f"it refers to {outside[0][:200]!r}, and nothing is fetched; copy that schema into its `$defs`"
+    if isinstance(error, jsonschema_rs.ValidationError):
+        at = path_of(error.instance_path)
+        return f"{at}: {error.message[:200]}" if at else error.message[:200]
+    return str(error).partition("\n")[0][:200]
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return cast(Mapping[str, Any], value) if isinstance(value, Mapping) else {}
 
 
 def _is_nullable(part: object) -> bool:
-    if not isinstance(part, Mapping):
-        return False
-    schema = cast(Mapping[str, Any], part)
+    schema = _mapping(part)
     kinds = schema.get("type")
     if kinds == "null" or (isinstance(kinds, list) and "null" in kinds):
         return True
     return any(_is_nullable(option) for key in ("anyOf", "oneOf") for option in schema.get(key) or ())
-
-
-def _coerce_errors(root: Args, errors: Iterator[jsonschema_rs.ValidationError]) -> bool:
-    changed = False
-    for error in list(errors):
-        wanted = _wanted_types(error)
-        if not wanted:
-            continue
-        path = list(error.instance_path)
-        if not path:
-            continue
-        holder: Any = root
-        for step in path[:-1]:
-            holder = holder[step]
-        value = holder[path[-1]]
-        better = _coerce(value, wanted) if isinstance(value, str) else value
-        if better is not value:
-            holder[path[-1]] = better
-            changed = True
-    return changed
-
-
-def _wanted_types(error: jsonschema_rs.ValidationError) -> set[str]:
-    kind = error.kind
-    facts = kind.as_dict()
-    if kind.name == "type":
-        return set(cast(list[str], facts["types"]))
-    if kind.name in ("anyOf", "oneOf"):
-        branches = cast(list[list[jsonschema_rs.ValidationError]], facts["context"])
-        at = list(error.instance_path)
-        return {
-            wanted
-            for branch in branches
-            for inner in branch
-            if inner.kind.name == "type" and list(inner.instance_path) == at
-            for wanted in cast(list[str], inner.kind.as_dict()["types"])
-        }
-    return set()
-
-
-def _coerce(text: str, wanted: set[str]) -> Json:
-    stripped = text.strip()
-    if wanted & {"integer", "number"} and _INTEGER.fullmatch(stripped):
-        return int(stripped)
-    if "number" in wanted and _NUMBER.fullmatch(stripped):
-        return float(stripped)
-    if "boolean" in wanted and stripped in ("true", "false"):
-        return stripped == "true"
-    if "null" in wanted and stripped == "null":
-        return None
-    if ("object" in wanted and stripped.startswith("{")) or ("array" in wanted and stripped.startswith("[")):
-        try:
-            return parse_json(stripped)
-        except BadJson:
-            return text
-    return text
-
-
-def _not_json(error: Exception) -> str:
-    if isinstance(error, UnicodeError):
-        return "the arguments contain broken Unicode (half of a surrogate pair)"
-    if isinstance(error, RecursionError):
-        return "the arguments are nested too deeply"
-    return f"the arguments contain a value JSON cannot carry: {str(error)[:120]}"

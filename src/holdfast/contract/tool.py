@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from inspect import iscoroutinefunction, unwrap
 from typing import Any, Final, Literal, cast
 
 from holdfast.contract.call import Proposal
@@ -130,9 +131,12 @@ class Tool:
         return replace(self, **changes)
 
 
-_FIELDS: Final = frozenset(
-    name for name, item in Tool.__dataclass_fields__.items() if item.init
-)
+def is_async(function: Callable[..., Any] | None) -> bool:
+    """Whether a function is a coroutine function (through decorators), so that it needs no thread."""
+    return function is not None and iscoroutinefunction(unwrap(function))
+
+
+_FIELDS: Final = frozenset(name for name, item in Tool.__dataclass_fields__.items() if item.init)
 _SEED_SPELLINGS: Final = {
     "inputSchema": "input_schema",
     "parameters": "input_schema",
@@ -150,9 +154,7 @@ def define(definition: Mapping[str, Any] | None = None, /, **fields: Any) -> Too
     for key, value in given.items():
         name = _SEED_SPELLINGS.get(key, key)
         if name not in _FIELDS:
-            raise ToolError(
-                f"A tool definition has no field '{key}'. Fields are: {', '.join(sorted(_FIELDS))}."
-            )
+            raise ToolError(f"A tool definition has no field '{key}'. Fields are: {', '.join(sorted(_FIELDS))}.")
         if value is not None:
             values[name] = value
     for name in ("effects", "capabilities"):

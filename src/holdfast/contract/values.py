@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import Final, cast
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import jiter
 import msgspec
 
 from holdfast.contract.errors import BadJson
 
-Json = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
+if TYPE_CHECKING:
+    Json = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
+else:
+    Json = Any  # msgspec cannot decode a recursive alias
 Args = dict[str, Json]
 
 MAX_ARGUMENT_BYTES: Final = 16 * 1024 * 1024
@@ -18,19 +22,33 @@ MAX_ARGUMENT_BYTES: Final = 16 * 1024 * 1024
 _encoder: Final = msgspec.json.Encoder()
 _canonical: Final = msgspec.json.Encoder(order="sorted")
 _parse: Final = jiter.from_json
+_pack: Final = msgspec.msgpack.Encoder().encode
+_INFINITY: Final = _pack(float("inf"))
+_MINUS_INFINITY: Final = _pack(float("-inf"))
 
 
 def parse_json(text: str | bytes, *, limit: int = MAX_ARGUMENT_BYTES) -> Json:
-    """Parse one JSON value; duplicate keys, NaN, lone surrogates, great depth and great size are errors."""
+    """Parse one JSON value; duplicate keys, NaN, infinity, lone surrogates, great depth and great size are errors."""
     if len(text) > limit:
-        raise BadJson(f"The JSON is {len(text):,} bytes long; at most {limit:,} are accepted. Pass large data as a file.")
+        raise _too_long(len(text), limit)
     try:
         raw = text.encode() if isinstance(text, str) else text
-        return cast(Json, _parse(raw, catch_duplicate_keys=True, allow_inf_nan=False))
     except UnicodeEncodeError:
         raise BadJson("The JSON contains half of a surrogate pair; send well-formed Unicode.") from None
+    if len(raw) > limit:
+        raise _too_long(len(raw), limit)
+    try:
+        value: Json = _parse(raw, catch_duplicate_keys=True, allow_inf_nan=False)
     except ValueError as error:
-        raise BadJson(f"This is not valid JSON: {error}.") from None
+        raise BadJson(f"This is not valid JSON: {_reason(raw, str(error))}.") from None
+    # A number too large for a float is parsed as infinity; packed, it shows without a walk over the value.
+    try:
+        suspicious = 0xF0 in (packed := _pack(value)) and (_INFINITY in packed or _MINUS_INFINITY in packed)
+    except OverflowError:
+        suspicious = True
+    if suspicious and not _is_finite(value):
+        raise BadJson("The JSON contains a number that is too large for a float; send it as text.")
+    return value
 
 
 def encode_json(value: object) -> bytes:
@@ -49,9 +67,33 @@ def digest_of(value: object) -> str:
 
 def _integral(value: object) -> object:
     if isinstance(value, float):
+        if not isfinite(value):
+            raise BadJson(f"{value} has no form in JSON, so that nothing can be bound to it.")
         return int(value) if value.is_integer() and abs(value) < 2**53 else value
     if isinstance(value, dict):
         return {key: _integral(item) for key, item in cast(dict[str, object], value).items()}
     if isinstance(value, list | tuple):
         return [_integral(item) for item in cast(list[object], value)]
     return value
+
+
+def _is_finite(value: Json) -> bool:
+    if isinstance(value, dict):
+        return all(_is_finite(item) for item in value.values())
+    if isinstance(value, list):
+        return all(_is_finite(item) for item in value)
+    return not isinstance(value, float) or isfinite(value)
+
+
+def _too_long(size: int, limit: int) -> BadJson:
+    return BadJson(f"The JSON is {size:,} bytes long; at most {limit:,} are accepted. Pass large data as a file.")
+
+
+def _reason(raw: bytes, error: str) -> str:
+    if raw.startswith(b"\xef\xbb\xbf"):
+        return "it begins with a byte order mark; send plain UTF-8"
+    if b"\x00" in raw[:2] or raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "it looks like UTF-16; send UTF-8"
+    if error.startswith("recursion limit"):
+        return "it is nested more than 200 levels deep"
+    return error if len(error) <= 200 else f"{error[:120]} … {error[-60:]}"

@@ -85,7 +85,7 @@ class Failure(StrEnum):
     NOT_ALLOWED = "not_allowed"
     BAD_JSON = "bad_json"
     INVALID_ARGUMENTS = "invalid_arguments"
-    SECRET_UNAVAILABLE = "secret_unavailable"
+    SECRET_UNAVAILABLE = "secret_unavailable"  # noqa: S105 - a word, not a secret
     DENIED_BY_MIDDLEWARE = "denied_by_middleware"
     DENIED_BY_POLICY = "denied_by_policy"
     NOBODY_TO_ASK = "nobody_to_ask"

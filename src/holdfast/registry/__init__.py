@@ -1,0 +1,1 @@
+"""Which tools exist: registration, handles, sources, entry points, selection, lists for providers."""

@@ -1,0 +1,1 @@
+"""The path itself: from a call to its one result."""

@@ -1,0 +1,96 @@
+# Two commands start everything: `make run` and `make test`. `make help` lists the rest.
+
+PYTHON ?= python3
+WORKERS ?= 2
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -q
+REPORT := $(VENV)/spec-report.json
+
+# An environment is ready when its stamp carries the digest of what it was made from.
+digest = $(shell cat $(1) pyproject.toml | sha256sum | cut -c 1-16)
+RUN := $(VENV)/ready-to-run-$(call digest,requirements.lock)
+DEV := $(VENV)/ready-to-test-$(call digest,requirements-dev.lock)
+SUITE := $(VENV)/json-schema-test-suite-$(call digest,tests/contract/suite.lock)
+
+heading = @printf '\n== %s\n' "$(1)"
+
+.PHONY: help run test check lint pytest spec spec-mutants lock bench clean
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+
+help: ## List the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
+
+run: $(RUN) ## Install what is needed and take the tour
+	@$(BIN)/holdfast tour
+
+test: lint pytest spec-check ## Everything that must pass: lint, tests, requirements
+
+lint: $(DEV) ## ruff, pyright (strict), import-linter
+	$(call heading,ruff)
+	@$(BIN)/ruff check src tests scripts bench
+	$(call heading,pyright)
+	@PYRIGHT_PYTHON_GLOBAL_NODE=0 $(BIN)/pyright
+	$(call heading,import-linter)
+	@$(BIN)/lint-imports
+
+pytest: $(DEV) $(SUITE) ## The tests, on $(WORKERS) processes
+	$(call heading,pytest)
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --spec-report=$(REPORT)
+
+spec: $(DEV) $(SUITE) ## Which tests prove which requirement; runs them first
+	@$(BIN)/python -m pytest -q -n $(WORKERS) -m spec --spec-report=$(REPORT) || true
+	@$(MAKE) --no-print-directory spec-check
+
+.PHONY: spec-check
+spec-check: $(DEV)
+	$(call heading,requirements)
+	@$(BIN)/python -m scripts.spec $(REPORT)
+
+spec-mutants: $(DEV) $(SUITE) ## Switch off each requirement's guard: its tests must fail (ONLY=R2,A7)
+	@$(BIN)/python -m scripts.mutants --workers $(WORKERS) $(if $(ONLY),--only $(ONLY))
+
+bench: $(DEV) ## Benchmarks against peers and limits
+	@$(BIN)/python bench/run.py
+
+lock: $(BIN)/python ## Choose the newest versions and pin them by hash
+	@$(PIP) install uv
+	@$(BIN)/uv lock --upgrade
+	@$(call export,--no-default-groups --group build) > requirements.lock
+	@$(call export,--all-groups) > requirements-dev.lock
+	@! grep -n '://' requirements.lock requirements-dev.lock
+export = $(BIN)/uv export -q --format requirements.txt --no-header --no-emit-project --all-extras $(1)
+
+clean: ## Remove the environment and everything made
+	rm -rf $(VENV) build dist .ruff_cache .import_linter_cache .pytest_cache .hypothesis
+	find src tests scripts bench -name __pycache__ -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "holdfast needs Python 3.11 or newer. Name one: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
+	@if $(PYTHON) -c 'import ensurepip' 2>/dev/null; then $(PYTHON) -m venv $(VENV); \
+	elif $(PYTHON) -m pip --version >/dev/null 2>&1; then \
+	  $(PYTHON) -m venv --without-pip $(VENV) && $(PYTHON) -m pip -q --python $@ install pip; \
+	elif [ "$$(id -u)" = 0 ]; then apt-get update -q && apt-get install -yq python3-venv && $(PYTHON) -m venv $(VENV); \
+	else echo "Python has neither ensurepip nor pip. Install one: apt-get install python3-venv"; exit 1; fi
+
+$(RUN): | $(BIN)/python
+	$(call heading,installing what holdfast needs)
+	@$(PIP) install --require-hashes -r requirements.lock
+	@$(PIP) install --no-deps --no-build-isolation -e .
+	@rm -f $(VENV)/ready-to-run-* && touch $@
+
+$(DEV): | $(BIN)/python
+	$(call heading,installing what the tests need)
+	@$(PIP) install --require-hashes -r requirements-dev.lock
+	@$(PIP) install --no-deps --no-build-isolation -e .
+	@rm -f $(VENV)/ready-to-test-* && touch $@
+
+# The public JSON-Schema-Test-Suite travels inside the source archive of the `jsonschema` package.
+$(SUITE): | $(BIN)/python
+	$(call heading,fetching the JSON-Schema-Test-Suite)
+	@rm -rf $(VENV)/json-schema-test-suite* && mkdir -p $@.part
+	@$(PIP) download --no-deps --no-binary jsonschema --require-hashes -r tests/contract/suite.lock -d $@.part
+	@tar -xzf $@.part/jsonschema-*.tar.gz -C $@.part --strip-components 2 --wildcards '*/json/tests' '*/json/remotes'
+	@mv $@.part $@

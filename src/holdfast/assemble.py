@@ -1,0 +1,99 @@
+"""Puts a runtime together from what is on disk: roots, configuration, trust, ledger, tools. Knows all the rooms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from holdfast.config.load import Loaded, load
+from holdfast.config.roots import find_root, state_dir, user_state_dir
+from holdfast.contract.call import Caller
+from holdfast.registry.entry_points import load_entry_points
+from holdfast.rules.grants import StoredGrants
+from holdfast.runtime.desk import Asker, Nobody
+from holdfast.runtime.runtime import Runtime
+from holdfast.store.ledger import Ledger
+from holdfast.store.redact import Redactor
+from holdfast.store.trust import Trust
+from holdfast.tools import builtin_tools
+
+
+class Setting(Struct, frozen=True, kw_only=True):
+    """Where we are and what applies here."""
+
+    cwd: Path
+    root: Path | None
+    loaded: Loaded
+    trust: Trust
+    state: Path
+    """The folder of this project in the user's state directory, never inside the project."""
+
+    @property
+    def ledger_path(self) -> Path:
+        return self.state / "ledger.db"
+
+    @property
+    def user_db(self) -> Path:
+        return user_state_dir() / "user.db"
+
+
+def load_setting(cwd: Path | None = None, flags: Mapping[str, Any] | None = None) -> Setting:
+    """Find the project, read its configuration under the trust rules. Raises `ConfigError` if any of it is wrong."""
+    here = (cwd or Path.cwd()).resolve()
+    root = find_root(here)
+    trust = Trust(user_state_dir() / "user.db")
+    loaded = load(root=root, is_trusted=trust.is_trusted, flags=flags)
+    return Setting(cwd=here, root=root, loaded=loaded, trust=trust, state=state_dir(root or here))
+
+
+def open_ledger(setting: Setting, *, redactor: Redactor | None = None, read_only: bool = False) -> Ledger:
+    return Ledger.open(
+        setting.ledger_path,
+        durability=setting.loaded.config.ledger.durability,
+        redact=redactor,
+        read_only=read_only,
+    )
+
+
+def build_runtime(
+    setting: Setting,
+    *,
+    ledger: Ledger | None = None,
+    tools: Iterable[Any] = (),
+    asker: Asker | None = None,
+    nobody: Nobody = "deny",
+    door: str = "python",
+    entry_points: bool = True,
+) -> Runtime:
+    """A runtime with the built-in tools, those the user's configuration and installed packages add, and `tools`."""
+    config = setting.loaded.config
+    redactor = Redactor()
+    if ledger is None and config.ledger.enabled:
+        ledger = open_ledger(setting, redactor=redactor)
+    runtime = Runtime(
+        config=config,
+        ledger=ledger,
+        redactor=redactor,
+        grants=StoredGrants(ledger.grants, setting.user_db) if ledger is not None else None,
+        root=setting.root,
+        cwd=setting.cwd,
+        asker=asker,
+        nobody=nobody,
+        caller=Caller(door=door, scopes=frozenset(config.secrets)),
+    )
+    runtime.register(builtin_tools())
+    for module in config.tools.modules:
+        runtime.register(module)
+    if entry_points and config.tools.entry_points:
+        load_entry_points(runtime.registry)
+    for tool in tools:
+        runtime.register(tool)
+    return runtime
+
+
+def open_runtime(cwd: Path | None = None, *, tools: Iterable[Any] = (), **options: Any) -> Runtime:
+    """The runtime of the project around `cwd`, with its ledger: `async with holdfast.open_runtime() as runtime:`."""
+    return build_runtime(load_setting(cwd), tools=tools, **options)

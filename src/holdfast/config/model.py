@@ -1,0 +1,160 @@
+"""The one typed configuration. What a field means lives here; where its value comes from is `load`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+from msgspec import Meta, Struct, field
+
+from holdfast.contract.vocabulary import Risk
+
+FUNCTION_PATH: Final = r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$"
+PRESET_NAME: Final = r"^\$[A-Za-z0-9_.-]+$"
+# Checked where a layer is read: `Meta(pattern=...)` in a union with a tuple makes msgspec free the pattern twice.
+
+Profile = Literal["minimal", "messaging", "coding", "full"]
+Action = Literal["confirm", "log", "silent"]
+Autonomy = Literal["cautious", "standard", "autonomous"]
+
+Name = Annotated[str, Meta(min_length=1, max_length=1024)]
+Names = Annotated[tuple[Name, ...], Meta(max_length=1000)]
+Count = Annotated[int, Meta(ge=1, le=2**53)]
+Seconds = Annotated[float, Meta(gt=0, le=31_536_000)]
+
+INTERNAL: Final = frozenset(
+    {
+        "tools.narrow",
+        "approval.auto_approve_set",
+        "approval.excluded",
+        "approval.importable",
+        "approval.narrow",
+    }
+)
+"""Fields that `load` computes and no file may set."""
+
+READ_DENY: Final = (
+    "~/.ssh",
+    "~/.gnupg",
+    "~/.aws",
+    "~/.azure",
+    "~/.config/gcloud",
+    "~/.config/gh",
+    "~/.config/hub",
+    "~/.config/rclone",
+    "~/.kube",
+    "~/.docker/config.json",
+    "~/.netrc",
+    "~/.git-credentials",
+    "~/.npmrc",
+    "~/.pypirc",
+    "~/.cargo/credentials.toml",
+    "~/.terraform.d",
+    "~/.vault-token",
+    "~/.password-store",
+    "~/.local/share/keyrings",
+    "~/.mozilla",
+    "~/.config/google-chrome",
+    "~/.config/chromium",
+)
+
+
+class PolicyLayer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which tools are left for an agent, a provider or an untrusted file; it is intersected with the rest."""
+
+    profile: Profile | None = None
+    allow: Names = ()
+    deny: Names = ()
+
+
+class ToolsConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    profile: Profile = "coding"
+    allow: Names = ()
+    deny: Names = ()
+    default_timeout: Seconds = 30.0
+    strict_check: Literal["warn", "error"] = "warn"
+    max_concurrent: Count = 8
+    search_threshold: Count = 100
+    max_depth: Annotated[int, Meta(ge=0, le=1000)] = 8
+    modules: Names = ()
+    entry_points: bool = True
+    agents: dict[str, PolicyLayer] = field(default_factory=dict[str, PolicyLayer])
+    providers: dict[str, PolicyLayer] = field(default_factory=dict[str, PolicyLayer])
+    skills: dict[str, Name] = field(default_factory=dict[str, str])
+    config: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    narrow: tuple[PolicyLayer, ...] = ()
+    """Layers of untrusted files: a tool is left only if each of them leaves it too."""
+
+
+class Preset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    approve: Names = ()
+    deny: Names = ()
+
+
+class ApprovalConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    auto_approve: Names | Name = ("$default",)
+    """Tool names, patterns, `$presets` and module paths; or one function, `pkg.mod:func`."""
+    auto_approve_set: bool = False
+    """Whether user-level config or trusted content set `auto_approve`; the built-in default does not count."""
+    excluded: Names = ()
+    """Names removed from `auto_approve` that are not literally in it: filtered where presets are expanded."""
+    importable: Names = ()
+    """What user-level config put into `auto_approve`: only these items may be taken for import paths."""
+    auto_approve_sandboxed: bool = True
+    require_approval: bool = True
+    presets: dict[Name, Preset] = field(default_factory=dict[str, Preset])
+    max_risk: Risk | None = None
+    on_error: Literal["skip", "ask"] = "skip"
+    narrow: tuple[Names, ...] = ()
+    """Lists of untrusted files: nothing is approved by `auto_approve` unless each of them approves it too."""
+    expires: Seconds | None = None
+
+
+class HooksConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    autonomy: Autonomy = "standard"
+    actions: dict[Name, Action] = field(default_factory=dict[str, Action])
+
+
+class SandboxConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    mode: Literal["auto", "required", "off"] = "auto"
+    writable: Names = ("$root",)
+    read_deny: Names = READ_DENY
+    network: Literal["off", "on"] | Names = "off"
+
+
+class OutputConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    max_lines: Count = 2000
+    max_bytes: Count = 51_200
+    max_spill: Annotated[int, Meta(ge=0, le=2**53)] = 64 * 1024 * 1024
+    max_output_bytes: Count | None = None
+
+
+class LedgerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    enabled: bool = True
+    durability: Literal["process", "power"] = "process"
+
+
+class SecretSource(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the value of a secret scope is fetched from when a tool uses it."""
+
+    env: Name | None = None
+    keyring: Name | None = None
+    """`service/user`."""
+    command: Annotated[Names, Meta(min_length=1)] | None = None
+
+    def __post_init__(self) -> None:
+        if sum(source is not None for source in (self.env, self.keyring, self.command)) != 1:
+            raise ValueError("give exactly one of env, keyring and command")
+        if self.keyring is not None and not all(self.keyring.partition("/")):
+            raise ValueError("write a keyring entry as 'service/user'")
+
+
+class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    tools: ToolsConfig = field(default_factory=ToolsConfig)
+    approval: ApprovalConfig = field(default_factory=ApprovalConfig)
+    hooks: HooksConfig = field(default_factory=HooksConfig)
+    sandbox: SandboxConfig = field(default_factory=SandboxConfig)
+    output: OutputConfig = field(default_factory=OutputConfig)
+    ledger: LedgerConfig = field(default_factory=LedgerConfig)
+    secrets: dict[Name, SecretSource] = field(default_factory=dict[str, SecretSource])
+    protected: Names = ()
+    """Protected path patterns beyond the built-in ones; every layer adds, none removes."""

@@ -1,0 +1,248 @@
+"""Protected paths: files that something obeys or runs later, which no general "may write" covers.
+
+A pattern is one or more names joined by `/`. It matches wherever those names stand next to each other in a path,
+and everything beneath; `~/`, `$root/` and `/` pin it to a place. `*` and `?` stand for characters of one name.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from holdfast.config.roots import user_config_file, user_state_dir
+
+_OWN: Final = "holdfast obeys it"
+PROTECTED: Final[Mapping[str, tuple[str, ...]]] = {
+    "git obeys or runs it": (
+        ".git",
+        ".gitattributes",
+        ".gitmodules",
+        ".gitconfig",
+        "~/.config/git",
+        ".githooks",
+        ".husky",
+        "lefthook.y*ml",
+        ".lefthook.y*ml",
+        ".pre-commit-config.y*ml",
+    ),
+    _OWN: ("holdfast.toml", "*.chat", "~/.config/holdfast", "~/.local/state/holdfast"),
+    "a shell runs it": (
+        ".bashrc",
+        ".bash_profile",
+        ".bash_login",
+        ".bash_logout",
+        ".bash_aliases",
+        ".profile",
+        ".zshrc",
+        ".zshenv",
+        ".zprofile",
+        ".zlogin",
+        ".zlogout",
+        ".cshrc",
+        ".tcshrc",
+        ".kshrc",
+        ".login",
+        ".logout",
+        ".inputrc",
+        ".xinitrc",
+        ".xprofile",
+        ".pam_environment",
+        "~/.config/fish",
+        "~/.config/environment.d",
+        "~/bin",
+        "~/.local/bin",
+    ),
+    "it sets the environment of what runs here": (
+        ".env",
+        ".env.*",
+        ".envrc",
+        ".mise.toml",
+        "mise.toml",
+        ".tool-versions",
+    ),
+    "an editor obeys or runs it": (
+        ".vscode",
+        "*.code-workspace",
+        ".idea",
+        ".zed",
+        ".devcontainer",
+        ".devcontainer.json",
+        ".exrc",
+        ".vimrc",
+        ".nvimrc",
+        ".nvim.lua",
+        "~/.vim",
+        "~/.config/nvim",
+        "~/.config/Code",
+        ".emacs",
+        ".emacs.d",
+        ".dir-locals.el",
+    ),
+    "agents and their servers obey it": (
+        ".mcp.json",
+        "mcp.json",
+        ".claude",
+        ".codex",
+        ".cursor",
+        ".cursorrules",
+        ".gemini",
+        ".windsurf",
+        ".windsurfrules",
+        ".clinerules",
+        ".roo",
+        ".kiro",
+        ".continue",
+        ".aider.conf.yml",
+        "AGENTS.md",
+        "CLAUDE.md",
+        "GEMINI.md",
+        ".github/copilot-instructions.md",
+    ),
+    "build and test tools run it": (
+        "Makefile",
+        "GNUmakefile",
+        "BSDmakefile",
+        "package.json",
+        ".npmrc",
+        ".yarnrc",
+        ".yarnrc.yml",
+        ".pnpmfile.cjs",
+        ".pnp.cjs",
+        ".bazelrc",
+        ".cargo/config",
+        ".cargo/config.toml",
+        ".mvn",
+        "gradle-wrapper.properties",
+        "pip.conf",
+        ".pydistutils.cfg",
+        "conftest.py",
+        "sitecustomize.py",
+        "usercustomize.py",
+        "*.pth",
+    ),
+    "it runs in continuous integration": (
+        ".github/workflows",
+        ".github/actions",
+        ".gitlab-ci.y*ml",
+        ".circleci",
+        ".buildkite",
+        ".travis.y*ml",
+        ".drone.y*ml",
+        ".woodpecker",
+        ".woodpecker.y*ml",
+        "azure-pipelines.y*ml",
+        "bitbucket-pipelines.y*ml",
+        "Jenkinsfile",
+        "CODEOWNERS",
+    ),
+    "it holds keys or logins": (
+        ".ssh",
+        "authorized_keys",
+        ".gnupg",
+        ".aws",
+        ".azure",
+        ".kube",
+        ".docker/config.json",
+        "~/.config/gcloud",
+        "~/.config/gh",
+        ".netrc",
+        ".git-credentials",
+        ".pypirc",
+    ),
+    "the system runs it": (
+        "crontab",
+        "/var/spool/cron",
+        "/etc",
+        "/boot",
+        "/bin",
+        "/sbin",
+        "/lib",
+        "/usr/bin",
+        "/usr/sbin",
+        "/usr/lib",
+        "/usr/local/bin",
+        "~/.config/systemd",
+        "~/.local/share/systemd",
+        "~/.config/autostart",
+        "~/Library/LaunchAgents",
+    ),
+}
+_SHORT_NAMES: Final = {"git~1": ".git"}
+
+
+def is_protected(path: Path, *, root: Path | None, extra: Iterable[str] = ()) -> str | None:
+    """Why a path is protected, or None. Both the path as written and where its symlinks lead are looked at."""
+    full = (root or Path.cwd()) / path
+    subjects = {_fold_path(os.path.normpath(full)), _fold_path(os.path.realpath(full))}
+    for reason, pattern in _patterns(root, tuple(extra)):
+        if any(pattern.search(subject) for subject in subjects):
+            return reason
+    return None
+
+
+def _patterns(root: Path | None, extra: tuple[str, ...]) -> tuple[tuple[str, re.Pattern[str]], ...]:
+    given = (os.environ.get("XDG_CONFIG_HOME"), os.environ.get("XDG_STATE_HOME"))
+    return _compiled(str(Path.home()), given, "" if root is None else str(root), extra)
+
+
+@lru_cache(maxsize=16)
+def _compiled(
+    home: str, given: tuple[str | None, ...], root: str, extra: tuple[str, ...]
+) -> tuple[tuple[str, re.Pattern[str]], ...]:
+    own = (str(user_config_file().parent), os.path.realpath(user_config_file()), str(user_state_dir()))
+    groups = {**PROTECTED, _OWN: (*PROTECTED[_OWN], *own), "the configuration protects it": extra}
+    found: list[tuple[str, re.Pattern[str]]] = []
+    for reason, patterns in groups.items():
+        places = [place for pattern in patterns for place in _places(pattern, home, root)]
+        for start, wanted in (("(?:^|/)", False), ("^/", True)):
+            bodies = [_regex(folded) for folded, pinned in places if pinned is wanted]
+            if bodies:
+                found.append((reason, re.compile(f"{start}(?:{'|'.join(bodies)})(?:/|$)")))
+    return tuple(found)
+
+
+def _places(pattern: str, home: str, root: str) -> list[tuple[str, bool]]:
+    """The pattern folded, with its pin filled in, as written and with symlinks followed; and whether it is pinned."""
+    for pin, folder in (("~/", home), ("$root/", root)):
+        if pattern.startswith(pin):
+            rest = pattern.removeprefix(pin)
+            places = {folder, os.path.realpath(folder)} if folder else set[str]()
+            return [(_fold_path(f"{place}/{rest}"), True) for place in places]
+    return [(_fold_path(pattern), pattern.startswith("/"))]
+
+
+def _regex(folded: str) -> str:
+    return "/".join(_name_regex(name) for name in folded.strip("/").split("/"))
+
+
+def _name_regex(name: str) -> str:
+    """A glob as a regex whose stars do not backtrack: an untrusted file's pattern must not take for ever."""
+    first, *rest = (re.escape(piece).replace(r"\?", "[^/]") for piece in name.split("*"))
+    if not rest:
+        return first
+    middle = "".join(f"(?>[^/]*?{piece})" for piece in rest[:-1] if piece)
+    return f"{first}{middle}[^/]*{rest[-1]}"
+
+
+def _fold_path(path: str) -> str:
+    return "/".join(_fold(part) for part in path.split("/"))
+
+
+def _fold(name: str) -> str:
+    """What a file system that is careless about case, accents, dots or streams may take the name for."""
+    text = name.lower() if name.isascii() else _fold_unicode(name)
+    text = text.partition(":")[0] or text
+    text = text.rstrip(". ") or text
+    return _SHORT_NAMES.get(text, text)
+
+
+def _fold_unicode(name: str) -> str:
+    import unicodedata
+
+    text = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", name).casefold())
+    kept = (char for char in text if unicodedata.category(char) not in ("Mn", "Cf", "Cc"))
+    return "".join(kept).replace("ı", "i")

@@ -1,0 +1,94 @@
+"""Where a project begins, and where the user's configuration and state live: never inside the project."""
+
+from __future__ import annotations
+
+import os
+import re
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from holdfast.contract.errors import ConfigError
+
+PROJECT_FILE: Final = "holdfast.toml"
+_MARKERS: Final = (PROJECT_FILE, ".git")
+_UNTIDY: Final = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+class Project(Struct, frozen=True, kw_only=True):
+    """Where a caller stands."""
+
+    cwd: Path
+    root: Path | None = None
+    """None when no marker was found: tools that need a project do not exist then."""
+    document_dir: Path | None = None
+
+    @property
+    def base(self) -> Path:
+        """What a relative path is taken from."""
+        return self.document_dir or self.root or self.cwd
+
+    @property
+    def bounds(self) -> Path:
+        """What an absolute path must lie inside."""
+        return self.root or self.cwd
+
+
+def find_root(start: Path) -> Path | None:
+    """The nearest folder at or above `start` that holds `holdfast.toml` or `.git`."""
+    here = Path(os.path.realpath(start))
+    for folder in (here, *here.parents):
+        if any(os.path.lexists(folder / marker) for marker in _MARKERS):
+            return folder
+    return None
+
+
+def project_at(cwd: Path, document: Path | None = None) -> Project:
+    """The project of a working directory, or of the document being worked on."""
+    folder = None if document is None else Path(os.path.realpath(document)).parent
+    return Project(cwd=Path(os.path.realpath(cwd)), root=find_root(folder or cwd), document_dir=folder)
+
+
+def user_config_file() -> Path:
+    return _xdg("XDG_CONFIG_HOME", ".config") / "holdfast" / "config.toml"
+
+
+def user_state_dir() -> Path:
+    return _xdg("XDG_STATE_HOME", ".local/state") / "holdfast"
+
+
+def state_dir(root: Path) -> Path:
+    """The folder that remembers for one project: a readable name and a hash of where the root is."""
+    real = Path(os.path.realpath(root))
+    state = user_state_dir()
+    if inside_project(state, real):
+        raise ConfigError(
+            f"The state folder {state} lies inside the project {real}, where tools can write; "
+            "set XDG_STATE_HOME to a folder outside it."
+        )
+    name = _UNTIDY.sub("-", real.name).strip("-")[:40] or "root"
+    return state / "projects" / f"{name}-{sha256(os.fsencode(real)).hexdigest()[:16]}"
+
+
+def inside_project(path: Path, root: Path) -> bool:
+    """Whether a user-level path was moved into the project. A root that holds the whole home folder is no move."""
+    real = Path(os.path.realpath(root))
+    return Path(os.path.realpath(path)).is_relative_to(real) and not _login_home().is_relative_to(real)
+
+
+def _xdg(variable: str, default: str) -> Path:
+    # The XDG specification says to ignore a relative value; here it would also be a way into the project.
+    given = os.environ.get(variable, "")
+    return Path(os.path.realpath(given if given.startswith(os.sep) else Path.home() / default))
+
+
+def _login_home() -> Path:
+    """The home folder of the account; `HOME` itself may have been set by a file of the project."""
+    try:
+        import pwd
+
+        return Path(os.path.realpath(pwd.getpwuid(os.getuid()).pw_dir))
+    except (ImportError, KeyError):
+        return Path(os.path.realpath(Path.home()))

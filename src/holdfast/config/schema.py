@@ -1,0 +1,138 @@
+"""The JSON Schema of `holdfast.toml` and the user file, for editors and for `holdfast config`."""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+from msgspec import Struct
+
+from holdfast.config.lists import OPERATIONS
+from holdfast.config.model import FUNCTION_PATH, PRESET_NAME, Config, PolicyLayer, Preset, SecretSource
+from holdfast.config.shape import is_list, is_section, options
+
+JsonObject = dict[str, Any]
+
+DESCRIPTIONS: Final = {
+    "tools": "Which tools exist, and how they run.",
+    "tools.profile": "The set of tools to begin with.",
+    "tools.allow": "Tools, patterns (`browser.*`) and groups (`group:web`) added to the profile.",
+    "tools.deny": "Tools, patterns and groups taken away, whatever else allows them.",
+    "tools.default_timeout": "Seconds a call may take when neither the call nor the tool says otherwise.",
+    "tools.strict_check": "What a tool gets that asks for `strict` and whose schema does not meet its rules.",
+    "tools.max_concurrent": "How many calls run at the same time.",
+    "tools.search_threshold": "With more tools than this the model gets a search tool instead of all of them.",
+    "tools.max_depth": "How deep calls may nest; 0 forbids calls made by tools.",
+    "tools.modules": "Import paths of modules with tools. User-level only.",
+    "tools.entry_points": "Whether installed packages may bring tools.",
+    "tools.agents": "Narrower sets for agents, by name.",
+    "tools.providers": "Narrower sets for model providers, by name.",
+    "tools.skills": "Folders of skills, by name; each holds a `manifest.json`.",
+    "tools.config": "Settings of single tools, by tool name.",
+    "approval": "Which calls run without asking a person.",
+    "approval.auto_approve": (
+        "Tool names, patterns, `$presets` and module paths; or one function, `pkg.mod:func`. "
+        "Functions and modules are taken only from user-level config."
+    ),
+    "approval.auto_approve_sandboxed": "Whether commands held by a sandbox may run without asking.",
+    "approval.require_approval": "`false` approves whatever nothing else decides about.",
+    "approval.presets": "Your own presets, by name; a name begins with `$`.",
+    "approval.max_risk": "The highest risk a list may approve.",
+    "approval.on_error": "What a resolver that fails means: skip it, or ask whatever the others say.",
+    "approval.expires": "Seconds after which an approval that was not used is void.",
+    "hooks": "Who is told, or asked, when a call is about to run.",
+    "hooks.autonomy": "Shifts the actions towards more or fewer questions.",
+    "hooks.actions": "What happens when a matching tool is called, by tool name or pattern.",
+    "sandbox": "What commands can reach.",
+    "sandbox.mode": "auto: use a sandbox where there is one; required: run nothing without one; off: use none.",
+    "sandbox.writable": "Paths commands and file tools may change; `$root` is the project.",
+    "sandbox.read_deny": "Paths commands and file tools cannot read.",
+    "sandbox.network": "off, on, or the hosts that can be reached.",
+    "output": "How much of an output the model sees.",
+    "output.max_lines": "Lines kept of one output.",
+    "output.max_bytes": "Bytes kept of one output.",
+    "output.max_spill": "Bytes of a cut output that are kept to be read back.",
+    "output.max_output_bytes": "A harder limit in bytes; without it there is none.",
+    "ledger": "The record of every call.",
+    "ledger.enabled": "Whether calls are recorded.",
+    "ledger.durability": "What the record survives: the end of the process, or the loss of power.",
+    "secrets": "Where the value of a secret scope comes from, by scope. User-level only.",
+    "protected": "Patterns of protected paths beyond the built-in ones. Every layer adds, none removes.",
+    "PolicyLayer.profile": "The set of tools to begin with.",
+    "PolicyLayer.allow": "Tools added to the profile; never more than the caller has without this layer.",
+    "PolicyLayer.deny": "Tools taken away.",
+    "Preset.approve": "What the preset approves.",
+    "Preset.deny": "What the preset denies; a denial wins over every approval.",
+    "SecretSource.env": "The environment variable that holds it.",
+    "SecretSource.keyring": "`service/user` in the system's keyring.",
+    "SecretSource.command": "A command that prints it.",
+}
+_EDIT: Final = "ListEdit"
+
+
+def json_schema() -> JsonObject:
+    """A JSON Schema (2020-12) of everything a file may say."""
+    import msgspec.json
+
+    made = msgspec.json.schema(Config)
+    defs = cast(dict[str, JsonObject], made["$defs"])
+    _describe(defs, Config, "", "")
+    for section, kind in options(Config).items():
+        if is_section(kind):
+            _describe(defs, kind, section, section)
+    for named in (PolicyLayer, Preset, SecretSource):
+        _describe(defs, named, "", named.__name__)
+    approval = cast(dict[str, JsonObject], defs["ApprovalConfig"]["properties"])
+    approval["presets"]["propertyNames"] = {"pattern": PRESET_NAME}
+    for choice in approval["auto_approve"]["anyOf"]:
+        if choice.get("type") == "string":
+            choice["pattern"] = FUNCTION_PATH
+    defs["SecretSource"]["oneOf"] = [{"required": [name]} for name in options(SecretSource)]
+    defs[_EDIT] = _list_edit()
+    top = defs.pop("Config")
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **top,
+        "title": "holdfast configuration",
+        "$defs": defs,
+    }
+
+
+def _describe(defs: dict[str, JsonObject], shape: type[Struct], path: str, prefix: str) -> None:
+    """Take out what no file may set; add the descriptions and, for lists, their operations."""
+    made = defs[shape.__name__]
+    given = cast(dict[str, JsonObject], made["properties"])
+    known = options(shape, path)
+    made.pop("required", None)
+    made["properties"] = {
+        name: _property(given[name], kind, DESCRIPTIONS[f"{prefix}.{name}" if prefix else name], shape)
+        for name, kind in known.items()
+    }
+
+
+def _property(given: JsonObject, kind: Any, description: str, shape: type[Struct]) -> JsonObject:
+    if not is_list(kind) or shape is SecretSource:
+        return {**given, "description": description}
+    plain = {key: value for key, value in given.items() if key != "default"}
+    choices = [*plain.pop("anyOf", [plain]), {"$ref": f"#/$defs/{_EDIT}"}]
+    default = {"default": given["default"]} if "default" in given else {}
+    return {"anyOf": choices, "description": description, **default}
+
+
+def _list_edit() -> JsonObject:
+    names: JsonObject = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
+    return {
+        "title": "List operations",
+        "description": "Changes to the list of the layer below; each may be written with or without `$`.",
+        "type": "object",
+        "properties": {f"{sign}{name}": names for name in OPERATIONS for sign in ("", "$")},
+        "minProperties": 1,
+        "additionalProperties": False,
+    }
+
+
+def option_keys() -> list[str]:
+    """Every option a file may set, in the order of the model."""
+    found: list[str] = []
+    for section, kind in options(Config).items():
+        found += [f"{section}.{name}" for name in options(kind, section)] if is_section(kind) else [section]
+    return found

@@ -1,0 +1,134 @@
+"""An ordering of configurations: whether one lets nothing happen that another would stop.
+
+It is written apart from the rules that tighten, so that each checks the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from holdfast.config.model import ApprovalConfig, Config, HooksConfig, PolicyLayer, Preset, SandboxConfig, ToolsConfig
+
+_AUTONOMY: Final = {"cautious": 0, "standard": 1, "autonomous": 2}
+_ACTIONS: Final = {"confirm": 0, "log": 1, "silent": 2}
+_MODES: Final = {"required": 0, "auto": 1, "off": 2}
+_UNLIMITED: Final = float("inf")
+Check = tuple[str, bool]
+
+
+def at_least_as_strict(one: Config, other: Config) -> bool:
+    return not looser_options(one, other)
+
+
+def looser_options(one: Config, other: Config) -> list[str]:
+    """The options in which `one` is not at least as strict as `other`."""
+    checks = (
+        *_tools(one.tools, other.tools),
+        *_approval(one.approval, other.approval),
+        *_hooks(one.hooks, other.hooks),
+        *_sandbox(one.sandbox, other.sandbox),
+        ("output.max_lines", one.output.max_lines <= other.output.max_lines),
+        ("output.max_bytes", one.output.max_bytes <= other.output.max_bytes),
+        ("output.max_spill", one.output.max_spill <= other.output.max_spill),
+        ("output.max_output_bytes", _within(one.output.max_output_bytes, other.output.max_output_bytes)),
+        (
+            "approval.auto_approve_sandboxed",
+            other.sandbox.mode != "off" or one.sandbox.mode == "off" or not one.approval.auto_approve_sandboxed,
+        ),
+        ("ledger.enabled", one.ledger.enabled or not other.ledger.enabled),
+        ("ledger.durability", one.ledger.durability == "power" or other.ledger.durability == "process"),
+        ("secrets", one.secrets == other.secrets),
+        ("protected", _holds(one.protected, other.protected)),
+    )
+    return [path for path, strict in checks if not strict]
+
+
+def _tools(one: ToolsConfig, other: ToolsConfig) -> tuple[Check, ...]:
+    return (
+        ("tools.profile", one.profile == other.profile),
+        ("tools.allow", _holds(other.allow, one.allow)),
+        ("tools.deny", _holds(one.deny, other.deny)),
+        ("tools.default_timeout", one.default_timeout <= other.default_timeout),
+        ("tools.strict_check", one.strict_check == "error" or other.strict_check == "warn"),
+        ("tools.max_concurrent", one.max_concurrent <= other.max_concurrent),
+        ("tools.search_threshold", one.search_threshold <= other.search_threshold),
+        ("tools.max_depth", one.max_depth <= other.max_depth),
+        ("tools.modules", _holds(other.modules, one.modules)),
+        ("tools.entry_points", other.entry_points or not one.entry_points),
+        ("tools.agents", _layers(one.agents, other.agents)),
+        ("tools.providers", _layers(one.providers, other.providers)),
+        ("tools.skills", one.skills == other.skills),
+        ("tools.config", one.config == other.config),
+        ("tools.narrow", all(layer in one.narrow for layer in other.narrow)),
+    )
+
+
+def _approval(one: ApprovalConfig, other: ApprovalConfig) -> tuple[Check, ...]:
+    return (
+        ("approval.auto_approve", one.auto_approve == other.auto_approve),
+        ("approval.auto_approve_set", other.auto_approve_set or not one.auto_approve_set),
+        ("approval.excluded", _holds(one.excluded, other.excluded)),
+        ("approval.importable", _holds(other.importable, one.importable)),
+        ("approval.auto_approve_sandboxed", other.auto_approve_sandboxed or not one.auto_approve_sandboxed),
+        ("approval.require_approval", one.require_approval or not other.require_approval),
+        ("approval.presets", _presets(one.presets, other.presets)),
+        (
+            "approval.max_risk",
+            other.max_risk is None or (one.max_risk is not None and one.max_risk.level <= other.max_risk.level),
+        ),
+        ("approval.on_error", one.on_error == "ask" or other.on_error == "skip"),
+        ("approval.narrow", all(names in one.narrow for names in other.narrow)),
+        ("approval.expires", _within(one.expires, other.expires)),
+    )
+
+
+def _hooks(one: HooksConfig, other: HooksConfig) -> tuple[Check, ...]:
+    kept = all(
+        pattern in one.actions and _ACTIONS[one.actions[pattern]] <= _ACTIONS[action]
+        for pattern, action in other.actions.items()
+    )
+    added = all(action == "confirm" for pattern, action in one.actions.items() if pattern not in other.actions)
+    return (
+        ("hooks.autonomy", _AUTONOMY[one.autonomy] <= _AUTONOMY[other.autonomy]),
+        ("hooks.actions", kept and added),
+    )
+
+
+def _sandbox(one: SandboxConfig, other: SandboxConfig) -> tuple[Check, ...]:
+    return (
+        ("sandbox.mode", _MODES[one.mode] <= _MODES[other.mode]),
+        ("sandbox.writable", _holds(other.writable, one.writable)),
+        ("sandbox.read_deny", _holds(one.read_deny, other.read_deny)),
+        ("sandbox.network", other.network == "on" or (one.network != "on" and _holds(_hosts(other), _hosts(one)))),
+    )
+
+
+def _layers(one: Mapping[str, PolicyLayer], other: Mapping[str, PolicyLayer]) -> bool:
+    """A layer more is one more intersection, never looser."""
+    return all(
+        name in one
+        and (one[name].profile, one[name].allow) == (layer.profile, layer.allow)
+        and _holds(one[name].deny, layer.deny)
+        for name, layer in other.items()
+    )
+
+
+def _presets(one: Mapping[str, Preset], other: Mapping[str, Preset]) -> bool:
+    kept = all(
+        name in one and _holds(preset.approve, one[name].approve) and _holds(one[name].deny, preset.deny)
+        for name, preset in other.items()
+    )
+    return kept and not any(preset.approve for name, preset in one.items() if name not in other)
+
+
+def _hosts(sandbox: SandboxConfig) -> tuple[str, ...]:
+    return () if isinstance(sandbox.network, str) else sandbox.network
+
+
+def _within(one: float | None, other: float | None) -> bool:
+    return (_UNLIMITED if one is None else one) <= (_UNLIMITED if other is None else other)
+
+
+def _holds(whole: Iterable[str], part: Iterable[str]) -> bool:
+    return set(part) <= set(whole)

@@ -1,0 +1,234 @@
+"""What a layer nobody has trusted may do: tighten at once, loosen never.
+
+`tighten` takes the configuration and what it would be if the layer were trusted, and keeps of each option the
+stricter side. An option without a rule keeps its value, so a new one is safe before it is thought about.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, cast
+
+from msgspec import Struct, structs
+
+from holdfast.config.model import FUNCTION_PATH, Action, Config, PolicyLayer, Preset
+from holdfast.config.overlay import Table
+from holdfast.config.shape import dotted, is_section, options
+from holdfast.contract.vocabulary import Risk
+
+Rule = Callable[[Any, Any], Any]
+"""`rule(base, wanted)`: the value that is as strict as both."""
+
+
+def tighten(base: Config, wanted: Config) -> Config:
+    """`base`, changed only where `wanted` is stricter."""
+    changes: dict[str, Any] = {}
+    for section, kind in options(Config).items():
+        old, new = getattr(base, section), getattr(wanted, section)
+        if is_section(kind):
+            changes[section] = _tighten_section(section, old, new)
+        else:
+            changes[section] = _rule(section)(old, new)
+    changes["tools"] = structs.replace(changes["tools"], narrow=_narrow_tools(base, wanted))
+    approval = changes["approval"]
+    switched_on = base.sandbox.mode == "off" != changes["sandbox"].mode
+    changes["approval"] = structs.replace(
+        approval,
+        narrow=_narrow_approval(base, wanted),
+        excluded=_united(base.approval.excluded, wanted.approval.excluded),
+        # A sandbox that was off approved nothing; switching it on must not start to.
+        auto_approve_sandboxed=approval.auto_approve_sandboxed and not switched_on,
+    )
+    return structs.replace(base, **changes)
+
+
+def held_back(kept: Config, wanted: Config) -> list[str]:
+    """The options a layer asked for and did not get, by key."""
+    missing: list[str] = []
+    for section, kind in options(Config).items():
+        mine, theirs = getattr(kept, section), getattr(wanted, section)
+        if is_section(kind):
+            for name in options(kind, section):
+                missing += _differences(f"{section}.{name}", getattr(mine, name), getattr(theirs, name))
+        else:
+            missing += _differences(section, mine, theirs)
+    met = _fully_narrowed(kept, wanted)
+    return [path for path in missing if path not in met]
+
+
+def take_user_only(given: Table) -> tuple[Table, list[str]]:
+    """The layer without what only user-level config may say, and the keys that were taken out."""
+    kept, taken = dict(given), list[str]()
+    if "secrets" in kept:
+        del kept["secrets"]
+        taken.append("secrets")
+    for section, name in (("tools", "modules"), ("approval", "auto_approve")):
+        table = kept.get(section)
+        if not isinstance(table, dict):
+            continue
+        value = cast(Table, table).get(name)
+        if value is not None and (name == "modules" or _is_function(value)):
+            kept[section] = {key: value for key, value in cast(Table, table).items() if key != name}
+            taken.append(f"{section}.{name}")
+    return kept, taken
+
+
+def _is_function(value: object) -> bool:
+    return isinstance(value, str) and re.fullmatch(FUNCTION_PATH, value) is not None
+
+
+def _tighten_section(section: str, old: Struct, new: Struct) -> Struct:
+    names = options(type(old), section)
+    return structs.replace(
+        old, **{name: _rule(f"{section}.{name}")(getattr(old, name), getattr(new, name)) for name in names}
+    )
+
+
+def _rule(path: str) -> Rule:
+    return _RULES.get(path, _unchanged)
+
+
+def _unchanged(base: Any, wanted: Any) -> Any:
+    return base
+
+
+def _smaller(base: float | None, wanted: float | None) -> float | None:
+    """None is no limit at all."""
+    if base is None or wanted is None:
+        return wanted if base is None else base
+    return min(base, wanted)
+
+
+def _both(base: bool, wanted: bool) -> bool:
+    return base and wanted
+
+
+def _either(base: bool, wanted: bool) -> bool:
+    return base or wanted
+
+
+def _united(base: Sequence[str], wanted: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*base, *wanted)))
+
+
+def _common(base: Sequence[str], wanted: Sequence[str]) -> tuple[str, ...]:
+    """Only what both name literally: a path inside a writable path may become a symlink to somewhere else."""
+    return tuple(item for item in base if item in wanted)
+
+
+def _stricter(*order: object) -> Rule:
+    """The one that comes first in the order."""
+    return lambda base, wanted: min(base, wanted, key=order.index)
+
+
+def _network(base: str | tuple[str, ...], wanted: str | tuple[str, ...]) -> str | tuple[str, ...]:
+    if base == "off" or wanted == "off":
+        return "off"
+    if isinstance(base, str):
+        return wanted
+    return base if isinstance(wanted, str) else _common(base, wanted)
+
+
+def _layers(base: Mapping[str, PolicyLayer], wanted: Mapping[str, PolicyLayer]) -> dict[str, PolicyLayer]:
+    """A new layer can only narrow; a known one gets more denials and keeps the rest."""
+    merged = dict(base)
+    for name, layer in wanted.items():
+        old = base.get(name)
+        merged[name] = layer if old is None else structs.replace(old, deny=_united(old.deny, layer.deny))
+    return merged
+
+
+def _presets(base: Mapping[str, Preset], wanted: Mapping[str, Preset]) -> dict[str, Preset]:
+    merged = dict(base)
+    for name, preset in wanted.items():
+        old = base.get(name)
+        if old is not None:
+            merged[name] = structs.replace(old, deny=_united(old.deny, preset.deny))
+        elif preset.deny and not preset.approve:
+            merged[name] = preset
+    return merged
+
+
+def _actions(base: Mapping[str, Action], wanted: Mapping[str, Action]) -> dict[str, Action]:
+    """A new pattern may only ask for confirmation: anything less could replace what a wider pattern says."""
+    merged = dict(base)
+    for pattern, action in wanted.items():
+        if pattern in base:
+            merged[pattern] = _stricter(*_ACTIONS)(base[pattern], action)
+        elif action == "confirm":
+            merged[pattern] = action
+    return merged
+
+
+def _narrow_tools(base: Config, wanted: Config) -> tuple[PolicyLayer, ...]:
+    old, new = base.tools, wanted.tools
+    if (old.profile, old.allow) == (new.profile, new.allow):
+        return old.narrow
+    return (*old.narrow, PolicyLayer(profile=new.profile, allow=new.allow))
+
+
+def _narrow_approval(base: Config, wanted: Config) -> tuple[tuple[str, ...], ...]:
+    names = wanted.approval.auto_approve
+    if isinstance(names, str) or names == base.approval.auto_approve:
+        return base.approval.narrow
+    return (*base.approval.narrow, names)
+
+
+def _differences(path: str, kept: object, wanted: object) -> list[str]:
+    if isinstance(wanted, dict) and isinstance(kept, dict):
+        mine, theirs = cast(Table, kept), cast(Table, wanted)
+        return [dotted(path, name) for name, value in theirs.items() if name not in mine or mine[name] != value]
+    if isinstance(wanted, tuple) and isinstance(kept, tuple):
+        same = set(cast(tuple[str, ...], kept)) == set(cast(tuple[str, ...], wanted))
+        return [] if same else [path]
+    return [] if kept == wanted else [path]
+
+
+def _fully_narrowed(kept: Config, wanted: Config) -> set[str]:
+    """Options whose wish is met by `narrow` alone: it asked for nothing beyond what there is."""
+    met: set[str] = set()
+    if wanted.tools.profile == "minimal" or kept.tools.profile == "full":
+        met.add("tools.profile")
+    if set(wanted.tools.allow) <= set(kept.tools.allow):
+        met.add("tools.allow")
+    mine, theirs = kept.approval.auto_approve, wanted.approval.auto_approve
+    if isinstance(mine, tuple) and isinstance(theirs, tuple) and set(theirs) <= set(mine):
+        met.add("approval.auto_approve")
+    return met
+
+
+_ACTIONS: Final[tuple[Action, ...]] = ("confirm", "log", "silent")
+_RULES: Final[dict[str, Rule]] = {
+    "tools.deny": _united,
+    "tools.default_timeout": _smaller,
+    "tools.strict_check": _stricter("error", "warn"),
+    "tools.max_concurrent": _smaller,
+    "tools.search_threshold": _smaller,
+    "tools.max_depth": _smaller,
+    "tools.entry_points": _both,
+    "tools.agents": _layers,
+    "tools.providers": _layers,
+    "approval.auto_approve_sandboxed": _both,
+    "approval.require_approval": _either,
+    "approval.presets": _presets,
+    "approval.max_risk": _stricter(*Risk, None),
+    "approval.on_error": _stricter("ask", "skip"),
+    "approval.expires": _smaller,
+    "hooks.autonomy": _stricter("cautious", "standard", "autonomous"),
+    "hooks.actions": _actions,
+    "sandbox.mode": _stricter("required", "auto", "off"),
+    "sandbox.writable": _common,
+    "sandbox.read_deny": _united,
+    "sandbox.network": _network,
+    "output.max_lines": _smaller,
+    "output.max_bytes": _smaller,
+    "output.max_spill": _smaller,
+    "output.max_output_bytes": _smaller,
+    "ledger.enabled": _either,
+    "ledger.durability": _stricter("power", "process"),
+    "protected": _united,
+}
+"""No rule for `tools.config`, `tools.skills`, `tools.modules`, `secrets`: an untrusted layer has no say in them.
+
+`tools.profile`, `tools.allow` and `approval.auto_approve` keep their values and become an entry of `narrow`."""

@@ -1,0 +1,72 @@
+"""What a command that cannot do its work says: one sentence, or one JSON object, and the right exit code."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from typing import Final
+
+from holdfast.contract import errors
+from holdfast.doors.cli.screen import note, paint, put_json, shown_block
+
+FAILED: Final = 1
+USAGE: Final = 2
+INTERRUPTED: Final = 130
+PIPE_CLOSED: Final = 141
+
+_WRONG_INPUT: Final = (
+    errors.ToolError,
+    errors.ArgumentsError,
+    errors.ConfigError,
+    errors.GrantRefused,
+    errors.UnknownCall,
+    errors.NotPending,
+)
+_WORD: Final = re.compile(r"(?<!^)(?=[A-Z])")
+
+
+class UsageProblem(errors.HoldfastError):
+    """The command line asks for something that cannot be."""
+
+
+def exit_code_of(error: errors.HoldfastError) -> int:
+    return USAGE if isinstance(error, (UsageProblem, *_WRONG_INPUT)) else FAILED
+
+
+def kind_of(error: BaseException) -> str:
+    """The class of an error as a word: `UnknownCall` is `unknown_call`."""
+    return _WORD.sub("_", type(error).__name__).lower()
+
+
+def report(kind: str, message: str, exit_code: int, *, as_json: bool) -> int:
+    """Say it, and give back the exit code."""
+    if as_json:
+        put_json({"error": {"kind": kind, "message": message, "exit_code": exit_code}})
+    else:
+        note(f"{paint('Error:', 'red', stream=sys.stderr)} {shown_block(message)}")
+    return exit_code
+
+
+def report_error(error: errors.HoldfastError, *, as_json: bool) -> int:
+    return report(kind_of(error), str(error) or kind_of(error), exit_code_of(error), as_json=as_json)
+
+
+def report_unexpected(error: BaseException, *, as_json: bool, debug: bool) -> int:
+    """A fault of holdfast or of a program it loaded; the traceback only for those who ask."""
+    if debug:
+        import traceback
+
+        note(shown_block(traceback.format_exc()))
+    what = str(error).partition("\n")[0][:200]
+    hint = "" if debug else " Run it again with --debug to see where."
+    message = f"Something went wrong inside holdfast: {type(error).__name__}{f': {what}' if what else ''}.{hint}"
+    return report("internal", message, FAILED, as_json=as_json)
+
+
+def hush() -> int:
+    """Whoever read our output has gone: stop without a word, also at interpreter exit."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)
+    return PIPE_CLOSED

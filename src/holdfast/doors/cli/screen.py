@@ -1,0 +1,145 @@
+"""Writing to the terminal or into a pipe. Nothing that is shown here can act on a terminal.
+
+Text of models, tools and files is made visible first. Only the output of a tool on a pipe is left as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+from typing import Final, TextIO
+
+from holdfast.contract.values import encode_json
+from holdfast.text.visible import visible, visible_block
+from holdfast.text.width import clip, text_width
+
+_CODES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+_UNSEEN: Final = re.compile(r"[^\n -~]")
+_GAP: Final = "  "
+_DEFAULT_WIDTH: Final = 80
+
+
+def can_ask() -> bool:
+    """Whether a person is there: what we ask goes to standard error, what they answer comes from standard input."""
+    return _is_terminal(sys.stdin) and _is_terminal(sys.stderr)
+
+
+def on_terminal() -> bool:
+    """Whether standard output is looked at by a person."""
+    return _is_terminal(sys.stdout)
+
+
+def screen_width() -> int:
+    """The columns there are; `COLUMNS` overrides."""
+    import shutil
+
+    return max(20, shutil.get_terminal_size((_DEFAULT_WIDTH, 24)).columns)
+
+
+def paint(text: str, *styles: str, stream: TextIO | None = None) -> str:
+    """The text in a style, on terminals that want colour."""
+    if not styles or not _has_colour(sys.stdout if stream is None else stream):
+        return text
+    return f"\x1b[{';'.join(_CODES[style] for style in styles)}m{text}\x1b[0m"
+
+
+def shown(text: str) -> str:
+    """One line that cannot act; what has been made visible before stays as it is."""
+    return text if text.isprintable() else visible(text)
+
+
+def shown_block(text: str) -> str:
+    """Lines that cannot act; lines that have been made visible before stay as they are."""
+    return "\n".join(line if line.isprintable() else visible_block(line) for line in text.split("\n"))
+
+
+def say(line: str = "") -> None:
+    """One line of ours on standard output."""
+    _write(sys.stdout, f"{line}\n")
+
+
+def note(line: str = "") -> None:
+    """One line of ours on standard error: what is not the result."""
+    sys.stdout.flush()
+    _write(sys.stderr, f"{line}\n")
+    sys.stderr.flush()
+
+
+def prompt(text: str) -> None:
+    """A question on standard error, the cursor behind it."""
+    _write(sys.stderr, text)
+    sys.stderr.flush()
+
+
+def put_output(text: str) -> None:
+    """What a tool returned: as it is into a pipe, made visible on a terminal."""
+    if not text:
+        return
+    safe = visible_block(text) if on_terminal() else text
+    _write(sys.stdout, safe if safe.endswith("\n") else f"{safe}\n")
+
+
+def put_json(value: object) -> None:
+    """One JSON value on one line; on a terminal with every character that could act written as an escape."""
+    text = encode_json(value).decode()
+    _write(sys.stdout, f"{_UNSEEN.sub(_json_escape, text) if on_terminal() else text}\n")
+
+
+def put_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Rows under headings. On a terminal they are folded to its width; in a pipe nothing is cut."""
+    cells = [[shown(cell) for cell in row] for row in rows]
+    if on_terminal():
+        _put_folded(columns, cells)
+        return
+    widths = [max(map(text_width, column)) for column in zip(columns, *cells, strict=True)]
+    for row in (columns, *cells):
+        padded = [cell + " " * (width - text_width(cell)) for cell, width in zip(row, widths, strict=True)]
+        say(_GAP.join(padded).rstrip())
+
+
+def clipped(text: str, indent: int = 0, *, stream: TextIO | None = None) -> str:
+    """One line cut to the width of the terminal; not cut in a pipe."""
+    line = shown(text)
+    return clip(line, screen_width() - indent) if _is_terminal(sys.stdout if stream is None else stream) else line
+
+
+def _put_folded(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, len(_GAP), 0, 0), header_style="bold")
+    for place, name in enumerate(columns):
+        last = place == len(columns) - 1
+        table.add_column(name, overflow="fold", no_wrap=place == 0, ratio=1 if last else None)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    Console(highlight=False, width=screen_width()).print(table)
+
+
+def _write(stream: TextIO, text: str) -> None:
+    try:
+        stream.write(text)
+    except UnicodeEncodeError:
+        encoding = stream.encoding or "utf-8"
+        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+
+
+def _json_escape(found: re.Match[str]) -> str:
+    if found[0].isprintable():
+        return found[0]
+    units = found[0].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    try:
+        return stream is not None and stream.isatty()
+    except ValueError:
+        return False
+
+
+def _has_colour(stream: TextIO) -> bool:
+    return _is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -1,0 +1,57 @@
+"""Reading from a person at a terminal, without holding up the loop: an answer from another door ends the question."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+from holdfast.doors.cli.screen import prompt
+
+_CHUNK: Final = 65_536
+
+
+async def read_line(question: str) -> str | None:
+    """What the person types, without the newline; None at the end of input."""
+    prompt(question)
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+    terminal = sys.stdin.fileno()
+    loop.add_reader(terminal, lambda: None if ready.done() else ready.set_result(None))
+    try:
+        await ready
+    finally:
+        loop.remove_reader(terminal)
+    typed = os.read(terminal, _CHUNK)
+    return typed.decode(errors="replace").rstrip("\r\n") if typed else None
+
+
+def forget_typed_ahead() -> None:
+    """Keys pressed before a question was shown are no answer to it."""
+    try:
+        import termios
+
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+    except (ImportError, OSError, termios.error):
+        return
+
+
+async def edit(text: str, suffix: str) -> str | None:
+    """The text as the person's editor leaves it; None without an editor, or if it failed."""
+    from shlex import split
+    from tempfile import TemporaryDirectory
+
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    if not editor:
+        return None
+    with TemporaryDirectory(prefix="holdfast-") as folder:
+        path = Path(folder, f"arguments{suffix}")
+        path.write_text(text)
+        try:
+            process = await asyncio.create_subprocess_exec(*split(editor), str(path))
+            code = await process.wait()
+        except (OSError, ValueError):
+            return None
+        return path.read_text() if code == 0 else None

@@ -1,0 +1,100 @@
+"""Tool lists as model providers and MCP want them, sorted by name and the same bytes every time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from operator import attrgetter
+from typing import Any, Final, Literal, Protocol
+
+from holdfast.contract.tool import Tool
+
+Format = Literal["openai", "openai-chat", "anthropic", "gemini", "mcp"]
+ToolList = list[dict[str, Any]]
+
+_MAX_CACHED: Final = 256
+
+
+def provider_list(tools: Iterable[Tool], format: Format) -> ToolList:  # noqa: A002
+    """The list in one provider's format. Schemas are passed through as they are."""
+    entries = [_ENTRIES[format](tool) for tool in sorted(tools, key=attrgetter("name"))]
+    if format == "gemini":
+        return [{"functionDeclarations": entries}] if entries else []
+    return entries
+
+
+class Revised(Protocol):
+    @property
+    def revision(self) -> int: ...
+
+
+class Listing:
+    """Keeps the lists of one registry until it changes."""
+
+    __slots__ = ("_cached", "_registry", "_revision")
+
+    def __init__(self, registry: Revised) -> None:
+        self._registry = registry
+        self._revision = registry.revision
+        self._cached: dict[tuple[Format, Hashable], ToolList] = {}
+
+    def get(self, format: Format, key: Hashable, choose: Callable[[], Iterable[Tool]]) -> ToolList:  # noqa: A002
+        """The list for whatever `key` stands for, such as a kind of caller; `choose` is asked when it is not kept.
+
+        The same object comes back until the registry changes: do not change it.
+        """
+        revision = self._registry.revision
+        if revision != self._revision or len(self._cached) > _MAX_CACHED:
+            self._cached = {}
+            self._revision = revision
+        found = self._cached.get((format, key))
+        if found is None:
+            found = self._cached[format, key] = provider_list(choose(), format)
+        return found
+
+
+def _function(tool: Tool) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "name": tool.api_name,
+        "description": tool.description,
+        "parameters": tool.input_schema,
+    }
+    if tool.strict:
+        entry["strict"] = True
+    return entry
+
+
+def _openai(tool: Tool) -> dict[str, Any]:
+    return {"type": "function", **_function(tool)}
+
+
+def _openai_chat(tool: Tool) -> dict[str, Any]:
+    return {"type": "function", "function": _function(tool)}
+
+
+def _anthropic(tool: Tool) -> dict[str, Any]:
+    return {"name": tool.api_name, "description": tool.description, "input_schema": tool.input_schema}
+
+
+def _gemini(tool: Tool) -> dict[str, Any]:
+    return {"name": tool.api_name, "description": tool.description, "parametersJsonSchema": tool.input_schema}
+
+
+def _mcp(tool: Tool) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "name": tool.api_name,
+        "description": tool.description,
+        "inputSchema": tool.input_schema,
+    }
+    # MCP knows structured content as objects only; clients refuse a whole list over one other schema.
+    if tool.output_schema is not None and tool.output_schema.get("type") == "object":
+        entry["outputSchema"] = tool.output_schema
+    return entry
+
+
+_ENTRIES: Final[dict[Format, Callable[[Tool], dict[str, Any]]]] = {
+    "openai": _openai,
+    "openai-chat": _openai_chat,
+    "anthropic": _anthropic,
+    "gemini": _gemini,
+    "mcp": _mcp,
+}

@@ -1,0 +1,245 @@
+"""Which tools exist: registering, finding, listing. Who may use them is the policy's business."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from threading import RLock
+from typing import Any, Literal, Protocol
+
+from holdfast.contract.call import Caller, Decision
+from holdfast.contract.errors import InvalidSchema, UnknownTool
+from holdfast.contract.tool import Tool
+from holdfast.registry.forms import Source, read_parts
+from holdfast.registry.handle import Handle
+from holdfast.registry.names import NameIndex, known_names, unknown_tool
+from holdfast.registry.sources import Callback, CallLater, Sources
+from holdfast.text.suggest import did_you_mean
+
+
+class CallerPolicy(Protocol):
+    """What one kind of caller may use."""
+
+    def allows(self, tool: Tool) -> bool: ...
+    def why(self, tool: Tool) -> Decision: ...
+    def visible(self, tools: Iterable[Tool]) -> list[Tool]: ...
+
+
+class ToolPolicy(Protocol):
+    """Who may use what. The registry keeps it for those who list and run tools, and does not ask it."""
+
+    def compile(self, caller: Caller) -> CallerPolicy: ...
+
+
+class Registry:
+    """All tools by name. Reads are dictionary look-ups; changes are atomic and may come from any thread."""
+
+    def __init__(
+        self,
+        *,
+        default_timeout: float = 30.0,
+        strict_check: Literal["warn", "error"] = "warn",
+        has_root: bool = True,
+        call_later: CallLater | None = None,
+    ) -> None:
+        self.warnings: list[str] = []
+        self._strict_check = strict_check
+        self._has_root = has_root
+        self._lock = RLock()
+        self._index = NameIndex()
+        self._revision = 0
+        self._sorted: tuple[Tool, ...] | None = None
+        self._policy: ToolPolicy | None = None
+        self._listeners: dict[object, Callback] = {}
+        self._sources = Sources(self.warn, default_timeout=default_timeout, call_later=call_later)
+
+    # Changing
+
+    def register(
+        self, what: object, definition: Any = None, /, *, replace: bool = False, source: str | None = None
+    ) -> Handle:
+        """Register a tool, (name, definition), a list, a module path, or a source; all of it or nothing.
+
+        `replace` lets a tool take the place of one with its name. `source` marks where everything comes from,
+        whatever the definitions say of themselves.
+        """
+        parts = read_parts(what, definition)
+        tools = [_from(part, source) for part in parts if isinstance(part, Tool)]
+        if tools:
+            self._add(tools, replace=replace)
+
+        def register(what: object, definition: Any = None, /, *, replace: bool = False) -> Handle:
+            return self.register(what, definition, replace=replace, source=source)
+
+        loading = [self._sources.add(part, register) for part in parts if isinstance(part, Source)]
+        return Handle.compose(*loading, Handle(lambda: self._drop(tools)))
+
+    def unregister(self, name: str) -> bool:
+        """Remove the tool with this canonical name or alias."""
+        tool = self._index.find(name)
+        return tool is not None and name in tool.names and self._drop([tool])
+
+    def set_policy(self, policy: ToolPolicy | None) -> None:
+        with self._lock:
+            self._policy = policy
+            self._bump()
+        self._tell()
+
+    def get_policy(self) -> ToolPolicy | None:
+        return self._policy
+
+    def set_root(self, has_root: bool) -> None:
+        """Show or hide the tools that need a project root."""
+        with self._lock:
+            if has_root == self._has_root:
+                return
+            self._has_root = has_root
+            self._bump()
+        self._tell()
+
+    def on_change(self, callback: Callback) -> Handle:
+        """Call after every change, in the thread that made it."""
+        key = object()
+        self._listeners[key] = callback
+        return Handle(lambda: self._listeners.pop(key, None))
+
+    # Finding
+
+    @property
+    def revision(self) -> int:
+        """Goes up with each change of what `list` or the policy would say."""
+        return self._revision
+
+    def find(self, name: str) -> Tool | None:
+        """By canonical name, alias or API name."""
+        tool = self._index.find(name)
+        return tool if tool is not None and (self._has_root or not tool.needs_root) else None
+
+    def get(self, name: str) -> Tool | None:
+        """By canonical name or alias."""
+        tool = self.find(name)
+        return tool if tool is not None and name in tool.names else None
+
+    def get_by_api_name(self, api_name: str) -> Tool | None:
+        tool = self.find(api_name)
+        return tool if tool is not None and tool.api_name == api_name else None
+
+    def has(self, name: str) -> bool:
+        return self.get(name) is not None
+
+    def list(self) -> tuple[Tool, ...]:
+        """Every tool, sorted by name; those that are not enabled too."""
+        found = self._sorted
+        if found is None:
+            with self._lock:
+                tools = self._index.tools
+                present = (tools[name] for name in sorted(tools))
+                found = tuple(tool for tool in present if self._has_root or not tool.needs_root)
+                self._sorted = found
+        return found
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(tool.name for tool in self.list())
+
+    def specs(self) -> Sequence[dict[str, Any]]:
+        """What each tool is, in no provider's terms, sorted by name."""
+        return [_spec(tool) for tool in self.list()]
+
+    def suggest(self, name: str, among: Iterable[Tool] | None = None) -> str | None:
+        """The name that was probably meant, out of the tools the caller may see."""
+        return did_you_mean(name, known_names(self.list() if among is None else among))
+
+    def unknown(self, name: str, among: Iterable[Tool] | None = None) -> UnknownTool:
+        """The error for a name nobody answers to."""
+        return unknown_tool(name, known_names(self.list() if among is None else among))
+
+    # Sources
+
+    @property
+    def ready(self) -> bool:
+        """Whether every source has finished."""
+        return self._sources.ready
+
+    @property
+    def pending(self) -> int:
+        """How many sources have not finished."""
+        return self._sources.pending
+
+    async def start(self) -> None:
+        """Start the sources that were registered before there was an event loop."""
+        self._sources.start()
+
+    async def wait_ready(self) -> None:
+        """Until every source has finished; starts those that have not begun."""
+        await self._sources.wait_ready()
+
+    def on_ready(self, callback: Callback) -> Handle:
+        """Call once, as soon as every source has finished."""
+        return self._sources.on_ready(callback)
+
+    def stop(self) -> None:
+        """Give up the sources that have not finished."""
+        self._sources.stop()
+
+    def warn(self, message: str) -> None:
+        """Keep a warning for whoever shows them, and log it."""
+        import logging
+
+        if message not in self.warnings:
+            self.warnings.append(message)
+        logging.getLogger("holdfast").warning("%s", message)
+
+    def _add(self, tools: Sequence[Tool], *, replace: bool) -> None:
+        doubts = [_strict_doubt(tool, problems) for tool in tools if (problems := tool.strict_problems())]
+        if doubts and self._strict_check == "error":
+            raise InvalidSchema(doubts[0])
+        with self._lock:
+            for old in self._index.displaced_by(tools, replace=replace):
+                self._index.drop(old)
+            for tool in tools:
+                self._index.add(tool)
+            self._bump()
+        for doubt in doubts:
+            self.warn(doubt)
+        self._tell()
+
+    def _drop(self, tools: Iterable[Tool]) -> bool:
+        with self._lock:
+            dropped = [tool for tool in tools if self._index.drop(tool)]
+            if dropped:
+                self._bump()
+        if dropped:
+            self._tell()
+        return bool(dropped)
+
+    def _bump(self) -> None:
+        self._revision += 1
+        self._sorted = None
+
+    def _tell(self) -> None:
+        for callback in tuple(self._listeners.values()):
+            try:
+                callback()
+            except Exception as error:
+                self.warn(f"A listener to changes of the tool registry failed: {type(error).__name__}: {error}")
+
+
+def _from(tool: Tool, source: str | None) -> Tool:
+    return tool if source is None or tool.source == source else tool.with_(source=source)
+
+
+def _strict_doubt(tool: Tool, problems: Sequence[str]) -> str:
+    return f"Tool '{tool.name}' asks for strict, but its schema does not meet the strict rules: {'; '.join(problems)}."
+
+
+def _spec(tool: Tool) -> dict[str, Any]:
+    spec: dict[str, Any] = {
+        "name": tool.name,
+        "api_name": tool.api_name,
+        "description": tool.description,
+        "input_schema": tool.input_schema,
+    }
+    if tool.output_schema is not None:
+        spec["output_schema"] = tool.output_schema
+    if tool.strict:
+        spec["strict"] = True
+    return spec

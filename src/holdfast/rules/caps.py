@@ -1,0 +1,110 @@
+"""Caps come after the chain: each may make the decision stricter, the strictest wins, none can loosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from holdfast.contract.call import Decision
+from holdfast.contract.errors import ConfigError
+from holdfast.contract.tool import Tool
+from holdfast.contract.vocabulary import Risk, Verdict
+from holdfast.rules.chain import DEFAULT, FAILED, NO_ANSWER, Judgement, Step
+from holdfast.rules.question import Question
+from holdfast.rules.words import RAISED, describe, show, warn
+
+CAP_URN: Final = "urn:holdfast:cap:"
+PROTECTED: Final = f"{CAP_URN}protected-path"
+MAX_RISK: Final = f"{CAP_URN}max-risk"
+
+
+def _every_tool(tool: Tool) -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """A limit on what the chain may decide."""
+
+    name: str
+    judge: Callable[[Question], Decision | None]
+    """None has nothing against the call; approve means the same."""
+    static: bool = False
+    """The answer depends only on the tool, the risk and the caller."""
+    applies: Callable[[Tool], bool] = _every_tool
+    """Tools this cap can never answer about are not shown to it."""
+    sources: frozenset[str] | None = None
+    """Only decisions of these sources are capped; None: all."""
+    failure: Verdict = Verdict.ASK
+    """What a cap that raises stands for: deny for one that may deny."""
+
+    def __post_init__(self) -> None:
+        if self.failure is Verdict.APPROVE:
+            raise ConfigError(f"The cap '{self.name}' would approve when it fails; let it ask or deny.")
+
+
+def apply_caps(decision: Decision, caps: Iterable[Cap], question: Question) -> Judgement:
+    """The decision under all caps, and what each of them said."""
+    final = decision
+    steps: list[Step] = []
+    for cap in caps:
+        step = _heard(cap, decision, question)
+        steps.append(step)
+        verdict = cap.failure if step.answer == FAILED else Verdict.parse(step.answer)
+        if verdict is not None and _prevails(verdict, final):
+            final = Decision(verdict, cap.name, step.reason)
+    return Judgement(final, tuple(steps))
+
+
+def protected_path_cap(is_protected: Callable[[Path], str | None]) -> Cap:
+    """Asks about every call that may change a protected path, whoever approved it.
+
+    `is_protected` gives the reason a path is protected, or None. Tools that only read are not concerned.
+    """
+
+    def judge(question: Question) -> Decision | None:
+        for path in question.paths:
+            if (reason := is_protected(path)) is not None:
+                return Decision(Verdict.ASK, PROTECTED, f"'{path}' is a protected path: {reason}")
+        return None
+
+    return Cap(PROTECTED, judge, applies=lambda tool: tool.mutates)
+
+
+def max_risk_cap(limit: Risk, sources: Iterable[str]) -> Cap:
+    """Asks about a call above the limit that was approved without being looked at: by a list, the sandbox, purity."""
+
+    def judge(question: Question) -> Decision | None:
+        if question.risk.level <= limit.level:
+            return None
+        reason = f"Its risk is {question.risk}, and without a person at most {limit} is approved (approval.max_risk)."
+        return Decision(Verdict.ASK, MAX_RISK, reason)
+
+    return Cap(MAX_RISK, judge, static=True, sources=frozenset(sources))
+
+
+def _heard(cap: Cap, decision: Decision, question: Question) -> Step:
+    if cap.sources is not None and decision.source not in cap.sources:
+        return Step(cap.name, None, NO_ANSWER)
+    try:
+        answer: object = cap.judge(question) if cap.applies(question.tool) else None
+        verdict = Verdict.parse(answer.verdict) if isinstance(answer, Decision) else None
+        what = f"it answered {show(answer)}"
+    except RAISED as error:
+        answer, verdict, what = error, None, f"it raised {describe(error)}"
+    if answer is None or verdict is Verdict.APPROVE:
+        return Step(cap.name, None, NO_ANSWER)
+    if verdict is None or not isinstance(answer, Decision):
+        reason = f"The cap '{cap.name}' could not judge: {what}."
+        warn(reason)
+        return Step(cap.name, None, FAILED, reason)
+    return Step(cap.name, None, verdict.value, answer.reason)
+
+
+def _prevails(verdict: Verdict, current: Decision) -> bool:
+    """Stricter, or as strict as a decision that nobody made: a reason is better than none."""
+    if verdict.strictness > current.verdict.strictness:
+        return True
+    return current == DEFAULT and verdict is current.verdict

@@ -1,0 +1,236 @@
+"""The approval chain: resolvers in priority order, the first answer decides, and nobody answering means ask.
+
+Under `on_error="ask"` every resolver is heard, a deny from any of them wins, and a resolver that failed lowers an
+approval to ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field, replace
+from inspect import iscoroutinefunction
+from threading import RLock
+from typing import Any, Final, Literal, cast
+
+from msgspec import Struct
+
+from holdfast.contract.call import Decision
+from holdfast.contract.errors import ConfigError
+from holdfast.contract.tool import Tool
+from holdfast.contract.values import Args
+from holdfast.contract.vocabulary import Verdict
+from holdfast.rules.question import Question, ResolveContext
+from holdfast.rules.words import RAISED, describe, show, warn
+
+OnError = Literal["skip", "ask"]
+Resolve = Callable[[str, Args, ResolveContext], object]
+"""`(canonical tool name, arguments, context)` to a verdict, its word, a `Decision`, or None to pass."""
+
+DEFAULT_PRIORITY: Final = 50
+DEFAULT: Final = Decision(Verdict.ASK, "default", "No rule answers for this call, so a person is asked.")
+URN: Final = "urn:holdfast:approval:"
+NO_ANSWER: Final = "pass"
+FAILED: Final = "failed"
+_SEED_URN: Final = "urn:flemma:approval:"
+_ANSWERS: Final = frozenset(verdict.value for verdict in Verdict)
+_MEMO_LIMIT: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Resolver:
+    """One voice in the chain."""
+
+    name: str
+    resolve: Resolve
+    priority: int = DEFAULT_PRIORITY
+    description: str = ""
+    static: bool = False
+    """The answer depends on the tool only. Such a resolver is shown no arguments and no caller."""
+
+
+class Step(Struct, frozen=True):
+    """What one resolver or cap said: approve, ask, deny, pass or failed."""
+
+    source: str
+    priority: int | None
+    answer: str
+    reason: str = ""
+
+
+class Judgement(Struct, frozen=True):
+    """A decision and everything that was said on the way to it."""
+
+    decision: Decision
+    steps: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ResolverHandle:
+    """Takes back one registration; a resolver that has replaced it stays."""
+
+    name: str
+    remove: Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """The chain at one moment. Changes make a new one, so a judgement under way does not see them."""
+
+    resolvers: tuple[Resolver, ...] = ()
+    decided: dict[Tool, Decision | None] = field(default_factory=dict[Tool, "Decision | None"])
+
+
+class Chain:
+    """The registry of resolvers and the judge over them."""
+
+    def __init__(self, *, on_error: OnError = "skip") -> None:
+        self.on_error: Final = on_error
+        self._entries: dict[str, Resolver] = {}
+        self._order = _Order()
+        self._revision = 0
+        self._lock = RLock()
+
+    @property
+    def revision(self) -> int:
+        """Grows with every change."""
+        return self._revision
+
+    def register(
+        self,
+        name: str,
+        resolver: Resolver | Resolve | Mapping[str, Any],
+        *,
+        priority: int = DEFAULT_PRIORITY,
+        description: str = "",
+    ) -> ResolverHandle:
+        """Add a resolver, or replace the one of that name. A mapping has `resolve` and may have the other fields."""
+        if not name or ("." in name and not name.startswith("urn:")):
+            raise ConfigError(f"{show(name)} cannot name a resolver: dots are for module paths; write ':' or '_'.")
+        if isinstance(resolver, Resolver):
+            return self.add(replace(resolver, name=name))
+        fields: dict[str, Any] = {"priority": priority, "description": description}
+        fields |= cast(Mapping[str, Any], resolver) if isinstance(resolver, Mapping) else {"resolve": resolver}
+        return self.add(_made(name, fields))
+
+    def add(self, resolver: Resolver) -> ResolverHandle:
+        """Add a finished resolver under its own name, which may be a module path."""
+        _check(resolver)
+        added = replace(resolver, name=_key(resolver.name))
+        with self._lock:
+            self._put({**self._entries, added.name: added})
+
+        def remove() -> bool:
+            with self._lock:
+                return self._entries.get(added.name) is added and self.unregister(added.name)
+
+        return ResolverHandle(added.name, remove)
+
+    def unregister(self, name: str) -> bool:
+        with self._lock:
+            left = {other: entry for other, entry in self._entries.items() if other != _key(name)}
+            found = len(left) < len(self._entries)
+            if found:
+                self._put(left)
+            return found
+
+    def get(self, name: str) -> Resolver | None:
+        return self._entries.get(_key(name))
+
+    def has(self, name: str) -> bool:
+        return _key(name) in self._entries
+
+    def get_all(self) -> list[Resolver]:
+        """In the order they are asked. The list is the caller's own."""
+        return list(self._order.resolvers)
+
+    def count(self) -> int:
+        return len(self._entries)
+
+    def judge(self, question: Question) -> Judgement:
+        steps = self._hear(self._order.resolvers, question)
+        return Judgement(self._decide(steps), tuple(steps))
+
+    def static_decision(self, tool: Tool) -> Decision | None:
+        """What `judge` decides about every call of this tool, or None when that depends on the call."""
+        order = self._order
+        if tool not in order.decided:
+            if len(order.decided) >= _MEMO_LIMIT:
+                order.decided.clear()
+            order.decided[tool] = self._static_decision(order.resolvers, tool)
+        return order.decided.get(tool)
+
+    def _static_decision(self, resolvers: tuple[Resolver, ...], tool: Tool) -> Decision | None:
+        leading = next((place for place, resolver in enumerate(resolvers) if not resolver.static), len(resolvers))
+        steps = self._hear(resolvers[:leading], Question.about(tool))
+        settled = leading == len(resolvers) or (self.on_error == "skip" and any(map(_is_answer, steps)))
+        if not settled or any(step.answer == FAILED for step in steps):
+            return None
+        return self._decide(steps)
+
+    def _hear(self, resolvers: tuple[Resolver, ...], question: Question) -> list[Step]:
+        steps: list[Step] = []
+        for resolver in resolvers:
+            steps.append(_heard(resolver, question))
+            if self.on_error == "skip" and _is_answer(steps[-1]):
+                break
+        return steps
+
+    def _decide(self, steps: list[Step]) -> Decision:
+        strict = self.on_error == "ask"
+        denies = [step for step in steps if step.answer == Verdict.DENY] if strict else []
+        chosen = next(iter(denies or filter(_is_answer, steps)), None)
+        decision = DEFAULT if chosen is None else Decision(Verdict(chosen.answer), chosen.source, chosen.reason)
+        failure = next((step for step in steps if step.answer == FAILED), None)
+        if strict and failure is not None and decision.verdict is Verdict.APPROVE:
+            return Decision(Verdict.ASK, failure.source, failure.reason)
+        return decision
+
+    def _put(self, entries: dict[str, Resolver]) -> None:
+        self._entries = entries
+        self._order = _Order(tuple(sorted(entries.values(), key=lambda entry: (-entry.priority, entry.name))))
+        self._revision += 1
+
+
+def _is_answer(step: Step) -> bool:
+    return step.answer in _ANSWERS
+
+
+def _heard(resolver: Resolver, question: Question) -> Step:
+    asked = Question.about(question.tool) if resolver.static else question.with_own_args()
+    try:
+        answer = resolver.resolve(asked.tool.name, asked.args, ResolveContext(asked))
+        if answer is None:
+            return Step(resolver.name, resolver.priority, NO_ANSWER)
+        verdict = Verdict.parse(answer.verdict if isinstance(answer, Decision) else answer)
+    except RAISED as error:
+        return _failed(resolver, f"it raised {describe(error)}")
+    if verdict is None:
+        what = f"it answered {show(cast(object, answer))} instead of approve, ask, deny or None"
+        if isinstance(answer, Coroutine):
+            cast(Coroutine[object, object, object], answer).close()
+        return _failed(resolver, what)
+    reason = answer.reason if isinstance(answer, Decision) else resolver.description
+    return Step(resolver.name, resolver.priority, verdict.value, reason or f"The resolver answered {verdict}.")
+
+
+def _failed(resolver: Resolver, what: str) -> Step:
+    warn(f"The approval resolver '{resolver.name}' could not answer: {what}.")
+    return Step(resolver.name, resolver.priority, FAILED, f"The resolver could not answer: {what}.")
+
+
+def _key(name: str) -> str:
+    return URN + name.removeprefix(_SEED_URN) if name.startswith(_SEED_URN) else name
+
+
+def _made(name: str, fields: Mapping[str, Any]) -> Resolver:
+    unknown = sorted(set(fields) - {"name", "resolve", "priority", "description"})
+    if unknown:
+        raise ConfigError(f"The resolver '{name}' has unknown fields {unknown}; give resolve, priority, description.")
+    return Resolver(name, cast(Any, fields.get("resolve")), fields["priority"], fields["description"])
+
+
+def _check(resolver: Resolver) -> None:
+    if not callable(resolver.resolve) or iscoroutinefunction(resolver.resolve):
+        raise ConfigError(f"The resolver '{resolver.name}' needs a plain function `resolve(tool, args, ctx)`.")
+    if type(resolver.priority) is not int:
+        raise ConfigError(f"The priority of the resolver '{resolver.name}' must be a whole number.")

@@ -1,0 +1,208 @@
+""""Always allow": the narrow rule a yes becomes, what is refused as too wide, and when a rule covers a call.
+
+A grant names one tool with one definition and one set of arguments. It can be widened on request to the files of one
+folder, and for tools that only read to all arguments; never for anything that runs commands.
+"""
+
+from __future__ import annotations
+
+import re
+from time import time
+from typing import TYPE_CHECKING, Final, Literal, cast
+
+import msgspec
+from msgspec import Struct
+
+from holdfast.contract.errors import GrantRefused
+from holdfast.contract.tool import Tool
+from holdfast.contract.values import Args, canonical_json
+from holdfast.contract.vocabulary import READING_EFFECTS
+from holdfast.rules.question import Question
+
+if TYPE_CHECKING:
+    from holdfast.store.bodies import Grant, Scope
+
+Width = Literal["exact", "folder", "tool"]
+
+MAX_PATTERN_BYTES: Final = 64 * 1024
+FILE_EFFECTS: Final = frozenset({"fs.read", "fs.write"})
+COSMETIC: Final = frozenset({"label"})
+"""Arguments of built-in tools that are only shown."""
+NEVER_WIDENED: Final = frozenset(
+    {
+        *("ash", "bash", "csh", "dash", "fish", "ksh", "powershell", "pwsh", "sh", "zsh"),
+        *("awk", "deno", "lua", "node", "osascript", "perl", "php", "python", "ruby", "sed", "tclsh"),
+        *("doas", "su", "sudo", "chroot", "nsenter", "unshare"),
+        *("command", "env", "eval", "exec", "nice", "nohup", "setsid", "source", "stdbuf", "time", "timeout", "xargs"),
+        *("busybox", "docker", "find", "git", "kubectl", "make", "npm", "npx", "pip", "podman", "ssh"),
+        *("tar", "uv", "uvx", "less", "man", "screen", "tmux", "vi", "vim", "watch"),
+    }
+)
+"""Commands that run what their arguments say, so that a rule about the first word would be a rule about everything."""
+_SESSION_SCOPES: Final = ("once", "session")
+_VERSION: Final = re.compile(r"[\d.]+$")
+
+
+class GrantPattern(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Which calls of a tool a grant covers."""
+
+    definition: str
+    """Digest of the tool's definition: a tool that has changed is asked about again."""
+    args: Args | None = None
+    """All arguments but those in `free`, with their exact values; None: any arguments."""
+    paths: tuple[str, ...] | None = None
+    """The resolved paths the call must touch, in order."""
+    free: tuple[str, ...] = ()
+    """Path arguments that may name any file directly in one of the folders."""
+    folders: tuple[str, ...] = ()
+    cwd: str | None = None
+    root: str | None = None
+
+
+class GrantSpec(Struct, frozen=True, kw_only=True):
+    """A grant that has not been stored yet."""
+
+    tool: str
+    pattern: Args
+    """A `GrantPattern` as JSON."""
+    scope: Scope
+    by: str
+    session: str | None = None
+    uses: int | None = None
+
+
+def narrow_grant(question: Question, scope: Scope, by: str, *, width: Width = "exact") -> GrantSpec:
+    """The rule for "always allow" of this call, or `GrantRefused` when what is asked for would be too wide."""
+    tool = question.tool
+    if scope == "project" and question.root is None:
+        raise GrantRefused(f"There is no project here to allow '{tool.name}' in; allow it for the session instead.")
+    if width != "exact":
+        _check_width(question, scope, width)
+    pattern = GrantPattern(
+        definition=tool.digest,
+        args=None if width == "tool" else _given(tool, question.args),
+        paths=tuple(map(str, question.paths)) if width == "exact" else None,
+        cwd=question.cwd if _depends_on_cwd(question) else None,
+        root=str(question.root) if scope == "project" else None,
+    )
+    if width == "folder":
+        pattern = _for_folder(question, pattern)
+    if len(msgspec.json.encode(pattern)) > MAX_PATTERN_BYTES:
+        raise GrantRefused(
+            f"The arguments of this call of '{tool.name}' are too long to be remembered; approve it each time instead."
+        )
+    return GrantSpec(
+        tool=tool.name,
+        pattern=cast(Args, msgspec.to_builtins(pattern)),
+        scope=scope,
+        by=by,
+        session=question.session if scope in _SESSION_SCOPES else None,
+        uses=1 if scope == "once" else None,
+    )
+
+
+def matches(grant: Grant, question: Question, *, now: float | None = None) -> bool:
+    """Whether a stored grant covers this call. Anything unreadable or out of place does not."""
+    if grant.tool != question.tool.name or (grant.session is not None and grant.session != question.session):
+        return False
+    if grant.expires is not None and grant.expires <= (time() if now is None else now):
+        return False
+    if grant.uses == 0 or (grant.scope in _SESSION_SCOPES and not grant.session):
+        return False
+    try:
+        pattern = msgspec.convert(grant.pattern, GrantPattern)
+    except msgspec.ValidationError:
+        return False
+    return covers(pattern, question)
+
+
+def covers(pattern: GrantPattern, question: Question) -> bool:
+    tool = question.tool
+    if pattern.definition != tool.digest:
+        return False
+    if pattern.cwd is not None and pattern.cwd != question.cwd:
+        return False
+    if pattern.root is not None and (question.root is None or pattern.root != str(question.root)):
+        return False
+    if pattern.args is None:
+        return _only_reads(tool)
+    given = _given(tool, question.args)
+    if pattern.free and not _in_folders(pattern, question):
+        return False
+    if not pattern.free and pattern.paths != tuple(map(str, question.paths)):
+        return False
+    fixed = {name: value for name, value in given.items() if name not in pattern.free}
+    return canonical_json(fixed) == canonical_json(pattern.args)
+
+
+def _check_width(question: Question, scope: Scope, width: Width) -> None:
+    tool = question.tool
+    if scope == "once":
+        raise GrantRefused(f"A yes for once is for exactly this call of '{tool.name}'; choose a longer scope.")
+    if tool.effects is None or "process" in tool.effects:
+        raise GrantRefused(_runs_commands(question))
+    if width == "folder" and not tool.effects <= FILE_EFFECTS:
+        raise GrantRefused(f"'{tool.name}' does more than use files, so a folder is too wide; allow exactly this call.")
+    if width == "tool" and not _only_reads(tool):
+        raise GrantRefused(
+            f"'{tool.name}' does more than read, so it cannot be allowed whatever its arguments are; "
+            "allow exactly this call, or the folder."
+        )
+
+
+def _runs_commands(question: Question) -> str:
+    word = _first_word(question.args.get("command"))
+    if word in NEVER_WIDENED:
+        return f"'{word}' runs whatever its arguments say; allow exactly this command instead."
+    return f"'{question.tool.name}' may do anything, depending on its arguments; allow exactly this call instead."
+
+
+def _first_word(command: object) -> str:
+    words = command.split() if isinstance(command, str) else []
+    return _VERSION.sub("", words[0].rpartition("/")[2]).lower() if words else ""
+
+
+def _for_folder(question: Question, pattern: GrantPattern) -> GrantPattern:
+    named = _named_paths(question)
+    free = tuple(sorted(name for name, value in question.args.items() if isinstance(value, str) and value in named))
+    if not free:
+        raise GrantRefused(f"This call of '{question.tool.name}' names no file; allow exactly this call instead.")
+    fixed = {name: value for name, value in (pattern.args or {}).items() if name not in free}
+    folders = tuple(sorted({str(path.parent) for path in question.paths}))
+    return msgspec.structs.replace(pattern, args=fixed, free=free, folders=folders)
+
+
+def _in_folders(pattern: GrantPattern, question: Question) -> bool:
+    """Every free argument is a path of the call, and every path lies directly in one of the folders."""
+    named = _named_paths(question)
+    free = [question.args.get(name) for name in pattern.free]
+    if not all(isinstance(value, str) and value in named for value in free):
+        return False
+    return _files_only(question.tool) and all(str(path.parent) in pattern.folders for path in question.paths)
+
+
+def _named_paths(question: Question) -> frozenset[str]:
+    """The path arguments as they were written; none if the tool's list and the resolved one do not agree."""
+    touches = question.tool.touches
+    named = list(touches(question.args)) if touches is not None else []
+    return frozenset(named) if len(named) == len(question.paths) else frozenset()
+
+
+def _given(tool: Tool, args: Args) -> Args:
+    if tool.source != "builtin":
+        return dict(args)
+    return {name: value for name, value in args.items() if name not in COSMETIC}
+
+
+def _only_reads(tool: Tool) -> bool:
+    return tool.effects is not None and tool.effects <= READING_EFFECTS
+
+
+def _files_only(tool: Tool) -> bool:
+    return tool.effects is not None and tool.effects <= FILE_EFFECTS
+
+
+def _depends_on_cwd(question: Question) -> bool:
+    """Commands and unknown tools mean something else elsewhere; so do files that were not named."""
+    effects = question.tool.effects
+    return effects is None or "process" in effects or (bool(effects & FILE_EFFECTS) and not question.paths)

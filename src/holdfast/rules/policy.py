@@ -1,0 +1,227 @@
+"""Which tools exist for a caller: profile, then allow, then deny, and layers that only ever narrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from msgspec import Struct, field
+
+from holdfast.config.model import PolicyLayer, ToolsConfig
+from holdfast.contract.call import Caller, Decision
+from holdfast.contract.errors import ConfigError
+from holdfast.contract.tool import Tool
+from holdfast.contract.vocabulary import Verdict
+from holdfast.rules.profiles import BUILT_IN_NAMES, FULL, GROUP_PREFIX, GROUPS, PROFILES, Names, is_pattern
+from holdfast.rules.skills import NO_MANIFEST, SkillPermissions
+from holdfast.text.suggest import did_you_mean
+
+_MAX_COMPILED: Final = 256
+
+
+def refusal(name: str) -> str:
+    """What a caller is told about a tool the policy does not leave it."""
+    return f"Tool '{name}' is not allowed by tool policy"
+
+
+class PolicyRules(Struct, frozen=True, kw_only=True):
+    """Everything the policy is made of."""
+
+    profile: str = "coding"
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    agents: Mapping[str, PolicyLayer] = field(default_factory=dict[str, PolicyLayer])
+    providers: Mapping[str, PolicyLayer] = field(default_factory=dict[str, PolicyLayer])
+    skills: Mapping[str, SkillPermissions] = field(default_factory=dict[str, SkillPermissions])
+    """A skill that is not here has no tools."""
+    narrow: tuple[PolicyLayer, ...] = ()
+    """Layers of files nobody has trusted yet: each can take away and none can give."""
+
+    @classmethod
+    def of(cls, config: ToolsConfig, skills: Mapping[str, SkillPermissions] | None = None) -> PolicyRules:
+        return cls(
+            profile=config.profile,
+            allow=config.allow,
+            deny=config.deny,
+            agents=config.agents,
+            providers=config.providers,
+            skills=skills or {},
+            narrow=config.narrow,
+        )
+
+
+class Policy:
+    """Compiles the rules once for each kind of caller."""
+
+    def __init__(self, rules: PolicyRules | None = None) -> None:
+        self.rules: Final = rules or PolicyRules()
+        self._compiled: dict[tuple[str | None, str | None, str | None], CompiledPolicy] = {}
+        profile = _profile(self.rules.profile, "tools.profile")
+        self._base = _Layer("tools", profile, self.rules.allow, self.rules.deny)
+        self._agents = {name: _narrowing(f"tools.agents.{name}", layer) for name, layer in self.rules.agents.items()}
+        self._providers = {
+            name: _narrowing(f"tools.providers.{name}", layer) for name, layer in self.rules.providers.items()
+        }
+        self._narrow = [
+            _narrowing(f"tools.narrow[{place}]", layer) for place, layer in enumerate(self.rules.narrow)
+        ]
+
+    def compile(self, caller: Caller) -> CompiledPolicy:
+        """What this kind of caller may use; the same object for callers that differ in nothing that counts."""
+        agent = caller.agent if caller.agent in self._agents else None
+        provider = caller.provider if caller.provider in self._providers else None
+        key = (agent, provider, caller.skill)
+        found = self._compiled.get(key)
+        if found is None:
+            if len(self._compiled) >= _MAX_COMPILED:
+                self._compiled.clear()
+            found = self._compiled[key] = CompiledPolicy(self._layers(agent, provider, caller.skill))
+        return found
+
+    def _layers(self, agent: str | None, provider: str | None, skill: str | None) -> list[_Layer | _SkillLayer]:
+        layers: list[_Layer | _SkillLayer] = [self._base]
+        if agent is not None:
+            layers.append(self._agents[agent])
+        if provider is not None:
+            layers.append(self._providers[provider])
+        if skill is not None:
+            layers.append(_SkillLayer(skill, self.rules.skills.get(skill, NO_MANIFEST)))
+        return [*layers, *self._narrow]
+
+
+class CompiledPolicy:
+    """What one kind of caller may use. A tool is judged once; one that replaces it is judged anew."""
+
+    __slots__ = ("_judged", "_layers")
+
+    def __init__(self, layers: Iterable[_Layer | _SkillLayer]) -> None:
+        self._layers = tuple(layers)
+        self._judged: dict[str, tuple[Tool, bool, Decision]] = {}
+
+    def allows(self, tool: Tool) -> bool:
+        found = self._judged.get(tool.name)
+        return found[1] if found is not None and found[0] is tool else self._judge(tool)[1]
+
+    def why(self, tool: Tool) -> Decision:
+        """Approve or deny, with the layer that decided and its reason."""
+        found = self._judged.get(tool.name)
+        return found[2] if found is not None and found[0] is tool else self._judge(tool)[2]
+
+    def visible(self, tools: Iterable[Tool]) -> list[Tool]:
+        allows = self.allows
+        return [tool for tool in tools if allows(tool)]
+
+    def _judge(self, tool: Tool) -> tuple[Tool, bool, Decision]:
+        first, *rest = self._layers
+        decision = first.judge(tool)
+        for layer in rest:
+            if decision.verdict is not Verdict.APPROVE:
+                break
+            verdict = layer.judge(tool)
+            if verdict.verdict is not Verdict.APPROVE:
+                decision = verdict
+        judged = (tool, decision.verdict is Verdict.APPROVE, decision)
+        self._judged[tool.name] = judged
+        return judged
+
+
+_TABLES: Final = {name: Names(table) for name, table in PROFILES.items()}
+
+
+class _Layer:
+    """A profile (None: every tool), what is allowed besides, and what is denied."""
+
+    __slots__ = ("_allow", "_deny", "_label", "_profile")
+
+    def __init__(self, label: str, profile: str | None, allow: Iterable[str], deny: Iterable[str]) -> None:
+        self._label = label
+        self._profile = profile
+        self._allow = Names(allow)
+        self._deny = Names(deny)
+
+    def judge(self, tool: Tool) -> Decision:
+        label = self._label
+        if (entry := self._deny.match(tool)) is not None:
+            return Decision(Verdict.DENY, f"{label}.deny", f"'{entry}' in {label}.deny takes '{tool.name}' away")
+        if (entry := self._allow.match(tool)) is not None:
+            return Decision(Verdict.APPROVE, f"{label}.allow", f"'{entry}' in {label}.allow lets '{tool.name}' in")
+        if self._profile is not None:
+            return self._by_profile(tool, self._profile)
+        if self._allow:
+            return Decision(Verdict.DENY, f"{label}.allow", f"{label}.allow does not name '{tool.name}'")
+        return Decision(Verdict.APPROVE, label, f"{label} does not restrict '{tool.name}'")
+
+    def _by_profile(self, tool: Tool, profile: str) -> Decision:
+        source = f"{self._label}.profile"
+        if profile == FULL:
+            return Decision(Verdict.APPROVE, source, f"the profile '{FULL}' has every tool")
+        if tool.source == "program":
+            return Decision(Verdict.APPROVE, source, f"your program registered '{tool.name}' itself")
+        if tool.source == "builtin" and _TABLES[profile].match(tool) is not None:
+            return Decision(Verdict.APPROVE, source, f"the profile '{profile}' has '{tool.name}'")
+        return Decision(
+            Verdict.DENY, source, f"the profile '{profile}' does not have '{tool.name}'; add it to {self._label}.allow"
+        )
+
+
+class _SkillLayer:
+    """Only what the skill's manifest names."""
+
+    __slots__ = ("_allow", "_reason", "_skill")
+
+    def __init__(self, skill: str, permissions: SkillPermissions) -> None:
+        self._skill = skill
+        self._allow = Names(permissions.allow)
+        self._reason = permissions.reason
+
+    def judge(self, tool: Tool) -> Decision:
+        entry = self._allow.match(tool)
+        if entry is not None:
+            return Decision(Verdict.APPROVE, f"skill:{self._skill}", f"'{entry}' is in {self._reason}")
+        if self._allow:
+            reason = f"'{tool.name}' is not in {self._reason}"
+        else:
+            reason = f"the skill '{self._skill}' has no tools: {self._reason}"
+        return Decision(Verdict.DENY, f"skill:{self._skill}", reason)
+
+
+def check_names(rules: PolicyRules, known: Iterable[Tool]) -> list[str]:
+    """A warning for each name in the rules that no tool and no table has. Ask when all sources are ready."""
+    tools = list(known)
+    names = {name for tool in tools for name in (*tool.names, tool.api_name)} | BUILT_IN_NAMES
+    groups = {f"{GROUP_PREFIX}{group}" for tool in tools for group in tool.groups}
+    groups |= {f"{GROUP_PREFIX}{group}" for group in GROUPS}
+    warnings: list[str] = []
+    for where, entry in _entries(rules):
+        candidates = groups if entry.startswith(GROUP_PREFIX) else names
+        if entry in candidates or is_pattern(entry):
+            continue
+        meant = did_you_mean(entry, sorted(candidates))
+        hint = f"did you mean '{meant}'?" if meant else "it has no effect."
+        warnings.append(f"{where} names '{entry}', which no tool or group is called: {hint}")
+    return warnings
+
+
+def _entries(rules: PolicyRules) -> Iterable[tuple[str, str]]:
+    layers: dict[str, PolicyRules | PolicyLayer] = {"tools": rules}
+    layers |= {f"tools.agents.{name}": layer for name, layer in rules.agents.items()}
+    layers |= {f"tools.providers.{name}": layer for name, layer in rules.providers.items()}
+    layers |= {f"tools.narrow[{place}]": layer for place, layer in enumerate(rules.narrow)}
+    for label, layer in layers.items():
+        yield from ((f"{label}.allow", entry) for entry in layer.allow)
+        yield from ((f"{label}.deny", entry) for entry in layer.deny)
+    for skill, permissions in rules.skills.items():
+        yield from ((f"The manifest of skill '{skill}'", entry) for entry in permissions.allow)
+
+
+def _narrowing(label: str, layer: PolicyLayer) -> _Layer:
+    profile = None if layer.profile is None else _profile(layer.profile, f"{label}.profile")
+    return _Layer(label, profile, layer.allow, layer.deny)
+
+
+def _profile(name: str, where: str) -> str:
+    if name in PROFILES:
+        return name
+    meant = did_you_mean(name, PROFILES)
+    hint = f"did you mean '{meant}'?" if meant else f"use one of {', '.join(PROFILES)}."
+    raise ConfigError(f"{where} is '{name}', which is no profile: {hint}")

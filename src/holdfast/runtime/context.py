@@ -1,0 +1,191 @@
+"""The context a tool is handed while it runs. Parts are made on first use."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from holdfast.config import paths
+from holdfast.contract.errors import CallError, PathRefused, SecretUnavailable
+from holdfast.contract.event import Output, Progress
+from holdfast.contract.result import Result
+from holdfast.contract.values import Args
+from holdfast.runtime.keeping import CallKeeper
+from holdfast.store.streaming import RedactedStream
+from holdfast.text import truncate as truncation
+
+if TYPE_CHECKING:
+    from holdfast.contract.call import Call
+    from holdfast.contract.tool import Tool
+    from holdfast.runtime.locks import Claim
+    from holdfast.runtime.runtime import Runtime
+
+T = TypeVar("T")
+
+
+class RunContext:
+    """Satisfies the `Context` protocol; one per execution."""
+
+    _keep: CallKeeper | None = None
+    _redaction: RedactedStream | None = None
+    _stopped = False
+    callbacks: Sequence[Callable[[], None]] = ()
+
+    def __init__(
+        self, runtime: Runtime, tool: Tool, call: Call, timeout: float | None, claims: tuple[Claim, ...] = ()
+    ) -> None:
+        self._runtime = runtime
+        self.tool = tool
+        self.call_record = call
+        self.timeout = timeout
+        self.claims = claims
+
+    @property
+    def call_id(self) -> str:
+        return self.call_record.id
+
+    @property
+    def parent_call_id(self) -> str | None:
+        return self.call_record.parent
+
+    @property
+    def tool_name(self) -> str:
+        return self.tool.name
+
+    @property
+    def cwd(self) -> Path:
+        return Path(self.call_record.cwd)
+
+    @property
+    def root(self) -> Path | None:
+        return self._runtime.root
+
+    @property
+    def document_dir(self) -> Path | None:
+        document = self._runtime.document
+        return document.parent if document is not None else None
+
+    @property
+    def document_name(self) -> str | None:
+        document = self._runtime.document
+        return document.name if document is not None else None
+
+    @property
+    def path(self) -> ContextPaths:
+        return ContextPaths(self.document_dir or self.root or self.cwd, self.root)
+
+    @property
+    def sandbox(self) -> Any:
+        return self._runtime.sandbox
+
+    @property
+    def truncate(self) -> Any:
+        return truncation
+
+    @property
+    def keep(self) -> CallKeeper:
+        if self._keep is None:
+            self._keep = CallKeeper(self.call_id, self._runtime.ledger)
+        return self._keep
+
+    @property
+    def cancelled(self) -> bool:
+        return self._stopped
+
+    def stopping(self) -> None:
+        self._stopped = True
+
+    def config(self) -> Args | None:
+        subtree = self._runtime.config.tools.config.get(self.tool.name)
+        return None if subtree is None else deepcopy(subtree)  # pyright: ignore[reportReturnType]
+
+    def secret(self, scope: str) -> str:
+        if scope not in self.tool.required_secret_scopes:
+            raise SecretUnavailable(
+                f"Tool '{self.tool.name}' did not declare the secret '{scope}'; add it to required_secret_scopes."
+            )
+        return self._runtime.secrets.get(scope)
+
+    def on_cancel(self, callback: Callable[[], None]) -> None:
+        if not isinstance(self.callbacks, list):
+            self.callbacks = []
+        self.callbacks.append(callback)
+
+    def progress(self, message: str, done: float | None = None, total: float | None = None) -> None:
+        self._runtime.emit_from_anywhere(Progress(self.call_id, self._runtime.redact(message), done, total))
+
+    def stream(self, text: str) -> None:
+        if self._runtime.bus.idle:
+            return
+        if self._redaction is None:
+            self._redaction = RedactedStream(self._runtime.redactor)
+        clean = self._redaction.feed(text)
+        if clean:
+            self._runtime.emit_from_anywhere(Output(self.call_id, clean, self.call_record.group))
+
+    def finish_stream(self) -> None:
+        if self._redaction is not None and (rest := self._redaction.flush()):
+            self._runtime.emit_from_anywhere(Output(self.call_id, rest, self.call_record.group))
+
+    async def call(self, name: str, args: Args | None = None) -> Result:
+        return await self._runtime.call_nested(name, args or {}, self)
+
+    def call_blocking(self, name: str, args: Args | None = None) -> Result:
+        """`call` for tools that run in a thread."""
+        loop = self._runtime.loop
+        if loop is None or _running_loop() is loop:
+            raise CallError("`call_blocking` is for tools that run in a thread; use `await ctx.call(...)` here.")
+        return asyncio.run_coroutine_threadsafe(self.call(name, args), loop).result()
+
+    def service(self, protocol: type[T]) -> T:
+        return self._runtime.service(protocol)
+
+
+class ContextPaths:
+    __slots__ = ("_base", "_root")
+
+    def __init__(self, base: Path, root: Path | None) -> None:
+        self._base = base
+        self._root = root
+
+    def resolve(self, path: str) -> Path:
+        return paths.resolve(path, self._base)
+
+    def confine(self, path: str, *, mutating: bool = False) -> Path:
+        if self._root is None:
+            raise PathRefused(
+                "There is no project root here: run holdfast inside a git repository, or `holdfast init` first."
+            )
+        return paths.confine(path, root=self._root, base=self._base, mutating=mutating)
+
+
+class PlainSandbox:
+    """The sandbox policy without a backend: says what is writable, and refuses to run commands it cannot contain."""
+
+    def __init__(self, mode: str, writable: Sequence[Path], profile: str) -> None:
+        self._mode = mode
+        self._writable = tuple(writable)
+        self.profile = profile
+
+    def is_path_writable(self, path: str | Path) -> bool:
+        if self._mode == "off":
+            return True
+        real = Path(path).resolve()
+        return any(real == allowed or allowed in real.parents for allowed in self._writable)
+
+    def wrap_command(self, command: Sequence[str]) -> Sequence[str]:
+        if self._mode == "off":
+            return list(command)
+        raise PathRefused(
+            'No sandbox backend is available, so commands are not run; set sandbox.mode = "off" to run them bare.'
+        )
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

@@ -1,0 +1,294 @@
+"""The desk where held calls wait for a person. Answers come from any door and count once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, Literal
+
+from msgspec.structs import replace
+
+from holdfast.contract.call import Answer, Decision, HeldCall, Proposal
+from holdfast.contract.errors import CallError, LedgerError, NotPending, StaleApproval, UnknownCall
+from holdfast.contract.event import Approved, Finished, Pending
+from holdfast.contract.result import Result
+from holdfast.contract.vocabulary import Failure, State, Verdict
+from holdfast.rules.hooks import CANCELLED as CANCELLED_BY_USER
+from holdfast.rules.hooks import HOOK as HOOK_SOURCE
+from holdfast.runtime.context import RunContext
+from holdfast.runtime.digest import approval_digest
+from holdfast.runtime.plans import Plan
+from holdfast.store import owner
+from holdfast.text.preview import preview
+
+if TYPE_CHECKING:
+    from holdfast.runtime.runtime import Runtime
+    from holdfast.store.ledger import Ledger
+
+Asker = Callable[[HeldCall], Awaitable[Answer | None]]
+"""Shows a held call to a person; None means that nobody answered here."""
+Nobody = Literal["deny", "park", "wait"]
+"""What happens to a call that must be asked about when there is no asker."""
+
+POLL_SECONDS: Final = 0.05
+REJECTED_BY_USER: Final = "This tool has been rejected by the user."
+_MAX_ROUNDS: Final = 5
+_PREVIEW_WIDTH: Final = 160
+
+
+class Desk:
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._woken: dict[str, asyncio.Event] = {}
+
+    async def hold(self, plan: Plan, ctx: RunContext, decision: Decision, proposal: Proposal | None) -> Result:
+        """Hold a call until somebody answers, or say at once that nobody will."""
+        runtime = self._runtime
+        waits = runtime.asker is not None or runtime.nobody == "wait"
+        if not waits and runtime.nobody == "deny":
+            return await self._nobody(plan, ctx, decision)
+        held = self._held(plan, ctx, decision, proposal, waits=waits)
+        ledger = runtime.ledger_for_held()
+        try:
+            await ledger.hold(held)
+        except LedgerError as error:
+            text = f"Tool '{plan.tool.name}' needs approval and cannot be held: {error}"
+            return self._end(ctx, Result(False, error=text, state=State.FAILED, failure=Failure.LEDGER))
+        self._announce(held)
+        if not waits:
+            return self._parked(held)
+        try:
+            return await self._attend(plan, ctx, held, ledger)
+        finally:
+            self._woken.pop(ctx.call_id, None)
+
+    async def _attend(self, plan: Plan, ctx: RunContext, held: HeldCall, ledger: Ledger) -> Result:
+        """Wait for answers until the call has ended or may run."""
+        for _ in range(_MAX_ROUNDS):
+            try:
+                settled = await self._settled(held, ledger)
+            except asyncio.CancelledError:
+                ledger.end_now(held.call.id, _cancelled(held.call.id))
+                raise
+            if settled is None:
+                return self._parked(held)
+            if isinstance(settled, Result):
+                return self._end(ctx, settled)
+            outcome = await self.run_approved(plan, settled, ctx)
+            if isinstance(outcome, Result):
+                return outcome
+            held = outcome
+            self._announce(held)
+        return self._parked(held)
+
+    async def _settled(self, held: HeldCall, ledger: Ledger) -> HeldCall | Result | None:
+        """The approved call, the result it ended with, or None when the asker had no answer."""
+        call_id = held.call.id
+        woken = self._woken.setdefault(call_id, asyncio.Event())
+        asking: asyncio.Task[None] | None = None
+        if self._runtime.asker is not None:
+            asking = asyncio.create_task(self._ask(held))
+            asking.add_done_callback(lambda _: woken.set())
+        try:
+            while True:
+                woken.clear()
+                now = ledger.held(call_id)
+                if now is None:
+                    return ledger.result(call_id) or _cancelled(call_id)
+                if now.state is State.APPROVED:
+                    return now
+                if asking is not None and asking.done() and self._runtime.nobody != "wait":
+                    return None
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(woken.wait(), POLL_SECONDS)
+        finally:
+            if asking is not None and not asking.done():
+                asking.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asking
+
+    async def _ask(self, held: HeldCall) -> None:
+        assert self._runtime.asker is not None
+        try:
+            answer = await self._runtime.asker(held)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            self._runtime.warn(f"The asker failed, so nobody was asked: {error}")
+            return
+        if answer is not None:
+            with contextlib.suppress(NotPending, UnknownCall):
+                await self.answer(held.call.id, answer, digest=held.digest)
+
+    async def answer(self, call_id: str, answer: Answer, *, digest: str | None = None) -> HeldCall:
+        """Take an answer to a held call. `digest` is what the person was shown; without one, what is held now."""
+        ledger = self._runtime.ledger_for_held()
+        held = ledger.held(call_id)
+        if held is None:
+            raise UnknownCall(f"No call '{call_id}' is waiting; `holdfast pending` lists those that are.")
+        if answer.kind in ("approve", "edit") and held.definition_only:
+            raise CallError(f"Call {call_id} waits for its result, not for a yes: holdfast answer {call_id} TEXT")
+        if answer.kind == "reject" and not answer.message:
+            refused = held.decision.source == HOOK_SOURCE
+            answer = replace(answer, message=CANCELLED_BY_USER if refused else REJECTED_BY_USER)
+        if answer.kind == "edit":
+            held, answer = await self._edit(held, answer, digest, ledger)
+            digest = held.digest
+        settled = ledger.answer(call_id, answer, digest=digest or held.digest)
+        if settled.state is State.APPROVED and not self._runtime.bus.idle:
+            self._runtime.bus.emit(Approved(call_id, answer.by))
+        if call_id in self._woken:
+            self._woken[call_id].set()
+        return settled
+
+    async def _edit(
+        self, held: HeldCall, answer: Answer, digest: str | None, ledger: Ledger
+    ) -> tuple[HeldCall, Answer]:
+        """Changed arguments are validated, proposed and judged like any others, then approved as they are."""
+        plan = self._plan(held)
+        if plan is None:
+            raise CallError(f"This program does not know '{held.call.tool}', so it cannot check new arguments for it.")
+        args = plan.accept(dict(answer.args or {}))
+        ctx = self._context(plan, replace(held, call=replace(held.call, args=args)))
+        proposal = await self._runtime.pipeline.propose(plan, ctx)
+        if isinstance(proposal, Result):
+            raise CallError(f"The changed call cannot be proposed: {proposal.text}")
+        decision = await self._runtime.decide(plan.tool, ctx.call_record, proposal)
+        if decision.verdict is Verdict.DENY:
+            raise CallError(f"The changed call is denied by {decision.source}: {decision.reason}")
+        ledger.answer(held.call.id, answer, digest=digest or held.digest)
+        fresh = replace(self._held(plan, ctx, decision, proposal, waits=False), waiter=held.waiter)
+        await ledger.rehold(fresh, f"arguments changed by {answer.by}")
+        return fresh, Answer(kind="approve", by=answer.by, message=answer.message)
+
+    async def run_approved(self, plan: Plan, held: HeldCall, ctx: RunContext | None = None) -> Result | HeldCall:
+        """Run a call whose approval is for exactly what would happen now; otherwise hold it again as what it is."""
+        ctx = ctx or self._context(plan, held)
+        ctx.call_record = held.call
+        fresh = await self._fresh(plan, held, ctx)
+        if isinstance(fresh, Result):
+            self._runtime.ledger_for_held().end_now(held.call.id, fresh)
+            return self._end(ctx, fresh)
+        ledger = self._runtime.ledger_for_held()
+        if fresh.digest != held.digest:
+            await ledger.rehold(fresh, "what it would do has changed since it was approved")
+            return fresh
+        by = held.approver or "a person"
+        decision = Decision(Verdict.APPROVE, f"person:{by}", f"approved by {by}")
+        try:
+            return await self._runtime.pipeline.perform(plan, ctx, decision, fresh.proposal, digest=held.digest)
+        except (NotPending, StaleApproval, UnknownCall):
+            return self._end(ctx, await self._elsewhere(held.call.id, ledger))
+
+    async def _fresh(self, plan: Plan, held: HeldCall, ctx: RunContext) -> HeldCall | Result:
+        proposal = await self._runtime.pipeline.propose(plan, ctx)
+        if isinstance(proposal, Result):
+            return proposal
+        return replace(self._held(plan, ctx, held.decision, proposal, waits=False), waiter=held.waiter)
+
+    async def _elsewhere(self, call_id: str, ledger: Ledger) -> Result:
+        """Another process used the approval: its result is the call's one result."""
+        while (result := ledger.result(call_id)) is None:
+            held = ledger.held(call_id)
+            if held is not None and held.state is State.PENDING:
+                return self._parked(held)
+            ledger.recover()
+            await asyncio.sleep(POLL_SECONDS)
+        return result
+
+    async def resume(self) -> list[Result]:
+        """Run what was approved while nobody who knows the tool was there."""
+        ledger = self._runtime.ledger
+        results: list[Result] = []
+        for held in ledger.pending() if ledger is not None else ():
+            if held.state is State.APPROVED:
+                result = await self.resume_one(held)
+                if result is not None:
+                    results.append(result)
+        return results
+
+    async def resume_one(self, held: HeldCall) -> Result | None:
+        """Run one approved call here, unless its own process waits for it or this one does not know the tool."""
+        plan = self._plan(held)
+        if (
+            plan is None
+            or held.definition_only
+            or (held.waiter is not None and owner.alive(held.waiter))
+        ):
+            return None
+        outcome = await self.run_approved(plan, held)
+        return outcome if isinstance(outcome, Result) else self._parked(outcome, stale=True)
+
+    def cancel(self, call_id: str) -> bool:
+        ledger = self._runtime.ledger_for_held()
+        held = ledger.held(call_id)
+        if held is None or held.state not in (State.PENDING, State.APPROVED):
+            return False
+        ended = ledger.end_now(call_id, _cancelled(call_id))
+        if call_id in self._woken:
+            self._woken[call_id].set()
+        return ended
+
+    def _plan(self, held: HeldCall) -> Plan | None:
+        plan = self._runtime.plans.find(held.call.tool, held.call.caller)
+        return plan if isinstance(plan, Plan) else None
+
+    def _context(self, plan: Plan, held: HeldCall) -> RunContext:
+        return RunContext(self._runtime, plan.tool, held.call, plan.timeout)
+
+    def _held(
+        self, plan: Plan, ctx: RunContext, decision: Decision, proposal: Proposal | None, *, waits: bool
+    ) -> HeldCall:
+        tool, call = plan.tool, ctx.call_record
+        return HeldCall(
+            call=call,
+            state=State.PENDING,
+            digest=approval_digest(tool, call, self._runtime.sandbox.profile, proposal),
+            definition_digest=tool.digest,
+            decision=decision,
+            preview=preview(call.name_used, call.args, _PREVIEW_WIDTH, tool.format_preview),
+            proposal=proposal,
+            definition_only=tool.definition_only,
+            held_at=time.time(),
+            waiter=owner.this_process() if waits else None,
+        )
+
+    def _announce(self, held: HeldCall) -> None:
+        if not self._runtime.bus.idle:
+            self._runtime.bus.emit(Pending(held.call.id, held.call, held.preview, held.digest))
+
+    async def _nobody(self, plan: Plan, ctx: RunContext, decision: Decision) -> Result:
+        name = ctx.call_record.name_used
+        if plan.tool.definition_only:
+            text = f"Tool '{name}' is finished from outside and nobody is there to do it."
+        else:
+            text = f"Tool '{name}' needs approval and nobody is there to ask. {decision.reason}"
+        refusal = Result(False, error=text, state=State.DENIED, failure=Failure.NOBODY_TO_ASK)
+        denial = Decision(Verdict.DENY, "nobody", text)
+        return await self._runtime.pipeline.end_early(ctx.call_record, refusal, "nobody", decision=denial)
+
+    def _parked(self, held: HeldCall, *, stale: bool = False) -> Result:
+        call_id = held.call.id
+        if stale:
+            text = f"Call {call_id} has changed since it was approved and waits again: holdfast approve {call_id}"
+        elif held.definition_only:
+            text = f"Call {call_id} waits for its result: holdfast answer {call_id}"
+        else:
+            text = f"Call {call_id} waits for approval: holdfast approve {call_id}"
+        failure = Failure.AWAITING_ANSWER if held.definition_only else Failure.AWAITING_APPROVAL
+        return Result(
+            False, error=text, state=State.PENDING, failure=Failure.STALE if stale else failure, call_id=call_id
+        )
+
+    def _end(self, ctx: RunContext, result: Result) -> Result:
+        result = replace(result, call_id=ctx.call_id)
+        if not self._runtime.bus.idle:
+            self._runtime.bus.emit(Finished(ctx.call_id, result, result.state))
+        return result
+
+
+def _cancelled(call_id: str) -> Result:
+    text = "User aborted tool execution."
+    return Result(False, error=text, state=State.CANCELLED, failure=Failure.CANCELLED, call_id=call_id)

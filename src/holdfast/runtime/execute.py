@@ -1,0 +1,120 @@
+"""Calling a tool's function: in place, in a thread or in a process; with a deadline, and always with one outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Coroutine
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, cast
+
+from holdfast.contract.errors import HoldfastError
+from holdfast.contract.result import Result
+from holdfast.contract.tool import Tool
+from holdfast.contract.values import Args
+from holdfast.contract.vocabulary import Failure, State
+from holdfast.runtime.context import RunContext
+from holdfast.runtime.processes import run_in_process
+from holdfast.runtime.stepping import Running, Stop, Stopped, finish
+from holdfast.runtime.threads import ThreadPool
+
+if TYPE_CHECKING:
+    from holdfast.contract.context import Context
+
+Function = Callable[[Args, "Context"], Any]
+_threads = ThreadPool()
+
+
+class Executor:
+    """Runs functions and knows which calls can be stopped right now."""
+
+    def __init__(self) -> None:
+        self.running: dict[str, Running] = {}
+
+    async def call(self, tool: Tool, function: Function, args: Args, ctx: RunContext, *, direct: bool) -> Any:
+        """What the function returned, or the `Result` that says why there is nothing.
+
+        Raises only CancelledError, when the caller's own task is cancelled.
+        """
+        try:
+            if direct:
+                value = function(args, ctx)
+                if type(value) is not CoroutineType:
+                    if not inspect.isawaitable(value):
+                        return value
+                    value = _await(value)
+                work = cast(Coroutine[Any, Any, Any], value)
+            elif tool.runs == "process":
+                work = run_in_process(tool, args, ctx.cwd)
+            else:
+                work = _in_thread(function, args, ctx)
+            try:
+                waited = work.send(None)
+            except StopIteration as stop:
+                return stop.value
+            return await self._finish(work, waited, ctx)
+        except Stopped as stopped:
+            return self._stopped(stopped.why, tool, ctx, in_thread=not direct and tool.runs == "thread")
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return _failed(tool, "raised CancelledError")
+        except HoldfastError as error:
+            return _failed(tool, None, str(error))
+        except BaseException as error:
+            return _failed(tool, None, str(error) or f"Tool '{tool.name}' raised {type(error).__name__}.")
+
+    def stop(self, call_id: str) -> bool:
+        running = self.running.get(call_id)
+        if running is None:
+            return False
+        running.stop(Stop.CANCELLED)
+        return True
+
+    async def _finish(self, work: Coroutine[Any, Any, Any], waited: Any, ctx: RunContext) -> Any:
+        running = Running([ctx.stopping, *ctx.callbacks])
+        ctx.callbacks = running.callbacks
+        if ctx.timeout is not None:
+            running.deadline(ctx.timeout)
+        self.running[ctx.call_id] = running
+        try:
+            return await finish(work, waited, running)
+        finally:
+            self.running.pop(ctx.call_id, None)
+
+    def _stopped(self, why: Stop, tool: Tool, ctx: RunContext, *, in_thread: bool) -> Result:
+        name = ctx.call_record.name_used
+        if why is Stop.TIMEOUT:
+            assert ctx.timeout is not None
+            text = f"Tool '{name}' timed out after {round(ctx.timeout * 1000)}ms"
+            state, failure = State.TIMED_OUT, Failure.TIMEOUT
+        else:
+            text = "User aborted tool execution."
+            state, failure = State.CANCELLED, Failure.CANCELLED
+        if in_thread:
+            text += "; its thread cannot be stopped and may still be running"
+        if tool.mutates and (why is Stop.TIMEOUT or in_thread):
+            text += "; whether it took effect is not known"
+            state = State.UNKNOWN
+        elif tool.mutates:
+            text += " Part of it may have taken effect."
+        return Result(False, error=text, state=state, failure=failure)
+
+
+def _failed(tool: Tool, what: str | None, message: str = "") -> Result:
+    return Result(
+        False,
+        error=f"Tool '{tool.name}' {what}." if what else message,
+        state=State.FAILED,
+        failure=Failure.TOOL_ERROR,
+    )
+
+
+async def _await(value: Any) -> Any:
+    return await value
+
+
+async def _in_thread(function: Function, args: Args, ctx: RunContext) -> Any:
+    value = await _threads.run(function, args, ctx)
+    return await cast(Coroutine[Any, Any, Any], value) if inspect.isawaitable(value) else value

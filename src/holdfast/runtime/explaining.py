@@ -1,0 +1,38 @@
+"""Who would decide about a call, and why, without making it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.contract.call import Call, Caller, Proposal
+from holdfast.contract.errors import UnknownTool
+from holdfast.contract.vocabulary import Verdict
+from holdfast.rules.explain import Explanation, explain
+from holdfast.runtime.context import RunContext
+from holdfast.runtime.judging import question_about
+from holdfast.runtime.pipeline import Arguments, read_arguments
+from holdfast.runtime.plans import Plan
+
+if TYPE_CHECKING:
+    from holdfast.runtime.runtime import Runtime
+
+
+async def explain_call(runtime: Runtime, name: str, arguments: Arguments, caller: Caller) -> Explanation:
+    """Everything up to the decision: arguments are validated and two-phase tools propose, but nothing runs.
+
+    Without arguments the tool alone is judged.
+    """
+    tool = runtime.registry.find(name)
+    if tool is None:
+        raise UnknownTool(runtime.plans.unknown(name, caller).error or name)
+    policy = runtime.policy.compile(caller).why(tool)
+    args = tool.schema.accept(read_arguments(arguments)) if arguments is not None else {}
+    call = Call(
+        id="explain", tool=tool.name, name_used=name, args=args, caller=caller, cwd=runtime.cwd, group="explain"
+    )
+    proposal = None
+    plan = runtime.plans.find(name, caller)
+    if arguments is not None and policy.verdict is not Verdict.DENY and isinstance(plan, Plan):
+        proposal = await runtime.pipeline.propose(plan, RunContext(runtime, tool, call, plan.timeout))
+    question = question_about(runtime, tool, call, proposal if isinstance(proposal, Proposal) else None)
+    return explain(policy, runtime.gate.chain, runtime.gate.caps, question)

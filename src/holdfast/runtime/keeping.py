@@ -1,0 +1,65 @@
+"""What a call leaves behind outside the project: before-images and outputs too long to show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from holdfast.contract.errors import CallError, UnknownCall
+from holdfast.contract.result import Result
+from holdfast.text import truncate
+
+if TYPE_CHECKING:
+    from holdfast.config.model import OutputConfig
+    from holdfast.contract.tool import Tool
+    from holdfast.store.ledger import Ledger
+
+
+class CallKeeper:
+    """Satisfies the `Keeper` protocol for one call."""
+
+    __slots__ = ("_call_id", "_ledger")
+
+    def __init__(self, call_id: str, ledger: Ledger | None) -> None:
+        self._call_id = call_id
+        self._ledger = ledger
+
+    def before_image(self, path: Path, content: bytes | None, mode: int | None = None) -> None:
+        if self._ledger is not None:
+            self._ledger.before_image(self._call_id, path, content, mode)
+
+    def read_spill(self, call_id: str, offset: int, limit: int) -> tuple[str, int]:
+        if self._ledger is None:
+            raise CallError("This runtime keeps no ledger, so nothing was kept.")
+        result = self._ledger.result(call_id)
+        if result is None:
+            raise UnknownCall(f"No call '{call_id}' has ended; `holdfast ledger` lists the calls.")
+        reference = result.metadata.get("spill")
+        if not isinstance(reference, str):
+            raise CallError(f"The output of '{call_id}' was shown whole: nothing more was kept.")
+        return self._ledger.blobs.read_lines(reference, offset, limit)
+
+
+def bound(result: Result, tool: Tool, limits: OutputConfig, call_id: str, ledger: Ledger | None) -> Result:
+    """Cut an output that is too long; keep all of it (up to `max_spill`) and say what is hidden."""
+    text = result.output
+    cut = (truncate.head if tool.keeps == "head" else truncate.tail)(text, limits.max_lines, limits.max_bytes)
+    if not cut.truncated:
+        return _cut_bytes(result, limits)
+    metadata = dict(result.metadata)
+    where = None
+    if ledger is not None:
+        kept = ledger.blobs.spill(text, limits.max_spill)
+        metadata |= {"spill": kept.reference, "spilled_bytes": kept.size}
+        where = f"output.read call={call_id}" + (f", first {truncate.format_size(kept.size)}" if kept.dropped else "")
+    shown = truncate.with_notice(cut, tool.keeps, where, limits.max_bytes)
+    structured = None if isinstance(result.structured, str) else result.structured
+    return _cut_bytes(replace(result, output=shown, structured=structured, metadata=metadata), limits)
+
+
+def _cut_bytes(result: Result, limits: OutputConfig) -> Result:
+    if limits.max_output_bytes is None or len(result.output) * 4 <= limits.max_output_bytes:
+        return result
+    return replace(result, output=truncate.cut_bytes(result.output, limits.max_output_bytes))

@@ -1,0 +1,125 @@
+"""Hooks around calls: `before` may replace the arguments or deny, `after` may replace the result."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+from msgspec import Struct
+
+from holdfast.contract.context import Context
+from holdfast.contract.errors import HoldfastError
+from holdfast.contract.result import Result
+from holdfast.contract.values import Args
+
+
+class Deny(Struct, frozen=True):
+    """Returned by a `before` hook to stop the call; the model sees the reason."""
+
+    reason: str = ""
+
+
+Before = Callable[[Args, Context], Any]
+"""Returns None, new arguments, or `Deny`; may be async."""
+After = Callable[[Args, Context, Result], Any]
+"""Returns None or a `Result`; may be async."""
+
+
+class Removable(Protocol):
+    def remove(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Hook:
+    tool: str
+    before: Before | None
+    after: After | None
+
+
+class HookHandle:
+    __slots__ = ("_hook", "_owner")
+
+    def __init__(self, owner: Middleware, hook: _Hook) -> None:
+        self._owner = owner
+        self._hook = hook
+
+    def remove(self) -> bool:
+        return self._owner.remove(self._hook)
+
+
+class Middleware:
+    """Hooks in registration order; those for one tool and those for all (`""`) interleave."""
+
+    def __init__(self, on_change: Callable[[], None]) -> None:
+        self._hooks: list[_Hook] = []
+        self._on_change = on_change
+
+    def add(self, tool: str, *, before: Before | None = None, after: After | None = None) -> HookHandle:
+        if before is None and after is None:
+            raise HoldfastError("Middleware needs a `before` or an `after` function.")
+        hook = _Hook(tool, before, after)
+        self._hooks.append(hook)
+        self._on_change()
+        return HookHandle(self, hook)
+
+    def remove(self, hook: _Hook) -> bool:
+        if hook not in self._hooks:
+            return False
+        self._hooks.remove(hook)
+        self._on_change()
+        return True
+
+    def before(self, names: tuple[str, ...]) -> tuple[Before, ...]:
+        return tuple(hook.before for hook in self._hooks if hook.before and (not hook.tool or hook.tool in names))
+
+    def after(self, names: tuple[str, ...]) -> tuple[After, ...]:
+        return tuple(hook.after for hook in self._hooks if hook.after and (not hook.tool or hook.tool in names))
+
+
+async def run_before(hooks: tuple[Before, ...], args: Args, ctx: Context, seconds: float) -> Args | Deny:
+    """The arguments after all hooks. A hook that raises, hangs or returns something else denies."""
+    for hook in hooks:
+        name = getattr(hook, "__name__", "before")
+        try:
+            answer = await _bounded(hook(args, ctx), seconds)
+        except asyncio.CancelledError:
+            raise
+        except TimeoutError:
+            return Deny(f"the hook '{name}' did not answer within {seconds:g} s")
+        except BaseException as error:
+            return Deny(f"the hook '{name}' failed: {str(error) or type(error).__name__}")
+        if isinstance(answer, Deny):
+            return answer
+        if answer is None:
+            continue
+        if not isinstance(answer, dict):
+            return Deny(f"the hook '{name}' returned {type(answer).__name__}, not arguments")
+        args = cast(Args, answer)
+    return args
+
+
+async def run_after(hooks: tuple[After, ...], args: Args, ctx: Context, result: Result, seconds: float) -> Result | str:
+    """The result after all hooks, or why it is withheld: a hook that failed may have been there to hide something."""
+    for hook in hooks:
+        name = getattr(hook, "__name__", "after")
+        try:
+            answer = await _bounded(hook(args, ctx, result), seconds)
+        except asyncio.CancelledError:
+            raise
+        except TimeoutError:
+            return f"the hook '{name}' did not answer within {seconds:g} s"
+        except BaseException as error:
+            return f"the hook '{name}' failed: {str(error) or type(error).__name__}"
+        if answer is None:
+            continue
+        if not isinstance(answer, Result):
+            return f"the hook '{name}' returned {type(answer).__name__}, not a Result"
+        result = answer
+    return result
+
+
+async def _bounded(value: Any, seconds: float) -> Any:
+    return await asyncio.wait_for(value, seconds) if inspect.isawaitable(value) else value

@@ -1,0 +1,393 @@
+"""The path of a call, in its order. Every door's calls come through `Pipeline.run`; there is no other way in.
+
+find ▸ policy ▸ validate ▸ secrets ▸ before ▸ re-validate ▸ propose ▸ chain ▸ caps ▸ run ▸ after ▸ bound ▸ record
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from msgspec.structs import replace
+
+from holdfast.contract.call import Call, Caller, Decision, Proposal
+from holdfast.contract.errors import ArgumentsError, BadJson, HoldfastError, InvalidArguments, LedgerError
+from holdfast.contract.event import Decided, Event, Finished, Proposed, Queued, Received, Started
+from holdfast.contract.result import Result
+from holdfast.contract.values import MAX_ARGUMENT_BYTES, Args, encode_json, parse_json
+from holdfast.contract.vocabulary import Failure, State, Verdict
+from holdfast.runtime.context import RunContext
+from holdfast.runtime.execute import Executor
+from holdfast.runtime.keeping import bound
+from holdfast.runtime.locks import Claim, PathLocks
+from holdfast.runtime.middleware import Deny, run_after, run_before
+from holdfast.runtime.outcome import owned, to_result
+from holdfast.runtime.plans import Plan
+from holdfast.runtime.secrets import redacted
+
+if TYPE_CHECKING:
+    from holdfast.runtime.runtime import Runtime
+
+Arguments = str | bytes | Mapping[str, Any] | None
+_POLICY = "policy"
+
+
+class Origin(NamedTuple):
+    """Where a call comes from."""
+
+    caller: Caller
+    cwd: str
+    parent: RunContext | None = None
+    request: str | None = None
+    given_id: str | None = None
+
+
+class Pipeline:
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._locks = PathLocks()
+        self.executor = Executor()
+
+    async def run(self, name: str, arguments: Arguments, origin: Origin) -> Result:
+        """Take one call from its door to its result. Raises only if the caller's task is cancelled."""
+        runtime = self._runtime
+        if asyncio.get_running_loop() is not runtime.loop:
+            runtime.attach()
+        call_id = runtime.next_call_id()
+        plan = runtime.plans.find(name, origin.caller)
+        if not runtime.bus.idle:
+            parent = origin.parent.call_id if origin.parent else None
+            runtime.bus.emit(Received(call_id, name, origin.caller, parent))
+        if isinstance(plan, Result):
+            plan = await self._wait_for_tool(name, origin, plan)
+            if isinstance(plan, Result):
+                return await self.end_early(_call(call_id, name, name, {}, origin), plan, _POLICY, arguments)
+        tool = plan.tool
+        try:
+            given = read_arguments(arguments)
+            args = plan.accept(given, parsed=given is not arguments)
+        except ArgumentsError as error:
+            call = _call(call_id, tool.name, name, {}, origin)
+            return await self.end_early(call, _invalid(name, error), "schema", arguments)
+        if args is arguments and (runtime.ledger is not None or plan.decision is None):
+            args = own(args)  # the caller keeps its object; what is judged must not change under us
+        call = _call(call_id, tool.name, name, args, origin)
+        if plan.missing_scope is not None:
+            return await self.end_early(call, _no_secret(name, plan.missing_scope), "secrets")
+        timeout = _timeout(plan, args) if plan.timeout_unit else plan.timeout
+        ctx = RunContext(runtime, tool, call, timeout, origin.parent.claims if origin.parent else ())
+        if plan.before:
+            stop = await self._before(plan, ctx)
+            if stop is not None:
+                return await self.end_early(ctx.call_record, stop, "middleware", given)
+        if plan.settled is not None:
+            return await self._perform(plan, ctx, plan.settled, None, None, given)
+        return await self.judge(plan, ctx, given)
+
+    async def _wait_for_tool(self, name: str, origin: Origin, refusal: Result) -> Plan | Result:
+        """A tool nobody knows may still come from a source that is loading."""
+        if refusal.failure is not Failure.UNKNOWN_TOOL or self._runtime.registry.ready:
+            return refusal
+        await self._runtime.wait_for_sources()
+        return self._runtime.plans.find(name, origin.caller)
+
+    async def _before(self, plan: Plan, ctx: RunContext) -> Result | None:
+        seconds = self._runtime.config.tools.default_timeout
+        answer = await run_before(plan.before, own(ctx.call_record.args), ctx, seconds)
+        if isinstance(answer, Deny):
+            reason = answer.reason or f"tool `{ctx.tool.name}` denied by middleware"
+            return Result(False, error=reason, state=State.DENIED, failure=Failure.DENIED_BY_MIDDLEWARE)
+        try:
+            ctx.call_record = replace(ctx.call_record, args=plan.accept(own(answer)))
+        except InvalidArguments as error:
+            return Result(
+                False,
+                error=f"A hook gave tool '{ctx.tool.name}' arguments it cannot take: {error}.",
+                state=State.DENIED,
+                failure=Failure.DENIED_BY_MIDDLEWARE,
+            )
+        return None
+
+    async def judge(self, plan: Plan, ctx: RunContext, given: Args | None = None) -> Result:
+        """Propose, decide, and then run, hold or refuse."""
+        runtime = self._runtime
+        proposal = None
+        if plan.tool.propose is not None:
+            proposal = await self.propose(plan, ctx)
+            if isinstance(proposal, Result):
+                return await self.end_early(ctx.call_record, proposal, "proposal", given)
+            if proposal is not None:
+                self._tell(Proposed(ctx.call_id, proposal))
+        decision = plan.decision
+        if decision is None:
+            decision = await runtime.decide(plan.tool, ctx.call_record, proposal)
+        if decision.verdict is Verdict.DENY:
+            refusal = Result(
+                False,
+                error=f"Tool '{ctx.call_record.name_used}' was denied: {decision.reason}",
+                state=State.DENIED,
+                failure=Failure.DENIED_BY_POLICY,
+            )
+            self._tell(Decided(ctx.call_id, decision))
+            return await self.end_early(ctx.call_record, refusal, decision.source, given, decision)
+        if decision.verdict is Verdict.ASK or plan.tool.definition_only:
+            self._tell(Decided(ctx.call_id, decision))
+            return await runtime.desk.hold(plan, ctx, decision, proposal)
+        return await self.perform(plan, ctx, decision, proposal, given=given)
+
+    async def propose(self, plan: Plan, ctx: RunContext) -> Proposal | Result | None:
+        """What a two-phase tool would do; its immediate result if it needs nobody's leave; None for other tools."""
+        tool = plan.tool
+        if tool.propose is None:
+            return None
+        value = await self.executor.call(
+            tool, tool.propose, own(ctx.call_record.args), ctx, direct=plan.proposes_direct
+        )
+        if isinstance(value, Proposal):
+            return value
+        return to_result(value, tool, ctx.call_id)
+
+    async def perform(
+        self,
+        plan: Plan,
+        ctx: RunContext,
+        decision: Decision,
+        proposal: Proposal | None,
+        *,
+        digest: str | None = None,
+        given: Args | None = None,
+    ) -> Result:
+        """Run what may run. With a digest, the approval bound to it is used up first, once."""
+        tool, call = plan.tool, ctx.call_record
+        if tool.touches is None:
+            return await self._perform(plan, ctx, decision, proposal, digest, given)
+        try:
+            claim = Claim(self._runtime.touched(tool, call), exclusive=plan.mutates)
+        except HoldfastError as error:
+            refusal = Result(False, error=str(error), state=State.INVALID, failure=Failure.INVALID_ARGUMENTS)
+            return await self.end_early(call, refusal, "paths", given)
+        if self._locks.must_wait(claim, ctx.claims) and not self._runtime.bus.idle:
+            self._runtime.bus.emit(Queued(call.id, ", ".join(str(path) for path in claim.paths)))
+        await self._locks.acquire(claim, ctx.claims)
+        ctx.claims = (*ctx.claims, claim)
+        try:
+            return await self._perform(plan, ctx, decision, proposal, digest, given)
+        finally:
+            self._locks.release(claim)
+
+    async def _perform(
+        self,
+        plan: Plan,
+        ctx: RunContext,
+        decision: Decision,
+        proposal: Proposal | None,
+        digest: str | None,
+        given: Args | None,
+    ) -> Result:
+        runtime, tool, call = self._runtime, plan.tool, ctx.call_record
+        ledger = runtime.ledger if digest is None else runtime.ledger_for_held()
+        opened = ledger is not None and (plan.mutates or digest is not None)
+        if opened:
+            assert ledger is not None
+            try:
+                await ledger.begin(
+                    call, digest=digest, definition_digest=tool.digest, mutates=plan.mutates, decision=decision
+                )
+            except LedgerError as error:
+                return self._finish(call, _unrecorded(tool.name, error))
+        if not runtime.bus.idle:
+            runtime.bus.emit(Decided(call.id, decision))
+            runtime.bus.emit(Started(call.id, tool.name, call.parent))
+        if plan.logged:
+            runtime.log(f"Tool '{tool.name}' runs as call {call.id}: {decision.reason}")
+        args = call.args if ledger is None and not plan.after else own(call.args)
+        try:
+            if proposal is None:
+                assert plan.execute is not None
+                value = await self.executor.call(tool, plan.execute, args, ctx, direct=plan.direct)
+            else:
+                assert tool.apply is not None
+                value = await self.executor.call(
+                    tool, tool.apply, own(proposal.payload), ctx, direct=plan.applies_direct
+                )
+            result = to_result(value, tool, call.id)
+            if plan.after:
+                result = await self._after(plan, ctx, result)
+        except asyncio.CancelledError:
+            self._record_cancelled(call, decision, opened=opened)
+            raise
+        if runtime.knows_secrets:
+            result = redacted(result, runtime.redactor)
+        if len(result.output) >= runtime.surely_short:
+            result = bound(result, tool, runtime.config.output, call.id, ledger)
+        if ledger is not None:
+            try:
+                if opened:
+                    await ledger.end(call.id, result)
+                else:
+                    await ledger.record_whole(call, decision, result, original_args=_if_changed(given, call.args))
+            except LedgerError as error:
+                return self._finish(call, _result_lost(tool.name, error, mutates=plan.mutates))
+        if not runtime.bus.idle:
+            runtime.bus.emit(Finished(call.id, result, result.state))
+        return result
+
+    async def _after(self, plan: Plan, ctx: RunContext, result: Result) -> Result:
+        answer = await run_after(
+            plan.after, own(ctx.call_record.args), ctx, result, self._runtime.config.tools.default_timeout
+        )
+        if isinstance(answer, Result):
+            return owned(answer, result.call_id, result.state)
+        return Result(
+            False,
+            error=f"Tool '{ctx.tool.name}' ran, but {answer}; its output is withheld.",
+            state=State.FAILED,
+            failure=Failure.DENIED_BY_MIDDLEWARE,
+        )
+
+    def _record_cancelled(self, call: Call, decision: Decision, *, opened: bool) -> None:
+        """The caller's task was cancelled: the call still gets its one result, written without waiting."""
+        text = "The caller was cancelled while the tool ran; part of it may have taken effect."
+        result = Result(False, error=text, state=State.CANCELLED, failure=Failure.CANCELLED, call_id=call.id)
+        ledger = self._runtime.ledger
+        if ledger is not None:
+            try:
+                if opened:
+                    ledger.end_now(call.id, result)
+                else:
+                    ledger.record_whole_now(call, decision, result)
+            except LedgerError as error:
+                self._runtime.warn(f"The end of call {call.id} could not be recorded: {error}")
+        if not self._runtime.bus.idle:
+            self._runtime.bus.emit(Finished(call.id, result, result.state))
+
+    async def end_early(
+        self, call: Call, result: Result, source: str, given: Any = None, decision: Decision | None = None
+    ) -> Result:
+        """A call that ends before anything ran: still recorded, still one result."""
+        runtime = self._runtime
+        if runtime.knows_secrets:
+            result = redacted(result, runtime.redactor)
+        if runtime.ledger is not None:
+            verdict = Verdict.DENY if result.state in (State.DENIED, State.INVALID) else Verdict.APPROVE
+            judged = decision or Decision(verdict, source, result.error or "answered without running")
+            try:
+                await runtime.ledger.record_whole(call, judged, result, original_args=_recordable(given))
+            except LedgerError as error:
+                runtime.warn(f"Call {call.id} could not be recorded: {error}")
+        return self._finish(call, result)
+
+    def _tell(self, event: Event) -> None:
+        if not self._runtime.bus.idle:
+            self._runtime.bus.emit(event)
+
+    def _finish(self, call: Call, result: Result) -> Result:
+        if result.call_id != call.id:
+            result = replace(result, call_id=call.id)
+        if not self._runtime.bus.idle:
+            self._runtime.bus.emit(Finished(call.id, result, result.state))
+        return result
+
+
+def _call(call_id: str, tool: str, name_used: str, args: Args, origin: Origin) -> Call:
+    parent = origin.parent
+    if parent is None:
+        caller, cwd, _, request, given_id = origin
+        return Call(call_id, tool, name_used, args, caller, cwd, None, request, given_id, 0, call_id)
+    above = parent.call_record
+    caller, cwd = origin.caller, origin.cwd
+    return Call(call_id, tool, name_used, args, caller, cwd, above.id, None, None, above.depth + 1, above.group)
+
+
+def read_arguments(arguments: Arguments) -> Args:
+    """Arguments as a door gives them, as the object they must be. The object is ours afterwards."""
+    if type(arguments) is dict:
+        args = cast(Args, arguments)
+        for value in args.values():
+            if type(value) is str and len(value) > MAX_ARGUMENT_BYTES:
+                raise BadJson(
+                    f"An argument is {len(value):,} characters long; at most {MAX_ARGUMENT_BYTES:,} are accepted."
+                )
+        return args
+    if arguments is None:
+        return {}
+    if isinstance(arguments, str | bytes):
+        value = parse_json(arguments)
+        if type(value) is dict:
+            return value
+        raise BadJson(f"The arguments must be a JSON object, not {_json_kind(value)}.")
+    if isinstance(arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - doors pass on what they get
+        return dict(arguments)
+    raise BadJson(f"The arguments must be a JSON object, not {type(arguments).__name__}.")
+
+
+def own(args: Args) -> Args:
+    """A copy nobody else can change."""
+    for value in args.values():
+        if type(value) is dict or type(value) is list:
+            return cast(Args, parse_json(encode_json(args), limit=2 * MAX_ARGUMENT_BYTES))
+    return args.copy()
+
+
+def _timeout(plan: Plan, args: Args) -> float | None:
+    asked = args.get("timeout")
+    if isinstance(asked, int | float) and not isinstance(asked, bool) and asked > 0:
+        return asked * plan.timeout_unit
+    return plan.timeout
+
+
+def _if_changed(given: Args | None, args: Args) -> Args | None:
+    return None if given is args else given
+
+
+def _recordable(given: Any) -> Any:
+    if isinstance(given, bytes):
+        return given[:4096].decode(errors="replace")
+    if isinstance(given, str):
+        return given[:4096].encode(errors="replace").decode()
+    try:
+        encode_json(given)
+    except (TypeError, ValueError, RecursionError):
+        return repr(given)[:4096].encode(errors="replace").decode()
+    return given
+
+
+def _invalid(name: str, error: ArgumentsError) -> Result:
+    failure = Failure.BAD_JSON if isinstance(error, BadJson) else Failure.INVALID_ARGUMENTS
+    return Result(False, error=f"Invalid arguments for '{name}': {error}", state=State.INVALID, failure=failure)
+
+
+def _no_secret(name: str, scope: str) -> Result:
+    return Result(
+        False,
+        error=f"Tool '{name}' needs the secret '{scope}', which this caller has not been granted.",
+        state=State.DENIED,
+        failure=Failure.SECRET_UNAVAILABLE,
+    )
+
+
+def _unrecorded(name: str, error: LedgerError) -> Result:
+    return Result(
+        False,
+        error=f"Tool '{name}' was not run: the call cannot be recorded. {error}",
+        state=State.FAILED,
+        failure=Failure.LEDGER,
+    )
+
+
+def _result_lost(name: str, error: LedgerError, *, mutates: bool) -> Result:
+    """Not recorded means not acknowledged: the caller must not build on it."""
+    what = "the ledger will call it unknown" if mutates else "call it again"
+    return Result(
+        False,
+        error=f"Tool '{name}' ran, but its result could not be recorded; {what}. {error}",
+        state=State.UNKNOWN if mutates else State.FAILED,
+        failure=Failure.LEDGER,
+    )
+
+
+def _json_kind(value: object) -> str:
+    if value is None:
+        return "null"
+    return {"str": "a string", "list": "a list", "bool": "a boolean"}.get(type(value).__name__, "a number")

@@ -1,0 +1,142 @@
+"""What can be known about a call before its arguments are: compiled once per tool and kind of caller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import signature
+from typing import TYPE_CHECKING, Any
+
+from holdfast.contract.call import Caller, Decision
+from holdfast.contract.result import Result
+from holdfast.contract.tool import Tool, is_async
+from holdfast.contract.values import Args
+from holdfast.contract.vocabulary import Failure, State, Verdict
+from holdfast.runtime.middleware import After, Before
+
+if TYPE_CHECKING:
+    from holdfast.runtime.runtime import Runtime
+
+
+class Plan:
+    """One tool for one kind of caller."""
+
+    __slots__ = (
+        "accept", "after", "applies_direct", "before", "decision", "direct", "execute", "logged", "missing_scope",
+        "mutates", "proposes_direct", "settled", "timeout", "timeout_unit", "tool",
+    )  # fmt: skip
+
+    tool: Tool
+    execute: Callable[[Args, Any], Any] | None
+    accept: Callable[..., Args]
+    before: tuple[Before, ...]
+    after: tuple[After, ...]
+    decision: Decision | None
+    """The verdict, when no argument can change it."""
+    settled: Decision | None
+    """The approval of a tool that runs at once: no argument can change it, nothing is proposed, no path is taken."""
+    timeout: float | None
+    timeout_unit: float
+    """What one unit of a `timeout` argument is in seconds; 0 when the tool has no such argument."""
+    missing_scope: str | None
+    mutates: bool
+    direct: bool
+    """`execute` may be called in the event loop: it is a coroutine function or promises not to block."""
+    logged: bool
+    """A hook wants executions of this tool in the log."""
+    proposes_direct: bool
+    applies_direct: bool
+
+
+class Plans:
+    """The cache of plans. Anything that could change one empties it."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._by_caller: dict[Caller, dict[str, Plan | Result]] = {}
+        self._default: dict[str, Plan | Result] = {}
+        self._chain_revision = -1
+
+    def forget(self) -> None:
+        self._by_caller = {}
+        self._default = {}
+
+    def find(self, name: str, caller: Caller) -> Plan | Result:
+        """The plan, or the refusal every call by that name gets."""
+        runtime = self._runtime
+        if runtime.gate.chain.revision != self._chain_revision:
+            self.forget()
+            self._chain_revision = runtime.gate.chain.revision
+        if caller is runtime.caller:
+            plans = self._default
+        else:
+            plans = self._by_caller.get(caller)
+            if plans is None:
+                plans = self._by_caller[caller] = {}
+        plan = plans.get(name)
+        if plan is None:
+            plan = self._compile(name, caller)
+            if isinstance(plan, Plan):  # refusals are not kept: a stranger's names must not fill the memory
+                plans[name] = plan
+        return plan
+
+    def _compile(self, name: str, caller: Caller) -> Plan | Result:
+        runtime = self._runtime
+        tool = runtime.registry.find(name)
+        if tool is None or not runtime.is_enabled(tool):
+            return self.unknown(name, caller)
+        policy = runtime.policy.compile(caller)
+        if not policy.allows(tool):
+            return Result(
+                False,
+                error=f"Tool '{name}' is not allowed by tool policy",
+                state=State.DENIED,
+                failure=Failure.NOT_ALLOWED,
+            )
+        plan = Plan()
+        plan.tool = tool
+        plan.execute = _with_context(tool.execute)
+        plan.accept = tool.schema.accept
+        plan.before = runtime.middleware.before(tool.names)
+        plan.after = runtime.middleware.after(tool.names)
+        plan.mutates = tool.mutates
+        inline = tool.runs == "inline"
+        plan.direct = inline or is_async(tool.execute)
+        plan.proposes_direct = inline or is_async(tool.propose)
+        plan.applies_direct = inline or is_async(tool.apply)
+        plan.timeout = tool.timeout if tool.timeout is not None else runtime.config.tools.default_timeout
+        plan.timeout_unit = _timeout_unit(tool, name)
+        plan.missing_scope = next((scope for scope in tool.required_secret_scopes if scope not in caller.scopes), None)
+        plan.logged = runtime.hooks.outcome(tool, tool.risk, caller).action == "log"
+        plan.decision = runtime.gate.static_decision(tool, caller)
+        at_once = tool.propose is None and tool.touches is None and not tool.definition_only
+        approved = plan.decision is not None and plan.decision.verdict is Verdict.APPROVE
+        plan.settled = plan.decision if at_once and approved else None
+        return plan
+
+    def unknown(self, name: str, caller: Caller) -> Result:
+        close = self._runtime.suggest(name, caller)
+        hint = f" Did you mean '{close}'?" if close else " `holdfast tools` lists the tools there are."
+        return Result(
+            False, error=f"There is no tool '{name[:80]}'.{hint}", state=State.INVALID, failure=Failure.UNKNOWN_TOOL
+        )
+
+
+def _with_context(function: Callable[..., Any] | None) -> Callable[[Args, Any], Any] | None:
+    """`execute(args)` is allowed too: such a function is called without the context."""
+    if function is None:
+        return None
+    try:
+        parameters = signature(function, follow_wrapped=False).parameters.values()
+    except (ValueError, TypeError):
+        return function
+    positional = [item for item in parameters if item.kind in (item.POSITIONAL_ONLY, item.POSITIONAL_OR_KEYWORD)]
+    if len(positional) > 1 or any(item.kind is item.VAR_POSITIONAL for item in parameters):
+        return function
+    return lambda args, _: function(args)
+
+
+def _timeout_unit(tool: Tool, name_used: str) -> float:
+    properties = tool.input_schema.get("properties")
+    if not isinstance(properties, dict) or "timeout" not in properties:
+        return 0.0
+    return 1.0 if name_used == "bash" else 0.001

@@ -1,0 +1,102 @@
+"""Blocking functions in a process of their own, which can be killed with everything it started."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+from holdfast.contract.errors import ToolError
+from holdfast.contract.tool import Tool
+from holdfast.contract.values import Args, encode_json, parse_json
+
+_MAX_REPLY = 64 * 1024 * 1024
+
+
+def reference_of(tool: Tool) -> tuple[str, str]:
+    """Where a child process finds the tool's function: a module (or a file) and a name in it."""
+    function: Any = tool.execute
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    module, name = getattr(function, "__module__", ""), getattr(function, "__qualname__", "<lambda>")
+    if "<" in name or not module:
+        raise ToolError(
+            f"Tool '{tool.name}' runs in a process of its own, so its function must stand at the top of a module."
+        )
+    if module == "__main__":
+        file = getattr(sys.modules["__main__"], "__file__", None)
+        if file is None:
+            raise ToolError(f"Tool '{tool.name}' runs in a process of its own: put it into a file.")
+        return str(Path(file).resolve()), name
+    return module, name
+
+
+async def run_in_process(tool: Tool, args: Args, cwd: Path) -> Any:
+    """Run the function in a child; cancelling the coroutine kills the child and whatever it forked."""
+    module, name = reference_of(tool)
+    request = encode_json({"module": module, "name": name, "args": args, "path": sys.path})
+    child = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "holdfast.runtime.child",
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        cwd=cwd,
+        start_new_session=True,
+        limit=_MAX_REPLY,
+    )
+    try:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        child.stdin.write(request + b"\n")
+        with contextlib.suppress(ConnectionError):
+            await child.stdin.drain()
+            child.stdin.close()
+        reply = await child.stdout.readline()
+    finally:
+        kill_tree(child.pid)
+        code = await asyncio.shield(child.wait())
+    if not reply:
+        raise ToolError(f"The process of tool '{tool.name}' ended with code {code} and no result.")
+    answer = cast(dict[str, Any], parse_json(reply, limit=_MAX_REPLY))
+    if "error" in answer:
+        raise ToolError(str(answer["error"]))
+    return answer.get("value")
+
+
+def kill_tree(pid: int) -> None:
+    """Kill a process and every descendant, also those in sessions of their own.
+
+    The child is a subreaper, so what it double-forked is still below it. Everything is stopped before anything is
+    killed: a stopped process cannot fork, so that nothing slips away between looking and killing.
+    """
+    found: list[int] = []
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGSTOP)
+    while fresh := [item for item in _descendants(pid) if item not in found]:
+        for item in fresh:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(item, signal.SIGSTOP)
+        found += fresh
+    for item in (*found, pid):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(item, signal.SIGKILL)
+
+
+def _descendants(pid: int) -> list[int]:
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            stat = entry.joinpath("stat").read_text(errors="replace")
+            parents[int(entry.name)] = int(stat[stat.rindex(")") + 2 :].split()[1])
+    below: list[int] = []
+    level = [pid]
+    while level:
+        level = [child for child, parent in parents.items() if parent in level]
+        below += level
+    return below

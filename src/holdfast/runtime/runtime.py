@@ -1,0 +1,343 @@
+"""`Runtime`: all of it, assembled. Registers tools, takes calls, answers for what is held, tells what happens."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from base64 import b32encode
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from holdfast.config.model import Config
+from holdfast.config.protected import is_protected
+from holdfast.contract.call import Answer, Call, Caller, Decision, HeldCall, Proposal
+from holdfast.contract.errors import HoldfastError, UnknownCall
+from holdfast.contract.event import Event, Warned
+from holdfast.contract.result import Result
+from holdfast.contract.tool import Tool
+from holdfast.contract.values import Args, digest_of
+from holdfast.contract.vocabulary import Failure, State, Verdict
+from holdfast.registry.listing import Format, Listing, ToolList
+from holdfast.registry.registry import Registry
+from holdfast.registry.sources import WAITING
+from holdfast.rules.explain import Explanation
+from holdfast.rules.gate import Gate
+from holdfast.rules.hooks import Hooks
+from holdfast.rules.policy import Policy, PolicyRules
+from holdfast.rules.resolvers import GrantBook
+from holdfast.rules.standard import standard_caps, standard_chain
+from holdfast.runtime import judging
+from holdfast.runtime.bus import QUEUE_LIMIT, Bus, Subscription
+from holdfast.runtime.context import PlainSandbox, RunContext
+from holdfast.runtime.desk import Asker, Desk, Nobody
+from holdfast.runtime.middleware import After, Before, HookHandle, Middleware
+from holdfast.runtime.pipeline import Arguments, Origin, Pipeline
+from holdfast.runtime.plans import Plans
+from holdfast.runtime.secrets import Secrets
+from holdfast.runtime.telemetry import Telemetry
+from holdfast.store.redact import Redactor
+
+if TYPE_CHECKING:
+    from holdfast.contract.context import SandboxTools
+    from holdfast.store.ledger import Ledger
+
+T = TypeVar("T")
+_LOG: Final = logging.getLogger("holdfast")
+
+
+class Request(Struct, frozen=True):
+    """One call of a batch."""
+
+    tool: str
+    args: Any = None
+    given_id: str | None = None
+
+
+class Runtime:
+    """The one path every call takes. Use it as `async with Runtime(tools=[...]) as runtime:`."""
+
+    def __init__(
+        self,
+        tools: Iterable[Any] = (),
+        *,
+        config: Config | None = None,
+        registry: Registry | None = None,
+        gate: Gate | None = None,
+        grants: GrantBook | None = None,
+        ledger: Ledger | None = None,
+        redactor: Redactor | None = None,
+        root: Path | None = None,
+        cwd: Path | None = None,
+        document: Path | None = None,
+        asker: Asker | None = None,
+        nobody: Nobody = "deny",
+        caller: Caller | None = None,
+        sandbox: SandboxTools | None = None,
+        services: Mapping[type[Any], Any] | None = None,
+    ) -> None:
+        self.config = config or Config()
+        self.root = root
+        self.cwd = str(cwd or root or Path.cwd())
+        self.document = document
+        self.ledger = ledger
+        self.asker = asker
+        self.nobody: Nobody = nobody
+        self.session = b32encode(os.urandom(5)).decode().lower()
+        self.redactor = redactor or Redactor()
+        self.secrets = Secrets(self.config.secrets, self._learn_secret)
+        self.knows_secrets = False
+        self.caller = caller or Caller(session=self.session, scopes=self.secrets.scopes)
+        self.registry = registry or Registry(
+            default_timeout=self.config.tools.default_timeout,
+            strict_check=self.config.tools.strict_check,
+            has_root=root is not None,
+        )
+        self.policy = Policy(PolicyRules.of(self.config.tools))
+        self.registry.set_policy(self.policy)
+        self.hooks = Hooks(self.config.hooks)
+        self.gate = gate or self._standard_gate(grants)
+        self.sandbox = sandbox or _plain_sandbox(self.config, root)
+        limits = self.config.output
+        self.surely_short = min(limits.max_bytes // 4, limits.max_lines, (limits.max_output_bytes or 1 << 30) // 4)
+        """Characters below which no output can be too long, in bytes or in lines."""
+        self.bus = Bus()
+        self.plans = Plans(self)
+        self.middleware = Middleware(self.plans.forget)
+        self.pipeline = Pipeline(self)
+        self.desk = Desk(self)
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
+        self._origin = Origin(self.caller, self.cwd)
+        self._services = dict(services or {})
+        self._listing = Listing(self.registry)
+        self._telemetry: Telemetry | None = Telemetry.find()
+        self._calls = 0
+        self._desk_ledger: Ledger | None = ledger
+        self.registry.on_change(self.plans.forget)
+        for tool in tools:
+            self.registry.register(tool)
+
+    async def __aenter__(self) -> Runtime:
+        self.attach()
+        if self.ledger is not None:
+            self.ledger.recover()
+        await self.registry.start()
+        await self.desk.resume()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for call_id in list(self.pipeline.executor.running):
+            self.pipeline.executor.stop(call_id)
+        self.registry.stop()
+        for subscription in self.bus.subscriptions:
+            subscription.close()
+
+    def register(self, what: Any, definition: Any = None, /, *, replace: bool = False) -> Any:
+        """Add tools in any form the registry knows; returns a handle with `remove()`."""
+        return self.registry.register(what, definition, replace=replace)
+
+    def middleware_for(self, tool: str, *, before: Before | None = None, after: After | None = None) -> HookHandle:
+        """Hooks around one tool, or around all with `""`."""
+        return self.middleware.add(tool, before=before, after=after)
+
+    def call(
+        self,
+        name: str,
+        args: Arguments = None,
+        *,
+        caller: Caller | None = None,
+        request: str | None = None,
+        given_id: str | None = None,
+        cwd: str | None = None,
+    ) -> Coroutine[Any, Any, Result]:
+        """Ask for one action: `await runtime.call("add", {"a": 1})`. Whatever happens is in the result."""
+        if caller is None and request is None and given_id is None and cwd is None:
+            origin = self._origin
+        else:
+            origin = Origin(caller or self.caller, cwd or self.cwd, None, request, given_id)
+        work = self.pipeline.run(name, args, origin)
+        return work if self._telemetry is None else self._telemetry.span(name, given_id or "", work)
+
+    async def call_many(
+        self, requests: Sequence[Request | tuple[str, Any]], *, caller: Caller | None = None, request: str | None = None
+    ) -> list[Result]:
+        """Calls of one turn: together, up to `tools.max_concurrent`; results in the order of the calls."""
+        limit = asyncio.Semaphore(self.config.tools.max_concurrent)
+
+        async def one(item: Request) -> Result:
+            async with limit:
+                return await self.call(item.tool, item.args, caller=caller, request=request, given_id=item.given_id)
+
+        made = [item if isinstance(item, Request) else Request(*item) for item in requests]
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(item)) for item in made]
+        return [task.result() for task in tasks]
+
+    async def call_nested(self, name: str, args: Args, parent: RunContext) -> Result:
+        """A call by a tool: the whole path again, with the rights of the call it is nested in."""
+        above = parent.call_record
+        if above.depth + 1 > self.config.tools.max_depth:
+            text = f"Tool '{name}' was not called: calls are nested deeper than {self.config.tools.max_depth}."
+            return Result(False, error=text, state=State.DENIED, failure=Failure.TOO_DEEP)
+        return await self.pipeline.run(name, args, Origin(above.caller, above.cwd, parent))
+
+    def cancel(self, call_id: str) -> bool:
+        """Stop a running call or withdraw a held one; it still gets its result. False if there is no such call."""
+        return self.pipeline.executor.stop(call_id) or self.desk.cancel(call_id)
+
+    def pending(self) -> list[HeldCall]:
+        """Calls that wait, oldest first."""
+        return self._desk_ledger.pending() if self._desk_ledger is not None else []
+
+    async def answer(self, call_id: str, answer: Answer, *, digest: str | None = None) -> Result:
+        """Answer a held call. If it may run and nobody else waits to run it, it runs here, now."""
+        held = await self.desk.answer(call_id, answer, digest=digest)
+        if held.state is not State.APPROVED:
+            return self.result(call_id) or Result(False, state=held.state, call_id=call_id)
+        ran = await self.desk.resume_one(held)
+        if ran is not None:
+            return ran
+        text = f"Call {call_id} is approved; it runs in the program that knows '{held.call.tool}'."
+        return Result(False, error=text, state=State.APPROVED, failure=Failure.AWAITING_PROGRAM, call_id=call_id)
+
+    async def approve(self, call_id: str, *, by: str = "program", args: Args | None = None) -> Result:
+        """Yes; with `args`, yes to the same call with these arguments."""
+        kind = "approve" if args is None else "edit"
+        return await self.answer(call_id, Answer(kind=kind, by=by, args=args))
+
+    async def reject(self, call_id: str, message: str = "", *, by: str = "program") -> Result:
+        """No; the model sees the message."""
+        return await self.answer(call_id, Answer(kind="reject", by=by, message=message))
+
+    async def give_result(self, call_id: str, output: str, *, by: str = "program", success: bool = True) -> Result:
+        """Answer in the tool's place."""
+        return await self.answer(call_id, Answer(kind="result", by=by, message=output, success=success))
+
+    async def resolve(self, request_id: str, call_id: str, result: Result | str) -> Result:
+        """Finish a held call from outside, by the ids the client knows it by."""
+        for held in self.pending():
+            call = held.call
+            if call.request == request_id and call_id in (call.id, call.given_id):
+                done = result if isinstance(result, Result) else Result(True, result)
+                text = done.output if done.success else done.error or "Unknown error"
+                return await self.give_result(call.id, text, by="resolve", success=done.success)
+        raise UnknownCall(f"No call '{call_id}' of request '{request_id}' is waiting.")
+
+    async def resume(self) -> list[Result]:
+        """Run what was approved while no program that knows the tool was there."""
+        return await self.desk.resume()
+
+    def result(self, call_id: str) -> Result | None:
+        """The result of a call that has ended, from the ledger."""
+        return self._desk_ledger.result(call_id) if self._desk_ledger is not None else None
+
+    def subscribe(self, limit: int = QUEUE_LIMIT) -> Subscription:
+        """Watch what happens: `async for event in runtime.subscribe()`."""
+        return self.bus.subscribe(limit)
+
+    def visible(self, caller: Caller | None = None) -> list[Tool]:
+        """The tools a caller may see, sorted."""
+        return self.policy.compile(caller or self.caller).visible(filter(self.is_enabled, self.registry.list()))
+
+    def tool_list(self, format: Format, caller: Caller | None = None) -> ToolList:  # noqa: A002
+        """The tool list for a provider's API. Unchanged tools give the same object again."""
+        who = caller or self.caller
+        return self._listing.get(format, who, lambda: self.visible(who))
+
+    async def wait_for_sources(self) -> None:
+        """Until every source of tools has reported or timed out."""
+        if not self.registry.ready:
+            self.bus.emit(Warned("", WAITING))
+            await self.registry.wait_ready()
+
+    async def explain(self, name: str, args: Arguments = None, *, caller: Caller | None = None) -> Explanation:
+        """Who decides about a call and why, without making it."""
+        from holdfast.runtime.explaining import explain_call
+
+        return await explain_call(self, name, args, caller or self.caller)
+
+    def service(self, protocol: type[T]) -> T:
+        found = self._services.get(protocol)
+        if found is None:
+            raise HoldfastError(f"This runtime was given no {protocol.__name__}; pass it as `services`.")
+        return found
+
+    # What the rooms of the runtime ask of it.
+
+    def next_call_id(self) -> str:
+        self._calls += 1
+        return f"{self.session}-{self._calls}"
+
+    def is_enabled(self, tool: Tool) -> bool:
+        return tool.enabled or any(name in self.config.tools.allow for name in tool.names)
+
+    async def decide(self, tool: Tool, call: Call, proposal: Proposal | None) -> Decision:
+        try:
+            return self.gate.decide(judging.question_about(self, tool, call, proposal))
+        except HoldfastError as error:
+            return Decision(Verdict.DENY, "judging", str(error))
+
+    def touched(self, tool: Tool, call: Call) -> tuple[Path, ...]:
+        return judging.touched(self, tool, call)
+
+    def suggest(self, name: str, caller: Caller) -> str | None:
+        return self.registry.suggest(name, self.visible(caller))
+
+    def ledger_for_held(self) -> Ledger:
+        """Held calls always have a ledger: without one of its own the runtime keeps them in memory."""
+        if self._desk_ledger is None:
+            from holdfast.store.ledger import Ledger
+
+            self._desk_ledger = Ledger.in_memory()
+        return self._desk_ledger
+
+    def redact(self, text: str) -> str:
+        return self.redactor(text)
+
+    def _learn_secret(self, scope: str, value: str) -> None:
+        self.redactor.add(scope, value)
+        self.knows_secrets = True
+
+    def log(self, message: str) -> None:
+        _LOG.info("%s", self.redact(message))
+
+    def warn(self, message: str) -> None:
+        _LOG.warning("%s", self.redact(message))
+        self.emit_from_anywhere(Warned("", message))
+
+    def emit_from_anywhere(self, event: Event) -> None:
+        """Emit from the loop's thread or from a tool's thread."""
+        if threading.get_ident() == self._thread or self.loop is None:
+            self.bus.emit(event)
+        else:
+            self.loop.call_soon_threadsafe(self.bus.emit, event)
+
+    def _standard_gate(self, grants: GrantBook | None) -> Gate:
+        approval, root, extra = self.config.approval, self.root, self.config.protected
+        chain = standard_chain(approval, grants=grants, is_tool=self.registry.has)
+        return Gate(
+            chain,
+            standard_caps(
+                approval,
+                chain,
+                hooks=self.hooks,
+                is_protected=lambda path: is_protected(path, root=root, extra=extra),
+            ),
+        )
+
+    def attach(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+
+
+def _plain_sandbox(config: Config, root: Path | None) -> PlainSandbox:
+    wanted = config.sandbox
+    named = [root if item == "$root" else Path(item).expanduser() for item in wanted.writable]
+    writable = [path.resolve() for path in named if path is not None]
+    return PlainSandbox(wanted.mode, writable, digest_of(msgspec.to_builtins(wanted)))

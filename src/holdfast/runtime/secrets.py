@@ -1,0 +1,98 @@
+"""Secret values: fetched when a tool asks, from where the user said, and known to the redactor at once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol, cast
+
+from msgspec.structs import replace
+
+from holdfast.contract.errors import SecretUnavailable
+from holdfast.contract.result import Result
+from holdfast.contract.values import Args, Json
+
+_COMMAND_SECONDS: Final = 15.0
+
+
+class SecretSource(Protocol):
+    """Where one secret comes from; exactly one is set."""
+
+    @property
+    def env(self) -> str | None: ...
+    @property
+    def keyring(self) -> str | None: ...
+    @property
+    def command(self) -> tuple[str, ...] | None: ...
+
+
+class Secrets:
+    def __init__(self, sources: Mapping[str, SecretSource], learn: Callable[[str, str], None]) -> None:
+        self._sources = sources
+        self._learn = learn
+
+    @property
+    def scopes(self) -> frozenset[str]:
+        return frozenset(self._sources)
+
+    def get(self, scope: str) -> str:
+        source = self._sources.get(scope)
+        if source is None:
+            raise SecretUnavailable(
+                f"No source is configured for the secret '{scope}'; add [secrets.{scope}] to your user config."
+            )
+        value = _fetch(scope, source)
+        if not value:
+            raise SecretUnavailable(f"The secret '{scope}' has no value; check [secrets.{scope}] in your user config.")
+        self._learn(scope, value)
+        return value
+
+
+def redacted(result: Result, redact: Callable[[str], str]) -> Result:
+    """The result without any known secret value, wherever in it a tool put one."""
+    return replace(
+        result,
+        output=redact(result.output),
+        error=None if result.error is None else redact(result.error),
+        structured=_redacted_json(result.structured, redact),
+        metadata=cast(Args, _redacted_json(result.metadata, redact)),
+    )
+
+
+def _redacted_json(value: Json, redact: Callable[[str], str]) -> Json:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, dict):
+        return {redact(key): _redacted_json(item, redact) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_redacted_json(item, redact) for item in value]
+    return value
+
+
+def _fetch(scope: str, source: SecretSource) -> str | None:
+    if source.env is not None:
+        return os.environ.get(source.env)
+    if source.keyring is not None:
+        return _from_keyring(scope, source.keyring)
+    if source.command is not None:
+        return _from_command(scope, source.command)
+    return None
+
+
+def _from_keyring(scope: str, address: str) -> str | None:
+    try:
+        import keyring  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        raise SecretUnavailable(f"The secret '{scope}' is in a keyring; `pip install keyring` to read it.") from None
+    service, _, user = address.partition("/")
+    value: object = keyring.get_password(service, user)  # pyright: ignore
+    return value if isinstance(value, str) else None
+
+
+def _from_command(scope: str, command: tuple[str, ...]) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_COMMAND_SECONDS, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise SecretUnavailable(f"The command for the secret '{scope}' failed: {type(error).__name__}.") from None
+    return done.stdout.rstrip("\n")

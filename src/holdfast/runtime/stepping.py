@@ -1,0 +1,135 @@
+"""Running a coroutine so that it can always be stopped.
+
+The first step runs in place: what finishes without waiting costs no task and no timer. What waits is driven by
+hand from then on, so that a deadline or a cancel ends it even if it swallows the cancellation: it is asked
+(CancelledError), given a grace, then closed, and never stepped again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Generator
+from enum import StrEnum
+from types import coroutine
+from typing import Any, Final
+
+GRACE_SECONDS: Final = 1.0
+_undead: Final[list[Coroutine[Any, Any, Any]]] = []
+"""Coroutines that refused to be closed; kept, because finalising them would raise again."""
+
+
+class Stop(StrEnum):
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+
+
+class Stopped(Exception):
+    """The work was ended by a deadline or by a person, not by itself."""
+
+    def __init__(self, why: Stop) -> None:
+        self.why = why
+        super().__init__(why.value)
+
+
+class Running:
+    """A call that waits for something, and the means to stop it."""
+
+    __slots__ = ("_grace", "_loop", "_task", "_timer", "abandon", "callbacks", "requests", "why")
+
+    def __init__(self, callbacks: list[Callable[[], None]]) -> None:
+        self.why: Stop | None = None
+        self.abandon = False
+        self.requests = 0
+        self.callbacks = callbacks
+        self._loop = asyncio.get_running_loop()
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._timer: asyncio.TimerHandle | None = None
+        self._grace: asyncio.TimerHandle | None = None
+
+    def deadline(self, seconds: float) -> None:
+        self._timer = self._loop.call_later(seconds, self.stop, Stop.TIMEOUT)
+
+    def stop(self, why: Stop = Stop.CANCELLED) -> None:
+        """Ask the work to end, and make it after a grace. Only the first request counts."""
+        if self.why is not None:
+            return
+        self.why = why
+        for callback in self.callbacks:
+            try:
+                callback()
+            except Exception:
+                _log_failed_callback()
+        self._grace = self._loop.call_later(GRACE_SECONDS, self._force)
+        self._cancel()
+
+    def _force(self) -> None:
+        self.abandon = True
+        self._cancel()
+
+    def _cancel(self) -> None:
+        self.requests += 1
+        self._task.cancel()
+
+    def settle(self) -> bool:
+        """Take back our own cancellations; True if somebody else also wants the task cancelled."""
+        for timer in (self._timer, self._grace):
+            if timer is not None:
+                timer.cancel()
+        others = self._task.cancelling() - self.requests
+        while self.requests:
+            self.requests -= 1
+            self._task.uncancel()
+        return others > 0
+
+
+def _log_failed_callback() -> None:
+    import logging
+
+    logging.getLogger("holdfast").exception("A cancel callback of a tool failed.")
+
+
+async def finish(work: Coroutine[Any, Any, Any], waited: Any, running: Running) -> Any:
+    """Drive a started coroutine to its end, or raise `Stopped`. `waited` is what its first step waits for."""
+    try:
+        value = await _drive(work, waited, running)
+    except BaseException as error:
+        if running.why is None or running.settle():
+            raise
+        raise Stopped(running.why) from error
+    finally:
+        running.settle()
+    if running.why is not None:
+        raise Stopped(running.why)
+    return value
+
+
+@coroutine
+def _drive(work: Coroutine[Any, Any, Any], waited: Any, running: Running) -> Generator[Any, Any, Any]:
+    while True:
+        try:
+            sent = yield waited
+        except GeneratorExit:
+            _close(work)
+            raise
+        except BaseException as error:
+            if running.abandon:
+                _close(work)
+                raise
+            try:
+                waited = work.throw(error)
+            except StopIteration as stop:
+                return stop.value
+        else:
+            try:
+                waited = work.send(sent)
+            except StopIteration as stop:
+                return stop.value
+
+
+def _close(work: Coroutine[Any, Any, Any]) -> None:
+    try:
+        work.close()
+    except BaseException:
+        _undead.append(work)

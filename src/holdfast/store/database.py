@@ -1,0 +1,232 @@
+"""One SQLite file: how it is opened, how a transaction runs, and which typed error each failure becomes."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal, TypeVar
+
+from holdfast.contract.errors import LedgerCorrupt, LedgerError, LedgerUnavailable
+from holdfast.store import schema
+from holdfast.store.chain import link
+from holdfast.store.files import make_private_folder
+
+T = TypeVar("T")
+Durability = Literal["process", "power"]
+
+PATIENCE: Final = 5.0
+"""Seconds to wait for another process that writes."""
+_BUSY_SECONDS: Final = 0.025
+"""How long SQLite itself may wait in one go; an event loop stands still meanwhile."""
+_CHECKPOINT_PAGES: Final = 4000
+_DAMAGE: Final = {
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_ERROR,
+    sqlite3.SQLITE_CONSTRAINT,
+    sqlite3.SQLITE_MISMATCH,
+}
+
+
+class Locked(LedgerUnavailable):
+    """Another process is writing; worth another try."""
+
+
+class Transaction:
+    """The write in progress. Entries are chained in the order they are appended."""
+
+    __slots__ = ("_count", "_head", "execute")
+
+    def __init__(self, execute: Callable[..., sqlite3.Cursor], count: int, head: bytes) -> None:
+        self.execute = execute
+        self._count = count
+        self._head = head
+
+    def append(self, call: str, kind: str, body: str) -> int:
+        at = time.time()
+        self._head = link(self._head, call, kind, at, body)
+        self._count += 1
+        self.execute(
+            "INSERT INTO entries (id, call, kind, at, body, hash) VALUES (?, ?, ?, ?, ?, ?)",
+            (self._count, call, kind, at, body, self._head),
+        )
+        return self._count
+
+    def seal(self, count_before: int) -> None:
+        if self._count != count_before:
+            self.execute("UPDATE meta SET count = ?, head = ? WHERE one = 1", (self._count, self._head))
+
+
+Op = Callable[[Transaction], T]
+
+
+class Database:
+    """Usable from several threads; one at a time is inside."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.path = path
+        self.commits = 0
+        """Transactions of this connection; `version` uses it because SQLite reports only those of others."""
+        self._connection = connection
+        self._execute = connection.execute
+        self._lock = threading.RLock()
+
+    @classmethod
+    def open(cls, path: Path, *, durability: Durability = "process", read_only: bool = False) -> Database:
+        try:
+            if read_only:
+                return cls(path, _connect_to_read(path))
+            _make_private(path)
+            return cls(path, _retry(lambda: _connect(path, durability)))
+        except sqlite3.Error as error:
+            raise translate(error, path) from error
+        except OSError as error:
+            raise LedgerUnavailable(
+                f"The ledger {path} cannot be opened ({error.strerror}); check that its folder can be written."
+            ) from error
+
+    @classmethod
+    def in_memory(cls) -> Database:
+        path = Path(":memory:")
+        return cls(path, _connect(path, "process"))
+
+    def close(self) -> None:
+        with self._lock:
+            self._connection.close()
+
+    def run(self, op: Op[T]) -> T:
+        """One operation in one transaction; blocks while another process writes, at most `PATIENCE`."""
+        return _retry(lambda: self.write([op])[0])
+
+    def write(self, ops: Sequence[Op[Any]]) -> list[Any]:
+        """All operations in one transaction, or none of them; raises `Locked` without much waiting."""
+        with self._lock:
+            execute = self._execute
+            try:
+                execute("BEGIN IMMEDIATE")
+                count, head = execute("SELECT count, head FROM meta").fetchone()
+                transaction = Transaction(execute, count, head)
+                outcomes = [op(transaction) for op in ops]
+                transaction.seal(count)
+                execute("COMMIT")
+            except sqlite3.Error as error:
+                self._roll_back()
+                raise translate(error, self.path) from error
+            except BaseException:
+                self._roll_back()
+                raise
+            self.commits += 1
+            return outcomes
+
+    def read(self, query: Callable[[Callable[..., sqlite3.Cursor]], T]) -> T:
+        """A query on one snapshot."""
+        with self._lock:
+            try:
+                self._execute("BEGIN")
+                try:
+                    return query(self._execute)
+                finally:
+                    self._roll_back()
+            except sqlite3.Error as error:
+                raise translate(error, self.path) from error
+
+    def rows(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """One statement that reads."""
+        with self._lock:
+            try:
+                return self._execute(sql, values).fetchall()
+            except sqlite3.Error as error:
+                raise translate(error, self.path) from error
+
+    def version(self) -> tuple[int, int]:
+        """Changes whenever anyone, here or in another process, has written."""
+        return (self.rows("PRAGMA data_version")[0][0], self.commits)
+
+    def _roll_back(self) -> None:
+        if self._connection.in_transaction:
+            self._execute("ROLLBACK")
+
+
+def translate(error: sqlite3.Error, path: Path) -> LedgerError:
+    code = getattr(error, "sqlite_errorcode", None)
+    primary = code & 0xFF if isinstance(code, int) else None
+    if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return Locked(f"The ledger {path} is locked by another program; nothing was written, try again.")
+    if primary in _DAMAGE:
+        return LedgerCorrupt(
+            f"The ledger {path} is damaged or not a ledger ({error}); move it away to start a new one, and keep it."
+        )
+    if primary == sqlite3.SQLITE_FULL:
+        return LedgerUnavailable(f"The disk of the ledger {path} is full; nothing was written, free some space.")
+    if primary == sqlite3.SQLITE_READONLY:
+        return LedgerUnavailable(f"The ledger {path} is read-only; nothing was written, check its permissions.")
+    return LedgerUnavailable(f"The ledger {path} cannot be used ({error}); check its disk and permissions.")
+
+
+def _retry(attempt: Callable[[], T]) -> T:
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return attempt()
+        except Locked:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.002)
+
+
+def _connect(path: Path, durability: Durability) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
+    )
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute(f"PRAGMA synchronous = {'FULL' if durability == 'power' else 'NORMAL'}")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+        schema.migrate(connection, str(path))
+    except sqlite3.Error as error:
+        connection.close()
+        raise translate(error, path) from error
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _connect_to_read(path: Path) -> sqlite3.Connection:
+    """Without a log beside it the file is complete, and can be read even where SQLite may not create its index."""
+    if not path.exists():
+        raise LedgerUnavailable(f"There is no ledger at {path}; it is created by the first call.")
+    complete = not path.with_name(f"{path.name}-wal").exists()
+    options = "mode=ro&immutable=1" if complete and not os.access(path.parent, os.W_OK) else "mode=ro"
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?{options}",
+        uri=True,
+        timeout=PATIENCE,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    try:
+        schema.check(connection, str(path))
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _make_private(path: Path) -> None:
+    """The file exists with mode 0600 before SQLite opens it, so that its log files get the same mode.
+
+    An existing file is not opened here: closing it would drop the locks of every connection this process has to it.
+    """
+    make_private_folder(path.parent)
+    try:
+        if path.stat().st_mode & 0o077:
+            path.chmod(0o600)
+    except FileNotFoundError:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+

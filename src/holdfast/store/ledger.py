@@ -1,0 +1,171 @@
+"""The ledger: every call, decision, answer, before-image and result, in the order they happened."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Final, Self, TypeVar
+
+from holdfast.contract.call import Answer, Call, Decision, HeldCall, Owner
+from holdfast.contract.result import Result
+from holdfast.contract.vocabulary import Failure, State
+from holdfast.store import operations
+from holdfast.store.blobs import Blobs
+from holdfast.store.bodies import Before, BodyReader
+from holdfast.store.chain import Verification
+from holdfast.store.database import Database, Durability, Op, Transaction
+from holdfast.store.derived import rebuild
+from holdfast.store.owner import alive, this_process
+from holdfast.store.queries import CallRecord, Queries
+from holdfast.store.redact import Redactor
+from holdfast.store.sealing import Sealer
+from holdfast.store.verify import verify
+from holdfast.store.writer import Writer
+
+T = TypeVar("T")
+_POLL_SECONDS: Final = 0.05
+
+
+class Ledger(Queries):
+    """One per project, shared by every process that works on it. Methods ending in `_now` do not need a loop."""
+
+    def __init__(self, database: Database, blobs: Blobs, redactor: Redactor) -> None:
+        super().__init__(database, BodyReader(blobs))
+        self.path = database.path
+        self.blobs = blobs
+        self.redactor = redactor
+        self.seal = Sealer(redactor, blobs)
+        self._writer = Writer(database)
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        *,
+        durability: Durability = "process",
+        redact: Redactor | None = None,
+        read_only: bool = False,
+    ) -> Self:
+        """With `process` a commit survives the death of the process, with `power` that of the machine."""
+        redactor = redact or Redactor()
+        database = Database.open(path, durability=durability, read_only=read_only)
+        return cls(database, Blobs(path.parent / "blobs", redactor, sync=durability == "power"), redactor)
+
+    @classmethod
+    def in_memory(cls, *, redact: Redactor | None = None) -> Self:
+        """A ledger that goes with the process."""
+        redactor = redact or Redactor()
+        return cls(Database.in_memory(), Blobs(None, redactor), redactor)
+
+    def close(self) -> None:
+        self._writer.drain()
+        self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def run(self, op: Op[T]) -> T:
+        """Do it now, blocking while another process writes."""
+        return self._database.run(op)
+
+    async def commit(self, op: Op[T]) -> T:
+        """Do it together with whatever else is done in this turn of the event loop."""
+        return await self._writer.commit(op)
+
+    async def record_whole(
+        self, call: Call, decision: Decision, result: Result, *, original_args: object = None
+    ) -> None:
+        """A call that is over when it is first written: pure, finished, denied or invalid."""
+        await self._writer.commit(operations.record_whole(self.seal, call, decision, result, original_args))
+
+    def record_whole_now(
+        self, call: Call, decision: Decision, result: Result, *, original_args: object = None
+    ) -> None:
+        self.run(operations.record_whole(self.seal, call, decision, result, original_args))
+
+    async def hold(self, held: HeldCall) -> None:
+        """From now on the call waits, here and after a restart. A caller cancelled meanwhile leaves nothing waiting."""
+        op = operations.hold(self.seal, held)
+        await self._writer.commit(op, droppable=True, if_lost=lambda: self._never_began(held.call.id))
+        self.remember(held)
+
+    async def rehold(self, held: HeldCall, why: str) -> None:
+        """The same call as something else: it waits again, for a new answer."""
+        await self._writer.commit(operations.rehold(self.seal, held, why))
+        self.remember(held)
+
+    def answer(self, call_id: str, answer: Answer, *, digest: str) -> HeldCall:
+        """Take the answer to what was shown. Only an approval lets the call run; an edit leaves it waiting."""
+        settled = self.run(operations.answer(self.seal, self._read, call_id, answer, digest))
+        return self.as_shown(settled)
+
+    async def begin(
+        self, call: Call, *, digest: str | None, definition_digest: str, mutates: bool, decision: Decision
+    ) -> None:
+        """The intent, before anything happens. With a digest it uses up the approval of exactly that."""
+        op = operations.begin(self.seal, this_process(), call, digest, definition_digest, mutates, decision)
+        await self._writer.commit(op, droppable=True, if_lost=lambda: self._never_began(call.id))
+
+    async def end(self, call_id: str, result: Result) -> bool:
+        """The one result. False, and nothing is written, if the call is not open."""
+        ended = await self._writer.commit(operations.end(self.seal, call_id, result))
+        self.forget(call_id)
+        return ended
+
+    def end_now(self, call_id: str, result: Result) -> bool:
+        ended = self.run(operations.end(self.seal, call_id, result))
+        self.forget(call_id)
+        return ended
+
+    def recover(self) -> list[str]:
+        """End the running calls of dead processes; what waits keeps waiting. Any process may do it at any time."""
+        rows = self._rows("SELECT call, pid, pid_start, mutates FROM open_calls WHERE state = 'running'")
+        gone = {owner for owner in {row[1:3] for row in rows} if not alive(Owner(*owner))}
+        dead = [(call, pid, started, bool(mutates)) for call, pid, started, mutates in rows if (pid, started) in gone]
+        return self.run(operations.interrupt(self.seal, dead)) if dead else []
+
+    def before_image(self, call_id: str, path: Path, content: bytes | None, mode: int | None = None) -> None:
+        """Keep what the path held before the call changes it; None if there was nothing."""
+        blob = None if content is None else self.blobs.put(content)
+        body = self.seal(Before(str(path), blob, mode, len(content or b"")))
+        self.run(lambda tx: tx.append(call_id, "before", body))
+
+    def verify(self, anchor: str | None = None) -> Verification:
+        return verify(self._database, self._read, anchor)
+
+    def rebuild_open(self) -> None:
+        """Derive the tables of open calls, grants and trust from the entries again."""
+
+        def op(tx: Transaction) -> None:
+            rebuild(tx, self._read)
+
+        self.run(op)
+
+    def version(self) -> tuple[int, int]:
+        """Cheap to ask, and different after anyone has written."""
+        return self._database.version()
+
+    async def wait_answer(self, call_id: str, timeout: float) -> HeldCall | CallRecord:  # noqa: ASYNC109 - not a deadline
+        """The call once it is no longer pending, wherever it was answered; still pending after `timeout` seconds."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        seen: tuple[int, int] | None = None
+        held: HeldCall | None = None
+        while True:
+            version = self.version()
+            if version != seen:
+                seen, held = version, self.held(call_id)
+            if held is None:
+                return self.call(call_id)
+            left = deadline - loop.time()
+            if held.state is not State.PENDING or left <= 0:
+                return held
+            await asyncio.sleep(min(_POLL_SECONDS, left))
+
+    def _never_began(self, call_id: str) -> None:
+        text = f"Call {call_id} was cancelled before it began; nothing was done."
+        result = Result(False, error=text, state=State.CANCELLED, failure=Failure.CANCELLED, call_id=call_id)
+        self.end_now(call_id, result)

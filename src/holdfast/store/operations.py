@@ -1,0 +1,204 @@
+"""What can be done to the record of a call. Each function gives an operation that runs inside one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast.contract.call import Answer, Call, Decision, HeldCall, Owner
+from holdfast.contract.errors import NotPending, StaleApproval, UnknownCall
+from holdfast.contract.result import Result
+from holdfast.contract.vocabulary import Failure, State
+from holdfast.store.bodies import Answered, BodyReader, Ended, Held, Intent, Whole
+from holdfast.store.database import Op, Transaction
+
+Seal = Callable[[Struct], str]
+
+REJECTED: Final = "This tool has been rejected by the user."
+INTERRUPTED: Final = "was interrupted; whether it took effect is not known."
+INTERRUPTED_READING: Final = "was interrupted before it finished; it changed nothing and can be called again."
+
+
+def record_whole(seal: Seal, call: Call, decision: Decision, result: Result, original_args: object) -> Op[None]:
+    call_id = call.id
+    body = seal(Whole(call, decision, result, original_args))
+
+    def op(tx: Transaction) -> None:
+        must_be_new(tx, call_id)
+        tx.append(call_id, "call", body)
+
+    return op
+
+
+def hold(seal: Seal, held: HeldCall) -> Op[None]:
+    call_id = held.call.id
+    body = seal(Held(held))
+
+    def op(tx: Transaction) -> None:
+        must_be_new(tx, call_id)
+        entry = tx.append(call_id, "held", body)
+        tx.execute(
+            "INSERT INTO open_calls (call, state, digest, mutates, entry) VALUES (?, 'pending', ?, 1, ?)",
+            (call_id, held.digest, entry),
+        )
+
+    return op
+
+
+def rehold(seal: Seal, held: HeldCall, why: str) -> Op[None]:
+    call_id = held.call.id
+    body = seal(Held(held, why))
+
+    def op(tx: Transaction) -> None:
+        state, _ = open_state(tx, call_id)
+        if state not in (State.PENDING, State.APPROVED):
+            raise NotPending(f"Call {call_id} is {state}, so it cannot be held again.")
+        entry = tx.append(call_id, "held", body)
+        tx.execute(
+            "UPDATE open_calls SET state = 'pending', digest = ?, approver = NULL, entry = ? WHERE call = ?",
+            (held.digest, entry, call_id),
+        )
+
+    return op
+
+
+def answer(seal: Seal, read: BodyReader, call_id: str, said: Answer, digest: str) -> Op[HeldCall]:
+    result = _result_of(call_id, said)
+    body = seal(Answered(said, digest, result))
+    by = read(body, Answered).answer.by
+
+    def op(tx: Transaction) -> HeldCall:
+        state, shown = open_state(tx, call_id)
+        if state is not State.PENDING:
+            raise NotPending(f"Call {call_id} is {state}: it does not wait for an answer.")
+        if shown != digest:
+            raise StaleApproval(
+                f"Call {call_id} has changed since it was shown; look at it again with `holdfast pending`."
+            )
+        held = held_of(tx, read, call_id)
+        tx.append(call_id, "answered", body)
+        if said.kind == "approve":
+            tx.execute("UPDATE open_calls SET state = 'approved', approver = ? WHERE call = ?", (by, call_id))
+            return replace(held, state=State.APPROVED, approver=by)
+        if result is not None:
+            tx.execute("DELETE FROM open_calls WHERE call = ?", (call_id,))
+            return replace(held, state=result.state, approver=by)
+        return held
+
+    return op
+
+
+def begin(
+    seal: Seal, owner: Owner, call: Call, digest: str | None, definition_digest: str, mutates: bool, decision: Decision
+) -> Op[None]:
+    call_id, pid, started = call.id, owner.pid, owner.started
+    shown = call if digest is None else None
+    body = seal(Intent(decision, definition_digest, mutates, pid, started, digest, shown))
+
+    def start(tx: Transaction) -> None:
+        must_be_new(tx, call_id)
+        entry = tx.append(call_id, "intent", body)
+        tx.execute(
+            "INSERT INTO open_calls (call, state, pid, pid_start, mutates, entry) VALUES (?, 'running', ?, ?, ?, ?)",
+            (call_id, pid, started, mutates, entry),
+        )
+
+    def start_approved(tx: Transaction) -> None:
+        state, approved = open_state(tx, call_id)
+        if state is not State.APPROVED:
+            raise NotPending(f"Call {call_id} is {state}, so it cannot start on an approval; one is used only once.")
+        if approved != digest:
+            raise StaleApproval(f"Call {call_id} was approved as something else than what would run now.")
+        tx.append(call_id, "intent", body)
+        tx.execute(
+            "UPDATE open_calls SET state = 'running', pid = ?, pid_start = ?, mutates = ? WHERE call = ?",
+            (pid, started, mutates, call_id),
+        )
+
+    return start if digest is None else start_approved
+
+
+def end(seal: Seal, call_id: str, result: Result) -> Op[bool]:
+    """False if the call is not open: it never began, or has its one result already."""
+    body = seal(Ended(result))
+
+    def op(tx: Transaction) -> bool:
+        if tx.execute("DELETE FROM open_calls WHERE call = ?", (call_id,)).rowcount == 0:
+            return False
+        tx.append(call_id, "ended", body)
+        return True
+
+    return op
+
+
+def interrupt(seal: Seal, rows: Sequence[tuple[str, int, str, bool]]) -> Op[list[str]]:
+    """End running calls whose owner is dead, unless another process has just done it."""
+    bodies = [(row, seal(Ended(_interrupted(row[0], mutates=row[3])))) for row in rows]
+
+    def op(tx: Transaction) -> list[str]:
+        ended: list[str] = []
+        for (call_id, pid, started, _), body in bodies:
+            gone = tx.execute(
+                "DELETE FROM open_calls WHERE call = ? AND state = 'running' AND pid = ? AND pid_start = ?",
+                (call_id, pid, started),
+            )
+            if gone.rowcount:
+                tx.append(call_id, "ended", body)
+                ended.append(call_id)
+        return ended
+
+    return op
+
+
+def must_be_new(tx: Transaction, call_id: str) -> None:
+    if _is_known(tx, call_id):
+        raise NotPending(f"Call {call_id} is in the ledger already; every call needs an id of its own.")
+
+
+def open_state(tx: Transaction, call_id: str) -> tuple[State, str | None]:
+    row = tx.execute("SELECT state, digest FROM open_calls WHERE call = ?", (call_id,)).fetchone()
+    if row is not None:
+        return State(row[0]), row[1]
+    if _is_known(tx, call_id):
+        raise NotPending(f"Call {call_id} has ended: it does not wait for anything.")
+    raise unknown_call(call_id)
+
+
+def unknown_call(call_id: str) -> UnknownCall:
+    return UnknownCall(f"No call has the id '{call_id}'; `holdfast ledger` lists the calls.")
+
+
+def held_of(tx: Transaction, read: BodyReader, call_id: str) -> HeldCall:
+    sql = "SELECT body FROM entries WHERE id = (SELECT entry FROM open_calls WHERE call = ?)"
+    return read(tx.execute(sql, (call_id,)).fetchone()[0], Held).held
+
+
+def _is_known(tx: Transaction, call_id: str) -> bool:
+    sql = "SELECT 1 FROM entries WHERE call = ? AND kind IN ('call', 'held', 'intent') LIMIT 1"
+    found: Any = tx.execute(sql, (call_id,)).fetchone()
+    return found is not None
+
+
+def _result_of(call_id: str, said: Answer) -> Result | None:
+    if said.kind == "reject":
+        return Result(
+            False, error=said.message or REJECTED, state=State.REJECTED, failure=Failure.REJECTED, call_id=call_id
+        )
+    if said.kind == "result" and said.success:
+        return Result(True, said.message, state=State.DONE, call_id=call_id)
+    if said.kind == "result":
+        return Result(
+            False, error=said.message, state=State.FAILED, failure=Failure.TOOL_ERROR, call_id=call_id
+        )
+    return None
+
+
+def _interrupted(call_id: str, *, mutates: bool) -> Result:
+    if mutates:
+        text, state, failure = INTERRUPTED, State.UNKNOWN, Failure.OUTCOME_UNKNOWN
+    else:
+        text, state, failure = INTERRUPTED_READING, State.FAILED, Failure.CANCELLED
+    return Result(False, error=f"Call {call_id} {text}", state=state, failure=failure, call_id=call_id)

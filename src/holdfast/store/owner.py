@@ -1,0 +1,68 @@
+"""Which process owns a call, and whether that process is still the same one and alive."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from holdfast.contract.call import Owner
+
+_PROC: Final = Path("/proc")
+_START_FIELD: Final = 19
+"""Where the start time is in /proc/PID/stat, counted from the state, which follows the name in brackets."""
+
+
+def this_process() -> Owner:
+    return _own(os.getpid())
+
+
+@lru_cache(maxsize=1)
+def _own(pid: int) -> Owner:
+    return Owner(pid, _started(pid) or "")
+
+
+def alive(owner: Owner) -> bool:
+    """Whether the owner still runs. Where that cannot be known it counts as alive, so that its calls are left alone."""
+    me = this_process()
+    if owner == me or not owner.started or not me.started:
+        return True
+    boot, container = owner.started.split(":")[:2]
+    my_boot, my_container = me.started.split(":")[:2]
+    pids_mean_nothing_here = boot == my_boot and container != my_container
+    return pids_mean_nothing_here or _started(owner.pid) == owner.started
+
+
+def _started(pid: int) -> str | None:
+    """`boot:container:start time`; None for a process that is gone or only waits to be reaped."""
+    moment = _start_ticks(pid) if _PROC.joinpath("self", "stat").exists() else _start_by_ps(pid)
+    return None if moment is None else f"{_here()}:{moment}"
+
+
+def _start_ticks(pid: int) -> str | None:
+    try:
+        stat = _PROC.joinpath(str(pid), "stat").read_text(errors="replace")
+    except OSError:
+        return None
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[0] in "ZX" else fields[_START_FIELD]
+
+
+def _start_by_ps(pid: int) -> str | None:
+    command = ["ps", "-o", "stat=,lstart=", "-p", str(pid)]
+    try:
+        words = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False).stdout.split()
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return None if not words or words[0].startswith("Z") else " ".join(words[1:])
+
+
+@lru_cache(maxsize=1)
+def _here() -> str:
+    try:
+        boot = _PROC.joinpath("sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}:{_PROC.joinpath('self/ns/pid').stat().st_ino}"
+    except OSError:
+        return ":"

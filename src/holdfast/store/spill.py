@@ -1,0 +1,80 @@
+"""An output that is kept while it arrives: redacted, counted, and bounded."""
+
+from __future__ import annotations
+
+from codecs import getincrementaldecoder
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+
+from msgspec import Struct
+
+from holdfast.store.files import NewFile, translated
+from holdfast.store.streaming import RedactedStream
+
+
+class Spill(Struct, frozen=True, kw_only=True):
+    """An output that was kept."""
+
+    reference: str
+    size: int
+    """Bytes kept."""
+    dropped: int
+    """Bytes after those, which were more than allowed and are gone."""
+    lines: int
+
+
+class SpillWriter:
+    """Takes text or bytes in any pieces; bytes that are not UTF-8 are kept as they are."""
+
+    def __init__(
+        self, new: NewFile, path: Callable[[str], Path], redacted: RedactedStream, max_bytes: int, *, sync: bool
+    ) -> None:
+        self._new = new
+        self._path = path
+        self._redacted = redacted
+        self._room = max(0, max_bytes)
+        self._sync = sync
+        self._hash = sha256()
+        self._decoder = getincrementaldecoder("utf-8")("surrogateescape")
+        self._size = self._dropped = 0
+        self._lines = 1
+
+    def write(self, piece: str | bytes) -> None:
+        text = piece if isinstance(piece, str) else self._decoder.decode(piece)
+        self._keep(self._redacted.feed(text))
+
+    def close(self) -> Spill:
+        self._keep(self._redacted.feed(self._decoder.decode(b"", True)) + self._redacted.flush())
+        reference = self._hash.hexdigest()
+        with translated("kept"):
+            self._new.publish(self._path(reference), sync=self._sync)
+        return Spill(reference=reference, size=self._size, dropped=self._dropped, lines=self._lines)
+
+    def _keep(self, text: str) -> None:
+        data = _encode(text)
+        kept = data if len(data) <= self._room else _cut(data, self._room)
+        if len(kept) < len(data):
+            self._room = 0
+            self._dropped += len(data) - len(kept)
+        else:
+            self._room -= len(kept)
+        with translated("kept"):
+            self._new.file.write(kept)
+        self._hash.update(kept)
+        self._size += len(kept)
+        self._lines += kept.count(b"\n")
+
+
+def _encode(text: str) -> bytes:
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace")
+
+
+def _cut(data: bytes, length: int) -> bytes:
+    """At most `length` bytes, not ending inside a character."""
+    while length and data[length] & 0xC0 == 0x80:
+        length -= 1
+    return data[:length]

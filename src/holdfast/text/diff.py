@@ -1,0 +1,208 @@
+"""Unified diffs that stay fast and bounded whatever they are given.
+
+Common ends are trimmed, lines that occur once on both sides cut the rest into small regions, and only those are
+compared line by line. A region too costly for that is shown as replaced: longer than need be, never wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+from holdfast.text.width import clip_middle
+
+MAX_DIFF_LINES: Final = 2000
+MAX_DIFF_LINE_CHARS: Final = 1000
+_REGION_STEPS: Final = 1_000_000
+_ALL_STEPS: Final = 4_000_000
+"""How much comparing one region, and one diff, may take at worst; four million steps are under a second."""
+_MAX_DEPTH: Final = 8
+_LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
+_NEEDS_QUOTES: Final = re.compile(r'[\x00-\x1f\x7f"\\]')
+
+
+class DiffStats(Struct, frozen=True):
+    """Lines added and removed."""
+
+    added: int
+    removed: int
+
+
+class _Span(NamedTuple):
+    """Lines `a1:a2` of the old side stand where lines `b1:b2` of the new side do."""
+
+    a1: int
+    a2: int
+    b1: int
+    b2: int
+
+
+def unified_diff(
+    before: str | None,
+    after: str | None,
+    path: str,
+    context: int = 3,
+    max_lines: int | None = MAX_DIFF_LINES,
+) -> str:
+    """The diff from `before` to `after`, `""` if they are equal; None stands for a file that does not exist.
+
+    Past `max_lines` lines the middle is left out and a line in brackets says how much; with None nothing is cut and
+    the diff can be applied.
+    """
+    if before == after:
+        return ""
+    old, new = _LINE.findall(before or ""), _LINE.findall(after or "")
+    spans = _changes(old, new)
+    lines = list(_hunks(old, new, spans, max(0, context)))
+    header = f"--- {_name(before, path)}\n+++ {_name(after, path)}\n"
+    if max_lines is not None:
+        lines = _bounded(lines, max(2, max_lines), _count(spans))
+    return header + "".join(lines)
+
+
+def diff_stats(before: str | None, after: str | None) -> DiffStats:
+    return _count(_changes(_LINE.findall(before or ""), _LINE.findall(after or "")))
+
+
+def _count(spans: Sequence[_Span]) -> DiffStats:
+    return DiffStats(sum(span.b2 - span.b1 for span in spans), sum(span.a2 - span.a1 for span in spans))
+
+
+def _name(content: str | None, path: str) -> str:
+    if content is None:
+        return "/dev/null"
+    if not _NEEDS_QUOTES.search(path):
+        return path
+    return '"' + _NEEDS_QUOTES.sub(_quote, path) + '"'
+
+
+def _quote(found: re.Match[str]) -> str:
+    char = found[0]
+    return f"\\{char}" if char in '"\\' else f"\\{ord(char):03o}"
+
+
+def _changes(old: list[str], new: list[str]) -> list[_Span]:
+    budget = [_ALL_STEPS]
+    return list(_compare(old, new, _Span(0, len(old), 0, len(new)), budget, 0))
+
+
+def _compare(old: list[str], new: list[str], whole: _Span, budget: list[int], depth: int) -> Iterator[_Span]:
+    span = _trimmed(old, new, whole)
+    if span.a1 == span.a2 or span.b1 == span.b2:
+        if span.a1 != span.a2 or span.b1 != span.b2:
+            yield span
+        return
+    a, b = old[span.a1 : span.a2], new[span.b1 : span.b2]
+    steps = _steps(a, b)
+    if steps <= min(_REGION_STEPS, budget[0]):
+        budget[0] -= steps
+        yield from _line_by_line(a, b, span)
+        return
+    anchors = _anchors(a, b) if depth < _MAX_DEPTH else []
+    if not anchors:
+        yield span
+        return
+    a1, b1 = span.a1, span.b1
+    for i, j in [*anchors, (len(a), len(b))]:
+        yield from _compare(old, new, _Span(a1, span.a1 + i, b1, span.b1 + j), budget, depth + 1)
+        a1, b1 = span.a1 + i + 1, span.b1 + j + 1
+
+
+def _trimmed(old: list[str], new: list[str], span: _Span) -> _Span:
+    a1, a2, b1, b2 = span
+    while a1 < a2 and b1 < b2 and old[a1] == new[b1]:
+        a1, b1 = a1 + 1, b1 + 1
+    while a1 < a2 and b1 < b2 and old[a2 - 1] == new[b2 - 1]:
+        a2, b2 = a2 - 1, b2 - 1
+    return _Span(a1, a2, b1, b2)
+
+
+def _steps(a: list[str], b: list[str]) -> int:
+    """What difflib may need at worst: every pair of equal lines, once for each block it finds."""
+    in_b = Counter(b)
+    return sum(in_b[line] for line in a) * min(len(a), len(b))
+
+
+def _line_by_line(a: list[str], b: list[str], at: _Span) -> Iterator[_Span]:
+    for tag, i1, i2, j1, j2 in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
+        if tag != "equal":
+            yield _Span(at.a1 + i1, at.a1 + i2, at.b1 + j1, at.b1 + j2)
+
+
+def _anchors(a: list[str], b: list[str]) -> list[tuple[int, int]]:
+    """Lines that occur once on each side, the longest series of them that is in the same order on both."""
+    once_a, once_b = Counter(a), Counter(b)
+    place = {line: j for j, line in enumerate(b) if once_b[line] == 1}
+    pairs = [(i, place[line]) for i, line in enumerate(a) if once_a[line] == 1 and line in place]
+    ends: list[int] = []
+    last: list[int] = []
+    came_from: list[int] = []
+    for index, (_, j) in enumerate(pairs):
+        length = bisect_left(ends, j)
+        came_from.append(last[length - 1] if length else -1)
+        ends[length : length + 1] = [j]
+        last[length : length + 1] = [index]
+    series: list[tuple[int, int]] = []
+    index = last[-1] if last else -1
+    while index >= 0:
+        series.append(pairs[index])
+        index = came_from[index]
+    return series[::-1]
+
+
+def _hunks(old: list[str], new: list[str], spans: list[_Span], context: int) -> Iterator[str]:
+    for group in _groups(spans, context):
+        a1, a2 = max(0, group[0].a1 - context), min(len(old), group[-1].a2 + context)
+        b1, b2 = max(0, group[0].b1 - context), min(len(new), group[-1].b2 + context)
+        yield f"@@ -{_range(a1, a2)} +{_range(b1, b2)} @@\n"
+        at = a1
+        for span in group:
+            yield from _marked(" ", old[at : span.a1])
+            yield from _marked("-", old[span.a1 : span.a2])
+            yield from _marked("+", new[span.b1 : span.b2])
+            at = span.a2
+        yield from _marked(" ", old[at:a2])
+
+
+def _groups(spans: list[_Span], context: int) -> Iterator[list[_Span]]:
+    group: list[_Span] = []
+    for span in spans:
+        if group and span.a1 - group[-1].a2 > 2 * context:
+            yield group
+            group = []
+        group.append(span)
+    if group:
+        yield group
+
+
+def _range(start: int, stop: int) -> str:
+    length = stop - start
+    if length == 1:
+        return str(start + 1)
+    return f"{start + 1 if length else start},{length}"
+
+
+def _marked(mark: str, lines: list[str]) -> Iterator[str]:
+    for line in lines:
+        yield f"{mark}{line}" if line.endswith("\n") else f"{mark}{line}\n\\ No newline at end of file\n"
+
+
+def _bounded(lines: list[str], max_lines: int, stats: DiffStats) -> list[str]:
+    """Beginning and end; the line between them starts with `[`, as no line of a diff does."""
+    hidden = len(lines) - max_lines
+    if hidden > 0:
+        tail = max_lines // 4
+        note = f"[{hidden:,} lines of the diff hidden; in all {stats.added:,} added, {stats.removed:,} removed]\n"
+        lines = [*lines[: max_lines - tail], note, *(lines[-tail:] if tail else [])]
+    return [line if len(line) <= MAX_DIFF_LINE_CHARS else _short(line) for line in lines]
+
+
+def _short(line: str) -> str:
+    body, newline, rest = line.partition("\n")
+    return clip_middle(body, MAX_DIFF_LINE_CHARS) + newline + rest

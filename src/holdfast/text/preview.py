@@ -1,0 +1,115 @@
+"""One line that says what a call would do: `name: body`, cut to the width of the screen."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
+from typing import Any, Final, cast
+
+from holdfast.text.visible import visible
+from holdfast.text.width import ELLIPSIS, clip, text_width
+
+FormatPreview = Callable[[Any, int], object]
+"""What `Tool.format_preview` is: `format_preview(args, width)`, trusted to return a string only after a look."""
+
+DEFAULT_WIDTH: Final = 80
+_KEYS_SHOWN: Final = 2
+_READ_PER_COLUMN: Final = 8
+"""Characters looked at for each column there is: a long argument is not escaped in full to show its beginning."""
+_PLAIN_KEY: Final = re.compile(r"[\w.$@/-]+")
+_BACKSLASHES_BEFORE_QUOTE: Final = re.compile(r'\\+(?="|\Z)')
+
+
+def preview(
+    name: str,
+    args: Mapping[str, object],
+    width: int = DEFAULT_WIDTH,
+    format_preview: FormatPreview | None = None,
+) -> str:
+    """`name: body` in at most `width` columns; `name` is the one the model used, alone if there is nothing to say."""
+    shown_name = _shown(name, width)
+    room = max(0, width - text_width(shown_name) - len(": "))
+    body = None if format_preview is None else _own_body(format_preview, args, room)
+    if body is None:
+        body = generic_body(args, width)
+    return clip(f"{shown_name}: {body}" if body else shown_name, width)
+
+
+def generic_body(args: Mapping[str, object], width: int = DEFAULT_WIDTH) -> str:
+    """`a="text", n=3, list=[2 items], map={x, y}`: scalars first, then containers, each sorted by name."""
+    body = ""
+    for key in sorted(args, key=lambda name: (_is_container(args[name]), name)):
+        item = f"{_key(key, width)}={_value(args[key], width)}"
+        body = f"{body}, {item}" if body else item
+        if text_width(body) > width:
+            break
+    return clip(body, width)
+
+
+def with_label(body: str, args: Mapping[str, object]) -> str:
+    """The body of a built-in's preview, followed by the `label` the model gave as its reason."""
+    label = args.get("label")
+    return f"{body}  # {label}" if isinstance(label, str) and label.strip() else body
+
+
+def _own_body(format_preview: FormatPreview, args: Mapping[str, object], room: int) -> str | None:
+    try:
+        body = format_preview(deepcopy(dict(args)), room)
+    except Exception:
+        return None
+    return _shown(body, room) if isinstance(body, str) and body.strip() else None
+
+
+def _shown(text: str, width: int) -> str:
+    """Visible and on one line; a text too long to be looked at in full ends in `…`."""
+    limit = max(1, width) * _READ_PER_COLUMN
+    return visible(text) if len(text) <= limit else visible(text[:limit]) + ELLIPSIS
+
+
+def _value(value: object, width: int) -> str:
+    if isinstance(value, str):
+        return f'"{_shown(_quoted(value[: width * _READ_PER_COLUMN + 1]), width)}"'
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return _number(value)
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(_some_keys(cast(Mapping[object, object], value), width)) + "}"
+    if isinstance(value, list | tuple):
+        count = len(cast(list[object], value))
+        return f"[{count} item]" if count == 1 else f"[{count} items]"
+    return _shown(f"<{type(value).__name__}>", width)
+
+
+def _number(value: float) -> str:
+    try:
+        return str(value)
+    except ValueError:
+        return f"<a number of {int(value).bit_length():,} bits>"
+
+
+def _some_keys(value: Mapping[object, object], width: int) -> Iterator[str]:
+    keys = sorted(map(str, value))
+    for key in keys[:_KEYS_SHOWN]:
+        yield _key(key, width)
+    if len(keys) > _KEYS_SHOWN:
+        yield f"+{len(keys) - _KEYS_SHOWN} more"
+
+
+def _key(key: str, width: int) -> str:
+    """A key as it is, or quoted when it could be read as something else than one key."""
+    start = key[: width * _READ_PER_COLUMN + 1]
+    return _shown(key, width) if _PLAIN_KEY.fullmatch(start) else f'"{_shown(_quoted(start), width)}"'
+
+
+def _quoted(text: str) -> str:
+    """Inner quotes escaped; a backslash is doubled only where it would otherwise seem to escape a quote."""
+    doubled = _BACKSLASHES_BEFORE_QUOTE.sub(lambda found: found[0] * 2, text)
+    return doubled.replace('"', '\\"')
+
+
+def _is_container(value: object) -> bool:
+    return isinstance(value, Mapping | list | tuple)

@@ -1,0 +1,169 @@
+"""Cutting outputs to size by whole lines and by bytes. The module itself is what a tool gets as `ctx.truncate`.
+
+Lines are what lies between newlines, so a trailing newline begins one more (empty) line. Bytes are UTF-8; half of a
+surrogate pair counts as the three bytes it would take.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+MAX_LINES: int = 2000
+MAX_BYTES: int = 51200
+MAX_LINE_CHARS: int = 500
+_LINE_SUFFIX = "... [truncated]"
+_CHUNK = 1 << 20
+
+Kept = Literal["head", "tail"]
+
+
+class Cut(Struct, frozen=True, kw_only=True):
+    """What is left of a text and what it was; `Truncation` of the contract."""
+
+    content: str
+    truncated: bool = False
+    truncated_by: Literal["lines", "bytes"] | None = None
+    total_lines: int
+    total_bytes: int
+    output_lines: int
+    output_bytes: int
+    last_line_partial: bool = False
+    """`tail` only: the last line alone was too long, and this is the end of it."""
+    first_line_exceeds_limit: bool = False
+    """`head` only: the first line alone was too long, and nothing is kept."""
+
+
+def head(text: str, max_lines: int = MAX_LINES, max_bytes: int = MAX_BYTES) -> Cut:
+    """Whole lines from the start."""
+    max_lines, max_bytes = max(0, max_lines), max(0, max_bytes)
+    lines, size = text.count("\n") + 1, byte_size(text)
+    if lines <= max_lines and size <= max_bytes:
+        return Cut(content=text, total_lines=lines, total_bytes=size, output_lines=lines, output_bytes=size)
+    # A character is at least one byte, so what lies past this window cannot fit.
+    window = text[: max_bytes + 1].split("\n", max_lines)[:max_lines]
+    kept, used = _fitting(window, max_bytes)
+    return Cut(
+        content="\n".join(window[:kept]),
+        truncated=True,
+        truncated_by="bytes" if kept < len(window) else "lines",
+        total_lines=lines,
+        total_bytes=size,
+        output_lines=kept,
+        output_bytes=used,
+        first_line_exceeds_limit=kept == 0 and bool(window),
+    )
+
+
+def tail(text: str, max_lines: int = MAX_LINES, max_bytes: int = MAX_BYTES) -> Cut:
+    """Whole lines from the end; the end of the last line if that alone is too long."""
+    max_lines, max_bytes = max(0, max_lines), max(0, max_bytes)
+    lines, size = text.count("\n") + 1, byte_size(text)
+    if lines <= max_lines and size <= max_bytes:
+        return Cut(content=text, total_lines=lines, total_bytes=size, output_lines=lines, output_bytes=size)
+    window = text[-(max_bytes + 1) :].rsplit("\n", max_lines)[::-1][:max_lines]
+    kept, used = _fitting(window, max_bytes)
+    partial = kept == 0 and bool(window)
+    content = _last_bytes(window[0], max_bytes) if partial else "\n".join(window[:kept][::-1])
+    return Cut(
+        content=content,
+        truncated=True,
+        truncated_by="bytes" if kept < len(window) else "lines",
+        total_lines=lines,
+        total_bytes=size,
+        output_lines=1 if partial else kept,
+        output_bytes=byte_size(content) if partial else used,
+        last_line_partial=partial,
+    )
+
+
+def with_notice(cut: Cut, kept: Kept, full_output: str | None = None, max_bytes: int = MAX_BYTES) -> str:
+    """The content, and after a blank line what is hidden and where the full output is."""
+    if not cut.truncated:
+        return cut.content
+    where = f". Full output: {full_output}" if full_output else ""
+    limit = format_size(max_bytes)
+    if cut.first_line_exceeds_limit:
+        return f"[Output too large: {format_size(cut.total_bytes)} in a single line, exceeds {limit} limit{where}]"
+    if cut.last_line_partial:
+        return f"{cut.content}\n\n[Showing last {format_size(cut.output_bytes)} of line {cut.total_lines}{where}]"
+    first = 1 if kept == "head" else cut.total_lines - cut.output_lines + 1
+    last = first + cut.output_lines - 1
+    by_bytes = f" ({limit} limit)" if cut.truncated_by == "bytes" else ""
+    return f"{cut.content}\n\n[Showing lines {first}-{last} of {cut.total_lines}{by_bytes}{where}]"
+
+
+def cut_bytes(text: str, limit: int) -> str:
+    """The first `limit` bytes, then a line that says how many are hidden; the text itself if it fits."""
+    size = byte_size(text)
+    limit = max(0, limit)
+    if size <= limit:
+        return text
+    kept = _first_bytes(text, limit)
+    return f"{kept}\n[Output truncated - {size - byte_size(kept)} bytes hidden]"
+
+
+def cut_line(line: str, limit: int = MAX_LINE_CHARS) -> str:
+    """A line of at most `limit` bytes, the suffix that says it was cut included."""
+    if byte_size(line) <= limit:
+        return line
+    return _first_bytes(line, max(0, limit - len(_LINE_SUFFIX))) + _LINE_SUFFIX
+
+
+def format_size(size: int) -> str:
+    """12345 → 12.1KB."""
+    if size < 1024:
+        return f"{size}B"
+    amount = size / 1024
+    for unit in ("KB", "MB"):
+        if amount < 1024:
+            return f"{amount:.1f}{unit}"
+        amount /= 1024
+    return f"{amount:.1f}GB"
+
+
+def byte_size(text: str) -> int:
+    """Bytes of the text in UTF-8, without holding a second copy of a large one."""
+    if text.isascii():
+        return len(text)
+    return sum(len(_encode(text[start : start + _CHUNK])) for start in range(0, len(text), _CHUNK))
+
+
+def _fitting(lines: list[str], max_bytes: int) -> tuple[int, int]:
+    """How many of the lines fit, joined by newlines, and their size."""
+    used = 0
+    for index, line in enumerate(lines):
+        more = byte_size(line) + (1 if index else 0)
+        if used + more > max_bytes:
+            return index, used
+        used += more
+    return len(lines), used
+
+
+def _first_bytes(text: str, limit: int) -> str:
+    data = _encode(text[: limit + 1])
+    end = min(limit, len(data))
+    while end and end < len(data) and _is_continuation(data[end]):
+        end -= 1
+    return _decode(data[:end])
+
+
+def _last_bytes(text: str, limit: int) -> str:
+    data = _encode(text[-(limit + 1) :])
+    start = max(0, len(data) - limit)
+    while start < len(data) and _is_continuation(data[start]):
+        start += 1
+    return _decode(data[start:])
+
+
+def _is_continuation(byte: int) -> bool:
+    return byte & 0xC0 == 0x80
+
+
+def _encode(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _decode(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")

@@ -1,0 +1,74 @@
+"""`output.read`: read back the part of an output that was too long to show."""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+from holdfast.contract.context import Context
+from holdfast.contract.errors import HoldfastError
+from holdfast.contract.result import Result, fail, ok
+from holdfast.contract.tool import Tool
+from holdfast.contract.values import Args
+from holdfast.contract.vocabulary import Risk
+from holdfast.text.preview import with_label
+from holdfast.tools.schemas import LABEL, optional, strict_object, text
+
+DEFAULT_LINES: Final = 500
+
+
+def _execute(args: Args, ctx: Context) -> Result:
+    call = cast(str, args["call"])
+    offset = cast(int, args.get("offset") or 1)
+    limit = cast(int, args.get("limit") or DEFAULT_LINES)
+    try:
+        content, total = ctx.keep.read_spill(call, offset, limit)
+    except HoldfastError as error:
+        return fail(str(error))
+    if offset > total:
+        return fail(f"Offset {offset} is beyond the end of the output ({total} lines in all).")
+    cut = ctx.truncate.head(content)
+    shown = cut.output_lines if cut.truncated else content.count("\n") + 1
+    last = offset + shown - 1
+    notice = (
+        f"\n\n[Showing lines {offset}-{last} of {total}. Use offset={last + 1} to continue.]" if last < total else ""
+    )
+    body = cut.content if cut.content or not cut.truncated else f"[Line {offset} is too long to show.]"
+    structured = {"call": call, "offset": offset, "lines": shown, "total_lines": total, "content": cut.content}
+    return ok(body + notice, structured=cast(Args, structured))
+
+
+def _preview(args: Args, width: int) -> str:
+    body = str(args.get("call", ""))
+    if args.get("offset") or args.get("limit"):
+        body += f"  +{args.get('offset') or 1},{args.get('limit') or DEFAULT_LINES}"
+    return with_label(body, args)
+
+
+OUTPUT_READ: Final = Tool(
+    name="output.read",
+    description="Read lines of an earlier call's full output that was cut when it was shown.",
+    input_schema=strict_object(
+        call=text("The id of the call whose output was cut."),
+        offset=optional("integer", "First line, counted from 1 (default 1).", minimum=1),
+        limit=optional("integer", f"How many lines (default {DEFAULT_LINES}).", minimum=1, maximum=2000),
+        label=LABEL,
+    ),
+    output_schema={
+        "type": "object",
+        "properties": {
+            "call": {"type": "string"},
+            "offset": {"type": "integer"},
+            "lines": {"type": "integer"},
+            "total_lines": {"type": "integer"},
+            "content": {"type": "string"},
+        },
+        "required": ["call", "offset", "lines", "total_lines", "content"],
+        "additionalProperties": False,
+    },
+    execute=_execute,
+    strict=True,
+    risk=Risk.LOW,
+    effects=frozenset({"fs.read"}),
+    format_preview=_preview,
+    source="builtin",
+)

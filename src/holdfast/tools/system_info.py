@@ -1,0 +1,90 @@
+"""`system.info`: what machine this is, without anything that identifies its user."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from typing import Final
+
+from holdfast.contract.context import Context
+from holdfast.contract.result import Result, ok
+from holdfast.contract.tool import Tool
+from holdfast.contract.values import Args, Json
+from holdfast.contract.vocabulary import Risk
+from holdfast.tools.schemas import LABEL, strict_object
+
+_PROPERTIES: Final = {
+    "system": {"type": "string"},
+    "release": {"type": "string"},
+    "machine": {"type": "string"},
+    "python": {"type": "string"},
+    "cpus": {"type": "integer"},
+    "memory_bytes": {"type": ["integer", "null"]},
+    "disk_free_bytes": {"type": "integer"},
+    "cwd": {"type": "string"},
+    "root": {"type": ["string", "null"]},
+}
+
+
+def _execute(args: Args, ctx: Context) -> Result:
+    facts: dict[str, Json] = {
+        "system": platform.system(),
+        "release": platform.release(),
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "cpus": os.cpu_count() or 1,
+        "memory_bytes": _memory(),
+        "disk_free_bytes": shutil.disk_usage(ctx.cwd).free,
+        "cwd": str(ctx.cwd),
+        "root": str(ctx.root) if ctx.root else None,
+    }
+    return ok(_render(facts, ctx), structured=facts)
+
+
+def _memory() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        return None
+
+
+def _render(facts: dict[str, Json], ctx: Context) -> str:
+    size = ctx.truncate.format_size
+    memory, disk = facts["memory_bytes"], facts["disk_free_bytes"]
+    return "\n".join(
+        [
+            f"system: {facts['system']} {facts['release']} ({facts['machine']})",
+            f"python: {facts['python']}",
+            f"cpus: {facts['cpus']}",
+            f"memory: {size(memory) if isinstance(memory, int) else 'unknown'}",
+            f"disk free: {size(disk) if isinstance(disk, int) else 'unknown'}",
+            f"cwd: {facts['cwd']}",
+            f"project root: {facts['root'] or 'none'}",
+        ]
+    )
+
+
+def _preview(args: Args, width: int) -> str:
+    label = args.get("label")
+    return f"# {label}" if label else ""
+
+
+SYSTEM_INFO: Final = Tool(
+    name="system.info",
+    description="Describe the machine: operating system, Python, processors, memory, disk, working directory.",
+    input_schema=strict_object(label=LABEL),
+    output_schema={
+        "type": "object",
+        "properties": _PROPERTIES,
+        "required": list(_PROPERTIES),
+        "additionalProperties": False,
+    },
+    execute=_execute,
+    strict=True,
+    risk=Risk.LOW,
+    effects=frozenset({"fs.read"}),
+    runs="inline",
+    format_preview=_preview,
+    source="builtin",
+)

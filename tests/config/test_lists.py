@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.config.lists import NameList, edit
+from holdfast.contract.errors import ConfigError
+
+names = st.lists(st.sampled_from(["$default", "file.read", "file.write", "shell.exec"]), max_size=4)
+
+
+@pytest.mark.spec("A7")
+def test_append_puts_last_and_prepend_puts_first() -> None:
+    current = NameList(("$default",))
+    assert current.append("shell.exec").items == ("$default", "shell.exec")
+    assert current.prepend(["a", "b"]).items == ("a", "b", "$default")
+
+
+@pytest.mark.spec("A7")
+def test_putting_in_what_is_already_there_moves_it() -> None:
+    current = NameList(("a", "b", "c"))
+    assert current.append("a").items == ("b", "c", "a")
+    assert current.prepend("c").items == ("c", "a", "b")
+
+
+@pytest.mark.spec("A7")
+def test_removing_what_is_in_the_list_takes_it_out_and_excludes_nothing() -> None:
+    assert NameList(("a", "b")).remove("a") == NameList(("b",))
+
+
+@pytest.mark.spec("A7")
+def test_removing_what_only_a_preset_brings_in_excludes_it() -> None:
+    assert NameList(("$default",)).remove("file.write") == NameList(("$default",), ("file.write",))
+
+
+@pytest.mark.spec("A7")
+def test_putting_an_excluded_name_in_ends_its_exclusion() -> None:
+    removed = NameList(("$default",)) - "file.write"
+    assert removed + "file.write" == NameList(("$default", "file.write"))
+    assert removed.set(["$default"]) == NameList(("$default",))
+
+
+@pytest.mark.spec("A7")
+def test_plus_minus_and_caret_are_append_remove_and_prepend() -> None:
+    current = NameList(("a",))
+    assert current + "b" == current.append("b")
+    assert current - "a" == current.remove("a")
+    assert current ^ "b" == current.prepend("b")
+
+
+@pytest.mark.spec("A7")
+@pytest.mark.parametrize("sign", ["", "$"])
+def test_a_table_names_operations_with_or_without_a_dollar(sign: str) -> None:
+    table = {f"{sign}append": "c", f"{sign}prepend": ["z"], f"{sign}remove": ["a", "x"]}
+    assert edit(NameList(("a", "b")), table, "here") == NameList(("z", "b", "c"), ("x",))
+
+
+@pytest.mark.spec("A7")
+def test_what_a_table_removes_stays_removed_in_whatever_order_it_is_written() -> None:
+    table = {"remove": ["b"], "append": ["b"], "set": ["a"]}
+    assert edit(NameList(("x",)), table, "here") == NameList(("a",))
+
+
+@pytest.mark.spec("A7")
+def test_a_plain_list_sets_the_whole_list_once_each() -> None:
+    assert edit(NameList(("x",), ("y",)), ["a", "b", "a"], "here") == NameList(("a", "b"))
+
+
+@pytest.mark.spec("A7")
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("a", "here: expected a list of strings, got a string."),
+        (["a", 3], "here[1]: expected a string, got an integer."),
+        ({"add": ["a"]}, "'add' is no list operation"),
+        ({}, "names no operation"),
+        ({"append": ["a"], "$append": ["b"]}, "'append' is given twice"),
+        ({"append": 3}, "here.append: expected a list of strings, got an integer."),
+    ],
+)
+def test_what_is_no_list_and_no_operation_is_refused(given: object, says: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        edit(NameList(), given, "here")
+    assert says in str(raised.value)
+
+
+@pytest.mark.spec("A7")
+@given(start=names, first=names, second=names)
+def test_no_name_is_ever_twice_in_a_list_or_both_in_and_excluded(
+    start: list[str], first: list[str], second: list[str]
+) -> None:
+    for change in ("append", "prepend", "remove"):
+        result = getattr(NameList().set(start).remove(first), change)(second)
+        assert len(set(result.items)) == len(result.items)
+        assert not set(result.items) & set(result.excluded)

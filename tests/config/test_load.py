@@ -1,0 +1,309 @@
+from __future__ import annotations
+
+import os
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from holdfast.config.load import load
+from holdfast.config.model import Config, PolicyLayer, Preset, SecretSource
+from holdfast.contract.errors import ConfigError
+from holdfast.contract.vocabulary import Risk
+from tests.config.conftest import LoadHere, Write
+
+
+def refused(load_here: LoadHere, **more: object) -> str:
+    with pytest.raises(ConfigError) as raised:
+        load_here(**more)
+    return str(raised.value)
+
+
+@pytest.mark.spec("E1")
+def test_without_any_file_the_defaults_hold(load_here: LoadHere) -> None:
+    loaded = load_here()
+    assert loaded.config == loaded.outer == Config()
+    assert loaded.layers == () and loaded.notices == ()
+    assert load(root=None, is_trusted=lambda _p, _d: False).config == Config()
+
+
+@pytest.mark.spec("E1")
+def test_later_layers_win_user_project_document_flags(
+    load_here: LoadHere, write_user: Write, write_project: Write
+) -> None:
+    write_user("[tools]\nmax_depth = 1\nmax_concurrent = 1\ndefault_timeout = 1\nsearch_threshold = 1")
+    write_project("[tools]\nmax_concurrent = 2\ndefault_timeout = 2\nsearch_threshold = 2")
+    tools = load_here(
+        trust=True,
+        document={"tools": {"default_timeout": 3, "search_threshold": 3}},
+        document_trusted=True,
+        flags={"tools.search_threshold": 4},
+    ).config.tools
+    assert (tools.max_depth, tools.max_concurrent, tools.default_timeout, tools.search_threshold) == (1, 2, 3.0, 4)
+
+
+@pytest.mark.spec("A2")
+def test_the_outer_configuration_leaves_the_document_out_and_keeps_the_flags(
+    load_here: LoadHere, write_user: Write
+) -> None:
+    write_user('[approval]\nauto_approve = ["$mine"]\n[approval.presets."$mine"]\ndeny = ["web.*"]')
+    loaded = load_here(
+        document={"approval": {"auto_approve": ["file.read"]}}, document_trusted=True, flags={"tools.profile": "full"}
+    )
+    assert loaded.config.approval.auto_approve == ("file.read",)
+    assert loaded.outer.approval.auto_approve == ("$mine",)
+    assert loaded.outer.tools.profile == loaded.config.tools.profile == "full"
+    report = loaded.layer("document")
+    assert report is not None and "approval.auto_approve" in report.keys and loaded.layer("project") is None
+
+
+@pytest.mark.spec("E1")
+def test_tables_merge_key_by_key_and_lists_are_replaced(load_here: LoadHere, write_user: Write) -> None:
+    write_user(
+        """
+        [tools.agents.bot]
+        profile = "minimal"
+        deny = ["web.fetch"]
+        [tools.config."shell.exec"]
+        shell = "zsh"
+        env = { A = "1", B = "2" }
+        """
+    )
+    tools = load_here(
+        document={
+            "tools": {
+                "agents": {"bot": {"deny": ["git.*"]}, "other": {"allow": ["x"]}},
+                "config": {"shell.exec": {"env": {"B": "3"}}},
+            }
+        },
+        document_trusted=True,
+    ).config.tools
+    assert tools.agents == {
+        "bot": PolicyLayer(profile="minimal", deny=("git.*",)),
+        "other": PolicyLayer(allow=("x",)),
+    }
+    assert tools.config == {"shell.exec": {"shell": "zsh", "env": {"A": "1", "B": "3"}}}
+
+
+@pytest.mark.spec("A7")
+def test_list_operations_work_on_the_value_of_the_layer_below(load_here: LoadHere, write_user: Write) -> None:
+    write_user('[approval.auto_approve]\nappend = ["shell.exec"]\nremove = "file.write"')
+    first = load_here().config.approval
+    assert first.auto_approve == ("$default", "shell.exec") and first.excluded == ("file.write",)
+    assert first.auto_approve_set and first.importable == ("shell.exec",)
+    document = {"approval": {"auto_approve": {"$append": ["file.write", "$default"]}}}
+    second = load_here(document=document, document_trusted=True).config.approval
+    assert second.auto_approve == ("shell.exec", "file.write", "$default") and second.excluded == ()
+
+
+@pytest.mark.spec("A7")
+def test_each_list_can_be_edited_also_inside_named_tables(load_here: LoadHere, write_user: Write) -> None:
+    write_user(
+        """
+        sandbox.network = ["a.example"]
+        tools.agents.bot.deny = ["x"]
+        approval.presets."$p".deny = ["d"]
+        """
+    )
+    config = load_here(
+        document={
+            "sandbox": {"network": {"append": "b.example"}, "read_deny": {"remove": "~/.ssh"}},
+            "tools": {"agents": {"bot": {"deny": {"append": "y"}}}, "allow": {"append": "z"}},
+            "approval": {"presets": {"$p": {"deny": {"prepend": "c"}}}},
+        },
+        document_trusted=True,
+    ).config
+    assert config.sandbox.network == ("a.example", "b.example")
+    assert "~/.ssh" not in config.sandbox.read_deny and "~/.aws" in config.sandbox.read_deny
+    assert config.tools.agents["bot"].deny == ("x", "y") and config.tools.allow == ("z",)
+    assert config.approval.presets["$p"] == Preset(deny=("c", "d"))
+
+
+@pytest.mark.spec("A7")
+def test_removing_what_an_ordinary_list_does_not_hold_is_said(load_here: LoadHere) -> None:
+    loaded = load_here(flags={"tools.allow": {"remove": ["web.fetch"]}})
+    assert loaded.config.tools.allow == ()
+    assert loaded.notices == ("flags: tools.allow: 'web.fetch' is not in the list, nothing was removed.",)
+
+
+@pytest.mark.spec("A5", "A7")
+def test_a_function_can_be_set_by_the_user_and_is_no_list_to_edit(load_here: LoadHere, write_user: Write) -> None:
+    write_user('[approval]\nauto_approve = "my_pkg.policy:approve"')
+    approval = load_here().config.approval
+    assert approval.auto_approve == "my_pkg.policy:approve" and approval.importable == ("my_pkg.policy:approve",)
+    edited = {"approval": {"auto_approve": {"append": ["file.read"]}}}
+    assert "there is no list to change" in refused(load_here, document=edited, document_trusted=True)
+    replaced = {"approval": {"auto_approve": ["file.read"]}}
+    assert load_here(document=replaced, document_trusted=True).config.approval.auto_approve == ("file.read",)
+
+
+@pytest.mark.spec("A5")
+def test_only_what_user_level_config_lists_may_be_imported(
+    load_here: LoadHere, write_user: Write, write_project: Write
+) -> None:
+    write_user('[approval]\nauto_approve = ["mine.policy"]')
+    write_project('[approval]\nauto_approve = { append = ["theirs.policy"] }')
+    approval = load_here(trust=True, flags={"approval.auto_approve": {"append": ["flag.policy"]}}).config.approval
+    assert approval.auto_approve == ("mine.policy", "theirs.policy", "flag.policy")
+    assert approval.importable == ("mine.policy", "flag.policy")
+
+
+@pytest.mark.spec("A6")
+def test_protected_patterns_are_added_by_every_layer_and_removed_by_none(
+    load_here: LoadHere, write_user: Write
+) -> None:
+    write_user('protected = ["infra"]')
+    assert load_here(flags={"protected": ["deploy"]}).config.protected == ("infra", "deploy")
+    assert load_here(flags={"protected": {"set": ["deploy"]}}).config.protected == ("infra", "deploy")
+    assert "never removed" in refused(load_here, flags={"protected": {"remove": ["infra"]}})
+
+
+@pytest.mark.spec("P7")
+def test_a_secret_has_exactly_one_source_and_a_later_layer_replaces_it_whole(
+    load_here: LoadHere, write_user: Write
+) -> None:
+    write_user(
+        """
+        [secrets]
+        github = { env = "GH_TOKEN" }
+        mail = { keyring = "mail/me" }
+        s3 = { command = ["pass", "s3"] }
+        """
+    )
+    secrets = load_here(flags={"secrets": {"github": {"command": ["gh", "auth", "token"]}}}).config.secrets
+    assert secrets == {
+        "github": SecretSource(command=("gh", "auth", "token")),
+        "mail": SecretSource(keyring="mail/me"),
+        "s3": SecretSource(command=("pass", "s3")),
+    }
+    wrong: list[dict[str, object]] = [{}, {"env": "A", "keyring": "b/c"}, {"command": []}, {"keyring": "no-slash"}]
+    for source in wrong:
+        assert "secrets.x" in refused(load_here, flags={"secrets": {"x": source}})
+
+
+@pytest.mark.spec("E1")
+def test_skill_folders_are_taken_from_where_the_layer_is(load_here: LoadHere, root: Path, write_user: Write) -> None:
+    user = write_user('[tools.skills]\na = "skills/a"\nb = "~/b"')
+    skills = load_here(document={"tools": {"skills": {"c": "c"}}}, document_trusted=True).config.tools.skills
+    assert skills == {"a": str(user.parent / "skills/a"), "b": str(Path.home() / "b"), "c": str(root / "c")}
+    assert "another user's home" in refused(load_here, flags={"tools.skills": {"d": "~root/x"}})
+
+
+@pytest.mark.spec("E1")
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[tols]", "holdfast.toml: tols is not an option; did you mean 'tools'?"),
+        ("[tools]\nprofil = 'full'", "tools.profil is not an option; did you mean 'profile'?"),
+        ("[tools]\nzzzzzzzz = 1", "tools.zzzzzzzz is not an option; known here are agents, allow"),
+        ("[tools.agents.bot]\nalow = []", "tools.agents.bot.alow is not an option; did you mean 'allow'?"),
+        ("[tools]\nprofile = 'codin'", "tools.profile: expected one of minimal, messaging, coding, full, got 'codin'"),
+        ("[tools]\nprofile = 3", "tools.profile: expected `str`, got `int`."),
+        ("[tools]\nmax_depth = 'deep'", "tools.max_depth: expected `int`, got `str`."),
+        ("[tools]\nmax_depth = true", "tools.max_depth: expected `int`, got `bool`."),
+        ("[tools]\ndefault_timeout = nan", "tools.default_timeout: expected `float`"),
+        ("[tools]\ndefault_timeout = inf", "tools.default_timeout: expected `float` <="),
+        ("[tools]\ndefault_timeout = 0", "tools.default_timeout: expected `float` > 0"),
+        ("[tools]\nallow = 'file.read'", "tools.allow: expected a list of strings, got a string."),
+        ("[tools]\nallow = ['']", "tools.allow[0]: expected `str` of length >= 1."),
+        ("tools = 3", "tools: expected a table, got 3."),
+        ("[tools]\nagents = ['x']", "tools.agents: expected a table, got ['x']."),
+        ("[tools]\nconfig = { x = 3 }", "tools.config.x: expected `object`, got `int`."),
+        ("[hooks.actions]\n'file.*' = 'conform'", "hooks.actions.\"file.*\": expected one of confirm, log, silent"),
+        ("[approval]\nmax_risk = 'hihg'", "approval.max_risk: expected one of low, medium, high, got 'hihg'; did you"),
+        ("[approval]\nauto_approve = '$default'", "to name tools or presets, give a list"),
+        ("[approval.presets.mine]\napprove = []", "approval.presets.mine: the name of a preset begins with `$`"),
+        ("[sandbox]\nnetwork = 'of'", "sandbox.network: expected one of off, on, got 'of'"),
+        ("[tools]\nnarrow = []", "tools.narrow is not an option"),
+        ("[approval]\nauto_approve_set = true", "approval.auto_approve_set is not an option"),
+        ("[approval]\nexcluded = []", "approval.excluded is not an option"),
+        ("[approval]\nimportable = ['x']", "approval.importable is not an option"),
+        ("[approval]\nnarrow = [['x']]", "approval.narrow is not an option"),
+        ("[tools", "is not valid TOML"),
+    ],
+)
+@pytest.mark.parametrize("trust", [True, False])
+def test_a_mistake_names_the_file_the_key_and_what_was_expected(
+    load_here: LoadHere, write_project: Write, text: str, says: str, trust: bool
+) -> None:
+    path = write_project(text)
+    message = refused(load_here, trust=trust)
+    assert says in message and message.startswith(str(path)) and "\n" not in message
+
+
+@pytest.mark.spec("E1")
+def test_a_mistake_in_the_user_file_or_a_document_is_as_fatal(load_here: LoadHere, write_user: Write) -> None:
+    assert refused(load_here, document={"hook": {}}, document_name="a.chat").startswith("a.chat: hook is not an option")
+    assert "use plain tables" in refused(load_here, document={"tools": {"config": {"x": {"f": object()}}}})
+    assert "surrogate" in refused(load_here, document={"tools": {"allow": ["\ud800"]}})
+    path = write_user("[tools]\nprofile = 1")
+    assert refused(load_here).startswith(str(path))
+
+
+@pytest.mark.spec("E1")
+def test_a_file_that_cannot_be_read_as_one_is_refused_and_never_waited_for(
+    load_here: LoadHere, root: Path, write_project: Write
+) -> None:
+    path = root / "holdfast.toml"
+    os.mkfifo(path)
+    assert "not a regular file" in refused(load_here)
+    path.unlink()
+    path.mkdir()
+    assert "not a regular file" in refused(load_here)
+    path.rmdir()
+    path.symlink_to(root / "gone.toml")
+    assert "symlink to nothing" in refused(load_here)
+    path.unlink()
+    path.write_bytes(b"\xff\xfe")
+    assert "not UTF-8" in refused(load_here)
+    path.write_bytes(b"#" * (1024 * 1024 + 1))
+    assert "larger than" in refused(load_here)
+    write_project("[tools.config.x]\nx = " + "[" * 20_000 + "]" * 20_000)
+    assert "nested too deeply" in refused(load_here)
+
+
+@pytest.mark.spec("E1")
+def test_a_user_file_that_was_named_must_exist(load_here: LoadHere, tmp_path: Path) -> None:
+    assert "There is no configuration file" in refused(load_here, user_file=tmp_path / "no.toml")
+    given = tmp_path / "other.toml"
+    given.write_text("[tools]\nprofile = 'full'")
+    assert load_here(user_file=given).config.tools.profile == "full"
+
+
+@pytest.mark.spec("A2")
+def test_a_user_configuration_moved_into_the_project_is_refused(
+    load_here: LoadHere, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(root / ".config"))
+    assert "lies inside the project" in refused(load_here)
+
+
+@pytest.mark.spec("E1")
+def test_flags_are_keyed_by_option_and_cannot_contradict_each_other(load_here: LoadHere) -> None:
+    config = load_here(flags={"approval.max_risk": "low", "hooks": {"actions": {"file.*": "confirm"}}}).config
+    assert config.approval.max_risk is Risk.LOW and config.hooks.actions == {"file.*": "confirm"}
+    assert "keep one" in refused(load_here, flags={"tools.profile": "full", "tools": {"profile": "minimal"}})
+    assert "keep one" in refused(load_here, flags={"tools": {"profile": "full"}, "tools.profile.x": 1})
+
+
+@pytest.mark.spec("E1")
+def test_dates_in_tool_settings_become_text(load_here: LoadHere, write_user: Write) -> None:
+    write_user("[tools.config.x]\nsince = 2024-05-01")
+    assert load_here().config.tools.config == {"x": {"since": "2024-05-01"}}
+
+
+@pytest.mark.spec("E1")
+def test_a_report_tells_name_path_digest_and_what_was_set(load_here: LoadHere, write_project: Write) -> None:
+    path = write_project("[tools]\nprofile = 'full'")
+    asked: list[tuple[Path, str]] = []
+
+    def is_trusted(path: Path, digest: str) -> bool:
+        asked.append((path, digest))
+        return True
+
+    loaded = load(root=path.parent, is_trusted=is_trusted)
+    digest = sha256(path.read_bytes()).hexdigest()
+    assert asked == [(path, digest)]
+    [report] = loaded.layers
+    assert (report.name, report.path, report.digest) == ("project", str(path), digest)
+    assert report.trusted and report.applied and report.keys == ("tools.profile",) and report.ignored == ()

@@ -1,0 +1,290 @@
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+
+from holdfast.config.load import load
+from holdfast.config.model import Config, PolicyLayer, Preset
+from holdfast.config.schema import option_keys
+from holdfast.config.strictness import at_least_as_strict, looser_options
+from holdfast.contract.errors import ConfigError
+from holdfast.contract.vocabulary import Risk
+from tests.config.conftest import LoadHere, Write
+from tests.config.layers import ACTIONS, PRECEDENCES, TOOLS, Table, action, exists, layers, severity, to_toml
+
+UNTRUSTED = settings(max_examples=150, deadline=None)
+
+
+def loaded(user: Table, project: Table | None = None, document: Table | None = None) -> Config:
+    with tempfile.TemporaryDirectory() as folder:
+        root, user_file = Path(folder, "project"), Path(folder, "user.toml")
+        root.mkdir()
+        user_file.write_text(to_toml(user))
+        if project is not None:
+            (root / "holdfast.toml").write_text(to_toml(project))
+        try:
+            return load(root=root, user_file=user_file, is_trusted=lambda _p, _d: False, document=document).config
+        except ConfigError as error:
+            # The one legal contradiction a generated pair can hold.
+            assume("there is no list to change" not in str(error))
+            raise
+
+
+@pytest.mark.spec("A2")
+@UNTRUSTED
+@given(user=layers, project=layers, document=layers)
+def test_no_untrusted_layer_is_less_strict_than_what_it_is_laid_over(
+    user: Table, project: Table, document: Table
+) -> None:
+    base, one, two = loaded(user), loaded(user, project), loaded(user, project, document)
+    assert looser_options(one, base) == []
+    assert looser_options(two, one) == []
+
+
+@pytest.mark.spec("A2", "P4")
+@UNTRUSTED
+@given(user=layers, project=layers, document=layers)
+def test_nothing_the_user_forbids_becomes_allowed_by_untrusted_layers(
+    user: Table, project: Table, document: Table
+) -> None:
+    base, result = loaded(user), loaded(user, project, document)
+    for tool in TOOLS:
+        for agent in (None, "bot", "other"):
+            assert exists(base, tool, agent) or not exists(result, tool, agent)
+        assert severity(result, tool) >= severity(base, tool)
+        for precedence in PRECEDENCES.values():
+            for otherwise in ACTIONS:
+                assert action(result, tool, precedence, otherwise) <= action(base, tool, precedence, otherwise)
+
+
+@pytest.mark.spec("A2")
+@UNTRUSTED
+@given(user=layers, project=layers)
+def test_the_same_untrusted_layer_twice_changes_nothing_more(user: Table, project: Table) -> None:
+    once, twice = loaded(user, project), loaded(user, project, project)
+    assert at_least_as_strict(twice, once)
+    for tool in TOOLS:
+        assert (exists(twice, tool), severity(twice, tool)) == (exists(once, tool), severity(once, tool))
+
+
+@pytest.mark.spec("A2")
+@UNTRUSTED
+@given(config=layers)
+def test_strictness_is_reflexive(config: Table) -> None:
+    assert at_least_as_strict(loaded(config), loaded(config))
+
+
+LOOSER: list[tuple[str, Any]] = [
+    ("tools.profile", "full"),
+    ("tools.allow", ["web.fetch"]),
+    ("tools.deny", []),
+    ("tools.default_timeout", 600),
+    ("tools.strict_check", "warn"),
+    ("tools.max_concurrent", 99),
+    ("tools.search_threshold", 999),
+    ("tools.max_depth", 99),
+    ("tools.modules", ["evil"]),
+    ("tools.entry_points", True),
+    ("tools.agents", {"bot": {"profile": "full"}}),
+    ("tools.providers", {"p": {"deny": []}}),
+    ("tools.skills", {"s": "other"}),
+    ("tools.config", {"shell.exec": {"shell": "evil"}}),
+    ("approval.auto_approve", ["*"]),
+    ("approval.auto_approve_sandboxed", True),
+    ("approval.require_approval", False),
+    ("approval.presets", {"$mine": {"approve": ["*"]}}),
+    ("approval.max_risk", "high"),
+    ("approval.on_error", "skip"),
+    ("approval.expires", 99_999),
+    ("hooks.autonomy", "autonomous"),
+    ("hooks.actions", {"file.*": "silent"}),
+    ("sandbox.mode", "off"),
+    ("sandbox.writable", ["/"]),
+    ("sandbox.read_deny", []),
+    ("sandbox.network", "on"),
+    ("output.max_lines", 99_999),
+    ("output.max_bytes", 99_999_999),
+    ("output.max_spill", 10**12),
+    ("output.max_output_bytes", 10**9),
+    ("ledger.enabled", False),
+    ("ledger.durability", "process"),
+    ("secrets", {"token": {"command": ["evil"]}}),
+]
+STRICT: Table = {
+    "tools": {
+        "deny": ["shell.exec"],
+        "strict_check": "error",
+        "entry_points": False,
+        "agents": {"bot": {"profile": "minimal"}},
+        "providers": {"p": {"deny": ["web.*"]}},
+        "skills": {"s": "here"},
+    },
+    "approval": {"auto_approve_sandboxed": False, "max_risk": "low", "on_error": "ask", "expires": 60},
+    "hooks": {"autonomy": "cautious", "actions": {"file.*": "confirm"}},
+    "sandbox": {"mode": "required"},
+    "output": {"max_output_bytes": 1000},
+    "ledger": {"durability": "power"},
+}
+
+
+@pytest.mark.spec("A2")
+def test_every_option_is_among_the_looser_examples() -> None:
+    assert {path for path, _ in LOOSER} | {"protected"} == set(option_keys())
+
+
+@pytest.mark.spec("A2", "A6")
+@pytest.mark.parametrize(("path", "value"), LOOSER, ids=[path for path, _ in LOOSER])
+@pytest.mark.parametrize("origin", ["project", "document"])
+def test_a_looser_value_is_held_back_and_reported_by_key(
+    load_here: LoadHere, write_user: Write, write_project: Write, path: str, value: object, origin: str
+) -> None:
+    write_user(to_toml(STRICT))
+    before = load_here().config
+    table: Table = {}
+    *parents, last = path.split(".")
+    (table.setdefault(parents[0], {}) if parents else table)[last] = value
+    if origin == "project":
+        write_project(to_toml(table))
+        result, name = load_here(), "holdfast.toml"
+    else:
+        result, name = load_here(document=table, document_name="a b.chat"), "'a b.chat'"
+    assert at_least_as_strict(result.config, before)
+    report = result.layer(origin)
+    assert report is not None and not report.trusted
+    assert [key for key in report.ignored if key == path or key.startswith(f"{path}.")]
+    [notice] = result.notices
+    assert path in notice
+    if path in ("secrets", "tools.modules"):
+        assert "only from user-level config" in notice
+    else:
+        assert notice.endswith(f"then run `holdfast trust {name}`.")
+
+
+@pytest.mark.spec("A2")
+@pytest.mark.parametrize(("path", "value"), LOOSER, ids=[path for path, _ in LOOSER])
+def test_the_ordering_sees_each_looser_value_when_it_is_trusted(
+    load_here: LoadHere, write_user: Write, path: str, value: object
+) -> None:
+    write_user(to_toml(STRICT))
+    before = load_here().config
+    after = load_here(flags={path: value}).config
+    assert after != before
+    assert path in {looser.split("_set")[0] for looser in looser_options(after, before)}
+
+
+@pytest.mark.spec("A2")
+def test_a_trusted_project_file_simply_applies(load_here: LoadHere, write_project: Write) -> None:
+    write_project("[tools]\nprofile = 'full'\n[approval]\nauto_approve = ['shell.exec']\nrequire_approval = false")
+    result = load_here(trust=True)
+    assert result.config.tools.profile == "full" and not result.config.approval.require_approval
+    assert result.config.approval.auto_approve == ("shell.exec",) and result.config.approval.auto_approve_set
+    assert result.config.approval.narrow == () and result.notices == ()
+
+
+@pytest.mark.spec("A2")
+def test_what_tightens_applies_at_once_without_trust(load_here: LoadHere, write_project: Write) -> None:
+    write_project(
+        """
+        protected = ["infra"]
+        tools.deny = ["web.*"]
+        tools.default_timeout = 5
+        tools.agents.bot.profile = "minimal"
+        approval.max_risk = "low"
+        approval.on_error = "ask"
+        approval.auto_approve_sandboxed = false
+        approval.presets."$locked".deny = ["shell.exec"]
+        hooks.autonomy = "cautious"
+        hooks.actions."file.*" = "confirm"
+        sandbox.mode = "required"
+        sandbox.writable = []
+        sandbox.read_deny.append = ["/srv/private"]
+        output.max_lines = 10
+        ledger.durability = "power"
+        """
+    )
+    result = load_here()
+    config = result.config
+    assert result.notices == ()
+    assert config.protected == ("infra",)
+    assert config.tools.deny == ("web.*",) and config.tools.default_timeout == 5
+    assert config.tools.agents == {"bot": PolicyLayer(profile="minimal")}
+    assert config.approval.max_risk is Risk.LOW and config.approval.on_error == "ask"
+    assert not config.approval.auto_approve_sandboxed
+    assert config.approval.presets == {"$locked": Preset(deny=("shell.exec",))}
+    assert config.hooks.autonomy == "cautious" and config.hooks.actions == {"file.*": "confirm"}
+    assert config.sandbox.mode == "required" and config.sandbox.writable == ()
+    assert config.sandbox.read_deny == (*Config().sandbox.read_deny, "/srv/private")
+    assert config.output.max_lines == 10 and config.ledger.durability == "power"
+
+
+@pytest.mark.spec("A2", "A8")
+def test_an_untrusted_list_narrows_and_does_not_count_as_configured(load_here: LoadHere) -> None:
+    result = load_here(document={"approval": {"auto_approve": ["file.read", "shell.exec"]}})
+    approval = result.config.approval
+    assert approval.auto_approve == ("$default",) and not approval.auto_approve_set
+    assert approval.narrow == (("file.read", "shell.exec"),)
+    assert result.layers[0].ignored == ("approval.auto_approve",) and result.layers[0].applied
+
+
+@pytest.mark.spec("A2", "A7")
+def test_an_untrusted_removal_excludes_at_once(load_here: LoadHere) -> None:
+    result = load_here(document={"approval": {"auto_approve": {"$remove": "file.write"}}})
+    assert result.config.approval.excluded == ("file.write",) and result.notices == ()
+
+
+@pytest.mark.spec("A2", "P4")
+def test_an_untrusted_profile_becomes_one_more_layer_to_intersect(load_here: LoadHere, write_user: Write) -> None:
+    write_user("[tools]\nallow = ['web.search']")
+    tools = load_here(document={"tools": {"profile": "minimal", "allow": ["shell.exec"]}}).config.tools
+    assert (tools.profile, tools.allow) == ("coding", ("web.search",))
+    assert tools.narrow == (PolicyLayer(profile="minimal", allow=("shell.exec",)),)
+    assert load_here(document={"tools": {"profile": "minimal"}}).notices == ()
+
+
+@pytest.mark.spec("A8")
+def test_an_untrusted_file_that_switches_the_sandbox_on_does_not_start_approvals_by_it(
+    load_here: LoadHere, write_user: Write
+) -> None:
+    write_user("sandbox.mode = 'off'\napproval.auto_approve = ['$default']")
+    config = load_here(document={"sandbox": {"mode": "auto"}}).config
+    assert config.sandbox.mode == "auto" and not config.approval.auto_approve_sandboxed
+    assert severity(config, "shell.exec") == 1
+
+
+@pytest.mark.spec("A2")
+def test_a_narrower_writable_path_is_not_followed_because_it_could_become_a_symlink(load_here: LoadHere) -> None:
+    result = load_here(document={"sandbox": {"writable": ["$root/build"]}})
+    assert result.config.sandbox.writable == () and result.layers[0].ignored == ("sandbox.writable",)
+
+
+@pytest.mark.spec("A5", "P7")
+@pytest.mark.parametrize("trust", [True, False])
+def test_secrets_modules_and_functions_come_only_from_user_level_config_even_when_trusted(
+    load_here: LoadHere, write_project: Write, own_home: Path, trust: bool
+) -> None:
+    write_project(
+        """
+        secrets.token.env = "TOKEN"
+        tools.modules = ["their.tools"]
+        approval.auto_approve = "their.policy:approve"
+        """
+    )
+    result = load_here(trust=trust, document=None)
+    assert result.config == Config()
+    assert result.layers[0].ignored == ("secrets", "tools.modules", "approval.auto_approve")
+    [notice] = result.notices
+    assert notice.endswith(
+        f"secrets, tools.modules, approval.auto_approve, which is taken only from user-level config; "
+        f"move it to {own_home}/.config/holdfast/config.toml."
+    )
+
+
+@pytest.mark.spec("A2")
+def test_a_notice_shows_a_bounded_number_of_keys_and_no_control_characters(load_here: LoadHere) -> None:
+    actions = {f"\x1b[2J{number}\u202e": "silent" for number in range(500)}
+    [notice] = load_here(document={"hooks": {"actions": actions}}).notices
+    assert "and 492 more" in notice and notice.isprintable() and len(notice) < 1000

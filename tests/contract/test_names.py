@@ -1,0 +1,104 @@
+"""Tool names and what model APIs see of them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from holdfast.contract.errors import InvalidName
+from holdfast.contract.names import MAX_NAME, check_name, from_api_name, to_api_name
+
+API_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+ends = st.sampled_from("aZ0_")
+pieces = st.sampled_from(
+    ["a", "B", "7", "_", "__", "___", "-", "--", "---", ".", ":", "/", "_-", "-_", ".:", "_x", "read"]
+)
+
+
+@st.composite
+def short_names(draw: st.DrawFn) -> str:
+    return draw(ends) + "".join(draw(st.lists(pieces, max_size=12))) + draw(ends)
+
+
+@st.composite
+def long_names(draw: st.DrawFn) -> str:
+    name = f"mcp:{draw(short_names())}:{draw(st.text('ab_-.', min_size=110, max_size=130))}"
+    return name[: MAX_NAME - 1] + draw(ends)
+
+
+names = st.one_of(short_names(), long_names())
+
+
+@pytest.mark.spec("R7")
+@given(names)
+def test_every_name_gets_an_api_name_that_comes_back_or_is_a_digest(name: str) -> None:
+    assert check_name(name) == name
+    api_name = to_api_name(name)
+    assert API_NAME.fullmatch(api_name)
+    assert from_api_name(api_name) in (name, None)
+
+
+@pytest.mark.spec("R7")
+@given(st.lists(names, min_size=2, max_size=60, unique=True))
+@example(["a:b", "a__b", "a.b", "a--b", "a_b", "a-b", "a/b"])
+@example(["a_:b", "a:_b", "a___b"])
+@example(["a-.b", "a.-b", "a---b"])
+@example(["a" * 65, "a" * 66, "a" * 64 + "." + "a", "a" * 64])
+@example(["mcp:server:" + "x" * 140 + tail for tail in "abc"])
+def test_two_names_never_share_an_api_name(some: list[str]) -> None:
+    assert len({to_api_name(name) for name in some}) == len(some)
+
+
+@pytest.mark.spec("R7")
+@given(names)
+def test_the_api_name_of_an_api_name_is_no_other_tools(name: str) -> None:
+    api_name = to_api_name(name)
+    if api_name != name and re.fullmatch(r"[A-Za-z0-9_].*[A-Za-z0-9_]|[A-Za-z0-9_]", api_name):
+        assert to_api_name(api_name) != api_name
+
+
+@pytest.mark.spec("R7")
+@pytest.mark.parametrize(
+    ("name", "api_name"),
+    [
+        ("file.read", "file--read"),
+        ("mcp:server:tool", "mcp__server__tool"),
+        ("read_file", "read_file"),
+        ("calculator", "calculator"),
+        ("get-weather", "get-weather"),
+    ],
+)
+def test_ordinary_names_stay_readable_and_come_back(name: str, api_name: str) -> None:
+    assert to_api_name(name) == api_name
+    assert from_api_name(api_name) == name
+
+
+@pytest.mark.spec("R7")
+@pytest.mark.parametrize("name", ["mcp:s:" + "x" * 100, "a__b", "a--b", "mcp:s:a/b", "a_x" + "a" * 26])
+def test_other_names_keep_a_readable_stem_and_only_a_registry_knows_them(name: str) -> None:
+    api_name = to_api_name(name)
+    assert from_api_name(api_name) is None
+    assert api_name[:1] == name[:1]
+    assert API_NAME.fullmatch(api_name)
+
+
+@pytest.mark.spec("R7")
+@pytest.mark.parametrize("text", ["", "a" * 65, "a.b", "a b", "a\n", "é"])
+def test_what_is_no_api_name_has_no_tool_behind_it(text: str) -> None:
+    assert from_api_name(text) is None
+
+
+@pytest.mark.spec("R7")
+@pytest.mark.parametrize("name", ["", ".", "a.", ".a", "-a", "a-", "a:", "a b", "a\n", "é", "a" * 201, 7, None, b"a"])
+def test_a_name_outside_the_grammar_is_refused(name: object) -> None:
+    with pytest.raises(InvalidName):
+        check_name(name)
+
+
+@pytest.mark.spec("R7")
+def test_the_longest_name_is_accepted() -> None:
+    assert check_name("a" * MAX_NAME)

@@ -1,0 +1,502 @@
+"""Sources: how they finish, how requests wait for them, and what is ignored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from threading import Event, Thread
+from typing import Any, TypeVar
+
+import pytest
+
+from holdfast.contract.tool import Tool
+from holdfast.registry.registry import Registry
+from holdfast.registry.sources import WAITING
+
+T = TypeVar("T")
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run(asyncio.wait_for(work, 10))
+
+
+class Clock:
+    """Timers that go off when the test says so."""
+
+    def __init__(self) -> None:
+        self.timers: list[FakeTimer] = []
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> FakeTimer:
+        timer = FakeTimer(seconds, callback)
+        self.timers.append(timer)
+        return timer
+
+
+class FakeTimer:
+    def __init__(self, seconds: float, callback: Callable[[], None]) -> None:
+        self.seconds = seconds
+        self.fire = callback
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class Held:
+    """A source that keeps what it was given and finishes when the test says so."""
+
+    def __init__(self) -> None:
+        self.register: Any = None
+        self.done: Any = None
+        self.started = asyncio.Event()
+
+    async def resolve(self, register: Any, done: Any) -> None:
+        self.register, self.done = register, done
+        self.started.set()
+
+
+@pytest.mark.spec("R4")
+def test_a_send_waits_while_sources_load_and_goes_by_itself() -> None:
+    async def scene() -> None:
+        registry, held = Registry(), Held()
+        log: list[str] = []
+
+        async def send() -> None:
+            if not registry.ready:
+                log.append(WAITING)
+                await registry.wait_ready()
+            log.append(f"sent with {registry.names()}")
+
+        registry.register(held)
+        sending = asyncio.create_task(send())
+        await held.started.wait()
+        held.register("one", {})
+        await asyncio.sleep(0)
+        assert log == ["Waiting for tool definitions to load..."] and not sending.done()
+        held.register("two", {})
+        held.done()
+        await sending
+        assert log == [WAITING, "sent with ('one', 'two')"]
+
+    run(scene())
+
+
+@pytest.mark.spec("R4")
+def test_without_sources_nothing_waits() -> None:
+    registry = Registry()
+    assert registry.ready and registry.pending == 0
+    run(registry.wait_ready())
+
+
+@pytest.mark.spec("R4")
+def test_readiness_needs_every_source() -> None:
+    async def scene() -> None:
+        registry, first, second = Registry(), Held(), Held()
+        ready: list[int] = []
+        registry.register([first, second])
+        registry.on_ready(lambda: ready.append(registry.pending))
+        await first.started.wait()
+        await second.started.wait()
+        assert registry.pending == 2
+        first.done()
+        await asyncio.sleep(0)
+        assert registry.pending == 1 and ready == []
+        second.done()
+        assert registry.ready and ready == [], "callbacks are scheduled, not called from inside `done`"
+        await registry.wait_ready()
+        await asyncio.sleep(0)
+        assert ready == [0]
+
+    run(scene())
+
+
+@pytest.mark.spec("R4")
+def test_on_ready_calls_once_and_at_once_when_nothing_is_pending() -> None:
+    registry = Registry()
+    calls: list[str] = []
+    registry.on_ready(lambda: calls.append("now"))
+    assert calls == ["now"]
+
+    async def scene() -> None:
+        held, removed = Held(), Held()
+        registry.register(held)
+        registry.on_ready(lambda: calls.append("later"))
+        registry.on_ready(lambda: calls.append("never")).remove()
+        await held.started.wait()
+        held.done()
+        await asyncio.sleep(0)
+        registry.register(removed)
+        await removed.started.wait()
+        removed.done()
+        await asyncio.sleep(0)
+        assert calls == ["now", "later"]
+
+    run(scene())
+
+
+@pytest.mark.spec("R5")
+def test_registrations_take_effect_at_once_and_a_second_done_is_harmless() -> None:
+    async def scene() -> None:
+        registry, held, other = Registry(), Held(), Held()
+        registry.register([held, other])
+        await held.started.wait()
+        await other.started.wait()
+        held.register("a", {})
+        assert registry.has("a") and not registry.ready
+        held.register([Tool(name="b"), {"name": "c"}])
+        assert registry.names() == ("a", "b", "c")
+        held.done()
+        held.done("too late to complain")
+        held.done()
+        assert registry.pending == 1, "the other source is not counted down by a second done"
+        other.done()
+        await registry.wait_ready()
+        assert registry.warnings == []
+
+    run(scene())
+
+
+@pytest.mark.spec("R5")
+@pytest.mark.parametrize("error", ["server is down", OSError("server is down")])
+def test_an_error_is_a_warning_and_the_source_completes_with_what_it_had(error: object) -> None:
+    def source(register: Any, done: Any) -> None:
+        register("kept", {})
+        done(error)
+
+    registry = Registry()
+    registry.register(source)
+    run(registry.wait_ready())
+    assert registry.names() == ("kept",)
+    assert len(registry.warnings) == 1
+    assert "source'" in registry.warnings[0] and "server is down" in registry.warnings[0]
+
+
+@pytest.mark.spec("R5")
+@pytest.mark.parametrize("is_async", [True, False])
+def test_a_source_that_raises_is_done_with_that_error(is_async: bool) -> None:
+    def plain(register: Any, done: Any) -> None:
+        raise ValueError("no answer")
+
+    async def coroutine(register: Any, done: Any) -> None:
+        await asyncio.sleep(0)
+        raise ValueError("no answer")
+
+    registry = Registry()
+    registry.register(coroutine if is_async else plain)
+    run(registry.wait_ready())
+    assert registry.ready
+    assert [line.split(": ", 1)[1] for line in registry.warnings] == ["ValueError: no answer"]
+
+
+@pytest.mark.spec("R5")
+def test_raising_after_done_changes_nothing() -> None:
+    async def source(register: Any, done: Any) -> None:
+        done()
+        raise ValueError("afterwards")
+
+    registry = Registry()
+    registry.register(source)
+    run(registry.wait_ready())
+    assert registry.warnings == []
+
+
+@pytest.mark.spec("R5")
+def test_a_refused_registration_is_told_to_the_source_and_ends_it() -> None:
+    registry = Registry()
+    registry.register({"name": "taken"})
+
+    def source(register: Any, done: Any) -> None:
+        register("taken", {})
+
+    registry.register(source)
+    run(registry.wait_ready())
+    assert len(registry.warnings) == 1 and "already is a tool 'taken'" in registry.warnings[0]
+
+
+@pytest.mark.spec("R5")
+def test_a_source_without_done_times_out_and_what_it_registers_later_is_ignored() -> None:
+    async def scene() -> None:
+        clock, held = Clock(), Held()
+        registry = Registry(call_later=clock.call_later)
+        registry.register(held)
+        await held.started.wait()
+        held.register("early", {})
+        (timer,) = clock.timers
+        assert timer.seconds == 30.0
+        assert not registry.ready
+        timer.fire()
+        await registry.wait_ready()
+        assert len(registry.warnings) == 1 and registry.warnings[0].endswith(": Timed out after 30s")
+        revision = registry.revision
+        late = held.register("late", {})
+        assert registry.revision == revision
+        held.done()
+        held.done("err")
+        assert registry.names() == ("early",)
+        assert late.remove() is False
+        assert registry.warnings[1:] == ["Tool source 'Held' registered more after it had finished: ignored."]
+
+    run(scene())
+
+
+@pytest.mark.spec("R5")
+def test_what_is_registered_after_done_is_ignored() -> None:
+    async def scene() -> None:
+        registry, held = Registry(), Held()
+        registry.register(held)
+        await held.started.wait()
+        held.done()
+        held.register("late", {})
+        assert registry.names() == ()
+        assert len(registry.warnings) == 1
+
+    run(scene())
+
+
+@pytest.mark.spec("R5")
+def test_a_sources_own_timeout_comes_before_the_default_and_is_cancelled_when_it_is_done() -> None:
+    async def scene() -> None:
+        clock, own, default = Clock(), Held(), Held()
+        registry = Registry(default_timeout=7, call_later=clock.call_later)
+        registry.register([{"resolve": own.resolve, "timeout": 60}, default])
+        await own.started.wait()
+        await default.started.wait()
+        assert [timer.seconds for timer in clock.timers] == [60, 7]
+        own.done()
+        await asyncio.sleep(0)
+        assert [timer.cancelled for timer in clock.timers] == [True, False]
+        default.done()
+
+    run(scene())
+
+
+@pytest.mark.spec("R5")
+def test_a_timeout_on_the_real_clock_stops_a_coroutine_and_frees_the_wait() -> None:
+    stopped: list[str] = []
+
+    async def hangs(register: Any, done: Any) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.append("yes")
+
+    registry = Registry(default_timeout=0.01)
+    registry.register(hangs)
+
+    async def scene() -> None:
+        await registry.wait_ready()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert stopped == ["yes"]
+
+    run(scene())
+    assert len(registry.warnings) == 1 and registry.warnings[0].endswith("Timed out after 0.01s")
+
+
+@pytest.mark.spec("R5")
+def test_a_function_that_blocks_blocks_neither_the_loop_nor_the_exit() -> None:
+    release = Event()
+    tried: list[str] = []
+    over = Event()
+
+    def blocks(register: Any, done: Any) -> None:
+        release.wait(10)
+        register("late", {})
+        tried.append("late")
+        done()
+        over.set()
+
+    registry = Registry(default_timeout=0.01)
+    registry.register(blocks)
+    run(registry.wait_ready())
+    assert registry.warnings[0].endswith("Timed out after 0.01s")
+    release.set()
+    assert over.wait(10)
+    assert tried == ["late"] and registry.names() == ()
+
+
+@pytest.mark.spec("R5")
+def test_a_source_may_finish_from_a_thread_of_its_own() -> None:
+    def source(register: Any, done: Any) -> None:
+        def work() -> None:
+            register("threaded", {})
+            done()
+
+        Thread(target=work, daemon=True).start()
+
+    registry = Registry()
+    registry.register(source)
+    run(registry.wait_ready())
+    assert registry.names() == ("threaded",)
+
+
+@pytest.mark.spec("R4")
+def test_sources_registered_before_there_is_a_loop_begin_with_start() -> None:
+    registry = Registry()
+    began: list[str] = []
+
+    async def source(register: Any, done: Any) -> None:
+        began.append("yes")
+        done()
+
+    registry.register(source)
+    assert began == [] and not registry.ready
+
+    async def scene() -> None:
+        await registry.start()
+        await registry.start()
+        await registry.wait_ready()
+
+    run(scene())
+    assert began == ["yes"]
+
+
+@pytest.mark.spec("R4")
+def test_sources_registered_inside_a_loop_begin_at_once() -> None:
+    async def scene() -> None:
+        registry, held = Registry(), Held()
+        registry.register(held)
+        await asyncio.wait_for(held.started.wait(), 5)
+        held.done()
+        assert registry.ready
+
+    run(scene())
+
+
+@pytest.mark.spec("R4")
+def test_a_source_may_bring_in_another() -> None:
+    async def inner(register: Any, done: Any) -> None:
+        register("inner", {})
+        done()
+
+    async def outer(register: Any, done: Any) -> None:
+        register(inner)
+        done()
+
+    registry = Registry()
+    handle = registry.register(outer)
+    run(registry.wait_ready())
+    assert registry.names() == ("inner",)
+    handle.remove()
+    assert registry.names() == ()
+
+
+@pytest.mark.spec("R2", "R5")
+def test_removing_a_pending_source_stops_it_and_takes_its_tools_along() -> None:
+    async def scene() -> None:
+        registry = Registry()
+        register: list[Any] = []
+        began, stopped = asyncio.Event(), asyncio.Event()
+
+        async def source(give: Any, done: Any) -> None:
+            register.append(give)
+            give("a", {})
+            began.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                stopped.set()
+
+        handle = registry.register(source)
+        await began.wait()
+        assert registry.has("a")
+        assert handle.remove()
+        await stopped.wait()
+        assert registry.ready and registry.names() == () and registry.warnings == []
+        register[0]("b", {})
+        assert registry.names() == ()
+
+    run(scene())
+
+
+@pytest.mark.spec("R5")
+def test_giving_up_the_wait_does_not_stop_the_sources() -> None:
+    async def scene() -> None:
+        registry, held = Registry(), Held()
+        registry.register(held)
+        waiting = asyncio.create_task(registry.wait_ready())
+        await held.started.wait()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert not registry.ready
+        held.register("a", {})
+        held.done()
+        await registry.wait_ready()
+        assert registry.names() == ("a",)
+
+    run(scene())
+
+
+@pytest.mark.spec("R5")
+def test_stopping_gives_up_what_is_pending_and_keeps_what_came() -> None:
+    async def scene() -> None:
+        registry, held = Registry(), Held()
+        registry.register(held)
+        await held.started.wait()
+        held.register("a", {})
+        registry.stop()
+        await registry.wait_ready()
+        held.register("b", {})
+        assert registry.names() == ("a",)
+
+    run(scene())
+
+
+@pytest.mark.spec("R5")
+def test_a_loop_that_ends_cancels_its_sources_and_the_next_loop_does_not_wait_for_them() -> None:
+    async def hangs(register: Any, done: Any) -> None:
+        await asyncio.Event().wait()
+
+    registry = Registry()
+    registry.register(hangs)
+    run(registry.start())
+    assert registry.ready
+    assert [line.split(": ")[1] for line in registry.warnings] == ["Cancelled"]
+    run(registry.wait_ready())
+
+
+@pytest.mark.spec("R5")
+def test_a_source_whose_loop_has_ended_still_times_out() -> None:
+    release = Event()
+    registry = Registry(default_timeout=0.05)
+
+    def blocks(register: Any, done: Any) -> None:
+        release.wait(10)
+
+    registry.register(blocks)
+    run(registry.start())
+    assert not registry.ready
+    run(registry.wait_ready())
+    release.set()
+    assert registry.warnings[0].endswith("Timed out after 0.05s")
+
+
+@pytest.mark.spec("R5")
+def test_a_function_that_hands_a_coroutine_to_a_loop_that_has_ended_is_cancelled() -> None:
+    release, ready = Event(), Event()
+
+    async def rest() -> None: ...
+
+    def source(register: Any, done: Any) -> Any:
+        release.wait(10)
+        return rest()
+
+    registry = Registry()
+    registry.register(source)
+    run(registry.start())
+    registry.on_ready(ready.set)
+    release.set()
+    assert ready.wait(10)
+    assert [line.split(": ")[1] for line in registry.warnings] == ["Cancelled"]
+
+
+@pytest.mark.spec("R4")
+def test_a_ready_callback_that_fails_is_a_warning() -> None:
+    registry = Registry()
+
+    def fail() -> None:
+        raise ValueError("oops")
+
+    registry.on_ready(fail)
+    assert registry.warnings == ["A callback of the tool registry failed: ValueError: oops"]

@@ -1,0 +1,57 @@
+"""Tools and questions for the tests of approval."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from holdfast.contract.call import Caller
+from holdfast.contract.tool import Tool
+from holdfast.contract.values import Args
+from holdfast.contract.vocabulary import Risk
+from holdfast.rules.question import Question
+
+ROOT = Path("/srv/project")
+
+
+def _execute(args: Args) -> str:
+    return "ok"
+
+
+def tool(name: str = "file.read", **fields: Any) -> Tool:
+    effects = fields.pop("effects", None)
+    return Tool(name=name, execute=_execute, effects=None if effects is None else frozenset(effects), **fields)
+
+
+def touches_path(args: Args) -> list[str]:
+    path = args.get("path")
+    return [path] if isinstance(path, str) else []
+
+
+READ = tool("file.read", aliases=("read", "read_file"), effects={"fs.read"}, risk=Risk.LOW, touches=touches_path,
+            source="builtin")  # fmt: skip
+WRITE = tool("file.write", aliases=("write",), effects={"fs.write"}, touches=touches_path, source="builtin")
+EDIT = tool("file.edit", aliases=("edit",), effects={"fs.read", "fs.write"}, touches=touches_path, source="builtin")
+SHELL = tool("shell.exec", aliases=("bash",), effects={"process"}, risk=Risk.HIGH, source="builtin",
+             capabilities=frozenset({"can_auto_approve_if_sandboxed"}))  # fmt: skip
+CALCULATOR = tool("calculator", effects=(), risk=Risk.LOW, source="builtin")
+UNKNOWN = tool("acme.thing")
+FETCH = tool("web.fetch", effects={"network"}, source="builtin")
+
+
+def question(about: Tool = READ, args: Args | None = None, **fields: Any) -> Question:
+    given = args or {}
+    touched = about.touches(given) if about.touches is not None else ()
+    values: dict[str, Any] = {
+        "tool": about,
+        "args": given,
+        "call_id": "call-1",
+        "name_used": about.name,
+        "cwd": str(ROOT),
+        "caller": Caller(),
+        "risk": about.risk,
+        "paths": tuple(ROOT / path for path in touched),
+        "root": ROOT,
+        "session": "session-1",
+    }
+    return Question(**(values | fields))

@@ -1,0 +1,102 @@
+"""Laws of the chain, over many chains."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.contract.vocabulary import Verdict
+from holdfast.rules.chain import Chain, OnError, Resolver
+
+from .asking import question
+
+ANSWERS = ["approve", "ask", "deny", None, "junk", "raise"]
+
+
+def voice(name: str, answer: str | None, priority: int, *, static: bool = False) -> Resolver:
+    def resolve(*_: Any) -> str | None:
+        if answer == "raise":
+            raise RuntimeError(name)
+        return answer
+
+    return Resolver(name, resolve, priority, static=static)
+
+
+def chain_of(on_error: OnError, *voices: Resolver) -> Chain:
+    chain = Chain(on_error=on_error)
+    for one in voices:
+        chain.add(one)
+    return chain
+
+
+voices = st.lists(
+    st.tuples(st.sampled_from(ANSWERS), st.integers(0, 3), st.booleans()), max_size=6
+).map(
+    lambda items: [
+        voice(f"r{place}", answer, priority, static=static) for place, (answer, priority, static) in enumerate(items)
+    ]
+)
+
+
+@pytest.mark.spec("A18")
+@pytest.mark.parametrize("answers", list(permutations(["approve", "ask", None, "deny"])))
+def test_a_denial_wins_in_every_order_of_resolvers(answers: tuple[str | None, ...]) -> None:
+    chain = chain_of("ask", *(voice(f"r{place}", answer, place) for place, answer in enumerate(answers)))
+    assert chain.judge(question()).decision.verdict is Verdict.DENY
+
+
+@pytest.mark.spec("A3", "A18")
+@pytest.mark.parametrize("answers", list(permutations(["approve", "raise", None, "junk"])))
+def test_a_failure_never_becomes_an_approval_in_any_order(answers: tuple[str | None, ...]) -> None:
+    chain = chain_of("ask", *(voice(f"r{place}", answer, place) for place, answer in enumerate(answers)))
+    assert chain.judge(question()).decision.verdict is Verdict.ASK
+
+
+@pytest.mark.spec("A1")
+@given(voices, st.randoms(use_true_random=False))
+def test_the_order_of_registration_does_not_matter(given_voices: list[Resolver], random: Random) -> None:
+    shuffled = list(given_voices)
+    random.shuffle(shuffled)
+    for on_error in ("skip", "ask"):
+        assert chain_of(on_error, *given_voices).judge(question()) == chain_of(on_error, *shuffled).judge(question())
+
+
+@pytest.mark.spec("A1")
+@given(voices)
+def test_the_first_real_answer_decides(given_voices: list[Resolver]) -> None:
+    decision = chain_of("skip", *given_voices).judge(question()).decision
+    ordered = sorted(given_voices, key=lambda one: (-one.priority, one.name))
+    words = {one.name: _word(one) for one in ordered}
+    expected = next(((name, word) for name, word in words.items() if word in ("approve", "ask", "deny")), None)
+    assert (decision.source, decision.verdict) == (expected or ("default", "ask"))
+
+
+@pytest.mark.spec("A1")
+@given(voices, st.sampled_from(["skip", "ask"]))
+def test_a_static_decision_is_what_the_chain_would_decide(given_voices: list[Resolver], on_error: OnError) -> None:
+    chain = chain_of(on_error, *given_voices)
+    static = chain.static_decision(question().tool)
+    if static is not None:
+        assert static == chain.judge(question(args={"path": "x"})).decision
+    if all(one.static and _word(one) not in ("raise", "junk") for one in given_voices):
+        assert static is not None
+
+
+@pytest.mark.spec("A3")
+@given(voices)
+def test_on_error_ask_is_never_looser_than_skip(given_voices: list[Resolver]) -> None:
+    strict = chain_of("ask", *given_voices).judge(question()).decision.verdict
+    loose = chain_of("skip", *given_voices).judge(question()).decision.verdict
+    assert strict.strictness >= loose.strictness
+
+
+def _word(one: Resolver) -> object:
+    try:
+        return one.resolve("", {}, None)  # pyright: ignore[reportArgumentType]
+    except RuntimeError:
+        return "raise"

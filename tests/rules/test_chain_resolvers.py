@@ -1,0 +1,403 @@
+"""The built-in resolvers, alone and together."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.config.model import ApprovalConfig, Preset
+from holdfast.contract.call import Decision
+from holdfast.contract.tool import Tool
+from holdfast.contract.values import Args
+from holdfast.contract.vocabulary import Verdict
+from holdfast.rules.chain import Chain, Resolve
+from holdfast.rules.question import Question, ResolveContext
+from holdfast.rules.resolvers import CATCH_ALL, CONFIG, FRONTMATTER, GRANTS, PURE, SANDBOX
+from holdfast.rules.standard import DocumentPolicy, standard_chain
+from holdfast.store.bodies import Grant
+
+from .asking import CALCULATOR, EDIT, READ, SHELL, UNKNOWN, WRITE, question
+
+APPROVE, ASK, DENY = Verdict.APPROVE, Verdict.ASK, Verdict.DENY
+
+
+class Book:
+    """A grant book with one grant for every call, or with none."""
+
+    def __init__(self, *, full: bool) -> None:
+        self._full = full
+
+    def matching(self, question: Question) -> Grant | None:
+        if not self._full:
+            return None
+        return Grant(id="g1", tool=question.tool.name, pattern={}, scope="user", by="ann", created=0.0)
+
+
+def says(answer: object) -> Resolve:
+    def resolve(name: str, args: Args, ctx: ResolveContext) -> object:
+        return answer
+
+    return resolve
+
+
+def fails(name: str, args: Args, ctx: ResolveContext) -> object:
+    raise KeyError("oops")
+
+
+def listed(*names: str, **fields: object) -> ApprovalConfig:
+    return ApprovalConfig(auto_approve=names, auto_approve_set=True, **fields)  # pyright: ignore[reportArgumentType]
+
+
+def decided(chain: Chain, about: Tool = READ, args: Args | None = None) -> tuple[str, Verdict]:
+    decision = chain.judge(question(about, args)).decision
+    return decision.source, decision.verdict
+
+
+@pytest.mark.spec("A2")
+def test_the_built_in_chain_has_the_documented_names_and_priorities() -> None:
+    approval = ApprovalConfig(
+        auto_approve=("$default", "my_pkg.policy"), importable=("my_pkg.policy",), require_approval=False
+    )
+    chain = standard_chain(
+        approval, document=DocumentPolicy(approval), grants=Book(full=False), sandbox_held=lambda: False
+    )
+    assert [(entry.name, entry.priority) for entry in chain.get_all()] == [
+        ("my_pkg.policy", 100),
+        (CONFIG, 100),
+        (FRONTMATTER, 90),
+        (GRANTS, 80),
+        (SANDBOX, 25),
+        (PURE, 20),
+        (CATCH_ALL, 0),
+    ]
+    assert CONFIG == "urn:holdfast:approval:config"
+    assert chain.get("urn:flemma:approval:catch-all") is not None
+
+
+@pytest.mark.spec("A6", "A8")
+def test_out_of_the_box_files_are_approved_and_the_shell_is_asked_about() -> None:
+    chain = standard_chain(ApprovalConfig(), sandbox_held=lambda: True)
+    assert [decided(chain, about)[1] for about in (READ, WRITE, EDIT)] == [APPROVE] * 3
+    assert decided(chain, SHELL) == ("default", ASK)
+    assert decided(chain, UNKNOWN) == ("default", ASK)
+
+
+@pytest.mark.spec("A2")
+def test_the_catch_all_is_there_only_when_approval_is_switched_off() -> None:
+    assert not standard_chain(ApprovalConfig()).has(CATCH_ALL)
+    off = standard_chain(ApprovalConfig(require_approval=False))
+    assert decided(off, UNKNOWN) == (CATCH_ALL, APPROVE)
+
+
+@pytest.mark.spec("A17")
+def test_a_tool_without_effects_is_approved_and_one_that_does_not_say_is_asked_about() -> None:
+    chain = standard_chain(ApprovalConfig())
+    assert decided(chain, CALCULATOR) == (PURE, APPROVE)
+    assert decided(chain, UNKNOWN) == ("default", ASK)
+
+
+@pytest.mark.spec("A17", "A7")
+def test_a_tool_that_was_removed_is_not_approved_for_being_pure() -> None:
+    assert decided(standard_chain(ApprovalConfig(excluded=("calculator",))), CALCULATOR) == ("default", ASK)
+
+
+@pytest.mark.spec("A12")
+def test_a_grant_is_asked_before_third_parties_and_after_the_configuration() -> None:
+    chain = standard_chain(ApprovalConfig(), grants=Book(full=True))
+    chain.register("third", says("deny"))
+    source, verdict = decided(chain, SHELL)
+    assert (source, verdict) == (GRANTS, APPROVE)
+    denying = standard_chain(listed("$no", presets={"$no": Preset(deny=("bash",))}), grants=Book(full=True))
+    assert decided(denying, SHELL) == (CONFIG, DENY)
+
+
+@pytest.mark.spec("A10", "A12")
+def test_an_approval_by_grant_says_who_gave_it() -> None:
+    chain = standard_chain(ApprovalConfig(), grants=Book(full=True))
+    assert chain.judge(question(SHELL)).decision.reason == "Allowed before by ann (grant g1, scope user)."
+
+
+@pytest.mark.spec("A8")
+def test_the_sandbox_approves_when_everything_holds() -> None:
+    chain = standard_chain(listed("$default"), sandbox_held=lambda: True)
+    assert decided(chain, SHELL) == (SANDBOX, APPROVE)
+    assert decided(chain, UNKNOWN) == ("default", ASK)
+
+
+@pytest.mark.spec("A8")
+@pytest.mark.parametrize(
+    "approval",
+    [
+        ApprovalConfig(),
+        listed("$default", auto_approve_sandboxed=False),
+        listed("$default", excluded=("bash",)),
+        listed("$default", excluded=("shell.exec",)),
+        listed("$default", narrow=(("$default",),)),
+    ],
+    ids=["not configured", "switched off", "removed by alias", "removed", "not in an untrusted list"],
+)
+def test_the_sandbox_does_not_approve_when_something_is_missing(approval: ApprovalConfig) -> None:
+    assert decided(standard_chain(approval, sandbox_held=lambda: True), SHELL)[1] is ASK
+
+
+@pytest.mark.spec("A8")
+@pytest.mark.parametrize("held", [False, None, "yes", 1])
+def test_the_sandbox_approves_only_if_its_probe_held(held: object) -> None:
+    chain = standard_chain(listed("$default"), sandbox_held=lambda: held)  # pyright: ignore[reportArgumentType]
+    assert decided(chain, SHELL) == ("default", ASK)
+
+
+@pytest.mark.spec("A8")
+def test_the_probe_is_asked_at_every_call_and_only_for_tools_that_may_use_it() -> None:
+    asked: list[bool] = []
+
+    def held() -> bool:
+        asked.append(True)
+        if len(asked) == 3:
+            raise OSError("no backend")
+        return len(asked) == 1
+
+    chain = standard_chain(listed("$default"), sandbox_held=held)
+    assert [decided(chain, SHELL)[1] for _ in range(3)] == [APPROVE, ASK, ASK]
+    decided(chain, UNKNOWN)
+    assert len(asked) == 3
+
+
+@pytest.mark.spec("A8")
+def test_a_third_party_or_a_configured_denial_beats_the_sandbox() -> None:
+    chain = standard_chain(listed("$no", presets={"$no": Preset(deny=("bash",))}), sandbox_held=lambda: True)
+    assert decided(chain, SHELL) == (CONFIG, DENY)
+    chain = standard_chain(listed("$default"), sandbox_held=lambda: True)
+    chain.register("third", says("deny"))
+    assert decided(chain, SHELL) == ("third", DENY)
+
+
+@pytest.mark.spec("A5")
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (True, (CONFIG, APPROVE)),
+        (False, (CONFIG, ASK)),
+        ("deny", (CONFIG, DENY)),
+        ("require_approval", (CONFIG, ASK)),
+        (Decision(DENY, "x", "y"), (CONFIG, DENY)),
+        (None, ("default", ASK)),
+    ],
+)
+def test_a_policy_function_may_answer_true_false_deny_or_nothing(answer: object, expected: object) -> None:
+    assert decided(standard_chain(ApprovalConfig(), function=says(answer)), WRITE) == expected
+
+
+@pytest.mark.spec("A5")
+def test_a_policy_function_sees_the_canonical_name_all_names_and_the_call_id() -> None:
+    def policy(name: str, args: Args, ctx: ResolveContext) -> object:
+        if name == "shell.exec" and "bash" in ctx.names and ctx.call_id == "call-1" and args == {"command": "rm -rf x"}:
+            return "deny"
+        return None
+
+    assert decided(standard_chain(ApprovalConfig(), function=policy), SHELL, {"command": "rm -rf x"}) == (CONFIG, DENY)
+
+
+@pytest.mark.spec("A3")
+@pytest.mark.parametrize("function", [fails, says(1), says("yes")])
+def test_the_users_own_function_failing_means_ask(function: Resolve) -> None:
+    chain = standard_chain(ApprovalConfig(require_approval=False), function=function)
+    assert decided(chain, CALCULATOR) == (CONFIG, ASK)
+
+
+@pytest.mark.spec("A2", "A5")
+def test_a_trusted_documents_list_decides_instead_of_the_configured_one() -> None:
+    outer = listed("$default", "$no", presets={"$no": Preset(deny=("bash",))})
+    inner = listed("calculator", "bash", presets=outer.presets)
+    chain = standard_chain(inner, document=DocumentPolicy(outer))
+    assert decided(chain, SHELL) == (CONFIG, DENY)
+    assert decided(chain, WRITE) == ("default", ASK)
+    assert decided(chain, CALCULATOR) == (FRONTMATTER, APPROVE)
+
+
+@pytest.mark.spec("A2")
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [(True, (FRONTMATTER, APPROVE)), (False, (FRONTMATTER, APPROVE)), ("deny", (CONFIG, DENY))],
+)
+def test_a_configured_function_keeps_only_its_denials_under_a_trusted_document(
+    answer: object, expected: object
+) -> None:
+    chain = standard_chain(listed("file.write"), function=says(answer), document=DocumentPolicy(ApprovalConfig()))
+    assert decided(chain, WRITE) == expected
+
+
+@pytest.mark.spec("A2", "A3")
+def test_a_configured_function_that_fails_still_asks_under_a_trusted_document() -> None:
+    chain = standard_chain(listed("file.write"), function=fails, document=DocumentPolicy(ApprovalConfig()))
+    assert decided(chain, WRITE) == (CONFIG, ASK)
+
+
+@pytest.mark.spec("A3", "A5")
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (says(True), (FRONTMATTER, APPROVE)),
+        (says(False), (FRONTMATTER, ASK)),
+        (says("deny"), (FRONTMATTER, DENY)),
+        (says(None), ("default", ASK)),
+        (fails, ("default", ASK)),
+        (says(7), ("default", ASK)),
+    ],
+)
+def test_a_documents_function_answers_like_a_policy_function_and_passes_when_it_fails(
+    function: Resolve, expected: object
+) -> None:
+    chain = standard_chain(ApprovalConfig(), document=DocumentPolicy(ApprovalConfig(), function))
+    assert decided(chain, WRITE) == expected
+
+
+@pytest.mark.spec("A2")
+def test_an_untrusted_list_can_only_narrow() -> None:
+    chain = standard_chain(listed("$default", narrow=(("$readonly", "bash"),)))
+    assert decided(chain, READ) == (CONFIG, APPROVE)
+    assert decided(chain, WRITE) == (CONFIG, ASK)
+    assert decided(chain, SHELL) == ("default", ASK)
+
+
+@pytest.mark.spec("A2")
+def test_an_untrusted_list_narrows_functions_and_trusted_documents_too() -> None:
+    narrowed = ApprovalConfig(narrow=(("$readonly",),))
+    assert decided(standard_chain(narrowed, function=says(True)), WRITE) == (CONFIG, ASK)
+    document = listed("$default", narrow=(("$readonly",),))
+    assert decided(standard_chain(document, document=DocumentPolicy(ApprovalConfig())), WRITE) == (FRONTMATTER, ASK)
+    by_function = standard_chain(document, document=DocumentPolicy(ApprovalConfig(), says(True)))
+    assert decided(by_function, WRITE) == (FRONTMATTER, ASK)
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    modules = {
+        "__init__": "",
+        "strict": "def resolve(tool, args, ctx):\n    return 'deny' if tool == 'file.read' else None\n",
+        "loose": "def approve(tool, args, ctx):\n    return tool == 'shell.exec' or None\n",
+        "broken": "raise RuntimeError('at import')\n",
+        "leaving": "raise SystemExit\n",
+        "needy": "import there_is_no_such_module_anywhere\n",
+    }
+    for name, text in modules.items():
+        file = tmp_path / "policies_under_test" / f"{name}.py"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    yield
+    for name in [name for name in sys.modules if name.startswith("policies_under_test")]:
+        del sys.modules[name]
+
+
+def importing(*paths: str, **fields: object) -> Chain:
+    return standard_chain(listed(*paths, importable=paths, **fields))
+
+
+@pytest.mark.spec("A2", "A5")
+@pytest.mark.usefixtures("package")
+def test_a_module_path_in_the_list_is_a_resolver_of_its_own() -> None:
+    module, dotted, colon = (
+        f"policies_under_test.{name}" for name in ("strict", "loose.approve", "loose:approve")
+    )
+    chain = importing(module, dotted, colon)
+    assert decided(chain, READ) == (module, DENY)
+    assert decided(chain, SHELL) == (dotted, APPROVE)
+    chain.unregister(dotted)
+    assert decided(chain, SHELL) == (colon, APPROVE)
+
+
+@pytest.mark.spec("A2")
+@pytest.mark.usefixtures("package")
+def test_a_module_is_loaded_when_it_is_first_asked() -> None:
+    chain = importing("policies_under_test.strict")
+    assert "policies_under_test.strict" not in sys.modules
+    decided(chain)
+    assert "policies_under_test.strict" in sys.modules
+
+
+@pytest.mark.spec("A2")
+@pytest.mark.usefixtures("package")
+@pytest.mark.parametrize(
+    "path", ["no_such_package_at_all.policy", "policies_under_test.strict:nothing", "policies_under_test.gone"]
+)
+def test_a_module_that_is_not_there_is_warned_about_once_and_passes(
+    path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    chain = importing(path, "$default")
+    with caplog.at_level(logging.WARNING, "holdfast"):
+        assert [decided(chain) for _ in range(3)] == [(CONFIG, APPROVE)] * 3
+    assert len([record for record in caplog.records if path in record.getMessage()]) == 1
+
+
+@pytest.mark.spec("A3")
+@pytest.mark.usefixtures("package")
+@pytest.mark.parametrize("path", [f"policies_under_test.{name}" for name in ("broken", "needy", "leaving")])
+def test_a_module_that_breaks_is_a_failed_resolver_not_a_missing_one(path: str) -> None:
+    assert decided(importing(path, "$default")) == (CONFIG, APPROVE)
+    assert decided(importing(path, "$default", on_error="ask")) == (path, ASK)
+
+
+@pytest.mark.spec("A5")
+@pytest.mark.usefixtures("package")
+def test_only_what_user_level_config_named_is_imported() -> None:
+    chain = standard_chain(listed("policies_under_test.loose:approve"))
+    assert decided(chain, SHELL) == ("default", ASK)
+    function = ApprovalConfig(auto_approve="policies_under_test.loose:approve", require_approval=False)
+    assert decided(standard_chain(function), SHELL) == (CONFIG, ASK)
+    assert "policies_under_test.loose" not in sys.modules
+
+
+@pytest.mark.spec("A5")
+@pytest.mark.usefixtures("package")
+def test_the_whole_policy_may_be_one_imported_function() -> None:
+    path = "policies_under_test.loose:approve"
+    chain = standard_chain(ApprovalConfig(auto_approve=path, importable=(path,)))
+    assert decided(chain, SHELL) == (CONFIG, APPROVE)
+    assert decided(chain, READ) == ("default", ASK)
+
+
+@pytest.mark.spec("A3")
+@pytest.mark.usefixtures("package")
+@pytest.mark.parametrize("path", ["policies_under_test.broken:approve", "policies_under_test.gone:approve"])
+def test_a_whole_policy_that_cannot_be_loaded_means_ask(path: str) -> None:
+    chain = standard_chain(ApprovalConfig(auto_approve=path, importable=(path,), require_approval=False))
+    assert decided(chain, READ) == (CONFIG, ASK)
+
+
+@pytest.mark.spec("A5")
+def test_a_dotted_tool_name_is_never_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("file", "acme_tools"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise SystemExit('imported')\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    names = ("file.write", "acme_tools.search", "group:fs")
+    chain = standard_chain(listed(*names, importable=names), is_tool=lambda name: name == "acme_tools.search")
+    assert [entry.name for entry in chain.get_all()] == [CONFIG, PURE]
+    late: set[str] = set()
+    chain = standard_chain(listed(*names, importable=names), is_tool=late.__contains__)
+    late.add("acme_tools.search")
+    assert decided(chain, SHELL) == ("default", ASK)
+
+
+@pytest.mark.spec("A2")
+@pytest.mark.usefixtures("package")
+def test_an_untrusted_list_narrows_a_module_unless_it_names_it_too() -> None:
+    path = "policies_under_test.loose:approve"
+    assert decided(importing(path, narrow=(("$default",),)), SHELL) == (path, ASK)
+    assert decided(importing(path, narrow=((path, "$default"),)), SHELL) == (path, APPROVE)
+
+
+@pytest.mark.spec("A1")
+def test_lists_purity_and_the_catch_all_need_no_look_at_the_call() -> None:
+    chain = standard_chain(ApprovalConfig(require_approval=False))
+    for about in (READ, WRITE, SHELL, CALCULATOR, UNKNOWN):
+        static = chain.static_decision(about)
+        assert static == chain.judge(question(about, {"path": "x"})).decision
+    gated = standard_chain(listed("$default"), grants=Book(full=False), sandbox_held=lambda: True)
+    assert gated.static_decision(READ) is not None
+    assert gated.static_decision(SHELL) is None

@@ -1,0 +1,150 @@
+"""Lists of names, presets and exclusions."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.config.lists import NameList
+from holdfast.config.model import Preset
+from holdfast.contract.tool import Tool
+from holdfast.contract.vocabulary import Verdict
+from holdfast.rules.lists import ListPolicy, Narrowing
+from holdfast.rules.presets import BUILT_IN
+from holdfast.rules.profiles import BUILT_IN_NAMES
+
+from .asking import EDIT, READ, SHELL, UNKNOWN, WRITE, tool
+
+
+def verdict(policy: ListPolicy, about: Tool) -> Verdict | None:
+    answer = policy.answer(about)
+    return None if answer is None else answer.verdict
+
+
+@pytest.mark.spec("A6")
+def test_readonly_approves_the_local_tools_that_only_read() -> None:
+    policy = ListPolicy(["$readonly"])
+    for name in ("file.read", "file.list", "file.find", "code.search", "git.status", "git.diff", "git.log",
+                 "system.info", "output.read"):  # fmt: skip
+        assert verdict(policy, tool(name, source="builtin")) is Verdict.APPROVE
+    for about in (WRITE, EDIT, SHELL, UNKNOWN, tool("web.fetch", source="builtin")):
+        assert verdict(policy, about) is None
+
+
+@pytest.mark.spec("A6")
+def test_default_adds_write_and_edit_and_leaves_the_shell_gated() -> None:
+    policy = ListPolicy(["$default"])
+    assert [verdict(policy, about) for about in (READ, WRITE, EDIT)] == [Verdict.APPROVE] * 3
+    assert verdict(policy, SHELL) is None
+
+
+@pytest.mark.spec("A6")
+def test_built_in_presets_name_only_tools_that_exist() -> None:
+    assert all(name in BUILT_IN_NAMES for preset in BUILT_IN.values() for name in preset.approve)
+
+
+@pytest.mark.spec("A6")
+@pytest.mark.parametrize("source", ["entry-point:acme", "mcp:server"])
+def test_a_stranger_that_takes_the_name_of_our_tool_is_not_in_a_built_in_preset(source: str) -> None:
+    stranger = tool("acme", aliases=("file.read",), source=source)
+    assert verdict(ListPolicy(["$default"]), stranger) is None
+    assert verdict(ListPolicy(["file.read"]), stranger) is Verdict.APPROVE
+
+
+@pytest.mark.spec("A5")
+@pytest.mark.parametrize("entry", ["shell.exec", "bash", "shell.*", "group:runtime", "sh?ll.exec"])
+def test_a_list_matches_names_aliases_patterns_and_groups(entry: str) -> None:
+    policy = ListPolicy([entry])
+    assert verdict(policy, SHELL) is Verdict.APPROVE
+    assert verdict(policy, READ) is None
+
+
+@pytest.mark.spec("A6")
+def test_a_users_preset_replaces_the_built_in_one_of_that_name() -> None:
+    policy = ListPolicy(["$default"], presets={"$default": Preset(approve=("bash",))})
+    assert verdict(policy, SHELL) is Verdict.APPROVE
+    assert verdict(policy, READ) is None
+
+
+@pytest.mark.spec("A6")
+def test_presets_are_united_and_deny_wins() -> None:
+    presets = {
+        "$yolo": Preset(approve=("bash", "read", "write", "edit")),
+        "$no-bash": Preset(deny=("bash",)),
+    }
+    for entries in (["$yolo", "$no-bash"], ["$no-bash", "$yolo"], ["$no-bash", "$yolo", "shell.exec"]):
+        policy = ListPolicy(entries, presets=presets)
+        assert verdict(policy, SHELL) is Verdict.DENY
+        assert verdict(policy, WRITE) is Verdict.APPROVE
+
+
+@pytest.mark.spec("A6", "A10")
+def test_the_reason_names_the_entry_and_the_preset() -> None:
+    answer = ListPolicy(["$default"]).answer(READ)
+    assert answer is not None
+    assert answer.reason == "'file.read' is approved by the preset '$default'."
+
+
+@pytest.mark.spec("A6")
+def test_an_unknown_preset_is_ignored_and_reported() -> None:
+    policy = ListPolicy(["$defualt", "read"])
+    assert verdict(policy, READ) is Verdict.APPROVE
+    assert verdict(policy, WRITE) is None
+    assert policy.warnings == (
+        "There is no preset '$defualt', so it has no effect; known are $default, $readonly.",
+    )
+
+
+@pytest.mark.spec("A7")
+@pytest.mark.parametrize("name", ["write", "file.write", "file.w*"])
+def test_removing_a_tool_that_lives_inside_a_preset_excludes_it(name: str) -> None:
+    names = NameList().set(["$default"]).remove(name)
+    policy = ListPolicy(names.items, excluded=names.excluded)
+    assert verdict(policy, WRITE) is None
+    assert verdict(policy, READ) is Verdict.APPROVE
+
+
+@pytest.mark.spec("A7")
+def test_the_operators_append_and_remove() -> None:
+    names = NameList(("$default",)) + "bash" - "write"
+    policy = ListPolicy(names.items, excluded=names.excluded)
+    assert verdict(policy, SHELL) is Verdict.APPROVE
+    assert verdict(policy, WRITE) is None
+
+
+@pytest.mark.spec("A7")
+def test_an_exclusion_takes_away_approvals_and_not_denials() -> None:
+    presets = {"$no-bash": Preset(deny=("bash",))}
+    policy = ListPolicy(["$no-bash", "bash"], presets=presets, excluded=["bash"])
+    assert verdict(policy, SHELL) is Verdict.DENY
+
+
+@pytest.mark.spec("A2")
+def test_an_untrusted_list_takes_approvals_away_and_gives_none() -> None:
+    policy = ListPolicy(["$default"])
+    narrow = Narrowing([["$readonly", "bash"]])
+    left = {about.name: narrow.applied(policy.answer(about), about) for about in (READ, WRITE, SHELL)}
+    assert [None if answer is None else answer.verdict for answer in left.values()] == [
+        Verdict.APPROVE,
+        Verdict.ASK,
+        None,
+    ]
+
+
+@pytest.mark.spec("A2")
+def test_a_denial_in_an_untrusted_list_denies() -> None:
+    narrow = Narrowing([["$none"]], presets={"$none": Preset(deny=("read",))})
+    for answer in (None, ListPolicy(["read"]).answer(READ)):
+        left = narrow.applied(answer, READ)
+        assert left is not None
+        assert left.verdict is Verdict.DENY
+
+
+@pytest.mark.spec("A2")
+def test_every_untrusted_list_must_agree() -> None:
+    policy = ListPolicy(["$default"])
+    narrow = Narrowing([["$default"], ["file.read"]])
+    kept = narrow.applied(policy.answer(READ), READ)
+    lost = narrow.applied(policy.answer(WRITE), WRITE)
+    assert kept is not None
+    assert lost is not None
+    assert (kept.verdict, lost.verdict) == (Verdict.APPROVE, Verdict.ASK)

@@ -1,0 +1,77 @@
+"""What the runtime's tests share: small tools, and one way to run a coroutine with a bound."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+from holdfast import Answer, Config, HeldCall, Runtime, Tool, tool
+from holdfast.config.model import ApprovalConfig
+from holdfast.store.ledger import Ledger
+
+T = TypeVar("T")
+
+
+def run(work: Coroutine[Any, Any, T], seconds: float = 30) -> T:
+    async def bounded() -> T:
+        return await asyncio.wait_for(work, seconds)
+
+    return asyncio.run(bounded())
+
+
+@tool(effects=())
+async def add(a: int, b: int = 0) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def recorder(name: str = "note", **changes: Any) -> tuple[Tool, list[Any]]:
+    """A mutating tool that remembers what it was called with."""
+    seen: list[Any] = []
+
+    async def execute(args: Any) -> str:
+        seen.append(args)
+        return f"noted {args.get('text', '')}"
+
+    made = Tool(
+        name=name,
+        description="Write a note.",
+        input_schema={
+            "type": "object",
+            "properties": {"text": {"type": "string"}},
+            "required": ["text"],
+            "additionalProperties": False,
+        },
+        execute=execute,
+        effects=frozenset({"external"}),
+    )
+    return made.with_(**changes), seen
+
+
+def text_of(args: Any) -> str:
+    return args["text"]
+
+
+def approving(*names: str) -> Config:
+    return Config(approval=ApprovalConfig(auto_approve=names))
+
+
+def yes(by: str = "ann") -> Any:
+    async def asker(held: HeldCall) -> Answer:
+        return Answer(kind="approve", by=by)
+
+    return asker
+
+
+def open_ledger(folder: Path) -> Ledger:
+    return Ledger.open(folder / "ledger.db")
+
+
+def runtime_in(folder: Path, *tools: Tool, **options: Any) -> Runtime:
+    """A runtime with a project root and a ledger outside it."""
+    root = folder / "project"
+    root.mkdir(exist_ok=True)
+    options.setdefault("ledger", open_ledger(folder / "state"))
+    return Runtime(tools=tools, root=root, **options)

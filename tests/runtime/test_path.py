@@ -1,0 +1,291 @@
+"""The path of a call: its order, its refusals, and that there is one result whatever a tool does."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from holdfast import Caller, Config, Deny, Result, Runtime, State, Tool, tool
+from holdfast.config.model import PolicyLayer, ToolsConfig
+from holdfast.contract.vocabulary import Failure
+from tests.runtime.support import add, approving, recorder, run, text_of
+
+
+@pytest.mark.spec("T4", "X1")
+def test_a_pure_tool_runs_and_its_text_is_its_value() -> None:
+    result = run(Runtime(tools=[add]).call("add", '{"a": 2, "b": 3}'))
+    assert (result.success, result.output, result.structured, result.state) == (True, "5", 5, State.DONE)
+    assert result.exit_code == 0
+
+
+@pytest.mark.spec("X1", "P5")
+def test_what_policy_hides_is_refused_before_its_arguments_are_looked_at() -> None:
+    secret, seen = recorder("secret_tool")
+    runtime = Runtime(tools=[secret], config=Config(tools=ToolsConfig(deny=("secret_tool",))))
+    result = run(runtime.call("secret_tool", {"wrong": 1}))
+    assert result.error == "Tool 'secret_tool' is not allowed by tool policy"
+    assert result.exit_code == 3
+    assert "text" not in result.error
+    assert runtime.visible() == []
+    assert seen == []
+
+
+@pytest.mark.spec("P4", "P5")
+def test_a_caller_of_a_narrowed_agent_may_neither_see_nor_run_the_tool() -> None:
+    config = Config(tools=ToolsConfig(agents={"fast": PolicyLayer(deny=("add",))}))
+    runtime = Runtime(tools=[add], config=config)
+    fast = Caller(agent="fast")
+    assert [item.name for item in runtime.visible()] == ["add"]
+    assert runtime.visible(fast) == []
+    assert run(runtime.call("add", {"a": 1})).success
+    assert run(runtime.call("add", {"a": 1}, caller=fast)).failure is Failure.NOT_ALLOWED
+
+
+@pytest.mark.spec("R6")
+def test_a_misspelt_tool_is_named_back_with_a_suggestion_the_caller_may_see() -> None:
+    hidden, _ = recorder("addd")
+    runtime = Runtime(tools=[add, hidden], config=Config(tools=ToolsConfig(deny=("addd",))))
+    result = run(runtime.call("adddd", {"a": 1}))
+    assert result.error == "There is no tool 'adddd'. Did you mean 'add'?"
+    assert result.exit_code == 2
+
+
+@pytest.mark.spec("S1", "X1")
+def test_arguments_are_judged_before_anything_of_the_tool_runs() -> None:
+    note, seen = recorder()
+    proposed: list[Any] = []
+    runtime = Runtime(tools=[note], config=approving("note"))
+    runtime.middleware_for("note", before=lambda args, ctx: proposed.append(args))
+    result = run(runtime.call("note", {"txet": "x"}))
+    assert result.failure is Failure.INVALID_ARGUMENTS
+    assert result.error is not None
+    assert "text is missing" in result.error
+    assert "did you mean text?" in result.error
+    assert (seen, proposed) == ([], [])
+
+
+@pytest.mark.spec("S4", "S6")
+def test_harmless_slips_are_repaired_on_a_copy() -> None:
+    given = {"a": "2"}
+    assert run(Runtime(tools=[add]).call("add", given)).output == "2"
+    assert given == {"a": "2"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("[1]", "must be a JSON object, not a list"),
+        ("null", "not null"),
+        ("{", "not valid JSON"),
+        ('{"a": 1, "a": 2}', "duplicate"),
+        ('{"a": NaN}', "not valid JSON"),
+        ("[" * 10_000, "not valid JSON"),
+        ('{"a": "\\ud800"}', "not valid JSON"),
+        (3, "not int"),
+        (b"\xff{}", "not valid JSON"),
+    ],
+)
+@pytest.mark.spec("S5")
+def test_bad_json_is_a_typed_answer(arguments: Any, words: str) -> None:
+    result = run(Runtime(tools=[add]).call("add", arguments))
+    assert result.failure is Failure.BAD_JSON
+    assert result.error is not None
+    assert words in result.error
+    assert result.exit_code == 2
+
+
+class _Odd(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("error", [ValueError("no luck"), _Odd("odd"), SystemExit(3), KeyboardInterrupt()])
+@pytest.mark.parametrize("runs", ["inline", "thread"])
+@pytest.mark.spec("T4")
+def test_whatever_a_tool_raises_is_an_error_result(error: BaseException, runs: Any) -> None:
+    def execute(args: Any) -> str:
+        raise error
+
+    broken = Tool(name="broken", execute=execute, effects=frozenset(), runs=runs)
+    result = run(Runtime(tools=[broken, add]).call("broken"))
+    assert (result.success, result.state, result.failure) == (False, State.FAILED, Failure.TOOL_ERROR)
+    assert result.error in (str(error), f"Tool 'broken' raised {type(error).__name__}.")
+
+
+@pytest.mark.spec("T4")
+def test_an_async_tool_that_cancels_itself_does_not_cancel_its_caller() -> None:
+    @tool(effects=())
+    async def gives_up() -> str:
+        await asyncio.sleep(0)
+        raise asyncio.CancelledError
+
+    result = run(Runtime(tools=[gives_up]).call("gives_up"))
+    assert result.error == "Tool 'gives_up' raised CancelledError."
+
+
+@pytest.mark.parametrize("junk", [object(), {1, object()}, lambda: 1, {"a": object()}])
+@pytest.mark.spec("T4")
+def test_junk_returned_by_a_tool_is_an_error_that_names_its_type(junk: object) -> None:
+    def execute(args: Any) -> Any:
+        return junk
+
+    broken = Tool(name="broken", execute=execute, effects=frozenset(), runs="inline")
+    result = run(Runtime(tools=[broken]).call("broken"))
+    assert result.failure is Failure.INVALID_OUTPUT
+    assert result.error is not None
+    assert type(junk).__name__ in result.error
+
+
+@pytest.mark.spec("T4")
+def test_a_tool_cannot_claim_a_state_that_is_not_its_to_claim() -> None:
+    def execute(args: Any) -> Result:
+        return Result(False, error="denied, honest", state=State.DENIED, call_id="forged")
+
+    liar = Tool(name="liar", execute=execute, effects=frozenset(), runs="inline")
+    result = run(Runtime(tools=[liar]).call("liar"))
+    assert result.state is State.FAILED
+    assert result.call_id != "forged"
+
+
+@pytest.mark.spec("T9", "T11")
+def test_structured_output_is_kept_beside_the_text_and_checked() -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+    def returning(name: str, value: Any) -> Tool:
+        def execute(args: Any) -> Any:
+            return value
+
+        return Tool(name=name, execute=execute, output_schema=schema, effects=frozenset(), runs="inline")
+
+    good, bad = returning("good", {"n": 1}), returning("bad", {"n": "x"})
+    runtime = Runtime(tools=[good, bad])
+    assert run(runtime.call("good")).structured == {"n": 1}
+    assert run(runtime.call("good")).output == '{"n":1}'
+    refused = run(runtime.call("bad"))
+    assert refused.failure is Failure.INVALID_OUTPUT
+    assert refused.error is not None
+    assert "n is 'x' but must be integer" in refused.error
+
+
+@pytest.mark.spec("T1")
+def test_only_a_name_and_an_execute_are_needed() -> None:
+    def execute(args: Any) -> str:
+        return "hi"
+
+    runtime = Runtime(tools=[{"name": "hello", "execute": execute, "effects": ()}])
+    assert run(runtime.call("hello")).output == "hi"
+    found = runtime.registry.get("hello")
+    assert found is not None
+    assert (found.description, found.input_schema) == ("", {"type": "object", "properties": {}})
+
+
+@pytest.mark.spec("R4")
+def test_a_call_waits_for_sources_that_are_still_loading() -> None:
+    async def source(register: Any, done: Any) -> None:
+        await asyncio.sleep(0)
+        register("late", {"execute": add.execute, "effects": ()})
+        done()
+
+    async def main() -> tuple[Result, list[Any]]:
+        runtime = Runtime(tools=[source])
+        with runtime.subscribe() as events:
+            async with runtime:
+                return await runtime.call("late", {"a": 7}), events.take()
+
+    result, events = run(main())
+    assert result.output == "7"
+    assert "Waiting for tool definitions to load..." in [getattr(event, "message", "") for event in events]
+
+
+@pytest.mark.spec("X2")
+def test_before_hooks_see_each_others_changes_and_the_result_is_validated_again() -> None:
+    note, seen = recorder()
+    runtime = Runtime(tools=[note], config=approving("note"))
+    runtime.middleware_for("", before=lambda args, ctx: {"text": text_of(args) + "1"})
+    runtime.middleware_for("note", before=lambda args, ctx: {"text": text_of(args) + "2"})
+    assert run(runtime.call("note", {"text": "x"})).output == "noted x12"
+    broken = runtime.middleware_for("note", before=lambda args, ctx: {"text": 5})
+    refused = run(runtime.call("note", {"text": "x"}))
+    assert (refused.state, refused.failure) == (State.DENIED, Failure.DENIED_BY_MIDDLEWARE)
+    assert seen == [{"text": "x12"}]
+    assert (broken.remove(), broken.remove()) == (True, False)
+    assert run(runtime.call("note", {"text": "y"})).success
+
+
+@pytest.mark.spec("X2")
+def test_a_hook_may_deny_with_a_reason_and_a_failing_hook_denies_too() -> None:
+    note, seen = recorder()
+
+    def raises(args: Any, ctx: Any) -> None:
+        raise RuntimeError("hook broke")
+
+    async def hangs(args: Any, ctx: Any) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    config = Config(tools=ToolsConfig(default_timeout=0.05), approval=approving("note").approval)
+    def denies(args: Any, ctx: Any) -> Deny:
+        return Deny("not on Sundays")
+
+    def junk(args: Any, ctx: Any) -> str:
+        return "junk"
+
+    hooks = [(denies, "not on Sundays"), (raises, "hook broke"), (hangs, "did not answer"), (junk, "returned str")]
+    for hook, words in hooks:
+        runtime = Runtime(tools=[note], config=config)
+        runtime.middleware_for("note", before=hook)
+        result = run(runtime.call("note", {"text": "x"}))
+        assert result.state is State.DENIED
+        assert words in (result.error or "")
+    assert seen == []
+
+
+@pytest.mark.spec("X2")
+def test_an_argument_called_deny_is_only_an_argument() -> None:
+    seen: list[Any] = []
+
+    async def execute(args: Any) -> str:
+        seen.append(args)
+        return "ran"
+
+    takes_deny = Tool(name="t", execute=execute, effects=frozenset())
+    runtime = Runtime(tools=[takes_deny])
+    runtime.middleware_for("t", before=lambda args, ctx: {"deny": True, "reason": "just data"})
+    assert run(runtime.call("t")).output == "ran"
+    assert seen == [{"deny": True, "reason": "just data"}]
+
+
+@pytest.mark.spec("X2")
+def test_after_hooks_replace_results_of_sync_async_and_nested_calls() -> None:
+    @tool(effects=())
+    async def inner() -> str:
+        await asyncio.sleep(0)
+        return "inner"
+
+    @tool(effects=(), runs="thread")
+    def blocking() -> str:
+        return "blocking"
+
+    async def outer(args: Any, ctx: Any) -> str:
+        return (await ctx.call("inner")).output
+
+    runtime = Runtime(tools=[inner, blocking, Tool(name="outer", execute=outer, effects=frozenset())])
+    runtime.middleware_for("inner", after=lambda args, ctx, result: Result(True, result.output.upper()))
+    runtime.middleware_for("blocking", after=lambda args, ctx, result: Result(False, error="no"))
+    assert run(runtime.call("inner")).output == "INNER"
+    assert run(runtime.call("outer")).output == "INNER"
+    refused = run(runtime.call("blocking"))
+    assert (refused.success, refused.error, refused.state) == (False, "no", State.FAILED)
+
+
+@pytest.mark.spec("X2")
+def test_the_output_is_withheld_when_an_after_hook_fails() -> None:
+    def raises(args: Any, ctx: Any, result: Result) -> None:
+        raise RuntimeError("redactor broke")
+
+    runtime = Runtime(tools=[add])
+    runtime.middleware_for("", after=raises)
+    result = run(runtime.call("add", {"a": 1}))
+    assert not result.success
+    assert "output is withheld" in (result.error or "")
+    assert result.output == ""

@@ -1,0 +1,273 @@
+"""Deadlines and cancels: the work stops, or the result says that it may go on; there is one result either way."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Config, Result, Runtime, State, Tool, tool
+from holdfast.config.model import ToolsConfig
+from holdfast.contract.vocabulary import Failure
+from tests.runtime.support import approving, run, runtime_in
+
+
+def _sleeper(name: str = "sleeper", *, effects: frozenset[str] | None = frozenset(), **fields: Any) -> Tool:
+    async def execute(args: Any) -> str:
+        await asyncio.get_running_loop().create_future()
+        return "never"
+
+    return Tool(name=name, execute=execute, effects=effects).with_(**fields)
+
+
+@pytest.mark.spec("X3")
+def test_a_read_that_takes_too_long_is_timed_out() -> None:
+    result = run(Runtime(tools=[_sleeper(timeout=0.02)]).call("sleeper"))
+    assert (result.state, result.failure, result.exit_code) == (State.TIMED_OUT, Failure.TIMEOUT, 5)
+    assert result.error == "Tool 'sleeper' timed out after 20ms"
+
+
+@pytest.mark.spec("X3")
+def test_a_mutation_that_takes_too_long_is_unknown() -> None:
+    sleeper = _sleeper(effects=frozenset({"external"}), timeout=0.02)
+    result = run(Runtime(tools=[sleeper], config=approving("sleeper")).call("sleeper"))
+    assert (result.state, result.exit_code) == (State.UNKNOWN, 6)
+    assert result.error == "Tool 'sleeper' timed out after 20ms; whether it took effect is not known"
+
+
+@pytest.mark.spec("X3")
+def test_the_calls_own_timeout_counts_before_the_tools_and_the_default() -> None:
+    schema = {"type": "object", "properties": {"timeout": {"type": "number"}}}
+    config = Config(tools=ToolsConfig(default_timeout=0.03))
+    runtime = Runtime(
+        tools=[
+            _sleeper("own", timeout=30.0, input_schema=schema),
+            _sleeper("bare"),
+            _sleeper("shell", timeout=30.0, input_schema=schema, aliases=("bash",)),
+        ],
+        config=config,
+    )
+    assert run(runtime.call("own", {"timeout": 10})).error == "Tool 'own' timed out after 10ms"
+    assert run(runtime.call("bare")).error == "Tool 'bare' timed out after 30ms"
+    assert run(runtime.call("bash", {"timeout": 0.02})).error == "Tool 'bash' timed out after 20ms"
+
+
+@pytest.mark.spec("X3")
+def test_a_coroutine_that_swallows_its_cancellation_is_stopped_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.runtime.stepping.GRACE_SECONDS", 0.02)
+    steps: list[int] = []
+
+    async def execute(args: Any) -> str:
+        while True:
+            try:
+                await asyncio.sleep(0.005)
+                steps.append(1)
+            except BaseException:
+                steps.append(0)
+
+    async def main() -> tuple[Result, int, int]:
+        stubborn = Tool(name="stubborn", execute=execute, effects=frozenset(), timeout=0.02)
+        result = await Runtime(tools=[stubborn]).call("stubborn")
+        count = len(steps)
+        await asyncio.sleep(0.03)
+        return result, count, len(steps)
+
+    result, at_result, later = run(main())
+    assert result.state is State.TIMED_OUT
+    assert at_result == later
+
+
+@pytest.mark.spec("X3")
+def test_a_coroutine_may_clean_up_within_the_grace() -> None:
+    cleaned: list[str] = []
+
+    async def execute(args: Any) -> str:
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            await asyncio.sleep(0)
+            cleaned.append("yes")
+        return "never"
+
+    tidy = Tool(name="tidy", execute=execute, effects=frozenset(), timeout=0.01)
+    assert run(Runtime(tools=[tidy]).call("tidy")).state is State.TIMED_OUT
+    assert cleaned == ["yes"]
+
+
+@pytest.mark.spec("X3")
+def test_a_thread_that_cannot_be_stopped_is_reported_as_maybe_still_running() -> None:
+    release = threading.Event()
+
+    def execute(args: Any) -> str:
+        release.wait(20)
+        return "late"
+
+    stuck = Tool(name="stuck", execute=execute, effects=frozenset({"external"}), timeout=0.02)
+    try:
+        result = run(Runtime(tools=[stuck], config=approving("stuck")).call("stuck"))
+        assert result.state is State.UNKNOWN
+        assert "may still be running" in (result.error or "")
+    finally:
+        release.set()
+
+
+@pytest.mark.spec("X3")
+def test_a_tool_that_never_returns_does_not_keep_the_program_from_ending(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import asyncio, threading\n"
+        "from holdfast import Runtime, tool\n"
+        "@tool(effects=(), timeout=0.05)\n"
+        "def forever() -> str:\n"
+        "    threading.Event().wait()\n"
+        "    return 'never'\n"
+        "print(asyncio.run(Runtime(tools=[forever]).call('forever')).state)\n"
+    )
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=30, check=False)
+    assert (done.stdout.strip(), done.returncode) == ("timed_out", 0)
+
+
+@tool(effects=("external",), runs="process", timeout=2.0)
+def spawning(pids: str) -> str:
+    """Starts children that try to get away: a session of their own, a double fork, deaf to SIGTERM."""
+    script = (
+        "trap '' TERM; echo $$ >> {0}; setsid sh -c 'echo $$ >> {0}; exec sleep 300' & "
+        "(setsid sh -c 'echo $$ >> {0}; sleep 300 & echo $! >> {0}; wait' &) ; sleep 300"
+    ).format(pids)
+    subprocess.run(["sh", "-c", script], check=False)
+    return "never"
+
+
+@tool(effects=(), runs="process")
+def doubled(number: int) -> int:
+    print("this must not be taken for the result")
+    return number * 2
+
+
+def _gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
+@pytest.mark.spec("X3")
+def test_a_process_that_is_timed_out_dies_with_everything_it_forked(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    result = run(Runtime(tools=[spawning], config=approving("spawning")).call("spawning", {"pids": str(pids)}))
+    assert result.state is State.UNKNOWN
+    started = [int(line) for line in pids.read_text().split()]
+    assert len(started) == 4
+    deadline = time.monotonic() + 10
+    while not all(map(_gone, started)) and time.monotonic() < deadline:
+        os.sched_yield()
+    assert [pid for pid in started if not _gone(pid)] == []
+
+
+@pytest.mark.spec("X3")
+def test_a_function_in_a_process_gives_its_value_and_its_prints_do_not_disturb() -> None:
+    result = run(Runtime(tools=[doubled]).call("doubled", {"number": 21}))
+    assert (result.structured, result.output) == (42, "42")
+
+
+@pytest.mark.spec("X4")
+def test_a_running_call_is_cancelled_and_its_siblings_go_on(tmp_path: Path) -> None:
+    async def main() -> tuple[Result, Result, list[bool], Runtime]:
+        asked: list[bool] = []
+        release = asyncio.Event()
+
+        async def waits(args: Any, ctx: Any) -> str:
+            ctx.on_cancel(lambda: asked.append(ctx.cancelled))
+            await release.wait()
+            return "went on"
+
+        effects = frozenset({"external"})
+        runtime = runtime_in(tmp_path, Tool(name="waits", execute=waits, effects=effects), config=approving("waits"))
+        with runtime.subscribe() as events:
+            first = asyncio.create_task(runtime.call("waits"))
+            second = asyncio.create_task(runtime.call("waits"))
+            started: list[str] = []
+            async for event in events:
+                if type(event).__name__ == "Started":
+                    started.append(event.call_id)
+                if len(started) == 2:
+                    break
+        await asyncio.sleep(0)
+        assert runtime.cancel(started[0])
+        assert not runtime.cancel("no-such-call")
+        one = await first
+        assert not runtime.cancel(started[0])
+        release.set()
+        return one, await second, asked, runtime
+
+    one, two, asked, runtime = run(main())
+    assert (one.state, one.exit_code) == (State.CANCELLED, 130)
+    assert (one.error or "").startswith("User aborted tool execution.")
+    assert (two.state, two.output) == (State.DONE, "went on")
+    assert asked == [True]
+    assert runtime.ledger is not None
+    assert runtime.result(one.call_id) == one
+    assert runtime.ledger.verify().ok
+
+
+@pytest.mark.spec("X4")
+def test_a_call_whose_caller_is_cancelled_still_gets_its_one_result(tmp_path: Path) -> None:
+    async def main() -> Runtime:
+        runtime = runtime_in(tmp_path, _sleeper(effects=frozenset({"external"})), config=approving("sleeper"))
+        with runtime.subscribe() as events:
+            task = asyncio.create_task(runtime.call("sleeper"))
+            async for event in events:
+                if type(event).__name__ == "Started":
+                    break
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        return runtime
+
+    runtime = run(main())
+    assert runtime.ledger is not None
+    (record,) = runtime.ledger.calls()
+    assert record.state is State.CANCELLED
+    assert runtime.ledger.verify().ok
+
+
+@pytest.mark.spec("X4")
+def test_a_call_waiting_for_a_person_can_be_cancelled(tmp_path: Path) -> None:
+    async def main() -> Result:
+        sleeper = _sleeper(effects=frozenset({"external"}))
+        runtime = runtime_in(tmp_path, sleeper, nobody="wait")
+        with runtime.subscribe() as events:
+            task = asyncio.create_task(runtime.call("sleeper"))
+            async for event in events:
+                if type(event).__name__ == "Pending":
+                    assert runtime.cancel(event.call_id)
+                    break
+            return await task
+
+    assert run(main()).state is State.CANCELLED
+
+
+@pytest.mark.spec("X3")
+def test_waiting_for_a_person_does_not_use_up_the_timeout(tmp_path: Path) -> None:
+    async def quick(args: Any) -> str:
+        return "done"
+
+    async def main() -> Result:
+        slow = Tool(name="quick", execute=quick, effects=frozenset({"external"}), timeout=0.01)
+        runtime = runtime_in(tmp_path, slow, nobody="wait")
+        task = asyncio.create_task(runtime.call("quick"))
+        while not runtime.pending():
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+        await runtime.approve(runtime.pending()[0].call.id)
+        return await task
+
+    assert run(main()).output == "done"

@@ -1,0 +1,152 @@
+"""One line says what a call would do."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.contract.tool import Tool
+from holdfast.contract.values import Args
+from holdfast.text.preview import generic_body, preview, with_label
+from holdfast.text.width import text_width
+
+from .strategies import ANY_TEXT
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | ANY_TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(ANY_TEXT, inner, max_size=4),
+    max_leaves=8,
+)
+ARGS = st.dictionaries(ANY_TEXT, VALUES, max_size=5)
+
+
+@pytest.mark.spec("O1")
+def test_scalars_come_first_then_containers_each_sorted() -> None:
+    args = {"z": "last", "m": {"b": 1, "a": 2}, "n": 3, "flag": True, "none": None, "list": [1, 2], "a": "x"}
+    assert preview("find", args, 200) == (
+        'find: a="x", flag=true, n=3, none=null, z="last", list=[2 items], m={a, b}'
+    )
+
+
+@pytest.mark.spec("O1")
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("a\nb", '"a↵b"'),
+        ('say "hi"', r'"say \"hi\""'),
+        (1.5, "1.5"),
+        (-7, "-7"),
+        (False, "false"),
+        (None, "null"),
+        ([], "[0 items]"),
+        ([1], "[1 item]"),
+        ([1, 2, 3], "[3 items]"),
+        ({}, "{}"),
+        ({"a": 1}, "{a}"),
+        ({"b": 1, "a": 1}, "{a, b}"),
+        ({"d": 1, "c": 1, "b": 1, "a": 1}, "{a, b, +2 more}"),
+        (object(), "<object>"),
+        ("\u202e", '"‹\\u{202e}›"'),
+    ],
+)
+def test_each_kind_of_value_has_its_form(value: object, shown: str) -> None:
+    assert preview("t", {"k": value}) == f"t: k={shown}"
+
+
+@pytest.mark.spec("O1")
+def test_a_number_too_long_to_write_is_described() -> None:
+    assert preview("t", {"n": 10**5000}) == "t: n=<a number of 16,610 bits>"
+
+
+@pytest.mark.spec("O1")
+def test_no_arguments_show_the_name_alone() -> None:
+    assert preview("now", {}) == "now"
+
+
+@pytest.mark.spec("O1")
+def test_a_value_cannot_pretend_to_be_further_arguments() -> None:
+    assert preview("t", {"a": '", force=true, b="'}) == r't: a="\", force=true, b=\""'
+    assert preview("t", {"a": "\\", "b": ', force=true, c="'}) == r't: a="\\", b=", force=true, c=\""'
+    assert preview("t", {"a": "C:\\dir\\file"}) == r't: a="C:\dir\file"'
+    assert preview("t", {"x=1, y": 2}) == 't: "x=1, y"=2'
+    assert preview("t", {"m": {"a}, n={b": 1}}) == 't: m={"a}, n={b"}'
+
+
+@pytest.mark.spec("O1")
+@given(ANY_TEXT, ARGS, st.integers(0, 100))
+def test_a_generic_preview_is_one_line_no_wider_than_asked(name: str, args: dict[str, object], width: int) -> None:
+    shown = preview(name, args, width)
+    assert text_width(shown) <= width
+    assert shown.isprintable()
+
+
+@pytest.mark.spec("O1")
+def test_a_preview_too_wide_ends_in_an_ellipsis() -> None:
+    assert preview("write", {"content": "x" * 10_000_000}, 20) == 'write: content="xxx…'
+
+
+@pytest.mark.spec("O1")
+def test_padding_does_not_hide_that_more_follows() -> None:
+    shown = preview("bash", {"command": "ls" + "\xa0" * 5000 + "; rm -rf ~"}, 80)
+    assert shown == 'bash: command="ls‹\\xa0×638›…"'
+
+
+@pytest.mark.spec("O3")
+def test_a_tools_own_preview_gets_the_room_left_after_the_prefix() -> None:
+    seen: list[int] = []
+
+    def format_preview(args: Args, width: int) -> str:
+        seen.append(width)
+        return f"$ {args['command']}"
+
+    tool = Tool(name="shell.exec", format_preview=format_preview)
+    assert preview("bash", {"command": "make\ntest"}, 40, tool.format_preview) == "bash: $ make↵test"
+    assert seen == [40 - len("bash: ")]
+
+
+@pytest.mark.spec("O3")
+def test_a_tools_own_preview_is_made_visible_and_cut() -> None:
+    def format_preview(args: Args, width: int) -> str:
+        return "\x1b[2J" + "y" * 1000
+
+    assert preview("t", {}, 20, format_preview) == "t: ‹\\x1b›[2Jyyyyyyy…"
+
+
+@pytest.mark.spec("O3")
+@pytest.mark.parametrize("returned", [None, 3, b"bytes", "", "  \n", ValueError("no")])
+def test_a_preview_that_fails_or_says_nothing_gives_way_to_the_generic_one(returned: object) -> None:
+    def format_preview(args: Args, width: int) -> object:
+        if isinstance(returned, Exception):
+            raise returned
+        return returned
+
+    assert preview("t", {"a": 1}, 80, format_preview) == "t: a=1"
+
+
+@pytest.mark.spec("O3")
+def test_a_preview_cannot_change_the_arguments_it_is_shown() -> None:
+    def format_preview(args: Args, width: int) -> str:
+        cast(list[object], args["paths"]).append("/etc")
+        args["force"] = True
+        return "fine"
+
+    args: dict[str, object] = {"paths": ["a"]}
+    preview("t", args, 80, format_preview)
+    assert args == {"paths": ["a"]}
+
+
+@pytest.mark.spec("O1")
+def test_a_label_follows_the_body_of_a_built_in() -> None:
+    assert with_label("$ make", {"label": "building"}) == "$ make  # building"
+    assert with_label("$ make", {"label": " "}) == "$ make"
+    assert with_label("$ make", {"label": None}) == "$ make"
+    assert with_label("$ make", {}) == "$ make"
+
+
+@pytest.mark.spec("O1")
+def test_ten_thousand_arguments_are_not_all_rendered() -> None:
+    args = {f"key{number:05}": "v" for number in range(10_000)}
+    assert generic_body(args, 30) == 'key00000="v", key00001="v", k…'

@@ -1,0 +1,173 @@
+"""What a person is shown cannot be reordered, hidden, overwritten or misread."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+import pytest
+from hypothesis import given
+
+from holdfast.text.visible import visible, visible_block, visible_url
+
+from .strategies import ANY_TEXT, PLAIN_TEXT
+
+HIDDEN_CATEGORIES = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"}
+SHOWS_NOTHING = {0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0, *range(0x180B, 0x1810)}
+VARIATION_SELECTORS = {*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)}
+
+
+def is_hidden(char: str, kept: str = "") -> bool:
+    if char in kept:
+        return False
+    code = ord(char)
+    return (
+        (unicodedata.category(char) in HIDDEN_CATEGORIES and char != " ")
+        or code in SHOWS_NOTHING
+        or code in VARIATION_SELECTORS
+    )
+
+
+def unescape(shown: str, newline: str = "↵") -> str:
+    """The text behind what `visible` shows, written from its documentation."""
+
+    def original(found: re.Match[str]) -> str:
+        if found["newline"]:
+            return "\n"
+        named = {"t": "\t", "r": "\r"}
+        char = named.get(found["named"] or "") or chr(int(found["hex"] or found["code"], 16))
+        return char * int(found["count"] or 1)
+
+    char = r"(?P<named>[tr])|x(?P<hex>..)|u\{(?P<code>[0-9a-f]+)\}"
+    return re.sub(rf"‹\\(?:{char})(?:×(?P<count>\d+))?›|(?P<newline>{newline})", original, shown)
+
+
+@pytest.mark.spec("O1")
+@given(ANY_TEXT)
+def test_nothing_in_the_output_is_a_character_that_cannot_be_seen(text: str) -> None:
+    assert not [char for char in visible(text) if is_hidden(char)]
+
+
+@pytest.mark.spec("O1")
+@given(ANY_TEXT)
+def test_a_block_keeps_newlines_and_tabs_and_nothing_else_that_is_hidden(text: str) -> None:
+    shown = visible_block(text)
+    assert not [char for char in shown if is_hidden(char, kept="\n\t")]
+    assert shown.count("\n") == text.count("\n") and shown.count("\t") == text.count("\t")
+
+
+@pytest.mark.spec("O1")
+@given(ANY_TEXT)
+def test_two_different_texts_never_look_the_same(text: str) -> None:
+    assert unescape(visible(text)) == text
+    assert unescape(visible_block(text), newline="(?!)") == text
+
+
+@pytest.mark.spec("O1")
+def test_every_code_point_there_is_can_be_seen_and_told_from_the_others() -> None:
+    everything = "".join(map(chr, range(0x110000)))
+    shown = visible(everything)
+    assert not [char for char in set(shown) if is_hidden(char)]
+    assert unescape(shown) == everything
+
+
+@pytest.mark.spec("O1")
+@given(PLAIN_TEXT)
+def test_plain_printable_text_is_unchanged(text: str) -> None:
+    assert visible(text) == text
+    assert visible_block(text) == text
+
+
+@pytest.mark.spec("O1")
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("rm\u202e gpj.exe", "rm‹\\u{202e}› gpj.exe"),
+        ("\u2066x\u2069", "‹\\u{2066}›x‹\\u{2069}›"),
+        ("a\u200bb", "a‹\\u{200b}›b"),
+        ("\U000e0041\U000e0042", "‹\\u{e0041}›‹\\u{e0042}›"),
+        ("a\U000e0100", "a‹\\u{e0100}›"),
+        ("\U0001d173", "‹\\u{1d173}›"),
+        ("ls" + "\xa0" * 5000 + "; rm -rf ~", "ls‹\\xa0×5000›; rm -rf ~"),
+        ("\u3000", "‹\\u{3000}›"),
+        ("safe\rrm", "safe‹\\r›rm"),
+        ("a\bb", "a‹\\x08›b"),
+        ("\x1b[2J", "‹\\x1b›[2J"),
+        ("\x1b]52;c;aGk=\x07", "‹\\x1b›]52;c;aGk=‹\\x07›"),
+        ("\x9b31m", "‹\\x9b›31m"),
+        ("co\xadop", "co‹\\xad›op"),
+        ("\ud83d", "‹\\u{d83d}›"),
+        ("\ue000", "‹\\u{e000}›"),
+        ("a\u2028b", "a‹\\u{2028}›b"),
+        ("a\tb", "a‹\\t›b"),
+    ],
+)
+def test_each_trick_is_shown_for_what_it_is(text: str, shown: str) -> None:
+    assert visible(text) == shown
+
+
+@pytest.mark.spec("O1")
+def test_newlines_are_shown_by_their_mark_and_a_literal_mark_is_told_apart() -> None:
+    assert visible("a\nb\n\nc") == "a↵b↵↵c"
+    assert visible("a↵b") == "a‹\\u{21b5}›b"
+    assert visible("a\nb", newline="⏎") == "a⏎b"
+    assert visible_block("a\nb ↵") == "a\nb ↵"
+
+
+@pytest.mark.spec("O1")
+def test_a_literal_escape_is_not_taken_for_a_real_one() -> None:
+    assert visible(r"printf '\x1b[31m \u{202e}'") == r"printf '\x1b[31m \u{202e}'"
+    assert visible("‹\\x1b›") == "‹\\u{2039}›\\x1b›"
+
+
+@pytest.mark.spec("O1")
+def test_letters_of_all_scripts_stay_readable() -> None:
+    text = "naïve Ελλάδα Москва 東京 한국어 עברית العربية ไทย 🙂 e\u0301"
+    assert visible(text) == text
+
+
+@pytest.mark.spec("O1")
+def test_marks_piled_on_one_letter_are_written_out_after_the_fourth() -> None:
+    assert visible("a" + "\u0301" * 6) == "a" + "\u0301" * 4 + "‹\\u{301}›" * 2
+
+
+@pytest.mark.spec("O1")
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://docs.python.org/3/?q=a@b#x", "https://docs.python.org/3/?q=a@b#x"),
+        ("http://localhost:8000/", "http://localhost:8000/"),
+        ("https://github.com@evil/", "[host: evil] https://github.com@evil/"),
+        ("https://github.com:443@evil.io/x", "[host: evil.io] https://github.com:443@evil.io/x"),
+        ("https://gіthub.com/a", "[host: xn--gthub-n2e.com] https://gіthub.com/a"),
+        ("https://xn--gthub-n2e.com/", "[host: xn--gthub-n2e.com] https://xn--gthub-n2e.com/"),
+        ("https://paypaI.com/", "[host: paypai.com] https://paypaI.com/"),
+        ("http://2130706433/", "[host: 2130706433] http://2130706433/"),
+        ("http://127.0.0.1/", "[host: 127.0.0.1] http://127.0.0.1/"),
+        ("http://[::1]:80/", "[host: [::1]] http://[::1]:80/"),
+        ("https://evil.com\\@github.com/", "[no clear host] https://evil.com\\@github.com/"),
+        ("https://evil.com%2f@github.com/", "[no clear host] https://evil.com%2f@github.com/"),
+        ("https://git\xadhub.com/", "[no clear host] https://git‹\\xad›hub.com/"),
+        ("https://a℀b.com/", "[no clear host] https://a℀b.com/"),
+        ("https:evil.com", "[no clear host] https:evil.com"),
+        ("[host: github.com] https://evil/", "[no clear host] [host: github.com] https://evil/"),
+        ("https://example.com/\u202e", "[host: example.com] https://example.com/‹\\u{202e}›"),
+        ("http://[::1", "[no clear host] http://[::1"),
+    ],
+)
+def test_an_address_that_can_be_misread_is_led_by_its_host(url: str, shown: str) -> None:
+    assert visible_url(url) == shown
+
+
+@pytest.mark.spec("O1")
+def test_a_long_host_shows_its_end_where_its_owner_is_named() -> None:
+    shown = visible_url("https://github.com." + "a." * 100 + "evil.io/")
+    assert shown.startswith("[host: …") and ".evil.io] https://github.com." in shown
+
+
+@pytest.mark.spec("O1")
+@given(ANY_TEXT | ANY_TEXT.map(lambda text: f"https://{text}/"))
+def test_any_text_can_be_shown_as_an_address(url: str) -> None:
+    shown = visible_url(url)
+    assert not [char for char in shown if is_hidden(char)]
+    assert shown.endswith(visible(url))

@@ -1,0 +1,75 @@
+"""Cutting to a width never overflows it and never hides that something was cut."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.text.width import clip, clip_middle, fingerprint, text_width
+
+from .strategies import ANY_TEXT
+
+MIXED = st.text(st.sampled_from("abc 東京🙂e\u0301\u0302é…")) | ANY_TEXT
+
+
+@pytest.mark.spec("O1")
+@given(MIXED, st.integers(-2, 40))
+def test_a_clipped_text_is_never_wider_than_asked(text: str, width: int) -> None:
+    clipped = clip(text, width)
+    assert text_width(clipped) <= max(0, width)
+    if clipped != text and width > 0:
+        assert clipped.endswith("…") and text.startswith(clipped[:-1])
+        assert text_width(clipped) >= width - 1
+
+
+@pytest.mark.spec("O1")
+@given(MIXED)
+def test_a_text_that_fits_is_left_alone(text: str) -> None:
+    assert clip(text, max(1, text_width(text))) == text
+
+
+@pytest.mark.spec("O1")
+@pytest.mark.parametrize(
+    ("text", "width", "clipped"),
+    [
+        ("abcdef", 6, "abcdef"),
+        ("abcdef", 5, "abcd…"),
+        ("abcdef", 1, "…"),
+        ("abcdef", 0, ""),
+        ("東京都", 5, "東京…"),
+        ("東京都", 4, "東…"),
+        ("e\u0301e\u0301e\u0301", 3, "e\u0301e\u0301e\u0301"),
+        ("e\u0301e\u0301e\u0301", 2, "e\u0301…"),
+    ],
+)
+def test_wide_letters_count_two_and_marks_none(text: str, width: int, clipped: str) -> None:
+    assert clip(text, width) == clipped
+
+
+@pytest.mark.spec("O1")
+def test_a_text_cut_in_the_middle_shows_both_ends_and_what_is_hidden() -> None:
+    shown = clip_middle("echo hi; " + "x" * 5000 + "; rm -rf ~", 60)
+    assert shown.startswith("echo hi; ") and shown.endswith("; rm -rf ~")
+    assert "…[4,986 characters hidden]…" in shown
+    assert len(shown) == 60
+
+
+@pytest.mark.spec("O1")
+@given(st.text("abcé東", max_size=300), st.integers(-1, 120))
+def test_a_middle_cut_keeps_its_limit_and_counts_what_it_hides(text: str, limit: int) -> None:
+    shown = clip_middle(text, limit)
+    assert len(shown) <= max(0, limit)
+    if "characters hidden]…" in shown :
+        head, _, rest = shown.partition("…[")
+        count, _, tail = rest.partition(" characters hidden]…")
+        assert text.startswith(head) and text.endswith(tail) and head and tail
+        assert int(count.replace(",", "")) == len(text) - len(head) - len(tail)
+
+
+@pytest.mark.spec("O1")
+def test_a_fingerprint_names_length_and_digest_and_takes_broken_unicode() -> None:
+    assert fingerprint("abc") == (
+        "3 characters, sha256 ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    )
+    assert fingerprint("\ud800").startswith("1 characters, sha256 ")
