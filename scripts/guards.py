@@ -17,13 +17,22 @@ def find_guard(module: ModuleType, qualname: str) -> tuple[FunctionType, bool]:
         found = inspect.getattr_static(holder, name, None)
         if found is None:
             raise LookupError(f"which {module.__name__} does not have")
-    bound = isinstance(holder, type) and not isinstance(found, staticmethod)
-    for attribute in ("__func__", "fget", "func", "__wrapped__"):
-        if not isinstance(found, FunctionType):
-            found = getattr(found, attribute, found)
-    if not isinstance(found, FunctionType):
+    function = _behind(found)
+    if function is None:
         raise LookupError(f"which is not a function but {type(found).__name__}")
-    return found, bound
+    return function, isinstance(holder, type) and not _is_static(found)
+
+
+def _behind(found: Any) -> FunctionType | None:
+    for attribute in ("__func__", "fget", "func", "__wrapped__"):
+        if isinstance(found, FunctionType):
+            return found
+        found = getattr(found, attribute, found)
+    return found if isinstance(found, FunctionType) else None
+
+
+def _is_static(found: object) -> bool:
+    return isinstance(found, staticmethod)
 
 
 def guard_problem(guard: str) -> str | None:

@@ -9,6 +9,8 @@ from typing import Any, Final, Literal, TypedDict, cast
 
 import pytest
 
+from scripts.manifest import covered_by
+
 Outcome = Literal["passed", "failed", "skipped"]
 
 _ORDER: Final[tuple[Outcome, ...]] = ("passed", "skipped", "failed")
@@ -28,7 +30,7 @@ class Recorder:
         self.tests: dict[str, TestRecord] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        ids = next((cast(list[str], value) for name, value in report.user_properties if name == "spec"), [])
+        ids = [name for key, value in report.user_properties if key == "spec" for name in cast(list[str], value)]
         record = self.tests.setdefault(report.nodeid, {"id": report.nodeid, "spec": ids, "outcome": "passed"})
         if _ORDER.index(report.outcome) > _ORDER.index(record["outcome"]):
             record["outcome"] = report.outcome
@@ -63,7 +65,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         ids = sorted({str(name) for name in _ids(item)})
         item.user_properties.append(("spec", ids))
-        (dropped if wanted and wanted.isdisjoint(ids) else kept).append(item)
+        chosen = not wanted or any(covered_by(requirement, name) for requirement in wanted for name in ids)
+        (kept if chosen else dropped).append(item)
     if dropped:
         config.hook.pytest_deselected(items=dropped)
         items[:] = kept

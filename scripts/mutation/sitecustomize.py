@@ -72,7 +72,7 @@ def mutant_code(function: FunctionType, bound: bool, mutant: str) -> CodeType:
         signature.append(f"**{rest.pop(0)}")
     body = _body(mutant, names[1:] if bound else names)
     if isgeneratorfunction(function) or isasyncgenfunction(function):
-        body = f"{'raise' if body.startswith('raise') else 'return'}{body[5:] if body.startswith('raise') else ''}; yield"
+        body = f"{body if body.startswith('raise') else 'return'}\n  yield"
     prefix = "async " if iscoroutinefunction(function) or isasyncgenfunction(function) else ""
     free = "".join(f"{name}, " for name in code.co_freevars)
     source = (

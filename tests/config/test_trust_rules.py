@@ -16,7 +16,7 @@ from holdfast.contract.vocabulary import Risk
 from tests.config.conftest import LoadHere, Write
 from tests.config.layers import ACTIONS, PRECEDENCES, TOOLS, Table, action, exists, layers, severity, to_toml
 
-UNTRUSTED = settings(max_examples=150, deadline=None)
+UNTRUSTED = settings(max_examples=300, deadline=None)
 
 
 def loaded(user: Table, project: Table | None = None, document: Table | None = None) -> Config:

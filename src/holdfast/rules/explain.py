@@ -9,7 +9,7 @@ from msgspec import Struct
 from holdfast.contract.call import Decision
 from holdfast.contract.vocabulary import Verdict
 from holdfast.rules.caps import Cap, apply_caps
-from holdfast.rules.chain import DEFAULT, Chain, Step
+from holdfast.rules.chain import DEFAULT, Chain, Judgement, Step
 from holdfast.rules.question import Question
 from holdfast.text.visible import visible
 
@@ -62,18 +62,18 @@ def explain(policy: Decision | None, chain: Chain, caps: Iterable[Cap], question
     heard = chain.judge(question)
     capped = apply_caps(heard.decision, caps, question)
     decision = capped.decision
-    steps += _chain_steps(chain, heard.steps, decision)
+    steps += _chain_steps(chain, heard, decision)
     steps += [_explained("cap", step, decision) for step in capped.steps]
     return Explanation(tool=question.tool.name, decision=decision, steps=tuple(steps))
 
 
-def _chain_steps(chain: Chain, heard: tuple[Step, ...], decision: Decision) -> list[ExplainedStep]:
-    asked = {step.source: step for step in heard}
+def _chain_steps(chain: Chain, heard: Judgement, decision: Decision) -> list[ExplainedStep]:
+    asked = {step.source: step for step in heard.steps}
     steps: list[ExplainedStep] = []
     for resolver in chain.get_all():
         step = asked.get(resolver.name, Step(resolver.name, resolver.priority, NOT_ASKED, resolver.description))
         steps.append(_explained("chain", step, decision))
-    if decision == DEFAULT:
+    if heard.decision == DEFAULT:
         steps.append(_explained("chain", Step(DEFAULT.source, None, DEFAULT.verdict, DEFAULT.reason), decision))
     return steps
 

@@ -48,8 +48,10 @@ class GrantPattern(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     definition: str
     """Digest of the tool's definition: a tool that has changed is asked about again."""
-    args: Args | None = None
-    """All arguments but those in `free`, with their exact values; None: any arguments."""
+    args: Args
+    """All arguments but those in `free`, with their exact values."""
+    any_args: bool = False
+    """Whatever the arguments are; only ever true for tools that read."""
     paths: tuple[str, ...] | None = None
     """The resolved paths the call must touch, in order."""
     free: tuple[str, ...] = ()
@@ -80,7 +82,8 @@ def narrow_grant(question: Question, scope: Scope, by: str, *, width: Width = "e
         _check_width(question, scope, width)
     pattern = GrantPattern(
         definition=tool.digest,
-        args=None if width == "tool" else _given(tool, question.args),
+        args={} if width == "tool" else _given(tool, question.args),
+        any_args=width == "tool",
         paths=tuple(map(str, question.paths)) if width == "exact" else None,
         cwd=question.cwd if _depends_on_cwd(question) else None,
         root=str(question.root) if scope == "project" else None,
@@ -124,7 +127,7 @@ def covers(pattern: GrantPattern, question: Question) -> bool:
         return False
     if pattern.root is not None and (question.root is None or pattern.root != str(question.root)):
         return False
-    if pattern.args is None:
+    if pattern.any_args:
         return _only_reads(tool)
     given = _given(tool, question.args)
     if pattern.free and not _in_folders(pattern, question):
@@ -167,7 +170,7 @@ def _for_folder(question: Question, pattern: GrantPattern) -> GrantPattern:
     free = tuple(sorted(name for name, value in question.args.items() if isinstance(value, str) and value in named))
     if not free:
         raise GrantRefused(f"This call of '{question.tool.name}' names no file; allow exactly this call instead.")
-    fixed = {name: value for name, value in (pattern.args or {}).items() if name not in free}
+    fixed = {name: value for name, value in pattern.args.items() if name not in free}
     folders = tuple(sorted({str(path.parent) for path in question.paths}))
     return msgspec.structs.replace(pattern, args=fixed, free=free, folders=folders)
 

@@ -39,26 +39,23 @@ class Locked(LedgerUnavailable):
 class Transaction:
     """The write in progress. Entries are chained in the order they are appended."""
 
-    __slots__ = ("_count", "_head", "execute")
+    __slots__ = ("count", "execute", "head")
 
-    def __init__(self, execute: Callable[..., sqlite3.Cursor], count: int, head: bytes) -> None:
+    def __init__(self, execute: Callable[..., sqlite3.Cursor]) -> None:
         self.execute = execute
-        self._count = count
-        self._head = head
+        """There is one cursor: a result is read before the next statement."""
+        self.count = 0
+        self.head = b""
 
     def append(self, call: str, kind: str, body: str) -> int:
         at = time.time()
-        self._head = link(self._head, call, kind, at, body)
-        self._count += 1
+        self.head = head = link(self.head, call, kind, at, body)
+        self.count = count = self.count + 1
         self.execute(
             "INSERT INTO entries (id, call, kind, at, body, hash) VALUES (?, ?, ?, ?, ?, ?)",
-            (self._count, call, kind, at, body, self._head),
+            (count, call, kind, at, body, head),
         )
-        return self._count
-
-    def seal(self, count_before: int) -> None:
-        if self._count != count_before:
-            self.execute("UPDATE meta SET count = ?, head = ? WHERE one = 1", (self._count, self._head))
+        return count
 
 
 Op = Callable[[Transaction], T]
@@ -72,7 +69,8 @@ class Database:
         self.commits = 0
         """Transactions of this connection; `version` uses it because SQLite reports only those of others."""
         self._connection = connection
-        self._execute = connection.execute
+        self._execute = connection.cursor().execute
+        self._transaction = Transaction(self._execute)
         self._lock = threading.RLock()
 
     @classmethod
@@ -106,12 +104,14 @@ class Database:
         """All operations in one transaction, or none of them; raises `Locked` without much waiting."""
         with self._lock:
             execute = self._execute
+            transaction = self._transaction
             try:
                 execute("BEGIN IMMEDIATE")
-                count, head = execute("SELECT count, head FROM meta").fetchone()
-                transaction = Transaction(execute, count, head)
+                count, transaction.head = execute("SELECT count, head FROM meta").fetchone()
+                transaction.count = count
                 outcomes = [op(transaction) for op in ops]
-                transaction.seal(count)
+                if transaction.count != count:
+                    execute("UPDATE meta SET count = ?, head = ?", (transaction.count, transaction.head))
                 execute("COMMIT")
             except sqlite3.Error as error:
                 self._roll_back()

@@ -16,28 +16,46 @@ _PAUSE: Final = 0.005
 
 
 class _Waiting:
-    __slots__ = ("alone", "deadline", "droppable", "future", "op")
+    __slots__ = ("alone", "deadline", "droppable", "error", "future", "op", "outcome", "settled")
 
-    def __init__(self, op: Op[Any], future: asyncio.Future[Any], droppable: bool) -> None:
+    def __init__(self, op: Op[Any], future: asyncio.Future[Any] | None, droppable: bool) -> None:
         self.op = op
         self.future = future
         self.droppable = droppable
         self.alone = False
         """It was in a transaction that failed: it is tried again in one of its own, so that only the culprit fails."""
         self.deadline = 0.0
+        self.settled = False
+        self.outcome: Any = None
+        self.error: BaseException | None = None
+
+    @property
+    def dropped(self) -> bool:
+        return self.droppable and self.future is not None and self.future.cancelled()
+
+    def settle(self, outcome: Any, error: BaseException | None = None) -> None:
+        self.settled, self.outcome, self.error = True, outcome, error
+        future = self.future
+        if future is None or future.done():
+            return
+        if error is None:
+            future.set_result(outcome)
+        else:
+            future.set_exception(error)
 
 
 class Writer:
-    """Writes in the thread of the event loop: a transaction takes less time than a change of threads."""
+    """Writes in the thread of the event loop: a transaction takes less time than a change of threads.
+
+    The first operation of a turn leads: its task lets the others have their turn, then writes for all of them.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._loop: asyncio.AbstractEventLoop | None = None
         self._queue: list[_Waiting] = []
 
-    async def commit(
-        self, op: Op[T], *, droppable: bool = False, if_lost: Callable[[], None] | None = None
-    ) -> T:
+    async def commit(self, op: Op[T], *, droppable: bool = False, if_lost: Callable[[], None] | None = None) -> T:
         """The outcome of the operation, once it is committed.
 
         A caller that is cancelled before the write does not stop it, unless the operation is droppable; `if_lost` is
@@ -49,16 +67,38 @@ class Writer:
                 return self._database.run(op)
             self.drain()
             self._loop = loop
-        future: asyncio.Future[T] = loop.create_future()
-        if not self._queue:
-            loop.call_soon(self._flush)
-        self._queue.append(_Waiting(op, future, droppable))
-        if if_lost is None:
-            return await future
+        if self._queue:
+            waiting = _Waiting(op, loop.create_future(), droppable)
+            self._queue.append(waiting)
+        else:
+            waiting = _Waiting(op, None, droppable)
+            self._queue.append(waiting)
+            await self._lead(waiting)
+            if not waiting.settled:
+                waiting.future = loop.create_future()
+        if waiting.future is not None:
+            await self._follow(waiting, waiting.future, if_lost)
+        if waiting.error is not None:
+            raise waiting.error
+        return waiting.outcome
+
+    async def _lead(self, waiting: _Waiting) -> None:
         try:
-            return await future
+            await asyncio.sleep(0)
         except asyncio.CancelledError:
-            if not future.cancelled() and future.exception() is None:
+            if waiting.droppable:
+                self._queue.remove(waiting)
+            self._flush()
+            raise
+        self._flush()
+
+    async def _follow(
+        self, waiting: _Waiting, future: asyncio.Future[Any], if_lost: Callable[[], None] | None
+    ) -> None:
+        try:
+            await future
+        except asyncio.CancelledError:
+            if if_lost is not None and waiting.settled and waiting.error is None:
                 if_lost()
             raise
 
@@ -66,7 +106,7 @@ class Writer:
         """Write what waits now, without the event loop."""
         while self._queue:
             waiting = self._queue.pop(0)
-            if not (waiting.droppable and waiting.future.cancelled()):
+            if not waiting.dropped:
                 with suppress(HoldfastError):
                     self._database.run(waiting.op)
 
@@ -91,22 +131,21 @@ class Writer:
                 raise
             else:
                 for waiting, outcome in zip(batch, outcomes, strict=True):
-                    if not waiting.future.done():
-                        waiting.future.set_result(outcome)
+                    waiting.settle(outcome)
 
     def _take(self) -> list[_Waiting]:
         if self._queue[0].alone:
             return [self._queue.pop(0)]
-        batch = [waiting for waiting in self._queue if not (waiting.droppable and waiting.future.cancelled())]
-        self._queue = []
-        return batch
+        batch, self._queue = self._queue, []
+        return [waiting for waiting in batch if not waiting.dropped]
 
     def _retry_later(self, batch: list[_Waiting]) -> bool:
-        loop = batch[0].future.get_loop()
+        """Whether there is still time; the batch then leads the queue, and the loop is free meanwhile."""
+        loop = asyncio.get_running_loop()
         now = loop.time()
         for waiting in batch:
             waiting.deadline = waiting.deadline or now + PATIENCE
-        if now > batch[0].deadline:
+        if not batch or now > batch[0].deadline:
             return False
         self._queue[:0] = batch
         loop.call_later(_PAUSE, self._flush)
@@ -115,5 +154,4 @@ class Writer:
 
 def _fail(batch: Sequence[_Waiting], error: BaseException) -> None:
     for waiting in batch:
-        if not waiting.future.done():
-            waiting.future.set_exception(error)
+        waiting.settle(None, error)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from holdfast.contract.errors import HoldfastError
 from holdfast.doors.cli import failures
 
-if TYPE_CHECKING:
-    import click
+PROGRAM = "holdfast"
 
 
 def run(argv: Sequence[str]) -> int:
@@ -18,21 +16,50 @@ def run(argv: Sequence[str]) -> int:
     options = argv[: argv.index("--")] if "--" in argv else argv
     as_json, debug = "--json" in options, "--debug" in options
     try:
-        code = _dispatch(argv)
+        code = _run(argv, as_json=as_json, debug=debug)
         sys.stdout.flush()
-    except KeyboardInterrupt:
-        return failures.report("interrupted", "Interrupted.", failures.INTERRUPTED, as_json=as_json)
     except BrokenPipeError:
         return failures.hush()
-    except HoldfastError as error:
-        return _last_words(lambda: failures.report_error(error, as_json=as_json))
-    except Exception as error:
-        return failures.report_unexpected(error, as_json=as_json, debug=debug)
     return code
 
 
-def _dispatch(argv: Sequence[str]) -> int:
+def _run(argv: Sequence[str], *, as_json: bool, debug: bool) -> int:
     from holdfast.doors.cli.quick import quick_call
 
-    code = quick_call(argv)
-    return _run_click(list(argv)) if code is None else code
+    try:
+        code = quick_call(argv)
+        return _run_click(list(argv), as_json=as_json) if code is None else code
+    except KeyboardInterrupt:
+        return failures.report("interrupted", "Interrupted.", failures.INTERRUPTED, as_json=as_json)
+    except HoldfastError as error:
+        return failures.report_error(error, as_json=as_json)
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        return failures.report_unexpected(error, as_json=as_json, debug=debug)
+
+
+def _run_click(argv: list[str], *, as_json: bool) -> int:
+    import click
+
+    from holdfast.doors.cli.root import holdfast
+
+    try:
+        code = holdfast.main(argv, prog_name=PROGRAM, standalone_mode=False)
+    except click.Abort:
+        raise KeyboardInterrupt from None
+    except click.ClickException as error:
+        return failures.report("usage", _sentence(error), failures.USAGE, as_json=as_json)
+    return code if isinstance(code, int) else 0
+
+
+def _sentence(error: object) -> str:
+    """What click has to say, with the next step behind it."""
+    import click
+
+    assert isinstance(error, click.ClickException)
+    text = error.format_message().strip()
+    text = text if text.endswith((".", "?", "!")) else f"{text}."
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    command = PROGRAM if context is None else context.command_path
+    return text if "`" in text or text.endswith("?") else f"{text} See `{command} --help`."

@@ -1,0 +1,76 @@
+"""Making a call and showing how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from holdfast.contract.values import Json
+from holdfast.contract.vocabulary import State
+from holdfast.doors.cli import screen
+from holdfast.doors.cli.arguments import read_words
+from holdfast.doors.cli.place import runtime_here
+from holdfast.text.visible import visible, visible_block
+
+if TYPE_CHECKING:
+    from holdfast.contract.call import HeldCall
+    from holdfast.contract.result import Result
+    from holdfast.runtime.runtime import Runtime
+
+
+def run_call(
+    name: str, words: Sequence[str], *, as_json: bool, park: bool = False, flags: Mapping[str, Json] | None = None
+) -> int:
+    """Call a tool; a person at the terminal is asked, otherwise what needs a person is parked."""
+    with runtime_here(flags or {}, entry_points=not is_builtin(name)) as runtime:
+        tool = runtime.registry.find(name)
+        args = read_words(words, tool.input_schema if tool is not None else {})
+        return asyncio.run(_call(runtime, name, args, as_json=as_json, asks=screen.can_ask() and not park))
+
+
+async def _call(
+    runtime: Runtime, name: str, args: dict[str, Json] | str | bytes, *, as_json: bool, asks: bool
+) -> int:
+    if asks:
+        from holdfast.doors.cli.asking import TerminalAsker
+
+        runtime.asker = TerminalAsker(runtime)
+    async with runtime:
+        result = await runtime.call(name, args)
+        waits = result.state in (State.PENDING, State.APPROVED)
+        held = runtime.ledger.held(result.call_id) if waits and runtime.ledger is not None else None
+        return show_result(result, held, as_json=as_json)
+
+
+def show_result(result: Result, held: HeldCall | None = None, *, as_json: bool) -> int:
+    """The result on standard output, everything else on standard error; the exit code."""
+    if as_json:
+        from holdfast.doors.cli.shapes import result_shape
+
+        screen.put_json(result_shape(result, held))
+        return result.exit_code
+    screen.put_output(result.output)
+    for item in result.attachments:
+        name = f" {visible(item.name)}" if item.name else ""
+        screen.note(f"[{item.kind}{name}: {visible(item.mime_type)}, {len(item.data):,} bytes; --json has it]")
+    if held is not None:
+        _show_waiting(held, result)
+    elif not result.success:
+        error = screen.paint(f"{result.state.replace('_', ' ').capitalize()}:", "red", stream=sys.stderr)
+        screen.note(f"{error} {visible_block(result.error or 'Unknown error')}")
+    return result.exit_code
+
+
+def is_builtin(name: str) -> bool:
+    """Whether a tool of this name comes with holdfast, so that installed packages need not be searched for it."""
+    from holdfast.tools import builtin_tools
+
+    return any(name in (*tool.names, tool.api_name) for tool in builtin_tools())
+
+
+def _show_waiting(held: HeldCall, result: Result) -> None:
+    screen.note(screen.paint(screen.shown(held.preview), "bold", stream=sys.stderr))
+    screen.note(f"  {visible(held.decision.reason)} ({visible(held.decision.source)})")
+    screen.note(visible_block(result.error or "It waits."))

@@ -1,0 +1,115 @@
+"""Where a command works: the project around the current directory, its configuration, its ledger, its runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from holdfast.contract.errors import BadJson, LedgerUnavailable
+from holdfast.contract.values import Json, parse_json
+from holdfast.doors.cli.failures import UsageProblem
+from holdfast.doors.cli.screen import note, shown_block
+from holdfast.text.visible import visible
+
+if TYPE_CHECKING:
+    from holdfast.assemble import Setting
+    from holdfast.runtime.runtime import Runtime
+    from holdfast.store.ledger import Ledger
+
+Flags = Mapping[str, Json]
+
+
+def read_flags(settings: Sequence[str]) -> Flags:
+    """`--set OPTION=VALUE`; a value that is not JSON is text."""
+    flags: dict[str, Json] = {}
+    for setting in settings:
+        key, sign, value = setting.partition("=")
+        if not sign or not key:
+            raise UsageProblem(f"--set wants OPTION=VALUE, such as tools.profile=full, not '{visible(setting)}'.")
+        try:
+            flags[key] = parse_json(value)
+        except BadJson:
+            flags[key] = value
+    return flags
+
+
+def setting_here(flags: Flags) -> Setting:
+    """The setting, with what a person should know about it said on standard error."""
+    from holdfast.assemble import load_setting
+
+    setting = load_setting(flags=flags or None)
+    for notice in setting.loaded.notices:
+        note(f"Note: {shown_block(notice)}")
+    return setting
+
+
+@contextmanager
+def ledger_here(flags: Flags) -> Generator[Ledger]:
+    """The ledger to read, whoever else writes to it."""
+    from holdfast.assemble import open_ledger
+
+    with open_ledger(setting_here(flags), read_only=True) as ledger:
+        yield ledger
+
+
+@contextmanager
+def runtime_here(flags: Flags, *, entry_points: bool = True, looking: bool = False) -> Generator[Runtime]:
+    """The runtime of this place. With `looking` nothing is written and a missing ledger stays missing."""
+    from holdfast.assemble import build_runtime
+
+    setting = setting_here(flags)
+    _show_warnings()
+    keeps = setting.loaded.config.ledger.enabled
+    runtime = build_runtime(
+        setting,
+        ledger=_ledger_to_look_at(setting) if looking and keeps else None,
+        nobody="park" if keeps else "deny",
+        door="cli",
+        entry_points=entry_points,
+    )
+    try:
+        yield runtime
+    finally:
+        if runtime.ledger is not None:
+            runtime.ledger.close()
+
+
+def kept_ledger(runtime: Runtime) -> Ledger:
+    if runtime.ledger is None:
+        raise LedgerUnavailable("The ledger is switched off (ledger.enabled = false), so nothing can wait here.")
+    return runtime.ledger
+
+
+def whoami(name: str | None = None) -> str:
+    """Who answers, as the ledger names them."""
+    if name is None:
+        import os
+        from getpass import getuser
+
+        try:
+            name = getuser()
+        except (KeyError, OSError):
+            name = f"uid {os.getuid()}"
+    return f"cli:{name}"
+
+
+def _ledger_to_look_at(setting: Setting) -> Ledger:
+    from holdfast.assemble import open_ledger
+    from holdfast.store.ledger import Ledger
+
+    return open_ledger(setting, read_only=True) if setting.ledger_path.exists() else Ledger.in_memory()
+
+
+def _show_warnings() -> None:
+    """Warnings of our own rooms go to standard error, made visible."""
+    import logging
+
+    class Shown(logging.Handler):
+        def emit(self, record: Any) -> None:
+            note(f"Warning: {shown_block(record.getMessage())}")
+
+    logger = logging.getLogger("holdfast")
+    if not logger.handlers:
+        logger.addHandler(Shown())
+        logger.propagate = False

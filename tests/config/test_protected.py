@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.config.protected import PROTECTED, is_protected
+from holdfast.config.roots import state_dir, user_config_file
+
+EXAMPLES = [
+    ".git",
+    ".git/hooks/pre-commit",
+    ".git/config",
+    "vendor/lib/.git/hooks/post-checkout",
+    ".gitattributes",
+    "sub/.gitattributes",
+    ".gitmodules",
+    ".husky/pre-push",
+    ".pre-commit-config.yaml",
+    ".envrc",
+    ".env",
+    ".env.local",
+    ".bashrc",
+    ".vscode/tasks.json",
+    ".mcp.json",
+    ".claude/settings.json",
+    "AGENTS.md",
+    "package.json",
+    "Makefile",
+    "tests/conftest.py",
+    "sitecustomize.py",
+    "venv/lib/x.pth",
+    ".github/workflows/ci.yml",
+    "holdfast.toml",
+    "notes/talk.chat",
+    "/etc/crontab",
+    "/var/spool/cron/crontabs/me",
+]
+ORDINARY = [
+    "src/app.py",
+    "README.md",
+    "git/hooks.py",
+    "gitattributes",
+    "makefile.py",
+    "my-package.json",
+    "package.json.bak",
+    "environment.py",
+    "chat/talk.py",
+    ".github/FUNDING.yml",
+    "docs/ssh.md",
+    "xconftest.py",
+    ".gitignore",
+    ".gitkeep",
+]
+
+
+@pytest.mark.spec("A6", "A18")
+@pytest.mark.parametrize("path", EXAMPLES)
+def test_what_something_else_obeys_or_runs_is_protected_with_a_reason(root: Path, path: str) -> None:
+    reason = is_protected(Path(path), root=root)
+    assert reason is not None and reason in PROTECTED
+    assert is_protected(root / path, root=root) == reason
+
+
+@pytest.mark.spec("A6", "A18")
+@pytest.mark.parametrize("path", ORDINARY)
+def test_ordinary_files_are_not_protected(root: Path, path: str) -> None:
+    assert is_protected(Path(path), root=root) is None
+
+
+@pytest.mark.spec("A6", "A18")
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".GIT/hooks/x",
+        ".Git/Config",
+        ".git./hooks/x",
+        ".git /hooks/x",
+        ".git. . ./config",
+        ".gıt/config",
+        ".gİt/config",
+        ".g\u200cit/config",
+        ".\ufeffgit/config",
+        "．git/config",
+        ".ｇｉｔ/config",
+        "git~1/config",
+        "GIT~1/config",
+        ".git::$INDEX_ALLOCATION/config",
+        "HOLDFAST.TOML",
+        "holdfast.toml::$DATA",
+        "holdfast.toml.",
+        "holdfaſt.toml",
+        "Conftest.PY ",
+        "conftest.py\u3000",
+        "Make\u00adfile",
+        "MAKEFILE",
+        "package.json\n",
+        "sub/../.git/config",
+        "talk.CHAT",
+    ],
+)
+def test_no_spelling_of_a_protected_name_gets_past(root: Path, path: str) -> None:
+    assert is_protected(Path(path), root=root) is not None
+
+
+@pytest.mark.spec("A6", "A18")
+def test_accented_names_match_however_they_are_composed(root: Path) -> None:
+    assert is_protected(Path("privé/x"), root=root, extra=("prive\u0301",)) == "the configuration protects it"
+    assert is_protected(Path("prive\u0301/x"), root=root, extra=("privé",)) == "the configuration protects it"
+
+
+@pytest.mark.spec("A6", "A18")
+def test_a_symlink_to_a_protected_path_is_protected_and_so_is_one_in_its_place(root: Path) -> None:
+    (root / ".git/hooks").mkdir(parents=True)
+    (root / "innocent").symlink_to(root / ".git/hooks")
+    (root / "deep").mkdir()
+    (root / "deep/up").symlink_to(root / ".git/hooks")
+    assert is_protected(root / "innocent/pre-commit", root=root) is not None
+    assert is_protected(root / "deep/up/../config", root=root) is not None
+    (root / "real").mkdir()
+    (root / ".vscode").symlink_to(root / "real")
+    assert is_protected(root / ".vscode/tasks.json", root=root) is not None
+
+
+@pytest.mark.spec("A6", "A18")
+def test_holdfasts_own_config_and_state_are_protected_wherever_they_are(
+    root: Path, own_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert is_protected(own_home / ".config/holdfast/config.toml", root=root) == "holdfast obeys it"
+    assert is_protected(own_home / ".local/state/holdfast/projects/x/ledger.db", root=root) == "holdfast obeys it"
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "Elsewhere"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "kept"))
+    assert is_protected(user_config_file(), root=root) == "holdfast obeys it"
+    assert is_protected(state_dir(root) / "grants.db", root=root) == "holdfast obeys it"
+    assert is_protected(tmp_path / "elsewhere/holdfast", root=root) == "holdfast obeys it"
+    assert is_protected(tmp_path / "Elsewhere/other", root=root) is None
+
+
+@pytest.mark.spec("A6", "A18")
+def test_a_user_configuration_behind_a_symlink_is_protected_at_its_target(root: Path, own_home: Path) -> None:
+    target = root / "dotfiles" / "tools.toml"
+    target.parent.mkdir()
+    target.touch()
+    (own_home / ".config/holdfast").mkdir(parents=True)
+    (own_home / ".config/holdfast/config.toml").symlink_to(target)
+    assert is_protected(target, root=root) == "holdfast obeys it"
+
+
+@pytest.mark.spec("A6", "A18")
+def test_patterns_pinned_to_the_home_do_not_match_elsewhere(root: Path, own_home: Path) -> None:
+    assert is_protected(own_home / ".config/fish/config.fish", root=root) is not None
+    assert is_protected(own_home / "bin/tool", root=root) is not None
+    assert is_protected(root / "bin/tool", root=root) is None
+    assert is_protected(own_home / ".ssh/authorized_keys", root=root) is not None
+
+
+@pytest.mark.spec("A6", "A18")
+def test_the_configuration_adds_patterns(root: Path) -> None:
+    extra = ("infra/*.tf", "$root/deploy", "/srv/data", "secret?.txt", "~/notes")
+    for path in ("a/infra/main.tf", "deploy/x/y", "/srv/data/x", "secret1.TXT", str(Path.home() / "notes/x")):
+        assert is_protected(Path(path), root=root, extra=extra) == "the configuration protects it", path
+    for path in ("infra/main.py", "a/deploy/x", "x/srv/data", "secret.txt", "infra/a/main.tf"):
+        assert is_protected(Path(path), root=root, extra=extra) is None, path
+    assert is_protected(Path("x"), root=None, extra=("$root/x",)) is None
+
+
+@pytest.mark.spec("A6")
+def test_a_pattern_with_many_stars_is_matched_in_no_time(root: Path) -> None:
+    start = time.perf_counter()
+    assert is_protected(Path("a" * 250), root=root, extra=("*a" * 400 + "b",)) is None
+    assert time.perf_counter() - start < 5
+
+
+@pytest.mark.spec("A6")
+@settings(max_examples=200, deadline=None)
+@given(
+    name=st.text("ab.", min_size=1, max_size=8).filter(lambda name: name.strip(".") == name),
+    pattern=st.text("ab*?", min_size=1, max_size=6),
+)
+def test_stars_and_question_marks_mean_what_they_mean_in_globs(name: str, pattern: str) -> None:
+    from fnmatch import fnmatchcase
+
+    expected = "the configuration protects it" if fnmatchcase(name, pattern) else None
+    assert is_protected(Path("/q-root") / name, root=Path("/q-root"), extra=(f"$root/{pattern}",)) == expected

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from holdfast.config import roots
+from holdfast.config.roots import Project, find_root, project_at, state_dir, user_config_file, user_state_dir
+from holdfast.contract.errors import ConfigError
+
+
+@pytest.mark.spec("N5")
+@pytest.mark.parametrize("marker", ["holdfast.toml", ".git"])
+def test_the_root_is_the_nearest_ancestor_with_a_marker(root: Path, marker: str) -> None:
+    inner = root / "a" / "b"
+    inner.mkdir(parents=True)
+    (root / marker).touch()
+    assert find_root(inner) == find_root(root) == root
+    (root / "a" / ".git").mkdir()
+    assert find_root(inner) == root / "a"
+
+
+@pytest.mark.spec("N5")
+def test_a_symlink_into_a_project_leads_to_its_real_root(root: Path, tmp_path: Path) -> None:
+    (root / ".git").mkdir()
+    (root / "sub").mkdir()
+    (tmp_path / "link").symlink_to(root / "sub")
+    assert find_root(tmp_path / "link") == root
+
+
+@pytest.mark.spec("N5")
+def test_a_marker_that_is_a_broken_symlink_still_marks(root: Path) -> None:
+    (root / "holdfast.toml").symlink_to(root / "gone")
+    assert find_root(root) == root
+
+
+@pytest.mark.spec("N5", "R10")
+def test_without_a_marker_there_is_no_root_and_the_working_directory_bounds(root: Path) -> None:
+    project = project_at(root)
+    assert project == Project(cwd=root, root=None)
+    assert project.base == project.bounds == root
+
+
+@pytest.mark.spec("N5")
+def test_a_relative_path_is_taken_from_the_document_else_from_the_root(root: Path) -> None:
+    (root / ".git").mkdir()
+    (root / "notes").mkdir()
+    document = root / "notes" / "a.chat"
+    assert project_at(root / "notes").base == root
+    of_document = project_at(root.parent, document)
+    assert of_document.base == root / "notes" and of_document.bounds == root and of_document.cwd == root.parent
+
+
+@pytest.mark.spec("N5")
+def test_each_root_has_a_state_folder_of_its_own_outside_the_project(root: Path, own_home: Path) -> None:
+    one, two = state_dir(root), state_dir(root / "sub")
+    assert one != two and one == state_dir(Path(os.path.relpath(root)))
+    assert one.parent == two.parent == own_home / ".local/state/holdfast/projects" == user_state_dir() / "projects"
+    assert one.name.startswith("project-") and not one.exists()
+    assert state_dir(Path("/")).name.startswith("root-")
+    assert state_dir(root / "a/..b\n *").name.isascii()
+
+
+@pytest.mark.spec("N5")
+def test_a_root_that_holds_the_whole_home_is_fine(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roots, "_login_home", lambda: own_home)
+    (own_home / ".git").mkdir()
+    assert find_root(own_home / "x") == own_home
+    assert state_dir(own_home).is_relative_to(own_home)
+
+
+@pytest.mark.spec("N5", "A2")
+def test_a_state_folder_moved_into_the_project_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(root / "state"))
+    with pytest.raises(ConfigError, match="lies inside the project"):
+        state_dir(root)
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setenv("HOME", str(root / "home"))
+    with pytest.raises(ConfigError, match="lies inside the project"):
+        state_dir(root)
+
+
+@pytest.mark.spec("N5")
+def test_the_xdg_folders_are_used_when_absolute_and_ignored_when_relative(
+    own_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "c"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "s"))
+    assert user_config_file() == tmp_path / "c/holdfast/config.toml" and user_state_dir() == tmp_path / "s/holdfast"
+    monkeypatch.setenv("XDG_CONFIG_HOME", "c")
+    monkeypatch.setenv("XDG_STATE_HOME", "s")
+    assert user_config_file() == own_home / ".config/holdfast/config.toml"
+    assert user_state_dir() == own_home / ".local/state/holdfast"

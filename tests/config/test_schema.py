@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+from holdfast.config.model import INTERNAL
+from holdfast.config.schema import DESCRIPTIONS, json_schema, option_keys
+from tests.config.conftest import LoadHere, Write
+from tests.config.layers import to_toml
+
+DOCS = Path(__file__).parents[2] / "docs" / "config.md"
+SNIPPETS = re.findall(r"```toml\n(.*?)```", DOCS.read_text(), re.DOTALL)
+validator = jsonschema_rs.validator_for(json_schema())
+
+FULL: dict[str, Any] = {
+    "tools": {
+        "profile": "full",
+        "allow": {"append": ["web.*"], "$remove": "x"},
+        "agents": {"bot": {"profile": "minimal", "deny": {"prepend": "y"}}},
+        "config": {"shell.exec": {"shell": "zsh", "n": [1, 2]}},
+        "skills": {"s": "/skills/s"},
+    },
+    "approval": {"auto_approve": ["$default"], "presets": {"$mine": {"approve": ["a"]}}, "max_risk": "low"},
+    "hooks": {"actions": {"file.*": "confirm"}},
+    "sandbox": {"network": ["a.example"], "mode": "required"},
+    "output": {"max_output_bytes": 10},
+    "secrets": {"token": {"env": "TOKEN"}},
+    "protected": ["infra"],
+}
+WRONG: list[dict[str, Any]] = [
+    {"tolls": {}},
+    {"tools": {"profile": "most"}},
+    {"tools": {"default_timeout": 0}},
+    {"tools": {"allow": "x"}},
+    {"tools": {"allow": {"add": ["x"]}}},
+    {"tools": {"allow": {}}},
+    {"tools": {"agents": {"bot": {"narrow": []}}}},
+    {"approval": {"auto_approve": "$default"}},
+    {"approval": {"presets": {"mine": {}}}},
+    {"secrets": {"x": {}}},
+    {"secrets": {"x": {"env": "A", "keyring": "b/c"}}},
+    {"protected": [""]},
+    *({path.split(".")[0]: {path.split(".")[1]: []}} for path in sorted(INTERNAL)),
+]
+
+
+@pytest.mark.spec("E1")
+def test_the_schema_takes_what_load_takes(load_here: LoadHere, write_user: Write) -> None:
+    assert [str(error) for error in validator.iter_errors(FULL)] == []
+    write_user(to_toml(FULL))
+    assert load_here().config.tools.profile == "full"
+    function = {"approval": {"auto_approve": "pkg.mod:func"}}
+    assert validator.is_valid(function) and load_here(flags=function)
+
+
+@pytest.mark.spec("E1")
+@pytest.mark.parametrize("table", WRONG, ids=[json.dumps(table) for table in WRONG])
+def test_the_schema_refuses_what_load_refuses(load_here: LoadHere, table: dict[str, Any]) -> None:
+    from holdfast.contract.errors import ConfigError
+
+    assert not validator.is_valid(table)
+    with pytest.raises(ConfigError):
+        load_here(flags=table)
+
+
+@pytest.mark.spec("E1")
+def test_the_schema_is_a_2020_12_schema_that_describes_every_option_and_hides_internal_ones() -> None:
+    schema = json_schema()
+    jsonschema_rs.meta.validate(schema)
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    for definition in (schema, *schema["$defs"].values()):
+        for name, option in definition["properties"].items():
+            assert definition["title"] == "List operations" or option["description"], name
+    assert not set(option_keys()) & INTERNAL
+    assert set(option_keys()) <= set(DESCRIPTIONS)
+    assert schema["$defs"]["OutputConfig"]["properties"]["max_bytes"]["default"] == 51200
+
+
+@pytest.mark.spec("E1")
+def test_the_user_reference_names_every_option() -> None:
+    text = DOCS.read_text()
+    assert [path for path in option_keys() if f"`{path}`" not in text] == []
+
+
+@pytest.mark.spec("E1")
+@pytest.mark.parametrize("snippet", SNIPPETS, ids=range(len(SNIPPETS)))
+def test_every_snippet_of_the_user_reference_loads(load_here: LoadHere, write_user: Write, snippet: str) -> None:
+    write_user(snippet)
+    assert load_here().layers[0].applied
+    assert validator.is_valid(tomllib.loads(snippet))
+
+
+@pytest.mark.spec("E1")
+def test_importing_the_configuration_brings_nothing_heavy() -> None:
+    script = (
+        "import sys, holdfast.config.load, holdfast.config.protected, holdfast.config.paths\n"
+        "print([name for name in ('pydantic', 'asyncio', 'tomllib', 'inspect', 'unicodedata', 'click', 'rich')"
+        " if name in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert run.stdout == "[]\n"

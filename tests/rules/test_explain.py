@@ -1,0 +1,135 @@
+"""Explaining a decision."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from holdfast.config.model import ApprovalConfig, HooksConfig
+from holdfast.contract.call import Decision
+from holdfast.contract.values import Args
+from holdfast.contract.vocabulary import Verdict
+from holdfast.rules.caps import Cap
+from holdfast.rules.chain import Chain
+from holdfast.rules.explain import Explanation, explain
+from holdfast.rules.gate import Gate
+from holdfast.rules.hooks import HOOK, Hooks
+from holdfast.rules.question import ResolveContext
+from holdfast.rules.resolvers import CATCH_ALL, CONFIG, PURE
+from holdfast.rules.standard import standard_chain
+
+from .asking import READ, SHELL, WRITE, question
+
+ALLOWED = Decision(Verdict.APPROVE, "tools.profile", "the profile 'coding' has it")
+
+
+def answers(explanation: Explanation) -> list[tuple[str, str, str, bool]]:
+    return [(step.stage, step.source, step.answer, step.decided) for step in explanation.steps]
+
+
+@pytest.mark.spec("A10")
+def test_everyone_in_the_chain_is_shown_and_who_decided() -> None:
+    chain = standard_chain(ApprovalConfig(require_approval=False))
+    chain.register("third", lambda name, args, ctx: None)
+    told = explain(ALLOWED, chain, [Hooks().cap()], question(SHELL))
+    assert told.decision == Decision(Verdict.APPROVE, CATCH_ALL, "Approval is switched off.")
+    assert answers(told) == [
+        ("policy", "tools.profile", "approve", False),
+        ("chain", CONFIG, "pass", False),
+        ("chain", "third", "pass", False),
+        ("chain", PURE, "pass", False),
+        ("chain", CATCH_ALL, "approve", True),
+        ("cap", HOOK, "pass", False),
+    ]
+
+
+@pytest.mark.spec("A10")
+def test_those_after_the_one_that_decided_were_not_asked() -> None:
+    told = explain(ALLOWED, standard_chain(ApprovalConfig(require_approval=False)), [], question(READ))
+    assert answers(told)[1:] == [
+        ("chain", CONFIG, "approve", True),
+        ("chain", PURE, "not asked", False),
+        ("chain", CATCH_ALL, "not asked", False),
+    ]
+
+
+@pytest.mark.spec("A10")
+def test_when_nobody_answered_the_default_decided() -> None:
+    told = explain(None, Chain(), [], question(SHELL))
+    assert answers(told) == [("chain", "default", "ask", True)]
+
+
+@pytest.mark.spec("A10", "A18")
+def test_a_cap_that_decided_is_marked_and_the_overruled_approval_stays_visible() -> None:
+    hooks = Hooks(HooksConfig(actions={"write": "confirm"}))
+    told = explain(None, standard_chain(ApprovalConfig()), [hooks.cap()], question(WRITE))
+    assert answers(told) == [
+        ("chain", CONFIG, "approve", False),
+        ("chain", PURE, "not asked", False),
+        ("cap", HOOK, "ask", True),
+    ]
+
+
+@pytest.mark.spec("A10")
+def test_a_policy_that_denies_ends_it_and_nobody_else_is_asked() -> None:
+    asked: list[str] = []
+    chain = Chain()
+    chain.register("spy", lambda name, args, ctx: asked.append(name))
+    refused = Decision(Verdict.DENY, "tools.deny", "'bash' in tools.deny takes 'shell.exec' away")
+    told = explain(refused, chain, [Hooks().cap()], question(SHELL))
+    assert told.decision == refused
+    assert asked == []
+    assert answers(told) == [
+        ("policy", "tools.deny", "deny", True),
+        ("chain", "spy", "not asked", False),
+        ("cap", HOOK, "not asked", False),
+    ]
+
+
+@pytest.mark.spec("A10")
+def test_a_failed_resolver_shows_why_it_failed() -> None:
+    def broken(name: str, args: Args, ctx: ResolveContext) -> object:
+        raise LookupError("nothing here")
+
+    chain = Chain(on_error="ask")
+    chain.register("broken", broken)
+    chain.register("kind", lambda name, args, ctx: "approve")
+    told = explain(None, chain, [], question())
+    assert answers(told) == [("chain", "broken", "failed", True), ("chain", "kind", "approve", False)]
+    assert told.steps[0].reason == "The resolver could not answer: it raised LookupError: nothing here."
+
+
+@pytest.mark.spec("A10")
+def test_the_explanation_is_the_decision_the_gate_makes() -> None:
+    chain = standard_chain(ApprovalConfig())
+    hooks = Hooks(HooksConfig(autonomy="cautious"))
+    for about in (READ, WRITE, SHELL):
+        told = explain(None, chain, [hooks.cap()], question(about))
+        assert told.decision == Gate(chain, [hooks.cap()]).decide(question(about))
+
+
+@pytest.mark.spec("A10")
+def test_as_lines_is_plain_text_that_marks_who_decided() -> None:
+    told = explain(ALLOWED, standard_chain(ApprovalConfig()), [], question(READ))
+    assert told.as_lines() == [
+        "file.read: approve (urn:holdfast:approval:config)",
+        "  'file.read' is approved by the preset '$default'.",
+        "  policy     approve    tools.profile  the profile 'coding' has it",
+        "> chain 100  approve    urn:holdfast:approval:config  'file.read' is approved by the preset '$default'.",
+        "  chain 20   not asked  urn:holdfast:approval:pure  Tools without effects.",
+    ]
+
+
+@pytest.mark.spec("A10")
+def test_lines_hold_nothing_a_terminal_would_obey() -> None:
+    trick = Cap("trick", lambda question: Decision(Verdict.DENY, "", "red \x1b[31m\u202e text\nforged: line"))
+    lines = explain(None, Chain(), [trick], question()).as_lines()
+    assert all(line.isprintable() for line in lines)
+    assert not any("\x1b" in line or "\u202e" in line or "\n" in line for line in lines)
+    assert len(lines) == 4
+
+
+@pytest.mark.spec("A10")
+def test_the_explanation_is_json() -> None:
+    told = explain(ALLOWED, standard_chain(ApprovalConfig()), [Hooks().cap()], question(READ))
+    assert msgspec.json.decode(msgspec.json.encode(told), type=Explanation) == told

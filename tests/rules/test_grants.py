@@ -1,0 +1,259 @@
+"""What "always allow" becomes, and what it covers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.contract.errors import GrantRefused
+from holdfast.contract.tool import Tool
+from holdfast.contract.values import Args
+from holdfast.rules.grants import NEVER_WIDENED, Width, matches, narrow_grant
+from holdfast.rules.question import Question
+from holdfast.store.bodies import Grant, Scope
+
+from .asking import CALCULATOR, EDIT, FETCH, READ, SHELL, UNKNOWN, WRITE, question, tool
+
+SCOPES: tuple[Scope, ...] = ("once", "session", "project", "user")
+
+
+def granted(asked: Question, scope: Scope = "session", width: Width = "exact", **fields: Any) -> Grant:
+    spec = narrow_grant(asked, scope, "ann", width=width)
+    values: dict[str, Any] = {
+        "id": "g1", "tool": spec.tool, "pattern": spec.pattern, "scope": spec.scope, "by": spec.by,
+        "session": spec.session, "uses": spec.uses, "created": 1.0,
+    }  # fmt: skip
+    return Grant(**(values | fields))
+
+
+@pytest.mark.spec("A12")
+@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize(
+    ("about", "args"),
+    [
+        (SHELL, {"command": "make test"}),
+        (SHELL, {"command": "python3 -c 'print(1)'"}),
+        (WRITE, {"path": "a.txt", "content": "hello"}),
+        (UNKNOWN, {"deep": {"list": [1, 2.5, None, True]}}),
+        (CALCULATOR, {}),
+    ],
+)
+def test_a_grant_covers_the_very_same_call(scope: Scope, about: Tool, args: Args) -> None:
+    asked = question(about, args)
+    assert matches(granted(asked, scope), question(about, args, call_id="another"))
+
+
+@pytest.mark.spec("A12")
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"command": "make test; rm -rf /"},
+        {"command": "make test "},
+        {"command": "make"},
+        {"command": "make test", "cwd": "/"},
+        {},
+        {"command": ["make test"]},
+        {"command": None},
+    ],
+)
+def test_a_grant_for_a_command_covers_no_other_command(args: Args) -> None:
+    grant = granted(question(SHELL, {"command": "make test"}), "user")
+    assert not matches(grant, question(SHELL, args))
+
+
+@pytest.mark.spec("A12")
+def test_true_is_not_one_and_one_is_the_same_in_both_spellings() -> None:
+    grant = granted(question(UNKNOWN, {"force": 1}))
+    assert not matches(grant, question(UNKNOWN, {"force": True}))
+    assert matches(grant, question(UNKNOWN, {"force": 1.0}))
+
+
+@pytest.mark.spec("A12")
+def test_a_grant_for_a_call_without_arguments_does_not_cover_calls_with_some() -> None:
+    grant = granted(question(UNKNOWN, {}), "user")
+    assert matches(grant, question(UNKNOWN, {}))
+    assert not matches(grant, question(UNKNOWN, {"command": "rm -rf /"}))
+
+
+@pytest.mark.spec("A12")
+def test_a_command_is_granted_where_it_was_asked_for() -> None:
+    grant = granted(question(SHELL, {"command": "make"}), "user")
+    assert not matches(grant, question(SHELL, {"command": "make"}, cwd="/tmp/other"))
+
+
+@pytest.mark.spec("A12")
+def test_a_relative_path_means_the_file_it_meant_then() -> None:
+    grant = granted(question(WRITE, {"path": "a.txt", "content": ""}), "user")
+    elsewhere = question(WRITE, {"path": "a.txt", "content": ""}, paths=(Path("/srv/other/a.txt"),))
+    assert not matches(grant, elsewhere)
+
+
+@pytest.mark.spec("A12")
+def test_a_tool_that_has_changed_is_asked_about_again() -> None:
+    grant = granted(question(UNKNOWN, {}), "user")
+    assert not matches(grant, question(UNKNOWN.with_(description="Now does something else."), {}))
+    assert not matches(grant, question(UNKNOWN.with_(effects=frozenset({"process"})), {}))
+
+
+@pytest.mark.spec("A12")
+def test_a_grant_is_for_its_own_tool() -> None:
+    grant = granted(question(UNKNOWN, {}), "user")
+    assert not matches(grant, question(tool("acme.other"), {}))
+
+
+@pytest.mark.spec("A12")
+@pytest.mark.parametrize("scope", ["once", "session"])
+def test_a_grant_for_a_session_ends_with_it(scope: Scope) -> None:
+    asked = question(UNKNOWN, {})
+    grant = granted(asked, scope)
+    assert grant.session == "session-1"
+    assert not matches(grant, question(UNKNOWN, {}, session="session-2"))
+    assert not matches(granted(asked, scope, session=None), asked)
+
+
+@pytest.mark.spec("A12")
+def test_a_grant_for_a_project_stays_in_it() -> None:
+    grant = granted(question(UNKNOWN, {}), "project")
+    assert matches(grant, question(UNKNOWN, {}, session="session-2"))
+    assert not matches(grant, question(UNKNOWN, {}, root=Path("/srv/other")))
+    assert not matches(grant, question(UNKNOWN, {}, root=None))
+    with pytest.raises(GrantRefused, match="allow it for the session instead"):
+        narrow_grant(question(UNKNOWN, {}, root=None), "project", "ann")
+
+
+@pytest.mark.spec("A12")
+def test_a_grant_ends_when_it_expires_or_is_used_up() -> None:
+    asked = question(UNKNOWN, {})
+    grant = granted(asked, expires=100.0)
+    assert matches(grant, asked, now=99.9)
+    assert not matches(grant, asked, now=100.0)
+    assert not matches(grant, asked)
+    assert granted(asked, "once").uses == 1
+    assert not matches(granted(asked, "once", uses=0), asked)
+
+
+@pytest.mark.spec("A12")
+def test_the_label_of_a_built_in_tool_is_only_shown_and_another_tools_label_counts() -> None:
+    args: Args = {"path": "a.txt", "content": "x", "label": "first"}
+    assert matches(granted(question(WRITE, args)), question(WRITE, {**args, "label": "second"}))
+    grant = granted(question(UNKNOWN, {"label": "app=web"}))
+    assert not matches(grant, question(UNKNOWN, {"label": "app=db"}))
+
+
+@pytest.mark.spec("A12")
+def test_a_folder_can_be_allowed_when_that_is_asked_for() -> None:
+    asked = question(WRITE, {"path": "notes/a.txt", "content": "x"})
+    assert not matches(granted(asked), question(WRITE, {"path": "notes/b.txt", "content": "x"}))
+    grant = granted(asked, width="folder")
+    assert matches(grant, question(WRITE, {"path": "notes/b.txt", "content": "x"}))
+
+
+@pytest.mark.spec("A12")
+@pytest.mark.parametrize(
+    ("args", "fields"),
+    [
+        ({"path": "a.txt", "content": "x"}, {}),
+        ({"path": "notes/deep/a.txt", "content": "x"}, {}),
+        ({"path": "notes-evil/a.txt", "content": "x"}, {}),
+        ({"path": "notes/a.txt", "content": "something else"}, {}),
+        ({"path": "notes/link", "content": "x"}, {"paths": (Path("/etc/passwd"),)}),
+        ({"path": "notes/a.txt", "content": "x"}, {"paths": ()}),
+        ({"path": None, "content": "x"}, {}),
+        ({"content": "x"}, {}),
+    ],
+)
+def test_a_folder_is_that_folder_and_nothing_else_of_the_call(args: Args, fields: dict[str, Any]) -> None:
+    grant = granted(question(WRITE, {"path": "notes/a.txt", "content": "x"}), width="folder")
+    assert not matches(grant, question(WRITE, args, **fields))
+
+
+@pytest.mark.spec("A12")
+def test_a_tool_that_only_reads_can_be_allowed_whatever_its_arguments_are() -> None:
+    grant = granted(question(READ, {"path": "a.txt"}), width="tool")
+    assert matches(grant, question(READ, {"path": "b/c.txt", "limit": 3}))
+
+
+@pytest.mark.spec("A12")
+@pytest.mark.parametrize("width", ["folder", "tool"])
+@pytest.mark.parametrize("about", [SHELL, UNKNOWN, FETCH, tool("acme.run", effects={"process", "fs.read"})])
+def test_nothing_that_runs_sends_or_does_not_say_is_allowed_wholesale(about: Tool, width: Width) -> None:
+    with pytest.raises(GrantRefused, match="allow exactly this call"):
+        narrow_grant(question(about, {"path": "x"}), "session", "ann", width=width)
+
+
+@pytest.mark.spec("A12")
+@pytest.mark.parametrize("about", [WRITE, EDIT])
+def test_a_tool_that_writes_is_not_allowed_whatever_its_arguments_are(about: Tool) -> None:
+    with pytest.raises(GrantRefused, match="allow exactly this call, or the folder"):
+        narrow_grant(question(about, {"path": "x"}), "user", "ann", width="tool")
+
+
+@pytest.mark.spec("A12")
+@pytest.mark.parametrize(
+    ("command", "word"),
+    [
+        ("python3 -m http.server", "python"),
+        ("/usr/bin/python3.11 x.py", "python"),
+        ("bash -c ls", "bash"),
+        ("env -S 'rm x'", "env"),
+        ("sudo ls", "sudo"),
+        ("git status", "git"),
+        ("xargs rm", "xargs"),
+    ],
+)
+def test_a_command_that_runs_its_arguments_is_never_allowed_by_its_name(command: str, word: str) -> None:
+    with pytest.raises(GrantRefused, match=f"'{word}' runs whatever its arguments say; allow exactly this command"):
+        narrow_grant(question(SHELL, {"command": command}), "user", "ann", width="tool")
+
+
+@pytest.mark.spec("A12")
+def test_the_list_of_such_commands_has_the_ones_that_were_abused() -> None:
+    abused = "python bash sh zsh dash env sudo su doas perl ruby node eval exec xargs ssh busybox docker kubectl git"
+    assert set(abused.split()) <= NEVER_WIDENED
+
+
+@pytest.mark.spec("A12")
+def test_a_yes_for_once_is_not_widened_and_a_call_without_files_has_no_folder() -> None:
+    with pytest.raises(GrantRefused, match="choose a longer scope"):
+        narrow_grant(question(READ, {"path": "a"}), "once", "ann", width="tool")
+    with pytest.raises(GrantRefused, match="names no file"):
+        narrow_grant(question(READ, {}), "session", "ann", width="folder")
+
+
+@pytest.mark.spec("A12")
+def test_arguments_too_long_to_keep_are_not_granted() -> None:
+    with pytest.raises(GrantRefused, match="approve it each time"):
+        narrow_grant(question(WRITE, {"path": "a", "content": "x" * 100_000}), "user", "ann")
+
+
+@pytest.mark.spec("A12")
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        {},
+        {"args": {}},
+        {"definition": UNKNOWN.digest},
+        {"definition": UNKNOWN.digest, "args": {}, "any_args": True},
+        {"definition": UNKNOWN.digest, "args": None},
+        {"definition": UNKNOWN.digest, "args": {}, "free": ["command"], "folders": ["/srv/project"]},
+        {"definition": UNKNOWN.digest, "args": {}, "paths": [], "surprise": True},
+        {"definition": "*", "args": {}, "any_args": True},
+    ],
+)
+def test_a_stored_rule_that_is_empty_too_wide_or_unreadable_covers_nothing(pattern: Args) -> None:
+    grant = Grant(id="g1", tool="acme.thing", pattern=pattern, scope="user", by="ann", created=0.0)
+    assert not matches(grant, question(UNKNOWN, {"command": "rm"}))
+    assert not matches(Grant(id="g2", tool="*", pattern=pattern, scope="user", by="ann", created=0.0), question(UNKNOWN))
+
+
+@pytest.mark.spec("A12")
+def test_a_rule_widened_while_the_tool_only_read_ends_when_it_does_more() -> None:
+    reads = tool("acme.see", effects={"fs.read"}, touches=READ.touches)
+    writes = reads.with_(effects=frozenset({"fs.write"}))
+    grant = granted(question(reads, {"path": "a"}), width="tool")
+    forged = {**grant.pattern, "definition": writes.digest}
+    asked = question(writes, {"path": "a"})
+    assert not matches(grant, asked)
+    assert not matches(Grant(id="g", tool="acme.see", pattern=forged, scope="user", by="x", created=0.0), asked)

@@ -1,0 +1,128 @@
+"""Hooks: confirm, log, silent, and what autonomy makes of them."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import get_args
+
+import pytest
+
+from holdfast.config.model import Action, Autonomy, HooksConfig
+from holdfast.contract.call import Caller, Decision
+from holdfast.contract.tool import Tool
+from holdfast.contract.vocabulary import Risk, Verdict
+from holdfast.rules.caps import apply_caps
+from holdfast.rules.hooks import CANCELLED, HOOK, Hooks, shifted
+
+from .asking import READ, SHELL, UNKNOWN, WRITE, question
+
+ACTIONS: tuple[Action, ...] = get_args(Action)
+LEVELS: tuple[Autonomy, ...] = get_args(Autonomy)
+YES = Decision(Verdict.APPROVE, "list", "listed")
+
+
+def action(hooks: Hooks, about: Tool, caller: Caller | None = None) -> Action:
+    return hooks.outcome(about, about.risk, caller or Caller()).action
+
+
+@pytest.mark.spec("A9")
+@pytest.mark.parametrize(
+    ("level", "risk", "expected"),
+    [
+        ("cautious", Risk.LOW, ("log", "confirm", "confirm")),
+        ("cautious", Risk.MEDIUM, ("confirm", "confirm", "confirm")),
+        ("cautious", Risk.HIGH, ("confirm", "confirm", "confirm")),
+        ("standard", Risk.LOW, ("silent", "log", "confirm")),
+        ("standard", Risk.MEDIUM, ("silent", "log", "confirm")),
+        ("standard", Risk.HIGH, ("log", "log", "confirm")),
+        ("autonomous", Risk.LOW, ("silent", "log", "log")),
+        ("autonomous", Risk.MEDIUM, ("silent", "log", "log")),
+        ("autonomous", Risk.HIGH, ("log", "log", "confirm")),
+    ],
+)
+def test_autonomy_shifts_silent_log_and_confirm(level: Autonomy, risk: Risk, expected: tuple[Action, ...]) -> None:
+    assert (shifted("silent", level, risk), shifted("log", level, risk), shifted("confirm", level, risk)) == expected
+
+
+@pytest.mark.spec("A9")
+def test_high_risk_is_never_silent_and_more_autonomy_is_never_stricter() -> None:
+    order = ("silent", "log", "confirm")
+    for configured, risk in product(ACTIONS, Risk):
+        strictness = [order.index(shifted(configured, level, risk)) for level in LEVELS]
+        assert strictness == sorted(strictness, reverse=True)
+        assert risk is not Risk.HIGH or min(strictness) >= 1
+
+
+@pytest.mark.spec("A9")
+def test_without_a_hook_only_high_risk_is_logged() -> None:
+    hooks = Hooks()
+    assert [action(hooks, about) for about in (READ, WRITE, SHELL)] == ["silent", "silent", "log"]
+
+
+@pytest.mark.spec("A9")
+@pytest.mark.parametrize("pattern", ["file.write", "write", "file.*", "group:fs", "*"])
+def test_a_hook_is_found_by_name_alias_pattern_or_group(pattern: str) -> None:
+    hooks = Hooks(HooksConfig(actions={pattern: "confirm"}))
+    assert action(hooks, WRITE) == "confirm"
+    assert action(Hooks(HooksConfig(actions={"shell.*": "confirm"})), WRITE) == "silent"
+
+
+@pytest.mark.spec("A9")
+def test_the_most_specific_pattern_counts_wherever_it_stands() -> None:
+    actions: dict[str, Action] = {"*": "confirm", "file.*": "log", "file.read": "silent"}
+    for ordered in (actions, dict(reversed(actions.items()))):
+        hooks = Hooks(HooksConfig(actions=ordered))
+        assert [action(hooks, about) for about in (READ, WRITE, UNKNOWN)] == ["silent", "log", "confirm"]
+
+
+@pytest.mark.spec("A9")
+def test_between_equally_specific_hooks_the_stricter_counts() -> None:
+    hooks = Hooks(HooksConfig(actions={"read": "log", "file.read": "confirm", "read_file": "silent"}))
+    assert action(hooks, READ) == "confirm"
+
+
+@pytest.mark.spec("A9")
+@pytest.mark.parametrize(
+    ("configured", "asked", "expected"),
+    [
+        ("standard", None, "log"),
+        ("standard", "cautious", "confirm"),
+        ("standard", "autonomous", "log"),
+        ("cautious", "autonomous", "confirm"),
+        ("autonomous", "standard", "log"),
+    ],
+)
+def test_a_caller_can_only_ask_for_more_caution(
+    configured: Autonomy, asked: Autonomy | None, expected: Action
+) -> None:
+    hooks = Hooks(HooksConfig(autonomy=configured, actions={"read": "log"}))
+    assert action(hooks, READ, Caller(autonomy=asked)) == expected
+
+
+@pytest.mark.spec("A9")
+def test_a_confirmation_asks_a_person_whoever_approved() -> None:
+    hooks = Hooks(HooksConfig(actions={"write": "confirm"}))
+    decision = apply_caps(YES, [hooks.cap()], question(WRITE)).decision
+    assert decision.verdict is Verdict.ASK
+    assert decision.source == HOOK
+    assert decision.reason == "The hook 'write' says confirm, autonomy is standard, risk is medium."
+
+
+@pytest.mark.spec("A9")
+@pytest.mark.parametrize("configured", ["log", "silent"])
+def test_log_and_silent_hold_nothing_up(configured: Action) -> None:
+    hooks = Hooks(HooksConfig(actions={"write": configured}))
+    assert apply_caps(YES, [hooks.cap()], question(WRITE)).decision == YES
+
+
+@pytest.mark.spec("A9")
+def test_the_risk_of_the_proposal_counts_not_that_of_the_tool() -> None:
+    hooks = Hooks(HooksConfig(autonomy="autonomous", actions={"write": "confirm"}))
+    caps = [hooks.cap()]
+    assert apply_caps(YES, caps, question(WRITE, risk=Risk.MEDIUM)).decision == YES
+    assert apply_caps(YES, caps, question(WRITE, risk=Risk.HIGH)).decision.verdict is Verdict.ASK
+
+
+@pytest.mark.spec("A9")
+def test_a_refused_confirmation_has_its_own_words() -> None:
+    assert CANCELLED == "Tool execution cancelled by user"

@@ -1,0 +1,349 @@
+"""Held calls: the four answers, an approval bound to exactly what was shown, and used once."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Answer, Config, HeldCall, Precondition, Proposal, Result, Risk, Runtime, State, Tool
+from holdfast.config.model import HooksConfig, SandboxConfig
+from holdfast.contract.errors import CallError, InvalidArguments, NotPending, StaleApproval, UnknownCall
+from holdfast.contract.vocabulary import Failure
+from tests.runtime.support import add, open_ledger, recorder, run, runtime_in, yes
+
+
+def _parked(folder: Path, *tools: Tool, **options: Any) -> tuple[Runtime, HeldCall]:
+    runtime = runtime_in(folder, *tools, nobody="park", **options)
+    result = run(runtime.call(tools[0].name, {"text": "hello"}))
+    assert (result.state, result.exit_code) == (State.PENDING, 4)
+    (held,) = runtime.pending()
+    return runtime, held
+
+
+@pytest.mark.spec("A15")
+def test_a_library_with_nobody_to_ask_denies_at_once_and_says_why() -> None:
+    note, seen = recorder()
+    result = run(Runtime(tools=[note]).call("note", {"text": "x"}))
+    assert (result.state, result.failure, result.exit_code) == (State.DENIED, Failure.NOBODY_TO_ASK, 3)
+    assert "nobody is there to ask" in (result.error or "")
+    assert seen == []
+
+
+@pytest.mark.spec("A15", "A13")
+def test_a_parked_call_says_how_to_approve_it_and_waits_in_the_ledger(tmp_path: Path) -> None:
+    note, seen = recorder()
+    runtime, held = _parked(tmp_path, note)
+    assert seen == []
+    assert held.preview == 'note: text="hello"'
+    again = open_ledger(tmp_path / "state")
+    assert [item.call.id for item in again.pending()] == [held.call.id]
+    assert runtime.pending() == again.pending()
+
+
+@pytest.mark.spec("A12", "A14")
+def test_the_four_answers(tmp_path: Path) -> None:
+    note, seen = recorder()
+    runtime = runtime_in(tmp_path, note, nobody="park")
+
+    def park() -> str:
+        return run(runtime.call("note", {"text": "hello"})).call_id
+
+    approved = run(runtime.approve(park(), by="ann"))
+    assert (approved.state, approved.output) == (State.DONE, "noted hello")
+    edited = run(runtime.approve(park(), by="ann", args={"text": "changed"}))
+    assert edited.output == "noted changed"
+    rejected = run(runtime.reject(park(), "not now", by="ann"))
+    assert (rejected.state, rejected.error, rejected.exit_code) == (State.REJECTED, "not now", 3)
+    answered = run(runtime.give_result(park(), "did it by hand", by="ann"))
+    assert (answered.state, answered.output) == (State.DONE, "did it by hand")
+    assert seen == [{"text": "hello"}, {"text": "changed"}]
+    assert runtime.pending() == []
+    assert runtime.ledger is not None
+    assert runtime.ledger.verify().ok
+
+
+@pytest.mark.spec("A14")
+def test_a_rejection_without_words_has_the_seeds_words(tmp_path: Path) -> None:
+    note, _ = recorder()
+    runtime, held = _parked(tmp_path, note)
+    assert run(runtime.reject(held.call.id)).error == "This tool has been rejected by the user."
+
+
+@pytest.mark.spec("A9")
+def test_a_refused_confirmation_of_a_hook_has_the_seeds_words(tmp_path: Path) -> None:
+    note, seen = recorder(effects=frozenset())
+    runtime, held = _parked(tmp_path, note, config=Config(hooks=HooksConfig(actions={"note": "confirm"})))
+    assert runtime.visible()[0].name == "note"
+    assert run(runtime.reject(held.call.id)).error == "Tool execution cancelled by user"
+    assert seen == []
+
+
+@pytest.mark.spec("A9")
+def test_a_logged_tool_is_logged_when_it_executes_and_a_silent_one_is_not(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "holdfast")
+    note, _ = recorder(effects=frozenset())
+    runtime = Runtime(tools=[note, add], config=Config(hooks=HooksConfig(actions={"note": "log"})))
+    run(runtime.call("add", {"a": 1}))
+    assert caplog.messages == []
+    run(runtime.call("note", {"text": "x"}))
+    assert len(caplog.messages) == 1
+    assert "Tool 'note' runs" in caplog.messages[0]
+
+
+@pytest.mark.spec("A14")
+def test_edited_arguments_are_validated_and_judged_again(tmp_path: Path) -> None:
+    note, seen = recorder()
+    runtime, held = _parked(tmp_path, note)
+    with pytest.raises(InvalidArguments, match="text is missing"):
+        run(runtime.approve(held.call.id, args={}))
+
+    def no_evil(name: str, args: Any, ctx: Any) -> str | None:
+        return "deny" if args.get("text") == "evil" else None
+
+    runtime.gate.chain.register("no-evil", no_evil, priority=200)
+    with pytest.raises(CallError, match="denied by no-evil"):
+        run(runtime.approve(held.call.id, args={"text": "evil"}))
+    assert runtime.pending()[0].digest == held.digest
+    assert seen == []
+
+
+@pytest.mark.spec("A12")
+def test_an_approval_is_used_once(tmp_path: Path) -> None:
+    note, seen = recorder()
+    runtime, held = _parked(tmp_path, note)
+    run(runtime.approve(held.call.id))
+    with pytest.raises((NotPending, UnknownCall)):
+        run(runtime.approve(held.call.id))
+    assert len(seen) == 1
+
+
+@pytest.mark.spec("A12")
+def test_a_yes_to_something_else_than_was_shown_is_refused(tmp_path: Path) -> None:
+    note, seen = recorder()
+    runtime, held = _parked(tmp_path, note)
+    with pytest.raises(StaleApproval):
+        run(runtime.answer(held.call.id, Answer(kind="approve", by="ann"), digest="0" * 64))
+    assert run(runtime.approve(held.call.id)).success
+    assert len(seen) == 1
+
+
+def _approve_only(runtime: Runtime, held: HeldCall) -> None:
+    """The answer is recorded, and nothing runs yet: as when the person answers while the program is away."""
+    ledger = runtime.ledger
+    assert ledger is not None
+    ledger.answer(held.call.id, Answer(kind="approve", by="ann"), digest=held.digest)
+
+
+def _refused_as_stale(runtime: Runtime, held: HeldCall) -> None:
+    (result,) = run(runtime.resume())
+    assert (result.state, result.failure) == (State.PENDING, Failure.STALE)
+    (now,) = runtime.pending()
+    assert now.call.id == held.call.id
+    assert now.digest != held.digest
+    assert now.state is State.PENDING
+
+
+@pytest.mark.spec("A12")
+def test_an_approval_holds_when_nothing_has_changed(tmp_path: Path) -> None:
+    note, seen = recorder()
+    runtime, held = _parked(tmp_path, note)
+    _approve_only(runtime, held)
+    (result,) = run(runtime_in(tmp_path, note).resume())
+    assert result.output == "noted hello"
+    assert seen == [{"text": "hello"}]
+
+
+@pytest.mark.spec("A12")
+def test_a_changed_definition_refuses_the_run(tmp_path: Path) -> None:
+    note, seen = recorder()
+    runtime, held = _parked(tmp_path, note)
+    _approve_only(runtime, held)
+    _refused_as_stale(runtime_in(tmp_path, note.with_(description="Write a note, and mail it.")), held)
+    assert seen == []
+
+
+@pytest.mark.spec("A12")
+def test_changed_arguments_refuse_the_run(tmp_path: Path) -> None:
+    note, seen = recorder()
+    runtime, held = _parked(tmp_path, note)
+    _approve_only(runtime, held)
+    again = runtime_in(tmp_path, note)
+    ledger = again.ledger
+    assert ledger is not None
+    (approved,) = ledger.pending()
+    approved.call.args["text"] = "something else"
+    plan = again.plans.find("note", again.caller)
+    assert not isinstance(plan, Result)
+    outcome = run(again.desk.run_approved(plan, approved))
+    assert isinstance(outcome, HeldCall)
+    assert outcome.digest != held.digest
+    assert seen == []
+
+
+@pytest.mark.spec("A12")
+def test_a_changed_working_directory_refuses_the_run(tmp_path: Path) -> None:
+    note, seen = recorder()
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    link = tmp_path / "link"
+    link.symlink_to(here)
+    runtime, held = _parked(tmp_path, note, cwd=link)
+    _approve_only(runtime, held)
+    link.unlink()
+    link.symlink_to(there)
+    _refused_as_stale(runtime_in(tmp_path, note), held)
+    assert seen == []
+
+
+@pytest.mark.spec("A12")
+def test_a_changed_sandbox_profile_refuses_the_run(tmp_path: Path) -> None:
+    note, seen = recorder()
+    runtime, held = _parked(tmp_path, note)
+    _approve_only(runtime, held)
+    looser = Config(sandbox=SandboxConfig(network="on"))
+    _refused_as_stale(runtime_in(tmp_path, note, config=looser), held)
+    assert seen == []
+
+
+def _two_phase(fact: dict[str, str]) -> tuple[Tool, list[Any]]:
+    applied: list[Any] = []
+
+    async def propose(args: Any, ctx: Any) -> Proposal:
+        return Proposal(
+            tool_name="deploy",
+            summary="deploy it",
+            risk=Risk.MEDIUM,
+            payload={"what": "release"},
+            preconditions=(Precondition(kind="version", subject="server", value=fact["version"]),),
+        )
+
+    async def apply(payload: Any, ctx: Any) -> str:
+        applied.append(payload)
+        return "deployed"
+
+    schema = {"type": "object", "properties": {"text": {"type": "string"}}}
+    deploy = Tool(name="deploy", propose=propose, apply=apply, input_schema=schema, effects=frozenset({"external"}))
+    return deploy, applied
+
+
+@pytest.mark.spec("A12", "T5")
+def test_a_changed_precondition_refuses_the_run(tmp_path: Path) -> None:
+    fact = {"version": "1"}
+    deploy, applied = _two_phase(fact)
+    runtime, held = _parked(tmp_path, deploy)
+    _approve_only(runtime, held)
+    fact["version"] = "2"
+    _refused_as_stale(runtime_in(tmp_path, deploy), held)
+    assert applied == []
+
+
+@pytest.mark.spec("T5")
+def test_a_two_phase_tool_proposes_before_anyone_is_asked_and_applies_the_payload(tmp_path: Path) -> None:
+    deploy, applied = _two_phase({"version": "1"})
+    shown: list[HeldCall] = []
+
+    async def asker(held: HeldCall) -> Answer:
+        assert applied == []
+        shown.append(held)
+        return Answer(kind="approve", by="ann")
+
+    result = run(runtime_in(tmp_path, deploy, asker=asker).call("deploy"))
+    assert (result.output, applied) == ("deployed", [{"what": "release"}])
+    assert shown[0].proposal is not None
+    assert shown[0].proposal.summary == "deploy it"
+
+
+@pytest.mark.spec("T5")
+def test_a_proposal_that_is_already_an_answer_needs_nobody(tmp_path: Path) -> None:
+    async def propose(args: Any, ctx: Any) -> Result:
+        return Result(False, error="nothing to deploy")
+
+    async def apply(payload: Any, ctx: Any) -> str:
+        raise AssertionError
+
+    deploy = Tool(name="deploy", propose=propose, apply=apply)
+    result = run(runtime_in(tmp_path, deploy).call("deploy"))
+    assert (result.state, result.error) == (State.FAILED, "nothing to deploy")
+
+
+@pytest.mark.spec("A14")
+def test_an_asker_is_shown_the_call_and_its_answer_counts(tmp_path: Path) -> None:
+    note, seen = recorder()
+    assert run(runtime_in(tmp_path, note, asker=yes()).call("note", {"text": "a"})).output == "noted a"
+
+    async def no(held: HeldCall) -> Answer:
+        return Answer(kind="reject", by="bob", message="no")
+
+    refused = run(runtime_in(tmp_path, note, asker=no).call("note", {"text": "b"}))
+    assert (refused.state, refused.error) == (State.REJECTED, "no")
+    assert seen == [{"text": "a"}]
+
+
+@pytest.mark.spec("A15")
+def test_an_asker_without_an_answer_leaves_the_call_waiting(tmp_path: Path) -> None:
+    note, seen = recorder()
+
+    async def shrugs(held: HeldCall) -> None:
+        return None
+
+    async def breaks(held: HeldCall) -> None:
+        raise RuntimeError("no terminal")
+
+    for asker in (shrugs, breaks):
+        assert run(runtime_in(tmp_path, note, asker=asker).call("note", {"text": "a"})).state is State.PENDING
+    assert seen == []
+
+
+@pytest.mark.spec("A13")
+def test_the_first_answer_counts_whichever_door_it_comes_from(tmp_path: Path) -> None:
+    note, seen = recorder()
+
+    async def main() -> tuple[Result, Result]:
+        asking: asyncio.Future[HeldCall] = asyncio.get_running_loop().create_future()
+
+        async def slow(held: HeldCall) -> Answer:
+            asking.set_result(held)
+            await asyncio.get_running_loop().create_future()
+            raise AssertionError
+
+        runtime = runtime_in(tmp_path, note, asker=slow)
+        call = asyncio.create_task(runtime.call("note", {"text": "a"}))
+        held = await asking
+        other = runtime_in(tmp_path, note)
+        return await other.reject(held.call.id, "from the other door", by="bob"), await call
+
+    there, here = run(main())
+    assert there.error == here.error == "from the other door"
+    assert seen == []
+
+
+@pytest.mark.spec("X12", "T1")
+def test_a_definition_only_tool_is_finished_from_outside(tmp_path: Path) -> None:
+    async def main() -> tuple[Result, Result]:
+        asks = Tool(name="asks", effects=frozenset({"person"}))
+        runtime = runtime_in(tmp_path, asks, nobody="wait")
+        call = asyncio.create_task(runtime.call("asks", request="turn-7", given_id="toolu_1"))
+        while not runtime.pending():
+            await asyncio.sleep(0.01)
+        with pytest.raises(UnknownCall):
+            await runtime.resolve("turn-8", "toolu_1", "wrong turn")
+        with pytest.raises(CallError, match="waits for its result"):
+            await runtime.approve(runtime.pending()[0].call.id)
+        return await runtime.resolve("turn-7", "toolu_1", "blue"), await call
+
+    finished, waited = run(main())
+    assert finished.output == waited.output == "blue"
+    assert waited.state is State.DONE
+
+
+@pytest.mark.spec("A12")
+def test_without_a_ledger_held_calls_wait_in_memory() -> None:
+    note, seen = recorder()
+    runtime = Runtime(tools=[note], nobody="park")
+    held = run(runtime.call("note", {"text": "a"}))
+    assert run(runtime.approve(held.call_id)).output == "noted a"
+    assert len(seen) == 1
