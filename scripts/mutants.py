@@ -18,7 +18,7 @@ from time import monotonic
 from typing import Final, Literal
 
 from scripts.manifest import MANIFEST, ManifestError, Requirement, covered_by, load_manifest
-from scripts.pytest_spec import TestRecord, read_report
+from scripts.pytest_spec import Record, read_report
 
 HERE: Final = Path(__file__).resolve().parent
 Verdict = Literal["caught", "survived", "unusable"]
@@ -72,20 +72,20 @@ def _choose(manifest: dict[str, Requirement], only: str) -> list[Requirement]:
     return [item for item in manifest.values() if item.done and (not wanted or item.id in wanted)]
 
 
-def _baseline(chosen: Iterable[Requirement], scratch: Path, workers: int) -> list[TestRecord]:
+def _baseline(chosen: Iterable[Requirement], scratch: Path, workers: int) -> list[Record]:
     report = scratch / "baseline.json"
     only = ",".join(requirement.id for requirement in chosen)
     _pytest(["-n", str(workers), f"--spec-only={only}", f"--spec-report={report}"], dict(os.environ), timeout=None)
     return read_report(report) if report.exists() else []
 
 
-def _try(requirement: Requirement, tests: list[TestRecord], scratch: Path, timeout: float) -> Outcome:
+def _try(requirement: Requirement, tests: list[Record], scratch: Path, timeout: float) -> Outcome:
     began = monotonic()
     verdict, reason = _judge(requirement, tests, scratch, timeout)
     return Outcome(requirement, verdict, reason, monotonic() - began)
 
 
-def _judge(requirement: Requirement, tests: list[TestRecord], scratch: Path, timeout: float) -> tuple[Verdict, str]:
+def _judge(requirement: Requirement, tests: list[Record], scratch: Path, timeout: float) -> tuple[Verdict, str]:
     own = [test for test in tests if any(covered_by(requirement.id, name) for name in test["spec"])]
     passing = [test["id"] for test in own if test["outcome"] == "passed"]
     if not passing:

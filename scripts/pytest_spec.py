@@ -16,7 +16,7 @@ Outcome = Literal["passed", "failed", "skipped"]
 _ORDER: Final[tuple[Outcome, ...]] = ("passed", "skipped", "failed")
 
 
-class TestRecord(TypedDict):
+class Record(TypedDict):
     id: str
     spec: list[str]
     outcome: Outcome
@@ -27,7 +27,7 @@ class Recorder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.tests: dict[str, TestRecord] = {}
+        self.tests: dict[str, Record] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         ids = [name for key, value in report.user_properties if key == "spec" for name in cast(list[str], value)]
@@ -39,8 +39,8 @@ class Recorder:
         self.path.write_text(json.dumps(list(self.tests.values()), indent=1))
 
 
-def read_report(path: Path) -> list[TestRecord]:
-    return cast(list[TestRecord], json.loads(path.read_text()))
+def read_report(path: Path) -> list[Record]:
+    return cast(list[Record], json.loads(path.read_text()))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -10,7 +10,7 @@ from textwrap import fill
 
 from scripts.guards import guard_problem
 from scripts.manifest import MANIFEST, ManifestError, Requirement, covered_by, load_manifest
-from scripts.pytest_spec import TestRecord, read_report
+from scripts.pytest_spec import Record, read_report
 
 
 def main() -> int:
@@ -35,7 +35,7 @@ def main() -> int:
     return 1 if problems else 0
 
 
-def table(manifest: Mapping[str, Requirement], tests: list[TestRecord]) -> Iterator[str]:
+def table(manifest: Mapping[str, Requirement], tests: list[Record]) -> Iterator[str]:
     """One row per requirement, the names of its passing tests below it, and a line of totals."""
     yield f"{'id':<5}{'status':<9}{'passing':>7}  requirement"
     for requirement in manifest.values():
@@ -48,7 +48,7 @@ def table(manifest: Mapping[str, Requirement], tests: list[TestRecord]) -> Itera
     yield f"{done} of {len(manifest)} requirements are done; {len(tests)} tests ran."
 
 
-def find_problems(manifest: Mapping[str, Requirement], tests: list[TestRecord]) -> Iterator[str]:
+def find_problems(manifest: Mapping[str, Requirement], tests: list[Record]) -> Iterator[str]:
     for test in tests:
         for name in test["spec"]:
             if name not in manifest:
@@ -66,7 +66,7 @@ def find_problems(manifest: Mapping[str, Requirement], tests: list[TestRecord]) 
             yield f"{requirement.id} is guarded by {requirement.guard}, {problem}."
 
 
-def _tests_of(requirement: str, tests: list[TestRecord]) -> list[TestRecord]:
+def _tests_of(requirement: str, tests: list[Record]) -> list[Record]:
     return [test for test in tests if any(covered_by(requirement, name) for name in test["spec"])]
 
 

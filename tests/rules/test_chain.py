@@ -9,6 +9,7 @@ import pytest
 
 from holdfast.contract.call import Decision
 from holdfast.contract.errors import ConfigError
+from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Verdict
 from holdfast.rules.chain import Chain, Resolve, Resolver
@@ -364,3 +365,24 @@ def test_a_static_decision_is_worked_out_once() -> None:
     for _ in range(3):
         chain.static_decision(READ)
     assert asked == ["file.read"]
+
+
+@pytest.mark.spec("A1")
+def test_a_resolver_is_not_shown_tools_it_does_not_answer_about() -> None:
+    chain = Chain()
+    chain.add(Resolver("shell only", says("deny"), applies=lambda about: about is SHELL))
+    assert chain.judge(question(READ)).decision.source == "default"
+    assert chain.judge(question(SHELL)).decision.source == "shell only"
+    assert chain.static_decision(READ) == chain.judge(question(READ)).decision
+    assert chain.static_decision(SHELL) is None
+
+
+@pytest.mark.spec("A3")
+def test_a_resolver_that_cannot_say_whether_it_applies_is_asked() -> None:
+    def applies(about: Tool) -> bool:
+        raise LookupError
+
+    chain = Chain()
+    chain.add(Resolver("unsure", says("deny"), applies=applies))
+    assert chain.static_decision(READ) is None
+    assert chain.judge(question(READ)).decision.source == "unsure"

@@ -13,18 +13,20 @@ from hypothesis import strategies as st
 from holdfast.contract.vocabulary import Verdict
 from holdfast.rules.chain import Chain, OnError, Resolver
 
-from .asking import question
+from .asking import READ, question
 
 ANSWERS = ["approve", "ask", "deny", None, "junk", "raise"]
 
 
-def voice(name: str, answer: str | None, priority: int, *, static: bool = False) -> Resolver:
+def voice(
+    name: str, answer: str | None, priority: int, *, static: bool = False, applies: bool = True
+) -> Resolver:
     def resolve(*_: Any) -> str | None:
         if answer == "raise":
             raise RuntimeError(name)
         return answer
 
-    return Resolver(name, resolve, priority, static=static)
+    return Resolver(name, resolve, priority, static=static, applies=lambda tool: applies)
 
 
 def chain_of(on_error: OnError, *voices: Resolver) -> Chain:
@@ -35,12 +37,16 @@ def chain_of(on_error: OnError, *voices: Resolver) -> Chain:
 
 
 voices = st.lists(
-    st.tuples(st.sampled_from(ANSWERS), st.integers(0, 3), st.booleans()), max_size=6
-).map(
-    lambda items: [
-        voice(f"r{place}", answer, priority, static=static) for place, (answer, priority, static) in enumerate(items)
-    ]
-)
+    st.fixed_dictionaries(
+        {
+            "answer": st.sampled_from(ANSWERS),
+            "priority": st.integers(0, 3),
+            "static": st.booleans(),
+            "applies": st.booleans(),
+        }
+    ),
+    max_size=6,
+).map(lambda items: [voice(f"r{place}", **item) for place, item in enumerate(items)])
 
 
 @pytest.mark.spec("A18")
@@ -96,6 +102,8 @@ def test_on_error_ask_is_never_looser_than_skip(given_voices: list[Resolver]) ->
 
 
 def _word(one: Resolver) -> object:
+    if not one.applies(READ):
+        return None
     try:
         return one.resolve("", {}, None)  # pyright: ignore[reportArgumentType]
     except RuntimeError:

@@ -400,4 +400,12 @@ def test_lists_purity_and_the_catch_all_need_no_look_at_the_call() -> None:
         assert static == chain.judge(question(about, {"path": "x"})).decision
     gated = standard_chain(listed("$default"), grants=Book(full=False), sandbox_held=lambda: True)
     assert gated.static_decision(READ) is not None
+    assert gated.static_decision(CALCULATOR) is not None
     assert gated.static_decision(SHELL) is None
+
+
+@pytest.mark.spec("A12", "A17")
+def test_grants_are_asked_about_a_pure_tool_only_when_it_was_removed() -> None:
+    assert decided(standard_chain(ApprovalConfig(), grants=Book(full=True)), CALCULATOR) == (PURE, APPROVE)
+    removed = standard_chain(ApprovalConfig(excluded=("calculator",)), grants=Book(full=True))
+    assert decided(removed, CALCULATOR) == (GRANTS, APPROVE)

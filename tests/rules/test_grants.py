@@ -245,7 +245,8 @@ def test_arguments_too_long_to_keep_are_not_granted() -> None:
 def test_a_stored_rule_that_is_empty_too_wide_or_unreadable_covers_nothing(pattern: Args) -> None:
     grant = Grant(id="g1", tool="acme.thing", pattern=pattern, scope="user", by="ann", created=0.0)
     assert not matches(grant, question(UNKNOWN, {"command": "rm"}))
-    assert not matches(Grant(id="g2", tool="*", pattern=pattern, scope="user", by="ann", created=0.0), question(UNKNOWN))
+    everything = Grant(id="g2", tool="*", pattern=pattern, scope="user", by="ann", created=0.0)
+    assert not matches(everything, question(UNKNOWN))
 
 
 @pytest.mark.spec("A12")

@@ -13,7 +13,7 @@ import pytest
 
 from scripts.guards import guard_problem
 from scripts.manifest import MANIFEST, ManifestError, covered_by, is_mutant, load_manifest
-from scripts.pytest_spec import TestRecord
+from scripts.pytest_spec import Record
 from scripts.spec import find_problems
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -68,9 +68,10 @@ def project(folder: Path, manifest: str, tests: str) -> Path:
 def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "HOLDFAST"))}
     environ["PYTHONPATH"] = os.pathsep.join([str(REPOSITORY), str(folder)])
-    return subprocess.run(
-        [sys.executable, "-m", *command], cwd=folder, env=environ, capture_output=True, text=True, timeout=100, check=False
-    )
+    environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    environ["PYTEST_PLUGINS"] = "xdist.plugin"
+    arguments = [sys.executable, "-m", *command]
+    return subprocess.run(arguments, cwd=folder, env=environ, capture_output=True, text=True, timeout=100, check=False)
 
 
 def check_spec(folder: Path) -> subprocess.CompletedProcess[str]:
@@ -136,7 +137,7 @@ def test_a_failing_test_beside_a_passing_one_fails() -> None:
     manifest = load_manifest(REPOSITORY / MANIFEST)
     name = next(iter(manifest))
     done = {name: manifest[name].__class__(id=name, says="…", status="done", guard="json:loads")}
-    tests: list[TestRecord] = [
+    tests: list[Record] = [
         {"id": "a", "spec": [name], "outcome": "passed"},
         {"id": "b", "spec": [name], "outcome": "failed"},
     ]
@@ -184,35 +185,34 @@ def test_a_guard_the_tests_never_import_is_a_survivor(tmp_path: Path) -> None:
     assert "survived: its tests never import the guard" in answer.stdout
 
 
-@pytest.mark.parametrize(
-    ("guard", "mutant", "test"),
-    [
-        ("refuse", "raise", "assert guarded.refuse(1) == 1"),
-        ("refuse", "return:args0", "with pytest.raises(ValueError): guarded.refuse(number=-1)"),
-        ("refuse", "return:args0", "import holder\n    with pytest.raises(ValueError): holder.TABLE['refuse'](-1)"),
-        ("fetch", "return:None", "assert asyncio.run(guarded.fetch(1)) == 2"),
-        ("fetch", "raise", "assert asyncio.run(guarded.fetch(1)) == 2"),
-        ("count", "return:None", "assert list(guarded.count(2)) == [0, 1]"),
-        ("twice", "return:True", "assert guarded.twice(2) == 4"),
-        ("Door.open", "return:False", "assert guarded.Door().open"),
-        ("Door.key", "return:args0", "assert guarded.Door.key('a') == 'A'"),
-        ("Door.knock", "return:args0", "assert guarded.Door().knock(2, loudly=True) == 20"),
-        ("Door.knock", "return:args1", "knock = guarded.Door().knock\n    assert knock(2) == 2"),
-        ("refuse", "return:0", "import guarded\n    code = 'import guarded; assert guarded.refuse(3) == 3'\n"
-                               "    subprocess.run([sys.executable, '-c', code], check=True)"),
-    ],
-)  # fmt: skip
-def test_switching_a_guard_off_makes_its_test_fail(tmp_path: Path, guard: str, mutant: str, test: str) -> None:
-    manifest = f"""
-        [A1]
-        says = "Something holds."
-        status = "done"
-        guard = "guarded:{guard}"
-        mutant = "{mutant}"
-        """
-    body = f'import guarded\n\n@pytest.mark.spec("A1")\ndef test_guarded():\n    {test}\n'
-    answer = run_mutants(project(tmp_path, manifest, body))
-    assert "caught: by test_guarded" in answer.stdout, answer.stdout + answer.stderr
+IN_A_CHILD = """
+    code = "import guarded; assert guarded.refuse(3) == 3"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert guarded"""
+NOTICED = [
+    ("refuse", "raise", "assert guarded.refuse(1) == 1"),
+    ("refuse", "return:args0", "with pytest.raises(ValueError): guarded.refuse(number=-1)"),
+    ("refuse", "return:args0", "with pytest.raises(ValueError): holder.TABLE['refuse'](-1)"),
+    ("fetch", "return:None", "assert asyncio.run(guarded.fetch(1)) == 2"),
+    ("fetch", "raise", "assert asyncio.run(guarded.fetch(1)) == 2"),
+    ("count", "return:None", "assert list(guarded.count(2)) == [0, 1]"),
+    ("twice", "return:True", "assert guarded.twice(2) == 4"),
+    ("Door.open", "return:False", "assert guarded.Door().open"),
+    ("Door.key", "return:args0", "assert guarded.Door.key('a') == 'A'"),
+    ("Door.knock", "return:args0", "assert guarded.Door().knock(2, loudly=True) == 20"),
+    ("Door.knock", "return:args1", "assert guarded.Door().knock(2) == 2"),
+    ("refuse", "return:0", IN_A_CHILD),
+]
+
+
+def test_switching_a_guard_off_makes_its_test_fail(tmp_path: Path) -> None:
+    manifest = tests = ""
+    for number, (guard, mutant, body) in enumerate(NOTICED):
+        manifest += f'[A{number}]\nsays = "x"\nstatus = "done"\nguard = "guarded:{guard}"\nmutant = "{mutant}"\n'
+        tests += f'@pytest.mark.spec("A{number}")\ndef test_{number}():\n    {body}\n\n'
+    answer = run_mutants(project(tmp_path, manifest, f"import guarded, holder\n\n{tests}"))
+    for number, (guard, mutant, _) in enumerate(NOTICED):
+        assert f"A{number:<4}guarded:{guard} ({mutant}) caught: by test_{number}" in answer.stdout, answer.stdout
     assert answer.returncode == 0
 
 

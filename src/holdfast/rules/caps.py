@@ -11,17 +11,13 @@ from holdfast.contract.call import Decision
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.tool import Tool
 from holdfast.contract.vocabulary import Risk, Verdict
-from holdfast.rules.chain import DEFAULT, FAILED, NO_ANSWER, Judgement, Step
+from holdfast.rules.chain import DEFAULT, FAILED, NO_ANSWER, Judgement, Step, every_tool
 from holdfast.rules.question import Question
 from holdfast.rules.words import RAISED, describe, show, warn
 
 CAP_URN: Final = "urn:holdfast:cap:"
 PROTECTED: Final = f"{CAP_URN}protected-path"
 MAX_RISK: Final = f"{CAP_URN}max-risk"
-
-
-def _every_tool(tool: Tool) -> bool:
-    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +29,7 @@ class Cap:
     """None has nothing against the call; approve means the same."""
     static: bool = False
     """The answer depends only on the tool, the risk and the caller."""
-    applies: Callable[[Tool], bool] = _every_tool
+    applies: Callable[[Tool], bool] = every_tool
     """Tools this cap can never answer about are not shown to it."""
     sources: frozenset[str] | None = None
     """Only decisions of these sources are capped; None: all."""

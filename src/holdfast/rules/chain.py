@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from inspect import iscoroutinefunction
+from itertools import takewhile
 from threading import RLock
 from typing import Any, Final, Literal, cast
 
@@ -36,6 +37,10 @@ _ANSWERS: Final = frozenset(verdict.value for verdict in Verdict)
 _MEMO_LIMIT: Final = 4096
 
 
+def every_tool(tool: Tool) -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Resolver:
     """One voice in the chain."""
@@ -46,6 +51,8 @@ class Resolver:
     description: str = ""
     static: bool = False
     """The answer depends on the tool only. Such a resolver is shown no arguments and no caller."""
+    applies: Callable[[Tool], bool] = every_tool
+    """Tools it never answers about are not shown to it."""
 
 
 class Step(Struct, frozen=True):
@@ -160,9 +167,9 @@ class Chain:
         return order.decided.get(tool)
 
     def _static_decision(self, resolvers: tuple[Resolver, ...], tool: Tool) -> Decision | None:
-        leading = next((place for place, resolver in enumerate(resolvers) if not resolver.static), len(resolvers))
-        steps = self._hear(resolvers[:leading], Question.about(tool))
-        settled = leading == len(resolvers) or (self.on_error == "skip" and any(map(_is_answer, steps)))
+        leading = tuple(takewhile(lambda resolver: resolver.static or not _concerned(resolver, tool), resolvers))
+        steps = self._hear(leading, Question.about(tool))
+        settled = leading == resolvers or (self.on_error == "skip" and any(map(_is_answer, steps)))
         if not settled or any(step.answer == FAILED for step in steps):
             return None
         return self._decide(steps)
@@ -195,7 +202,16 @@ def _is_answer(step: Step) -> bool:
     return step.answer in _ANSWERS
 
 
+def _concerned(resolver: Resolver, tool: Tool) -> bool:
+    try:
+        return resolver.applies(tool)
+    except RAISED:
+        return True
+
+
 def _heard(resolver: Resolver, question: Question) -> Step:
+    if not _concerned(resolver, question.tool):
+        return Step(resolver.name, resolver.priority, NO_ANSWER)
     asked = Question.about(question.tool) if resolver.static else question.with_own_args()
     try:
         answer = resolver.resolve(asked.tool.name, asked.args, ResolveContext(asked))

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from holdfast.config.model import ApprovalConfig, Preset
 from holdfast.contract.call import Decision
+from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Verdict
-from holdfast.rules.chain import FAILED, URN, Resolve, Resolver
+from holdfast.rules.chain import FAILED, URN, Resolve, Resolver, every_tool
 from holdfast.rules.lists import ListPolicy, Narrowing
 from holdfast.rules.modules import lazily
 from holdfast.rules.policy import Names
@@ -114,8 +115,8 @@ def frontmatter_resolver(
     return _resolver(FRONTMATTER, by_list, "The document's list.", static=True)
 
 
-def grants_resolver(book: GrantBook) -> Resolver:
-    """A person's remembered yes."""
+def grants_resolver(book: GrantBook, *, applies: Callable[[Tool], bool] = every_tool) -> Resolver:
+    """A person's remembered yes, for tools that need one."""
 
     def resolve(name: str, args: Args, ctx: ResolveContext) -> Decision | None:
         grant = book.matching(ctx.question)
@@ -124,7 +125,7 @@ def grants_resolver(book: GrantBook) -> Resolver:
         reason = f"Allowed before by {grant.by} (grant {grant.id}, scope {grant.scope})."
         return Decision(Verdict.APPROVE, GRANTS, reason)
 
-    return _resolver(GRANTS, resolve, "What a person allowed before.")
+    return _resolver(GRANTS, resolve, "What a person allowed before.", applies=applies)
 
 
 def sandbox_resolver(approval: ApprovalConfig, held: Callable[[], bool]) -> Resolver:
@@ -136,28 +137,29 @@ def sandbox_resolver(approval: ApprovalConfig, held: Callable[[], bool]) -> Reso
     narrow = Narrowing(approval.narrow, presets=approval.presets)
     on = approval.auto_approve_sandboxed and approval.auto_approve_set
 
+    def applies(tool: Tool) -> bool:
+        able = on and SANDBOX_CAPABILITY in tool.capabilities
+        return able and excluded.match(tool) is None and narrow.leaves(tool)
+
     def resolve(name: str, args: Args, ctx: ResolveContext) -> Decision | None:
-        tool = ctx.question.tool
-        if not on or SANDBOX_CAPABILITY not in tool.capabilities or excluded.match(tool) or not narrow.leaves(tool):
-            return None
         if held() is not True:
             return None
         return Decision(Verdict.APPROVE, SANDBOX, "It runs in the sandbox, and the sandbox held its probe.")
 
-    return _resolver(SANDBOX, resolve, "The sandbox.")
+    return _resolver(SANDBOX, resolve, "The sandbox.", applies=applies)
 
 
 def pure_resolver(excluded: Iterable[str] = ()) -> Resolver:
     """Approves what declares that it reads and changes nothing. Effects that are not declared are unknown."""
     names = Names(excluded)
 
-    def resolve(name: str, args: Args, ctx: ResolveContext) -> Decision | None:
-        tool = ctx.question.tool
-        if not tool.pure or names.match(tool) is not None:
-            return None
+    def applies(tool: Tool) -> bool:
+        return tool.pure and names.match(tool) is None
+
+    def resolve(name: str, args: Args, ctx: ResolveContext) -> Decision:
         return Decision(Verdict.APPROVE, PURE, "The tool declares that it has no effects.")
 
-    return _resolver(PURE, resolve, "Tools without effects.", static=True)
+    return _resolver(PURE, resolve, "Tools without effects.", static=True, applies=applies)
 
 
 def catch_all() -> Resolver:
@@ -218,5 +220,12 @@ def _list_policy(entries: Iterable[str], presets: Mapping[str, Preset], excluded
     return policy
 
 
-def _resolver(name: str, resolve: Resolve, description: str, *, static: bool = False) -> Resolver:
-    return Resolver(name, resolve, _PRIORITY[name], description, static)
+def _resolver(
+    name: str,
+    resolve: Resolve,
+    description: str,
+    *,
+    static: bool = False,
+    applies: Callable[[Tool], bool] = every_tool,
+) -> Resolver:
+    return Resolver(name, resolve, _PRIORITY[name], description, static, applies)

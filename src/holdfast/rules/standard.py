@@ -52,11 +52,12 @@ def standard_chain(
         chain.add(module_resolver(path, outer, is_tool=is_tool, document_decides=decides))
     if document is not None:
         chain.add(_document_resolver(approval, document))
+    pure = pure_resolver(approval.excluded)
     if grants is not None:
-        chain.add(grants_resolver(grants))
+        chain.add(grants_resolver(grants, applies=lambda tool: not pure.applies(tool)))
     if sandbox_held is not None:
         chain.add(sandbox_resolver(approval, sandbox_held))
-    chain.add(pure_resolver(approval.excluded))
+    chain.add(pure)
     if not approval.require_approval:
         chain.add(catch_all())
     return chain

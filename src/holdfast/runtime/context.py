@@ -32,6 +32,7 @@ class RunContext:
     _keep: CallKeeper | None = None
     _redaction: RedactedStream | None = None
     _stopped = False
+    streamed = False
     callbacks: Sequence[Callable[[], None]] = ()
 
     def __init__(
@@ -122,6 +123,7 @@ class RunContext:
             return
         if self._redaction is None:
             self._redaction = RedactedStream(self._runtime.redactor)
+            self.streamed = True
         clean = self._redaction.feed(text)
         if clean:
             self._runtime.emit_from_anywhere(Output(self.call_id, clean, self.call_record.group))

@@ -217,6 +217,8 @@ class Pipeline:
         except asyncio.CancelledError:
             self._record_cancelled(call, decision, opened=opened)
             raise
+        if ctx.streamed:
+            ctx.finish_stream()
         if runtime.knows_secrets:
             result = redacted(result, runtime.redactor)
         if len(result.output) >= runtime.surely_short:

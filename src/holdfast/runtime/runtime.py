@@ -237,6 +237,10 @@ class Runtime:
         """The result of a call that has ended, from the ledger."""
         return self._desk_ledger.result(call_id) if self._desk_ledger is not None else None
 
+    def use_tracer(self, tracer: Any) -> None:
+        """Record spans with this OpenTelemetry tracer instead of the global one."""
+        self._telemetry = Telemetry(tracer)
+
     def subscribe(self, limit: int = QUEUE_LIMIT) -> Subscription:
         """Watch what happens: `async for event in runtime.subscribe()`."""
         return self.bus.subscribe(limit)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TextIO
 
 from holdfast.contract.values import Json, encode_json
 from holdfast.doors.cli.screen import paint, shown
@@ -21,49 +21,78 @@ _RISK_COLOURS: Final = {"low": "green", "medium": "yellow", "high": "red"}
 _DIFF_COLOURS: Final = {"+": "green", "-": "red", "@": "cyan"}
 
 
-def held_lines(held: HeldCall, risk: str | None = None) -> Iterator[str]:
-    """The call in short. Whatever is cut says how much of it is hidden."""
-    yield _paint(shown(held.preview), "bold")
-    if held.proposal is not None:
-        risk = held.proposal.risk
-        yield _field("does", visible(held.proposal.summary))
-    if risk is not None:
-        yield _field("risk", _paint(risk, _RISK_COLOURS.get(risk, "yellow")))
-    yield _field("why", f"{visible(held.decision.reason)} ({visible(held.decision.source)})")
-    yield from body_lines(held, _MAX_LINES)
+class HeldView:
+    """Lines about one held call, safe to print on `stream`. Whatever is cut says how much of it is hidden."""
 
+    def __init__(self, held: HeldCall, stream: TextIO | None = None, *, risk: str | None = None) -> None:
+        self._held = held
+        self._stream = sys.stderr if stream is None else stream
+        self._risk = risk if held.proposal is None else held.proposal.risk
 
-def detail_lines(held: HeldCall) -> Iterator[str]:
-    """Everything an approval is bound to, nothing cut."""
-    call = held.call
-    yield _field("call", call.id)
-    yield _field("tool", f"{visible(call.tool)} (definition sha256 {held.definition_digest})")
-    yield _field("caller", ", ".join(_caller_words(held)))
-    yield _field("cwd", visible(call.cwd))
-    yield _field("digest", held.digest)
-    for name, value in call.args.items():
-        text = value if isinstance(value, str) else _json(value)
-        yield _field(visible(name), fingerprint(text) if isinstance(value, str) else "")
-        yield from (f"    {line}" for line in visible_block(text).split("\n"))
-    if held.proposal is not None:
-        for fact in held.proposal.preconditions:
-            yield _field("needs", visible(f"{fact.kind} {fact.subject} = {fact.value}"))
-        yield from body_lines(held, None)
+    def short(self) -> Iterator[str]:
+        """What a person has to see in any case."""
+        held = self._held
+        yield self._paint(shown(held.preview), "bold")
+        if held.proposal is not None:
+            yield self._field("does", visible(held.proposal.summary))
+        if self._risk is not None:
+            yield self._field("risk", self._paint(self._risk, _RISK_COLOURS.get(self._risk, "yellow")))
+        if not held.definition_only:
+            yield self._field("why", f"{visible(held.decision.reason)} ({visible(held.decision.source)})")
+        yield from self._body(_MAX_LINES)
 
+    def details(self) -> Iterator[str]:
+        """Everything an approval is bound to, nothing cut."""
+        held, call = self._held, self._held.call
+        yield self._field("call", call.id)
+        yield self._field("tool", f"{visible(call.tool)} (definition {held.definition_digest})")
+        yield self._field("caller", ", ".join(self._caller_words()))
+        yield self._field("cwd", visible(call.cwd))
+        yield self._field("digest", held.digest)
+        for name, value in call.args.items():
+            yield from self._whole(name, value)
+        if held.proposal is not None:
+            for fact in held.proposal.preconditions:
+                yield self._field("needs", visible(f"{fact.kind} {fact.subject} = {fact.value}"))
+            yield from self._body(None)
 
-def body_lines(held: HeldCall, limit: int | None) -> Iterator[str]:
-    """The diff of a proposal, or the arguments where there is none."""
-    if held.proposal is None or not held.proposal.preview:
-        yield from _arguments(held.call.args) if held.proposal is None else ()
-        return
-    lines = visible_block(held.proposal.preview.rstrip("\n")).split("\n")
-    if limit is not None and len(lines) > limit:
-        tail = limit // 4
-        hidden = len(lines) - limit
-        lines = [*lines[: limit - tail], f"[{hidden:,} lines hidden; d shows all]", *lines[-tail:]]
-    yield ""
-    for line in lines:
-        yield f"  {_paint(line, *_diff_style(line))}"
+    def _body(self, limit: int | None) -> Iterator[str]:
+        """The diff of a proposal, or the arguments where there is none."""
+        proposal = self._held.proposal
+        if proposal is None:
+            yield from () if limit is None else self._arguments()
+        elif proposal.preview:
+            yield ""
+            for line in _bounded(visible_block(proposal.preview.rstrip("\n")).split("\n"), limit):
+                yield f"  {self._paint(line, *_diff_style(line))}"
+
+    def _arguments(self) -> Iterator[str]:
+        for name, value in self._held.call.args.items():
+            text = _text(value)
+            cut = visible(clip_middle(text, _MAX_VALUE))
+            yield self._field(visible(name), f"{cut} ({fingerprint(text)})" if len(text) > _MAX_VALUE else cut)
+
+    def _whole(self, name: str, value: Json) -> Iterator[str]:
+        text = _text(value)
+        lines = visible_block(text).split("\n")
+        if len(lines) == 1 and len(text) <= _MAX_VALUE:
+            yield self._field(visible(name), lines[0])
+            return
+        yield self._field(visible(name), f"({fingerprint(text)})")
+        yield from (f"    {line}" for line in lines)
+
+    def _caller_words(self) -> Iterator[str]:
+        caller = self._held.call.caller
+        yield visible(caller.door)
+        for kind in ("agent", "provider", "skill", "session"):
+            if (name := getattr(caller, kind)) is not None:
+                yield f"{kind} {visible(name)}"
+
+    def _field(self, name: str, text: str) -> str:
+        return f"  {self._paint(f'{name:<6}', 'dim')} {text}".rstrip()
+
+    def _paint(self, text: str, *styles: str) -> str:
+        return paint(text, *styles, stream=self._stream)
 
 
 def age(since: float, now: float | None = None) -> str:
@@ -75,27 +104,15 @@ def age(since: float, now: float | None = None) -> str:
     return f"{seconds} s"
 
 
-def _arguments(args: dict[str, Json]) -> Iterator[str]:
-    for name, value in args.items():
-        text = value if isinstance(value, str) else _json(value)
-        cut = visible(clip_middle(text, _MAX_VALUE))
-        yield _field(visible(name), f"{cut} ({fingerprint(text)})" if len(text) > _MAX_VALUE else cut)
+def _text(value: Json) -> str:
+    return value if isinstance(value, str) else encode_json(value).decode(errors="replace")
 
 
-def _caller_words(held: HeldCall) -> Iterator[str]:
-    caller = held.call.caller
-    yield visible(caller.door)
-    for kind in ("agent", "provider", "skill", "session"):
-        if (name := getattr(caller, kind)) is not None:
-            yield f"{kind} {visible(name)}"
-
-
-def _json(value: Json) -> str:
-    return encode_json(value).decode(errors="replace")
-
-
-def _field(name: str, text: str) -> str:
-    return f"  {_paint(f'{name:<6}', 'dim')} {text}".rstrip()
+def _bounded(lines: list[str], limit: int | None) -> list[str]:
+    if limit is None or len(lines) <= limit:
+        return lines
+    tail = limit // 4
+    return [*lines[: limit - tail], f"[{len(lines) - limit:,} lines hidden; the details show all]", *lines[-tail:]]
 
 
 def _diff_style(line: str) -> tuple[str, ...]:
@@ -103,7 +120,3 @@ def _diff_style(line: str) -> tuple[str, ...]:
         return ("bold",)
     colour = _DIFF_COLOURS.get(line[:1])
     return () if colour is None else (colour,)
-
-
-def _paint(text: str, *styles: str) -> str:
-    return paint(text, *styles, stream=sys.stderr)

@@ -46,19 +46,22 @@ def setting_here(flags: Flags) -> Setting:
 
 @contextmanager
 def ledger_here(flags: Flags) -> Generator[Ledger]:
-    """The ledger to read, whoever else writes to it."""
-    from holdfast.assemble import open_ledger
-
-    with open_ledger(setting_here(flags), read_only=True) as ledger:
+    """The ledger to read, whoever else writes to it; an empty one where nothing was recorded yet."""
+    with _ledger_to_look_at(setting_here(flags)) as ledger:
         yield ledger
 
 
 @contextmanager
 def runtime_here(flags: Flags, *, entry_points: bool = True, looking: bool = False) -> Generator[Runtime]:
     """The runtime of this place. With `looking` nothing is written and a missing ledger stays missing."""
+    with runtime_in(setting_here(flags), entry_points=entry_points, looking=looking) as runtime:
+        yield runtime
+
+
+@contextmanager
+def runtime_in(setting: Setting, *, entry_points: bool = True, looking: bool = False) -> Generator[Runtime]:
     from holdfast.assemble import build_runtime
 
-    setting = setting_here(flags)
     _show_warnings()
     keeps = setting.loaded.config.ledger.enabled
     runtime = build_runtime(

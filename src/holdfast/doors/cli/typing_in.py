@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -30,12 +31,11 @@ async def read_line(question: str) -> str | None:
 
 def forget_typed_ahead() -> None:
     """Keys pressed before a question was shown are no answer to it."""
-    try:
+    if sys.platform != "win32":
         import termios
 
-        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
-    except (ImportError, OSError, termios.error):
-        return
+        with suppress(OSError, termios.error):
+            termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
 async def edit(text: str, suffix: str) -> str | None:

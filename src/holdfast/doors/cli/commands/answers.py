@@ -1,0 +1,137 @@
+"""`holdfast approve`, `reject` and `answer`: the answers to a held call, from any terminal."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from holdfast.contract.call import Answer
+from holdfast.doors.cli import screen
+from holdfast.doors.cli.arguments import read_object
+from holdfast.doors.cli.calling import is_builtin, show_result
+from holdfast.doors.cli.failures import UsageProblem
+from holdfast.doors.cli.held import HeldView
+from holdfast.doors.cli.holding import find_held
+from holdfast.doors.cli.options import common, complete_pending
+from holdfast.doors.cli.place import Flags, kept_ledger, ledger_here, runtime_here, whoami
+
+if TYPE_CHECKING:
+    from holdfast.contract.call import HeldCall
+    from holdfast.contract.result import Result
+    from holdfast.runtime.runtime import Runtime
+
+_by = click.option("--by", metavar="NAME", help="Who answers; your user name unless given.")
+_call_id = click.argument("call_id", metavar="ID", shell_complete=complete_pending)
+
+
+@click.command()
+@_call_id
+@click.option("--args", "new_args", metavar="JSON", help="Approve it with these arguments instead (- reads stdin).")
+@click.option("--always", type=click.Choice(["project", "user"]), help="Also allow this exact call from now on.")
+@_by
+@common
+@click.pass_obj
+def approve(
+    flags: Flags,
+    call_id: str,
+    new_args: str | None,
+    always: Literal["project", "user"] | None,
+    by: str | None,
+    as_json: bool,
+) -> int:
+    """Say yes to a waiting call.
+
+    ID may be the beginning of the id. What is approved is shown. If the tool is
+    known here and nobody else waits to run the call, it runs at once, and the
+    exit code is that of its result.
+    """
+    args = None if new_args is None else read_object(new_args, "--args")
+    answer = Answer(kind="approve" if args is None else "edit", by=whoami(by), args=args)
+    result, held = _answer(flags, call_id, answer, as_json=as_json, always=always)
+    return show_result(result, held, as_json=as_json)
+
+
+@click.command()
+@_call_id
+@click.option("-m", "--message", default="", metavar="TEXT", help="What the model is told.")
+@_by
+@common
+@click.pass_obj
+def reject(flags: Flags, call_id: str, message: str, by: str | None, as_json: bool) -> int:
+    """Say no to a waiting call.
+
+    ID may be the beginning of the id. The exit code is 0 when the answer was taken.
+    """
+    result, _ = _answer(flags, call_id, Answer(kind="reject", by=whoami(by), message=message), as_json=as_json)
+    return _taken(result, "Rejected.", as_json=as_json)
+
+
+@click.command()
+@_call_id
+@click.argument("text", required=False)
+@click.option("--failed", is_flag=True, help="The text is an error, not a success.")
+@_by
+@common
+@click.pass_obj
+def answer(flags: Flags, call_id: str, text: str | None, failed: bool, by: str | None, as_json: bool) -> int:
+    """Give the result of a waiting call in the tool's place.
+
+    ID may be the beginning of the id. TEXT is the result, - reads it from
+    standard input. Questions of a model are asked one by one on a terminal when
+    no TEXT is given. The exit code is 0 when the answer was taken.
+    """
+    if text is None:
+        text = _asked(flags, call_id)
+    elif text == "-":
+        text = click.get_text_stream("stdin").read().removesuffix("\n")
+    given = Answer(kind="result", by=whoami(by), message=text, success=not failed)
+    result, _ = _answer(flags, call_id, given, as_json=as_json)
+    return _taken(result, "Answered.", as_json=as_json)
+
+
+def _answer(
+    flags: Flags, prefix: str, answer: Answer, *, as_json: bool, always: Literal["project", "user"] | None = None
+) -> tuple[Result, HeldCall | None]:
+    with ledger_here(flags) as ledger:
+        held = find_held(ledger, prefix)
+    if not as_json:
+        for line in HeldView(held).short():
+            screen.note(line)
+    with runtime_here(flags, entry_points=not is_builtin(held.call.tool)) as runtime:
+        kept_ledger(runtime)
+        return asyncio.run(_take(runtime, held, answer, always))
+
+
+async def _take(
+    runtime: Runtime, held: HeldCall, answer: Answer, always: Literal["project", "user"] | None
+) -> tuple[Result, HeldCall | None]:
+    async with runtime:
+        if always is not None:
+            from holdfast.doors.cli.granting import grant_for
+
+            grant_for(runtime, held, always, answer.by)
+        result = await runtime.answer(held.call.id, answer, digest=held.digest)
+        return result, kept_ledger(runtime).held(held.call.id)
+
+
+def _asked(flags: Flags, prefix: str) -> str:
+    with ledger_here(flags) as ledger:
+        held = find_held(ledger, prefix)
+    if not screen.can_ask():
+        raise UsageProblem(f"Give the result: holdfast answer {held.call.id} TEXT, or - to read it from stdin.")
+    from holdfast.doors.cli.questions import ask_questions
+
+    text = asyncio.run(ask_questions(held))
+    if text is None:
+        raise UsageProblem(f"No answer was given; call {held.call.id} still waits.")
+    return text
+
+
+def _taken(result: Result, word: str, *, as_json: bool) -> int:
+    if as_json:
+        show_result(result, as_json=True)
+    else:
+        screen.note(word)
+    return 0

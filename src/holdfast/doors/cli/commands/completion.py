@@ -1,0 +1,35 @@
+"""`holdfast completion`."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.doors.cli.app import PROGRAM
+from holdfast.doors.cli.options import common
+from holdfast.doors.cli.screen import put_json, say
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@common
+@click.pass_context
+def completion(ctx: click.Context, shell: str, as_json: bool) -> int:
+    """Print the completion script for a shell.
+
+    \b
+    bash: eval "$(holdfast completion bash)"            in ~/.bashrc
+    zsh:  eval "$(holdfast completion zsh)"             in ~/.zshrc
+    fish: holdfast completion fish | source             in config.fish
+
+    Commands, options, tool names and the ids of waiting calls are completed.
+    """
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    script = kind(ctx.find_root().command, {}, PROGRAM, f"_{PROGRAM.upper()}_COMPLETE").source()
+    if as_json:
+        put_json({"shell": shell, "script": script})
+    else:
+        say(script)
+    return 0

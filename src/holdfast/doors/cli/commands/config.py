@@ -1,0 +1,111 @@
+"""`holdfast config`: the configuration in force, where it comes from, its schema, whether it is right."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+from msgspec import to_builtins
+
+from holdfast.doors.cli import screen
+from holdfast.doors.cli.groups import DefaultGroup
+from holdfast.doors.cli.options import common
+from holdfast.doors.cli.place import Flags, runtime_here, setting_here
+from holdfast.text.visible import visible
+
+if TYPE_CHECKING:
+    from holdfast.assemble import Setting
+
+
+@click.group(cls=DefaultGroup)
+def config() -> None:
+    """The configuration: what is in force, where it comes from, its JSON Schema."""
+
+
+@config.command()
+@common
+@click.pass_obj
+def show(flags: Flags, as_json: bool) -> int:
+    """Show every option as it is in force. This is what `holdfast config` alone does."""
+    setting = setting_here(flags)
+    values = in_force(setting)
+    if as_json:
+        layers = [to_builtins(layer) for layer in setting.loaded.layers]
+        screen.put_json({"config": values, "layers": layers, "notices": setting.loaded.notices})
+        return 0
+    for key, value in values.items():
+        screen.say(visible(f"{key} = {json.dumps(to_builtins(value), ensure_ascii=False)}"))
+    return 0
+
+
+@config.command()
+@common
+@click.pass_obj
+def path(flags: Flags, as_json: bool) -> int:
+    """Show where everything is kept."""
+    from holdfast.config.roots import PROJECT_FILE, user_config_file
+
+    setting = setting_here(flags)
+    root = setting.root
+    places = {
+        "user": str(user_config_file()),
+        "project": None if root is None else str(root / PROJECT_FILE),
+        "root": None if root is None else str(root),
+        "state": str(setting.state),
+        "ledger": str(setting.ledger_path),
+    }
+    if as_json:
+        screen.put_json(places)
+        return 0
+    for name, place in places.items():
+        screen.say(f"{name:<8} {visible(place or 'none; `holdfast init` makes this directory a project')}")
+    return 0
+
+
+@config.command()
+@common
+def schema(as_json: bool) -> int:
+    """Print the JSON Schema of holdfast.toml and of the user file.
+
+    The output is JSON with and without --json.
+    """
+    from holdfast.config.schema import json_schema
+
+    made = json_schema()
+    if as_json:
+        screen.put_json(made)
+    else:
+        screen.say(json.dumps(made, indent=2))
+    return 0
+
+
+@config.command()
+@common
+@click.pass_obj
+def check(flags: Flags, as_json: bool) -> int:
+    """Check the files for mistakes: options, values, and names no tool has."""
+    from holdfast.rules.policy import PolicyRules, check_names
+
+    with runtime_here(flags, looking=True) as runtime:
+        warnings = check_names(PolicyRules.of(runtime.config.tools), runtime.registry.list())
+    if as_json:
+        screen.put_json({"ok": True, "warnings": warnings})
+        return 0
+    for warning in warnings:
+        screen.say(f"Warning: {visible(warning)}")
+    screen.say("The configuration can be read and obeyed.")
+    return 0
+
+
+def in_force(setting: Setting) -> dict[str, Any]:
+    """Every option a file may set, by key."""
+    from holdfast.config.schema import option_keys
+
+    found: dict[str, Any] = {}
+    for key in option_keys():
+        value: Any = setting.loaded.config
+        for part in key.split("."):
+            value = getattr(value, part)
+        found[key] = value
+    return found

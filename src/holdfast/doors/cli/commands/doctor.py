@@ -1,0 +1,130 @@
+"""`holdfast doctor`: what works here and what does not, with the next step."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+import click
+
+from holdfast.contract.errors import HoldfastError
+from holdfast.doors.cli import screen
+from holdfast.doors.cli.failures import FAILED
+from holdfast.doors.cli.options import common
+from holdfast.doors.cli.place import Flags
+from holdfast.text.visible import visible
+
+if TYPE_CHECKING:
+    from holdfast.assemble import Setting
+
+_COLOURS: Final = {"ok": "green", "note": "yellow", "bad": "red"}
+
+
+class Finding(NamedTuple):
+    name: str
+    status: Literal["ok", "note", "bad"]
+    text: str
+
+
+@click.command()
+@common
+@click.pass_obj
+def doctor(flags: Flags, as_json: bool) -> int:
+    """Check that holdfast can work here; each finding says what to do next."""
+    findings = list(_findings(flags))
+    for finding in findings:
+        if as_json:
+            screen.put_json(finding._asdict())
+        else:
+            status = screen.paint(f"{finding.status:<4}", _COLOURS[finding.status])
+            screen.say(f"{status}  {finding.name:<9} {visible(finding.text)}")
+    return FAILED if any(finding.status == "bad" for finding in findings) else 0
+
+
+def _findings(flags: Flags) -> Iterator[Finding]:
+    yield _python()
+    setting = _configuration(flags)
+    if isinstance(setting, Finding):
+        yield setting
+    else:
+        yield from _place(setting)
+    yield _terminal()
+    yield _git()
+    yield Finding(
+        "sandbox", "note", "none in this version: no tool here starts commands; it arrives with the shell tools"
+    )
+
+
+def _place(setting: Setting) -> Iterator[Finding]:
+    loaded = setting.loaded
+    files = ", ".join(layer.path for layer in loaded.layers if layer.path) or "no files, the defaults hold"
+    yield Finding("config", "ok", files)
+    for notice in loaded.notices:
+        yield Finding("config", "note", notice)
+    if setting.root is None:
+        yield Finding("project", "note", "none here, so no tool can write files; run `holdfast init` in its folder")
+    else:
+        yield Finding("project", "ok", str(setting.root))
+    yield _checked("state", lambda: _state(setting))
+    yield _checked("ledger", lambda: _ledger(setting))
+
+
+def _checked(name: str, look: Callable[[], Finding]) -> Finding:
+    try:
+        return look()
+    except HoldfastError as error:
+        return Finding(name, "bad", str(error))
+    except OSError as error:
+        return Finding(name, "bad", f"{error.filename}: {error.strerror}; check its permissions")
+
+
+def _python() -> Finding:
+    version = ".".join(map(str, sys.version_info[:3]))
+    good = sys.version_info >= (3, 11)
+    return Finding("python", "ok" if good else "bad", version if good else f"{version}; holdfast needs 3.11 or newer")
+
+
+def _configuration(flags: Flags) -> Setting | Finding:
+    from holdfast.assemble import load_setting
+
+    try:
+        return load_setting(flags=flags or None)
+    except HoldfastError as error:
+        return Finding("config", "bad", str(error))
+
+
+def _state(setting: Setting) -> Finding:
+    folder = setting.state
+    while not folder.exists():
+        folder = folder.parent
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return Finding("state", "bad", f"{folder} cannot be written; check its permissions or set XDG_STATE_HOME")
+    return Finding("state", "ok", str(setting.state))
+
+
+def _ledger(setting: Setting) -> Finding:
+    from holdfast.assemble import open_ledger
+
+    if not setting.loaded.config.ledger.enabled:
+        return Finding("ledger", "note", "switched off (ledger.enabled = false): nothing is recorded, nothing can wait")
+    if not setting.ledger_path.exists():
+        return Finding("ledger", "ok", "not there yet; the first call makes it")
+    with open_ledger(setting, read_only=True) as ledger:
+        found = ledger.verify()
+    if found.ok:
+        return Finding("ledger", "ok", f"whole, {found.entries:,} entries")
+    return Finding("ledger", "bad", f"{found.problem} Keep {setting.ledger_path} and find out who changed it.")
+
+
+def _terminal() -> Finding:
+    if screen.can_ask():
+        return Finding("terminal", "ok", "you are asked here about calls that need a person")
+    return Finding("terminal", "note", "none: calls that need a person are parked for `holdfast approve`")
+
+
+def _git() -> Finding:
+    found = shutil.which("git")
+    return Finding("git", "ok", found) if found else Finding("git", "note", "not found; the git tools need it")

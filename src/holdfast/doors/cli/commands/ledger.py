@@ -1,0 +1,158 @@
+"""`holdfast ledger`: what happened, whether the record of it is whole, and all of it as JSON lines."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast.contract.vocabulary import State
+from holdfast.doors.cli import screen
+from holdfast.doors.cli.failures import FAILED, report
+from holdfast.doors.cli.groups import DefaultGroup
+from holdfast.doors.cli.options import common, complete_call, complete_tool
+from holdfast.doors.cli.place import Flags, ledger_here
+from holdfast.doors.cli.shapes import record_shape
+from holdfast.text.preview import preview
+from holdfast.text.visible import visible, visible_block
+
+if TYPE_CHECKING:
+    from holdfast.store.queries import CallRecord
+
+
+@click.group(cls=DefaultGroup)
+def ledger() -> None:
+    """The record of every call: list it, show one call, verify it, export it."""
+
+
+@ledger.command("list")
+@click.option("-n", "--limit", default=20, show_default=True, type=click.IntRange(1), help="How many, newest first.")
+@click.option("--tool", help="Only calls of this tool.", shell_complete=complete_tool)
+@click.option("--state", type=click.Choice([state.value for state in State]), help="Only calls in this state.")
+@common
+@click.pass_obj
+def list_calls(flags: Flags, limit: int, tool: str | None, state: str | None, as_json: bool) -> int:
+    """List calls, newest first. This is what `holdfast ledger` alone does."""
+    with ledger_here(flags) as kept:
+        records = kept.calls(limit, tool, None if state is None else State(state))
+    if as_json:
+        for record in records:
+            screen.put_json(record_shape(record))
+    elif not records:
+        screen.say("No calls are recorded here." if tool is None and state is None else "No such calls are recorded.")
+    else:
+        rows = [
+            [record.call.id, when(record.received_at), record.state.replace("_", " "), _preview(record)]
+            for record in records
+        ]
+        screen.put_table(["id", "when", "state", "call"], rows)
+    return 0
+
+
+@ledger.command()
+@click.argument("call_id", metavar="ID", shell_complete=complete_call)
+@common
+@click.pass_obj
+def show(flags: Flags, call_id: str, as_json: bool) -> int:
+    """Show all that is recorded of one call. ID may be the beginning of the id."""
+    with ledger_here(flags) as kept:
+        record = kept.call(kept.find(call_id))
+    if as_json:
+        screen.put_json(record_shape(record))
+    else:
+        _show(record)
+    return 0
+
+
+@ledger.command()
+@click.option("--anchor", metavar="HEAD", help="A head noted earlier, which the ledger must still contain.")
+@common
+@click.pass_obj
+def verify(flags: Flags, anchor: str | None, as_json: bool) -> int:
+    """Check that nothing in the ledger was changed, removed, inserted or moved.
+
+    Note the head it prints somewhere else: given as --anchor later, it also
+    proves that the whole ledger was not written anew.
+    """
+    with ledger_here(flags) as kept:
+        found = kept.verify(anchor)
+        path = kept.path
+    if as_json:
+        screen.put_json({"ledger": str(path), "ok": found.ok, "entries": found.entries, "head": found.head,
+                         "first_bad": found.first_bad, "problem": found.problem})  # fmt: skip
+        return 0 if found.ok else FAILED
+    if found.ok:
+        screen.say(f"The ledger is whole: {found.entries:,} entries, head {found.head}.")
+        return 0
+    problem = f"The ledger {path} was changed or damaged: {found.problem or 'unknown'} Keep the file and find out who."
+    return report("ledger_corrupt", problem, FAILED, as_json=False)
+
+
+@ledger.command()
+@common
+@click.pass_obj
+def export(flags: Flags, as_json: bool) -> int:
+    """Write every entry as a line of JSON, oldest first, with its hash.
+
+    The output is JSON with and without --json.
+    """
+    with ledger_here(flags) as kept:
+        for line in kept.export():
+            sys.stdout.buffer.write(line)
+        sys.stdout.buffer.flush()
+    return 0
+
+
+def when(at: float) -> str:
+    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _preview(record: CallRecord) -> str:
+    return preview(record.call.name_used, record.call.args, max(40, screen.screen_width() - 10))
+
+
+def _show(record: CallRecord) -> None:
+    call = record.call
+    screen.say(f"{screen.paint(_preview(record), 'bold')}")
+    _field("id", call.id)
+    _field("state", record.state.replace("_", " "))
+    _field("caller", " ".join(word for word in (call.caller.door, call.caller.agent or "") if word))
+    _field("cwd", call.cwd)
+    if call.parent is not None:
+        _field("parent", call.parent)
+    _field("came", when(record.received_at))
+    for decision in record.decisions:
+        _field("decided", f"{decision.verdict}: {decision.reason} ({decision.source})")
+    for given in record.answers:
+        said = f": {given.answer.message}" if given.answer.message else ""
+        _field("answer", f"{given.answer.kind} by {given.answer.by} at {when(given.at)}{said}")
+    if record.began_at is not None:
+        _field("began", when(record.began_at))
+    if record.ended_at is not None:
+        _field("ended", when(record.ended_at))
+    for name, value in call.args.items():
+        _block(name, value if isinstance(value, str) else _json(value))
+    if record.result is not None:
+        _block("result" if record.result.success else "error", record.result.text)
+
+
+def _field(name: str, text: str) -> None:
+    screen.say(f"  {screen.paint(f'{name:<8}', 'dim')} {visible(text)}")
+
+
+def _block(name: str, text: str) -> None:
+    lines = visible_block(text).split("\n")
+    if len(lines) == 1:
+        _field(visible(name), text)
+        return
+    screen.say(f"  {screen.paint(visible(name), 'dim')}")
+    for line in lines:
+        screen.say(f"    {line}")
+
+
+def _json(value: object) -> str:
+    from holdfast.contract.values import encode_json
+
+    return encode_json(value).decode()

@@ -1,0 +1,45 @@
+"""`holdfast pending`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from holdfast.doors.cli import screen
+from holdfast.doors.cli.held import HeldView, age
+from holdfast.doors.cli.holding import find_held
+from holdfast.doors.cli.options import common, complete_pending
+from holdfast.doors.cli.place import Flags, ledger_here
+from holdfast.doors.cli.shapes import held_shape, waits_for
+from holdfast.text.visible import visible
+
+
+@click.command()
+@click.argument("call_id", metavar="[ID]", required=False, shell_complete=complete_pending)
+@common
+@click.pass_obj
+def pending(flags: Flags, call_id: str | None, as_json: bool) -> int:
+    """List the calls that wait for a person, or show all about one."""
+    with ledger_here(flags) as ledger:
+        waiting = ledger.pending() if call_id is None else [find_held(ledger, call_id)]
+    if as_json:
+        for held in waiting:
+            screen.put_json(held_shape(held))
+    elif call_id is not None:
+        view = HeldView(waiting[0], sys.stdout)
+        for line in (*view.short(), "", *view.details()):
+            screen.say(line)
+    elif not waiting:
+        screen.say("Nothing is waiting.")
+    else:
+        columns = ["id", "waits for", "since", "what it would do", "why it is asked about"]
+        screen.put_table(
+            columns,
+            [
+                [held.call.id, waits_for(held), age(held.held_at), held.preview, visible(held.decision.reason)]
+                for held in waiting
+            ],
+        )
+        screen.note("Answer with `holdfast approve ID`, `holdfast reject ID -m TEXT` or `holdfast answer ID TEXT`.")
+    return 0

@@ -1,0 +1,137 @@
+"""`holdfast policy`: which rules hold here, and who decides about a call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import click
+from msgspec import to_builtins
+
+from holdfast.doors.cli import screen
+from holdfast.doors.cli.arguments import read_words
+from holdfast.doors.cli.groups import DefaultGroup
+from holdfast.doors.cli.options import common, complete_tool
+from holdfast.doors.cli.place import Flags, runtime_here, runtime_in, setting_here
+from holdfast.doors.cli.shapes import Shape, explanation_shape
+from holdfast.text.visible import visible
+
+if TYPE_CHECKING:
+    from holdfast.config.load import LayerReport
+    from holdfast.runtime.runtime import Runtime
+
+
+@click.group(cls=DefaultGroup)
+def policy() -> None:
+    """The rules that hold here, and who decides about a call."""
+
+
+@policy.command()
+@common
+@click.pass_obj
+def show(flags: Flags, as_json: bool) -> int:
+    """Show the rules in force. This is what `holdfast policy` alone does."""
+    setting = setting_here(flags)
+    with runtime_in(setting, looking=True) as runtime:
+        shape = _rules(runtime, setting.loaded.layers)
+    if as_json:
+        screen.put_json(shape)
+        return 0
+    for section in ("tools", "approval", "hooks"):
+        screen.say(screen.paint(section, "bold"))
+        for name, value in shape[section].items():
+            screen.say(f"  {name:<22} {visible(_words(value))}")
+    screen.say(screen.paint("who is asked, in this order", "bold"))
+    for voice in shape["chain"]:
+        screen.say(f"  {voice['priority']:>4}  {voice['name']}  {visible(voice['description'])}".rstrip())
+    screen.say("        then nobody has answered: ask a person")
+    screen.say(screen.paint("caps after that; none can loosen", "bold"))
+    for cap in shape["caps"]:
+        screen.say(f"  {cap}")
+    screen.say(screen.paint("where it comes from", "bold"))
+    screen.say("  built-in defaults")
+    for layer in shape["layers"]:
+        screen.say(f"  {layer['name']}: {visible(layer['path'] or 'command line')}{_standing(layer)}")
+    return 0
+
+
+@policy.command()
+@click.argument("tool", shell_complete=complete_tool)
+@click.argument("words", nargs=-1, metavar="[JSON | - | KEY=VALUE]...")
+@common
+@click.pass_obj
+def explain(flags: Flags, tool: str, words: tuple[str, ...], as_json: bool) -> int:
+    """Show who would decide about a call, and why; nothing is run.
+
+    Without arguments the tool alone is judged. The line that decides begins
+    with >.
+    """
+    with runtime_here(flags) as runtime:
+        known = runtime.registry.find(tool)
+        args = read_words(words, known.input_schema if known is not None else {}) if words else None
+        explanation = asyncio.run(runtime.explain(tool, args))
+    if as_json:
+        screen.put_json(explanation_shape(explanation))
+        return 0
+    for line in explanation.as_lines():
+        screen.say(screen.paint(line, "bold") if line.startswith(">") else line)
+    return 0
+
+
+def _rules(runtime: Runtime, layers: Iterable[LayerReport]) -> Shape:
+    config = runtime.config
+    tools, approval, hooks = config.tools, config.approval, config.hooks
+    return {
+        "tools": {
+            "profile": tools.profile,
+            "allow": tools.allow,
+            "deny": tools.deny,
+            "narrowed_by": to_builtins(tools.narrow),
+            "agents": to_builtins(tools.agents),
+            "providers": to_builtins(tools.providers),
+            "skills": tools.skills,
+        },
+        "approval": {
+            "auto_approve": approval.auto_approve,
+            "excluded": approval.excluded,
+            "narrowed_by": approval.narrow,
+            "presets": to_builtins(approval.presets),
+            "require_approval": approval.require_approval,
+            "max_risk": approval.max_risk,
+            "on_error": approval.on_error,
+            "expires": approval.expires,
+            "auto_approve_sandboxed": approval.auto_approve_sandboxed,
+        },
+        "hooks": {"autonomy": hooks.autonomy, "actions": hooks.actions},
+        "protected": config.protected,
+        "chain": [
+            {"name": voice.name, "priority": voice.priority, "description": voice.description}
+            for voice in runtime.gate.chain.get_all()
+        ],
+        "caps": [cap.name for cap in runtime.gate.caps],
+        "layers": [to_builtins(layer) for layer in layers],
+    }
+
+
+def _words(value: object) -> str:
+    if value is None:
+        return "no limit"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return value
+    if not value:
+        return "none"
+    if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
+        return ", ".join(value)
+    from holdfast.contract.values import encode_json
+
+    return encode_json(value).decode()
+
+
+def _standing(layer: Shape) -> str:
+    if layer["trusted"]:
+        return ""
+    ignored = ", ".join(layer["ignored"])
+    return f" (not trusted: it can only tighten{f'; not in force: {visible(ignored)}' if ignored else ''})"

@@ -1,0 +1,94 @@
+"""`holdfast tools`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast.doors.cli import screen
+from holdfast.doors.cli.options import common, complete_tool
+from holdfast.doors.cli.place import Flags, runtime_here
+from holdfast.doors.cli.shapes import tool_shape
+from holdfast.text.visible import visible, visible_block
+
+if TYPE_CHECKING:
+    from holdfast.contract.tool import Tool
+    from holdfast.runtime.runtime import Runtime
+
+
+@click.command()
+@click.argument("name", required=False, shell_complete=complete_tool)
+@common
+@click.pass_obj
+def tools(flags: Flags, name: str | None, as_json: bool) -> int:
+    """List the tools there are here, or show all about one."""
+    with runtime_here(flags, looking=True) as runtime:
+        if not runtime.registry.ready:
+            asyncio.run(runtime.registry.wait_ready())
+        if name is not None:
+            _show(runtime, _find(runtime, name), as_json=as_json)
+            return 0
+        found = runtime.visible()
+        if as_json:
+            policy = runtime.policy.compile(runtime.caller)
+            for tool in found:
+                screen.put_json(tool_shape(tool, policy.why(tool)))
+            return 0
+    rows = [[tool.name, tool.risk, effects_of(tool), visible(_first_line(tool))] for tool in found]
+    screen.put_table(["tool", "risk", "effects", "what it does"], rows)
+    return 0
+
+
+def effects_of(tool: Tool) -> str:
+    if tool.effects is None:
+        return "unknown"
+    return ", ".join(sorted(tool.effects)) or "none"
+
+
+def _find(runtime: Runtime, name: str) -> Tool:
+    tool = runtime.registry.find(name)
+    if tool is None:
+        raise runtime.registry.unknown(name, runtime.visible())
+    return tool
+
+
+def _show(runtime: Runtime, tool: Tool, *, as_json: bool) -> None:
+    policy = runtime.policy.compile(runtime.caller).why(tool)
+    if as_json:
+        screen.put_json(tool_shape(tool, policy))
+        return
+    screen.say(screen.paint(tool.name, "bold"))
+    screen.say(f"  {visible_block(tool.description)}")
+    facts = {
+        "risk": tool.risk,
+        "effects": effects_of(tool),
+        "source": tool.source,
+        "also": ", ".join(tool.aliases),
+        "groups": ", ".join(tool.groups),
+        "secrets": ", ".join(tool.required_secret_scopes),
+        "policy": f"{policy.verdict}: {policy.reason}",
+        "enabled": "" if runtime.is_enabled(tool) else "no; name it in tools.allow to see it in lists",
+    }
+    for label, value in facts.items():
+        if value:
+            screen.say(f"  {screen.paint(f'{label:<8}', 'dim')} {visible(value)}")
+    screen.say()
+    screen.say("arguments (JSON Schema)")
+    screen.say(_pretty(tool.input_schema))
+    if tool.output_schema is not None:
+        screen.say("result (JSON Schema)")
+        screen.say(_pretty(tool.output_schema))
+    sys.stdout.flush()
+
+
+def _pretty(schema: object) -> str:
+    import json
+
+    return visible_block(json.dumps(schema, indent=2, ensure_ascii=False))
+
+
+def _first_line(tool: Tool) -> str:
+    return tool.description.strip().partition("\n")[0]

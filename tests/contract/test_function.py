@@ -1,0 +1,214 @@
+"""`@tool`: schemas from signatures and docstrings, and arguments back as the types the function wants."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import subprocess
+import sys
+from typing import Annotated, Any, Literal, TypedDict
+
+import pytest
+from pydantic import BaseModel, Field
+
+from holdfast import Context, Runtime, Tool, tool
+from holdfast.contract.errors import ToolError
+from tests.runtime.support import run
+
+
+class Colour(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    y: float = 2.0
+
+
+class Size(TypedDict):
+    width: int
+
+
+class Order(BaseModel):
+    item: str
+    count: int = Field(gt=0, description="how many")
+
+
+def properties(made: Tool) -> dict[str, Any]:
+    return made.input_schema["properties"]
+
+
+@pytest.mark.spec("T2")
+def test_plain_types_defaults_and_descriptions_become_the_schema() -> None:
+    @tool
+    def search(query: str, limit: int = 10, exact: bool = False, *, kind: Literal["a", "b"] = "a") -> str:
+        """Search for things.
+
+        All of them.
+
+        Args:
+            query: what to look for,
+                over two lines
+            limit: how many at most
+        """
+        return query
+
+    assert search.name == "search"
+    assert search.description == "Search for things.\n\nAll of them."
+    assert search.input_schema == {
+        "type": "object",
+        "properties": {
+            "query": {"type": "string", "description": "what to look for, over two lines"},
+            "limit": {"type": "integer", "default": 10, "description": "how many at most"},
+            "exact": {"type": "boolean", "default": False},
+            "kind": {"enum": ["a", "b"], "default": "a"},
+        },
+        "required": ["query"],
+        "additionalProperties": False,
+    }
+
+
+@pytest.mark.parametrize(
+    "docstring",
+    [
+        "Do it.\n\n:param first: the first one\n",
+        "Do it.\n\nParameters\n----------\nfirst : int\n    the first one\n",
+        "Do it.\n\nArgs:\n    first: the first one\n",
+    ],
+)
+@pytest.mark.spec("T2")
+def test_the_usual_docstring_styles_are_read(docstring: str) -> None:
+    def function(first: int) -> int:
+        return first
+
+    function.__doc__ = docstring
+    made = tool(function)
+    assert properties(made)["first"]["description"] == "the first one"
+    assert made.description == "Do it."
+
+
+@pytest.mark.spec("T2")
+def test_rich_types_arrive_as_themselves() -> None:
+    @tool(effects=(), runs="inline")
+    def rich(colour: Colour, point: Point, size: Size, order: Order, maybe: int | None = None) -> str:
+        return f"{colour!r} {point!r} {size!r} {order!r} {maybe!r}"
+
+    args = {"colour": "red", "point": {"x": 1}, "size": {"width": 3}, "order": {"item": "nut", "count": 2}}
+    result = run(Runtime(tools=[rich]).call("rich", args))
+    assert result.output == (
+        "<Colour.RED: 'red'> Point(x=1, y=2.0) {'width': 3} Order(item='nut', count=2) None"
+    )
+    refused = run(Runtime(tools=[rich]).call("rich", {**args, "order": {"item": "nut", "count": 0}}))
+    assert "order.count is 0 but must be more than 0" in (refused.error or "")
+
+
+@pytest.mark.spec("T2")
+def test_annotated_descriptions_need_no_library() -> None:
+    @tool
+    def count(number: Annotated[int, "how many"], order: Annotated[int, Field(description="which", ge=1)]) -> None: ...
+
+    assert properties(count)["number"] == {"type": "integer", "description": "how many"}
+    assert properties(count)["order"] == {"type": "integer", "description": "which", "minimum": 1}
+
+
+@pytest.mark.spec("T2")
+def test_the_context_is_handed_in_and_not_shown() -> None:
+    @tool(effects=())
+    async def who(greeting: str, ctx: Context) -> str:
+        return f"{greeting} from {ctx.tool_name} in {ctx.call_id}"
+
+    assert list(properties(who)) == ["greeting"]
+    result = run(Runtime(tools=[who]).call("who", {"greeting": "hi"}))
+    assert result.output == f"hi from who in {result.call_id}"
+
+
+@pytest.mark.spec("T2", "S3", "S6")
+def test_strict_makes_everything_required_and_optional_nullable() -> None:
+    @tool(strict=True, effects=(), runs="inline")
+    def find(query: str, limit: int = 10, kind: Literal["a", "b"] = "a") -> str:
+        return f"{query} {limit} {kind}"
+
+    assert find.strict_problems() == []
+    assert find.input_schema["required"] == ["query", "limit", "kind"]
+    assert properties(find)["limit"]["type"] == ["integer", "null"]
+    runtime = Runtime(tools=[find])
+    assert run(runtime.call("find", {"query": "x"})).output == "x 10 a"
+    assert run(runtime.call("find", {"query": "x", "limit": None, "kind": "b"})).output == "x 10 b"
+
+
+@pytest.mark.spec("T2")
+def test_a_whole_float_is_an_integer_to_a_function_that_wants_one() -> None:
+    @tool(effects=(), runs="inline")
+    def kind(number: int) -> str:
+        return type(number).__name__
+
+    assert run(Runtime(tools=[kind]).call("kind", '{"number": 3.0}')).output == "int"
+
+
+@pytest.mark.spec("T2", "T9")
+def test_a_typed_return_gives_an_output_schema_and_structure() -> None:
+    @tool(effects=(), runs="inline")
+    def where() -> Point:
+        return Point(1, 2.5)
+
+    @tool(effects=(), runs="inline")
+    def order() -> Order:
+        return Order(item="nut", count=3)
+
+    assert where.output_schema is not None
+    assert where.output_schema["required"] == ["x"]
+    runtime = Runtime(tools=[where, order])
+    assert run(runtime.call("where")).structured == {"x": 1, "y": 2.5}
+    assert run(runtime.call("order")).structured == {"item": "nut", "count": 3}
+
+
+@pytest.mark.spec("T2")
+def test_what_cannot_be_a_tool_says_why() -> None:
+    def starred(*names: str) -> None: ...
+
+    def odd(thing: Runtime) -> None: ...
+
+    def good() -> None: ...
+
+    with pytest.raises(ToolError, match="takes \\*names"):
+        tool(starred)
+    with pytest.raises(ToolError, match="parameter 'thing' of 'odd'"):
+        tool(odd)
+    with pytest.raises(ToolError, match="unknown effects"):
+        tool(effects=("magic",))(good)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.spec("T1")
+def test_a_tool_needs_both_phases_or_neither() -> None:
+    async def propose(args: Any, ctx: Any) -> Any: ...
+
+    with pytest.raises(ToolError, match="both"):
+        Tool(name="half", propose=propose)
+    with pytest.raises(ToolError, match="give one of them"):
+        Tool(name="two", propose=propose, apply=propose, execute=propose)
+
+
+@pytest.mark.spec("T3")
+def test_a_schema_from_elsewhere_passes_through_unchanged() -> None:
+    schema = {"type": "object", "properties": {"q": {"type": "string", "x-vendor": 1}}, "$comment": "kept"}
+    made = Tool(name="foreign", input_schema=schema)
+    assert made.input_schema is schema
+
+
+@pytest.mark.spec("T2")
+def test_a_tool_of_plain_types_needs_neither_pydantic_nor_griffe() -> None:
+    program = (
+        "import sys, asyncio\n"
+        "from holdfast import Runtime, tool\n"
+        "@tool(effects=())\n"
+        "async def add(a: int, b: float = 1.0) -> float:\n"
+        "    'Add.'\n"
+        "    return a + b\n"
+        "print(asyncio.run(Runtime(tools=[add]).call('add', {'a': 1})).output)\n"
+        "heavy = {'pydantic', 'griffe', 'anyio', 'rich', 'click', 'sqlite3'} & set(sys.modules)\n"
+        "print(sorted(heavy))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split("\n")[:2] == ["2.0", "[]"]

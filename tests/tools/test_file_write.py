@@ -1,0 +1,206 @@
+"""`file.write`: proposes a diff, writes atomically, and only onto what was seen."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Config, Result, Risk, Runtime, State
+from holdfast.config.model import ApprovalConfig, SandboxConfig
+from holdfast.contract.vocabulary import Failure
+from holdfast.tools.atomic import Stale, read_state, replace_file
+from holdfast.tools.file_write import FILE_WRITE
+from tests.runtime.support import run, runtime_in
+
+ASKED = Config(approval=ApprovalConfig(auto_approve=()))
+
+
+def _write(folder: Path, path: str, content: str, config: Config | None = None, **args: Any) -> Result:
+    runtime = runtime_in(folder, FILE_WRITE, config=config)
+    return run(runtime.call("file.write", {"path": path, "content": content, **args}))
+
+
+def _park(folder: Path, path: str, content: str, config: Config = ASKED) -> Runtime:
+    runtime = runtime_in(folder, FILE_WRITE, config=config, nobody="park")
+    assert run(runtime.call("write", {"path": path, "content": content})).state is State.PENDING
+    return runtime
+
+
+@pytest.mark.spec("T5", "T6", "A6")
+def test_it_creates_and_overwrites_and_says_which(tmp_path: Path) -> None:
+    created = _write(tmp_path, "notes.txt", "one\n")
+    assert created.output == "Successfully wrote 4 bytes to notes.txt (created)."
+    assert created.structured == {"path": "notes.txt", "bytes": 4, "outcome": "created"}
+    target = tmp_path / "project" / "notes.txt"
+    target.chmod(0o640)
+    assert _write(tmp_path, "notes.txt", "two\n").structured == {"path": "notes.txt", "bytes": 4, "outcome": "overwritten"}
+    assert target.read_text() == "two\n"
+    assert stat.S_IMODE(target.stat().st_mode) == 0o640
+    assert _write(tmp_path, "notes.txt", "two\n").structured == {"path": "notes.txt", "bytes": 4, "outcome": "unchanged"}
+    assert [item.name for item in target.parent.iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.spec("T5", "T6", "O2")
+def test_the_proposal_shows_the_diff_and_the_risk_before_anything_is_written(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "a.txt").write_text("old\nsame\n")
+    runtime = _park(tmp_path, "a.txt", "new\nsame\n")
+    held = runtime.pending()[0]
+    assert held.proposal is not None
+    assert (held.proposal.summary, held.proposal.risk) == ("overwrite a.txt (2 lines)", Risk.HIGH)
+    assert "-old\n+new\n same" in held.proposal.preview
+    assert (project / "a.txt").read_text() == "old\nsame\n"
+    created = _park(tmp_path, "b.txt", "x").pending()[-1]
+    assert created.proposal is not None
+    assert (created.proposal.summary, created.proposal.risk) == ("create b.txt (1 line)", Risk.MEDIUM)
+
+
+@pytest.mark.parametrize("change", ["content", "replaced", "deleted", "appeared", "mode"])
+@pytest.mark.spec("T5", "A12")
+def test_a_file_that_changed_since_it_was_shown_is_proposed_again(tmp_path: Path, change: str) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    target = project / "a.txt"
+    if change != "appeared":
+        target.write_text("seen\n")
+    runtime = _park(tmp_path, "a.txt", "mine\n")
+    held = runtime.pending()[0]
+    if change in ("content", "appeared"):
+        target.write_text("theirs\n")
+    elif change == "replaced":
+        (project / "other").write_text("seen\n")
+        os.replace(project / "other", target)
+    elif change == "deleted":
+        target.unlink()
+    else:
+        target.chmod(0o755)
+    result = run(runtime.approve(held.call.id))
+    assert (result.state, result.failure) == (State.PENDING, Failure.STALE)
+    assert not target.exists() or target.read_text() != "mine\n"
+    assert run(runtime.approve(held.call.id)).success
+    assert target.read_text() == "mine\n"
+
+
+@pytest.mark.spec("T5")
+def test_the_last_check_is_made_at_the_moment_of_writing(tmp_path: Path) -> None:
+    target = tmp_path / "a.txt"
+    target.write_text("seen")
+    seen = read_state(tmp_path, target).digest
+    target.write_text("theirs")
+    with pytest.raises(Stale):
+        replace_file(tmp_path, target, b"mine", seen=seen, keep_before=lambda *_: None, create_parents=False)
+    assert target.read_text() == "theirs"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("../out.txt", ".."),
+        ("sub/../a.txt", ".."),
+        ("/etc/passwd", "outside"),
+        ("link/x.txt", "link"),
+        ("file-link", "link"),
+        ("pipe", "not a regular file"),
+        ("missing/a.txt", "does not exist"),
+        ("a\0b", ""),
+        ("x" * 5000, ""),
+        ("folder", ""),
+    ],
+)
+@pytest.mark.spec("N5", "B1")
+def test_paths_that_lead_elsewhere_are_refused(tmp_path: Path, path: str, words: str) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (tmp_path / "outside").mkdir()
+    (project / "folder").mkdir()
+    (project / "link").symlink_to(tmp_path / "outside")
+    (project / "file-link").symlink_to(tmp_path / "outside" / "x.txt")
+    os.mkfifo(project / "pipe")
+    result = _write(tmp_path, path, "content")
+    assert not result.success
+    assert words in (result.error or "")
+    assert list((tmp_path / "outside").iterdir()) == []
+
+
+@pytest.mark.spec("B1")
+def test_parents_are_made_only_if_asked(tmp_path: Path) -> None:
+    assert not _write(tmp_path, "deep/er/a.txt", "x").success
+    assert not (tmp_path / "project" / "deep").exists()
+    assert _write(tmp_path, "deep/er/a.txt", "x", create_parents=True).success
+    assert (tmp_path / "project" / "deep" / "er" / "a.txt").read_text() == "x"
+
+
+@pytest.mark.spec("A6", "A18")
+def test_protected_paths_are_asked_about_whatever_the_lists_say(tmp_path: Path) -> None:
+    everything = Config(approval=ApprovalConfig(auto_approve=("$default", "file.*"), require_approval=False))
+    for path in ("holdfast.toml", ".git/hooks/pre-commit", ".GIT/config", "Makefile", ".envrc", "talk.chat"):
+        result = _write(tmp_path, path, "x", config=everything, create_parents=True)
+        assert result.failure is Failure.NOBODY_TO_ASK, path
+        assert "protected" in (result.error or "")
+    assert _write(tmp_path, "plain.txt", "x", config=everything).success
+
+
+@pytest.mark.spec("A6", "A18")
+def test_a_lower_max_risk_asks_about_overwriting_but_not_about_creating(tmp_path: Path) -> None:
+    careful = Config(approval=ApprovalConfig(max_risk=Risk.MEDIUM))
+    assert _write(tmp_path, "a.txt", "one", config=careful).success
+    again = _write(tmp_path, "a.txt", "two", config=careful)
+    assert again.failure is Failure.NOBODY_TO_ASK
+
+
+@pytest.mark.spec("T7")
+def test_what_the_sandbox_policy_keeps_read_only_is_not_written(tmp_path: Path) -> None:
+    closed = Config(sandbox=SandboxConfig(writable=()))
+    assert "not writable" in (_write(tmp_path, "a.txt", "x", config=closed).error or "")
+
+
+@pytest.mark.spec("X10")
+def test_the_before_image_is_in_the_ledger(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "a.txt").write_bytes(b"before\x00\xff")
+    runtime = runtime_in(tmp_path, FILE_WRITE)
+    result = run(runtime.call("file.write", {"path": "a.txt", "content": "after"}))
+    assert runtime.ledger is not None
+    (image,) = runtime.ledger.before_images(result.call_id)
+    assert image.blob is not None
+    assert runtime.ledger.blobs.read(image.blob) == b"before\x00\xff"
+
+
+@pytest.mark.spec("T5")
+def test_a_folder_swapped_for_a_link_during_the_write_never_leads_outside(tmp_path: Path) -> None:
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    (root / "sub").mkdir(parents=True)
+    outside.mkdir()
+    stop = threading.Event()
+
+    def swap() -> None:
+        while not stop.is_set():
+            os.rename(root / "sub", root / "kept")
+            os.symlink(outside, root / "sub")
+            os.unlink(root / "sub")
+            os.rename(root / "kept", root / "sub")
+
+    swapping = threading.Thread(target=swap)
+    swapping.start()
+    try:
+        for turn in range(500):
+            path = root / "sub" / "a.txt"
+            try:
+                seen = read_state(root, path).digest
+                replace_file(
+                    root, path, f"{turn}".encode(), seen=seen, keep_before=lambda *_: None, create_parents=False
+                )
+            except (OSError, Stale):
+                continue
+    finally:
+        stop.set()
+        swapping.join(10)
+    assert list(outside.iterdir()) == []
