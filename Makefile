@@ -8,9 +8,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -q
 REPORT := $(VENV)/spec-report.json
 
 # An environment is ready when its stamp carries the digest of what it was made from.
-digest = $(shell cat $(1) pyproject.toml | sha256sum | cut -c 1-16)
-RUN := $(VENV)/ready-to-run-$(call digest,requirements.lock)
-DEV := $(VENV)/ready-to-test-$(call digest,requirements-dev.lock)
+digest = $(shell cat $(1) | sha256sum | cut -c 1-16)
+RUN := $(VENV)/ready-to-run-$(call digest,requirements.lock pyproject.toml)
+DEV := $(VENV)/ready-to-test-$(call digest,requirements-dev.lock pyproject.toml)
 SUITE := $(VENV)/json-schema-test-suite-$(call digest,tests/contract/suite.lock)
 
 heading = @printf '\n== %s\n' "$(1)"

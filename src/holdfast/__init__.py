@@ -1,9 +1,6 @@
 """holdfast: the tool runtime for AI agents. One governed path for every call."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # `typing` is not imported: the names below are looked up when they are used
 if TYPE_CHECKING:
     from holdfast.assemble import open_runtime
     from holdfast.config.model import Config
@@ -77,7 +74,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'holdfast' has no attribute '{name}'")

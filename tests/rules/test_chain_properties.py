@@ -36,17 +36,16 @@ def chain_of(on_error: OnError, *voices: Resolver) -> Chain:
     return chain
 
 
+def numbered(items: list[tuple[str | None, int, bool, bool]]) -> list[Resolver]:
+    return [
+        voice(f"r{place}", answer, priority, static=static, applies=applies)
+        for place, (answer, priority, static, applies) in enumerate(items)
+    ]
+
+
 voices = st.lists(
-    st.fixed_dictionaries(
-        {
-            "answer": st.sampled_from(ANSWERS),
-            "priority": st.integers(0, 3),
-            "static": st.booleans(),
-            "applies": st.booleans(),
-        }
-    ),
-    max_size=6,
-).map(lambda items: [voice(f"r{place}", **item) for place, item in enumerate(items)])
+    st.tuples(st.sampled_from(ANSWERS), st.integers(0, 3), st.booleans(), st.booleans()), max_size=6
+).map(numbered)
 
 
 @pytest.mark.spec("A18")

@@ -258,3 +258,11 @@ def test_a_rule_widened_while_the_tool_only_read_ends_when_it_does_more() -> Non
     asked = question(writes, {"path": "a"})
     assert not matches(grant, asked)
     assert not matches(Grant(id="g", tool="acme.see", pattern=forged, scope="user", by="x", created=0.0), asked)
+
+
+@pytest.mark.spec("A12")
+def test_a_folder_rule_written_by_hand_does_not_cover_a_tool_that_does_more_than_use_files() -> None:
+    runs = tool("acme.run", effects={"process"}, touches=READ.touches)
+    asked = question(runs, {"path": "notes/a.sh"})
+    folder: Args = {"definition": runs.digest, "args": {}, "free": ["path"], "folders": ["/srv/project/notes"]}
+    assert not matches(Grant(id="g", tool="acme.run", pattern=folder, scope="user", by="x", created=0.0), asked)

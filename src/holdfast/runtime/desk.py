@@ -14,6 +14,7 @@ from holdfast.contract.call import Answer, Decision, HeldCall, Proposal
 from holdfast.contract.errors import CallError, LedgerError, NotPending, StaleApproval, UnknownCall
 from holdfast.contract.event import Approved, Finished, Pending
 from holdfast.contract.result import Result
+from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Failure, State, Verdict
 from holdfast.rules.hooks import CANCELLED as CANCELLED_BY_USER
 from holdfast.rules.hooks import HOOK as HOOK_SOURCE
@@ -142,6 +143,12 @@ class Desk:
         if call_id in self._woken:
             self._woken[call_id].set()
         return settled
+
+    async def change(self, held: HeldCall, args: Args, *, by: str) -> HeldCall:
+        """Hold the call with other arguments, checked like any others and not approved yet: to be shown first."""
+        said = Answer(kind="edit", by=by, args=args)
+        fresh, _ = await self._edit(held, said, held.digest, self._runtime.ledger_for_held())
+        return fresh
 
     async def _edit(
         self, held: HeldCall, answer: Answer, digest: str | None, ledger: Ledger

@@ -22,7 +22,8 @@ PATIENCE: Final = 5.0
 """Seconds to wait for another process that writes."""
 _BUSY_SECONDS: Final = 0.025
 """How long SQLite itself may wait in one go; an event loop stands still meanwhile."""
-_CHECKPOINT_PAGES: Final = 4000
+_CHECKPOINT_PAGES: Final = 8000
+"""The log is moved into the file every so often; whoever writes then waits for the disk, some 20 ms."""
 _DAMAGE: Final = {
     sqlite3.SQLITE_CORRUPT,
     sqlite3.SQLITE_NOTADB,

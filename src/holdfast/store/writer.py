@@ -1,4 +1,4 @@
-"""Group commit: operations that arrive in the same turn of the event loop share one transaction."""
+"""Group commit: what one turn of the event loop asks for is written in one transaction, or two."""
 
 from __future__ import annotations
 
@@ -13,47 +13,40 @@ from holdfast.store.database import PATIENCE, Database, Locked, Op
 T = TypeVar("T")
 _PAUSE: Final = 0.005
 """Seconds until a locked database is tried again; the event loop is free meanwhile."""
+_MAX_TURN: Final = 0.001
+"""Seconds a task may go on writing before it lets others have their turn."""
 
 
 class _Waiting:
-    __slots__ = ("alone", "deadline", "droppable", "error", "future", "op", "outcome", "settled")
+    __slots__ = ("alone", "deadline", "droppable", "future", "op")
 
-    def __init__(self, op: Op[Any], future: asyncio.Future[Any] | None, droppable: bool) -> None:
+    def __init__(self, op: Op[Any], future: asyncio.Future[Any], droppable: bool) -> None:
         self.op = op
         self.future = future
         self.droppable = droppable
         self.alone = False
         """It was in a transaction that failed: it is tried again in one of its own, so that only the culprit fails."""
         self.deadline = 0.0
-        self.settled = False
-        self.outcome: Any = None
-        self.error: BaseException | None = None
 
     @property
     def dropped(self) -> bool:
-        return self.droppable and self.future is not None and self.future.cancelled()
-
-    def settle(self, outcome: Any, error: BaseException | None = None) -> None:
-        self.settled, self.outcome, self.error = True, outcome, error
-        future = self.future
-        if future is None or future.done():
-            return
-        if error is None:
-            future.set_result(outcome)
-        else:
-            future.set_exception(error)
+        return self.droppable and self.future.cancelled()
 
 
 class Writer:
     """Writes in the thread of the event loop: a transaction takes less time than a change of threads.
 
-    The first operation of a turn leads: its task lets the others have their turn, then writes for all of them.
+    The first operation in a turn of the loop is written at once, because nobody may follow. The others of the same
+    turn are written together when it is over. A task that wrote first goes on at once: it cannot overtake itself.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._first: asyncio.Task[Any] | None = None
+        self._turn_ends = 0.0
         self._queue: list[_Waiting] = []
+        self._locked = False
 
     async def commit(self, op: Op[T], *, droppable: bool = False, if_lost: Callable[[], None] | None = None) -> T:
         """The outcome of the operation, once it is committed.
@@ -62,43 +55,19 @@ class Writer:
         called when the caller is cancelled after the write but before it could hear of it.
         """
         loop = asyncio.get_running_loop()
-        if self._loop is not loop:
-            if self._loop is not None and not self._loop.is_closed():
-                return self._database.run(op)
-            self.drain()
-            self._loop = loop
-        if self._queue:
-            waiting = _Waiting(op, loop.create_future(), droppable)
-            self._queue.append(waiting)
-        else:
-            waiting = _Waiting(op, None, droppable)
-            self._queue.append(waiting)
-            await self._lead(waiting)
-            if not waiting.settled:
-                waiting.future = loop.create_future()
-        if waiting.future is not None:
-            await self._follow(waiting, waiting.future, if_lost)
-        if waiting.error is not None:
-            raise waiting.error
-        return waiting.outcome
-
-    async def _lead(self, waiting: _Waiting) -> None:
+        if self._loop is not loop and not self._adopt(loop):
+            return self._database.run(op)
+        if not self._queue and self._may_go_first(loop):
+            with suppress(Locked):
+                return self._database.write([op])[0]
+        future: asyncio.Future[T] = loop.create_future()
+        self._queue.append(_Waiting(op, future, droppable))
+        if if_lost is None:
+            return await future
         try:
-            await asyncio.sleep(0)
+            return await future
         except asyncio.CancelledError:
-            if waiting.droppable:
-                self._queue.remove(waiting)
-            self._flush()
-            raise
-        self._flush()
-
-    async def _follow(
-        self, waiting: _Waiting, future: asyncio.Future[Any], if_lost: Callable[[], None] | None
-    ) -> None:
-        try:
-            await future
-        except asyncio.CancelledError:
-            if if_lost is not None and waiting.settled and waiting.error is None:
+            if not future.cancelled() and future.exception() is None:
                 if_lost()
             raise
 
@@ -110,7 +79,30 @@ class Writer:
                 with suppress(HoldfastError):
                     self._database.run(waiting.op)
 
+    def _adopt(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Serve this loop from now on, unless another one that still lives is served."""
+        if self._loop is not None and not self._loop.is_closed():
+            return False
+        self.drain()
+        self._loop, self._first, self._locked = loop, None, False
+        return True
+
+    def _may_go_first(self, loop: asyncio.AbstractEventLoop) -> bool:
+        task = asyncio.current_task(loop)
+        if self._first is None:
+            self._first = task
+            self._turn_ends = loop.time() + _MAX_TURN
+            loop.call_soon(self._turn_over)
+            return True
+        return self._first is task and loop.time() < self._turn_ends
+
+    def _turn_over(self) -> None:
+        self._first = None
+        if self._queue and not self._locked:
+            self._flush()
+
     def _flush(self) -> None:
+        self._locked = False
         while self._queue:
             batch = self._take()
             try:
@@ -131,7 +123,8 @@ class Writer:
                 raise
             else:
                 for waiting, outcome in zip(batch, outcomes, strict=True):
-                    waiting.settle(outcome)
+                    if not waiting.future.done():
+                        waiting.future.set_result(outcome)
 
     def _take(self) -> list[_Waiting]:
         if self._queue[0].alone:
@@ -140,7 +133,7 @@ class Writer:
         return [waiting for waiting in batch if not waiting.dropped]
 
     def _retry_later(self, batch: list[_Waiting]) -> bool:
-        """Whether there is still time; the batch then leads the queue, and the loop is free meanwhile."""
+        """Whether there is still time; the batch then goes to the head of the queue."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         for waiting in batch:
@@ -148,10 +141,12 @@ class Writer:
         if not batch or now > batch[0].deadline:
             return False
         self._queue[:0] = batch
+        self._locked = True
         loop.call_later(_PAUSE, self._flush)
         return True
 
 
 def _fail(batch: Sequence[_Waiting], error: BaseException) -> None:
     for waiting in batch:
-        waiting.settle(None, error)
+        if not waiting.future.done():
+            waiting.future.set_exception(error)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, cast
 
 from holdfast.contract.errors import BadJson
@@ -49,11 +50,16 @@ def read_object(text: str, what: str) -> Args:
     return value
 
 
+def read_text(text: str) -> str:
+    """A text, or what standard input holds for `-`."""
+    return _decoded(_read_stdin(), "Standard input").removesuffix("\n") if text == "-" else text
+
+
 def _pair(word: str, schema: Mapping[str, Any]) -> tuple[str, Json]:
     found = _PAIR.fullmatch(word)
     if found is None:
         typed = clip(visible(word), _MAX_SHOWN)
-        raise UsageProblem(f"'{typed}' is not an argument; write key=value, key:=JSON, one JSON object, or - for stdin.")
+        raise UsageProblem(f"'{typed}' is no argument; write key=value, key:=JSON, one JSON object, or - for stdin.")
     key, operator, value = found.groups()
     given: str | bytes = _read_file(value[1:]) if value.startswith("@") else value
     if operator == ":=":
@@ -82,7 +88,7 @@ def _read_file(name: str) -> bytes:
     if name == "-":
         return _read_stdin()
     try:
-        with open(name, "rb") as file:
+        with Path(name).open("rb") as file:
             return _bounded(file.read(MAX_ARGUMENT_BYTES + 1), name)
     except OSError as error:
         reason = error.strerror or "it is not a file"

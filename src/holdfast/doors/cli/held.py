@@ -1,4 +1,4 @@
-"""A held call as a person sees it before saying yes: what it would do, why it is asked about, and all of it on demand."""
+"""A held call as a person sees it before saying yes: what it would do, why it is asked about, all of it on demand."""
 
 from __future__ import annotations
 

@@ -47,11 +47,22 @@ async def edit(text: str, suffix: str) -> str | None:
     if not editor:
         return None
     with TemporaryDirectory(prefix="holdfast-") as folder:
-        path = Path(folder, f"arguments{suffix}")
-        path.write_text(text)
+        file = f"{folder}/arguments{suffix}"
+        _put(file, text)
         try:
-            process = await asyncio.create_subprocess_exec(*split(editor), str(path))
+            process = await asyncio.create_subprocess_exec(*split(editor), file)
             code = await process.wait()
         except (OSError, ValueError):
             return None
-        return path.read_text() if code == 0 else None
+        return _get(file) if code == 0 else None
+
+
+def _put(file: str, text: str) -> None:
+    Path(file).write_text(text)
+
+
+def _get(file: str) -> str | None:
+    try:
+        return Path(file).read_text()
+    except (OSError, UnicodeDecodeError):
+        return None

@@ -9,7 +9,7 @@ import click
 
 from holdfast.contract.call import Answer
 from holdfast.doors.cli import screen
-from holdfast.doors.cli.arguments import read_object
+from holdfast.doors.cli.arguments import read_object, read_text
 from holdfast.doors.cli.calling import is_builtin, show_result
 from holdfast.doors.cli.failures import UsageProblem
 from holdfast.doors.cli.held import HeldView
@@ -82,11 +82,8 @@ def answer(flags: Flags, call_id: str, text: str | None, failed: bool, by: str |
     standard input. Questions of a model are asked one by one on a terminal when
     no TEXT is given. The exit code is 0 when the answer was taken.
     """
-    if text is None:
-        text = _asked(flags, call_id)
-    elif text == "-":
-        text = click.get_text_stream("stdin").read().removesuffix("\n")
-    given = Answer(kind="result", by=whoami(by), message=text, success=not failed)
+    said = _asked(flags, call_id) if text is None else read_text(text)
+    given = Answer(kind="result", by=whoami(by), message=said, success=not failed)
     result, _ = _answer(flags, call_id, given, as_json=as_json)
     return _taken(result, "Answered.", as_json=as_json)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 from msgspec import to_builtins
 
+from holdfast.contract.values import encode_json
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.arguments import read_words
 from holdfast.doors.cli.groups import DefaultGroup
@@ -123,11 +124,10 @@ def _words(value: object) -> str:
         return value
     if not value:
         return "none"
-    if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
-        return ", ".join(value)
-    from holdfast.contract.values import encode_json
-
-    return encode_json(value).decode()
+    items = cast(list[object], value) if isinstance(value, list | tuple) else []
+    if items and all(isinstance(item, str) for item in items):
+        return ", ".join(map(str, items))
+    return encode_json(cast(object, value)).decode()
 
 
 def _standing(layer: Shape) -> str:

@@ -8,6 +8,6 @@ import click
 @click.command()
 def tour() -> int:
     """A short tour on real parts: register, call, hold, approve, look back."""
-    from holdfast.tour import main
+    from holdfast.doors.tour import main
 
     return main()

@@ -1,0 +1,157 @@
+"""Asking the person at the terminal about a held call: shown first, then yes, no, and everything between."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+from holdfast.contract.call import Answer
+from holdfast.contract.errors import HoldfastError, NotPending, UnknownCall
+from holdfast.doors.cli.arguments import read_object
+from holdfast.doors.cli.held import HeldView
+from holdfast.doors.cli.place import whoami
+from holdfast.doors.cli.questions import ask_questions
+from holdfast.doors.cli.screen import note, paint, screen_width, shown_block
+from holdfast.doors.cli.typing_in import edit, forget_typed_ahead, read_line
+
+if TYPE_CHECKING:
+    from holdfast.contract.call import HeldCall
+    from holdfast.runtime.runtime import Runtime
+
+_CHOICES: Final = {
+    "y": "yes",
+    "n": "no",
+    "m": "no, with a message",
+    "e": "edit the arguments",
+    "a": "always allow",
+    "r": "give the result yourself",
+    "d": "details",
+    "q": "quit, leave it waiting",
+}
+_FOR_RESULTS: Final = ("r", "m", "n", "d", "q")
+"""What is left for a tool that has no code: it cannot be run, only answered."""
+
+Step = Callable[["HeldCall"], Awaitable["Answer | HeldCall | None"]]
+"""Gives the answer, or the call to ask about next: the same one again, or a changed one."""
+
+
+class Leave(Exception):
+    """The person goes away without an answer."""
+
+
+class TerminalAsker:
+    """An asker for `Runtime`: takes the answers to the desk itself, so that a refused one can be asked again."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._by = whoami()
+        self._steps: dict[str, Step] = {
+            "y": self._yes,
+            "n": self._no,
+            "m": self._message,
+            "e": self._edit,
+            "a": self._always,
+            "r": self._result,
+            "d": self._details,
+        }
+
+    async def __call__(self, held: HeldCall) -> None:
+        shown: HeldCall | None = None
+        try:
+            while True:
+                if held is not shown:
+                    self._show(held)
+                    shown = held
+                    forget_typed_ahead()
+                held = await self._ask(held)
+        except Leave:
+            note("Left waiting.")
+        except Answered:
+            return
+
+    async def _ask(self, held: HeldCall) -> HeldCall:
+        """One question; the call to ask about next."""
+        if held.definition_only and held.call.tool == "ask.user":
+            step = self._result
+        else:
+            step = await self._choose(held)
+        try:
+            said = await step(held)
+            if not isinstance(said, Answer):
+                return held if said is None else said
+            await self._runtime.desk.answer(held.call.id, said, digest=held.digest)
+        except (NotPending, UnknownCall) as error:
+            note(shown_block(str(error)))
+        except HoldfastError as error:
+            note(f"{paint('Not possible:', 'red', stream=sys.stderr)} {shown_block(str(error))}")
+            return held
+        raise Answered
+
+    def _show(self, held: HeldCall) -> None:
+        tool = self._runtime.registry.find(held.call.tool)
+        note()
+        for line in HeldView(held, risk=None if tool is None else tool.risk).short():
+            note(line)
+        note()
+
+    async def _choose(self, held: HeldCall) -> Step:
+        keys = _FOR_RESULTS if held.definition_only else tuple(_CHOICES)
+        while True:
+            typed = await read_line(f"{_legend(keys)}\n> ")
+            key = "q" if typed is None else typed.strip().lower()
+            if key in ("yes", "no"):
+                key = key[0]
+            if key == "q":
+                raise Leave
+            if key in keys:
+                return self._steps[key]
+
+    async def _yes(self, held: HeldCall) -> Answer:
+        return Answer(kind="approve", by=self._by)
+
+    async def _no(self, held: HeldCall) -> Answer:
+        return Answer(kind="reject", by=self._by)
+
+    async def _message(self, held: HeldCall) -> Answer | None:
+        text = await read_line("What should the model know? ")
+        return Answer(kind="reject", by=self._by, message=text.strip()) if text and text.strip() else None
+
+    async def _edit(self, held: HeldCall) -> HeldCall | None:
+        old = json.dumps(held.call.args, indent=2, ensure_ascii=False)
+        new = await edit(f"{old}\n", ".json")
+        if new is None:
+            new = await read_line("New arguments, one line of JSON: ")
+        if not new or not new.strip():
+            return None
+        args = read_object(new, "The arguments")
+        return None if args == held.call.args else await self._runtime.desk.change(held, args, by=self._by)
+
+    async def _always(self, held: HeldCall) -> Answer | None:
+        from holdfast.doors.cli.granting import choose_grant
+
+        granted = await choose_grant(self._runtime, held, self._by)
+        return Answer(kind="approve", by=self._by) if granted else None
+
+    async def _result(self, held: HeldCall) -> Answer | None:
+        text = await ask_questions(held)
+        if text is None:
+            raise Leave
+        return Answer(kind="result", by=self._by, message=text)
+
+    async def _details(self, held: HeldCall) -> None:
+        for line in HeldView(held).details():
+            note(line)
+
+
+class Answered(Exception):
+    """The desk took the answer."""
+
+
+def _legend(keys: tuple[str, ...]) -> str:
+    import textwrap
+
+    words = "  ".join(f"[{key}] {_CHOICES[key]}".replace(" ", "\N{NO-BREAK SPACE}") for key in keys)
+    wrapped = textwrap.fill(words, screen_width() - 1, break_long_words=False, break_on_hyphens=False)
+    return wrapped.replace("\N{NO-BREAK SPACE}", " ")

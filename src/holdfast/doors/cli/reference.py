@@ -1,0 +1,101 @@
+"""`docs/cli.md`, generated: `python -m holdfast.doors.cli.reference > docs/cli.md`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Final
+
+import click
+
+from holdfast.contract.vocabulary import EXIT_CODES
+from holdfast.doors.cli.app import PROGRAM
+from holdfast.doors.cli.root import holdfast
+from holdfast.doors.cli.shapes import FIELDS
+
+_WIDTH: Final = 80
+OUTPUTS: Final = {
+    "init": "one `written`",
+    "call": "one `result`",
+    "tools": "a `tool` per line; with NAME one `tool`",
+    "policy show": "one `policy`",
+    "policy explain": "one `explanation`",
+    "pending": "a `pending` per line; with ID one `pending`",
+    "approve": "one `result`",
+    "reject": "one `result`",
+    "answer": "one `result`",
+    "grants list": "a `grant` per line",
+    "grants revoke": "one `grant`",
+    "ledger list": "a `call` per line",
+    "ledger show": "one `call`",
+    "ledger verify": "one `verification`",
+    "ledger export": "an entry of the ledger per line: id, call, kind, at, hash, body",
+    "config show": "one `configuration`",
+    "config path": "one `places`",
+    "config schema": "one JSON Schema",
+    "config check": "one `check`",
+    "trust file": "one `trust`",
+    "trust list": "a `trust` per line",
+    "trust revoke": "one `trust`",
+    "doctor": "a `finding` per line",
+    "completion": "one `script`",
+}
+"""What each command writes under `--json`."""
+
+_INTRO: Final = """\
+# The command line
+
+Generated from the program by `python -m holdfast.doors.cli.reference`; a test keeps it current.
+
+The result of a command goes to standard output, everything else to standard error. Text of models, tools and files is
+made visible before it is shown, so that it cannot act on a terminal; only the output of a tool on a pipe is written as
+it is. Colours appear on a terminal only, and not with `NO_COLOR` set. An error is one sentence with the next step;
+`--debug` shows where an internal one happened.
+
+## Exit codes
+"""
+
+
+def reference() -> str:
+    return "\n".join(_lines()).rstrip() + "\n"
+
+
+def commands(command: click.Command, parent: click.Context | None = None) -> Iterator[tuple[str, click.Context]]:
+    """Every command with its path, in the order of the program's own help."""
+    name = command.name or PROGRAM
+    ctx = click.Context(command, info_name=name, parent=parent, terminal_width=_WIDTH, max_content_width=_WIDTH)
+    yield ctx.command_path, ctx
+    if isinstance(command, click.Group):
+        for inner in command.list_commands(ctx):
+            found = command.get_command(ctx, inner)
+            if found is not None:
+                yield from commands(found, ctx)
+
+
+def _lines() -> Iterator[str]:
+    yield _INTRO
+    yield "| code | meaning |"
+    yield "|---|---|"
+    codes: dict[int, list[str]] = {}
+    for state, code in EXIT_CODES.items():
+        codes.setdefault(code, []).append(state.value.replace("_", " "))
+    codes[2].append("bad usage")
+    for code, states in sorted(codes.items()):
+        yield f"| {code} | {', '.join(states)} |"
+    yield ""
+    yield "A command that makes no call exits with 0, with 1 when it cannot do its work, and with 2 for bad usage."
+    yield ""
+    yield "## Commands"
+    for path, ctx in commands(holdfast):
+        yield from ("", f"### {path}", "", "```text", ctx.get_help(), "```")
+        output = OUTPUTS.get(path.removeprefix(f"{PROGRAM} "))
+        if output is not None:
+            yield from ("", f"With `--json`: {output}.")
+    yield from ("", "## JSON", "", "One object, or one per line. A command that fails writes `{\"error\": …}`.")
+    for name, fields in FIELDS.items():
+        yield from ("", f"### `{name}`", "", "| field | meaning |", "|---|---|")
+        yield from (f"| `{field}` | {meaning} |" for field, meaning in fields.items())
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())

@@ -1,0 +1,194 @@
+"""JSON that is broken, ambiguous or made to hurt, as text and as Python objects."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import enum
+import json
+import math
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.contract.errors import BadJson, InvalidArguments
+from holdfast.contract.plain import MAX_DEPTH, is_plain, path_of, plain_copy
+from holdfast.contract.schema import compile_schema
+from holdfast.contract.values import MAX_ARGUMENT_BYTES, canonical_json, digest_of, parse_json
+from tests.contract.quick import quickly
+
+ANYTHING = compile_schema({"type": "object"}, "The schema")
+CLOSED = compile_schema(
+    {"type": "object", "properties": {"a": {"type": ["number", "string"]}}, "additionalProperties": False}, "The schema"
+)
+
+
+def nested(levels: int, *, kind: type = list) -> Any:
+    value: Any = kind()
+    for _ in range(levels - 1):
+        value = [value] if kind is list else {"a": value}
+    return value
+
+
+@pytest.mark.spec("S5")
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('{"path": "a", "path": "/etc/passwd"}', 'duplicate key "path"'),
+        ('{"a": {"b": 1, "b": 2}}', 'duplicate key "b"'),
+        ('{"a": 1, "\\u0061": 2}', 'duplicate key "a"'),
+        ("[" * 10_000 + "]" * 10_000, "nested more than 200 levels deep"),
+        ("[" * 100_000, "nested more than 200 levels deep"),
+        ('{"a":' * 10_000 + "1" + "}" * 10_000, "nested more than 200 levels deep"),
+        ('{"a": NaN}', "not valid JSON"),
+        ("[Infinity]", "not valid JSON"),
+        ("[-Infinity]", "not valid JSON"),
+        ('{"a": 1e400}', "too large for a float"),
+        ('{"a": {"b": [0.5, -1E+999]}}', "too large for a float"),
+        (f"[{'9' * 400}.5]", "too large for a float"),
+        (f"[{10**30}, 1e400]", "too large for a float"),
+        (f"[{'9' * 5000}]", "number out of range"),
+        ('{"a": "\\ud800"}', "not valid JSON"),
+        ('["\\udc00\\ud800"]', "surrogate"),
+        ('{"\\ud800": 1}', "not valid JSON"),
+        ('["\ud800"]', "half of a surrogate pair"),
+        ('["\x00"]', "control character"),
+        ("\ufeff{}", "byte order mark"),
+        (b"\xef\xbb\xbf{}", "byte order mark"),
+        ('{"a": 1}'.encode("utf-16"), "UTF-16"),
+        ('{"a": 1}'.encode("utf-16-le"), "UTF-16"),
+        ('{"a": 1}'.encode("utf-16-be"), "UTF-16"),
+        (b'["\xff"]', "not valid JSON"),
+        (b'["\xed\xa0\x80"]', "not valid JSON"),
+        ("", "not valid JSON"),
+        ("{} {}", "trailing characters"),
+        ("[1,]", "trailing comma"),
+        ("{'a': 1}", "not valid JSON"),
+        ("[01]", "invalid number"),
+        ("[0x10]", "not valid JSON"),
+        ("[1] // comment", "trailing characters"),
+    ],
+)
+def test_broken_and_ambiguous_text_is_refused_with_the_reason(text: str | bytes, why: str) -> None:
+    with quickly(), pytest.raises(BadJson, match=why) as caught:
+        parse_json(text)
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.spec("S5")
+def test_text_beyond_the_limit_is_refused_before_it_is_read() -> None:
+    with quickly(1), pytest.raises(BadJson, match="100,000,002 bytes long; at most 16,777,216"):
+        parse_json('"' + "x" * 100_000_000 + '"')
+    with quickly(), pytest.raises(BadJson, match="bytes long"):
+        parse_json('"' + "é" * (MAX_ARGUMENT_BYTES // 2) + '"')
+
+
+@pytest.mark.spec("S5")
+def test_a_repeated_key_of_any_length_gives_a_short_message() -> None:
+    key = "k" * 1_000_000
+    with quickly(), pytest.raises(BadJson, match="duplicate key") as caught:
+        parse_json(f'{{"{key}": 1, "{key}": 2}}')
+    assert len(str(caught.value)) < 300
+
+
+def test_what_is_unusual_but_legal_is_read() -> None:
+    assert parse_json('["\\u0000", "\\ud83d\\ude00", -0, 1E5]') == ["\x00", "😀", 0, 1e5]
+    assert parse_json(f"[{10**100}]") == [10**100]
+    assert parse_json('["\x7f", -16, 0, 0, 0, 0, 0, 0, 0, 1.7976931348623157e308]') is not None
+    assert parse_json("[" * MAX_DEPTH + "]" * MAX_DEPTH) == nested(MAX_DEPTH)
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists))
+def test_the_text_of_a_finite_value_comes_back_and_no_other_is_read(value: Any) -> None:
+    text = json.dumps(value)
+    if "NaN" in text or "Infinity" in text:
+        with pytest.raises(BadJson):
+            parse_json(text)
+    else:
+        assert parse_json(text) == value
+
+
+class Colour(enum.StrEnum):
+    RED = "red"
+
+
+class Word(str):
+    __slots__ = ()
+
+
+LOOP: dict[str, Any] = {}
+LOOP["a"] = [LOOP, LOOP]
+
+NOT_JSON = [
+    (math.nan, "a is nan"),
+    (math.inf, "a is inf"),
+    (-math.inf, "a is -inf"),
+    ([1, {"b": math.inf}], r"a\[1\].b is inf"),
+    (10**5000, "a is a number of more than 4,300 digits"),
+    (-(10**5000), "a is a number of more than 4,300 digits"),
+    ("\ud800", "a is text with half of a surrogate pair"),
+    (["x", "\udfff"], r"a\[1\] is text with half of a surrogate pair"),
+    ({"\ud800": 1}, "a is an object with a key that is not well-formed text"),
+    ({1: 2}, "a is an object with a key that is not well-formed text"),
+    ({True: 2}, "a is an object with a key that is not well-formed text"),
+    (b"bytes", "a is a Python bytes"),
+    ({1, 2}, "a is a Python set"),
+    (decimal.Decimal("1.5"), "a is a Python Decimal"),
+    (decimal.Decimal("NaN"), "a is a Python Decimal"),
+    (datetime.date(2020, 1, 1), "a is a Python date"),
+    (1j, "a is a Python complex"),
+    (object(), "a is a Python object"),
+    (nested(MAX_DEPTH), "nested more than 200 levels deep"),
+    (nested(10_000), "nested more than 200 levels deep"),
+    (nested(10_000, kind=dict), "nested more than 200 levels deep"),
+    (LOOP, "nested more than 200 levels deep"),
+]
+
+
+@pytest.mark.spec("S5")
+@pytest.mark.parametrize("schema", [ANYTHING, CLOSED], ids=["untyped", "typed"])
+@pytest.mark.parametrize(("value", "why"), NOT_JSON, ids=[f"{number}" for number in range(len(NOT_JSON))])
+def test_objects_that_json_cannot_carry_are_refused_by_path(schema: Any, value: Any, why: str) -> None:
+    assert not is_plain({"a": value})
+    assert not schema.accepts({"a": value})
+    with quickly(), pytest.raises(InvalidArguments, match=why):
+        schema.accept({"a": value})
+
+
+@pytest.mark.spec("S4")
+def test_relatives_of_the_json_types_become_those_types_on_a_copy() -> None:
+    given_args: Any = {"a": (1, Word("x"), Colour.RED), "b": MappingProxyType({"c": Word("y")})}
+    accepted = ANYTHING.accept(given_args)
+    assert accepted == {"a": [1, "x", "red"], "b": {"c": "y"}}
+    assert is_plain(accepted)
+    assert type(given_args["a"]) is tuple
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists))
+def test_plain_values_are_their_own_copy(value: Any) -> None:
+    if is_plain(value):
+        assert plain_copy(value) == value
+    else:
+        with pytest.raises(ValueError, match="JSON cannot carry"):
+            plain_copy(value)
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+def test_nothing_is_bound_to_a_number_that_json_cannot_write(number: float) -> None:
+    with pytest.raises(BadJson, match="no form in JSON"):
+        digest_of({"a": [number]})
+
+
+def test_the_canonical_form_does_not_depend_on_order_or_on_how_a_whole_number_is_written() -> None:
+    assert canonical_json({"b": 1.0, "a": [2, -0.0]}) == canonical_json({"a": [2.0, 0], "b": 1}) == b'{"a":[2,0],"b":1}'
+    assert digest_of({"a": 1}) != digest_of({"a": "1"})
+    assert digest_of({"a": 1}) != digest_of({"a": True})
+
+
+def test_paths_read_as_people_write_them_and_odd_names_are_quoted() -> None:
+    assert path_of(["edits", 0, "new-text"]) == "edits[0].new-text"
+    assert path_of(["a.b", "\x1b[2J"]) == "['a.b']['\\x1b[2J']"
+    assert len(path_of(["x" * 10_000])) == 80

@@ -1,0 +1,321 @@
+"""Schemas made to hurt, arguments made to hurt a schema, and what the refusals say."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator
+from copy import deepcopy
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.contract.errors import InvalidArguments, InvalidSchema
+from holdfast.contract.schema import MAX_SCHEMA_BYTES, CompiledSchema, compile_schema
+from holdfast.contract.tool import Tool, define
+from tests.contract.quick import quickly
+
+
+def compiled(**properties: Any) -> CompiledSchema:
+    return compile_schema({"type": "object", "properties": properties}, "The schema")
+
+
+def refusal(schema: Any) -> str:
+    with quickly(), pytest.raises(InvalidSchema) as caught:
+        compile_schema(schema, "The schema")
+    message = str(caught.value)
+    assert message.startswith("The schema ")
+    assert message.endswith(".")
+    assert len(message) < 500
+    assert "\n" not in message
+    return message
+
+
+def violations(schema: CompiledSchema, args: Any) -> tuple[str, ...]:
+    with quickly(), pytest.raises(InvalidArguments) as caught:
+        schema.accept(args)
+    assert len(str(caught.value)) < 3000
+    return caught.value.violations
+
+
+# ---- schemas
+
+
+class Asked(BaseHTTPRequestHandler):
+    paths: list[str] = []
+
+    def do_GET(self) -> None:
+        Asked.paths.append(self.path)
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def address() -> Generator[str]:
+    Asked.paths.clear()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Asked)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join(10)
+    server.server_close()
+
+
+@pytest.mark.spec("S5")
+def test_a_remote_reference_is_refused_and_nobody_is_asked_for_it(address: str) -> None:
+    for schema in (
+        {"$ref": f"{address}/a.json"},
+        {"properties": {"a": {"$ref": f"{address}/b.json#/x"}}},
+        {"properties": {"a": {"$dynamicRef": f"{address}/c.json"}}},
+        {"allOf": [{"if": {"$ref": f"{address}/d.json"}}]},
+        {"$schema": f"{address}/e.json"},
+        {"$id": f"{address}/f.json", "properties": {"a": {"$ref": "g.json"}}},
+        {"$defs": {"unused": {"$ref": f"{address}/h.json"}}},
+        {"$schema": "http://json-schema.org/draft-07/schema#", "items": {"$ref": f"{address}/i.json"}},
+    ):
+        assert address in refusal({"type": "object", **schema})
+    compile_schema({"$id": f"{address}/j.json", "type": "object"}, "The schema").accept({"a": 1})
+    assert Asked.paths == []
+
+
+@pytest.mark.spec("S5")
+def test_a_reference_to_a_file_is_refused_even_if_the_file_is_a_schema(tmp_path: Path) -> None:
+    path = tmp_path / "schema.json"
+    path.write_text('{"type": "string"}')
+    for reference in (f"file://{path}", f"file:{path}", str(path)):
+        assert "nothing is fetched" in refusal({"type": "object", "properties": {"a": {"$ref": reference}}})
+
+
+def test_a_reference_to_a_schema_the_program_hands_over_is_followed() -> None:
+    schema = {"type": "object", "properties": {"a": {"$ref": "https://example.org/word"}}}
+    with_word = compile_schema(schema, "The schema", resources={"https://example.org/word": {"type": "string"}})
+    assert with_word.accepts({"a": "x"})
+    assert not with_word.accepts({"a": 1})
+
+
+@pytest.mark.spec("S5")
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#"},
+        {"type": "object", "allOf": [{"$ref": "#"}]},
+        {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}},
+        {"$dynamicAnchor": "x", "$dynamicRef": "#x"},
+        {"properties": {"a": {"$ref": "#"}}},
+        {"$defs": {"n": {"properties": {"a": {"allOf": [{"$ref": "#/$defs/n"}] * 2}}}}, "$ref": "#/$defs/n"},
+    ],
+)
+def test_references_that_go_in_circles_end(schema: dict[str, Any]) -> None:
+    deep: dict[str, Any] = {"a": {}}
+    for _ in range(150):
+        deep = {"a": deep}
+    with quickly():
+        assert compile_schema(schema, "The schema").accept(deep) is deep
+
+
+@pytest.mark.spec("S5")
+@pytest.mark.parametrize("how", ["pointer", "anchor", "id"])
+def test_references_that_multiply_are_refused(how: str) -> None:
+    names = {"pointer": "#/$defs/d{}", "anchor": "#d{}", "id": "urn:d{}"}
+    keys = {"pointer": "$comment", "anchor": "$anchor", "id": "$id"}
+    definitions: dict[str, Any] = {
+        f"d{level}": {
+            keys[how]: f"d{level}" if how != "id" else f"urn:d{level}",
+            "allOf": [{"$ref": names[how].format(level + 1)}] * 2,
+        }
+        for level in range(40)
+    }
+    definitions["d40"] = {keys[how]: "d40" if how != "id" else "urn:d40", "type": "object"}
+    schema = {"$ref": names[how].format(0), "$defs": definitions}
+    assert "more than 100,000 parts" in refusal(schema)
+
+
+@pytest.mark.spec("S5")
+def test_a_schema_that_is_too_large_too_deep_or_endless_is_refused() -> None:
+    assert "at most 1,048,576" in refusal({"type": "object", "description": "x" * 10_000_000})
+    deep: dict[str, Any] = {}
+    for _ in range(10_000):
+        deep = {"properties": {"a": deep}}
+    assert "nested more than 200 levels deep" in refusal(deep)
+    loop: dict[str, Any] = {"type": "object"}
+    loop["properties"] = {"a": loop}
+    assert "nested more than 200 levels deep" in refusal(loop)
+    assert len(str({"enum": ["x" * 10] * 70_000})) < MAX_SCHEMA_BYTES
+
+
+@pytest.mark.spec("S5")
+def test_ten_thousand_alternatives_are_judged_and_explained_quickly() -> None:
+    forms = [{"type": "object", "properties": {"k": {"const": n}}, "required": ["k"]} for n in range(10_000)]
+    with quickly():
+        schema = compiled(a={"type": "array", "items": {"oneOf": forms}})
+        assert schema.accepts({"a": [{"k": 9_999}]})
+    found = violations(schema, {"a": [{"k": -1}] * 100})
+    assert found[0].startswith("a[0] is an object but must be one whose k must be 0 or one whose k must be 1 or ")
+
+
+@pytest.mark.spec("S5")
+@pytest.mark.parametrize(
+    ("pattern", "refused"),
+    [
+        ("(", True),
+        ("[z-a]", True),
+        ("((a{1,100}){1,100}){1,100}", True),
+        ("^(a+)+$", False),
+        ("^(a|a)*(?=b)b$", False),
+        (r"^(a|aa)+\1$", False),
+        (r"^((a+)+)+\2b$", False),
+    ],
+)
+def test_a_catastrophic_pattern_is_refused_or_bounded(pattern: str, refused: bool) -> None:
+    if refused:
+        assert "properties.a.pattern" in refusal({"type": "object", "properties": {"a": {"pattern": pattern}}})
+        return
+    schema = compiled(a={"type": "string", "pattern": pattern})
+    for length in (34, 5_000, 100_000):
+        with quickly(1):
+            found = violations(schema, {"a": "a" * length + "!"})
+        assert found[0].startswith("a is ")
+        assert "match" in found[0]
+
+
+@pytest.mark.spec("S5")
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "objekt"},
+        {"type": 5},
+        {"properties": []},
+        {"required": "a"},
+        {"minimum": "1"},
+        {"$ref": 5},
+        {"$ref": "#/nowhere"},
+        {"$schema": "nonsense"},
+        {"items": "string"},
+        {"default": float("nan")},
+        {"default": object()},
+        {"enum": [{1: 2}]},
+        {"title": "\ud800"},
+    ],
+)
+def test_what_is_not_a_schema_is_refused(schema: dict[str, Any]) -> None:
+    refusal({"type": "object", **schema})
+
+
+@pytest.mark.parametrize("schema", [None, True, False, [], "object", 5, b"{}"])
+def test_a_tool_schema_is_an_object(schema: Any) -> None:
+    assert "must be a JSON object" in refusal(schema)
+
+
+@pytest.mark.spec("S5")
+def test_a_tool_with_a_bad_schema_is_never_made() -> None:
+    with pytest.raises(InvalidSchema, match="The input schema of 'x' cannot be used"):
+        Tool(name="x", input_schema={"type": "object", "properties": {"a": {"pattern": "("}}})
+    with pytest.raises(InvalidSchema, match="The output schema of 'x' cannot be used"):
+        define(name="x", output_schema={"$ref": "file:///etc/passwd"})
+
+
+KEYWORDS = st.sampled_from(
+    ["type", "properties", "items", "allOf", "anyOf", "$ref", "enum", "required", "pattern", "minimum", "$id", "$defs", "x"]
+)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["object", "#", "#/x", "(", "string", "\ud800"]),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYWORDS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@pytest.mark.spec("S5")
+@settings(max_examples=300, deadline=None)
+@given(st.dictionaries(KEYWORDS, VALUES, max_size=5), VALUES)
+def test_any_schema_and_any_arguments_give_a_value_or_one_of_our_errors(schema: dict[str, Any], args: Any) -> None:
+    before = deepcopy(args)
+    try:
+        compile_schema(schema, "The schema").accept(args)
+    except (InvalidSchema, InvalidArguments) as error:
+        assert str(error)
+    assert repr(args) == repr(before)
+
+
+# ---- arguments
+
+
+@pytest.mark.spec("S5")
+def test_a_million_violations_do_not_take_a_million_times_as_long() -> None:
+    numbers = compiled(a={"type": "array", "items": {"type": "integer"}})
+    assert violations(numbers, {"a": ["x"] * 1_000_000}) == ("a[0] is 'x' but must be integer", "there may be more")
+    closed = compile_schema({"type": "object", "properties": {"a": {}}, "additionalProperties": False}, "The schema")
+    assert "and 299,990 more" in violations(closed, {f"k{number}": 1 for number in range(300_000)})[0]
+
+
+@pytest.mark.spec("S1", "S5")
+def test_a_hundred_megabytes_in_one_argument_are_named_not_shown() -> None:
+    schema = compiled(a={"type": "integer"}, b={"enum": ["x"]})
+    with quickly():
+        found = violations(schema, {"a": "9" * 100_000_000, "b": "y" * 1_000})
+    assert [len(sentence) < 200 for sentence in found] == [True, True]
+    assert "(100,000,000 characters) but must be integer" in found[0]
+
+
+@pytest.mark.spec("S1")
+@pytest.mark.parametrize("args", ["text", "{}", [], [1], None, 1, 1.5, True])
+def test_arguments_that_are_not_an_object_are_refused(args: Any) -> None:
+    assert "must be object" in violations(compiled(), args)[0]
+
+
+@pytest.mark.spec("S1")
+@pytest.mark.parametrize(
+    ("part", "value", "sentence"),
+    [
+        ({"type": "integer"}, True, "a is true but must be integer"),
+        ({"type": "integer"}, 1.5, "a is 1.5 but must be integer"),
+        ({"type": "string"}, 5, "a is 5 but must be string"),
+        ({"type": ["null", "string"]}, [], "a is a list but must be string or null"),
+        ({"type": "boolean"}, 1, "a is 1 but must be boolean"),
+        ({"type": "string"}, None, "a is null but must be string"),
+        ({"type": "array", "items": {"type": "object", "properties": {"b": {"minimum": 3}}}}, [{"b": 4}, {"b": 2}],
+         "a[1].b is 2 but must be at least 3"),
+        ({"enum": ["x", 1, None]}, "y", "a is 'y' but must be one of 'x', 1, null"),
+        ({"enum": list(range(100))}, "y",
+         "a is 'y' but must be one of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19 or 80 others"),
+        ({"const": "x"}, "y", "a is 'y' but must be 'x'"),
+        ({"maxLength": 2}, "xyz", "a is 'xyz' but must have at most 2 characters"),
+        ({"minItems": 2}, [1], "a is a list but must have at least 2 items"),
+        ({"exclusiveMaximum": 2}, 2, "a is 2 but must be less than 2"),
+        ({"pattern": "^b"}, "xyz", "a is 'xyz' but must match '^b'"),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "x", "a is 'x' but must be integer or null"),
+        ({"anyOf": [{"const": "on"}, {"required": ["x"], "type": "object"}]}, {}, "a is an object but must be 'on' or one with x"),
+        ({"oneOf": [{"type": "integer"}, {"minimum": 2}]}, 4, "a is 4 but must be exactly one of the allowed forms"),
+        ({"uniqueItems": True}, [1, 1], "a: the value has non-unique elements"),
+        ({"multipleOf": 3}, 4, "a: the value is not a multiple of 3"),
+        (False, 4, "a is 4 but must not be given"),
+        ({"type": "object", "additionalProperties": False}, {"b": 1}, "a takes no properties"),
+        ({"type": "object", "required": ["b", "c d"]}, {}, "a.b is missing; a['c d'] is missing"),
+    ],
+)  # fmt: skip
+def test_each_violation_names_its_path_the_value_and_what_is_wanted(part: Any, value: Any, sentence: str) -> None:
+    assert "; ".join(violations(compiled(a=part), {"a": value})) == sentence
+
+
+@pytest.mark.spec("S1")
+def test_an_unknown_property_is_answered_with_the_one_that_was_meant() -> None:
+    properties = {"path": {"type": "string"}, "offset": {"type": "integer"}}
+    schema = compile_schema({"type": "object", "properties": properties, "additionalProperties": False}, "The schema")
+    assert violations(schema, {"Path": "x"}) == ("Path is not a known property (did you mean path?)",)
+    assert violations(schema, {"qqq": 1, "\x1b[2J": 2}) == (
+        "qqq is not a known property; ['\\x1b[2J'] is not a known property",
+    )
+
+
+@pytest.mark.spec("S1")
+def test_at_most_ten_violations_are_spelt_out_and_the_rest_counted() -> None:
+    found = violations(compiled(a={"items": {"type": "integer"}}), {"a": ["x"] * 25})
+    assert len(found) == 11
+    assert found[-1] == "and 15 more"

@@ -1,0 +1,138 @@
+"""What a tool is handed while it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from holdfast import Config, HoldfastError, Runtime, Tool
+from holdfast.config.model import SandboxConfig, ToolsConfig
+from holdfast.contract.errors import CallError, PathRefused
+from tests.runtime.support import run
+
+
+def _look(folder: Path, see: Any, **options: Any) -> Any:
+    """What `see(ctx)` saw inside a running tool."""
+    seen: list[Any] = []
+
+    async def execute(args: Any, ctx: Any) -> str:
+        seen.append(see(ctx))
+        return "ok"
+
+    folder.mkdir(exist_ok=True)
+    looker = Tool(name="look.around", execute=execute, effects=frozenset(), timeout=12.5)
+    result = run(Runtime(tools=[looker], root=folder, **options).call("look.around"))
+    assert result.success, result.error
+    return seen[0]
+
+
+@pytest.mark.spec("T7")
+def test_where_the_call_is_and_how_long_it_may_take(tmp_path: Path) -> None:
+    seen = _look(
+        tmp_path / "root",
+        lambda ctx: (ctx.cwd, ctx.root, ctx.timeout, ctx.document_dir, ctx.document_name, ctx.parent_call_id),
+    )
+    assert seen == (tmp_path / "root", tmp_path / "root", 12.5, None, None, None)
+    document = tmp_path / "root" / "talks" / "one.chat"
+    assert _look(tmp_path / "root", lambda ctx: (ctx.document_dir, ctx.document_name), document=document) == (
+        document.parent,
+        "one.chat",
+    )
+
+
+@pytest.mark.spec("T7", "N5")
+def test_relative_paths_are_taken_from_the_document_else_from_the_root(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    assert _look(root, lambda ctx: ctx.path.resolve("a/b.txt"), cwd=elsewhere) == root / "a" / "b.txt"
+    document = root / "talks" / "one.chat"
+    assert _look(root, lambda ctx: ctx.path.resolve("a.txt"), document=document) == root / "talks" / "a.txt"
+    assert _look(root, lambda ctx: ctx.path.resolve("/etc/hosts")) == Path("/etc/hosts")
+
+
+def _refused(action: Any) -> str:
+    try:
+        action()
+    except PathRefused as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.spec("T7", "N5")
+def test_confined_paths_lie_inside_the_root(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    assert _look(root, lambda ctx: ctx.path.confine("a.txt")) == root / "a.txt"
+    assert _look(root, lambda ctx: ctx.path.confine("a/../b.txt")) == root / "b.txt"
+    assert _look(root, lambda ctx: _refused(lambda: ctx.path.confine("../b.txt")))
+    assert _look(root, lambda ctx: _refused(lambda: ctx.path.confine("a/../b.txt", mutating=True)))
+    assert _look(root, lambda ctx: _refused(lambda: ctx.path.confine(str(tmp_path / "root-evil" / "x"))))
+
+
+@pytest.mark.spec("T7")
+def test_truncation_comes_with_the_context(tmp_path: Path) -> None:
+    def see(ctx: Any) -> Any:
+        cut = ctx.truncate.tail("a\nb\nc", 2)
+        return cut.content, cut.truncated, cut.total_lines, cut.output_lines, ctx.truncate.format_size(12345)
+
+    assert _look(tmp_path, see) == ("b\nc", True, 3, 2, "12.1KB")
+    assert _look(tmp_path, lambda ctx: (ctx.truncate.MAX_LINES, ctx.truncate.MAX_BYTES)) == (2000, 51200)
+
+
+@pytest.mark.spec("T7")
+def test_config_is_a_deep_copy_of_the_tools_own_part(tmp_path: Path) -> None:
+    config = Config(tools=ToolsConfig(config={"look.around": {"shell": {"path": "zsh"}}}))
+
+    def see(ctx: Any) -> Any:
+        ctx.config()["shell"]["path"] = "changed"
+        return ctx.config()
+
+    assert _look(tmp_path, see, config=config) == {"shell": {"path": "zsh"}}
+    assert _look(tmp_path, lambda ctx: ctx.config()) is None
+
+
+@pytest.mark.spec("T7")
+def test_the_sandbox_says_what_is_writable_and_refuses_what_it_cannot_contain(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+
+    def see(ctx: Any) -> Any:
+        return ctx.sandbox.is_path_writable(root / "a"), ctx.sandbox.is_path_writable("/etc/passwd")
+
+    assert _look(root, see) == (True, False)
+    assert "No sandbox backend" in _look(root, lambda ctx: _refused(lambda: ctx.sandbox.wrap_command(["true"])))
+    off = Config(sandbox=SandboxConfig(mode="off"))
+    assert _look(root, lambda ctx: ctx.sandbox.wrap_command(["true"]), config=off) == ["true"]
+    assert _look(root, lambda ctx: ctx.sandbox.is_path_writable("/etc/passwd"), config=off) is True
+
+
+class Clock(Protocol):
+    def now(self) -> float: ...
+
+
+class _Fixed:
+    def now(self) -> float:
+        return 42.0
+
+
+@pytest.mark.spec("T7")
+def test_services_are_found_by_their_protocol(tmp_path: Path) -> None:
+    assert _look(tmp_path, lambda ctx: ctx.service(Clock).now(), services={Clock: _Fixed()}) == 42.0
+
+    def missing(ctx: Any) -> str:
+        with pytest.raises(HoldfastError, match="given no Clock"):
+            ctx.service(Clock)
+        return "told"
+
+    assert _look(tmp_path, missing) == "told"
+
+
+@pytest.mark.spec("T7")
+def test_the_blocking_call_is_not_for_the_event_loop(tmp_path: Path) -> None:
+    def see(ctx: Any) -> str:
+        with pytest.raises(CallError, match="await ctx.call"):
+            ctx.call_blocking("look.around")
+        return "told"
+
+    assert _look(tmp_path, see) == "told"
