@@ -12,12 +12,10 @@ from holdfast.config.load import Loaded, load
 from holdfast.config.roots import find_root, state_dir, user_state_dir
 from holdfast.contract.call import Caller
 from holdfast.registry.entry_points import load_entry_points
-from holdfast.rules.grants import StoredGrants
 from holdfast.runtime.desk import Asker, Nobody
 from holdfast.runtime.runtime import Runtime
 from holdfast.store.ledger import Ledger
 from holdfast.store.redact import Redactor
-from holdfast.store.trust import Trust
 from holdfast.tools import builtin_tools
 
 
@@ -27,7 +25,7 @@ class Setting(Struct, frozen=True, kw_only=True):
     cwd: Path
     root: Path | None
     loaded: Loaded
-    trust: Trust
+    trust: Any
     state: Path
     """The folder of this project in the user's state directory, never inside the project."""
 
@@ -44,6 +42,8 @@ def load_setting(cwd: Path | None = None, flags: Mapping[str, Any] | None = None
     """Find the project, read its configuration under the trust rules. Raises `ConfigError` if any of it is wrong."""
     here = (cwd or Path.cwd()).resolve()
     root = find_root(here)
+    from holdfast.store.trust import Trust
+
     trust = Trust(user_state_dir() / "user.db")
     loaded = load(root=root, is_trusted=trust.is_trusted, flags=flags)
     return Setting(cwd=here, root=root, loaded=loaded, trust=trust, state=state_dir(root or here))
@@ -77,7 +77,6 @@ def build_runtime(
         config=config,
         ledger=ledger,
         redactor=redactor,
-        grants=StoredGrants(ledger.grants, setting.user_db) if ledger is not None else None,
         root=setting.root,
         cwd=setting.cwd,
         asker=asker,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -289,3 +290,24 @@ def test_the_output_is_withheld_when_an_after_hook_fails() -> None:
     assert not result.success
     assert "output is withheld" in (result.error or "")
     assert result.output == ""
+
+
+@pytest.mark.spec("P4")
+def test_a_skill_has_only_the_tools_its_manifest_names(tmp_path: Path) -> None:
+    note, _ = recorder(effects=frozenset())
+    (tmp_path / "summing").mkdir()
+    (tmp_path / "summing" / "manifest.json").write_text('{"permissions": {"tools": ["add"]}}')
+    (tmp_path / "silent").mkdir()
+    skills = {name: str(tmp_path / name) for name in ("summing", "silent")}
+    runtime = Runtime(tools=[add, note], config=Config(tools=ToolsConfig(skills=skills)))
+    summing, silent, unheard = (Caller(skill=name) for name in ("summing", "silent", "unheard"))
+    assert run(runtime.call("add", {"a": 1}, caller=summing)).success
+    assert run(runtime.call("note", {"text": "x"}, caller=summing)).failure is Failure.NOT_ALLOWED
+    assert run(runtime.call("add", {"a": 1}, caller=silent)).failure is Failure.NOT_ALLOWED
+    assert run(runtime.call("add", {"a": 1}, caller=unheard)).failure is Failure.NOT_ALLOWED
+
+
+@pytest.mark.spec("R6")
+def test_a_misspelt_name_in_the_configuration_is_a_warning_with_a_suggestion() -> None:
+    runtime = Runtime(tools=[add], config=Config(tools=ToolsConfig(deny=("adda",))))
+    assert runtime.warnings() == ["tools.deny names 'adda', which no tool or group is called: did you mean 'add'?"]

@@ -69,7 +69,7 @@ class Pipeline:
             args = plan.accept(given, parsed=given is not arguments)
         except ArgumentsError as error:
             call = _call(call_id, tool.name, name, {}, origin)
-            return await self.end_early(call, _invalid(name, error), "schema", arguments)
+            return await self.end_early(call, _invalid(call, error), "schema", arguments)
         if args is arguments and (runtime.ledger is not None or plan.decision is None):
             args = own(args)  # the caller keeps its object; what is judged must not change under us
         call = _call(call_id, tool.name, name, args, origin)
@@ -355,9 +355,10 @@ def _recordable(given: Any) -> Any:
     return given
 
 
-def _invalid(name: str, error: ArgumentsError) -> Result:
+def _invalid(call: Call, error: ArgumentsError) -> Result:
     failure = Failure.BAD_JSON if isinstance(error, BadJson) else Failure.INVALID_ARGUMENTS
-    return Result(False, error=f"Invalid arguments for '{name}': {error}", state=State.INVALID, failure=failure)
+    text = f"Invalid arguments for '{call.name_used}': {error}"
+    return Result(False, "", text, None, {}, (), State.INVALID, failure, call.id)
 
 
 def _no_secret(name: str, scope: str) -> Result:

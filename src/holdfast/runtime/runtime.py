@@ -29,8 +29,9 @@ from holdfast.registry.sources import WAITING
 from holdfast.rules.explain import Explanation
 from holdfast.rules.gate import Gate
 from holdfast.rules.hooks import Hooks
-from holdfast.rules.policy import Policy, PolicyRules
+from holdfast.rules.policy import Policy, PolicyRules, check_names
 from holdfast.rules.resolvers import GrantBook
+from holdfast.rules.skills import read_skill
 from holdfast.rules.standard import standard_caps, standard_chain
 from holdfast.runtime import judging
 from holdfast.runtime.bus import QUEUE_LIMIT, Bus, Subscription
@@ -98,7 +99,8 @@ class Runtime:
             strict_check=self.config.tools.strict_check,
             has_root=root is not None,
         )
-        self.policy = Policy(PolicyRules.of(self.config.tools))
+        skills = {name: read_skill(Path(folder)) for name, folder in self.config.tools.skills.items()}
+        self.policy = Policy(PolicyRules.of(self.config.tools, skills))
         self.registry.set_policy(self.policy)
         self.hooks = Hooks(self.config.hooks)
         self.gate = gate or self._standard_gate(grants)
@@ -248,6 +250,10 @@ class Runtime:
     def visible(self, caller: Caller | None = None) -> list[Tool]:
         """The tools a caller may see, sorted."""
         return self.policy.compile(caller or self.caller).visible(filter(self.is_enabled, self.registry.list()))
+
+    def warnings(self) -> list[str]:
+        """What is odd about the tools and the names the policy uses; ask when the sources are ready."""
+        return [*self.registry.warnings, *check_names(self.policy.rules, self.registry.list())]
 
     def tool_list(self, format: Format, caller: Caller | None = None) -> ToolList:  # noqa: A002
         """The tool list for a provider's API. Unchanged tools give the same object again."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from functools import cached_property
 from pathlib import Path
-from typing import Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from holdfast.contract.call import Answer, Call, Decision, HeldCall, Owner
 from holdfast.contract.result import Result
@@ -22,6 +23,9 @@ from holdfast.store.sealing import Sealer
 from holdfast.store.verify import verify
 from holdfast.store.writer import Writer
 
+if TYPE_CHECKING:
+    from holdfast.store.grants import Grants
+
 T = TypeVar("T")
 _POLL_SECONDS: Final = 0.05
 
@@ -35,6 +39,8 @@ class Ledger(Queries):
         self.blobs = blobs
         self.redactor = redactor
         self.seal = Sealer(redactor, blobs)
+        self.grant_changes = 0
+        """How often this process has changed the grants here."""
         self._writer = Writer(database)
 
     @classmethod
@@ -99,7 +105,7 @@ class Ledger(Queries):
 
     def answer(self, call_id: str, answer: Answer, *, digest: str) -> HeldCall:
         """Take the answer to what was shown. Only an approval lets the call run; an edit leaves it waiting."""
-        settled = self.run(operations.answer(self.seal, self._read, call_id, answer, digest))
+        settled = self.run(operations.answer(self.seal, self.read_body, call_id, answer, digest))
         return self.as_shown(settled)
 
     async def begin(
@@ -122,7 +128,7 @@ class Ledger(Queries):
 
     def recover(self) -> list[str]:
         """End the running calls of dead processes; what waits keeps waiting. Any process may do it at any time."""
-        rows = self._rows("SELECT call, pid, pid_start, mutates FROM open_calls WHERE state = 'running'")
+        rows = self.rows("SELECT call, pid, pid_start, mutates FROM open_calls WHERE state = 'running'")
         gone = {owner for owner in {row[1:3] for row in rows} if not alive(Owner(*owner))}
         dead = [(call, pid, started, bool(mutates)) for call, pid, started, mutates in rows if (pid, started) in gone]
         return self.run(operations.interrupt(self.seal, dead)) if dead else []
@@ -134,15 +140,22 @@ class Ledger(Queries):
         self.run(lambda tx: tx.append(call_id, "before", body))
 
     def verify(self, anchor: str | None = None) -> Verification:
-        return verify(self._database, self._read, anchor)
+        return verify(self._database, self.read_body, anchor)
 
     def rebuild_open(self) -> None:
         """Derive the tables of open calls, grants and trust from the entries again."""
 
         def op(tx: Transaction) -> None:
-            rebuild(tx, self._read)
+            rebuild(tx, self.read_body)
 
         self.run(op)
+
+    @cached_property
+    def grants(self) -> Grants:
+        """The grants of this project."""
+        from holdfast.store.grants import Grants
+
+        return Grants(self)
 
     def version(self) -> tuple[int, int]:
         """Cheap to ask, and different after anyone has written."""

@@ -54,8 +54,9 @@ class CallRecord(Struct, frozen=True, kw_only=True):
 class Queries:
     def __init__(self, database: Database, read: BodyReader) -> None:
         self._database = database
-        self._rows = database.rows
-        self._read = read
+        self.rows = database.rows
+        """One statement that reads."""
+        self.read_body = read
         self._shown: dict[str, HeldCall] = {}
 
     def remember(self, held: HeldCall) -> None:
@@ -75,22 +76,22 @@ class Queries:
 
     def held(self, call_id: str) -> HeldCall | None:
         """A call that was held and has not ended: pending, approved or running. None for any other."""
-        rows = self._rows(f"{_HELD} AND o.call = ?", (call_id,))
+        rows = self.rows(f"{_HELD} AND o.call = ?", (call_id,))
         return self._held(*rows[0]) if rows else None
 
     def pending(self) -> list[HeldCall]:
         """What waits for a person (pending) or for a process that runs it (approved), oldest first."""
-        rows = self._rows(f"{_HELD} AND o.state IN ('pending', 'approved') ORDER BY o.entry")
+        rows = self.rows(f"{_HELD} AND o.state IN ('pending', 'approved') ORDER BY o.entry")
         return [self._held(*row) for row in rows]
 
     def _held(self, state: str, approver: str | None, body: str) -> HeldCall:
-        return self.as_shown(replace(self._read(body, Held).held, state=State(state), approver=approver))
+        return self.as_shown(replace(self.read_body(body, Held).held, state=State(state), approver=approver))
 
     def result(self, call_id: str) -> Result | None:
         """The one result of a call that has ended."""
         sql = "SELECT kind, body FROM entries WHERE call = ? AND kind IN ('call', 'answered', 'ended') ORDER BY id DESC"
-        for kind, body in self._rows(sql, (call_id,)):
-            result = self._read(body, _ENDS[kind]).result
+        for kind, body in self.rows(sql, (call_id,)):
+            result = self.read_body(body, _ENDS[kind]).result
             if result is not None:
                 return result
         return None
@@ -108,7 +109,7 @@ class Queries:
         before = 2**63 - 1
         while len(found) < limit:
             sql = "SELECT id, call FROM entries WHERE id < ? AND call != '' ORDER BY id DESC LIMIT ?"
-            page = self._rows(sql, (before, _PAGE))
+            page = self.rows(sql, (before, _PAGE))
             if not page:
                 break
             before = page[-1][0]
@@ -123,7 +124,7 @@ class Queries:
     def find(self, prefix: str) -> str:
         """The id of the only call that begins so."""
         sql = "SELECT DISTINCT call FROM entries WHERE call >= ? AND call < ? ORDER BY call LIMIT ?"
-        found = [row[0] for row in self._rows(sql, (prefix or "\0", f"{prefix}\U0010ffff", _CANDIDATES + 1))]
+        found = [row[0] for row in self.rows(sql, (prefix or "\0", f"{prefix}\U0010ffff", _CANDIDATES + 1))]
         if len(found) == 1 or (found and found[0] == prefix):
             return found[0]
         if not found:
@@ -135,12 +136,12 @@ class Queries:
 
     def before_images(self, call_id: str) -> list[Before]:
         """In the order they were kept; the first of a path is what it held before the call."""
-        rows = self._rows("SELECT body FROM entries WHERE call = ? AND kind = 'before' ORDER BY id", (call_id,))
-        return [self._read(body, Before) for (body,) in rows]
+        rows = self.rows("SELECT body FROM entries WHERE call = ? AND kind = 'before' ORDER BY id", (call_id,))
+        return [self.read_body(body, Before) for (body,) in rows]
 
     def entries(self, after: int = 0, call: str | None = None) -> Generator[Entry]:
         for number, name, kind, at, body, digest in self._pages(after, call):
-            content = msgspec.json.decode(self._read.text(body))
+            content = msgspec.json.decode(self.read_body.text(body))
             yield Entry(id=number, call=name, kind=kind, at=at, hash=digest.hex(), body=content)
 
     def export(self) -> Generator[bytes]:
@@ -154,12 +155,12 @@ class Queries:
         sql = f"SELECT {_COLUMNS} FROM entries WHERE id > ? AND ? IN ('', call) ORDER BY id LIMIT {_PAGE}"  # noqa: S608
         if call is not None:
             sql = f"SELECT {_COLUMNS} FROM entries WHERE id > ? AND call = ? ORDER BY id LIMIT {_PAGE}"  # noqa: S608
-        while page := self._rows(sql, (after, call or "")):
+        while page := self.rows(sql, (after, call or "")):
             yield from page
             after = page[-1][0]
 
     def _record(self, call_id: str) -> CallRecord | None:
-        rows = self._rows("SELECT id, kind, at, body FROM entries WHERE call = ? ORDER BY id", (call_id,))
+        rows = self.rows("SELECT id, kind, at, body FROM entries WHERE call = ? ORDER BY id", (call_id,))
         record: CallRecord | None = None
         for number, kind, at, body in rows:
             record = self._extended(record, kind, at, body)
@@ -170,7 +171,7 @@ class Queries:
     def _extended(self, record: CallRecord | None, kind: str, at: float, body: str) -> CallRecord | None:
         """The record with one more entry taken in."""
         if kind == "call":
-            whole = self._read(body, Whole)
+            whole = self.read_body(body, Whole)
             return CallRecord(
                 call=whole.call,
                 state=whole.result.state,
@@ -181,11 +182,11 @@ class Queries:
                 original_args=whole.original_args,
             )
         if kind == "held":
-            held = self._read(body, Held).held
+            held = self.read_body(body, Held).held
             record = record or CallRecord(call=held.call, state=State.PENDING, received_at=at)
             return replace(record, call=held.call, state=State.PENDING, decisions=(*record.decisions, held.decision))
         if kind == "intent":
-            intent = self._read(body, Intent)
+            intent = self.read_body(body, Intent)
             if record is None and intent.call is not None:
                 record = CallRecord(call=intent.call, state=State.RUNNING, received_at=at)
             if record is None:
@@ -194,12 +195,12 @@ class Queries:
         if record is None:
             return None
         if kind == "answered":
-            said = self._read(body, Answered)
+            said = self.read_body(body, Answered)
             given = GivenAnswer(answer=said.answer, digest=said.digest, at=at)
             state = State.APPROVED if said.answer.kind == "approve" else record.state
             record = replace(record, answers=(*record.answers, given), state=state)
             return record if said.result is None else _ended(record, said.result, at)
-        return _ended(record, self._read(body, Ended).result, at) if kind == "ended" else record
+        return _ended(record, self.read_body(body, Ended).result, at) if kind == "ended" else record
 
 
 _ENDS: Final[dict[str, type[Whole | Answered | Ended]]] = {"call": Whole, "answered": Answered, "ended": Ended}

@@ -1,0 +1,78 @@
+"""Which files a person trusted, with exactly which content. Kept in the user's own ledger, never in a project."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from holdfast.store.bodies import TrustedContent, Untrusted
+from holdfast.store.database import Transaction
+from holdfast.store.derived import encode
+from holdfast.store.ledger import Ledger
+
+__all__ = ["Trust", "TrustedContent"]
+
+_decoder: Final = msgspec.json.Decoder(TrustedContent)
+
+
+class Trust:
+    """Opens the ledger at `path` when it is first needed, and creates it with the first yes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._ledger: Ledger | None = None
+
+    def close(self) -> None:
+        if self._ledger is not None:
+            self._ledger.close()
+            self._ledger = None
+
+    def trust(self, path: Path, digest: str, *, by: str) -> None:
+        """Trust this content of this file; what was trusted of it before is not any more."""
+        ledger = self._opened()
+        body = ledger.seal(TrustedContent(path=str(path), digest=digest, by=by, at=time.time()))
+        content = ledger.read_body(body, TrustedContent)
+
+        def op(tx: Transaction) -> None:
+            tx.append("", "trusted", body)
+            tx.execute("DELETE FROM trust WHERE path = ?", (content.path,))
+            tx.execute(
+                "INSERT INTO trust (path, digest, body) VALUES (?, ?, ?)",
+                (content.path, content.digest, encode(content)),
+            )
+
+        ledger.run(op)
+
+    def is_trusted(self, path: Path, digest: str) -> bool:
+        return bool(self._rows("SELECT 1 FROM trust WHERE path = ? AND digest = ?", (str(path), digest)))
+
+    def list(self) -> list[TrustedContent]:
+        return [_decoder.decode(body) for (body,) in self._rows("SELECT body FROM trust ORDER BY path")]
+
+    def revoke(self, path: Path, *, by: str) -> bool:
+        """False if the file was not trusted."""
+        if not self._rows("SELECT 1 FROM trust WHERE path = ?", (str(path),)):
+            return False
+        ledger = self._opened()
+        body = ledger.seal(Untrusted(str(path), by))
+
+        def op(tx: Transaction) -> bool:
+            if tx.execute("DELETE FROM trust WHERE path = ?", (str(path),)).rowcount == 0:
+                return False
+            tx.append("", "untrusted", body)
+            return True
+
+        return ledger.run(op)
+
+    def _rows(self, sql: str, values: tuple[str, ...] = ()) -> list[tuple[str]]:
+        if self._ledger is None and not self._path.exists():
+            return []
+        return [(str(row[0]),) for row in self._opened().rows(sql, values)]
+
+    def _opened(self) -> Ledger:
+        if self._ledger is None:
+            self._ledger = Ledger.open(self._path)
+        return self._ledger

@@ -1,0 +1,159 @@
+"""The one coercion policy, the same from every door: only text, only where text is refused, only on a copy."""
+
+from __future__ import annotations
+
+import math
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.contract.coerce import coerce
+from holdfast.contract.errors import InvalidArguments
+from holdfast.contract.schema import CompiledSchema, compile_schema
+
+INTEGER = {"type": "integer"}
+NUMBER = {"type": "number"}
+BOOLEAN = {"type": "boolean"}
+LIST = {"type": "array", "items": INTEGER}
+OBJECT = {"type": "object", "properties": {"n": INTEGER}, "required": ["n"]}
+MAYBE = {"type": ["integer", "null"]}
+EITHER = {"anyOf": [INTEGER, {"type": "null"}]}
+TYPES = ("integer", "number", "boolean", "null", "object", "array")
+
+
+def compiled(part: Any, **more: Any) -> CompiledSchema:
+    return compile_schema({"type": "object", "properties": {"a": part}, **more}, "The schema")
+
+
+@pytest.mark.spec("S4")
+@pytest.mark.parametrize(
+    ("part", "value", "becomes"),
+    [
+        (INTEGER, "500", 500),
+        (INTEGER, "-7", -7),
+        (INTEGER, " 5\n", 5),
+        (NUMBER, "500", 500),
+        (NUMBER, "1.5", 1.5),
+        (NUMBER, "-2e3", -2000.0),
+        (BOOLEAN, "true", True),
+        (BOOLEAN, "false", False),
+        (LIST, "[1, 2]", [1, 2]),
+        (LIST, ["1", 2], [1, 2]),
+        (LIST, '["1"]', [1]),
+        (OBJECT, '{"n": 1}', {"n": 1}),
+        (OBJECT, '{"n": "1"}', {"n": 1}),
+        (MAYBE, "null", None),
+        (MAYBE, "3", 3),
+        (EITHER, "3", 3),
+        (EITHER, "null", None),
+        ({"type": "array", "items": OBJECT}, [{"n": "1"}, '{"n": "2"}'], [{"n": 1}, {"n": 2}]),
+    ],
+)
+def test_a_harmless_slip_is_put_right_on_a_copy(part: Any, value: Any, becomes: Any) -> None:
+    args = {"a": value}
+    before = deepcopy(args)
+    accepted = compiled(part).accept(args)
+    assert accepted == {"a": becomes}
+    assert type(accepted["a"]) is type(becomes)
+    assert accepted is not args
+    assert args == before
+
+
+@pytest.mark.spec("S4")
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        (NUMBER, "NaN"),
+        (NUMBER, "nan"),
+        (NUMBER, "Infinity"),
+        (NUMBER, "-inf"),
+        (NUMBER, "1e400"),
+        (NUMBER, ""),
+        (NUMBER, "1,5"),
+        (NUMBER, "1_000"),
+        (NUMBER, "\uff11"),
+        (INTEGER, "1.5"),
+        (INTEGER, "0x10"),
+        (INTEGER, "007"),
+        (INTEGER, "9" * 100),
+        (INTEGER, "five"),
+        (INTEGER, True),
+        (INTEGER, 1.5),
+        (INTEGER, None),
+        (INTEGER, [1]),
+        (BOOLEAN, "yes"),
+        (BOOLEAN, "True"),
+        (BOOLEAN, 1),
+        (BOOLEAN, "1"),
+        ({"type": "string"}, 5),
+        ({"type": "string"}, None),
+        (LIST, "1, 2"),
+        (LIST, "[1, 2"),
+        (LIST, "[NaN]"),
+        (OBJECT, '{"n": 1, "n": 2}'),
+        (OBJECT, '{"m": 1}'),
+        (OBJECT, "[1]"),
+        ({"type": "integer", "maximum": 3}, "5"),
+    ],
+)
+def test_what_is_not_a_harmless_slip_is_refused_as_it_is(part: Any, value: Any) -> None:
+    args = {"a": value}
+    before = deepcopy(args)
+    with pytest.raises(InvalidArguments, match=r"^a"):
+        compiled(part).accept(args)
+    assert args == before
+
+
+@pytest.mark.spec("S4")
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ({"type": "string"}, "500"),
+        ({"type": ["string", "integer"]}, "500"),
+        ({}, "true"),
+        (INTEGER, 1.0),
+        ({"type": "string"}, '{"n": 1}'),
+    ],
+)
+def test_what_is_valid_is_handed_on_as_the_very_same_object(part: Any, value: Any) -> None:
+    args = {"a": value}
+    schema = compiled(part)
+    assert schema.accept(args) is args
+    assert schema.accept(args, parsed=True) is args
+    assert args == {"a": value}
+
+
+@pytest.mark.spec("S4", "S6")
+def test_an_omitted_nullable_is_null_and_no_default_is_made_up() -> None:
+    nullable = {"type": ["string", "null"], "default": "x"}
+    schema = compiled(nullable, required=["a"], additionalProperties=False)
+    args: dict[str, Any] = {}
+    assert schema.accept(args) == {"a": None}
+    assert args == {}
+    assert compiled(nullable).accept(args) is args
+    with pytest.raises(InvalidArguments, match="a is missing"):
+        compiled({"type": "string", "default": "x"}, required=["a"]).accept({})
+
+
+@pytest.mark.spec("S1", "S4")
+def test_only_what_could_not_be_put_right_is_reported() -> None:
+    properties = {"a": INTEGER, "b": INTEGER, "c": MAYBE}
+    schema = compile_schema({"type": "object", "properties": properties, "required": ["a", "b", "c"]}, "The schema")
+    with pytest.raises(InvalidArguments) as caught:
+        schema.accept({"a": "1", "b": "x"})
+    assert caught.value.violations == ("b is 'x' but must be integer",)
+
+
+@pytest.mark.spec("S4")
+@given(st.text(alphabet="0123456789.eE+-nNaAifI_ tTrRuUlL[]{}", max_size=24), st.sets(st.sampled_from(TYPES)))
+def test_no_text_ever_becomes_anything_but_a_finite_value_of_a_wanted_type(text: str, wanted: set[str]) -> None:
+    value = coerce(text, wanted)
+    names: dict[type, str] = {
+        int: "integer", float: "number", bool: "boolean", type(None): "null", dict: "object", list: "array"
+    }  # fmt: skip
+    if value is not text:
+        assert names[type(value)] in wanted | ({"integer"} if "number" in wanted else set())
+        assert not isinstance(value, float) or math.isfinite(value)
