@@ -89,5 +89,13 @@ def _wanted(contender: Contender) -> str:
 
 def clean_environ() -> dict[str, str]:
     """What measured programs see: nothing of the user's configuration."""
-    SCRATCH.mkdir(parents=True, exist_ok=True)
-    return {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": str(SCRATCH), "LANG": "C.UTF-8"}
+    home = SCRATCH / "home"
+    home.mkdir(parents=True, exist_ok=True)
+    return {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": str(home), "LANG": "C.UTF-8"}
+
+
+def project() -> Path:
+    """An empty project beside that home, with a root of its own: this repository would be found otherwise."""
+    place = SCRATCH / "project"
+    (place / ".git").mkdir(parents=True, exist_ok=True)
+    return place

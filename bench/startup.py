@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 from time import perf_counter
 
-from environments import HERE, SCRATCH, Contender, clean_environ
+from environments import HERE, Contender, clean_environ, project
 
 
 def commands(contenders: dict[str, Contender]) -> dict[str, list[str]]:
@@ -25,8 +25,7 @@ def commands(contenders: dict[str, Contender]) -> dict[str, list[str]]:
 
 def measure(contenders: dict[str, Contender], rounds: int) -> tuple[dict[str, float], dict[str, str]]:
     """The shortest time of each command, and why some could not be measured."""
-    place = SCRATCH / "project"
-    place.mkdir(parents=True, exist_ok=True)
+    place = project()
     best: dict[str, float] = {}
     broken: dict[str, str] = {}
     wanted = commands(contenders)

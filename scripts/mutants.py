@@ -144,7 +144,7 @@ def _line(outcome: Outcome) -> str:
 
 def _summary(outcomes: list[Outcome]) -> int:
     wrong = [outcome for outcome in outcomes if outcome.verdict != "caught"]
-    print(f"\n{len(outcomes) - len(wrong)} of {len(outcomes)} guards are missed by their tests when switched off.")
+    print(f"\nOf {len(outcomes)} guards, {len(outcomes) - len(wrong)} could not be switched off unnoticed.")
     for outcome in sorted(wrong, key=lambda item: item.requirement.id):
         print(_line(outcome))
     return 1 if wrong else 0

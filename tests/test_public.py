@@ -9,10 +9,33 @@ import pytest
 
 import holdfast
 
-NAMES = (
-    "Answer Attachment Call Caller Config Context Decision Deny Event HeldCall HoldfastError Precondition Proposal "
-    "Request Result Risk Runtime State Tool Verdict define fail ok open_runtime tool"
-).split()
+NAMES = [
+    "Answer",
+    "Attachment",
+    "Call",
+    "Caller",
+    "Config",
+    "Context",
+    "Decision",
+    "Deny",
+    "Event",
+    "HeldCall",
+    "HoldfastError",
+    "Precondition",
+    "Proposal",
+    "Request",
+    "Result",
+    "Risk",
+    "Runtime",
+    "State",
+    "Tool",
+    "Verdict",
+    "define",
+    "fail",
+    "ok",
+    "open_runtime",
+    "tool",
+]
 
 
 def test_the_public_names_are_these() -> None:

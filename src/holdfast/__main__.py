@@ -5,16 +5,34 @@ from __future__ import annotations
 import sys
 
 
-def main(argv: list[str] | None = None) -> int:
-    arguments = sys.argv[1:] if argv is None else argv
-    if arguments == ["--version"]:
+def main() -> int:
+    if sys.argv[1:] == ["--version"]:
         from holdfast import __version__
 
         sys.stdout.write(f"holdfast {__version__}\n")
         return 0
+    import gc
+
+    gc.set_threshold(100_000, 50, 50)  # what is imported does not become garbage; looking for some takes time
     from holdfast.doors.cli.app import run
 
-    return run(arguments)
+    code = run(sys.argv[1:])
+    _leave(code)
+    return code
+
+
+def _leave(code: int) -> None:
+    """End without taking the interpreter apart, which takes longer than a call; exit handlers do run."""
+    import atexit
+    import os
+
+    atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            code = code or 1
+    os._exit(code)
 
 
 if __name__ == "__main__":

@@ -12,10 +12,12 @@ from holdfast.config.load import Loaded, load
 from holdfast.config.roots import find_root, state_dir, user_state_dir
 from holdfast.contract.call import Caller
 from holdfast.registry.entry_points import load_entry_points
+from holdfast.rules.grants import StoredGrants
 from holdfast.runtime.desk import Asker, Nobody
 from holdfast.runtime.runtime import Runtime
 from holdfast.store.ledger import Ledger
 from holdfast.store.redact import Redactor
+from holdfast.store.trust import Trust
 from holdfast.tools import builtin_tools
 
 
@@ -25,7 +27,7 @@ class Setting(Struct, frozen=True, kw_only=True):
     cwd: Path
     root: Path | None
     loaded: Loaded
-    trust: Any
+    trust: Trust
     state: Path
     """The folder of this project in the user's state directory, never inside the project."""
 
@@ -42,8 +44,6 @@ def load_setting(cwd: Path | None = None, flags: Mapping[str, Any] | None = None
     """Find the project, read its configuration under the trust rules. Raises `ConfigError` if any of it is wrong."""
     here = (cwd or Path.cwd()).resolve()
     root = find_root(here)
-    from holdfast.store.trust import Trust
-
     trust = Trust(user_state_dir() / "user.db")
     loaded = load(root=root, is_trusted=trust.is_trusted, flags=flags)
     return Setting(cwd=here, root=root, loaded=loaded, trust=trust, state=state_dir(root or here))
@@ -77,6 +77,7 @@ def build_runtime(
         config=config,
         ledger=ledger,
         redactor=redactor,
+        grants=None if ledger is None else StoredGrants(ledger.grants.with_user(setting.user_db)),
         root=setting.root,
         cwd=setting.cwd,
         asker=asker,

@@ -25,8 +25,9 @@ def test_putting_in_what_is_already_there_moves_it() -> None:
 
 
 @pytest.mark.spec("A7")
-def test_removing_what_is_in_the_list_takes_it_out_and_excludes_nothing() -> None:
-    assert NameList(("a", "b")).remove("a") == NameList(("b",))
+def test_removing_what_is_in_the_list_takes_it_out_and_keeps_presets_from_bringing_it_back() -> None:
+    assert NameList(("$default", "file.write")).remove("file.write") == NameList(("$default",), ("file.write",))
+    assert NameList(("$default", "a")).remove("$default") == NameList(("a",))
 
 
 @pytest.mark.spec("A7")
@@ -53,13 +54,13 @@ def test_plus_minus_and_caret_are_append_remove_and_prepend() -> None:
 @pytest.mark.parametrize("sign", ["", "$"])
 def test_a_table_names_operations_with_or_without_a_dollar(sign: str) -> None:
     table = {f"{sign}append": "c", f"{sign}prepend": ["z"], f"{sign}remove": ["a", "x"]}
-    assert edit(NameList(("a", "b")), table, "here") == NameList(("z", "b", "c"), ("x",))
+    assert edit(NameList(("a", "b")), table, "here") == NameList(("z", "b", "c"), ("a", "x"))
 
 
 @pytest.mark.spec("A7")
 def test_what_a_table_removes_stays_removed_in_whatever_order_it_is_written() -> None:
     table = {"remove": ["b"], "append": ["b"], "set": ["a"]}
-    assert edit(NameList(("x",)), table, "here") == NameList(("a",))
+    assert edit(NameList(("x",)), table, "here") == NameList(("a",), ("b",))
 
 
 @pytest.mark.spec("A7")

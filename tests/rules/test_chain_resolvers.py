@@ -18,7 +18,7 @@ from holdfast.rules.chain import Chain, Resolve
 from holdfast.rules.question import Question, ResolveContext
 from holdfast.rules.resolvers import CATCH_ALL, CONFIG, FRONTMATTER, GRANTS, PURE, SANDBOX
 from holdfast.rules.standard import DocumentPolicy, standard_chain
-from holdfast.store.bodies import Grant
+from holdfast.store.grants import Grant
 
 from .asking import CALCULATOR, EDIT, READ, SHELL, UNKNOWN, WRITE, question
 
@@ -272,6 +272,14 @@ def test_an_untrusted_list_narrows_functions_and_trusted_documents_too() -> None
     assert decided(standard_chain(document, document=DocumentPolicy(ApprovalConfig())), WRITE) == (FRONTMATTER, ASK)
     by_function = standard_chain(document, document=DocumentPolicy(ApprovalConfig(), says(True)))
     assert decided(by_function, WRITE) == (FRONTMATTER, ASK)
+
+
+@pytest.mark.spec("A2", "A3")
+@pytest.mark.parametrize("word", ["approve", "nonsense", None])
+def test_a_decision_made_of_plain_words_is_narrowed_like_any_other(word: object) -> None:
+    spelled = says(Decision(word, "", ""))  # pyright: ignore[reportArgumentType]
+    narrowed = ApprovalConfig(narrow=(("$readonly",),), require_approval=False)
+    assert decided(standard_chain(narrowed, function=spelled), WRITE) == (CONFIG, ASK)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import random
+import select
 import signal
 import sys
 import time
@@ -56,7 +57,7 @@ def _tools(oracle: Oracle) -> list[Tool]:
     ]
 
 
-async def _work(folder: Path, oracle: Oracle) -> None:
+async def _work(folder: Path, oracle: Oracle, ready: int) -> None:
     ledger = Ledger.open(folder / "state" / "ledger.db")
     config = Config(approval=ApprovalConfig(auto_approve=("mutate",)))
     runtime = Runtime(tools=_tools(oracle), ledger=ledger, nobody="park", config=config, cwd=folder)
@@ -67,7 +68,7 @@ async def _work(folder: Path, oracle: Oracle) -> None:
             result = await runtime.call(name)
             if result.state is State.PENDING:
                 oracle.note("parked", result.call_id)
-                if random.random() < 0.7:
+                if random.random() < 0.9:
                     try:
                         result = await runtime.answer(result.call_id, Answer(kind="approve", by="driver"))
                     except CallError:
@@ -76,21 +77,27 @@ async def _work(folder: Path, oracle: Oracle) -> None:
                 oracle.note("acknowledged", f"{result.call_id} {result.state}")
 
     async with runtime:
+        os.write(ready, b"!")
         await asyncio.gather(*(one() for _ in range(IN_FLIGHT)))
 
 
 def _kill_one(folder: Path, oracle: Oracle) -> None:
+    at_work, ready = os.pipe()
     worker = os.fork()
     if worker == 0:
         random.seed()
         try:
-            asyncio.run(_work(folder, oracle))
+            asyncio.run(_work(folder, oracle, ready))
         except BaseException as error:
             oracle.note("broken", repr(error))
         os._exit(1)
-    time.sleep(random.uniform(0.02, 0.07))
+    os.close(ready)
+    if random.random() < 0.8:  # the others are killed while they start, recover and resume
+        select.select([at_work], [], [], 20)
+    time.sleep(random.uniform(0.0, 0.04))
     os.kill(worker, signal.SIGKILL)
     os.waitpid(worker, 0)
+    os.close(at_work)
 
 
 def main(folder: Path, kills: int) -> dict[str, Any]:
@@ -129,4 +136,4 @@ def main(folder: Path, kills: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(Path(sys.argv[1]), int(sys.argv[2]))))
+    sys.stdout.write(json.dumps(main(Path(sys.argv[1]), int(sys.argv[2]))))

@@ -7,8 +7,9 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from holdfast import Answer, Config, HeldCall, Runtime, Tool, tool
+from holdfast import Answer, Config, HeldCall, Result, Runtime, Tool, tool
 from holdfast.config.model import ApprovalConfig
+from holdfast.contract.event import Pending
 from holdfast.store.ledger import Ledger
 
 T = TypeVar("T")
@@ -63,6 +64,16 @@ def yes(by: str = "ann") -> Any:
         return Answer(kind="approve", by=by)
 
     return asker
+
+
+async def until_held(runtime: Runtime, work: Coroutine[Any, Any, Result]) -> tuple[HeldCall, asyncio.Task[Result]]:
+    """Start a call and come back when it waits for an answer."""
+    with runtime.subscribe() as events:
+        task = asyncio.create_task(work)
+        async for event in events:
+            if isinstance(event, Pending):
+                break
+    return runtime.pending()[0], task
 
 
 def open_ledger(folder: Path) -> Ledger:

@@ -12,7 +12,7 @@ from holdfast import Answer, Config, HeldCall, Precondition, Proposal, Result, R
 from holdfast.config.model import HooksConfig, SandboxConfig
 from holdfast.contract.errors import CallError, InvalidArguments, NotPending, StaleApproval, UnknownCall
 from holdfast.contract.vocabulary import Failure
-from tests.runtime.support import add, open_ledger, recorder, run, runtime_in, yes
+from tests.runtime.support import add, open_ledger, recorder, run, runtime_in, until_held, yes
 
 
 def _parked(folder: Path, *tools: Tool, **options: Any) -> tuple[Runtime, HeldCall]:
@@ -326,13 +326,11 @@ def test_a_definition_only_tool_is_finished_from_outside(tmp_path: Path) -> None
     async def main() -> tuple[Result, Result]:
         asks = Tool(name="asks", effects=frozenset({"person"}))
         runtime = runtime_in(tmp_path, asks, nobody="wait")
-        call = asyncio.create_task(runtime.call("asks", request="turn-7", given_id="toolu_1"))
-        while not runtime.pending():
-            await asyncio.sleep(0.01)
+        held, call = await until_held(runtime, runtime.call("asks", request="turn-7", given_id="toolu_1"))
         with pytest.raises(UnknownCall):
             await runtime.resolve("turn-8", "toolu_1", "wrong turn")
         with pytest.raises(CallError, match="waits for its result"):
-            await runtime.approve(runtime.pending()[0].call.id)
+            await runtime.approve(held.call.id)
         return await runtime.resolve("turn-7", "toolu_1", "blue"), await call
 
     finished, waited = run(main())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,7 +14,7 @@ from holdfast.contract.errors import CallError, PathRefused
 from tests.runtime.support import run
 
 
-def _look(folder: Path, see: Any, **options: Any) -> Any:
+def _look(folder: Path, see: Callable[[Any], Any], **options: Any) -> Any:
     """What `see(ctx)` saw inside a running tool."""
     seen: list[Any] = []
 
@@ -53,7 +54,7 @@ def test_relative_paths_are_taken_from_the_document_else_from_the_root(tmp_path:
     assert _look(root, lambda ctx: ctx.path.resolve("/etc/hosts")) == Path("/etc/hosts")
 
 
-def _refused(action: Any) -> str:
+def _refused(action: Callable[[], Any]) -> str:
     try:
         action()
     except PathRefused as error:
@@ -131,7 +132,7 @@ def test_services_are_found_by_their_protocol(tmp_path: Path) -> None:
 @pytest.mark.spec("T7")
 def test_the_blocking_call_is_not_for_the_event_loop(tmp_path: Path) -> None:
     def see(ctx: Any) -> str:
-        with pytest.raises(CallError, match="await ctx.call"):
+        with pytest.raises(CallError, match=r"await ctx\.call"):
             ctx.call_blocking("look.around")
         return "told"
 

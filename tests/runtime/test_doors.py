@@ -13,7 +13,7 @@ import pytest
 
 from holdfast import Answer, Result, State, Tool
 from holdfast.contract.vocabulary import Failure
-from tests.runtime.support import open_ledger, recorder, run, runtime_in
+from tests.runtime.support import open_ledger, recorder, run, runtime_in, until_held
 
 PARK = """
 import asyncio, sys
@@ -85,9 +85,7 @@ def test_a_live_waiter_hears_of_an_answer_from_another_process_at_once(tmp_path:
     async def main() -> float:
         waits = Tool(name="waits", execute=execute, effects=frozenset({"external"}))
         runtime = runtime_in(tmp_path, waits, nobody="wait")
-        call = asyncio.create_task(runtime.call("waits"))
-        while not runtime.pending():
-            await asyncio.sleep(0.01)
+        _, call = await until_held(runtime, runtime.call("waits"))
         answering = await asyncio.create_subprocess_exec(
             sys.executable, "-c", ANSWER, str(tmp_path), stdout=asyncio.subprocess.PIPE
         )
@@ -106,11 +104,9 @@ def test_an_approver_leaves_a_call_to_the_program_that_waits_for_it(tmp_path: Pa
 
     async def main() -> tuple[Result, Result]:
         waiter = runtime_in(tmp_path, note, nobody="wait")
-        call = asyncio.create_task(waiter.call("note", {"text": "x"}))
-        while not waiter.pending():
-            await asyncio.sleep(0.01)
+        held, call = await until_held(waiter, waiter.call("note", {"text": "x"}))
         other = runtime_in(tmp_path, note)
-        approved = await other.approve(waiter.pending()[0].call.id, by="bob")
+        approved = await other.approve(held.call.id, by="bob")
         return approved, await call
 
     approved, result = run(main())

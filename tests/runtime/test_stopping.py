@@ -16,7 +16,7 @@ import pytest
 from holdfast import Config, Result, Runtime, State, Tool, tool
 from holdfast.config.model import ToolsConfig
 from holdfast.contract.vocabulary import Failure
-from tests.runtime.support import approving, run, runtime_in
+from tests.runtime.support import approving, run, runtime_in, until_held
 
 
 def _sleeper(name: str = "sleeper", *, effects: frozenset[str] | None = frozenset(), **fields: Any) -> Tool:
@@ -138,16 +138,16 @@ def test_a_tool_that_never_returns_does_not_keep_the_program_from_ending(tmp_pat
 def spawning(pids: str) -> str:
     """Starts children that try to get away: a session of their own, a double fork, deaf to SIGTERM."""
     script = (
-        "trap '' TERM; echo $$ >> {0}; setsid sh -c 'echo $$ >> {0}; exec sleep 300' & "
-        "(setsid sh -c 'echo $$ >> {0}; sleep 300 & echo $! >> {0}; wait' &) ; sleep 300"
-    ).format(pids)
+        f"trap '' TERM; echo $$ >> {pids}; setsid sh -c 'echo $$ >> {pids}; exec sleep 300' & "
+        f"(setsid sh -c 'echo $$ >> {pids}; sleep 300 & echo $! >> {pids}; wait' &) ; sleep 300"
+    )
     subprocess.run(["sh", "-c", script], check=False)
     return "never"
 
 
 @tool(effects=(), runs="process")
 def doubled(number: int) -> int:
-    print("this must not be taken for the result")
+    print("this must not be taken for the result")  # noqa: T201 - what the test is about
     return number * 2
 
 
@@ -244,13 +244,9 @@ def test_a_call_waiting_for_a_person_can_be_cancelled(tmp_path: Path) -> None:
     async def main() -> Result:
         sleeper = _sleeper(effects=frozenset({"external"}))
         runtime = runtime_in(tmp_path, sleeper, nobody="wait")
-        with runtime.subscribe() as events:
-            task = asyncio.create_task(runtime.call("sleeper"))
-            async for event in events:
-                if type(event).__name__ == "Pending":
-                    assert runtime.cancel(event.call_id)
-                    break
-            return await task
+        held, task = await until_held(runtime, runtime.call("sleeper"))
+        assert runtime.cancel(held.call.id)
+        return await task
 
     assert run(main()).state is State.CANCELLED
 
@@ -263,11 +259,12 @@ def test_waiting_for_a_person_does_not_use_up_the_timeout(tmp_path: Path) -> Non
     async def main() -> Result:
         slow = Tool(name="quick", execute=quick, effects=frozenset({"external"}), timeout=0.01)
         runtime = runtime_in(tmp_path, slow, nobody="wait")
-        task = asyncio.create_task(runtime.call("quick"))
-        while not runtime.pending():
-            await asyncio.sleep(0.01)
-        await asyncio.sleep(0.05)
-        await runtime.approve(runtime.pending()[0].call.id)
+        held, task = await until_held(runtime, runtime.call("quick"))
+        loop = asyncio.get_running_loop()
+        much_later = loop.create_future()
+        loop.call_later(0.05, much_later.set_result, None)
+        await much_later
+        await runtime.approve(held.call.id)
         return await task
 
     assert run(main()).output == "done"

@@ -155,7 +155,8 @@ def test_streamed_output_of_nested_calls_is_grouped_under_the_outermost() -> Non
         return "ok"
 
     async def main() -> list[Any]:
-        runtime = Runtime(tools=[_calling("outer"), _calling("middle"), Tool(name="leaf", execute=leaf, effects=frozenset())])
+        innermost = Tool(name="leaf", execute=leaf, effects=frozenset())
+        runtime = Runtime(tools=[_calling("outer"), _calling("middle"), innermost])
         with runtime.subscribe() as events:
             await runtime.call("outer", {"tool": "middle", "args": {"tool": "leaf"}})
             return events.take()

@@ -20,6 +20,10 @@ from tests.runtime.support import run, runtime_in
 ASKED = Config(approval=ApprovalConfig(auto_approve=()))
 
 
+def _keep_nothing(path: Path, content: bytes | None, mode: int | None) -> None:
+    pass
+
+
 def _write(folder: Path, path: str, content: str, config: Config | None = None, **args: Any) -> Result:
     runtime = runtime_in(folder, FILE_WRITE, config=config)
     return run(runtime.call("file.write", {"path": path, "content": content, **args}))
@@ -38,10 +42,12 @@ def test_it_creates_and_overwrites_and_says_which(tmp_path: Path) -> None:
     assert created.structured == {"path": "notes.txt", "bytes": 4, "outcome": "created"}
     target = tmp_path / "project" / "notes.txt"
     target.chmod(0o640)
-    assert _write(tmp_path, "notes.txt", "two\n").structured == {"path": "notes.txt", "bytes": 4, "outcome": "overwritten"}
+    again = _write(tmp_path, "notes.txt", "two\n")
+    assert again.structured == {"path": "notes.txt", "bytes": 4, "outcome": "overwritten"}
     assert target.read_text() == "two\n"
     assert stat.S_IMODE(target.stat().st_mode) == 0o640
-    assert _write(tmp_path, "notes.txt", "two\n").structured == {"path": "notes.txt", "bytes": 4, "outcome": "unchanged"}
+    same = _write(tmp_path, "notes.txt", "two\n")
+    assert same.structured == {"path": "notes.txt", "bytes": 4, "outcome": "unchanged"}
     assert [item.name for item in target.parent.iterdir()] == ["notes.txt"]
 
 
@@ -75,7 +81,7 @@ def test_a_file_that_changed_since_it_was_shown_is_proposed_again(tmp_path: Path
         target.write_text("theirs\n")
     elif change == "replaced":
         (project / "other").write_text("seen\n")
-        os.replace(project / "other", target)
+        (project / "other").replace(target)
     elif change == "deleted":
         target.unlink()
     else:
@@ -94,7 +100,7 @@ def test_the_last_check_is_made_at_the_moment_of_writing(tmp_path: Path) -> None
     seen = read_state(tmp_path, target).digest
     target.write_text("theirs")
     with pytest.raises(Stale):
-        replace_file(tmp_path, target, b"mine", seen=seen, keep_before=lambda *_: None, create_parents=False)
+        replace_file(tmp_path, target, b"mine", seen=seen, keep_before=_keep_nothing, create_parents=False)
     assert target.read_text() == "theirs"
     assert list(tmp_path.iterdir()) == [target]
 
@@ -183,10 +189,10 @@ def test_a_folder_swapped_for_a_link_during_the_write_never_leads_outside(tmp_pa
 
     def swap() -> None:
         while not stop.is_set():
-            os.rename(root / "sub", root / "kept")
-            os.symlink(outside, root / "sub")
-            os.unlink(root / "sub")
-            os.rename(root / "kept", root / "sub")
+            (root / "sub").rename(root / "kept")
+            (root / "sub").symlink_to(outside)
+            (root / "sub").unlink()
+            (root / "kept").rename(root / "sub")
 
     swapping = threading.Thread(target=swap)
     swapping.start()
@@ -196,7 +202,7 @@ def test_a_folder_swapped_for_a_link_during_the_write_never_leads_outside(tmp_pa
             try:
                 seen = read_state(root, path).digest
                 replace_file(
-                    root, path, f"{turn}".encode(), seen=seen, keep_before=lambda *_: None, create_parents=False
+                    root, path, f"{turn}".encode(), seen=seen, keep_before=_keep_nothing, create_parents=False
                 )
             except (OSError, Stale):
                 continue

@@ -1,7 +1,7 @@
 """Operations on a list option: set, append, prepend, remove, and their `+` and `-`.
 
-Putting in what is already there moves it. Removing what is not literally there excludes it, so that a tool
-which a preset brings in is filtered when the preset is expanded.
+Putting in what is already there moves it. Removing a name excludes it as well, so that a tool which a preset brings
+in, also beside its own entry, is filtered when the preset is expanded.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class NameList(Struct, frozen=True):
 
     def remove(self, names: str | Iterable[str]) -> NameList:
         gone = _unique(names)
-        missing = _without(gone, self.items)
-        return NameList(_without(self.items, gone), _unique((*self.excluded, *missing)))
+        tools = tuple(name for name in gone if not name.startswith("$") or name not in self.items)
+        return NameList(_without(self.items, gone), _unique((*self.excluded, *tools)))
 
     def __add__(self, names: str | Iterable[str]) -> NameList:
         return self.append(names)

@@ -10,7 +10,7 @@ from holdfast.contract.vocabulary import Risk
 
 FUNCTION_PATH: Final = r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$"
 PRESET_NAME: Final = r"^\$[A-Za-z0-9_.-]+$"
-# Checked where a layer is read: `Meta(pattern=...)` in a union with a tuple makes msgspec free the pattern twice.
+# Checked where a layer is read: `Meta(pattern=...)` in a union with a tuple crashes msgspec 0.22.
 
 Profile = Literal["minimal", "messaging", "coding", "full"]
 Action = Literal["confirm", "log", "silent"]

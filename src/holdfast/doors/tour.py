@@ -93,7 +93,9 @@ async def _tour(guide: Guide, scratch: Path) -> None:
         "holdfast is the one path every action of a model must take: found, allowed, validated, shown, held, run, "
         "bounded, recorded. This tour plays on real parts in a scratch folder that is removed afterwards."
     )
-    async with Runtime(tools=[price, *builtin_tools()], config=config, root=project, ledger=ledger, nobody="park") as runtime:
+    async with Runtime(
+        tools=[price, *builtin_tools()], config=config, root=project, ledger=ledger, nobody="park"
+    ) as runtime:
         await _call_a_tool(guide, runtime)
         held = await _see_it_held(guide, runtime)
         await _answer_it(guide, runtime, held)
@@ -108,14 +110,13 @@ async def _tour(guide: Guide, scratch: Path) -> None:
 
 async def _call_a_tool(guide: Guide, runtime: Runtime) -> None:
     guide.title(1, "A typed Python function is a tool")
-    guide.show(
-        "@tool(effects=())\n"
-        "def price(item: str, count: int = 1) -> float: ..."
-    )
+    guide.show("@tool(effects=())\ndef price(item: str, count: int = 1) -> float: ...")
     guide.tell("It declares no effects, so it is pure and needs nobody's leave. A model sends JSON:")
     began = time.perf_counter()
     result = await runtime.call("price", '{"item": "eggs", "count": 2}')
-    guide.show(f'price {{"item": "eggs", "count": 2}}  ->  {result.output}   ({(time.perf_counter() - began) * 1000:.1f} ms)')
+    guide.show(
+        f'price {{"item": "eggs", "count": 2}}  ->  {result.output}   ({(time.perf_counter() - began) * 1000:.1f} ms)'
+    )
     guide.tell("A slip is named so that the model can mend it:")
     guide.show((await runtime.call("price", '{"itme": "eggs"}')).text)
 

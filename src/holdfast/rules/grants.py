@@ -20,7 +20,7 @@ from holdfast.contract.vocabulary import READING_EFFECTS
 from holdfast.rules.question import Question
 
 if TYPE_CHECKING:
-    from holdfast.store.bodies import Grant, Scope
+    from holdfast.store.grants import Grant, Grants, Scope
 
 Width = Literal["exact", "folder", "tool"]
 
@@ -70,7 +70,33 @@ class GrantSpec(Struct, frozen=True, kw_only=True):
     scope: Scope
     by: str
     session: str | None = None
-    uses: int | None = None
+
+
+class StoredGrants:
+    """The book of grants a runtime looks into, over what is stored."""
+
+    def __init__(self, grants: Grants) -> None:
+        self._grants = grants
+
+    def matching(self, question: Question) -> Grant | None:
+        """A grant that covers the call; one that can be used any number of times before one that is used up."""
+        found = self._grants.list(tool=question.tool.name, session=question.session)
+        covering = (grant for grant in found if matches(grant, question))
+        return min(covering, key=lambda grant: grant.uses is not None, default=None)
+
+    def use(self, question: Question) -> bool:
+        """Whether the call is covered now, using the grant up if it is for once. Ask just before the call runs."""
+        grant = self.matching(question)
+        return grant is not None and self._grants.consume(grant.id, question.call_id)
+
+    def remember(
+        self, question: Question, scope: Scope, by: str, *, width: Width = "exact", expires: float | None = None
+    ) -> Grant:
+        """Store the narrow rule for this call, or raise `GrantRefused`."""
+        spec = narrow_grant(question, scope, by, width=width)
+        return self._grants.add(
+            tool=spec.tool, pattern=spec.pattern, scope=scope, by=by, session=spec.session, expires=expires
+        )
 
 
 def narrow_grant(question: Question, scope: Scope, by: str, *, width: Width = "exact") -> GrantSpec:
@@ -100,7 +126,6 @@ def narrow_grant(question: Question, scope: Scope, by: str, *, width: Width = "e
         scope=scope,
         by=by,
         session=question.session if scope in _SESSION_SCOPES else None,
-        uses=1 if scope == "once" else None,
     )
 
 

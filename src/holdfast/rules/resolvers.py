@@ -18,7 +18,7 @@ from holdfast.rules.question import Question, ResolveContext
 from holdfast.rules.words import RAISED, describe, show, warn
 
 if TYPE_CHECKING:
-    from holdfast.store.bodies import Grant
+    from holdfast.store.grants import Grant
 
 CONFIG: Final = f"{URN}config"
 FRONTMATTER: Final = f"{URN}frontmatter"
@@ -197,8 +197,11 @@ def _unusable(label: str, what: str) -> Decision:
 
 def _read(answer: object, label: str) -> object:
     """The answer of a policy function as a decision; None and what cannot be read stay as they are."""
-    if answer is None or isinstance(answer, Decision):
-        return answer
+    if answer is None:
+        return None
+    if isinstance(answer, Decision):
+        given = Verdict.parse(answer.verdict)
+        return "a decision without a verdict" if given is None else Decision(given, label, answer.reason)
     verdict = _BOOLEANS.get(answer) if isinstance(answer, bool) else Verdict.parse(answer)
     return answer if verdict is None else Decision(verdict, label, f"{label[0].upper()}{label[1:]} says {verdict}.")
 

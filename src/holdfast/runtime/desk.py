@@ -219,11 +219,7 @@ class Desk:
     async def resume_one(self, held: HeldCall) -> Result | None:
         """Run one approved call here, unless its own process waits for it or this one does not know the tool."""
         plan = self._plan(held)
-        if (
-            plan is None
-            or held.definition_only
-            or (held.waiter is not None and owner.alive(held.waiter))
-        ):
+        if plan is None or held.definition_only or (held.waiter is not None and owner.alive(held.waiter)):
             return None
         outcome = await self.run_approved(plan, held)
         return outcome if isinstance(outcome, Result) else self._parked(outcome, stale=True)

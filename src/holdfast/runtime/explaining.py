@@ -8,6 +8,7 @@ from holdfast.contract.call import Call, Caller, Proposal
 from holdfast.contract.errors import UnknownTool
 from holdfast.contract.vocabulary import Verdict
 from holdfast.rules.explain import Explanation, explain
+from holdfast.rules.question import Question
 from holdfast.runtime.context import RunContext
 from holdfast.runtime.judging import question_about
 from holdfast.runtime.pipeline import Arguments, read_arguments
@@ -34,5 +35,8 @@ async def explain_call(runtime: Runtime, name: str, arguments: Arguments, caller
     plan = runtime.plans.find(name, caller)
     if arguments is not None and policy.verdict is not Verdict.DENY and isinstance(plan, Plan):
         proposal = await runtime.pipeline.propose(plan, RunContext(runtime, tool, call, plan.timeout))
-    question = question_about(runtime, tool, call, proposal if isinstance(proposal, Proposal) else None)
+    if arguments is None:
+        question = Question.about(tool, caller)
+    else:
+        question = question_about(runtime, tool, call, proposal if isinstance(proposal, Proposal) else None)
     return explain(policy, runtime.gate.chain, runtime.gate.caps, question)

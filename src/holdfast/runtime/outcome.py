@@ -18,7 +18,7 @@ _STOPPED: Final = frozenset({State.TIMED_OUT, State.CANCELLED, State.UNKNOWN})
 
 def to_result(value: Any, tool: Tool, call_id: str) -> Result:
     """A `Result` as it is, text as success, anything JSON can carry as success with structure; junk is an error."""
-    kind: type[Any] = type(value)
+    kind = cast(type[Any], type(value))
     if tool.output_validator is None and (kind is str or kind is int):
         structured = None if kind is str else value
         return Result(True, str(value), None, structured, {}, (), State.DONE, None, call_id)

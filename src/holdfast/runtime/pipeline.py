@@ -17,6 +17,7 @@ from holdfast.contract.event import Decided, Event, Finished, Proposed, Queued, 
 from holdfast.contract.result import Result
 from holdfast.contract.values import MAX_ARGUMENT_BYTES, Args, encode_json, parse_json
 from holdfast.contract.vocabulary import Failure, State, Verdict
+from holdfast.rules.resolvers import GRANTS
 from holdfast.runtime.context import RunContext
 from holdfast.runtime.execute import Executor
 from holdfast.runtime.keeping import bound
@@ -122,6 +123,8 @@ class Pipeline:
         decision = plan.decision
         if decision is None:
             decision = await runtime.decide(plan.tool, ctx.call_record, proposal)
+        if decision.source == GRANTS and not runtime.use_grant(plan.tool, ctx.call_record, proposal):
+            decision = Decision(Verdict.ASK, GRANTS, "The grant that covered this call has been used up.")
         if decision.verdict is Verdict.DENY:
             refusal = Result(
                 False,

@@ -17,7 +17,7 @@ from msgspec import Struct
 from holdfast.config.model import Config
 from holdfast.config.protected import is_protected
 from holdfast.contract.call import Answer, Call, Caller, Decision, HeldCall, Proposal
-from holdfast.contract.errors import HoldfastError, UnknownCall
+from holdfast.contract.errors import GrantRefused, HoldfastError, UnknownCall
 from holdfast.contract.event import Event, Warned
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
@@ -28,9 +28,9 @@ from holdfast.registry.registry import Registry
 from holdfast.registry.sources import WAITING
 from holdfast.rules.explain import Explanation
 from holdfast.rules.gate import Gate
+from holdfast.rules.grants import StoredGrants, Width
 from holdfast.rules.hooks import Hooks
 from holdfast.rules.policy import Policy, PolicyRules, check_names
-from holdfast.rules.resolvers import GrantBook
 from holdfast.rules.skills import read_skill
 from holdfast.rules.standard import standard_caps, standard_chain
 from holdfast.runtime import judging
@@ -46,6 +46,7 @@ from holdfast.store.redact import Redactor
 
 if TYPE_CHECKING:
     from holdfast.contract.context import SandboxTools
+    from holdfast.store.grants import Grant, Scope
     from holdfast.store.ledger import Ledger
 
 T = TypeVar("T")
@@ -70,7 +71,7 @@ class Runtime:
         config: Config | None = None,
         registry: Registry | None = None,
         gate: Gate | None = None,
-        grants: GrantBook | None = None,
+        grants: StoredGrants | None = None,
         ledger: Ledger | None = None,
         redactor: Redactor | None = None,
         root: Path | None = None,
@@ -103,7 +104,8 @@ class Runtime:
         self.policy = Policy(PolicyRules.of(self.config.tools, skills))
         self.registry.set_policy(self.policy)
         self.hooks = Hooks(self.config.hooks)
-        self.gate = gate or self._standard_gate(grants)
+        self.grants = grants or (StoredGrants(ledger.grants) if ledger is not None else None)
+        self.gate = gate or self._standard_gate()
         self.sandbox = sandbox or _plain_sandbox(self.config, root)
         limits = self.config.output
         self.surely_short = min(limits.max_bytes // 4, limits.max_lines, (limits.max_output_bytes or 1 << 30) // 4)
@@ -221,6 +223,17 @@ class Runtime:
         """Answer in the tool's place."""
         return await self.answer(call_id, Answer(kind="result", by=by, message=output, success=success))
 
+    def allow(self, held: HeldCall, scope: Scope, *, by: str = "program", width: Width = "exact") -> Grant:
+        """Remember a yes to calls like this one, narrowly. Raises `GrantRefused` if it would be too wide."""
+        tool = self.registry.find(held.call.tool)
+        if tool is None or self.grants is None:
+            raise GrantRefused(
+                f"'{held.call.tool}' cannot be allowed here: this runtime does not know it, or keeps no ledger."
+            )
+        return self.grants.remember(
+            judging.question_about(self, tool, held.call, held.proposal), scope, by, width=width
+        )
+
     async def resolve(self, request_id: str, call_id: str, result: Result | str) -> Result:
         """Finish a held call from outside, by the ids the client knows it by."""
         for held in self.pending():
@@ -293,6 +306,10 @@ class Runtime:
         except HoldfastError as error:
             return Decision(Verdict.DENY, "judging", str(error))
 
+    def use_grant(self, tool: Tool, call: Call, proposal: Proposal | None) -> bool:
+        """Use up the grant an approval rests on; False if it is gone by now."""
+        return self.grants is not None and self.grants.use(judging.question_about(self, tool, call, proposal))
+
     def touched(self, tool: Tool, call: Call) -> tuple[Path, ...]:
         return judging.touched(self, tool, call)
 
@@ -328,9 +345,9 @@ class Runtime:
         else:
             self.loop.call_soon_threadsafe(self.bus.emit, event)
 
-    def _standard_gate(self, grants: GrantBook | None) -> Gate:
+    def _standard_gate(self) -> Gate:
         approval, root, extra = self.config.approval, self.root, self.config.protected
-        chain = standard_chain(approval, grants=grants, is_tool=self.registry.has)
+        chain = standard_chain(approval, grants=self.grants, is_tool=self.registry.has)
         return Gate(
             chain,
             standard_caps(

@@ -7,6 +7,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
@@ -20,8 +21,8 @@ Durability = Literal["process", "power"]
 
 PATIENCE: Final = 5.0
 """Seconds to wait for another process that writes."""
-_BUSY_SECONDS: Final = 0.025
-"""How long SQLite itself may wait in one go; an event loop stands still meanwhile."""
+_BUSY_SECONDS: Final = 0.003
+"""How long SQLite itself waits in one go; an event loop stands still meanwhile."""
 _CHECKPOINT_PAGES: Final = 8000
 """The log is moved into the file every so often; whoever writes then waits for the disk, some 20 ms."""
 _DAMAGE: Final = {
@@ -125,31 +126,39 @@ class Database:
 
     def read(self, query: Callable[[Callable[..., sqlite3.Cursor]], T]) -> T:
         """A query on one snapshot."""
-        with self._lock:
-            try:
-                self._execute("BEGIN")
+
+        def attempt() -> T:
+            with self._lock:
                 try:
+                    self._execute("BEGIN")
                     return query(self._execute)
+                except sqlite3.Error as error:
+                    raise translate(error, self.path) from error
                 finally:
                     self._roll_back()
-            except sqlite3.Error as error:
-                raise translate(error, self.path) from error
+
+        return _retry(attempt)
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """One statement that reads."""
-        with self._lock:
-            try:
-                return self._execute(sql, values).fetchall()
-            except sqlite3.Error as error:
-                raise translate(error, self.path) from error
+
+        def attempt() -> list[tuple[Any, ...]]:
+            with self._lock:
+                try:
+                    return self._execute(sql, values).fetchall()
+                except sqlite3.Error as error:
+                    raise translate(error, self.path) from error
+
+        return _retry(attempt)
 
     def version(self) -> tuple[int, int]:
         """Changes whenever anyone, here or in another process, has written."""
         return (self.rows("PRAGMA data_version")[0][0], self.commits)
 
     def _roll_back(self) -> None:
-        if self._connection.in_transaction:
-            self._execute("ROLLBACK")
+        with suppress(sqlite3.ProgrammingError):
+            if self._connection.in_transaction:
+                self._execute("ROLLBACK")
 
 
 def translate(error: sqlite3.Error, path: Path) -> LedgerError:

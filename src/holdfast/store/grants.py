@@ -80,7 +80,7 @@ class Grants:
 
     def revoke(self, grant_id: str, *, by: str) -> bool:
         """False if there is no such grant."""
-        return any([_revoke(ledger, grant_id, by) for ledger in self._ledgers()])
+        return any(_revoke(ledger, grant_id, by) for ledger in self._ledgers())
 
     def consume(self, grant_id: str, call_id: str) -> bool:
         """Use a grant for a call. Of many who try to use the last use, in any process, one gets True."""
@@ -93,14 +93,14 @@ class Grants:
 
     def _ledgers(self) -> tuple[Ledger, ...]:
         if self._user is None and self._user_path is not None and self._user_path.exists():
-            self._user = Ledger.open(self._user_path)
+            self._user = Ledger.open(self._user_path, redact=self._ledger.redactor)
         return (self._ledger,) if self._user is None else (self._ledger, self._user)
 
     def _home_of(self, scope: Scope) -> Ledger:
         if scope != "user":
             return self._ledger
         if self._user is None and self._user_path is not None:
-            self._user = Ledger.open(self._user_path)
+            self._user = Ledger.open(self._user_path, redact=self._ledger.redactor)
         if self._user is None:
             raise GrantRefused("There is no place to keep grants of the user here; choose the scope project.")
         return self._user

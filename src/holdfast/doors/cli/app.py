@@ -20,6 +20,9 @@ def run(argv: Sequence[str]) -> int:
         sys.stdout.flush()
     except BrokenPipeError:
         return failures.hush()
+    except OSError as error:
+        failures.hush()
+        return failures.report("output", f"Standard output cannot be written: {error.strerror}.", failures.FAILED)
     return code
 
 
@@ -35,6 +38,8 @@ def _run(argv: Sequence[str], *, as_json: bool, debug: bool) -> int:
         return failures.report_error(error, as_json=as_json)
     except BrokenPipeError:
         raise
+    except OSError as error:
+        return failures.report_os_error(error, as_json=as_json, debug=debug)
     except Exception as error:
         return failures.report_unexpected(error, as_json=as_json, debug=debug)
 

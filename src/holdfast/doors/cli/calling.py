@@ -27,16 +27,14 @@ def run_call(
     with runtime_here(flags or {}, entry_points=not is_builtin(name)) as runtime:
         tool = runtime.registry.find(name)
         args = read_words(words, tool.input_schema if tool is not None else {})
-        return asyncio.run(_call(runtime, name, args, as_json=as_json, asks=screen.can_ask() and not park))
+        if screen.can_ask() and not park:
+            from holdfast.doors.cli.asking import TerminalAsker
+
+            runtime.asker = TerminalAsker(runtime)
+        return asyncio.run(_call(runtime, name, args, as_json=as_json))
 
 
-async def _call(
-    runtime: Runtime, name: str, args: dict[str, Json] | str | bytes, *, as_json: bool, asks: bool
-) -> int:
-    if asks:
-        from holdfast.doors.cli.asking import TerminalAsker
-
-        runtime.asker = TerminalAsker(runtime)
+async def _call(runtime: Runtime, name: str, args: dict[str, Json] | str | bytes, *, as_json: bool) -> int:
     async with runtime:
         result = await runtime.call(name, args)
         waits = result.state in (State.PENDING, State.APPROVED)
@@ -58,7 +56,7 @@ def show_result(result: Result, held: HeldCall | None = None, *, as_json: bool) 
     if held is not None:
         _show_waiting(held, result)
     elif not result.success:
-        error = screen.paint(f"{result.state.replace('_', ' ').capitalize()}:", "red", stream=sys.stderr)
+        error = screen.paint("Error:", "red", stream=sys.stderr)
         screen.note(f"{error} {visible_block(result.error or 'Unknown error')}")
     return result.exit_code
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.contract.errors import HoldfastError
-from holdfast.doors.cli.place import ledger_here, runtime_here
+from holdfast.doors.cli.place import grants_here, ledger_here, runtime_here
 
 
 def tool_names(begin: str) -> list[str]:
@@ -26,5 +26,13 @@ def call_ids(begin: str) -> list[str]:
     try:
         with ledger_here({}) as ledger:
             return [record.call.id for record in ledger.calls() if record.call.id.startswith(begin)]
+    except HoldfastError:
+        return []
+
+
+def grant_ids(begin: str) -> list[str]:
+    try:
+        with grants_here({}, looking=True) as book:
+            return [grant.id for grant in book.list(every=True) if grant.id.startswith(begin)]
     except HoldfastError:
         return []

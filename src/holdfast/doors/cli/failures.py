@@ -39,7 +39,7 @@ def kind_of(error: BaseException) -> str:
     return _WORD.sub("_", type(error).__name__).lower()
 
 
-def report(kind: str, message: str, exit_code: int, *, as_json: bool) -> int:
+def report(kind: str, message: str, exit_code: int, *, as_json: bool = False) -> int:
     """Say it, and give back the exit code."""
     if as_json:
         put_json({"error": {"kind": kind, "message": message, "exit_code": exit_code}})
@@ -50,6 +50,15 @@ def report(kind: str, message: str, exit_code: int, *, as_json: bool) -> int:
 
 def report_error(error: errors.HoldfastError, *, as_json: bool) -> int:
     return report(kind_of(error), str(error) or kind_of(error), exit_code_of(error), as_json=as_json)
+
+
+def report_os_error(error: OSError, *, as_json: bool, debug: bool) -> int:
+    """The machine said no: to which file, and why."""
+    if error.strerror is None or debug:
+        return report_unexpected(error, as_json=as_json, debug=debug)
+    where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
+    message = f"{where}{error.strerror}; check the disk and the permissions, then try again."
+    return report("system", message, FAILED, as_json=as_json)
 
 
 def report_unexpected(error: BaseException, *, as_json: bool, debug: bool) -> int:

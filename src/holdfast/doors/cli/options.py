@@ -35,3 +35,9 @@ def complete_call(ctx: click.Context, param: click.Parameter, incomplete: str) -
     from holdfast.doors.cli.completing import call_ids
 
     return call_ids(incomplete)
+
+
+def complete_grant(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from holdfast.doors.cli.completing import grant_ids
+
+    return grant_ids(incomplete)

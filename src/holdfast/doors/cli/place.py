@@ -14,7 +14,9 @@ from holdfast.text.visible import visible
 
 if TYPE_CHECKING:
     from holdfast.assemble import Setting
+    from holdfast.config.model import Config
     from holdfast.runtime.runtime import Runtime
+    from holdfast.store.grants import Grants
     from holdfast.store.ledger import Ledger
 
 Flags = Mapping[str, Json]
@@ -76,6 +78,33 @@ def runtime_in(setting: Setting, *, entry_points: bool = True, looking: bool = F
     finally:
         if runtime.ledger is not None:
             runtime.ledger.close()
+
+
+@contextmanager
+def grants_here(flags: Flags, *, looking: bool = False) -> Generator[Grants]:
+    """The grants of this project and of the user."""
+    from holdfast.assemble import open_ledger
+
+    setting = setting_here(flags)
+    with _ledger_to_look_at(setting) if looking else open_ledger(setting) as ledger:
+        book = ledger.grants.with_user(setting.user_db)
+        try:
+            yield book
+        finally:
+            book.close()
+
+
+def in_force(config: Config) -> dict[str, Any]:
+    """Every option a file may set, by its key."""
+    from holdfast.config.schema import option_keys
+
+    found: dict[str, Any] = {}
+    for key in option_keys():
+        value: Any = config
+        for part in key.split("."):
+            value = getattr(value, part)
+        found[key] = value
+    return found
 
 
 def kept_ledger(runtime: Runtime) -> Ledger:

@@ -97,18 +97,15 @@ def _answer(
         for line in HeldView(held).short():
             screen.note(line)
     with runtime_here(flags, entry_points=not is_builtin(held.call.tool)) as runtime:
-        kept_ledger(runtime)
-        return asyncio.run(_take(runtime, held, answer, always))
-
-
-async def _take(
-    runtime: Runtime, held: HeldCall, answer: Answer, always: Literal["project", "user"] | None
-) -> tuple[Result, HeldCall | None]:
-    async with runtime:
         if always is not None:
-            from holdfast.doors.cli.granting import grant_for
+            from holdfast.doors.cli.granting import allow
 
-            grant_for(runtime, held, always, answer.by)
+            allow(runtime, held, always, answer.by)
+        return asyncio.run(_take(runtime, held, answer))
+
+
+async def _take(runtime: Runtime, held: HeldCall, answer: Answer) -> tuple[Result, HeldCall | None]:
+    async with runtime:
         result = await runtime.answer(held.call.id, answer, digest=held.digest)
         return result, kept_ledger(runtime).held(held.call.id)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec import to_builtins
@@ -11,16 +10,13 @@ from msgspec import to_builtins
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.groups import DefaultGroup
 from holdfast.doors.cli.options import common
-from holdfast.doors.cli.place import Flags, runtime_here, setting_here
+from holdfast.doors.cli.place import Flags, in_force, runtime_here, setting_here
 from holdfast.text.visible import visible
-
-if TYPE_CHECKING:
-    from holdfast.assemble import Setting
 
 
 @click.group(cls=DefaultGroup)
 def config() -> None:
-    """The configuration: what is in force, where it comes from, its JSON Schema."""
+    """The configuration: values, places, JSON Schema."""
 
 
 @config.command()
@@ -29,13 +25,14 @@ def config() -> None:
 def show(flags: Flags, as_json: bool) -> int:
     """Show every option as it is in force. This is what `holdfast config` alone does."""
     setting = setting_here(flags)
-    values = in_force(setting)
+    values = in_force(setting.loaded.config)
     if as_json:
         layers = [to_builtins(layer) for layer in setting.loaded.layers]
         screen.put_json({"config": values, "layers": layers, "notices": setting.loaded.notices})
         return 0
     for key, value in values.items():
-        screen.say(visible(f"{key} = {json.dumps(to_builtins(value), ensure_ascii=False)}"))
+        written = "(not set)" if value is None else json.dumps(to_builtins(value), ensure_ascii=False)
+        screen.say(visible(f"{key} = {written}"))
     return 0
 
 
@@ -96,16 +93,3 @@ def check(flags: Flags, as_json: bool) -> int:
         screen.say(f"Warning: {visible(warning)}")
     screen.say("The configuration can be read and obeyed.")
     return 0
-
-
-def in_force(setting: Setting) -> dict[str, Any]:
-    """Every option a file may set, by key."""
-    from holdfast.config.schema import option_keys
-
-    found: dict[str, Any] = {}
-    for key in option_keys():
-        value: Any = setting.loaded.config
-        for part in key.split("."):
-            value = getattr(value, part)
-        found[key] = value
-    return found

@@ -33,7 +33,7 @@ class Finding(NamedTuple):
 @common
 @click.pass_obj
 def doctor(flags: Flags, as_json: bool) -> int:
-    """Check that holdfast can work here; each finding says what to do next."""
+    """Check that everything works here."""
     findings = list(_findings(flags))
     for finding in findings:
         if as_json:
@@ -107,6 +107,7 @@ def _state(setting: Setting) -> Finding:
 
 def _ledger(setting: Setting) -> Finding:
     from holdfast.assemble import open_ledger
+    from holdfast.doors.cli.commands.ledger import counted
 
     if not setting.loaded.config.ledger.enabled:
         return Finding("ledger", "note", "switched off (ledger.enabled = false): nothing is recorded, nothing can wait")
@@ -115,7 +116,7 @@ def _ledger(setting: Setting) -> Finding:
     with open_ledger(setting, read_only=True) as ledger:
         found = ledger.verify()
     if found.ok:
-        return Finding("ledger", "ok", f"whole, {found.entries:,} entries")
+        return Finding("ledger", "ok", f"whole, {counted(found.entries)}")
     return Finding("ledger", "bad", f"{found.problem} Keep {setting.ledger_path} and find out who changed it.")
 
 

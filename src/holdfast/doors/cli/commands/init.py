@@ -43,7 +43,10 @@ TEMPLATE: Final = """\
 @click.command()
 @common
 def init(as_json: bool) -> int:
-    """Make this directory a project: write a commented holdfast.toml."""
+    """Make this directory a project.
+
+    Writes a commented holdfast.toml, and never over one that is there.
+    """
     path = Path.cwd() / PROJECT_FILE
     if os.path.lexists(path):
         raise UsageProblem(f"{path} is there already; edit it, or see `holdfast config show`.")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=DefaultGroup)
 def ledger() -> None:
-    """The record of every call: list it, show one call, verify it, export it."""
+    """The record of every call: list, show, verify, export."""
 
 
 @ledger.command("list")
@@ -84,7 +84,7 @@ def verify(flags: Flags, anchor: str | None, as_json: bool) -> int:
                          "first_bad": found.first_bad, "problem": found.problem})  # fmt: skip
         return 0 if found.ok else FAILED
     if found.ok:
-        screen.say(f"The ledger is whole: {found.entries:,} entries, head {found.head}.")
+        screen.say(f"The ledger is whole: {counted(found.entries)}, head {found.head}.")
         return 0
     problem = f"The ledger {path} was changed or damaged: {found.problem or 'unknown'} Keep the file and find out who."
     return report("ledger_corrupt", problem, FAILED, as_json=False)
@@ -105,12 +105,20 @@ def export(flags: Flags, as_json: bool) -> int:
     return 0
 
 
+def counted(entries: int) -> str:
+    return "1 entry" if entries == 1 else f"{entries:,} entries"
+
+
 def when(at: float) -> str:
     return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _preview(record: CallRecord) -> str:
-    return preview(record.call.name_used, record.call.args, max(40, screen.screen_width() - 10))
+    from holdfast.tools import builtin_tools
+
+    known = {tool.name: tool.format_preview for tool in builtin_tools()}
+    width = max(40, screen.screen_width())
+    return preview(record.call.name_used, record.call.args, width, known.get(record.call.tool))
 
 
 def _show(record: CallRecord) -> None:

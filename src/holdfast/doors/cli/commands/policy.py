@@ -20,6 +20,7 @@ from holdfast.text.visible import visible
 
 if TYPE_CHECKING:
     from holdfast.config.load import LayerReport
+    from holdfast.rules.explain import ExplainedStep
     from holdfast.runtime.runtime import Runtime
 
 
@@ -75,9 +76,18 @@ def explain(flags: Flags, tool: str, words: tuple[str, ...], as_json: bool) -> i
     if as_json:
         screen.put_json(explanation_shape(explanation))
         return 0
-    for line in explanation.as_lines():
-        screen.say(screen.paint(line, "bold") if line.startswith(">") else line)
+    decision = explanation.decision
+    screen.say(screen.paint(f"{explanation.tool}: {decision.verdict}", "bold"))
+    screen.say(f"  {visible(decision.reason)}")
+    screen.say()
+    rows = [[">" if step.decided else " ", *_told(step)] for step in explanation.steps]
+    screen.put_table([" ", "stage", "answer", "who", "why"], rows)
     return 0
+
+
+def _told(step: ExplainedStep) -> list[str]:
+    stage = step.stage if step.priority is None else f"{step.stage} {step.priority}"
+    return [stage, step.answer, visible(step.source.removeprefix("urn:holdfast:")), visible(step.reason)]
 
 
 def _rules(runtime: Runtime, layers: Iterable[LayerReport]) -> Shape:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from holdfast.contract.errors import UnknownTool
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.options import common, complete_tool
 from holdfast.doors.cli.place import Flags, runtime_here
@@ -51,7 +52,7 @@ def effects_of(tool: Tool) -> str:
 def _find(runtime: Runtime, name: str) -> Tool:
     tool = runtime.registry.find(name)
     if tool is None:
-        raise runtime.registry.unknown(name, runtime.visible())
+        raise UnknownTool(runtime.plans.unknown(name, runtime.caller).error or name)
     return tool
 
 

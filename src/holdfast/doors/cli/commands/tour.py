@@ -7,7 +7,7 @@ import click
 
 @click.command()
 def tour() -> int:
-    """A short tour on real parts: register, call, hold, approve, look back."""
+    """Take a short tour on real parts."""
     from holdfast.doors.tour import main
 
     return main()

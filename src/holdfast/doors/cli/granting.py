@@ -1,0 +1,103 @@
+""""Always allow" at the command line: which narrow rules there are for a call, in words, and keeping one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from msgspec import ValidationError, convert
+
+from holdfast.contract.errors import GrantRefused, UnknownTool
+from holdfast.contract.values import Args
+from holdfast.doors.cli.screen import note
+from holdfast.doors.cli.typing_in import read_line
+from holdfast.rules.caps import CAP_URN
+from holdfast.rules.grants import GrantPattern, GrantSpec, Width, narrow_grant
+from holdfast.runtime.judging import question_about
+from holdfast.text.preview import generic_body
+from holdfast.text.visible import visible
+
+if TYPE_CHECKING:
+    from holdfast.contract.call import HeldCall
+    from holdfast.runtime.runtime import Runtime
+
+LastingScope = Literal["project", "user"]
+"""A session of the command line ends with the command, so only these outlive it."""
+
+_SCOPES: Final[dict[LastingScope, str]] = {"project": "in this project", "user": "in all your projects"}
+_WIDTHS: Final[tuple[Width, ...]] = ("exact", "folder", "tool")
+_RULE_WIDTH: Final = 160
+
+
+class Offer(NamedTuple):
+    scope: LastingScope
+    width: Width
+    words: str
+
+
+def offers(runtime: Runtime, held: HeldCall, by: str) -> list[Offer]:
+    """Every rule that may be kept for this call, the narrowest first."""
+    found: list[Offer] = []
+    for width in _WIDTHS:
+        for scope, where in _SCOPES.items():
+            try:
+                spec = _narrow(runtime, held, scope, by, width)
+            except GrantRefused:
+                continue
+            found.append(Offer(scope, width, f"{rule_words(spec.tool, spec.pattern)}, {where}"))
+    return found
+
+
+async def choose_grant(runtime: Runtime, held: HeldCall, by: str) -> bool:
+    """Let the person choose a rule and confirm it; whether one was kept."""
+    refuse_if_useless(held)
+    found = offers(runtime, held, by)
+    if not found:
+        _narrow(runtime, held, "project", by, "exact")
+    note("Always allow, without asking:")
+    for number, offer in enumerate(found, 1):
+        note(f"  {number}. {offer.words}")
+    typed = (await read_line("Which one? (a number; anything else goes back) ") or "").strip()
+    if not typed.isdecimal() or not 0 < int(typed) <= len(found):
+        return False
+    chosen = found[int(typed) - 1]
+    note(f"The rule: {chosen.words}.")
+    sure = (await read_line("Keep it, and run this call? [y/n] ") or "").strip().lower()
+    if sure not in ("y", "yes"):
+        return False
+    allow(runtime, held, chosen.scope, by, chosen.width)
+    return True
+
+
+def allow(runtime: Runtime, held: HeldCall, scope: LastingScope, by: str, width: Width = "exact") -> None:
+    """Keep a rule for this call, and say how to take it back."""
+    refuse_if_useless(held)
+    grant = runtime.allow(held, scope, by=by, width=width)
+    note(f"Kept as grant {grant.id}; `holdfast grants revoke {grant.id}` takes it back.")
+
+
+def refuse_if_useless(held: HeldCall) -> None:
+    """Caps come after grants: what a cap asks about is asked about again, whatever was allowed."""
+    if held.decision.source.startswith(CAP_URN):
+        raise GrantRefused(f"This is asked about every time, so no rule would help: {held.decision.reason}")
+
+
+def rule_words(tool: str, stored: Args) -> str:
+    """Which calls a rule covers."""
+    try:
+        pattern = convert(stored, GrantPattern)
+    except ValidationError:
+        return f"{visible(tool)}: a rule this version cannot read; it allows nothing"
+    if pattern.any_args:
+        return f"any call of {visible(tool)}"
+    words = f"{visible(tool)} with {generic_body(pattern.args, _RULE_WIDTH) or 'no arguments'}"
+    if pattern.free:
+        folders = " or ".join(visible(folder) for folder in pattern.folders)
+        words += f" and for {', '.join(map(visible, pattern.free))} any file directly in {folders}"
+    return f"{words}, from {visible(pattern.cwd)}" if pattern.cwd is not None else words
+
+
+def _narrow(runtime: Runtime, held: HeldCall, scope: LastingScope, by: str, width: Width) -> GrantSpec:
+    tool = runtime.registry.find(held.call.tool)
+    if tool is None:
+        raise UnknownTool(f"'{held.call.tool}' is not known here, so no rule can be made for it; approve it without.")
+    return narrow_grant(question_about(runtime, tool, held.call, held.proposal), scope, by, width=width)

@@ -1,0 +1,100 @@
+"""Grants in the ledger: remembered, found again, used up, revoked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.config.model import ApprovalConfig
+from holdfast.contract.errors import GrantRefused
+from holdfast.contract.vocabulary import Verdict
+from holdfast.rules.grants import StoredGrants
+from holdfast.rules.resolvers import GRANTS
+from holdfast.rules.standard import standard_chain
+from holdfast.store.grants import Grants
+from holdfast.store.ledger import Ledger
+
+from .asking import READ, SHELL, question
+
+MAKE = question(SHELL, {"command": "make test"})
+
+
+@pytest.fixture
+def grants(tmp_path: Path) -> Iterator[Grants]:
+    with Ledger.in_memory() as ledger:
+        book = Grants(ledger, tmp_path / "user.db")
+        yield book
+        book.close()
+
+
+@pytest.mark.spec("A12")
+@pytest.mark.parametrize("scope", ["once", "session", "project", "user"])
+def test_what_was_allowed_is_approved_and_nothing_else(grants: Grants, scope: str) -> None:
+    book = StoredGrants(grants)
+    chain = standard_chain(ApprovalConfig(), grants=book)
+    assert chain.judge(MAKE).decision.verdict is Verdict.ASK
+    grant = book.remember(MAKE, scope, "ann")  # pyright: ignore[reportArgumentType]
+    decision = chain.judge(MAKE).decision
+    assert (decision.verdict, decision.source) == (Verdict.APPROVE, GRANTS)
+    assert decision.reason == f"Allowed before by ann (grant {grant.id}, scope {scope})."
+    other = question(SHELL, {"command": "make test; rm -rf /"})
+    assert chain.judge(other).decision.verdict is Verdict.ASK
+
+
+@pytest.mark.spec("A12")
+def test_a_grant_for_once_is_used_up_by_one_call(grants: Grants) -> None:
+    book = StoredGrants(grants)
+    book.remember(MAKE, "once", "ann")
+    assert book.matching(MAKE) is not None
+    assert [book.use(MAKE) for _ in range(2)] == [True, False]
+    assert book.matching(MAKE) is None
+
+
+@pytest.mark.spec("A12")
+def test_a_lasting_grant_is_used_before_one_for_once(grants: Grants) -> None:
+    book = StoredGrants(grants)
+    book.remember(MAKE, "once", "ann")
+    book.remember(MAKE, "session", "ann")
+    assert [book.use(MAKE) for _ in range(3)] == [True] * 3
+    assert sorted(grant.scope for grant in grants.list(session="session-1")) == ["once", "session"]
+
+
+@pytest.mark.spec("A12")
+def test_grants_can_be_listed_and_revoked(grants: Grants) -> None:
+    book = StoredGrants(grants)
+    grant = book.remember(MAKE, "project", "ann")
+    assert [listed.id for listed in grants.list()] == [grant.id]
+    assert grants.revoke(grant.id, by="ann")
+    assert book.matching(MAKE) is None
+
+
+@pytest.mark.spec("A12")
+def test_another_session_does_not_see_a_grant_of_this_one(grants: Grants) -> None:
+    book = StoredGrants(grants)
+    book.remember(MAKE, "session", "ann")
+    assert book.matching(question(SHELL, {"command": "make test"}, session="session-2")) is None
+
+
+@pytest.mark.spec("A12")
+def test_an_expired_grant_covers_nothing(grants: Grants) -> None:
+    book = StoredGrants(grants)
+    book.remember(MAKE, "session", "ann", expires=1.0)
+    assert book.matching(MAKE) is None
+    assert book.use(MAKE) is False
+
+
+@pytest.mark.spec("A12")
+def test_what_is_refused_is_not_stored(grants: Grants) -> None:
+    with pytest.raises(GrantRefused):
+        StoredGrants(grants).remember(MAKE, "user", "ann", width="tool")
+    assert grants.list(every=True) == []
+
+
+@pytest.mark.spec("A12")
+def test_a_grant_for_reading_a_folder_survives_being_stored(grants: Grants) -> None:
+    book = StoredGrants(grants)
+    book.remember(question(READ, {"path": "docs/a.md"}), "project", "ann", width="folder")
+    assert book.matching(question(READ, {"path": "docs/b.md"})) is not None
+    assert book.matching(question(READ, {"path": "src/b.py"})) is None

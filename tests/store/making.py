@@ -1,0 +1,45 @@
+"""Calls, held calls and results for the tests of the store."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from holdfast.contract.call import Answer, Call, Caller, Decision, HeldCall
+from holdfast.contract.result import Result
+from holdfast.contract.values import Args, digest_of
+from holdfast.contract.vocabulary import State, Verdict
+from holdfast.store.ledger import Ledger
+
+APPROVED = Decision(Verdict.APPROVE, "urn:holdfast:approval:config", "It is in the list.")
+ASKED = Decision(Verdict.ASK, "urn:holdfast:approval:config", "Nobody answered.")
+DONE = Result(True, "done\n")
+YES = Answer(kind="approve", by="ada")
+_numbers = count(1)
+
+
+def make_call(call_id: str | None = None, *, tool: str = "file.write", args: Args | None = None) -> Call:
+    return Call(
+        id=call_id or f"c{next(_numbers)}",
+        tool=tool,
+        name_used=tool,
+        args={"path": "a.txt"} if args is None else args,
+        caller=Caller(door="test", session="s1"),
+        cwd="/project",
+    )
+
+
+def make_held(call_id: str | None = None, *, args: Args | None = None, tool: str = "file.write") -> HeldCall:
+    call = make_call(call_id, args=args, tool=tool)
+    return HeldCall(
+        call=call,
+        state=State.PENDING,
+        digest=digest_of([call.tool, call.args]),
+        definition_digest="d" * 64,
+        decision=ASKED,
+        preview="file.write: a.txt",
+        held_at=1.5,
+    )
+
+
+async def begin(ledger: Ledger, call: Call, *, digest: str | None = None, mutates: bool = True) -> None:
+    await ledger.begin(call, digest=digest, definition_digest="d" * 64, mutates=mutates, decision=APPROVED)

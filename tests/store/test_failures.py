@@ -1,0 +1,258 @@
+"""A ledger that cannot be used says so, in one typed sentence, and what was written before is still there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.contract.errors import LedgerCorrupt, LedgerError, LedgerUnavailable
+from holdfast.contract.result import Result
+from holdfast.store import schema
+from holdfast.store.ledger import Ledger
+from tests.store.making import APPROVED, DONE, make_call, make_held
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that another user can enter, unlike the ones pytest makes."""
+    path = Path(tempfile.mkdtemp(prefix="holdfast-test-"))
+    path.chmod(0o755)
+    yield path
+    path.chmod(0o755)
+    shutil.rmtree(path)
+
+
+def run_without_privileges(script: str, *arguments: str) -> str:
+    """In a process of an ordinary user, because root may write everywhere."""
+    prelude = """
+import os, sys
+from pathlib import Path
+from holdfast.store.ledger import Ledger
+from holdfast.contract.errors import LedgerError
+from tests.store.making import *
+if os.geteuid() == 0:
+    os.setgid(65534); os.setuid(65534)
+path = Path(sys.argv[1])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", prelude + script, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.spec("X10")
+def test_a_folder_that_cannot_be_written_is_an_error_with_the_path(folder: Path) -> None:
+    folder.chmod(0o555)
+    script = """
+try:
+    Ledger.open(path)
+except LedgerError as error:
+    print(type(error).__name__, error)
+"""
+    told = run_without_privileges(script, str(folder / "state" / "ledger.db"))
+    assert told.startswith("LedgerUnavailable The ledger ")
+    assert "cannot be opened (Permission denied)" in told
+    assert str(folder) in told
+
+
+@pytest.mark.spec("X10")
+def test_a_ledger_in_a_read_only_folder_can_be_read_and_refuses_to_write(folder: Path) -> None:
+    with Ledger.open(folder / "ledger.db") as ledger:
+        ledger.record_whole_now(make_call("kept"), APPROVED, DONE)
+    (folder / "ledger.db").chmod(0o444)
+    folder.chmod(0o555)
+    script = """
+ledger = Ledger.open(path, read_only=True)
+print(ledger.call("kept").state, ledger.verify().ok)
+try:
+    ledger.record_whole_now(make_call(), APPROVED, DONE)
+except LedgerError as error:
+    print(type(error).__name__, error)
+"""
+    told = run_without_privileges(script, str(folder / "ledger.db")).splitlines()
+    assert told[0] == "done True"
+    assert told[1].startswith("LedgerUnavailable")
+    assert "read-only" in told[1]
+
+
+@pytest.mark.spec("X10")
+def test_a_reader_sees_what_a_writer_has_not_moved_into_the_file_yet(tmp_path: Path) -> None:
+    path = tmp_path / "l.db"
+    with Ledger.open(path) as writer, Ledger.open(path, read_only=True) as reader:
+        writer.record_whole_now(make_call("fresh"), APPROVED, DONE)
+        assert reader.call("fresh").result == DONE
+        with pytest.raises(LedgerUnavailable, match="read-only"):
+            reader.end_now("fresh", DONE)
+    with pytest.raises(LedgerUnavailable, match="There is no ledger"):
+        Ledger.open(tmp_path / "nowhere" / "l.db", read_only=True)
+    assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.spec("X10")
+def test_a_full_disk_refuses_the_call_and_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    script = """
+import asyncio, resource, sys
+from pathlib import Path
+from holdfast.contract.errors import LedgerUnavailable
+from holdfast.store.ledger import Ledger
+from tests.store.making import *
+resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
+ledger = Ledger.open(Path(sys.argv[1]))
+async def scenario():
+    for number in range(10_000):
+        try:
+            await begin(ledger, make_call(f"n{number}"))
+        except LedgerUnavailable as error:
+            print(number, error)
+            break
+    try:
+        ledger.blobs.put(b"x" * 500_000)
+    except LedgerUnavailable as error:
+        print(error)
+    print(ledger.verify().ok)
+asyncio.run(scenario())
+"""
+    path = tmp_path / "l.db"
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.returncode == 0, done.stderr
+    refused, blob, whole = done.stdout.splitlines()
+    acknowledged = int(refused.split()[0])
+    assert acknowledged > 10
+    assert "The ledger" in refused
+    assert "could not be kept (File too large)" in blob
+    assert whole == "True"
+    with Ledger.open(path) as ledger:
+        assert [entry.call for entry in ledger.entries()] == [f"n{number}" for number in range(acknowledged)]
+        assert ledger.verify().ok
+
+
+@pytest.mark.spec("X10")
+@pytest.mark.parametrize("content", [b"This is a letter. " * 500, b"SQLite format 3\0" + b"\xff" * 8192])
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_file_that_is_no_ledger_is_refused_and_left_as_it_is(
+    tmp_path: Path, content: bytes, read_only: bool
+) -> None:
+    path = tmp_path / "l.db"
+    path.write_bytes(content)
+    with pytest.raises(LedgerCorrupt, match=r"l\.db"):
+        Ledger.open(path, read_only=read_only)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.spec("X10")
+def test_a_database_of_another_program_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "l.db"
+    other = sqlite3.connect(path)
+    other.execute("CREATE TABLE bookmarks (url TEXT)")
+    other.close()
+    with pytest.raises(LedgerCorrupt, match="not a ledger of holdfast"):
+        Ledger.open(path)
+
+
+@pytest.mark.spec("X10")
+def test_a_damaged_page_is_an_error_of_the_ledger_and_found_by_verify(tmp_path: Path) -> None:
+    path = tmp_path / "l.db"
+    with Ledger.open(path) as ledger:
+        for number in range(200):
+            ledger.record_whole_now(make_call(f"n{number}"), APPROVED, Result(True, "x" * 500))
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.seek(size // 2)
+        file.write(os.urandom(16_384))
+    with Ledger.open(path) as ledger:
+        found = ledger.verify()
+        assert not found.ok
+        assert found.problem
+        with pytest.raises(LedgerCorrupt):
+            list(ledger.entries())
+
+
+@pytest.mark.spec("X10")
+def test_an_older_ledger_is_migrated_and_a_newer_one_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "l.db"
+    with Ledger.open(path) as ledger:
+        ledger.record_whole_now(make_call("old"), APPROVED, DONE)
+    steps = (*schema.MIGRATIONS, ("ALTER TABLE meta ADD COLUMN note TEXT", "UPDATE meta SET note = 'migrated'"))
+    connection = sqlite3.connect(path, isolation_level=None)
+    schema.migrate(connection, str(path), steps)
+    schema.migrate(connection, str(path), steps)
+    assert connection.execute("SELECT note, count FROM meta").fetchone() == ("migrated", 1)
+    assert schema.version(connection) == len(schema.MIGRATIONS) + 1
+    connection.close()
+    for read_only in (False, True):
+        with pytest.raises(LedgerUnavailable, match="newer holdfast"):
+            Ledger.open(path, read_only=read_only)
+
+
+@pytest.mark.spec("X10")
+def test_a_migration_that_fails_leaves_the_ledger_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "l.db"
+    with Ledger.open(path) as ledger:
+        ledger.record_whole_now(make_call("old"), APPROVED, DONE)
+    connection = sqlite3.connect(path, isolation_level=None)
+    steps = (*schema.MIGRATIONS, ("ALTER TABLE meta ADD COLUMN note TEXT", "THIS IS NOT SQL"))
+    with pytest.raises(sqlite3.OperationalError):
+        schema.migrate(connection, str(path), steps)
+    connection.close()
+    with Ledger.open(path) as ledger:
+        assert ledger.call("old").result == DONE
+        assert ledger.verify().ok
+
+
+@pytest.mark.spec("X10")
+def test_only_errors_of_the_ledger_come_out_of_a_broken_ledger(tmp_path: Path) -> None:
+    path = tmp_path / "l.db"
+    with Ledger.open(path) as ledger:
+        ledger.record_whole_now(make_call("old"), APPROVED, DONE)
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("DROP TABLE open_calls")
+    connection.close()
+    with Ledger.open(path) as ledger:
+        attempts = [
+            lambda: ledger.end_now("old", DONE),
+            ledger.pending,
+            ledger.recover,
+            lambda: ledger.run(lambda tx: tx.execute("SELECT * FROM nothing")),
+        ]
+        for attempt in attempts:
+            with pytest.raises(LedgerError):
+                attempt()
+        assert not ledger.verify().ok
+
+
+@pytest.mark.spec("X10")
+def test_an_entry_that_does_not_say_what_it_should_is_damage(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path / "l.db") as ledger:
+        held = make_held()
+        ledger.run(lambda tx: tx.append(held.call.id, "held", '{"held": 3}'))
+        ledger.run(
+            lambda tx: tx.execute(
+                "INSERT INTO open_calls (call, state, digest, mutates, entry) VALUES (?, 'pending', '', 1, 1)",
+                (held.call.id,),
+            )
+        )
+        with pytest.raises(LedgerCorrupt, match="cannot be read"):
+            ledger.pending()
+        found = ledger.verify()
+        assert (found.ok, found.first_bad) == (False, 1)

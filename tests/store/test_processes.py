@@ -1,0 +1,153 @@
+"""Several processes on one ledger."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from holdfast.contract.call import Answer, HeldCall
+from holdfast.contract.vocabulary import State
+from holdfast.store.ledger import Ledger
+from holdfast.store.queries import CallRecord
+from tests.store.making import APPROVED, DONE, YES, make_call, make_held
+
+
+class Child:
+    """A process that is ready to act and has not acted yet."""
+
+    def __init__(self, command: str, ledger: Ledger, *arguments: str) -> None:
+        words = [sys.executable, "-m", "tests.store.child", command, str(ledger.path), *arguments]
+        root = Path(__file__).parents[2]
+        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root)
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate(timeout=30)
+
+    def go(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+
+    def said(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    with Ledger.open(tmp_path / "l.db") as opened:
+        yield opened
+
+
+def race(children: list[Child]) -> list[str]:
+    for child in children:
+        assert child.said() == "ready"
+    for child in children:
+        child.go()
+    return sorted(child.said() for child in children)
+
+
+@pytest.mark.spec("A12", "X10")
+def test_of_eight_processes_that_use_an_approval_exactly_one_runs_the_call(ledger: Ledger) -> None:
+    held = make_held()
+    asyncio.run(ledger.hold(held))
+    ledger.answer(held.call.id, YES, digest=held.digest)
+    with ExitStack() as stack:
+        children = [stack.enter_context(Child("consume", ledger, held.call.id)) for _ in range(8)]
+        assert race(children) == ["lost"] * 7 + ["won"]
+        for child in children:
+            child.process.wait(30)
+    record = ledger.call(held.call.id)
+    assert record.state is State.DONE
+    assert [entry.kind for entry in ledger.entries(call=held.call.id)] == ["held", "answered", "intent", "ended"]
+    assert ledger.verify().ok
+
+
+@pytest.mark.spec("A12")
+def test_of_eight_processes_that_use_a_grant_for_once_exactly_one_may(ledger: Ledger) -> None:
+    grant = ledger.grants.add(tool="file.write", pattern={}, scope="once", by="ada")
+    with ExitStack() as stack:
+        children = [stack.enter_context(Child("consume_grant", ledger, grant.id)) for _ in range(8)]
+        assert race(children) == ["lost"] * 7 + ["won"]
+    assert ledger.grants.list() == []
+    assert ledger.verify().ok
+
+
+@pytest.mark.spec("X10")
+def test_processes_that_write_at_once_share_one_chain(ledger: Ledger) -> None:
+    with ExitStack() as stack:
+        children = [stack.enter_context(Child("write", ledger, name)) for name in "abc"]
+        for child in children:
+            assert child.said() == "ready"
+        for child in children:
+            child.go()
+        for number in range(100):
+            ledger.record_whole_now(make_call(f"me-{number}"), APPROVED, DONE)
+        assert [child.said() for child in children] == ["written"] * 3
+    expected = {f"{name}-{number}" for name in ("a", "b", "c", "me") for number in range(100)}
+    assert sorted(entry.call for entry in ledger.entries()) == sorted(expected)
+    assert ledger.verify().ok
+
+
+@pytest.mark.spec("A13")
+def test_a_process_that_waits_hears_an_answer_from_another_one_within_200_ms(ledger: Ledger) -> None:
+    held = make_held()
+
+    asyncio.run(ledger.hold(held))
+    with Child("approve", ledger, held.call.id) as child:
+        assert child.said() == "ready"
+
+        async def waits() -> tuple[HeldCall | CallRecord, float]:
+            loop = asyncio.get_running_loop()
+            waiting = asyncio.create_task(ledger.wait_answer(held.call.id, 30))
+            await asyncio.sleep(0)
+            child.go()
+            assert await asyncio.to_thread(child.said) == "answered"
+            answered = loop.time()
+            return await waiting, loop.time() - answered
+
+        heard, seconds = asyncio.run(waits())
+    assert isinstance(heard, HeldCall)
+    assert (heard.state, heard.approver) == (State.APPROVED, "ada")
+    assert seconds < 0.2
+
+
+@pytest.mark.spec("A13")
+def test_waiting_for_an_answer_ends_with_the_call_or_with_the_time(ledger: Ledger) -> None:
+    held = make_held()
+
+    async def scenario() -> tuple[HeldCall | CallRecord, HeldCall | CallRecord]:
+        await ledger.hold(held)
+        still = await ledger.wait_answer(held.call.id, 0.01)
+        waiting = asyncio.create_task(ledger.wait_answer(held.call.id, 30))
+        await asyncio.sleep(0)
+        ledger.answer(held.call.id, Answer(kind="reject", by="ada", message="no"), digest=held.digest)
+        return still, await asyncio.wait_for(waiting, 5)
+
+    still, ended = asyncio.run(scenario())
+    assert still == held
+    assert isinstance(ended, CallRecord)
+    assert ended.result is not None and ended.result.error == "no"
+
+
+@pytest.mark.spec("X10")
+def test_a_killed_process_leaves_unknown_and_a_living_one_is_left_alone(ledger: Ledger) -> None:
+    with Child("run", ledger, "killed") as killed, Child("run", ledger, "living") as living:
+        assert (killed.said(), living.said()) == ("ready", "ready")
+        assert ledger.recover() == []
+        killed.process.kill()
+        killed.process.wait(30)
+        assert ledger.recover() == ["killed"]
+        assert ledger.call("killed").state is State.UNKNOWN
+        assert ledger.call("living").state is State.RUNNING
+    assert ledger.end_now("killed", DONE) is False

@@ -1,0 +1,220 @@
+"""Group commit: what shares a transaction, what happens to the neighbours of a failure, and to the cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.contract.call import HeldCall
+from holdfast.contract.errors import LedgerUnavailable, NotPending
+from holdfast.contract.vocabulary import State
+from holdfast.store import database as database_module
+from holdfast.store.database import Transaction
+from holdfast.store.ledger import Ledger
+from tests.store.making import APPROVED, DONE, begin, make_call, make_held
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    with Ledger.open(tmp_path / "l.db") as opened:
+        yield opened
+
+
+def transactions(ledger: Ledger) -> int:
+    return ledger.version()[1]
+
+
+@pytest.mark.spec("X10")
+def test_a_hundred_calls_that_end_together_are_written_in_two_transactions(ledger: Ledger) -> None:
+    calls = [make_call() for _ in range(100)]
+
+    async def scenario() -> None:
+        await asyncio.gather(*(ledger.record_whole(call, APPROVED, DONE) for call in calls))
+
+    asyncio.run(scenario())
+    assert transactions(ledger) == 2
+    assert [entry.call for entry in ledger.entries()] == [call.id for call in calls]
+    assert ledger.verify().ok
+
+
+@pytest.mark.spec("X10")
+def test_one_failing_operation_does_not_fail_its_neighbours(ledger: Ledger) -> None:
+    known = make_call()
+    calls = [make_call() for _ in range(5)]
+
+    async def scenario() -> list[BaseException | None]:
+        await ledger.record_whole(known, APPROVED, DONE)
+        written = [ledger.record_whole(call, APPROVED, DONE) for call in (*calls[:3], known, *calls[3:])]
+        return await asyncio.gather(*written, return_exceptions=True)
+
+    outcomes = asyncio.run(scenario())
+    assert [type(outcome) for outcome in outcomes] == [type(None)] * 3 + [NotPending] + [type(None)] * 2
+    assert [entry.call for entry in ledger.entries()] == [known.id, *(call.id for call in calls)]
+    assert ledger.verify().ok
+
+
+@pytest.mark.spec("X10")
+def test_a_bug_in_one_operation_leaves_no_trace_of_it(ledger: Ledger) -> None:
+    def broken(tx: Transaction) -> None:
+        tx.append("broken", "call", "{}")
+        raise ZeroDivisionError
+
+    async def scenario() -> list[BaseException | None]:
+        work = [ledger.record_whole(make_call(), APPROVED, DONE), ledger.commit(broken)]
+        return await asyncio.gather(*work, ledger.record_whole(make_call(), APPROVED, DONE), return_exceptions=True)
+
+    outcomes = asyncio.run(scenario())
+    assert isinstance(outcomes[1], ZeroDivisionError)
+    assert len(list(ledger.entries())) == 2
+    assert ledger.verify().ok
+
+
+@pytest.mark.spec("X10")
+def test_one_task_that_only_writes_lets_the_others_have_their_turn(ledger: Ledger) -> None:
+    async def scenario() -> int:
+        turns = 0
+
+        async def counts() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(counts())
+        for _ in range(500):
+            await ledger.record_whole(make_call(), APPROVED, DONE)
+        counting.cancel()
+        return turns
+
+    assert asyncio.run(scenario()) > 5
+
+
+@pytest.mark.spec("X10")
+@pytest.mark.parametrize("way", ["begin", "hold"])
+def test_a_call_whose_caller_was_cancelled_is_not_left_open(ledger: Ledger, way: str) -> None:
+    early, late = make_held(), make_held()
+    tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def opens(held: HeldCall) -> None:
+        await (begin(ledger, held.call) if way == "begin" else ledger.hold(held))
+
+    async def writes_then_cancels_late() -> None:
+        await ledger.record_whole(make_call(), APPROVED, DONE)
+        tasks["late"].cancel()
+
+    async def scenario() -> None:
+        # All run in one turn of the loop: the first writes at once, the others wait for the end of the turn, and
+        # hear of it in this order.
+        steps = {"first": ledger.record_whole(make_call(), APPROVED, DONE), "writer": writes_then_cancels_late()}
+        steps |= {"early": opens(early), "late": opens(late)}
+        tasks.update({name: asyncio.create_task(step) for name, step in steps.items()})
+        await asyncio.sleep(0)
+        tasks["early"].cancel()
+        await asyncio.gather(*tasks.values(), return_exceptions=True)
+        assert tasks["early"].cancelled() and tasks["late"].cancelled()
+
+    asyncio.run(scenario())
+    assert list(ledger.entries(call=early.call.id)) == []
+    assert ledger.call(late.call.id).state is State.CANCELLED
+    assert ledger.rows("SELECT count(*) FROM open_calls") == [(0,)]
+
+
+@pytest.mark.spec("X10")
+def test_an_end_is_written_even_if_its_caller_is_cancelled(ledger: Ledger) -> None:
+    calls = [make_call(), make_call()]
+
+    async def scenario() -> None:
+        for call in calls:
+            await begin(ledger, call)
+        await asyncio.sleep(0)
+        ends = [asyncio.create_task(ledger.end(call.id, DONE)) for call in calls]
+        await asyncio.sleep(0)
+        ends[1].cancel()
+        await asyncio.gather(*ends, return_exceptions=True)
+
+    asyncio.run(scenario())
+    assert [ledger.call(call.id).state for call in calls] == [State.DONE, State.DONE]
+
+
+@pytest.mark.spec("X10")
+def test_the_loop_stays_free_while_another_process_writes(ledger: Ledger) -> None:
+    other = sqlite3.connect(ledger.path, isolation_level=None)
+
+    async def scenario() -> int:
+        other.execute("BEGIN IMMEDIATE")
+        turns = 0
+        writing = asyncio.gather(*(ledger.record_whole(make_call(), APPROVED, DONE) for _ in range(3)))
+        for _ in range(20):
+            turns += 1
+            await asyncio.sleep(0.01)
+        assert not writing.done()
+        other.execute("ROLLBACK")
+        await asyncio.wait_for(writing, 5)
+        return turns
+
+    assert asyncio.run(scenario()) == 20
+    other.close()
+    assert len(list(ledger.entries())) == 3
+
+
+@pytest.mark.spec("X10")
+def test_a_lock_that_stays_is_an_error_and_nothing_was_written(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database_module, "PATIENCE", 0.1)
+    monkeypatch.setattr("holdfast.store.writer.PATIENCE", 0.1)
+    other = sqlite3.connect(ledger.path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(LedgerUnavailable, match="locked by another program"):
+        asyncio.run(begin(ledger, make_call()))
+    with pytest.raises(LedgerUnavailable, match="locked by another program"):
+        ledger.end_now("c", DONE)
+    other.execute("ROLLBACK")
+    other.close()
+    assert list(ledger.entries()) == []
+    asyncio.run(begin(ledger, make_call()))
+
+
+@pytest.mark.spec("X10")
+def test_a_ledger_serves_one_event_loop_after_another_and_threads_beside_them(ledger: Ledger) -> None:
+    def record() -> None:
+        for _ in range(20):
+            ledger.record_whole_now(make_call(), APPROVED, DONE)
+
+    async def scenario() -> None:
+        for _ in range(20):
+            await ledger.record_whole(make_call(), APPROVED, DONE)
+
+    threads = [threading.Thread(target=record) for _ in range(2)]
+    threads.append(threading.Thread(target=lambda: asyncio.run(scenario())))
+    for thread in threads:
+        thread.start()
+    asyncio.run(scenario())
+    for thread in threads:
+        thread.join(30)
+    asyncio.run(scenario())
+    assert len(list(ledger.entries())) == 100
+    assert ledger.verify().ok
+
+
+@pytest.mark.spec("X10")
+def test_what_still_waits_when_the_ledger_is_closed_is_written(tmp_path: Path) -> None:
+    call, held = make_call(), make_held()
+    ledger = Ledger.open(tmp_path / "l.db")
+
+    async def scenario() -> None:
+        tasks = [asyncio.create_task(ledger.hold(held)), asyncio.create_task(begin(ledger, call))]
+        await asyncio.sleep(0)
+        ledger.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    asyncio.run(scenario())
+    with Ledger.open(tmp_path / "l.db") as again:
+        assert [entry.call for entry in again.entries()] == [held.call.id, call.id]
