@@ -25,6 +25,7 @@ def machine(core: int | None) -> dict[str, str]:
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "pinned": "no" if core is None else "to one core",
+        "load": f"{os.getloadavg()[0]:.1f}",
     }
 
 
@@ -51,7 +52,8 @@ def targets(measured: Measured, *, partly: bool) -> list[dict[str, Any]]:
 def markdown(results: Mapping[str, Any], contenders: Mapping[str, Contender]) -> str:
     measured, about = results["measured"], results["machine"]
     where = f"{about['cpu']}, {about['cores']} cores, Python {about['python']}, {about['system']}"
-    parts = [f"Measured {about['date']} ({results['mode']}): {where}; pinned: {about['pinned']}."]
+    how = f"{results['mode']}, pinned: {about['pinned']}, load average when it began: {about['load']}"
+    parts = [f"Measured {about['date']} on {where} ({how})."]
     if results["targets"]:
         parts += ["### Targets", _target_table(results["targets"])]
     named = [name for name in contenders if f"calls.{name}.by_name" in measured]

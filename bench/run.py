@@ -30,6 +30,7 @@ def main() -> None:
     for contender in chosen.values():
         prepare(contender)
     core = _pin()
+    machine = report.machine(core)
     began = monotonic()
     rounds = options.rounds or (1 if options.quick else 5)
     measured: dict[str, float] = {}
@@ -50,8 +51,8 @@ def main() -> None:
         measured |= {f"startup.{key}": value for key, value in cold.items()}
         failed |= {f"startup {key}": reason for key, reason in broken.items()}
     results = {
-        "mode": "quick" if options.quick else f"{rounds} rounds",
-        "machine": report.machine(core),
+        "mode": "quick" if options.quick else f"rounds: {rounds}",
+        "machine": machine,
         "versions": versions,
         "targets": report.targets(measured, partly=options.only is not None),
         "measured": measured,

@@ -12,7 +12,7 @@ from holdfast.contract.errors import HoldfastError, NotPending, UnknownCall
 from holdfast.doors.cli.arguments import read_object
 from holdfast.doors.cli.held import HeldView
 from holdfast.doors.cli.place import whoami
-from holdfast.doors.cli.questions import ask_questions
+from holdfast.doors.cli.questions import QUESTIONS, ask_questions
 from holdfast.doors.cli.screen import note, paint, screen_width, shown_block
 from holdfast.doors.cli.typing_in import edit, forget_typed_ahead, read_line
 
@@ -66,14 +66,12 @@ class TerminalAsker:
                     shown = held
                     forget_typed_ahead()
                 held = await self._ask(held)
-        except Leave:
-            note("Left waiting.")
-        except Answered:
+        except (Leave, Answered):
             return
 
     async def _ask(self, held: HeldCall) -> HeldCall:
         """One question; the call to ask about next."""
-        if held.definition_only and held.call.tool == "ask.user":
+        if held.call.tool == QUESTIONS:
             step = self._result
         else:
             step = await self._choose(held)
@@ -90,8 +88,11 @@ class TerminalAsker:
         raise Answered
 
     def _show(self, held: HeldCall) -> None:
-        tool = self._runtime.registry.find(held.call.tool)
         note()
+        if held.call.tool == QUESTIONS:
+            note("You are asked:")
+            return
+        tool = self._runtime.registry.find(held.call.tool)
         for line in HeldView(held, risk=None if tool is None else tool.risk).short():
             note(line)
         note()
@@ -100,6 +101,8 @@ class TerminalAsker:
         keys = _FOR_RESULTS if held.definition_only else tuple(_CHOICES)
         while True:
             typed = await read_line(f"{_legend(keys)}\n> ")
+            if typed is None:
+                note()
             key = "q" if typed is None else typed.strip().lower()
             if key in ("yes", "no"):
                 key = key[0]

@@ -63,8 +63,8 @@ class HeldView:
             yield from () if limit is None else self._arguments()
         elif proposal.preview:
             yield ""
-            for line in _bounded(visible_block(proposal.preview.rstrip("\n")).split("\n"), limit):
-                yield f"  {self._paint(line, *_diff_style(line))}"
+            for place, line in enumerate(_bounded(visible_block(proposal.preview.rstrip("\n")).split("\n"), limit)):
+                yield f"  {self._paint(line, *_diff_style(line, place))}"
 
     def _arguments(self) -> Iterator[str]:
         for name, value in self._held.call.args.items():
@@ -89,7 +89,7 @@ class HeldView:
                 yield f"{kind} {visible(name)}"
 
     def _field(self, name: str, text: str) -> str:
-        return f"  {self._paint(f'{name:<6}', 'dim')} {text}".rstrip()
+        return f"  {self._paint(f'{name:<7}', 'dim')} {text}".rstrip()
 
     def _paint(self, text: str, *styles: str) -> str:
         return paint(text, *styles, stream=self._stream)
@@ -115,8 +115,8 @@ def _bounded(lines: list[str], limit: int | None) -> list[str]:
     return [*lines[: limit - tail], f"[{len(lines) - limit:,} lines hidden; the details show all]", *lines[-tail:]]
 
 
-def _diff_style(line: str) -> tuple[str, ...]:
-    if line.startswith(("+++", "---")):
+def _diff_style(line: str, place: int) -> tuple[str, ...]:
+    if place < 2 and line.startswith(("+++ ", "--- ")):
         return ("bold",)
     colour = _DIFF_COLOURS.get(line[:1])
     return () if colour is None else (colour,)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from holdfast.doors.cli.screen import note, paint
 from holdfast.doors.cli.typing_in import read_line
@@ -11,6 +12,9 @@ from holdfast.text.visible import visible, visible_block
 
 if TYPE_CHECKING:
     from holdfast.contract.call import HeldCall
+
+
+QUESTIONS: Final = "ask.user"
 
 
 async def ask_questions(held: HeldCall) -> str | None:
@@ -30,8 +34,6 @@ async def ask_questions(held: HeldCall) -> str | None:
 
 
 async def _ask_one(text: str, options: Sequence[str]) -> str | None:
-    import sys
-
     note(paint(visible_block(text), "bold", stream=sys.stderr))
     for number, option in enumerate(options, 1):
         note(f"  {number}. {visible(option)}")
@@ -46,7 +48,7 @@ async def _ask_one(text: str, options: Sequence[str]) -> str | None:
 
 
 def _questions(held: HeldCall) -> list[tuple[str, list[str]]]:
-    if held.call.tool != "ask.user":
+    if held.call.tool != QUESTIONS:
         return []
     given = cast(list[dict[str, Any]], held.call.args.get("questions") or [])
     return [(str(item.get("question", "")), list(item.get("options") or [])) for item in given]

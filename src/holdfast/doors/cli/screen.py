@@ -19,6 +19,8 @@ _CODES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": 
 _UNSEEN: Final = re.compile(r"[^\n -~]")
 _GAP: Final = "  "
 _DEFAULT_WIDTH: Final = 80
+_NARROW: Final = 70
+"""Columns below which a table is not shown as one."""
 
 
 def can_ask() -> bool:
@@ -90,6 +92,9 @@ def put_json(value: object) -> None:
 def put_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Rows under headings. On a terminal they are folded to its width; in a pipe nothing is cut."""
     cells = [[shown(cell) for cell in row] for row in rows]
+    if on_terminal() and screen_width() < _NARROW:
+        _put_stacked(columns, cells)
+        return
     if on_terminal():
         _put_folded(columns, cells)
         return
@@ -103,6 +108,19 @@ def clipped(text: str, indent: int = 0, *, stream: TextIO | None = None) -> str:
     """One line cut to the width of the terminal; not cut in a pipe."""
     line = shown(text)
     return clip(line, screen_width() - indent) if _is_terminal(sys.stdout if stream is None else stream) else line
+
+
+def _put_stacked(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """One cell below the other, where columns would leave too little room for each."""
+    import textwrap
+
+    for row in rows:
+        say(paint(clip(" ".join(row[:1]), screen_width()), "bold"))
+        for name, cell in zip(columns[1:], row[1:], strict=True):
+            if cell:
+                lines = textwrap.wrap(f"{name}: {cell}", screen_width() - 1, initial_indent="  ", subsequent_indent="    ")
+                for line in lines:
+                    say(line)
 
 
 def _put_folded(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -80,14 +80,14 @@ def explain(flags: Flags, tool: str, words: tuple[str, ...], as_json: bool) -> i
     screen.say(screen.paint(f"{explanation.tool}: {decision.verdict}", "bold"))
     screen.say(f"  {visible(decision.reason)}")
     screen.say()
-    rows = [[">" if step.decided else " ", *_told(step)] for step in explanation.steps]
-    screen.put_table([" ", "stage", "answer", "who", "why"], rows)
+    screen.put_table(["  stage", "answer", "who", "why"], [_told(step) for step in explanation.steps])
     return 0
 
 
 def _told(step: ExplainedStep) -> list[str]:
     stage = step.stage if step.priority is None else f"{step.stage} {step.priority}"
-    return [stage, step.answer, visible(step.source.removeprefix("urn:holdfast:")), visible(step.reason)]
+    mark = ">" if step.decided else " "
+    return [f"{mark} {stage}", step.answer, visible(step.source.removeprefix("urn:holdfast:")), visible(step.reason)]
 
 
 def _rules(runtime: Runtime, layers: Iterable[LayerReport]) -> Shape:

@@ -1,0 +1,66 @@
+"""Trusted content."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.store.ledger import Ledger
+from holdfast.store.trust import Trust
+
+FILE = Path("/project/holdfast.toml")
+
+
+@pytest.fixture
+def trust(tmp_path: Path) -> Iterator[Trust]:
+    made = Trust(tmp_path / "state" / "user.db")
+    yield made
+    made.close()
+
+
+@pytest.mark.spec("A12")
+def test_trust_is_for_one_content_of_one_file(trust: Trust) -> None:
+    trust.trust(FILE, "aaa", by="ada")
+    assert trust.is_trusted(FILE, "aaa")
+    assert not trust.is_trusted(FILE, "bbb")
+    assert not trust.is_trusted(Path("/other/holdfast.toml"), "aaa")
+    trust.trust(FILE, "bbb", by="ada")
+    assert trust.is_trusted(FILE, "bbb")
+    assert not trust.is_trusted(FILE, "aaa")
+    assert [(item.path, item.digest, item.by) for item in trust.list()] == [(str(FILE), "bbb", "ada")]
+
+
+@pytest.mark.spec("A12")
+def test_trust_can_be_taken_back_here_and_is_gone_elsewhere(trust: Trust, tmp_path: Path) -> None:
+    elsewhere = Trust(tmp_path / "state" / "user.db")
+    trust.trust(FILE, "aaa", by="ada")
+    assert elsewhere.is_trusted(FILE, "aaa")
+    assert elsewhere.revoke(FILE, by="bob") is True
+    assert not trust.is_trusted(FILE, "aaa")
+    assert trust.revoke(FILE, by="bob") is False
+    assert trust.list() == []
+    elsewhere.close()
+
+
+@pytest.mark.spec("A12")
+def test_asking_creates_nothing(trust: Trust, tmp_path: Path) -> None:
+    assert not trust.is_trusted(FILE, "aaa")
+    assert trust.list() == []
+    assert trust.revoke(FILE, by="ada") is False
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.spec("X10")
+def test_every_change_of_trust_is_in_the_chain(trust: Trust, tmp_path: Path) -> None:
+    trust.trust(FILE, "aaa", by="ada")
+    trust.trust(FILE, "bbb", by="ada")
+    trust.revoke(FILE, by="bob")
+    trust.trust(Path("/other"), "ccc", by="ada")
+    with Ledger.open(tmp_path / "state" / "user.db") as ledger:
+        assert [entry.kind for entry in ledger.entries()] == ["trusted", "trusted", "untrusted", "trusted"]
+        assert ledger.verify().ok
+        ledger.rebuild_open()
+        assert ledger.verify().ok
+    assert trust.is_trusted(Path("/other"), "ccc")
