@@ -49,9 +49,10 @@ def test_changed_content_is_not_given_out(blobs: Blobs) -> None:
 @pytest.mark.spec("X10")
 @pytest.mark.parametrize("reference", ["../../../etc/passwd", "", "A" * 64, "0" * 63, "0" * 64 + "\n", "0" * 64])
 def test_only_references_to_what_is_kept_are_followed(blobs: Blobs, reference: str) -> None:
-    for attempt in (blobs.read, lambda name: blobs.read_lines(name, 1, 1)):
-        with pytest.raises(LedgerUnavailable):
-            attempt(reference)
+    with pytest.raises(LedgerUnavailable):
+        blobs.read(reference)
+    with pytest.raises(LedgerUnavailable):
+        blobs.read_lines(reference, 1, 1)
 
 
 @pytest.mark.spec("X7")
@@ -93,7 +94,10 @@ def test_an_output_that_was_given_up_leaves_nothing_behind(blobs: Blobs) -> None
 @pytest.mark.spec("X7", "X14")
 @pytest.mark.parametrize(
     ("offset", "limit", "expected"),
-    [(1, 2, "one\ntwo"), (2, 1, "two"), (3, 5, "\nfour\n"), (4, 1, "four"), (5, 1, ""), (9, 3, ""), (0, 1, "one"), (2, 0, "")],
+    [
+        *((1, 2, "one\ntwo"), (2, 1, "two"), (3, 5, "\nfour\n"), (4, 1, "four")),
+        *((5, 1, ""), (9, 3, ""), (0, 1, "one"), (2, 0, "")),
+    ],
 )
 def test_lines_are_read_back_by_number(blobs: Blobs, offset: int, limit: int, expected: str) -> None:
     kept = blobs.spill("one\ntwo\n\nfour\n", 1000)

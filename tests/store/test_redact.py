@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import re
 from pathlib import Path
 from urllib.parse import quote, quote_plus
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.contract.call import Answer
@@ -40,19 +41,17 @@ def redactor() -> Redactor:
         quote(SECRET),
         quote(SECRET, safe=""),
         quote_plus(SECRET),
-        quote(SECRET, safe="").replace("%2F", "%2f").replace("%5C", "%5c"),
+        re.sub("%..", lambda match: match.group().lower(), quote(SECRET, safe="")),
         SECRET.encode().hex(),
         SECRET.encode().hex().upper(),
     ],
 )
 def test_a_value_is_replaced_in_every_form_it_usually_takes(redactor: Redactor, form: str) -> None:
-    assert redactor(f"before {form} after {form}!") in (
-        "before [secret TOKEN] after [secret TOKEN]!",
-        "before [secret TOKEN] after [secret TOKEN]!".replace("é", "é"),
-    )
+    assert redactor(f"before {form} after {form}!") == "before [secret TOKEN] after [secret TOKEN]!"
 
 
 @pytest.mark.spec("P7")
+@settings(deadline=None)
 @given(before=st.binary(max_size=5), after=st.binary(max_size=5), urlsafe=st.booleans())
 def test_a_value_inside_base64_is_replaced_wherever_it_begins(before: bytes, after: bytes, urlsafe: bool) -> None:
     redactor = Redactor()
@@ -66,6 +65,7 @@ def test_a_value_inside_base64_is_replaced_wherever_it_begins(before: bytes, aft
 
 
 @pytest.mark.spec("P7")
+@settings(deadline=None)
 @given(text=st.text(), values=st.lists(st.text(min_size=6, max_size=30), max_size=4))
 def test_no_known_value_is_left_in_any_text(text: str, values: list[str]) -> None:
     redactor = Redactor()
@@ -115,13 +115,17 @@ def test_well_known_tokens_are_replaced_without_being_known(token: str, name: st
 
 
 @pytest.mark.spec("P7")
+@settings(deadline=None)
 @given(data=st.data())
 def test_a_stream_shows_what_the_whole_text_would_show_however_it_is_cut(data: st.DataObject) -> None:
     redactor = Redactor()
     redactor.add("A", "aabaab")
     redactor.add("B", "aabaabbbcc")
     redactor.add("TOKEN", SECRET)
-    parts = st.sampled_from(["a", "b", "aab", "aabaab", "aabaabbbcc", "\n", " ", SECRET, GITHUB, "ghp_", "sk-", ".", "é"])
+    block = "-----BEGIN RSA PRIVATE KEY-----\nMII\n-----END RSA PRIVATE KEY-----"
+    known = ["a", "b", "aab", "aabaab", "aabaabbbcc", SECRET, SECRET[:5], SECRET[5:]]
+    shapes = [GITHUB, "ghp_", "sk-", "ta", "1", "-----BEGIN ", "PRIVATE KEY-----", block, "\\n"]
+    parts = st.sampled_from([*known, *shapes, "\n", " ", ".", "é"])
     text = "".join(data.draw(st.lists(parts, max_size=12)))
     stream = redactor.stream()
     shown = ""
@@ -136,7 +140,8 @@ def test_a_stream_shows_what_the_whole_text_would_show_however_it_is_cut(data: s
 
 @pytest.mark.spec("P7")
 def test_a_key_block_in_pieces_is_not_shown_line_by_line() -> None:
-    block = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjE\nAAAABG5vbmUAAAAE\n-----END OPENSSH PRIVATE KEY-----"
+    lines = "b3BlbnNzaC1rZXktdjE\nAAAABG5vbmUAAAAE"
+    block = f"-----BEGIN OPENSSH PRIVATE KEY-----\n{lines}\n-----END OPENSSH PRIVATE KEY-----"
     stream = Redactor().stream()
     shown = "".join(stream.feed(char) for char in f"key:\n{block}\ndone\n") + stream.flush()
     assert shown == "key:\n[secret private_key]\ndone\n"
@@ -172,7 +177,7 @@ def _bytes_on_disk(folder: Path) -> bytes:
 
 
 @pytest.mark.spec("P7", "X10")
-@pytest.mark.parametrize("secret", [SECRET, "123456789", "approve", "success", "done done", "\x00\x01binary\x02"])
+@pytest.mark.parametrize("secret", [SECRET, "123456789", "done done", "\x00\x01binary\x02"])
 def test_a_secret_never_reaches_the_files_of_the_ledger(tmp_path: Path, secret: str) -> None:
     redactor = Redactor()
     redactor.add("TOKEN", secret)
@@ -197,19 +202,34 @@ def test_a_secret_never_reaches_the_files_of_the_ledger(tmp_path: Path, secret: 
 
         asyncio.run(scenario())
         raw = _bytes_on_disk(tmp_path)
-        bodies = b"".join(row[0].encode() for row in ledger.rows("SELECT body FROM entries UNION ALL SELECT body FROM grants"))
         found = ledger.verify()
         assert found.ok, found.problem
         record = ledger.call(held.call.id)
         assert record.result is not None and "[secret TOKEN]" in record.result.text
         assert ledger.call(call.id).call.args["a"] == "[secret TOKEN]"
-    if secret in ("approve", "success"):
-        # These are words of the ledger's own language; what a person or a tool wrote is clean all the same.
-        raw = raw.replace(b'"approve"', b"").replace(b'"success"', b"")
     for form in (secret, json.dumps(secret)[1:-1], base64.b64encode(secret.encode()).decode().rstrip("=")[:-1]):
         assert form.encode() not in raw
-        if secret not in ("approve", "success"):
-            assert form.encode() not in bodies
+
+
+@pytest.mark.spec("P7", "X10")
+@pytest.mark.parametrize("word", ["approve", "success", "pending", "running", "file.write", "original_args"])
+def test_a_secret_that_is_a_word_of_the_ledger_does_not_break_it(tmp_path: Path, word: str) -> None:
+    redactor = Redactor()
+    redactor.add("TOKEN", word)
+    held = make_held(args={"a": word})
+    with Ledger.open(tmp_path / "l.db", redact=redactor) as ledger:
+
+        async def scenario() -> None:
+            await ledger.hold(held)
+            ledger.answer(held.call.id, Answer(kind="approve", by="ada"), digest=held.digest)
+            await begin(ledger, held.call, digest=held.digest)
+            await ledger.end(held.call.id, Result(True, f"say {word}"))
+
+        asyncio.run(scenario())
+        record = ledger.call(held.call.id)
+        assert record.call.args == {"a": "[secret TOKEN]"}
+        assert record.result is not None and record.result.output == "say [secret TOKEN]"
+        assert ledger.verify().ok
 
 
 @pytest.mark.spec("P7", "A12")

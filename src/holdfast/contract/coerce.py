@@ -6,7 +6,7 @@ Only text is ever reinterpreted, only where the schema refuses text, and only in
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Any, Final, cast
 
 import jsonschema_rs
@@ -14,8 +14,8 @@ import jsonschema_rs
 from holdfast.contract.errors import BadJson
 from holdfast.contract.values import Args, Json, parse_json
 
-_INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,17})", re.ASCII)
-_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,17})?(?:[eE][+-]?[0-9]{1,2})?", re.ASCII)
+_INTEGER: Final = r"-?(?:0|[1-9][0-9]{0,17})"
+_NUMBER: Final = r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,17})?(?:[eE][+-]?[0-9]{1,2})?"
 
 
 def coerce_errors(root: Args, errors: Iterable[jsonschema_rs.ValidationError]) -> bool:
@@ -37,12 +37,12 @@ def coerce_errors(root: Args, errors: Iterable[jsonschema_rs.ValidationError]) -
     return changed
 
 
-def coerce(text: str, wanted: set[str]) -> Json:
+def coerce(text: str, wanted: Set[str]) -> Json:
     """The value a text stands for if one of the wanted types can take it, else the text itself."""
     stripped = text.strip()
-    if wanted & {"integer", "number"} and _INTEGER.fullmatch(stripped):
+    if wanted & {"integer", "number"} and re.fullmatch(_INTEGER, stripped):
         return int(stripped)
-    if "number" in wanted and _NUMBER.fullmatch(stripped):
+    if "number" in wanted and re.fullmatch(_NUMBER, stripped):
         return float(stripped)
     if "boolean" in wanted and stripped in ("true", "false"):
         return stripped == "true"

@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple
 
-_GOOGLE: Final = re.compile(r"^\s*(?:Args|Arguments|Params|Parameters):\s*$", re.MULTILINE)
-_NUMPY: Final = re.compile(r"^\s*Parameters\s*\n\s*-{3,}\s*$", re.MULTILINE)
-_SPHINX: Final = re.compile(r"^\s*:(?:param|parameter|arg)\b", re.MULTILINE)
+_GOOGLE: Final = r"(?m)^\s*(?:Args|Arguments|Params|Parameters):\s*$"
+_NUMPY: Final = r"(?m)^\s*Parameters\s*\n\s*-{3,}\s*$"
+_SPHINX: Final = r"(?m)^\s*:(?:param|parameter|arg)\b"
 
 
 class Documented(NamedTuple):
@@ -24,11 +24,13 @@ def read_docstring(function: Callable[..., Any]) -> Documented:
 
 
 def _style(text: str) -> Literal["google", "numpy", "sphinx"] | None:
-    if _GOOGLE.search(text):
+    if "\n" not in text:
+        return None
+    if re.search(_GOOGLE, text):
         return "google"
-    if _NUMPY.search(text):
+    if re.search(_NUMPY, text):
         return "numpy"
-    return "sphinx" if _SPHINX.search(text) else None
+    return "sphinx" if re.search(_SPHINX, text) else None
 
 
 def _read_sections(text: str, style: Literal["google", "numpy", "sphinx"]) -> Documented:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from difflib import get_close_matches
 from typing import Any, Final
 
 import jsonschema_rs
@@ -36,22 +35,22 @@ def _sentence(error: jsonschema_rs.ValidationError, properties: Sequence[str]) -
     if kind == "required":
         return f"{path_of([*where, facts['property']])} is missing"
     if kind in ("additionalProperties", "unevaluatedProperties"):
-        return _unexpected(where, facts["unexpected"], properties)
+        return unexpected(where, facts["unexpected"], properties)
     if kind == "falseSchema" and error.schema_path[-1:] == ["additionalProperties"]:
         return f"{path_of(where) or _WHOLE} takes no properties"
     subject = path_of(where) or _WHOLE
     if kind in ("anyOf", "oneOf"):
-        return f"{subject} is {_show(error.instance)} but must be {_alternatives(error, facts['context'])}"
+        return f"{subject} is {show(error.instance)} but must be {_alternatives(error, facts['context'])}"
     if kind == "pattern" and "error" in facts:
         return f"{subject} is too hard to match against its pattern; send something shorter"
     phrase = _PHRASES.get(kind)
     if phrase is None:
         return f"{subject}: {error.message[:200]}"
-    return f"{subject} is {_show(error.instance)} but must {phrase(facts)}"
+    return f"{subject} is {show(error.instance)} but must {phrase(facts)}"
 
 
-def _types(facts: dict[str, Any]) -> str:
-    return " or ".join(sorted(facts["types"], key=lambda kind: (kind == "null", kind)))
+def type_words(types: Iterable[str]) -> str:
+    return " or ".join(sorted(types, key=lambda kind: (kind == "null", kind)))
 
 
 def _alternatives(
@@ -81,9 +80,9 @@ def _alternative(error: jsonschema_rs.ValidationError, inside: str) -> str:
 
 
 _PHRASES: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
-    "type": lambda facts: f"be {_types(facts)}",
+    "type": lambda facts: f"be {type_words(facts['types'])}",
     "enum": lambda facts: f"be one of {_options(facts['options'])}",
-    "const": lambda facts: f"be {_show(facts['expected_value'])}",
+    "const": lambda facts: f"be {show(facts['expected_value'])}",
     "minimum": lambda facts: f"be at least {facts['limit']}",
     "maximum": lambda facts: f"be at most {facts['limit']}",
     "exclusiveMinimum": lambda facts: f"be more than {facts['limit']}",
@@ -98,12 +97,14 @@ _PHRASES: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
 
 
 def _options(options: list[Any]) -> str:
-    shown = ", ".join(_show(option) for option in options[:_MAX_OPTIONS])
+    shown = ", ".join(show(option) for option in options[:_MAX_OPTIONS])
     rest = len(options) - _MAX_OPTIONS
     return f"{shown} or {rest:,} others" if rest > 0 else shown
 
 
-def _unexpected(where: list[str | int], names: list[str], properties: Sequence[str]) -> str:
+def unexpected(where: list[str | int], names: list[str], properties: Sequence[str]) -> str:
+    from difflib import get_close_matches
+
     sentences: list[str] = []
     for name in names[:MAX_VIOLATIONS]:
         close = get_close_matches(name[:_MAX_NAME], properties, n=1) if not where else []
@@ -113,7 +114,7 @@ def _unexpected(where: list[str | int], names: list[str], properties: Sequence[s
     return "; ".join([*sentences, f"and {rest:,} more"] if rest > 0 else sentences)
 
 
-def _show(value: object) -> str:
+def show(value: object) -> str:
     if isinstance(value, str):
         text = repr(value[:_MAX_VALUE])
         return text if len(value) <= _MAX_VALUE else f"{text[:-1]}…' ({len(value):,} characters)"

@@ -7,7 +7,6 @@ from that exactly, or is too long, is written as a readable stem and 128 bits of
 
 from __future__ import annotations
 
-import re
 from base64 import b32encode
 from hashlib import sha256
 from typing import Final
@@ -15,19 +14,20 @@ from typing import Final
 from holdfast.contract.errors import InvalidName
 
 MAX_NAME: Final = 200
-_NAME: Final = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.:/-]*[A-Za-z0-9_])?", re.ASCII)
-_API_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
-_DIGESTED: Final = re.compile(r".*_x[a-z2-7]{26}", re.ASCII)
-_ILLEGAL: Final = re.compile(r"[^a-zA-Z0-9_-]")
+_WORD: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_")
+_NAME: Final = _WORD | frozenset(".:/-")
+_API_NAME: Final = _WORD | {"-"}
+_DIGEST: Final = frozenset("abcdefghijklmnopqrstuvwxyz234567")
+_MAX_API_NAME: Final = 64
 _DIGEST_CHARS: Final = 26
-_STEM_CHARS: Final = 64 - len("_x") - _DIGEST_CHARS
+_STEM_CHARS: Final = _MAX_API_NAME - len("_x") - _DIGEST_CHARS
 
 
 def check_name(name: object) -> str:
     """Return the name if it is one, else raise `InvalidName`."""
     if not isinstance(name, str):
         raise InvalidName(f"A tool name must be a string, not {type(name).__name__}.")
-    if not 0 < len(name) <= MAX_NAME or not _NAME.fullmatch(name):
+    if not 0 < len(name) <= MAX_NAME or not _NAME.issuperset(name) or not _WORD.issuperset((name[0], name[-1])):
         raise InvalidName(
             f"{name[:80]!r} cannot be a tool name: use 1 to {MAX_NAME} of the letters A-Z a-z, digits and _ . : / -, "
             "beginning and ending with a letter, a digit or _."
@@ -38,17 +38,26 @@ def check_name(name: object) -> str:
 def to_api_name(name: str) -> str:
     """The name a model API sees. Two different tool names never share one."""
     candidate = name.replace(":", "__").replace(".", "--")
-    if _API_NAME.fullmatch(candidate) and not _DIGESTED.fullmatch(candidate) and _from_plain(candidate) == name:
+    if _is_api_name(candidate) and not _is_digested(candidate) and _from_plain(candidate) == name:
         return candidate
     digest = b32encode(sha256(name.encode()).digest()[:16]).decode().rstrip("=").lower()
-    return f"{_ILLEGAL.sub('_', candidate)[:_STEM_CHARS]}_x{digest}"
+    stem = "".join(char if char in _API_NAME else "_" for char in candidate[:_STEM_CHARS])
+    return f"{stem}_x{digest}"
 
 
 def from_api_name(api_name: str) -> str | None:
     """The tool name behind an API name, or None for a digested one (only a registry knows those)."""
-    if not _API_NAME.fullmatch(api_name) or _DIGESTED.fullmatch(api_name):
+    if not _is_api_name(api_name) or _is_digested(api_name):
         return None
     return _from_plain(api_name)
+
+
+def _is_api_name(name: str) -> bool:
+    return 0 < len(name) <= _MAX_API_NAME and _API_NAME.issuperset(name)
+
+
+def _is_digested(name: str) -> bool:
+    return name[-_DIGEST_CHARS - 2 : -_DIGEST_CHARS] == "_x" and _DIGEST.issuperset(name[-_DIGEST_CHARS:])
 
 
 def _from_plain(api_name: str) -> str:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import jsonschema_rs
+from msgspec import Struct
 
 from holdfast.contract.coerce import coerce_errors
 from holdfast.contract.errors import InvalidArguments, InvalidSchema
 from holdfast.contract.explain import explain
+from holdfast.contract.flat import FlatSchema, flat_schema
 from holdfast.contract.plain import is_plain, path_of, plain_copy
 from holdfast.contract.unfold import unfolded_parts
 from holdfast.contract.values import Args, encode_json
@@ -26,14 +27,16 @@ _REGEX: Final = jsonschema_rs.FancyRegexOptions(backtrack_limit=20_000)
 """Plain patterns run in linear time; those with look-around or back-references give up after this many steps."""
 
 
-@dataclass(frozen=True, slots=True)
-class CompiledSchema:
+class CompiledSchema(Struct, frozen=True):
     """A schema ready to judge arguments."""
 
     is_valid: Callable[[Any], bool]
     nullable: tuple[str, ...]
     """Required properties that may be null: filled in when omitted."""
     properties: tuple[str, ...]
+    closed: bool
+    """Every value it lets through has a declared scalar type, so that it refuses infinity by itself."""
+    flat: FlatSchema | None
     parts: int
     """Subschemas, counted with every reference written out."""
     _validator: jsonschema_rs.Validator
@@ -42,21 +45,33 @@ class CompiledSchema:
         return is_plain(value) and self.is_valid(value)
 
     def accept(self, args: Args, *, parsed: bool = False) -> Args:
-        """The arguments as the tool will get them, or `InvalidArguments` with each violation named by path.
+        """The arguments as the tool will get them; raises what `judge` finds wrong."""
+        judged = self.judge(args, parsed=parsed)
+        if isinstance(judged, InvalidArguments):
+            raise judged
+        return judged
+
+    def judge(self, args: Args, *, parsed: bool = False) -> Args | InvalidArguments:
+        """The arguments as the tool will get them, or the error with each violation named by path.
 
         A valid value is returned as it is. Otherwise, on a copy: omitted nullable properties become null,
         "500" becomes 500 where a number is wanted, "true" becomes true, JSON in a string becomes that JSON.
         `parsed` promises that the arguments came from `parse_json` and nobody changed them since.
         """
-        if (parsed or is_plain(args)) and self.is_valid(args):
+        plain = parsed or is_plain(args)
+        if plain and self.is_valid(args):
             return args
+        if plain and self.flat is not None:
+            repaired = self.flat.judge(args)
+            if isinstance(repaired, InvalidArguments) or self.is_valid(repaired):
+                return repaired
         try:
             copy = plain_copy(args)
         except ValueError as error:
-            raise InvalidArguments([str(error)]) from None
+            return InvalidArguments([str(error)])
         if isinstance(copy, dict) and self._repair(cast(Args, copy)):
             return cast(Args, copy)
-        raise InvalidArguments(self.violations(copy))
+        return InvalidArguments(self.violations(copy))
 
     def violations(self, value: Any) -> list[str]:
         """What is wrong with a value, one sentence each; of a very large one only the first."""
@@ -116,6 +131,8 @@ def compile_any(schema: JsonSchema | bool, what: str, *, resources: Mapping[str,
         is_valid=validator.is_valid,
         nullable=tuple(name for name in fields.get("required") or () if _is_nullable(properties.get(name))),
         properties=tuple(properties),
+        closed=_is_closed(fields),
+        flat=flat_schema(fields),
         parts=parts,
         _validator=validator,
     )
@@ -171,6 +188,22 @@ def _why(error: Exception, outside: list[str]) -> str:
 
 def _mapping(value: object) -> Mapping[str, Any]:
     return cast(Mapping[str, Any], value) if isinstance(value, Mapping) else {}
+
+
+def _is_closed(schema: Mapping[str, Any]) -> bool:
+    kinds = schema.get("type")
+    listed = [kinds] if isinstance(kinds, str) else cast(list[str], kinds or [])
+    return bool(listed) and all(_is_closed_kind(kind, schema) for kind in listed)
+
+
+def _is_closed_kind(kind: str, schema: Mapping[str, Any]) -> bool:
+    if kind == "array":
+        return "prefixItems" not in schema and _is_closed(_mapping(schema.get("items")))
+    if kind == "object":
+        parts = _mapping(schema.get("properties"))
+        closed = schema.get("additionalProperties") is False and "patternProperties" not in schema
+        return closed and all(_is_closed(_mapping(part)) for part in parts.values())
+    return True
 
 
 def _is_nullable(part: object) -> bool:

@@ -27,8 +27,11 @@ _INFINITY: Final = _pack(float("inf"))
 _MINUS_INFINITY: Final = _pack(float("-inf"))
 
 
-def parse_json(text: str | bytes, *, limit: int = MAX_ARGUMENT_BYTES) -> Json:
-    """Parse one JSON value; duplicate keys, NaN, infinity, lone surrogates, great depth and great size are errors."""
+def parse_json(text: str | bytes, *, limit: int = MAX_ARGUMENT_BYTES, finite: bool = True) -> Json:
+    """Parse one JSON value; duplicate keys, NaN, infinity, lone surrogates, great depth and great size are errors.
+
+    `finite=False` leaves infinity (what 1e400 is parsed as) to the caller, who has a schema that refuses it.
+    """
     if len(text) > limit:
         raise _too_long(len(text), limit)
     try:
@@ -41,12 +44,7 @@ def parse_json(text: str | bytes, *, limit: int = MAX_ARGUMENT_BYTES) -> Json:
         value: Json = _parse(raw, catch_duplicate_keys=True, allow_inf_nan=False)
     except ValueError as error:
         raise BadJson(f"This is not valid JSON: {_reason(raw, str(error))}.") from None
-    # A number too large for a float is parsed as infinity; packed, it shows without a walk over the value.
-    try:
-        suspicious = 0xF0 in (packed := _pack(value)) and (_INFINITY in packed or _MINUS_INFINITY in packed)
-    except OverflowError:
-        suspicious = True
-    if suspicious and not _is_finite(value):
+    if finite and _may_hold_infinity(value) and not _is_finite(value):
         raise BadJson("The JSON contains a number that is too large for a float; send it as text.")
     return value
 
@@ -75,6 +73,15 @@ def _integral(value: object) -> object:
     if isinstance(value, list | tuple):
         return [_integral(item) for item in cast(list[object], value)]
     return value
+
+
+def _may_hold_infinity(value: Json) -> bool:
+    """A number too large for a float is parsed as infinity; packed, it shows without a walk over the value."""
+    try:
+        packed = _pack(value)
+    except OverflowError:
+        return True
+    return 0xF0 in packed and (_INFINITY in packed or _MINUS_INFINITY in packed)
 
 
 def _is_finite(value: Json) -> bool:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from math import isfinite
 from os import PathLike
 from types import ModuleType
 from typing import Any, Final, cast
+
+from msgspec import Struct
 
 from holdfast.contract.errors import ToolError
 from holdfast.contract.tool import Tool, define
@@ -19,8 +20,7 @@ Resolve = Callable[..., Any]
 _SOURCE_FIELDS: Final = frozenset({"resolve", "timeout"})
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """Tools that are found out later."""
 
     resolve: Resolve

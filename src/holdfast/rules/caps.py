@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from holdfast.contract.call import Decision
 from holdfast.contract.errors import ConfigError
@@ -20,8 +21,7 @@ PROTECTED: Final = f"{CAP_URN}protected-path"
 MAX_RISK: Final = f"{CAP_URN}max-risk"
 
 
-@dataclass(frozen=True, slots=True)
-class Cap:
+class Cap(Struct, frozen=True):
     """A limit on what the chain may decide."""
 
     name: str

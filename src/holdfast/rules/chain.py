@@ -7,13 +7,13 @@ approval to ask.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, field, replace
 from inspect import iscoroutinefunction
 from itertools import takewhile
 from threading import RLock
 from typing import Any, Final, Literal, cast
 
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from holdfast.contract.call import Decision
 from holdfast.contract.errors import ConfigError
@@ -41,8 +41,7 @@ def every_tool(tool: Tool) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class Resolver:
+class Resolver(Struct, frozen=True):
     """One voice in the chain."""
 
     name: str
@@ -71,16 +70,14 @@ class Judgement(Struct, frozen=True):
     steps: tuple[Step, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ResolverHandle:
+class ResolverHandle(Struct, frozen=True):
     """Takes back one registration; a resolver that has replaced it stays."""
 
     name: str
     remove: Callable[[], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class _Order:
+class _Order(Struct, frozen=True):
     """The chain at one moment. Changes make a new one, so a judgement under way does not see them."""
 
     resolvers: tuple[Resolver, ...] = ()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast.contract.call import Caller
 from holdfast.contract.tool import Tool
@@ -14,8 +16,7 @@ from holdfast.contract.vocabulary import Risk
 _NOBODY = Caller()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Question(Struct, frozen=True, kw_only=True):
     """May this call run?"""
 
     tool: Tool
@@ -45,8 +46,7 @@ class Question:
         return replace(self, args=cast(Args, _copied(self.args)))
 
 
-@dataclass(frozen=True, slots=True)
-class ResolveContext:
+class ResolveContext(Struct, frozen=True):
     """The third argument of a resolver."""
 
     question: Question

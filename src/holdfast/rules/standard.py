@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from holdfast.config.model import ApprovalConfig
 from holdfast.rules.caps import Cap, max_risk_cap, protected_path_cap
@@ -25,8 +26,7 @@ from holdfast.rules.resolvers import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentPolicy:
+class DocumentPolicy(Struct, frozen=True):
     """A trusted document has set `auto_approve`, as a list in the configuration or by a function."""
 
     outer: ApprovalConfig

@@ -22,7 +22,6 @@ from holdfast.runtime.context import RunContext
 from holdfast.runtime.digest import approval_digest
 from holdfast.runtime.plans import Plan
 from holdfast.store import owner
-from holdfast.text.preview import preview
 
 if TYPE_CHECKING:
     from holdfast.runtime.runtime import Runtime
@@ -157,7 +156,7 @@ class Desk:
         plan = self._plan(held)
         if plan is None:
             raise CallError(f"This program does not know '{held.call.tool}', so it cannot check new arguments for it.")
-        args = plan.accept(dict(answer.args or {}))
+        args = plan.tool.schema.accept(dict(answer.args or {}))
         ctx = self._context(plan, replace(held, call=replace(held.call, args=args)))
         proposal = await self._runtime.pipeline.propose(plan, ctx)
         if isinstance(proposal, Result):
@@ -244,6 +243,8 @@ class Desk:
     def _held(
         self, plan: Plan, ctx: RunContext, decision: Decision, proposal: Proposal | None, *, waits: bool
     ) -> HeldCall:
+        from holdfast.text.preview import preview
+
         tool, call = plan.tool, ctx.call_record
         return HeldCall(
             call=call,

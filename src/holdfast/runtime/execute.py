@@ -14,7 +14,6 @@ from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Failure, State
 from holdfast.runtime.context import RunContext
-from holdfast.runtime.processes import run_in_process
 from holdfast.runtime.stepping import Running, Stop, Stopped, finish
 from holdfast.runtime.threads import ThreadPool
 
@@ -45,6 +44,8 @@ class Executor:
                     value = _await(value)
                 work = cast(Coroutine[Any, Any, Any], value)
             elif tool.runs == "process":
+                from holdfast.runtime.processes import run_in_process
+
                 work = run_in_process(tool, args, ctx.cwd)
             else:
                 work = _in_thread(function, args, ctx)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Claim:
+
+class Claim(Struct, frozen=True, eq=False):
     """The paths one call holds; a claim on a folder covers what is inside."""
 
     paths: tuple[Path, ...]

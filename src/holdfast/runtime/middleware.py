@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from msgspec import Struct
@@ -32,8 +31,7 @@ class Removable(Protocol):
     def remove(self) -> bool: ...
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Hook:
+class _Hook(Struct, frozen=True, eq=False):
     tool: str
     before: Before | None
     after: After | None

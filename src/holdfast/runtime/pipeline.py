@@ -66,11 +66,13 @@ class Pipeline:
                 return await self.end_early(_call(call_id, name, name, {}, origin), plan, _POLICY, arguments)
         tool = plan.tool
         try:
-            given = read_arguments(arguments)
-            args = plan.accept(given, parsed=given is not arguments)
-        except ArgumentsError as error:
+            given = read_arguments(arguments, finite=not plan.closed)
+            args = plan.judge_args(given, parsed=given is not arguments)
+        except BadJson as error:
+            args, given = error, {}
+        if isinstance(args, ArgumentsError):
             call = _call(call_id, tool.name, name, {}, origin)
-            return await self.end_early(call, _invalid(call, error), "schema", arguments)
+            return await self.end_early(call, _invalid(call, args), "schema", arguments)
         if args is arguments and (runtime.ledger is not None or plan.decision is None):
             args = own(args)  # the caller keeps its object; what is judged must not change under us
         call = _call(call_id, tool.name, name, args, origin)
@@ -100,7 +102,7 @@ class Pipeline:
             reason = answer.reason or f"tool `{ctx.tool.name}` denied by middleware"
             return Result(False, error=reason, state=State.DENIED, failure=Failure.DENIED_BY_MIDDLEWARE)
         try:
-            ctx.call_record = replace(ctx.call_record, args=plan.accept(own(answer)))
+            ctx.call_record = replace(ctx.call_record, args=plan.tool.schema.accept(own(answer)))
         except InvalidArguments as error:
             return Result(
                 False,
@@ -305,7 +307,7 @@ def _call(call_id: str, tool: str, name_used: str, args: Args, origin: Origin) -
     return Call(call_id, tool, name_used, args, caller, cwd, above.id, None, None, above.depth + 1, above.group)
 
 
-def read_arguments(arguments: Arguments) -> Args:
+def read_arguments(arguments: Arguments, *, finite: bool = True) -> Args:
     """Arguments as a door gives them, as the object they must be. The object is ours afterwards."""
     if type(arguments) is dict:
         args = cast(Args, arguments)
@@ -318,7 +320,7 @@ def read_arguments(arguments: Arguments) -> Args:
     if arguments is None:
         return {}
     if isinstance(arguments, str | bytes):
-        value = parse_json(arguments)
+        value = parse_json(arguments, finite=finite)
         if type(value) is dict:
             return value
         raise BadJson(f"The arguments must be a JSON object, not {_json_kind(value)}.")

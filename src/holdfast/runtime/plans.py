@@ -7,6 +7,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from holdfast.contract.call import Caller, Decision
+from holdfast.contract.errors import InvalidArguments
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool, is_async
 from holdfast.contract.values import Args
@@ -21,13 +22,14 @@ class Plan:
     """One tool for one kind of caller."""
 
     __slots__ = (
-        "accept", "after", "applies_direct", "before", "decision", "direct", "execute", "logged", "missing_scope",
+        "after", "applies_direct", "before", "closed", "decision", "direct", "execute", "judge_args", "logged", "missing_scope",
         "mutates", "proposes_direct", "settled", "timeout", "timeout_unit", "tool",
     )  # fmt: skip
 
     tool: Tool
     execute: Callable[[Args, Any], Any] | None
-    accept: Callable[..., Args]
+    judge_args: Callable[..., Args | InvalidArguments]
+    closed: bool
     before: tuple[Before, ...]
     after: tuple[After, ...]
     decision: Decision | None
@@ -95,7 +97,8 @@ class Plans:
         plan = Plan()
         plan.tool = tool
         plan.execute = _with_context(tool.execute)
-        plan.accept = tool.schema.accept
+        plan.judge_args = tool.schema.judge
+        plan.closed = tool.schema.closed
         plan.before = runtime.middleware.before(tool.names)
         plan.after = runtime.middleware.after(tool.names)
         plan.mutates = tool.mutates

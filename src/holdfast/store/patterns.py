@@ -57,15 +57,20 @@ class Matcher:
         except ValueError:
             return self._search.is_valid(_utf8(text))
 
-    def replace(self, text: str) -> str:
-        return self._replacer().sub(self._label, text) if self.finds(text) else text
+    def replace(self, text: str, start: int = 0, end: int | None = None) -> str:
+        """The part of the text from `start` to `end`, clean; what lies before it counts as what comes before."""
+        end = len(text) if end is None else end
+        if not self.finds(text):
+            return text[start:end]
+        parts: list[str] = []
+        for match in self._replacer().finditer(text, start, end):
+            parts += text[start : match.start()], f"[secret {match.lastgroup or self._names[match.group()]}]"
+            start = match.end()
+        return "".join([*parts, text[start:end]])
 
-    def spans(self, text: str) -> list[tuple[int, int]]:
+    def spans(self, text: str, start: int = 0) -> list[tuple[int, int]]:
         """Where the secrets are."""
-        return [match.span() for match in self._replacer().finditer(text)] if self.finds(text) else []
-
-    def _label(self, match: re.Match[str]) -> str:
-        return f"[secret {match.lastgroup or self._names[match.group()]}]"
+        return [match.span() for match in self._replacer().finditer(text, start)] if self.finds(text) else []
 
     def _replacer(self) -> re.Pattern[str]:
         if self._pattern is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Set
 from typing import TYPE_CHECKING, Final, cast
 
 from msgspec.structs import replace
@@ -52,8 +53,9 @@ class Redactor:
         return bool(self._names)
 
     @property
-    def forms(self) -> tuple[str, ...]:
-        return tuple(self._names)
+    def forms(self) -> Set[str]:
+        """Everything that stands for a known value."""
+        return self._names.keys()
 
     def __call__(self, text: str) -> str:
         return self._all.replace(text)
@@ -62,8 +64,10 @@ class Redactor:
         """Whether the text, or JSON that carries it, may hold a secret. Cheap; errs towards yes."""
         return self._all.finds(text)
 
-    def spans(self, text: str) -> list[tuple[int, int]]:
-        return self._all.spans(text)
+    @property
+    def matcher(self) -> Matcher:
+        """For known values and shapes, as of now."""
+        return self._all
 
     def stream(self) -> RedactedStream:
         """For a text that arrives in pieces."""

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 from holdfast.store.patterns import SHAPE_STARTS
 from holdfast.store.redact import Redactor
 
+MAX_HELD: Final = 16_384
+"""No more than this is held back for something that only looks like a token or a key."""
+_MAX_WORD: Final = 4096
+_CONTEXT: Final = 2
+"""Characters already shown that decide whether a token begins."""
 _STARTED: Final = re.compile("|".join(SHAPE_STARTS))
 _WORD_CHARS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
-_MAX_WORD: Final = 4096
-_PEM_BEGIN: Final = "-----BEGIN "
-_PEM_TITLE: Final = 64
-"""How far behind its beginning the title of a key block must have ended."""
-_MAX_PEM: Final = 16_384
+_KEY_BEGINS: Final = "-----BEGIN "
+_KEY_TITLE: Final = re.compile(r"-----BEGIN [A-Z ]{0,40}-{0,4}\Z")
+_KEY_END: Final = re.compile("-----END [A-Z ]*PRIVATE KEY-----")
 
 
 class RedactedStream:
@@ -22,58 +26,52 @@ class RedactedStream:
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
+        self._shown = ""
         self._waiting = ""
 
     def feed(self, chunk: str) -> str:
-        text = self._waiting + chunk
-        safe = self._safe_length(text)
-        self._waiting = text[safe:]
-        return self._redactor(text[:safe])
+        return self._show(chunk, last=False)
 
     def flush(self) -> str:
-        text, self._waiting = self._waiting, ""
-        return self._redactor(text)
+        return self._show("", last=True)
 
-    def _safe_length(self, text: str) -> int:
-        begin = 0
-        for start, end in self._redactor.spans(text):
-            if end == len(text):
-                return start if self._unfinished(text[start:]) == 0 else end
-            begin = end
-        return begin + self._unfinished(text[begin:])
+    def _show(self, chunk: str, *, last: bool) -> str:
+        text = self._shown + self._waiting + chunk
+        start = len(self._shown)
+        end = len(text) if last else self._safe_end(text, start)
+        self._shown, self._waiting = text[max(0, end - _CONTEXT) : end], text[end:]
+        return self._redactor.matcher.replace(text, start, end)
 
-    def _unfinished(self, text: str) -> int:
-        """Where the part begins that could still become a secret."""
-        found = [_open_word(text), _open_block(text)]
-        found += [_overlap(text, form) for form in (*self._redactor.forms, _PEM_BEGIN)]
-        return min(found)
+    def _safe_end(self, text: str, start: int) -> int:
+        """Where the first part begins that could still become a secret, or another one than it is now."""
+        spans = self._redactor.matcher.spans(text, start)
+        unfinished = {at for form in (*self._redactor.forms, _KEY_BEGINS) for at in _overlaps(text, form, start)}
+        begin, end = spans[-1] if spans else (start, start)
+        unfinished.add(_open_word(text, start))
+        if end < len(text) or not spans:
+            unfinished.add(_open_word(text, end))
+            title = _KEY_TITLE.search(text, max(end, len(text) - 64))
+            unfinished.add(title.start() if title else len(text))
+        elif text[begin:end] not in self._redactor.forms and not _KEY_END.search(text, begin):
+            unfinished.add(begin if end - begin <= MAX_HELD else end)
+        reachable = (at for at in sorted(unfinished) if not any(begin < at < end for begin, end in spans))
+        return next(reachable, len(text))
 
 
-def _open_word(text: str) -> int:
-    """The last word is held whole, because a shape counts only where a word begins."""
-    tail = text[-_MAX_WORD:]
-    begin = len(tail.rstrip(_WORD_CHARS))
-    if begin == 0 and len(tail) == _MAX_WORD:
+def _open_word(text: str, start: int) -> int:
+    """The last word is held whole, because a token counts only where a word begins."""
+    tail = text[max(start, len(text) - _MAX_WORD) :]
+    word = tail[len(tail.rstrip(_WORD_CHARS)) :]
+    if len(word) == _MAX_WORD:
         return len(text)
-    word = tail[begin:]
-    is_open = _STARTED.search(word) or any(_overlap(word, start) < len(word) for start in SHAPE_STARTS)
+    is_open = _STARTED.search(word) or any(True for begins in SHAPE_STARTS for _ in _overlaps(word, begins, 0))
     return len(text) - len(word) if is_open else len(text)
 
 
-def _open_block(text: str) -> int:
-    begin = text.rfind(_PEM_BEGIN)
-    if begin < 0 or len(text) - begin > _MAX_PEM:
-        return len(text)
-    block = text[begin:]
-    is_key = "PRIVATE KEY-----" in block[: _PEM_TITLE + 16] or len(block) < _PEM_TITLE
-    return begin if is_key and "-----END " not in block else len(text)
-
-
-def _overlap(text: str, form: str) -> int:
-    """Where the longest end of the text begins that is a beginning, but not all, of the form."""
-    at = max(0, len(text) - len(form) + 1)
+def _overlaps(text: str, form: str, start: int) -> Iterator[int]:
+    """Where an end of the text is a beginning, but not all, of the form."""
+    at = max(start, len(text) - len(form) + 1)
     while (at := text.find(form[0], at)) >= 0:
         if form.startswith(text[at:]):
-            return at
+            yield at
         at += 1
-    return len(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import Awaitable, Callable
@@ -47,6 +48,9 @@ class TerminalAsker:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._by = whoami()
+        self.asked = False
+        self.answered = False
+        """Whether an answer was given here, and not at another door."""
         self._steps: dict[str, Step] = {
             "y": self._yes,
             "n": self._no,
@@ -59,6 +63,9 @@ class TerminalAsker:
 
     async def __call__(self, held: HeldCall) -> None:
         shown: HeldCall | None = None
+        if self.asked:
+            note("It would do something else by now; look again:")
+        self.asked = True
         try:
             while True:
                 if held is not shown:
@@ -66,8 +73,13 @@ class TerminalAsker:
                     shown = held
                     forget_typed_ahead()
                 held = await self._ask(held)
-        except (Leave, Answered):
+        except Answered:
+            self.answered = True
+        except Leave:
             return
+        except asyncio.CancelledError:
+            note()
+            raise
 
     async def _ask(self, held: HeldCall) -> HeldCall:
         """One question; the call to ask about next."""

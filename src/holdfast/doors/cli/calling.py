@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from holdfast.runtime.runtime import Runtime
 
 
+Arguments = dict[str, Json] | str | bytes
+
+
 def run_call(
     name: str, words: Sequence[str], *, as_json: bool, park: bool = False, flags: Mapping[str, Json] | None = None
 ) -> int:
@@ -27,19 +30,27 @@ def run_call(
     with runtime_here(flags or {}, entry_points=not is_builtin(name)) as runtime:
         tool = runtime.registry.find(name)
         args = read_words(words, tool.input_schema if tool is not None else {})
-        if screen.can_ask() and not park:
-            from holdfast.doors.cli.asking import TerminalAsker
-
-            runtime.asker = TerminalAsker(runtime)
-        return asyncio.run(_call(runtime, name, args, as_json=as_json))
+        call = _call_and_ask if screen.can_ask() and not park else _call
+        result, held = asyncio.run(call(runtime, name, args))
+    return show_result(result, held, as_json=as_json)
 
 
-async def _call(runtime: Runtime, name: str, args: dict[str, Json] | str | bytes, *, as_json: bool) -> int:
+async def _call_and_ask(runtime: Runtime, name: str, args: Arguments) -> tuple[Result, HeldCall | None]:
+    from holdfast.doors.cli.asking import TerminalAsker
+
+    asker = runtime.asker = TerminalAsker(runtime)
+    result, held = await _call(runtime, name, args)
+    if asker.asked and not asker.answered and held is None:
+        screen.note("It was answered elsewhere.")
+    return result, held
+
+
+async def _call(runtime: Runtime, name: str, args: Arguments) -> tuple[Result, HeldCall | None]:
     async with runtime:
         result = await runtime.call(name, args)
         waits = result.state in (State.PENDING, State.APPROVED)
         held = runtime.ledger.held(result.call_id) if waits and runtime.ledger is not None else None
-        return show_result(result, held, as_json=as_json)
+        return result, held
 
 
 def show_result(result: Result, held: HeldCall | None = None, *, as_json: bool) -> int:

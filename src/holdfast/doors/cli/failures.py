@@ -12,6 +12,7 @@ from holdfast.doors.cli.screen import note, paint, put_json, shown_block
 
 FAILED: Final = 1
 USAGE: Final = 2
+WAITING: Final = 4
 INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141
 
@@ -20,8 +21,7 @@ _WRONG_INPUT: Final = (
     errors.ArgumentsError,
     errors.ConfigError,
     errors.GrantRefused,
-    errors.UnknownCall,
-    errors.NotPending,
+    errors.CallError,
 )
 _WORD: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
@@ -31,6 +31,8 @@ class UsageProblem(errors.HoldfastError):
 
 
 def exit_code_of(error: errors.HoldfastError) -> int:
+    if isinstance(error, errors.StaleApproval):
+        return WAITING
     return USAGE if isinstance(error, (UsageProblem, *_WRONG_INPUT)) else FAILED
 
 

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 def find_held(ledger: Ledger, prefix: str) -> HeldCall:
     """The only waiting call whose id begins so; otherwise an error that says what there is instead."""
-    found = [held for held in ledger.pending() if prefix and held.call.id.startswith(prefix)]
+    if not prefix:
+        raise UnknownCall("The id is empty; `holdfast pending` lists the calls that wait.")
+    found = [held for held in ledger.pending() if held.call.id.startswith(prefix)]
     exact = [held for held in found if held.call.id == prefix]
     if len(exact or found) == 1:
         return (exact or found)[0]

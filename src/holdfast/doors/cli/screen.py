@@ -117,10 +117,9 @@ def _put_stacked(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     for row in rows:
         say(paint(clip(" ".join(row[:1]), screen_width()), "bold"))
         for name, cell in zip(columns[1:], row[1:], strict=True):
-            if cell:
-                lines = textwrap.wrap(f"{name}: {cell}", screen_width() - 1, initial_indent="  ", subsequent_indent="    ")
-                for line in lines:
-                    say(line)
+            text = f"{name}: {cell}" if cell else ""
+            for line in textwrap.wrap(text, screen_width() - 1, initial_indent="  ", subsequent_indent="    "):
+                say(line)
 
 
 def _put_folded(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

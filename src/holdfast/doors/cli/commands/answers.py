@@ -6,8 +6,10 @@ import asyncio
 from typing import TYPE_CHECKING, Literal
 
 import click
+from msgspec.structs import replace
 
 from holdfast.contract.call import Answer
+from holdfast.contract.vocabulary import State
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.arguments import read_object, read_text
 from holdfast.doors.cli.calling import is_builtin, show_result
@@ -93,21 +95,41 @@ def _answer(
 ) -> tuple[Result, HeldCall | None]:
     with ledger_here(flags) as ledger:
         held = find_held(ledger, prefix)
-    if not as_json:
-        for line in HeldView(held).short():
-            screen.note(line)
+    _show(held, as_json=as_json)
     with runtime_here(flags, entry_points=not is_builtin(held.call.tool)) as runtime:
+        return asyncio.run(_take(runtime, held, answer, as_json=as_json, always=always))
+
+
+async def _take(
+    runtime: Runtime, held: HeldCall, answer: Answer, *, as_json: bool, always: Literal["project", "user"] | None
+) -> tuple[Result, HeldCall | None]:
+    async with runtime:
+        if answer.kind == "edit":
+            held = await runtime.desk.change(held, answer.args or {}, by=answer.by)
+            answer = Answer(kind="approve", by=answer.by)
+            _show(held, as_json=as_json)
         if always is not None:
             from holdfast.doors.cli.granting import allow
 
             allow(runtime, held, always, answer.by)
-        return asyncio.run(_take(runtime, held, answer))
-
-
-async def _take(runtime: Runtime, held: HeldCall, answer: Answer) -> tuple[Result, HeldCall | None]:
-    async with runtime:
         result = await runtime.answer(held.call.id, answer, digest=held.digest)
-        return result, kept_ledger(runtime).held(held.call.id)
+        return _who_runs(result, held), kept_ledger(runtime).held(held.call.id)
+
+
+def _show(held: HeldCall, *, as_json: bool) -> None:
+    if not as_json:
+        for line in HeldView(held).short():
+            screen.note(line)
+
+
+def _who_runs(result: Result, held: HeldCall) -> Result:
+    """An approved call whose own process waits for it is run there."""
+    from holdfast.store.owner import alive
+
+    if result.state is not State.APPROVED or held.waiter is None or not alive(held.waiter):
+        return result
+    text = f"Call {result.call_id} is approved; process {held.waiter.pid}, which waits for it, runs it."
+    return replace(result, error=text)
 
 
 def _asked(flags: Flags, prefix: str) -> str:

@@ -1,0 +1,23 @@
+"""A place of its own for every test of the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.doors.command import Cli
+
+
+@pytest.fixture
+def cli(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Cli:
+    """The real command in a project with nothing in it, and a home of its own."""
+    compiled = tmp_path_factory.getbasetemp() / "compiled"
+    return Cli.in_folder(tmp_path, compiled)
+
+
+@pytest.fixture
+def asking(cli: Cli) -> Cli:
+    """The same, for a user who wants to be asked before anything is changed."""
+    cli.configure('[approval]\nauto_approve = ["$readonly"]\n')
+    return cli

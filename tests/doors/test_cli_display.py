@@ -1,0 +1,112 @@
+"""Nothing that is shown can act on a terminal, hide what it says, or break on a narrow screen."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.doors.command import Cli
+from tests.doors.terminal import Terminal
+
+HOSTILE = "a\u202eb\u2066c\u200bd\U000e0020e\U000e0100f\U0001d173g\u3000h\ri\bj\x1b[2J\x1b]52;c;aGk=\x07\x9b31mk" + "\xa0" * 5000 + "end"
+ACTING = ("\u202e", "\u2066", "\u200b", "\U000e0020", "\U000e0100", "\U0001d173", "\u3000", "\b", "\x07", "\x9b", "\xa0")
+
+
+def acts(text: str) -> list[str]:
+    """Characters that would act on a terminal, or that cannot be seen."""
+    return [char for char in ("\x1b", *ACTING) if char in text]
+
+
+@pytest.mark.spec("O1")
+def test_a_hostile_call_is_shown_with_every_hidden_character_written_out(asking: Cli) -> None:
+    import json
+
+    args = json.dumps({"path": "notes.txt", "content": HOSTILE})
+    with Terminal(asking, "call", "file.write", args) as person:
+        person.expect("‹\\u{202e}›")
+        person.expect("‹\\x1b›[2J")
+        person.expect("‹\\xa0×5000›end")
+        person.expect("leave it waiting\n> ")
+        person.type("d")
+        person.expect("characters, sha256 ")
+        person.expect("leave it waiting\n> ")
+        person.type("q")
+        assert person.finish() == 4
+        assert acts(person.text) == []
+    for command in (("pending",), ("pending", "--json"), ("ledger",)):
+        done = asking.run(*command)
+        assert done.code == 0
+        assert "\x1b" not in done.out + done.err, command
+
+
+@pytest.mark.spec("O1")
+def test_a_long_argument_shows_its_head_its_tail_its_length_and_its_digest(asking: Cli) -> None:
+    text = "the beginning " + "x" * 20_000 + " the end"
+    call_id = asking.park("ask.user", 'questions:=[{"question": "' + text + '", "options": null}]')
+    shown = asking.run("reject", call_id).err
+    assert "the beginning xxx" in shown
+    assert "characters hidden" in shown
+    assert "xxx the end" in shown
+    assert ", sha256 " in shown
+    assert "20," in shown
+
+
+@pytest.mark.spec("O1")
+def test_a_long_diff_says_how_much_of_it_is_hidden_and_the_details_hide_nothing(asking: Cli) -> None:
+    content = "\n".join(f"line {number}" for number in range(300))
+    call_id = asking.park("file.write", "path=long.txt", f"content={content}")
+    with Terminal(asking, "call", "file.write", "path=long.txt", f"content={content}") as person:
+        person.expect("lines hidden")
+        person.expect("+line 299")
+        person.expect("leave it waiting\n> ")
+        assert "+line 150" not in person.text
+        person.type("d")
+        person.expect("+line 150")
+        person.expect("leave it waiting\n> ")
+        person.type("q")
+        person.finish()
+    assert "+line 150" in asking.run("pending", call_id).out
+
+
+@pytest.mark.spec("O1")
+def test_the_output_of_a_tool_is_made_visible_on_a_terminal(asking: Cli) -> None:
+    with Terminal(asking, "call", "ask.user", 'questions:=[{"question": "?", "options": ["a\\u001b]0;title\\u0007b"]}]') as person:
+        person.expect("words): ")
+        person.type("1")
+        assert person.finish() == 0
+        assert "a‹\\x1b›]0;title‹\\x07›b" in person.text
+        assert acts(person.text) == []
+
+
+@pytest.mark.spec("O1")
+def test_json_on_a_terminal_escapes_what_could_act(asking: Cli) -> None:
+    call_id = asking.park("ask.user", 'questions:=[{"question": "\\u009b31m\\u202e", "options": null}]')
+    with Terminal(asking, "pending", call_id, "--json") as person:
+        assert person.finish() == 0
+        assert "\\u009b31m\\u202e" in person.text
+        assert acts(person.text) == []
+    assert "\u202e" in asking.run("pending", call_id, "--json").out
+
+
+@pytest.mark.spec("E1")
+def test_colour_appears_on_a_terminal_only_and_not_with_no_color(asking: Cli) -> None:
+    asking.park("file.write", "path=notes.txt", "content=hello")
+    for command in (("pending",), ("tools",), ("doctor",), ("policy",), ("policy", "explain", "file.write")):
+        assert "\x1b" not in asking.run(*command).out, command
+        with Terminal(asking, *command) as person:
+            person.finish()
+            assert "\x1b[1m" in person.raw or "\x1b[3" in person.raw, command
+        with Terminal(asking, *command, NO_COLOR="1") as person:
+            person.finish()
+            assert "\x1b[3" not in person.raw, command
+
+
+@pytest.mark.spec("E1")
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_tables_keep_to_the_width_of_the_terminal(asking: Cli, columns: int) -> None:
+    asking.park("file.write", f"path={'long' * 40}.txt", "content=hello")
+    for command in (("pending",), ("tools",), ("ledger",)):
+        with Terminal(asking, *command, columns=columns) as person:
+            person.finish()
+            lines = [line for line in person.text.split("\n") if not line.startswith("Answer with")]
+            assert max(map(len, lines)) <= columns, command
+            assert "file.write" in person.text, command

@@ -1,0 +1,223 @@
+"""`holdfast call` with a person at the terminal."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.doors.command import Cli
+from tests.doors.terminal import Terminal
+
+WRITE = ("call", "file.write", "path=notes.txt", "content=hello")
+PROMPT = "leave it waiting\n> "
+
+
+@pytest.mark.spec("A15", "A14", "E1")
+def test_a_person_sees_what_would_happen_and_why_and_says_yes(asking: Cli) -> None:
+    with Terminal(asking, *WRITE) as person:
+        person.expect("file.write: notes.txt")
+        person.expect("create notes.txt")
+        person.expect("medium")
+        person.expect("No rule answers")
+        person.expect("+hello")
+        person.expect(PROMPT)
+        assert not (asking.project / "notes.txt").exists()
+        person.type("y")
+        assert person.finish() == 0
+        assert "Successfully wrote 5 bytes" in person.text
+    assert (asking.project / "notes.txt").read_text() == "hello"
+
+
+@pytest.mark.spec("A14")
+def test_no_and_no_with_a_message_end_the_call(asking: Cli) -> None:
+    with Terminal(asking, *WRITE) as person:
+        person.expect(PROMPT)
+        person.type("n")
+        assert person.finish() == 3
+    with Terminal(asking, *WRITE) as person:
+        person.expect(PROMPT)
+        person.type("m")
+        person.expect("What should the model know?")
+        person.type("use the other folder")
+        assert person.finish() == 3
+        assert "Error: use the other folder" in person.text
+    assert not (asking.project / "notes.txt").exists()
+
+
+@pytest.mark.spec("A14")
+def test_edited_arguments_are_shown_again_before_they_are_approved(asking: Cli) -> None:
+    with Terminal(asking, *WRITE) as person:
+        person.expect(PROMPT)
+        person.type("e")
+        person.expect("one line of JSON: ")
+        person.type('{"path": 5}')
+        person.expect("content is missing; path is 5 but must be string")
+        person.expect(PROMPT)
+        person.type("e")
+        person.expect("one line of JSON: ")
+        person.type('{"path": "other.txt", "content": "edited"}')
+        person.expect("file.write: other.txt")
+        person.expect("+edited")
+        person.expect(PROMPT)
+        assert not (asking.project / "other.txt").exists()
+        person.type("y")
+        assert person.finish() == 0
+    assert (asking.project / "other.txt").read_text() == "edited"
+    assert not (asking.project / "notes.txt").exists()
+
+
+@pytest.mark.spec("A14")
+def test_arguments_are_edited_in_the_persons_editor_if_there_is_one(asking: Cli) -> None:
+    with Terminal(asking, *WRITE, EDITOR="sed -i s/hello/edited/") as person:
+        person.expect(PROMPT)
+        person.type("e")
+        person.expect("+edited")
+        person.expect(PROMPT)
+        person.type("y")
+        assert person.finish() == 0
+    assert (asking.project / "notes.txt").read_text() == "edited"
+
+
+@pytest.mark.spec("A12")
+def test_always_shows_the_narrow_rule_before_it_is_kept(asking: Cli) -> None:
+    with Terminal(asking, *WRITE) as person:
+        person.expect(PROMPT)
+        person.type("a")
+        person.expect('1. file.write with content="hello", create_parents=null, path="notes.txt", in this project')
+        person.type("1")
+        person.expect('The rule: file.write with content="hello"')
+        person.expect("[y/n]")
+        person.type("n")
+        person.expect(PROMPT)
+        assert asking.run("grants", "--json").out == ""
+        person.type("a")
+        person.expect("Which one?")
+        person.type("1")
+        person.expect("[y/n]")
+        person.type("y")
+        person.expect("holdfast grants revoke")
+        assert person.finish() == 0
+    (asking.project / "notes.txt").unlink()
+    assert asking.run(*WRITE).code == 0
+
+
+@pytest.mark.spec("A14")
+def test_the_person_can_give_the_result_in_the_tools_place(asking: Cli) -> None:
+    with Terminal(asking, *WRITE) as person:
+        person.expect(PROMPT)
+        person.type("r")
+        person.expect("Result: ")
+        person.type("I did it by hand")
+        assert person.finish() == 0
+        assert person.text.rstrip().endswith("I did it by hand")
+    assert not (asking.project / "notes.txt").exists()
+
+
+@pytest.mark.spec("A13", "A15")
+def test_leaving_or_ending_the_input_leaves_the_call_waiting(asking: Cli) -> None:
+    with Terminal(asking, *WRITE) as person:
+        person.expect(PROMPT)
+        person.type("q")
+        assert person.finish() == 4
+        assert "holdfast approve" in person.text
+    with Terminal(asking, *WRITE) as person:
+        person.expect(PROMPT)
+        person.press(b"\x04")
+        assert person.finish() == 4
+    waiting = asking.run("pending", "--json").lines
+    assert len(waiting) == 2
+    assert asking.run("approve", waiting[0]["call_id"]).code == 0
+    assert (asking.project / "notes.txt").read_text() == "hello"
+
+
+@pytest.mark.spec("A15")
+def test_an_interrupt_cancels_the_call_for_good(asking: Cli) -> None:
+    with Terminal(asking, *WRITE) as person:
+        person.expect(PROMPT)
+        person.press(b"\x03")
+        assert person.finish() == 130
+        assert "Traceback" not in person.text
+    assert asking.run("pending").out == "Nothing is waiting.\n"
+    assert asking.run("ledger", "--json").lines[0]["state"] == "cancelled"
+
+
+@pytest.mark.spec("A13")
+def test_an_answer_from_another_process_ends_the_question(asking: Cli) -> None:
+    with Terminal(asking, *WRITE) as person:
+        person.expect(PROMPT)
+        call_id = asking.run("pending", "--json").lines[0]["call_id"]
+        done = asking.run("approve", call_id)
+        assert done.code == 4
+        assert "which waits for it, runs it" in done.err
+        assert person.finish() == 0
+        assert "answered elsewhere" in person.text
+    assert (asking.project / "notes.txt").read_text() == "hello"
+
+
+@pytest.mark.spec("A13")
+def test_what_changes_while_the_person_thinks_is_shown_again(asking: Cli) -> None:
+    with Terminal(asking, *WRITE) as person:
+        person.expect(PROMPT)
+        (asking.project / "notes.txt").write_text("mine")
+        person.type("y")
+        person.expect("look again")
+        person.expect("-mine")
+        person.expect(PROMPT)
+        assert (asking.project / "notes.txt").read_text() == "mine"
+        person.type("y")
+        assert person.finish() == 0
+    assert (asking.project / "notes.txt").read_text() == "hello"
+
+
+@pytest.mark.spec("A15")
+def test_keys_pressed_before_the_question_are_no_answer(asking: Cli) -> None:
+    with Terminal(asking, *WRITE) as person:
+        person.type("y")
+        person.expect(PROMPT)
+        person.type("q")
+        assert person.finish() == 4
+    assert not (asking.project / "notes.txt").exists()
+
+
+@pytest.mark.spec("A15")
+def test_on_a_terminal_a_call_can_be_parked_on_purpose(asking: Cli) -> None:
+    with Terminal(asking, *WRITE, "--park") as person:
+        assert person.finish() == 4
+        assert PROMPT not in person.text
+
+
+@pytest.mark.spec("A14", "E1")
+def test_questions_of_a_model_are_asked_one_by_one(asking: Cli) -> None:
+    questions = '[{"question": "Which \\u001b[2Jcolour?", "options": ["red", "blue"]}, {"question": "Why?", "options": null}]'
+    with Terminal(asking, "call", "ask.user", f"questions:={questions}") as person:
+        person.expect("Which ‹\\x1b›[2Jcolour?")
+        person.expect("2. blue")
+        person.expect("your own words): ")
+        person.type("2")
+        person.expect("Why?")
+        person.expect("Your answer: ")
+        person.type("it is calm")
+        assert person.finish() == 0
+        assert person.text.rstrip().endswith("blue\n\nWhy?\nit is calm")
+    call_id = asking.park("ask.user", 'questions:=[{"question": "Where?", "options": null}]')
+    with Terminal(asking, "answer", call_id) as person:
+        person.expect("Where?")
+        person.type("here")
+        assert person.finish() == 0
+    assert asking.run("ledger", "show", call_id, "--json").json["result"]["output"] == "here"
+
+
+@pytest.mark.spec("E1")
+def test_trust_is_asked_for_with_what_it_would_loosen(cli: Cli) -> None:
+    (cli.project / "holdfast.toml").write_text('[tools]\nprofile = "full"\n')
+    with Terminal(cli, "trust") as person:
+        person.expect('now    "coding"')
+        person.expect('then   "full"')
+        person.expect("[y/n]")
+        person.type("n")
+        assert person.finish() == 2
+    assert cli.run("trust", "list").out == "No file is trusted.\n"
+    with Terminal(cli, "trust") as person:
+        person.expect("[y/n]")
+        person.type("y")
+        assert person.finish() == 0
+    assert cli.run("policy", "--json").json["tools"]["profile"] == "full"
