@@ -19,7 +19,7 @@ def refused(load_here: LoadHere, **more: object) -> str:
     return str(raised.value)
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1a")
 def test_without_any_file_the_defaults_hold(load_here: LoadHere) -> None:
     loaded = load_here()
     assert loaded.config == loaded.outer == Config()
@@ -27,7 +27,7 @@ def test_without_any_file_the_defaults_hold(load_here: LoadHere) -> None:
     assert load(root=None, is_trusted=lambda _p, _d: False).config == Config()
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1a")
 def test_later_layers_win_user_project_document_flags(
     load_here: LoadHere, write_user: Write, write_project: Write
 ) -> None:
@@ -57,7 +57,7 @@ def test_the_outer_configuration_leaves_the_document_out_and_keeps_the_flags(
     assert report is not None and "approval.auto_approve" in report.keys and loaded.layer("project") is None
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1a")
 def test_tables_merge_key_by_key_and_lists_are_replaced(load_here: LoadHere, write_user: Write) -> None:
     write_user(
         """
@@ -126,7 +126,7 @@ def test_removing_what_an_ordinary_list_does_not_hold_is_said(load_here: LoadHer
     assert loaded.notices == ("flags: tools.allow: 'web.fetch' is not in the list, nothing was removed.",)
 
 
-@pytest.mark.spec("A5", "A7")
+@pytest.mark.spec("A5a", "A7")
 def test_a_function_can_be_set_by_the_user_and_is_no_list_to_edit(load_here: LoadHere, write_user: Write) -> None:
     write_user('[approval]\nauto_approve = "my_pkg.policy:approve"')
     approval = load_here().config.approval
@@ -137,7 +137,7 @@ def test_a_function_can_be_set_by_the_user_and_is_no_list_to_edit(load_here: Loa
     assert load_here(document=replaced, document_trusted=True).config.approval.auto_approve == ("file.read",)
 
 
-@pytest.mark.spec("A5")
+@pytest.mark.spec("A5a")
 def test_only_what_user_level_config_lists_may_be_imported(
     load_here: LoadHere, write_user: Write, write_project: Write
 ) -> None:
@@ -181,7 +181,7 @@ def test_a_secret_has_exactly_one_source_and_a_later_layer_replaces_it_whole(
         assert "secrets.x" in refused(load_here, flags={"secrets": {"x": source}})
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1a")
 def test_skill_folders_are_taken_from_where_the_layer_is(load_here: LoadHere, root: Path, write_user: Write) -> None:
     user = write_user('[tools.skills]\na = "skills/a"\nb = "~/b"')
     skills = load_here(document={"tools": {"skills": {"c": "c"}}}, document_trusted=True).config.tools.skills
@@ -189,7 +189,7 @@ def test_skill_folders_are_taken_from_where_the_layer_is(load_here: LoadHere, ro
     assert "another user's home" in refused(load_here, flags={"tools.skills": {"d": "~root/x"}})
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1a")
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -231,7 +231,7 @@ def test_a_mistake_names_the_file_the_key_and_what_was_expected(
     assert says in message and message.startswith(str(path)) and "\n" not in message
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1a")
 def test_a_mistake_in_the_user_file_or_a_document_is_as_fatal(load_here: LoadHere, write_user: Write) -> None:
     assert refused(load_here, document={"hook": {}}, document_name="a.chat").startswith("a.chat: hook is not an option")
     assert "use plain tables" in refused(load_here, document={"tools": {"config": {"x": {"f": object()}}}})
@@ -240,7 +240,7 @@ def test_a_mistake_in_the_user_file_or_a_document_is_as_fatal(load_here: LoadHer
     assert refused(load_here).startswith(str(path))
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1a")
 def test_a_file_that_cannot_be_read_as_one_is_refused_and_never_waited_for(
     load_here: LoadHere, root: Path, write_project: Write
 ) -> None:
@@ -262,7 +262,7 @@ def test_a_file_that_cannot_be_read_as_one_is_refused_and_never_waited_for(
     assert "nested too deeply" in refused(load_here)
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1a")
 def test_a_user_file_that_was_named_must_exist(load_here: LoadHere, tmp_path: Path) -> None:
     assert "There is no configuration file" in refused(load_here, user_file=tmp_path / "no.toml")
     given = tmp_path / "other.toml"
@@ -278,7 +278,7 @@ def test_a_user_configuration_moved_into_the_project_is_refused(
     assert "lies inside the project" in refused(load_here)
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1a")
 def test_flags_are_keyed_by_option_and_cannot_contradict_each_other(load_here: LoadHere) -> None:
     config = load_here(flags={"approval.max_risk": "low", "hooks": {"actions": {"file.*": "confirm"}}}).config
     assert config.approval.max_risk is Risk.LOW and config.hooks.actions == {"file.*": "confirm"}
@@ -286,13 +286,13 @@ def test_flags_are_keyed_by_option_and_cannot_contradict_each_other(load_here: L
     assert "keep one" in refused(load_here, flags={"tools": {"profile": "full"}, "tools.profile.x": 1})
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1a")
 def test_dates_in_tool_settings_become_text(load_here: LoadHere, write_user: Write) -> None:
     write_user("[tools.config.x]\nsince = 2024-05-01")
     assert load_here().config.tools.config == {"x": {"since": "2024-05-01"}}
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1a")
 def test_a_report_tells_name_path_digest_and_what_was_set(load_here: LoadHere, write_project: Write) -> None:
     path = write_project("[tools]\nprofile = 'full'")
     asked: list[tuple[Path, str]] = []

@@ -52,7 +52,7 @@ WRONG: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1a")
 def test_the_schema_takes_what_load_takes(load_here: LoadHere, write_user: Write) -> None:
     assert [str(error) for error in validator.iter_errors(FULL)] == []
     write_user(to_toml(FULL))
@@ -61,7 +61,7 @@ def test_the_schema_takes_what_load_takes(load_here: LoadHere, write_user: Write
     assert validator.is_valid(function) and load_here(flags=function)
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1a")
 @pytest.mark.parametrize("table", WRONG, ids=[json.dumps(table) for table in WRONG])
 def test_the_schema_refuses_what_load_refuses(load_here: LoadHere, table: dict[str, Any]) -> None:
     from holdfast.contract.errors import ConfigError
@@ -71,7 +71,7 @@ def test_the_schema_refuses_what_load_refuses(load_here: LoadHere, table: dict[s
         load_here(flags=table)
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1a")
 def test_the_schema_is_a_2020_12_schema_that_describes_every_option_and_hides_internal_ones() -> None:
     schema = json_schema()
     jsonschema_rs.meta.validate(schema)
@@ -84,13 +84,13 @@ def test_the_schema_is_a_2020_12_schema_that_describes_every_option_and_hides_in
     assert schema["$defs"]["OutputConfig"]["properties"]["max_bytes"]["default"] == 51200
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1a")
 def test_the_user_reference_names_every_option() -> None:
     text = DOCS.read_text()
     assert [path for path in option_keys() if f"`{path}`" not in text] == []
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1a")
 @pytest.mark.parametrize("snippet", SNIPPETS, ids=range(len(SNIPPETS)))
 def test_every_snippet_of_the_user_reference_loads(load_here: LoadHere, write_user: Write, snippet: str) -> None:
     write_user(snippet)
@@ -98,7 +98,7 @@ def test_every_snippet_of_the_user_reference_loads(load_here: LoadHere, write_us
     assert validator.is_valid(tomllib.loads(snippet))
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1a")
 def test_importing_the_configuration_brings_nothing_heavy() -> None:
     script = (
         "import sys, holdfast.config.load, holdfast.config.protected, holdfast.config.paths\n"

@@ -261,7 +261,7 @@ def test_a_narrower_writable_path_is_not_followed_because_it_could_become_a_syml
     assert result.config.sandbox.writable == () and result.layers[0].ignored == ("sandbox.writable",)
 
 
-@pytest.mark.spec("A5", "P7")
+@pytest.mark.spec("A5a", "P7")
 @pytest.mark.parametrize("trust", [True, False])
 def test_secrets_modules_and_functions_come_only_from_user_level_config_even_when_trusted(
     load_here: LoadHere, write_project: Write, own_home: Path, trust: bool

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -65,14 +66,16 @@ class Cli:
     def command(self, *args: str) -> list[str]:
         return [sys.executable, "-m", "holdfast", *args]
 
-    def run(self, *args: str, stdin: str | bytes = b"", cwd: Path | None = None, **env: str) -> Done:
+    def run(
+        self, *args: str, stdin: str | bytes = b"", cwd: Path | None = None, env: Mapping[str, str] | None = None
+    ) -> Done:
         done = subprocess.run(
             self.command(*args),
             input=stdin.encode() if isinstance(stdin, str) else stdin,
             capture_output=True,
             check=False,
             cwd=cwd or self.project,
-            env=self.env | env,
+            env={**self.env, **(env or {})},
             timeout=TIMEOUT,
         )
         return Done(done.returncode, done.stdout.decode("utf-8", "surrogateescape"), done.stderr.decode())

@@ -9,6 +9,7 @@ import re
 import select
 import struct
 import subprocess
+import sys
 import termios
 import time
 from types import TracebackType
@@ -16,6 +17,10 @@ from types import TracebackType
 from tests.doors.command import Cli
 
 PATIENCE = 30.0
+_TAKE_TERMINAL = (
+    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+)
+"""Makes the pty the controlling terminal, so that keys such as Ctrl-C reach the command, and becomes the command."""
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -26,14 +31,13 @@ class Terminal:
         self._ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
         self._process = subprocess.Popen(
-            cli.command(*args),
+            [sys.executable, "-c", _TAKE_TERMINAL, *cli.command(*args)],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
             cwd=cli.project,
             env=cli.env | env,
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )
         os.close(theirs)
         self.raw = ""
@@ -42,7 +46,9 @@ class Terminal:
     def __enter__(self) -> Terminal:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait(PATIENCE)

@@ -21,7 +21,7 @@ definitions = [launch]
 QUESTION = ("ask.user", 'questions:=[{"question": "Which?", "options": null}]')
 
 
-@pytest.mark.spec("A13")
+@pytest.mark.spec("A13a")
 def test_another_process_approves_and_the_call_runs_there_at_once(asking: Cli) -> None:
     call_id = asking.park(*WRITE)
     done = asking.run("approve", call_id)
@@ -36,7 +36,7 @@ def test_another_process_approves_and_the_call_runs_there_at_once(asking: Cli) -
     assert asking.run("pending").out == "Nothing is waiting.\n"
 
 
-@pytest.mark.spec("A13")
+@pytest.mark.spec("A13a")
 def test_the_beginning_of_an_id_is_enough_if_only_one_call_has_it(asking: Cli) -> None:
     first, second = asking.park(*WRITE), asking.park(*WRITE)
     shared = next(n for n in range(1, 9) if first[:n] != second[:n])
@@ -44,7 +44,7 @@ def test_the_beginning_of_an_id_is_enough_if_only_one_call_has_it(asking: Cli) -
     assert [item["call_id"] for item in asking.run("pending", "--json").lines] == [second]
 
 
-@pytest.mark.spec("A13")
+@pytest.mark.spec("A13a")
 def test_an_approval_is_used_once(asking: Cli) -> None:
     call_id = asking.park(*WRITE)
     assert asking.run("approve", call_id).code == 0
@@ -55,7 +55,7 @@ def test_an_approval_is_used_once(asking: Cli) -> None:
     assert not (asking.project / "notes.txt").exists()
 
 
-@pytest.mark.spec("A13")
+@pytest.mark.spec("A13a")
 def test_what_changed_since_it_was_shown_is_not_run_but_waits_again(asking: Cli) -> None:
     call_id = asking.park(*WRITE)
     (asking.project / "notes.txt").write_text("someone else's")
@@ -119,7 +119,7 @@ def test_an_answer_can_be_a_failure(asking: Cli) -> None:
     assert (result["success"], result["error"]["message"]) == (False, "I do not know")
 
 
-@pytest.mark.spec("A13")
+@pytest.mark.spec("A13a")
 def test_a_tool_this_command_does_not_know_is_left_to_its_program(asking: Cli, tmp_path: Path) -> None:
     (tmp_path / "my_tools.py").write_text(MODULE)
     asking.env["PYTHONPATH"] = str(tmp_path)
@@ -135,7 +135,7 @@ def test_a_tool_this_command_does_not_know_is_left_to_its_program(asking: Cli, t
     assert asking.run("ledger", "show", call_id, "--json").json["state"] == "done"
 
 
-@pytest.mark.spec("A12", "E1")
+@pytest.mark.spec("A12", "E1a")
 def test_always_makes_a_narrow_rule_that_is_listed_and_revoked(asking: Cli) -> None:
     asking.run("approve", asking.park(*WRITE), "--always", "project")
     (grant,) = asking.run("grants", "--json").lines
@@ -161,7 +161,7 @@ def test_always_is_refused_where_a_limit_asks_every_time(asking: Cli) -> None:
     assert asking.run("grants").out == "Nothing is always allowed here.\n"
 
 
-@pytest.mark.spec("A13")
+@pytest.mark.spec("A13a")
 def test_a_call_nobody_has_asked_for_is_no_traceback(asking: Cli) -> None:
     for command in ("approve", "reject"):
         done = asking.run(command, "nobody")

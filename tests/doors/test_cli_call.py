@@ -49,14 +49,14 @@ def tools(cli: Cli, tmp_path: Path) -> Cli:
     return cli
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1a")
 def test_words_a_json_object_and_standard_input_all_give_arguments(cli: Cli) -> None:
     assert cli.run("call", "calculator", "expression=6*7").out == "42\n"
     assert cli.run("call", "calculator", '{"expression": "6*7"}').out == "42\n"
     assert cli.run("call", "calculator", "-", stdin='{"expression": "6*7"}').out == "42\n"
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1a")
 def test_a_word_is_text_where_the_tool_wants_text_and_json_elsewhere(tools: Cli) -> None:
     assert tools.run("call", "calculator", "expression=7").out == "7\n"
     assert tools.run("call", "shout", "text=12", "times=2", "loud=false").out == "1212\n"
@@ -64,7 +64,7 @@ def test_a_word_is_text_where_the_tool_wants_text_and_json_elsewhere(tools: Cli)
     assert tools.run("call", "shout", "text=null").out == "NULL\n"
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1a")
 def test_an_argument_can_be_the_content_of_a_file_or_of_standard_input(tools: Cli) -> None:
     (tools.project / "words.txt").write_text("from a file")
     (tools.project / "times.json").write_text("2")
@@ -72,7 +72,7 @@ def test_an_argument_can_be_the_content_of_a_file_or_of_standard_input(tools: Cl
     assert tools.run("call", "shout", "text=@-", stdin="piped").out == "PIPED\n"
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1a")
 def test_every_end_of_a_call_has_its_exit_code(tools: Cli) -> None:
     tools.configure(
         '[tools]\nmodules = ["my_tools"]\nprofile = "full"\ndeny = ["system.info"]\n'
@@ -91,14 +91,14 @@ def test_every_end_of_a_call_has_its_exit_code(tools: Cli) -> None:
         assert (done.code, done.json["state"], done.json["exit_code"]) == (code, state, code), words
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1a")
 def test_the_result_goes_to_standard_output_and_the_error_to_standard_error(tools: Cli) -> None:
     done = tools.run("call", "half")
     assert (done.code, done.out) == (1, "the first half\n")
     assert done.sentence == "Error: the second half is missing"
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1a")
 def test_a_tool_of_the_users_module_that_raises_gives_a_sentence_and_no_traceback(tools: Cli) -> None:
     done = tools.run("call", "break_down")
     assert done.code == 1
@@ -114,7 +114,7 @@ def test_the_output_of_a_tool_is_raw_on_a_pipe_and_in_json_an_escape(tools: Cli)
     assert json.loads(raw)["output"] == "a\x1b[2Jb\u202ec\x9b31md"
 
 
-@pytest.mark.spec("A15", "A13")
+@pytest.mark.spec("A15a", "A13a")
 def test_without_a_terminal_a_call_that_needs_a_person_is_parked_at_once(asking: Cli) -> None:
     done = asking.run("call", "file.write", "path=notes.txt", "content=hello")
     assert done.code == 4
@@ -128,7 +128,7 @@ def test_without_a_terminal_a_call_that_needs_a_person_is_parked_at_once(asking:
     assert [item["call_id"] for item in waiting] == [call_id]
 
 
-@pytest.mark.spec("A15")
+@pytest.mark.spec("A15a")
 def test_with_the_ledger_switched_off_nothing_can_wait_so_it_is_denied(asking: Cli) -> None:
     asking.configure('[approval]\nauto_approve = ["$readonly"]\n[ledger]\nenabled = false\n')
     done = asking.run("call", "file.write", "path=notes.txt", "content=hello")
@@ -136,15 +136,15 @@ def test_with_the_ledger_switched_off_nothing_can_wait_so_it_is_denied(asking: C
     assert "nobody is there to ask" in done.sentence
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1a")
 def test_an_option_can_be_set_for_one_run_and_a_directory_chosen(cli: Cli, tmp_path: Path) -> None:
-    where = str(cli.project)
-    done = cli.run("-C", where, "--set", 'tools.deny=["calculator"]', "call", "calculator", "expression=1", cwd=tmp_path)
+    options = ("-C", str(cli.project), "--set", 'tools.deny=["calculator"]')
+    done = cli.run(*options, "call", "calculator", "expression=1", cwd=tmp_path)
     assert done.code == 3
     assert "not allowed by tool policy" in done.sentence
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1a")
 def test_a_reader_that_goes_away_is_no_error(cli: Cli) -> None:
     reader, writer = os.pipe()
     os.close(reader)
@@ -153,7 +153,7 @@ def test_a_reader_that_goes_away_is_no_error(cli: Cli) -> None:
     assert (done.returncode, done.stderr) == (141, "")
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1a")
 def test_a_full_disk_behind_standard_output_is_said(cli: Cli) -> None:
     with Path("/dev/full").open("w") as full:
         done = run_into(cli, full.fileno(), "tools")

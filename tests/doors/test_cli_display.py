@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.doors.command import Cli
 from tests.doors.terminal import Terminal
 
-HOSTILE = "a\u202eb\u2066c\u200bd\U000e0020e\U000e0100f\U0001d173g\u3000h\ri\bj\x1b[2J\x1b]52;c;aGk=\x07\x9b31mk" + "\xa0" * 5000 + "end"
-ACTING = ("\u202e", "\u2066", "\u200b", "\U000e0020", "\U000e0100", "\U0001d173", "\u3000", "\b", "\x07", "\x9b", "\xa0")
+ACTING = "\u202e\u2066\u200b\U000e0020\U000e0100\U0001d173\u3000\b\x07\x9b\xa0"
+HOSTILE = f"a{ACTING}b\rc\x1b[2J\x1b]52;c;aGk=\x07\x9b31md" + "\xa0" * 5000 + "end"
 
 
 def acts(text: str) -> list[str]:
@@ -18,16 +20,16 @@ def acts(text: str) -> list[str]:
 
 @pytest.mark.spec("O1")
 def test_a_hostile_call_is_shown_with_every_hidden_character_written_out(asking: Cli) -> None:
-    import json
-
     args = json.dumps({"path": "notes.txt", "content": HOSTILE})
     with Terminal(asking, "call", "file.write", args) as person:
         person.expect("‹\\u{202e}›")
         person.expect("‹\\x1b›[2J")
-        person.expect("‹\\xa0×5000›end")
+        person.expect("characters hidden]")
+        person.expect("›end")
         person.expect("leave it waiting\n> ")
         person.type("d")
         person.expect("characters, sha256 ")
+        person.expect("‹\\xa0×5000›end")
         person.expect("leave it waiting\n> ")
         person.type("q")
         assert person.finish() == 4
@@ -69,7 +71,8 @@ def test_a_long_diff_says_how_much_of_it_is_hidden_and_the_details_hide_nothing(
 
 @pytest.mark.spec("O1")
 def test_the_output_of_a_tool_is_made_visible_on_a_terminal(asking: Cli) -> None:
-    with Terminal(asking, "call", "ask.user", 'questions:=[{"question": "?", "options": ["a\\u001b]0;title\\u0007b"]}]') as person:
+    question = '{"question": "?", "options": ["a\\u001b]0;title\\u0007b"]}'
+    with Terminal(asking, "call", "ask.user", f"questions:=[{question}]") as person:
         person.expect("words): ")
         person.type("1")
         assert person.finish() == 0
@@ -87,7 +90,7 @@ def test_json_on_a_terminal_escapes_what_could_act(asking: Cli) -> None:
     assert "\u202e" in asking.run("pending", call_id, "--json").out
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1a")
 def test_colour_appears_on_a_terminal_only_and_not_with_no_color(asking: Cli) -> None:
     asking.park("file.write", "path=notes.txt", "content=hello")
     for command in (("pending",), ("tools",), ("doctor",), ("policy",), ("policy", "explain", "file.write")):
@@ -100,7 +103,7 @@ def test_colour_appears_on_a_terminal_only_and_not_with_no_color(asking: Cli) ->
             assert "\x1b[3" not in person.raw, command
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1a")
 @pytest.mark.parametrize("columns", [40, 80, 120])
 def test_tables_keep_to_the_width_of_the_terminal(asking: Cli, columns: int) -> None:
     asking.park("file.write", f"path={'long' * 40}.txt", "content=hello")

@@ -11,7 +11,7 @@ WRITE = ("call", "file.write", "path=notes.txt", "content=hello")
 PROMPT = "leave it waiting\n> "
 
 
-@pytest.mark.spec("A15", "A14", "E1")
+@pytest.mark.spec("A15a", "A14", "E1a")
 def test_a_person_sees_what_would_happen_and_why_and_says_yes(asking: Cli) -> None:
     with Terminal(asking, *WRITE) as person:
         person.expect("file.write: notes.txt")
@@ -112,7 +112,7 @@ def test_the_person_can_give_the_result_in_the_tools_place(asking: Cli) -> None:
     assert not (asking.project / "notes.txt").exists()
 
 
-@pytest.mark.spec("A13", "A15")
+@pytest.mark.spec("A13a", "A15a")
 def test_leaving_or_ending_the_input_leaves_the_call_waiting(asking: Cli) -> None:
     with Terminal(asking, *WRITE) as person:
         person.expect(PROMPT)
@@ -129,7 +129,7 @@ def test_leaving_or_ending_the_input_leaves_the_call_waiting(asking: Cli) -> Non
     assert (asking.project / "notes.txt").read_text() == "hello"
 
 
-@pytest.mark.spec("A15")
+@pytest.mark.spec("A15a")
 def test_an_interrupt_cancels_the_call_for_good(asking: Cli) -> None:
     with Terminal(asking, *WRITE) as person:
         person.expect(PROMPT)
@@ -140,7 +140,7 @@ def test_an_interrupt_cancels_the_call_for_good(asking: Cli) -> None:
     assert asking.run("ledger", "--json").lines[0]["state"] == "cancelled"
 
 
-@pytest.mark.spec("A13")
+@pytest.mark.spec("A13a")
 def test_an_answer_from_another_process_ends_the_question(asking: Cli) -> None:
     with Terminal(asking, *WRITE) as person:
         person.expect(PROMPT)
@@ -153,7 +153,7 @@ def test_an_answer_from_another_process_ends_the_question(asking: Cli) -> None:
     assert (asking.project / "notes.txt").read_text() == "hello"
 
 
-@pytest.mark.spec("A13")
+@pytest.mark.spec("A13a")
 def test_what_changes_while_the_person_thinks_is_shown_again(asking: Cli) -> None:
     with Terminal(asking, *WRITE) as person:
         person.expect(PROMPT)
@@ -168,7 +168,7 @@ def test_what_changes_while_the_person_thinks_is_shown_again(asking: Cli) -> Non
     assert (asking.project / "notes.txt").read_text() == "hello"
 
 
-@pytest.mark.spec("A15")
+@pytest.mark.spec("A15a")
 def test_keys_pressed_before_the_question_are_no_answer(asking: Cli) -> None:
     with Terminal(asking, *WRITE) as person:
         person.type("y")
@@ -178,17 +178,18 @@ def test_keys_pressed_before_the_question_are_no_answer(asking: Cli) -> None:
     assert not (asking.project / "notes.txt").exists()
 
 
-@pytest.mark.spec("A15")
+@pytest.mark.spec("A15a")
 def test_on_a_terminal_a_call_can_be_parked_on_purpose(asking: Cli) -> None:
     with Terminal(asking, *WRITE, "--park") as person:
         assert person.finish() == 4
         assert PROMPT not in person.text
 
 
-@pytest.mark.spec("A14", "E1")
+@pytest.mark.spec("A14", "E1a")
 def test_questions_of_a_model_are_asked_one_by_one(asking: Cli) -> None:
-    questions = '[{"question": "Which \\u001b[2Jcolour?", "options": ["red", "blue"]}, {"question": "Why?", "options": null}]'
-    with Terminal(asking, "call", "ask.user", f"questions:={questions}") as person:
+    first = '{"question": "Which \\u001b[2Jcolour?", "options": ["red", "blue"]}'
+    second = '{"question": "Why?", "options": null}'
+    with Terminal(asking, "call", "ask.user", f"questions:=[{first}, {second}]") as person:
         person.expect("Which ‹\\x1b›[2Jcolour?")
         person.expect("2. blue")
         person.expect("your own words): ")
@@ -206,7 +207,7 @@ def test_questions_of_a_model_are_asked_one_by_one(asking: Cli) -> None:
     assert asking.run("ledger", "show", call_id, "--json").json["result"]["output"] == "here"
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1a")
 def test_trust_is_asked_for_with_what_it_would_loosen(cli: Cli) -> None:
     (cli.project / "holdfast.toml").write_text('[tools]\nprofile = "full"\n')
     with Terminal(cli, "trust") as person:

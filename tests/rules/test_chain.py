@@ -160,7 +160,7 @@ def test_an_exception_that_cannot_be_printed_is_skipped_too() -> None:
     assert chain.judge(question()).decision.verdict is Verdict.ASK
 
 
-@pytest.mark.spec("A5")
+@pytest.mark.spec("A5a")
 def test_a_resolver_sees_the_canonical_name_the_arguments_and_the_call() -> None:
     seen: list[tuple[str, Args, ResolveContext]] = []
     chain = Chain()

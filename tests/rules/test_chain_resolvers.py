@@ -176,7 +176,7 @@ def test_a_third_party_or_a_configured_denial_beats_the_sandbox() -> None:
     assert decided(chain, SHELL) == ("third", DENY)
 
 
-@pytest.mark.spec("A5")
+@pytest.mark.spec("A5a")
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
@@ -192,7 +192,7 @@ def test_a_policy_function_may_answer_true_false_deny_or_nothing(answer: object,
     assert decided(standard_chain(ApprovalConfig(), function=says(answer)), WRITE) == expected
 
 
-@pytest.mark.spec("A5")
+@pytest.mark.spec("A5a")
 def test_a_policy_function_sees_the_canonical_name_all_names_and_the_call_id() -> None:
     def policy(name: str, args: Args, ctx: ResolveContext) -> object:
         if name == "shell.exec" and "bash" in ctx.names and ctx.call_id == "call-1" and args == {"command": "rm -rf x"}:
@@ -209,7 +209,7 @@ def test_the_users_own_function_failing_means_ask(function: Resolve) -> None:
     assert decided(chain, CALCULATOR) == (CONFIG, ASK)
 
 
-@pytest.mark.spec("A2", "A5")
+@pytest.mark.spec("A2", "A5a")
 def test_a_trusted_documents_list_decides_instead_of_the_configured_one() -> None:
     outer = listed("$default", "$no", presets={"$no": Preset(deny=("bash",))})
     inner = listed("calculator", "bash", presets=outer.presets)
@@ -237,7 +237,7 @@ def test_a_configured_function_that_fails_still_asks_under_a_trusted_document() 
     assert decided(chain, WRITE) == (CONFIG, ASK)
 
 
-@pytest.mark.spec("A3", "A5")
+@pytest.mark.spec("A3", "A5a")
 @pytest.mark.parametrize(
     ("function", "expected"),
     [
@@ -306,7 +306,7 @@ def importing(*paths: str, **fields: object) -> Chain:
     return standard_chain(listed(*paths, importable=paths, **fields))
 
 
-@pytest.mark.spec("A2", "A5")
+@pytest.mark.spec("A2", "A5a")
 @pytest.mark.usefixtures("package")
 def test_a_module_path_in_the_list_is_a_resolver_of_its_own() -> None:
     module, dotted, colon = (
@@ -350,7 +350,7 @@ def test_a_module_that_breaks_is_a_failed_resolver_not_a_missing_one(path: str) 
     assert decided(importing(path, "$default", on_error="ask")) == (path, ASK)
 
 
-@pytest.mark.spec("A5")
+@pytest.mark.spec("A5a")
 @pytest.mark.usefixtures("package")
 def test_only_what_user_level_config_named_is_imported() -> None:
     chain = standard_chain(listed("policies_under_test.loose:approve"))
@@ -360,7 +360,7 @@ def test_only_what_user_level_config_named_is_imported() -> None:
     assert "policies_under_test.loose" not in sys.modules
 
 
-@pytest.mark.spec("A5")
+@pytest.mark.spec("A5a")
 @pytest.mark.usefixtures("package")
 def test_the_whole_policy_may_be_one_imported_function() -> None:
     path = "policies_under_test.loose:approve"
@@ -377,7 +377,7 @@ def test_a_whole_policy_that_cannot_be_loaded_means_ask(path: str) -> None:
     assert decided(chain, READ) == (CONFIG, ASK)
 
 
-@pytest.mark.spec("A5")
+@pytest.mark.spec("A5a")
 def test_a_dotted_tool_name_is_never_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("file", "acme_tools"):
         (tmp_path / name).mkdir()

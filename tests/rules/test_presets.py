@@ -50,7 +50,7 @@ def test_a_stranger_that_takes_the_name_of_our_tool_is_not_in_a_built_in_preset(
     assert verdict(ListPolicy(["file.read"]), stranger) is Verdict.APPROVE
 
 
-@pytest.mark.spec("A5")
+@pytest.mark.spec("A5a")
 @pytest.mark.parametrize("entry", ["shell.exec", "bash", "shell.*", "group:runtime", "sh?ll.exec"])
 def test_a_list_matches_names_aliases_patterns_and_groups(entry: str) -> None:
     policy = ListPolicy([entry])

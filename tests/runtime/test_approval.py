@@ -23,7 +23,7 @@ def _parked(folder: Path, *tools: Tool, **options: Any) -> tuple[Runtime, HeldCa
     return runtime, held
 
 
-@pytest.mark.spec("A15")
+@pytest.mark.spec("A15a")
 def test_a_library_with_nobody_to_ask_denies_at_once_and_says_why() -> None:
     note, seen = recorder()
     result = run(Runtime(tools=[note]).call("note", {"text": "x"}))
@@ -32,7 +32,7 @@ def test_a_library_with_nobody_to_ask_denies_at_once_and_says_why() -> None:
     assert seen == []
 
 
-@pytest.mark.spec("A15", "A13")
+@pytest.mark.spec("A15a", "A13a")
 def test_a_parked_call_says_how_to_approve_it_and_waits_in_the_ledger(tmp_path: Path) -> None:
     note, seen = recorder()
     runtime, held = _parked(tmp_path, note)
@@ -283,7 +283,7 @@ def test_an_asker_is_shown_the_call_and_its_answer_counts(tmp_path: Path) -> Non
     assert seen == [{"text": "a"}]
 
 
-@pytest.mark.spec("A15")
+@pytest.mark.spec("A15a")
 def test_an_asker_without_an_answer_leaves_the_call_waiting(tmp_path: Path) -> None:
     note, seen = recorder()
 
@@ -298,7 +298,7 @@ def test_an_asker_without_an_answer_leaves_the_call_waiting(tmp_path: Path) -> N
     assert seen == []
 
 
-@pytest.mark.spec("A13")
+@pytest.mark.spec("A13a")
 def test_the_first_answer_counts_whichever_door_it_comes_from(tmp_path: Path) -> None:
     note, seen = recorder()
 

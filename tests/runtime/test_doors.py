@@ -43,7 +43,7 @@ def _python(program: str, folder: Path) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.spec("A13")
+@pytest.mark.spec("A13a")
 def test_a_call_parked_by_a_program_that_is_gone_runs_where_it_is_approved(tmp_path: Path) -> None:
     call_id = _python(PARK, tmp_path)
     note, seen = recorder()
@@ -55,7 +55,7 @@ def test_a_call_parked_by_a_program_that_is_gone_runs_where_it_is_approved(tmp_p
     assert [given.answer.by for given in record.answers] == ["bob"]
 
 
-@pytest.mark.spec("A13")
+@pytest.mark.spec("A13a")
 def test_a_tool_the_approver_does_not_know_runs_when_its_program_returns(tmp_path: Path) -> None:
     call_id = _python(PARK, tmp_path)
     stranger = runtime_in(tmp_path)
@@ -74,7 +74,7 @@ def test_a_tool_the_approver_does_not_know_runs_when_its_program_returns(tmp_pat
     assert seen == [{"text": "parked"}]
 
 
-@pytest.mark.spec("A13")
+@pytest.mark.spec("A13a")
 def test_a_live_waiter_hears_of_an_answer_from_another_process_at_once(tmp_path: Path) -> None:
     heard: list[float] = []
 
@@ -98,7 +98,7 @@ def test_a_live_waiter_hears_of_an_answer_from_another_process_at_once(tmp_path:
     assert any(seconds < 0.2 for seconds in tries), "the machine may be slow once, not three times"
 
 
-@pytest.mark.spec("A13")
+@pytest.mark.spec("A13a")
 def test_an_approver_leaves_a_call_to_the_program_that_waits_for_it(tmp_path: Path) -> None:
     note, seen = recorder()
 
@@ -114,7 +114,7 @@ def test_an_approver_leaves_a_call_to_the_program_that_waits_for_it(tmp_path: Pa
     assert (result.output, len(seen)) == ("noted x", 1)
 
 
-@pytest.mark.spec("A12", "A13")
+@pytest.mark.spec("A12", "A13a")
 def test_an_approval_that_many_race_for_is_used_once(tmp_path: Path) -> None:
     call_id = _python(PARK, tmp_path)
     ledger = open_ledger(tmp_path / "state")

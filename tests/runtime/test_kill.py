@@ -13,7 +13,7 @@ KILLS = 200
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.spec("X10", "A13")
+@pytest.mark.spec("X10", "A13a")
 def test_two_hundred_kills_lose_nothing_and_run_nothing_twice(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.runtime.kill_driver", str(tmp_path), str(KILLS)],

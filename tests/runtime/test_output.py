@@ -96,7 +96,7 @@ def test_max_output_bytes_cuts_with_the_seeds_words() -> None:
     assert result.output == "0123456789\n[Output truncated - 6 bytes hidden]"
 
 
-@pytest.mark.spec("T10")
+@pytest.mark.spec("T10a")
 def test_attachments_travel_as_they_are(tmp_path: Path) -> None:
     picture = Attachment(kind="image", mime_type="image/png", data=b"\x89PNG\x00", name="dot.png")
 

@@ -51,7 +51,7 @@ class Workers:
         return self._process.stdout.readline().strip()
 
 
-@pytest.mark.spec("X10", "A13")
+@pytest.mark.spec("X10", "A13a")
 def test_nothing_is_lost_and_nothing_runs_twice_over_forty_kills(tmp_path: Path) -> None:
     path = tmp_path / "l.db"
     moments = random.Random(20)

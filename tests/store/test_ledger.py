@@ -93,7 +93,7 @@ def test_an_id_is_used_once(ledger: Ledger) -> None:
     assert len(ledger.call(call.id).entries) == 2
 
 
-@pytest.mark.spec("A13")
+@pytest.mark.spec("A13a")
 def test_a_held_call_waits_across_a_restart_with_all_that_was_shown(tmp_path: Path) -> None:
     held = make_held()
     with Ledger.open(tmp_path / "l.db") as first:
@@ -104,7 +104,7 @@ def test_a_held_call_waits_across_a_restart_with_all_that_was_shown(tmp_path: Pa
         assert second.held(held.call.id) == held
 
 
-@pytest.mark.spec("A12", "A13")
+@pytest.mark.spec("A12", "A13a")
 def test_an_approval_is_recorded_with_its_approver_and_used_once(ledger: Ledger) -> None:
     held = make_held()
     call_id = held.call.id

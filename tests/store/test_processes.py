@@ -99,7 +99,7 @@ def test_processes_that_write_at_once_share_one_chain(ledger: Ledger) -> None:
     assert ledger.verify().ok
 
 
-@pytest.mark.spec("A13")
+@pytest.mark.spec("A13a")
 def test_a_process_that_waits_hears_an_answer_from_another_one_within_200_ms(ledger: Ledger) -> None:
     held = make_held()
 
@@ -122,7 +122,7 @@ def test_a_process_that_waits_hears_an_answer_from_another_one_within_200_ms(led
     assert seconds < 0.2
 
 
-@pytest.mark.spec("A13")
+@pytest.mark.spec("A13a")
 def test_waiting_for_an_answer_ends_with_the_call_or_with_the_time(ledger: Ledger) -> None:
     held = make_held()
 

@@ -58,7 +58,7 @@ def test_an_interrupted_mutation_becomes_unknown_and_an_interrupted_reading_fail
     assert ledger.verify().ok
 
 
-@pytest.mark.spec("X10", "A13")
+@pytest.mark.spec("X10", "A13a")
 def test_what_waits_keeps_waiting_and_what_lives_keeps_running(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -102,7 +102,7 @@ def test_calculator_async_is_off_unless_it_is_asked_for_by_name() -> None:
     assert _call("calculator_async", {"expression": "sqrt(16)", "delay": 1}, config=config).output == "4"
 
 
-@pytest.mark.spec("B12")
+@pytest.mark.spec("B12a")
 def test_system_info_renders_its_typed_facts(tmp_path: Path) -> None:
     result = run(runtime_in(tmp_path, *builtin_tools()).call("system.info"))
     assert isinstance(result.structured, dict)
@@ -110,7 +110,7 @@ def test_system_info_renders_its_typed_facts(tmp_path: Path) -> None:
     assert f"python: {result.structured['python']}" in result.output
 
 
-@pytest.mark.spec("B13")
+@pytest.mark.spec("B13a")
 def test_ask_user_waits_for_the_person(tmp_path: Path) -> None:
     runtime = runtime_in(tmp_path, *builtin_tools(), nobody="park")
     question = {"questions": [{"question": "Which colour?", "options": ["red", "blue"]}]}

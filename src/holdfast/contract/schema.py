@@ -61,7 +61,7 @@ class CompiledSchema(Struct, frozen=True):
         plain = parsed or is_plain(args)
         if plain and self.is_valid(args):
             return args
-        if plain and self.flat is not None:
+        if plain and self.flat is not None and type(args) is dict:
             repaired = self.flat.judge(args)
             if isinstance(repaired, InvalidArguments) or self.is_valid(repaired):
                 return repaired

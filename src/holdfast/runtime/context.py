@@ -14,7 +14,6 @@ from holdfast.contract.event import Output, Progress
 from holdfast.contract.result import Result
 from holdfast.contract.values import Args
 from holdfast.runtime.keeping import CallKeeper
-from holdfast.store.streaming import RedactedStream
 from holdfast.text import truncate as truncation
 
 if TYPE_CHECKING:
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from holdfast.contract.tool import Tool
     from holdfast.runtime.locks import Claim
     from holdfast.runtime.runtime import Runtime
+    from holdfast.store.streaming import RedactedStream
 
 T = TypeVar("T")
 
@@ -122,7 +122,7 @@ class RunContext:
         if self._runtime.bus.idle:
             return
         if self._redaction is None:
-            self._redaction = RedactedStream(self._runtime.redactor)
+            self._redaction = self._runtime.redactor.stream()
             self.streamed = True
         clean = self._redaction.feed(text)
         if clean:

@@ -25,7 +25,6 @@ from holdfast.runtime.locks import Claim, PathLocks
 from holdfast.runtime.middleware import Deny, run_after, run_before
 from holdfast.runtime.outcome import owned, to_result
 from holdfast.runtime.plans import Plan
-from holdfast.runtime.secrets import redacted
 
 if TYPE_CHECKING:
     from holdfast.runtime.runtime import Runtime
@@ -224,8 +223,8 @@ class Pipeline:
             raise
         if ctx.streamed:
             ctx.finish_stream()
-        if runtime.knows_secrets:
-            result = redacted(result, runtime.redactor)
+        if runtime.redactor.active:
+            result = runtime.redactor.result(result)
         if len(result.output) >= runtime.surely_short:
             result = bound(result, tool, runtime.config.output, call.id, ledger)
         if ledger is not None:
@@ -274,8 +273,8 @@ class Pipeline:
     ) -> Result:
         """A call that ends before anything ran: still recorded, still one result."""
         runtime = self._runtime
-        if runtime.knows_secrets:
-            result = redacted(result, runtime.redactor)
+        if runtime.redactor.active:
+            result = runtime.redactor.result(result)
         if runtime.ledger is not None:
             verdict = Verdict.DENY if result.state in (State.DENIED, State.INVALID) else Verdict.APPROVE
             judged = decision or Decision(verdict, source, result.error or "answered without running")

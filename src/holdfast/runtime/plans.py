@@ -22,8 +22,8 @@ class Plan:
     """One tool for one kind of caller."""
 
     __slots__ = (
-        "after", "applies_direct", "before", "closed", "decision", "direct", "execute", "judge_args", "logged", "missing_scope",
-        "mutates", "proposes_direct", "settled", "timeout", "timeout_unit", "tool",
+        "after", "applies_direct", "before", "closed", "decision", "direct", "execute", "judge_args", "logged",
+        "missing_scope", "mutates", "proposes_direct", "settled", "timeout", "timeout_unit", "tool",
     )  # fmt: skip
 
     tool: Tool

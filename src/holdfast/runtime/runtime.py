@@ -26,9 +26,7 @@ from holdfast.contract.vocabulary import Failure, State, Verdict
 from holdfast.registry.listing import Format, Listing, ToolList
 from holdfast.registry.registry import Registry
 from holdfast.registry.sources import WAITING
-from holdfast.rules.explain import Explanation
 from holdfast.rules.gate import Gate
-from holdfast.rules.grants import StoredGrants, Width
 from holdfast.rules.hooks import Hooks
 from holdfast.rules.policy import Policy, PolicyRules, check_names
 from holdfast.rules.skills import read_skill
@@ -46,6 +44,8 @@ from holdfast.store.redact import Redactor
 
 if TYPE_CHECKING:
     from holdfast.contract.context import SandboxTools
+    from holdfast.rules.explain import Explanation
+    from holdfast.rules.grants import StoredGrants, Width
     from holdfast.store.grants import Grant, Scope
     from holdfast.store.ledger import Ledger
 
@@ -92,8 +92,7 @@ class Runtime:
         self.nobody: Nobody = nobody
         self.session = b32encode(os.urandom(5)).decode().lower()
         self.redactor = redactor or Redactor()
-        self.secrets = Secrets(self.config.secrets, self._learn_secret)
-        self.knows_secrets = False
+        self.secrets = Secrets(self.config.secrets, self.redactor.add)
         self.caller = caller or Caller(session=self.session, scopes=self.secrets.scopes)
         self.registry = registry or Registry(
             default_timeout=self.config.tools.default_timeout,
@@ -104,7 +103,7 @@ class Runtime:
         self.policy = Policy(PolicyRules.of(self.config.tools, skills))
         self.registry.set_policy(self.policy)
         self.hooks = Hooks(self.config.hooks)
-        self.grants = grants or (StoredGrants(ledger.grants) if ledger is not None else None)
+        self.grants = grants or (_grants_in(ledger) if ledger is not None else None)
         self.gate = gate or self._standard_gate()
         self.sandbox = sandbox or _plain_sandbox(self.config, root)
         limits = self.config.output
@@ -327,10 +326,6 @@ class Runtime:
     def redact(self, text: str) -> str:
         return self.redactor(text)
 
-    def _learn_secret(self, scope: str, value: str) -> None:
-        self.redactor.add(scope, value)
-        self.knows_secrets = True
-
     def log(self, message: str) -> None:
         _LOG.info("%s", self.redact(message))
 
@@ -361,6 +356,12 @@ class Runtime:
     def attach(self) -> None:
         self.loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
+
+
+def _grants_in(ledger: Ledger) -> StoredGrants:
+    from holdfast.rules.grants import StoredGrants
+
+    return StoredGrants(ledger.grants)
 
 
 def _plain_sandbox(config: Config, root: Path | None) -> PlainSandbox:

@@ -5,13 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol, cast
-
-from msgspec.structs import replace
+from typing import Final, Protocol
 
 from holdfast.contract.errors import SecretUnavailable
-from holdfast.contract.result import Result
-from holdfast.contract.values import Args, Json
 
 _COMMAND_SECONDS: Final = 15.0
 
@@ -47,27 +43,6 @@ class Secrets:
             raise SecretUnavailable(f"The secret '{scope}' has no value; check [secrets.{scope}] in your user config.")
         self._learn(scope, value)
         return value
-
-
-def redacted(result: Result, redact: Callable[[str], str]) -> Result:
-    """The result without any known secret value, wherever in it a tool put one."""
-    return replace(
-        result,
-        output=redact(result.output),
-        error=None if result.error is None else redact(result.error),
-        structured=_redacted_json(result.structured, redact),
-        metadata=cast(Args, _redacted_json(result.metadata, redact)),
-    )
-
-
-def _redacted_json(value: Json, redact: Callable[[str], str]) -> Json:
-    if isinstance(value, str):
-        return redact(value)
-    if isinstance(value, dict):
-        return {redact(key): _redacted_json(item, redact) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_redacted_json(item, redact) for item in value]
-    return value
 
 
 def _fetch(scope: str, source: SecretSource) -> str | None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import tempfile
 import weakref
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -34,6 +32,9 @@ class Blobs:
     @property
     def folder(self) -> Path:
         if self._folder is None:
+            import shutil
+            import tempfile
+
             self._folder = Path(tempfile.mkdtemp(prefix="holdfast-"))
             weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         return self._folder

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,8 +23,8 @@ class NewFile:
 
     def __init__(self, folder: Path) -> None:
         make_private_folder(folder)
-        descriptor, name = tempfile.mkstemp(prefix=".new-", dir=folder)
-        self._path = Path(name)
+        self._path = folder / f".new-{os.urandom(8).hex()}"
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         self.file: BinaryIO = os.fdopen(descriptor, "wb")
 
     def publish(self, path: Path, *, sync: bool) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
-from secrets import token_hex
 from typing import Final
 
 import msgspec
@@ -54,7 +54,7 @@ class Grants:
         if scope == "session" and session is None:
             raise GrantRefused("A grant for a session must name the session; give one, or choose another scope.")
         grant = Grant(
-            id=f"g{token_hex(5)}",
+            id=f"g{os.urandom(5).hex()}",
             tool=tool,
             pattern=pattern,
             scope=scope,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, TypeVar
@@ -21,10 +20,10 @@ from holdfast.store.queries import CallRecord, Queries
 from holdfast.store.redact import Redactor
 from holdfast.store.sealing import Sealer
 from holdfast.store.verify import verify
-from holdfast.store.writer import Writer
 
 if TYPE_CHECKING:
     from holdfast.store.grants import Grants
+    from holdfast.store.writer import Writer
 
 T = TypeVar("T")
 _POLL_SECONDS: Final = 0.05
@@ -41,7 +40,6 @@ class Ledger(Queries):
         self.seal = Sealer(redactor, blobs)
         self.grant_changes = 0
         """How often this process has changed the grants here."""
-        self._writer = Writer(database)
 
     @classmethod
     def open(
@@ -64,7 +62,8 @@ class Ledger(Queries):
         return cls(Database.in_memory(), Blobs(None, redactor), redactor)
 
     def close(self) -> None:
-        self._writer.drain()
+        if "_writer" in self.__dict__:
+            self._writer.drain()
         self._database.close()
 
     def __enter__(self) -> Self:
@@ -151,6 +150,12 @@ class Ledger(Queries):
         self.run(op)
 
     @cached_property
+    def _writer(self) -> Writer:
+        from holdfast.store.writer import Writer
+
+        return Writer(self._database)
+
+    @cached_property
     def grants(self) -> Grants:
         """The grants of this project."""
         from holdfast.store.grants import Grants
@@ -163,6 +168,8 @@ class Ledger(Queries):
 
     async def wait_answer(self, call_id: str, timeout: float) -> HeldCall | CallRecord:  # noqa: ASYNC109 - not a deadline
         """The call once it is no longer pending, wherever it was answered; still pending after `timeout` seconds."""
+        import asyncio
+
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
         seen: tuple[int, int] | None = None

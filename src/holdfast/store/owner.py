@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -51,6 +50,8 @@ def _start_ticks(pid: int) -> str | None:
 
 
 def _start_by_ps(pid: int) -> str | None:
+    import subprocess
+
     command = ["ps", "-o", "stat=,lstart=", "-p", str(pid)]
     try:
         words = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False).stdout.split()

@@ -46,16 +46,20 @@ class Matcher:
         self._names = dict(names)
         self._shapes = SHAPES if shapes else {}
         self._pattern: re.Pattern[str] | None = None
-        self._search = self._searcher()
+        self._search: jsonschema_rs.Validator | None = None
+        self._empty = not (names or shapes)
 
     def finds(self, text: str) -> bool:
         """Whether the text, or JSON that carries it, may hold a secret. Cheap; errs towards yes."""
-        if self._search is None:
+        if self._empty:
             return False
+        search = self._search
+        if search is None:
+            search = self._search = self._searcher()
         try:
-            return self._search.is_valid(text)
+            return search.is_valid(text)
         except ValueError:
-            return self._search.is_valid(_utf8(text))
+            return search.is_valid(_utf8(text))
 
     def replace(self, text: str, start: int = 0, end: int | None = None) -> str:
         """The part of the text from `start` to `end`, clean; what lies before it counts as what comes before."""
@@ -82,13 +86,10 @@ class Matcher:
             self._pattern = re.compile("|".join([*known, *shapes]), re.DOTALL)
         return self._pattern
 
-    def _searcher(self) -> jsonschema_rs.Validator | None:
+    def _searcher(self) -> jsonschema_rs.Validator:
         plain = {_utf8(form) for form in self._names}
         needles = plain | {msgspec.json.encode(form)[1:-1].decode() for form in plain}
-        alternatives = [*map(_literal, sorted(needles)), *self._shapes.values()]
-        if not alternatives:
-            return None
-        schema = {"pattern": "|".join(alternatives)}
+        schema = {"pattern": "|".join([*map(_literal, sorted(needles)), *self._shapes.values()])}
         return jsonschema_rs.validator_for(schema, pattern_options=jsonschema_rs.RegexOptions())
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import stat
 from collections.abc import Callable, Generator
 from hashlib import sha256
@@ -54,7 +53,7 @@ def replace_file(
         if before.digest != seen:
             raise Stale
         keep_before(path, before.content, before.mode)
-        temporary = f".{path.name[:200]}.{secrets.token_hex(6)}.tmp"
+        temporary = f".{path.name[:200]}.{os.urandom(6).hex()}.tmp"
         try:
             _write_new(folder, temporary, content, 0o644 if before.mode is None else before.mode, exact=before.exists)
             if before.exists:

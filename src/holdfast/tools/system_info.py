@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 from typing import Final
 
 from holdfast.contract.context import Context
@@ -28,6 +27,8 @@ _PROPERTIES: Final = {
 
 
 def _execute(args: Args, ctx: Context) -> Result:
+    import shutil
+
     facts: dict[str, Json] = {
         "system": platform.system(),
         "release": platform.release(),

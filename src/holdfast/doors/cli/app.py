@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
+from typing import Final
 
 from holdfast.contract.errors import HoldfastError
 from holdfast.doors.cli import failures
 
-PROGRAM = "holdfast"
+PROGRAM: Final = "holdfast"
+COMPLETION: Final = "_HOLDFAST_COMPLETE"
+"""Set by the shell when it wants to know how a command line could go on."""
 
 
 def run(argv: Sequence[str]) -> int:
@@ -30,7 +34,7 @@ def _run(argv: Sequence[str], *, as_json: bool, debug: bool) -> int:
     from holdfast.doors.cli.quick import quick_call
 
     try:
-        code = quick_call(argv)
+        code = None if COMPLETION in os.environ else quick_call(argv)
         return _run_click(list(argv), as_json=as_json) if code is None else code
     except KeyboardInterrupt:
         return failures.report("interrupted", "Interrupted.", failures.INTERRUPTED, as_json=as_json)
@@ -49,10 +53,13 @@ def _run_click(argv: list[str], *, as_json: bool) -> int:
 
     from holdfast.doors.cli.root import holdfast
 
+    if COMPLETION in os.environ:
+        holdfast.main(argv, prog_name=PROGRAM, complete_var=COMPLETION)
     try:
-        code = holdfast.main(argv, prog_name=PROGRAM, standalone_mode=False)
-    except click.Abort:
-        raise KeyboardInterrupt from None
+        with holdfast.make_context(PROGRAM, argv) as ctx:
+            code = holdfast.invoke(ctx)
+    except click.exceptions.Exit as end:
+        return end.exit_code
     except click.ClickException as error:
         return failures.report("usage", _sentence(error), failures.USAGE, as_json=as_json)
     return code if isinstance(code, int) else 0

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,7 +17,6 @@ from holdfast.doors.cli.failures import UsageProblem
 from holdfast.text.visible import visible
 from holdfast.text.width import clip
 
-_PAIR: Final = re.compile(r"([\w$][\w.$-]*)(:?=)(.*)", re.DOTALL)
 _TEXT_TYPES: Final = ("string", ["string", "null"], ["null", "string"])
 _MAX_SHOWN: Final = 40
 
@@ -56,13 +54,13 @@ def read_text(text: str) -> str:
 
 
 def _pair(word: str, schema: Mapping[str, Any]) -> tuple[str, Json]:
-    found = _PAIR.fullmatch(word)
-    if found is None:
+    name, sign, value = word.partition("=")
+    key = name.removesuffix(":")
+    if not sign or not key or not all(letter.isalnum() or letter in "_.$-" for letter in key):
         typed = clip(visible(word), _MAX_SHOWN)
         raise UsageProblem(f"'{typed}' is no argument; write key=value, key:=JSON, one JSON object, or - for stdin.")
-    key, operator, value = found.groups()
     given: str | bytes = _read_file(value[1:]) if value.startswith("@") else value
-    if operator == ":=":
+    if key != name:
         try:
             return key, parse_json(given)
         except BadJson as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from typing import Final
 
@@ -23,7 +22,6 @@ _WRONG_INPUT: Final = (
     errors.GrantRefused,
     errors.CallError,
 )
-_WORD: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 class UsageProblem(errors.HoldfastError):
@@ -38,7 +36,7 @@ def exit_code_of(error: errors.HoldfastError) -> int:
 
 def kind_of(error: BaseException) -> str:
     """The class of an error as a word: `UnknownCall` is `unknown_call`."""
-    return _WORD.sub("_", type(error).__name__).lower()
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in type(error).__name__)[1:]
 
 
 def report(kind: str, message: str, exit_code: int, *, as_json: bool = False) -> int:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 
 def quick_call(argv: Sequence[str]) -> int | None:
     """The exit code, or None when the command line has to be parsed in full."""
-    if len(argv) < 2 or argv[0] != "call" or "_HOLDFAST_COMPLETE" in os.environ:
+    if len(argv) < 2 or argv[0] != "call":
         return None
     words = [word for word in argv[1:] if word != "--json"]
     if not words or any(word.startswith("-") and word != "-" for word in words):

@@ -6,7 +6,6 @@ Text of models, tools and files is made visible first. Only the output of a tool
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Sequence
 from typing import Final, TextIO
@@ -16,7 +15,6 @@ from holdfast.text.visible import visible, visible_block
 from holdfast.text.width import clip, text_width
 
 _CODES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
-_UNSEEN: Final = re.compile(r"[^\n -~]")
 _GAP: Final = "  "
 _DEFAULT_WIDTH: Final = 80
 _NARROW: Final = 70
@@ -86,7 +84,7 @@ def put_output(text: str) -> None:
 def put_json(value: object) -> None:
     """One JSON value on one line; on a terminal with every character that could act written as an escape."""
     text = encode_json(value).decode()
-    _write(sys.stdout, f"{_UNSEEN.sub(_json_escape, text) if on_terminal() else text}\n")
+    _write(sys.stdout, f"{''.join(map(_json_safe, text)) if on_terminal() else text}\n")
 
 
 def put_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -144,10 +142,10 @@ def _write(stream: TextIO, text: str) -> None:
         stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
-def _json_escape(found: re.Match[str]) -> str:
-    if found[0].isprintable():
-        return found[0]
-    units = found[0].encode("utf-16-be", "surrogatepass")
+def _json_safe(char: str) -> str:
+    if char.isprintable():
+        return char
+    units = char.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 
 

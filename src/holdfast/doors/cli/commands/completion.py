@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from holdfast.doors.cli.app import PROGRAM
+from holdfast.doors.cli.app import COMPLETION, PROGRAM
 from holdfast.doors.cli.options import common
 from holdfast.doors.cli.screen import put_json, say
 
@@ -27,7 +27,7 @@ def completion(ctx: click.Context, shell: str, as_json: bool) -> int:
 
     kind = get_completion_class(shell)
     assert kind is not None
-    script = kind(ctx.find_root().command, {}, PROGRAM, f"_{PROGRAM.upper()}_COMPLETE").source()
+    script = kind(ctx.find_root().command, {}, PROGRAM, COMPLETION).source()
     if as_json:
         put_json({"shell": shell, "script": script})
     else:

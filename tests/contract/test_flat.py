@@ -1,0 +1,88 @@
+"""Flat schemas are judged without the validator: the same verdict, the same repairs, the same words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from holdfast.contract.errors import InvalidArguments
+from holdfast.contract.schema import compile_schema
+
+TYPES = st.sampled_from(["string", "integer", "number", "boolean", "null"])
+NAMES = st.sampled_from(["path", "limit", "a b", "x-y", "läng"])
+VALUES = (
+    st.none()
+    | st.booleans()
+    | st.integers(-5, 5)
+    | st.floats(allow_nan=False, allow_infinity=False, width=16)
+    | st.sampled_from(["", "5", " 7 ", "1.5", "true", "null", "NaN", "{}", "x" * 70])
+    | st.just([1])
+    | st.just({"a": 1})
+)
+
+
+@st.composite
+def schemas(draw: st.DrawFn) -> dict[str, Any]:
+    names = draw(st.lists(NAMES, unique=True))
+    kinds = draw(st.lists(st.one_of(TYPES, st.lists(TYPES, min_size=1, unique=True)), min_size=len(names)))
+    required = draw(st.lists(st.sampled_from(names), unique=True)) if names else []
+    return {
+        "type": "object",
+        "properties": {name: {"type": kind} for name, kind in zip(names, kinds, strict=False)},
+        "required": required,
+        "additionalProperties": False,
+    }
+
+
+@given(schemas(), st.dictionaries(NAMES, VALUES))
+@pytest.mark.spec("S1", "S4", "S6")
+def test_a_flat_schema_is_judged_as_the_validator_would(schema: dict[str, Any], args: dict[str, Any]) -> None:
+    quick = compile_schema(schema, "schema")
+    assert quick.flat is not None
+    slow = replace(quick, flat=None)
+    one, other = quick.judge(dict(args)), slow.judge(dict(args))
+    if isinstance(one, InvalidArguments) or isinstance(other, InvalidArguments):
+        assert isinstance(one, InvalidArguments)
+        assert isinstance(other, InvalidArguments)
+        assert sorted("; ".join(one.violations).split("; ")) == sorted("; ".join(other.violations).split("; "))
+    else:
+        assert one == other
+        assert {name: type(value) for name, value in one.items()} == {name: type(value) for name, value in other.items()}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"minProperties": 1},
+        {"properties": {"a": {"type": "string", "minLength": 2}}},
+        {"properties": {"a": {"type": "object"}}},
+        {"properties": {"a": {}}},
+        {"properties": {"a": True}},
+        {"additionalProperties": True},
+        {"required": ["not there"]},
+    ],
+)
+@pytest.mark.spec("S1")
+def test_a_schema_that_says_more_is_not_flat(more: dict[str, Any]) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": False, **more}
+    assert compile_schema(schema, "schema").flat is None
+
+
+@pytest.mark.spec("S5")
+def test_a_closed_schema_refuses_infinity_by_itself_and_an_open_one_is_not_closed() -> None:
+    closed = compile_schema(
+        {
+            "type": "object",
+            "properties": {"n": {"type": "array", "items": {"type": "number"}}},
+            "additionalProperties": False,
+        },
+        "schema",
+    )
+    assert closed.closed
+    assert not closed.is_valid({"n": [float("inf")]})
+    for schema in ({"type": "object"}, {"type": "object", "properties": {"n": {}}, "additionalProperties": False}):
+        assert not compile_schema(schema, "schema").closed
