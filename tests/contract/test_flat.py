@@ -51,7 +51,7 @@ def test_a_flat_schema_is_judged_as_the_validator_would(schema: dict[str, Any], 
         assert sorted("; ".join(one.violations).split("; ")) == sorted("; ".join(other.violations).split("; "))
     else:
         assert one == other
-        assert {name: type(value) for name, value in one.items()} == {name: type(value) for name, value in other.items()}
+        assert list(map(type, one.values())) == [type(other[name]) for name in one]
 
 
 @pytest.mark.parametrize(
@@ -84,5 +84,6 @@ def test_a_closed_schema_refuses_infinity_by_itself_and_an_open_one_is_not_close
     )
     assert closed.closed
     assert not closed.is_valid({"n": [float("inf")]})
-    for schema in ({"type": "object"}, {"type": "object", "properties": {"n": {}}, "additionalProperties": False}):
-        assert not compile_schema(schema, "schema").closed
+    anything: dict[str, Any] = {"type": "object", "properties": {"n": {}}, "additionalProperties": False}
+    assert not compile_schema({"type": "object"}, "schema").closed
+    assert not compile_schema(anything, "schema").closed

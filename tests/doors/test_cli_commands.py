@@ -72,8 +72,10 @@ def test_tools_the_policy_takes_away_are_not_listed_and_one_tool_is_shown_whole(
 
 @pytest.mark.spec("E1a")
 def test_looking_creates_no_state(cli: Cli) -> None:
-    for command in (("tools",), ("policy",), ("pending",), ("grants",), ("ledger",), ("config",), ("doctor",)):
-        assert cli.run(*command).code == 0
+    explain = ("policy", "explain", "file.write", "path=a.txt", "content=b")
+    commands = (("tools",), ("policy",), explain, ("pending",), ("grants",), ("ledger",), ("config",), ("doctor",))
+    for command in commands:
+        assert cli.run(*command).code == 0, command
     assert not Path(cli.env["XDG_STATE_HOME"]).exists()
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from holdfast.doors.cli.fields import FIELDS
 from holdfast.doors.cli.reference import OUTPUTS, commands
 from holdfast.doors.cli.root import holdfast
-from holdfast.doors.cli.shapes import FIELDS
 from tests.doors.command import Cli, Json
 
 

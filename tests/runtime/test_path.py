@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from holdfast import Caller, Config, Deny, Result, Runtime, State, Tool, tool
 from holdfast.config.model import PolicyLayer, ToolsConfig
 from holdfast.contract.vocabulary import Failure
-from tests.runtime.support import add, approving, recorder, run, text_of
+from tests.runtime.support import add, approving, recorder, run, runtime_in, text_of
 
 
 @pytest.mark.spec("T4", "X1")
@@ -311,3 +312,49 @@ def test_a_skill_has_only_the_tools_its_manifest_names(tmp_path: Path) -> None:
 def test_a_misspelt_name_in_the_configuration_is_a_warning_with_a_suggestion() -> None:
     runtime = Runtime(tools=[add], config=Config(tools=ToolsConfig(deny=("adda",))))
     assert runtime.warnings() == ["tools.deny names 'adda', which no tool or group is called: did you mean 'add'?"]
+
+
+@pytest.mark.parametrize("effects", [frozenset[str](), frozenset({"external"})])
+@pytest.mark.spec("S4")
+def test_the_ledger_keeps_the_arguments_as_they_were_given(tmp_path: Path, effects: frozenset[str]) -> None:
+    numbers = Tool(
+        name="numbers",
+        execute=add.execute,
+        input_schema=add.input_schema,
+        effects=effects,
+    )
+    runtime = runtime_in(tmp_path, numbers, config=approving("numbers"))
+    slipped = run(runtime.call("numbers", '{"a": "2"}'))
+    plain = run(runtime.call("numbers", {"a": 2}))
+    assert runtime.ledger is not None
+    first, second = runtime.ledger.call(slipped.call_id).call, runtime.ledger.call(plain.call_id).call
+    assert (first.args, first.original) == ({"a": 2}, {"a": "2"})
+    assert (second.args, second.original) == ({"a": 2}, None)
+
+
+class _View(Mapping[str, Any]):
+    """A mapping that is no dict."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self._values = values
+
+    def __getitem__(self, key: str) -> Any:
+        return self._values[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+@pytest.mark.spec("S5")
+def test_what_is_not_json_is_refused_in_any_mapping() -> None:
+    async def execute(args: Any) -> str:
+        raise AssertionError
+
+    open_schema = Tool(name="open", execute=execute, effects=frozenset())
+    runtime = Runtime(tools=[open_schema])
+    for value in (float("nan"), float("inf"), object(), "\ud800", {1: 2}):
+        for given in ({"x": value}, _View({"x": value}), {"x": [value]}):
+            assert run(runtime.call("open", given)).failure is Failure.INVALID_ARGUMENTS, repr(value)

@@ -268,3 +268,57 @@ def test_waiting_for_a_person_does_not_use_up_the_timeout(tmp_path: Path) -> Non
         return await task
 
     assert run(main()).output == "done"
+
+
+@pytest.mark.spec("X4")
+def test_a_call_cancelled_while_it_waits_for_its_turn_is_recorded_as_cancelled(tmp_path: Path) -> None:
+    async def main() -> Runtime:
+        def touches(args: Any) -> list[str]:
+            return ["same"]
+
+        waits = _sleeper(effects=frozenset({"fs.write"}), touches=touches)
+        runtime = runtime_in(tmp_path, waits, config=approving("sleeper"))
+        with runtime.subscribe() as events:
+            tasks = [asyncio.create_task(runtime.call("sleeper")) for _ in range(2)]
+            async for event in events:
+                if type(event).__name__ == "Queued":
+                    break
+            for task in reversed(tasks):
+                task.cancel()
+            await asyncio.wait(tasks)
+        return runtime
+
+    ledger = run(main()).ledger
+    assert ledger is not None
+    assert [record.state for record in ledger.calls()] == [State.CANCELLED, State.CANCELLED]
+    assert ledger.verify().ok
+
+
+@pytest.mark.spec("X4")
+def test_closing_the_coroutine_of_a_call_closes_the_tool() -> None:
+    closed: list[str] = []
+
+    async def execute(args: Any) -> str:
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            closed.append("yes")
+        return "never"
+
+    async def main() -> None:
+        work = Runtime(tools=[Tool(name="open", execute=execute, effects=frozenset())]).call("open")
+        work.send(None)
+        work.close()
+
+    run(main())
+    assert closed == ["yes"]
+
+
+@pytest.mark.parametrize("state", [State.UNKNOWN, State.CANCELLED, State.TIMED_OUT, State.DENIED])
+@pytest.mark.spec("T4")
+def test_a_tool_cannot_pretend_to_have_been_stopped(state: State) -> None:
+    async def execute(args: Any) -> Result:
+        return Result(False, error="I was stopped", state=state, failure=Failure.DENIED_BY_POLICY)
+
+    result = run(Runtime(tools=[Tool(name="liar", execute=execute, effects=frozenset())]).call("liar"))
+    assert (result.state, result.failure) == (State.FAILED, Failure.TOOL_ERROR)

@@ -140,12 +140,16 @@ def test_nesting_and_cycles_are_bounded() -> None:
     result = run(runtime.call("again", asked))
     assert "nested deeper than 4" in (result.error or "")
 
-    async def forever(args: Any, ctx: Any) -> Result:
-        return await ctx.call("forever")
+    inner: list[Result] = []
+
+    async def forever(args: Any, ctx: Any) -> str:
+        inner.append(await ctx.call("forever"))
+        return "came back"
 
     endless = Runtime(tools=[Tool(name="forever", execute=forever, effects=frozenset())])
-    result = run(endless.call("forever"))
-    assert result.failure is Failure.TOO_DEEP
+    assert run(endless.call("forever")).output == "came back"
+    assert len(inner) == 9
+    assert (inner[0].failure, inner[0].state) == (Failure.TOO_DEEP, State.DENIED)
 
 
 @pytest.mark.spec("X6", "X9")

@@ -47,12 +47,20 @@ def test_changed_content_is_not_given_out(blobs: Blobs) -> None:
 
 
 @pytest.mark.spec("X10")
-@pytest.mark.parametrize("reference", ["../../../etc/passwd", "", "A" * 64, "0" * 63, "0" * 64 + "\n", "0" * 64])
-def test_only_references_to_what_is_kept_are_followed(blobs: Blobs, reference: str) -> None:
-    with pytest.raises(LedgerUnavailable):
+@pytest.mark.parametrize("reference", ["../../../etc/passwd", "", "A" * 64, "0" * 63, "0" * 64 + "\n", "0" * 65])
+def test_what_is_not_a_reference_is_not_followed(blobs: Blobs, reference: str) -> None:
+    with pytest.raises(LedgerUnavailable, match="is not the name of kept content"):
         blobs.read(reference)
-    with pytest.raises(LedgerUnavailable):
+    with pytest.raises(LedgerUnavailable, match="is not the name of kept content"):
         blobs.read_lines(reference, 1, 1)
+
+
+@pytest.mark.spec("X10")
+def test_content_that_is_gone_is_an_error_that_says_so(blobs: Blobs) -> None:
+    with pytest.raises(LedgerUnavailable, match="not kept any more"):
+        blobs.read("0" * 64)
+    with pytest.raises(LedgerUnavailable, match="not kept any more"):
+        blobs.read_lines("0" * 64, 1, 1)
 
 
 @pytest.mark.spec("X7")

@@ -225,6 +225,17 @@ def test_a_call_held_again_loses_the_approval_it_had(ledger: Ledger) -> None:
     assert [(one.state, one.approver) for one in waiting] == [(State.PENDING, None)]
 
 
+@pytest.mark.spec("A12", "A13")
+def test_a_call_changed_by_another_process_is_seen_as_it_is_now(ledger: Ledger) -> None:
+    held = make_held()
+    changed = make_held(held.call.id, args={"path": "b.txt"})
+    asyncio.run(ledger.hold(held))
+    with Ledger.open(ledger.path) as other:
+        asyncio.run(other.rehold(changed, "edited elsewhere"))
+    assert ledger.pending() == [changed]
+    assert ledger.held(held.call.id) == changed
+
+
 @pytest.mark.spec("X10")
 def test_a_running_call_cannot_be_held_again(ledger: Ledger) -> None:
     call = make_call()
@@ -253,6 +264,15 @@ def test_files_and_folders_are_private(ledger: Ledger) -> None:
     files = [ledger.path, ledger.path.with_name("ledger.db-wal"), blob]
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
     assert stat.S_IMODE(blob.parent.stat().st_mode) == 0o700
+
+
+@pytest.mark.spec("X10")
+def test_a_ledger_that_others_could_read_is_made_private(tmp_path: Path) -> None:
+    path = tmp_path / "l.db"
+    Ledger.open(path).close()
+    path.chmod(0o644)
+    Ledger.open(path).close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 @pytest.mark.spec("X10")

@@ -15,6 +15,7 @@ from holdfast.contract.call import Owner
 from holdfast.contract.vocabulary import Failure, State
 from holdfast.store import ledger as ledger_module
 from holdfast.store.ledger import Ledger
+from holdfast.store.operations import interrupt
 from holdfast.store.owner import alive, this_process
 from tests.store.making import DONE, YES, begin, make_call, make_held
 
@@ -78,6 +79,18 @@ def test_what_waits_keeps_waiting_and_what_lives_keeps_running(
     assert ledger.recover() == [lost.call.id]
     assert ledger.call(running.id).state is State.RUNNING
     assert [held.state for held in ledger.pending()] == [State.PENDING, State.APPROVED]
+
+
+@pytest.mark.spec("X10")
+def test_a_call_that_another_process_has_taken_meanwhile_is_not_ended(ledger: Ledger) -> None:
+    running, waiting = make_call(), make_held()
+    asyncio.run(begin(ledger, running))
+    asyncio.run(ledger.hold(waiting))
+    dead = owner_of_a_dead_process()
+    seen_before = [(call_id, dead.pid, dead.started, True) for call_id in (running.id, waiting.call.id, "ended")]
+    assert ledger.run(interrupt(ledger.seal, seen_before)) == []
+    assert ledger.call(running.id).state is State.RUNNING
+    assert ledger.pending() == [waiting]
 
 
 @pytest.mark.spec("X10")

@@ -212,6 +212,19 @@ def test_a_secret_never_reaches_the_files_of_the_ledger(tmp_path: Path, secret: 
 
 
 @pytest.mark.spec("P7", "X10")
+@pytest.mark.parametrize("ascii_only", [True, False])
+def test_a_secret_that_is_only_there_inside_json_in_an_output_is_found(tmp_path: Path, ascii_only: bool) -> None:
+    redactor = Redactor()
+    redactor.add("TOKEN", SECRET)
+    call = make_call()
+    with Ledger.open(tmp_path / "l.db", redact=redactor) as ledger:
+        output = json.dumps({"k": SECRET}, ensure_ascii=ascii_only)
+        ledger.record_whole_now(call, APPROVED, Result(True, output))
+        result = ledger.result(call.id)
+    assert result is not None and result.output == '{"k": "[secret TOKEN]"}'
+
+
+@pytest.mark.spec("P7", "X10")
 @pytest.mark.parametrize("word", ["approve", "success", "pending", "running", "file.write", "original_args"])
 def test_a_secret_that_is_a_word_of_the_ledger_does_not_break_it(tmp_path: Path, word: str) -> None:
     redactor = Redactor()

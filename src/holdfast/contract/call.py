@@ -72,6 +72,8 @@ class Call(Struct, frozen=True):
     depth: int = 0
     group: str = ""
     """The outermost call this one is nested in: its own id for a call from a door."""
+    original: Args | None = None
+    """The arguments as they were given, where a slip in them was put right."""
 
 
 class Owner(Struct, frozen=True):

@@ -33,6 +33,8 @@ class RunContext:
     _redaction: RedactedStream | None = None
     _stopped = False
     streamed = False
+    begun = False
+    """The ledger knows of the call, or is about to."""
     callbacks: Sequence[Callable[[], None]] = ()
 
     def __init__(

@@ -50,6 +50,7 @@ class Desk:
         if not waits and runtime.nobody == "deny":
             return await self._nobody(plan, ctx, decision)
         held = self._held(plan, ctx, decision, proposal, waits=waits)
+        ctx.begun = True
         ledger = runtime.ledger_for_held()
         try:
             await ledger.hold(held)
@@ -61,6 +62,9 @@ class Desk:
             return self._parked(held)
         try:
             return await self._attend(plan, ctx, held, ledger)
+        except LedgerError as error:
+            text = f"Call {ctx.call_id} cannot go on: {error}"
+            return self._end(ctx, Result(False, error=text, state=State.FAILED, failure=Failure.LEDGER))
         finally:
             self._woken.pop(ctx.call_id, None)
 

@@ -6,15 +6,14 @@ import asyncio
 import inspect
 from collections.abc import Callable, Coroutine
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from holdfast.contract.errors import HoldfastError
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Failure, State
 from holdfast.runtime.context import RunContext
-from holdfast.runtime.stepping import Running, Stop, Stopped, finish
+from holdfast.runtime.stepping import Closed, Running, Stop, Stopped, finish
 from holdfast.runtime.threads import ThreadPool
 
 if TYPE_CHECKING:
@@ -24,6 +23,12 @@ Function = Callable[[Args, "Context"], Any]
 _threads = ThreadPool()
 
 
+class Ended(NamedTuple):
+    """A result made by the runtime, not by the tool: its state is evidence."""
+
+    result: Result
+
+
 class Executor:
     """Runs functions and knows which calls can be stopped right now."""
 
@@ -31,9 +36,9 @@ class Executor:
         self.running: dict[str, Running] = {}
 
     async def call(self, tool: Tool, function: Function, args: Args, ctx: RunContext, *, direct: bool) -> Any:
-        """What the function returned, or the `Result` that says why there is nothing.
+        """What the function returned, or `Ended` with the result that says why there is nothing.
 
-        Raises only CancelledError, when the caller's own task is cancelled.
+        Raises only when the caller itself is cancelled or closed.
         """
         try:
             if direct:
@@ -56,15 +61,15 @@ class Executor:
             return await self._finish(work, waited, ctx)
         except Stopped as stopped:
             return self._stopped(stopped.why, tool, ctx, in_thread=not direct and tool.runs == "thread")
-        except asyncio.CancelledError:
+        except Closed:
+            raise GeneratorExit from None
+        except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            return _failed(tool, "raised CancelledError")
-        except HoldfastError as error:
-            return _failed(tool, None, str(error))
+            return _failed(tool, ctx, error)
         except BaseException as error:
-            return _failed(tool, None, str(error) or f"Tool '{tool.name}' raised {type(error).__name__}.")
+            return _failed(tool, ctx, error)
 
     def stop(self, call_id: str) -> bool:
         running = self.running.get(call_id)
@@ -84,7 +89,7 @@ class Executor:
         finally:
             self.running.pop(ctx.call_id, None)
 
-    def _stopped(self, why: Stop, tool: Tool, ctx: RunContext, *, in_thread: bool) -> Result:
+    def _stopped(self, why: Stop, tool: Tool, ctx: RunContext, *, in_thread: bool) -> Ended:
         name = ctx.call_record.name_used
         if why is Stop.TIMEOUT:
             assert ctx.timeout is not None
@@ -100,16 +105,12 @@ class Executor:
             state = State.UNKNOWN
         elif tool.mutates:
             text += " Part of it may have taken effect."
-        return Result(False, error=text, state=state, failure=failure)
+        return Ended(Result(False, error=text, state=state, failure=failure, call_id=ctx.call_id))
 
 
-def _failed(tool: Tool, what: str | None, message: str = "") -> Result:
-    return Result(
-        False,
-        error=f"Tool '{tool.name}' {what}." if what else message,
-        state=State.FAILED,
-        failure=Failure.TOOL_ERROR,
-    )
+def _failed(tool: Tool, ctx: RunContext, error: BaseException) -> Ended:
+    text = str(error) or f"Tool '{tool.name}' raised {type(error).__name__}."
+    return Ended(Result(False, error=text, state=State.FAILED, failure=Failure.TOOL_ERROR, call_id=ctx.call_id))
 
 
 async def _await(value: Any) -> Any:

@@ -13,7 +13,7 @@ from holdfast.contract.tool import Tool
 from holdfast.contract.values import Json, encode_json, parse_json
 from holdfast.contract.vocabulary import Failure, State
 
-_STOPPED: Final = frozenset({State.TIMED_OUT, State.CANCELLED, State.UNKNOWN})
+STOPPED: Final = frozenset({State.TIMED_OUT, State.CANCELLED, State.UNKNOWN})
 
 
 def to_result(value: Any, tool: Tool, call_id: str) -> Result:
@@ -24,7 +24,7 @@ def to_result(value: Any, tool: Tool, call_id: str) -> Result:
         return Result(True, str(value), None, structured, {}, (), State.DONE, None, call_id)
     if isinstance(value, Result):
         checked = _checked(tool, value) if tool.output_validator is not None and value.success else value
-        return owned(checked, call_id, value.state)
+        return owned(checked, call_id)
     if value is None and tool.output_validator is None:
         return Result(True, call_id=call_id)
     try:
@@ -32,16 +32,15 @@ def to_result(value: Any, tool: Tool, call_id: str) -> Result:
         text = plain if isinstance(plain, str) else encode_json(plain).decode()
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
         why = f"returned {kind.__name__}, which is not text, JSON or a Result"
-        return owned(_invalid(tool, why), call_id, State.FAILED)
+        return owned(_invalid(tool, why), call_id)
     result = Result(True, text, None, plain)
-    return owned(result if tool.output_validator is None else _checked(tool, result), call_id, State.DONE)
+    return owned(result if tool.output_validator is None else _checked(tool, result), call_id)
 
 
-def owned(result: Result, call_id: str, state: State) -> Result:
-    """A tool or hook says whether it succeeded; which state the call is in is not its to say."""
+def owned(result: Result, call_id: str) -> Result:
+    """A tool or hook says whether it succeeded; which state the call is in, and why, is not its to say."""
     success = result.success
-    if state not in _STOPPED:
-        state = State.DONE if success else State.FAILED
+    failure = result.failure if result.failure is Failure.INVALID_OUTPUT else Failure.TOOL_ERROR
     return Result(
         success,
         result.output,
@@ -49,8 +48,8 @@ def owned(result: Result, call_id: str, state: State) -> Result:
         result.structured,
         result.metadata,
         result.attachments,
-        state,
-        None if success else result.failure or Failure.TOOL_ERROR,
+        State.DONE if success else State.FAILED,
+        None if success else failure,
         call_id,
     )
 

@@ -19,11 +19,11 @@ from holdfast.contract.values import MAX_ARGUMENT_BYTES, Args, encode_json, pars
 from holdfast.contract.vocabulary import Failure, State, Verdict
 from holdfast.rules.resolvers import GRANTS
 from holdfast.runtime.context import RunContext
-from holdfast.runtime.execute import Executor
+from holdfast.runtime.execute import Ended, Executor
 from holdfast.runtime.keeping import bound
 from holdfast.runtime.locks import Claim, PathLocks
 from holdfast.runtime.middleware import Deny, run_after, run_before
-from holdfast.runtime.outcome import owned, to_result
+from holdfast.runtime.outcome import STOPPED, owned, to_result
 from holdfast.runtime.plans import Plan
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 Arguments = str | bytes | Mapping[str, Any] | None
 _POLICY = "policy"
+_CANCELLED_EARLY = Decision(Verdict.DENY, "caller", "The caller was cancelled before the tool ran.")
 
 
 class Origin(NamedTuple):
@@ -59,6 +60,8 @@ class Pipeline:
         if not runtime.bus.idle:
             parent = origin.parent.call_id if origin.parent else None
             runtime.bus.emit(Received(call_id, name, origin.caller, parent))
+        if origin.parent is not None and origin.parent.call_record.depth >= runtime.config.tools.max_depth:
+            plan = _too_deep(name, runtime.config.tools.max_depth)
         if isinstance(plan, Result):
             plan = await self._wait_for_tool(name, origin, plan)
             if isinstance(plan, Result):
@@ -66,26 +69,35 @@ class Pipeline:
         tool = plan.tool
         try:
             given = read_arguments(arguments, finite=not plan.closed)
-            args = plan.judge_args(given, parsed=given is not arguments)
+            args = plan.judge_args(given, parsed=isinstance(arguments, str | bytes))
         except BadJson as error:
             args, given = error, {}
         if isinstance(args, ArgumentsError):
             call = _call(call_id, tool.name, name, {}, origin)
             return await self.end_early(call, _invalid(call, args), "schema", arguments)
-        if args is arguments and (runtime.ledger is not None or plan.decision is None):
-            args = own(args)  # the caller keeps its object; what is judged must not change under us
-        call = _call(call_id, tool.name, name, args, origin)
+        original = None
+        if args is arguments:
+            if runtime.ledger is not None or plan.decision is None:
+                args = own(args)  # the caller keeps its object; what is judged must not change under us
+        elif args is not given:
+            original = own(given)
+        call = _call(call_id, tool.name, name, args, origin, original)
         if plan.missing_scope is not None:
             return await self.end_early(call, _no_secret(name, plan.missing_scope), "secrets")
         timeout = _timeout(plan, args) if plan.timeout_unit else plan.timeout
         ctx = RunContext(runtime, tool, call, timeout, origin.parent.claims if origin.parent else ())
-        if plan.before:
-            stop = await self._before(plan, ctx)
-            if stop is not None:
-                return await self.end_early(ctx.call_record, stop, "middleware", given)
-        if plan.settled is not None:
-            return await self._perform(plan, ctx, plan.settled, None, None, given)
-        return await self.judge(plan, ctx, given)
+        try:
+            if plan.before:
+                stop = await self._before(plan, ctx)
+                if stop is not None:
+                    return await self.end_early(ctx.call_record, stop, "middleware")
+            if plan.settled is not None:
+                return await self._perform(plan, ctx, plan.settled, None, None)
+            return await self.judge(plan, ctx)
+        except asyncio.CancelledError:
+            if not ctx.begun:
+                self._record_cancelled(ctx.call_record, _CANCELLED_EARLY, opened=False)
+            raise
 
     async def _wait_for_tool(self, name: str, origin: Origin, refusal: Result) -> Plan | Result:
         """A tool nobody knows may still come from a source that is loading."""
@@ -111,14 +123,14 @@ class Pipeline:
             )
         return None
 
-    async def judge(self, plan: Plan, ctx: RunContext, given: Args | None = None) -> Result:
+    async def judge(self, plan: Plan, ctx: RunContext) -> Result:
         """Propose, decide, and then run, hold or refuse."""
         runtime = self._runtime
         proposal = None
         if plan.tool.propose is not None:
             proposal = await self.propose(plan, ctx)
             if isinstance(proposal, Result):
-                return await self.end_early(ctx.call_record, proposal, "proposal", given)
+                return await self.end_early(ctx.call_record, proposal, "proposal")
             if proposal is not None:
                 self._tell(Proposed(ctx.call_id, proposal))
         decision = plan.decision
@@ -134,11 +146,11 @@ class Pipeline:
                 failure=Failure.DENIED_BY_POLICY,
             )
             self._tell(Decided(ctx.call_id, decision))
-            return await self.end_early(ctx.call_record, refusal, decision.source, given, decision)
+            return await self.end_early(ctx.call_record, refusal, decision.source, decision=decision)
         if decision.verdict is Verdict.ASK or plan.tool.definition_only:
             self._tell(Decided(ctx.call_id, decision))
             return await runtime.desk.hold(plan, ctx, decision, proposal)
-        return await self.perform(plan, ctx, decision, proposal, given=given)
+        return await self.perform(plan, ctx, decision, proposal)
 
     async def propose(self, plan: Plan, ctx: RunContext) -> Proposal | Result | None:
         """What a two-phase tool would do; its immediate result if it needs nobody's leave; None for other tools."""
@@ -150,7 +162,7 @@ class Pipeline:
         )
         if isinstance(value, Proposal):
             return value
-        return to_result(value, tool, ctx.call_id)
+        return value.result if isinstance(value, Ended) else to_result(value, tool, ctx.call_id)
 
     async def perform(
         self,
@@ -160,23 +172,22 @@ class Pipeline:
         proposal: Proposal | None,
         *,
         digest: str | None = None,
-        given: Args | None = None,
     ) -> Result:
         """Run what may run. With a digest, the approval bound to it is used up first, once."""
         tool, call = plan.tool, ctx.call_record
         if tool.touches is None:
-            return await self._perform(plan, ctx, decision, proposal, digest, given)
+            return await self._perform(plan, ctx, decision, proposal, digest)
         try:
             claim = Claim(self._runtime.touched(tool, call), exclusive=plan.mutates)
         except HoldfastError as error:
             refusal = Result(False, error=str(error), state=State.INVALID, failure=Failure.INVALID_ARGUMENTS)
-            return await self.end_early(call, refusal, "paths", given)
+            return await self.end_early(call, refusal, "paths")
         if self._locks.must_wait(claim, ctx.claims) and not self._runtime.bus.idle:
             self._runtime.bus.emit(Queued(call.id, ", ".join(str(path) for path in claim.paths)))
         await self._locks.acquire(claim, ctx.claims)
         ctx.claims = (*ctx.claims, claim)
         try:
-            return await self._perform(plan, ctx, decision, proposal, digest, given)
+            return await self._perform(plan, ctx, decision, proposal, digest)
         finally:
             self._locks.release(claim)
 
@@ -187,8 +198,8 @@ class Pipeline:
         decision: Decision,
         proposal: Proposal | None,
         digest: str | None,
-        given: Args | None,
     ) -> Result:
+        ctx.begun = True
         runtime, tool, call = self._runtime, plan.tool, ctx.call_record
         ledger = runtime.ledger if digest is None else runtime.ledger_for_held()
         opened = ledger is not None and (plan.mutates or digest is not None)
@@ -215,7 +226,7 @@ class Pipeline:
                 value = await self.executor.call(
                     tool, tool.apply, own(proposal.payload), ctx, direct=plan.applies_direct
                 )
-            result = to_result(value, tool, call.id)
+            result = value.result if type(value) is Ended else to_result(value, tool, call.id)
             if plan.after:
                 result = await self._after(plan, ctx, result)
         except asyncio.CancelledError:
@@ -232,7 +243,7 @@ class Pipeline:
                 if opened:
                     await ledger.end(call.id, result)
                 else:
-                    await ledger.record_whole(call, decision, result, original_args=_if_changed(given, call.args))
+                    await ledger.record_whole(call, decision, result)
             except LedgerError as error:
                 return self._finish(call, _result_lost(tool.name, error, mutates=plan.mutates))
         if not runtime.bus.idle:
@@ -244,17 +255,24 @@ class Pipeline:
             plan.after, own(ctx.call_record.args), ctx, result, self._runtime.config.tools.default_timeout
         )
         if isinstance(answer, Result):
-            return owned(answer, result.call_id, result.state)
+            return (
+                replace(owned(answer, ctx.call_id), state=result.state)
+                if result.state in STOPPED
+                else owned(answer, ctx.call_id)
+            )
         return Result(
             False,
             error=f"Tool '{ctx.tool.name}' ran, but {answer}; its output is withheld.",
-            state=State.FAILED,
+            state=result.state if result.state in STOPPED else State.FAILED,
             failure=Failure.DENIED_BY_MIDDLEWARE,
+            call_id=ctx.call_id,
         )
 
     def _record_cancelled(self, call: Call, decision: Decision, *, opened: bool) -> None:
         """The caller's task was cancelled: the call still gets its one result, written without waiting."""
-        text = "The caller was cancelled while the tool ran; part of it may have taken effect."
+        text = decision.reason
+        if decision is not _CANCELLED_EARLY:
+            text = "The caller was cancelled while the tool ran; part of it may have taken effect."
         result = Result(False, error=text, state=State.CANCELLED, failure=Failure.CANCELLED, call_id=call.id)
         ledger = self._runtime.ledger
         if ledger is not None:
@@ -296,14 +314,13 @@ class Pipeline:
         return result
 
 
-def _call(call_id: str, tool: str, name_used: str, args: Args, origin: Origin) -> Call:
-    parent = origin.parent
+def _call(call_id: str, tool: str, name_used: str, args: Args, origin: Origin, original: Args | None = None) -> Call:
+    caller, cwd, parent, request, given_id = origin
     if parent is None:
-        caller, cwd, _, request, given_id = origin
-        return Call(call_id, tool, name_used, args, caller, cwd, None, request, given_id, 0, call_id)
+        return Call(call_id, tool, name_used, args, caller, cwd, None, request, given_id, 0, call_id, original)
     above = parent.call_record
-    caller, cwd = origin.caller, origin.cwd
-    return Call(call_id, tool, name_used, args, caller, cwd, above.id, None, None, above.depth + 1, above.group)
+    depth, group = above.depth + 1, above.group
+    return Call(call_id, tool, name_used, args, caller, cwd, above.id, request, given_id, depth, group, original)
 
 
 def read_arguments(arguments: Arguments, *, finite: bool = True) -> Args:
@@ -343,10 +360,6 @@ def _timeout(plan: Plan, args: Args) -> float | None:
     return plan.timeout
 
 
-def _if_changed(given: Args | None, args: Args) -> Args | None:
-    return None if given is args else given
-
-
 def _recordable(given: Any) -> Any:
     if isinstance(given, bytes):
         return given[:4096].decode(errors="replace")
@@ -363,6 +376,11 @@ def _invalid(call: Call, error: ArgumentsError) -> Result:
     failure = Failure.BAD_JSON if isinstance(error, BadJson) else Failure.INVALID_ARGUMENTS
     text = f"Invalid arguments for '{call.name_used}': {error}"
     return Result(False, "", text, None, {}, (), State.INVALID, failure, call.id)
+
+
+def _too_deep(name: str, limit: int) -> Result:
+    text = f"Tool '{name}' was not called: calls are nested deeper than {limit}."
+    return Result(False, error=text, state=State.DENIED, failure=Failure.TOO_DEEP)
 
 
 def _no_secret(name: str, scope: str) -> Result:

@@ -185,9 +185,6 @@ class Runtime:
     async def call_nested(self, name: str, args: Args, parent: RunContext) -> Result:
         """A call by a tool: the whole path again, with the rights of the call it is nested in."""
         above = parent.call_record
-        if above.depth + 1 > self.config.tools.max_depth:
-            text = f"Tool '{name}' was not called: calls are nested deeper than {self.config.tools.max_depth}."
-            return Result(False, error=text, state=State.DENIED, failure=Failure.TOO_DEEP)
         return await self.pipeline.run(name, args, Origin(above.caller, above.cwd, parent))
 
     def cancel(self, call_id: str) -> bool:

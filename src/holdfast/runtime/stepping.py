@@ -31,6 +31,10 @@ class Stopped(Exception):
         super().__init__(why.value)
 
 
+class Closed(Exception):
+    """The coroutine that waits for the work was closed from outside."""
+
+
 class Running:
     """A call that waits for something, and the means to stop it."""
 
@@ -112,7 +116,7 @@ def _drive(work: Coroutine[Any, Any, Any], waited: Any, running: Running) -> Gen
             sent = yield waited
         except GeneratorExit:
             _close(work)
-            raise
+            raise Closed from None
         except BaseException as error:
             if running.abandon:
                 _close(work)

@@ -9,7 +9,7 @@ import click
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+CONTEXT: Final = {"help_option_names": ["-h", "--help"]}
 
 
 def common(function: F) -> F:

@@ -10,8 +10,9 @@ import click
 
 from holdfast.contract.vocabulary import EXIT_CODES
 from holdfast.doors.cli.app import PROGRAM
+from holdfast.doors.cli.fields import FIELDS
+from holdfast.doors.cli.options import CONTEXT
 from holdfast.doors.cli.root import holdfast
-from holdfast.doors.cli.shapes import FIELDS
 
 _WIDTH: Final = 80
 OUTPUTS: Final = {
@@ -63,7 +64,14 @@ def reference() -> str:
 def commands(command: click.Command, parent: click.Context | None = None) -> Iterator[tuple[str, click.Context]]:
     """Every command with its path, in the order of the program's own help."""
     name = command.name or PROGRAM
-    ctx = click.Context(command, info_name=name, parent=parent, terminal_width=_WIDTH, max_content_width=_WIDTH)
+    ctx = click.Context(
+        command,
+        info_name=name,
+        parent=parent,
+        terminal_width=_WIDTH,
+        max_content_width=_WIDTH,
+        help_option_names=CONTEXT["help_option_names"],
+    )
     yield ctx.command_path, ctx
     if isinstance(command, click.Group):
         for inner in command.list_commands(ctx):
@@ -80,6 +88,7 @@ def _lines() -> Iterator[str]:
     for state, code in EXIT_CODES.items():
         codes.setdefault(code, []).append(state.value.replace("_", " "))
     codes[2].append("bad usage")
+    codes[141] = ["whoever read the output has gone"]
     for code, states in sorted(codes.items()):
         yield f"| {code} | {', '.join(states)} |"
     yield ""

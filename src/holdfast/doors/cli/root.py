@@ -46,7 +46,8 @@ def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
 def holdfast(ctx: click.Context, directory: str | None, settings: tuple[str, ...]) -> None:
     """The tool runtime for AI agents: one governed path for every call.
 
-    Start with `holdfast tour`. Every command has --help and --json.
+    Start with `holdfast tour`. Every command has --help; all but the tour
+    have --json.
     """
     if directory is not None:
         import os

@@ -8,7 +8,7 @@ from holdfast.doors.cli.options import common, complete_tool
 from holdfast.doors.cli.place import Flags
 
 
-@click.command(context_settings={"ignore_unknown_options": False})
+@click.command()
 @click.argument("tool", shell_complete=complete_tool)
 @click.argument("words", nargs=-1, metavar="[JSON | - | KEY=VALUE]...")
 @click.option("--park", is_flag=True, help="Never ask here: what needs a person waits for `holdfast approve`.")

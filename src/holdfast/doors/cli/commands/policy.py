@@ -69,7 +69,7 @@ def explain(flags: Flags, tool: str, words: tuple[str, ...], as_json: bool) -> i
     Without arguments the tool alone is judged. The line that decides begins
     with >.
     """
-    with runtime_here(flags) as runtime:
+    with runtime_here(flags, looking=True) as runtime:
         known = runtime.registry.find(tool)
         args = read_words(words, known.input_schema if known is not None else {}) if words else None
         explanation = asyncio.run(runtime.explain(tool, args))
