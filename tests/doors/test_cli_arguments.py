@@ -38,6 +38,9 @@ def test_any_words_give_arguments_or_a_sentence(words: list[str]) -> None:
     try:
         found = read_words(words, TEXT_SCHEMA)
     except HoldfastError as error:
-        assert str(error).endswith(".")
+        found = str(error)
+        sentence = found.endswith(".")
     else:
-        assert isinstance(found, dict | str)
+        sentence = True
+    assert sentence
+    assert isinstance(found, dict | str)
