@@ -16,7 +16,6 @@ from holdfast.rules.grants import StoredGrants
 from holdfast.runtime.desk import Asker, Nobody
 from holdfast.runtime.runtime import Runtime
 from holdfast.store.ledger import Ledger
-from holdfast.store.redact import Redactor
 from holdfast.store.trust import Trust
 from holdfast.tools import builtin_tools
 
@@ -49,13 +48,9 @@ def load_setting(cwd: Path | None = None, flags: Mapping[str, Any] | None = None
     return Setting(cwd=here, root=root, loaded=loaded, trust=trust, state=state_dir(root or here))
 
 
-def open_ledger(setting: Setting, *, redactor: Redactor | None = None, read_only: bool = False) -> Ledger:
-    return Ledger.open(
-        setting.ledger_path,
-        durability=setting.loaded.config.ledger.durability,
-        redact=redactor,
-        read_only=read_only,
-    )
+def open_ledger(setting: Setting, *, read_only: bool = False) -> Ledger:
+    durability = setting.loaded.config.ledger.durability
+    return Ledger.open(setting.ledger_path, durability=durability, read_only=read_only)
 
 
 def build_runtime(
@@ -70,13 +65,11 @@ def build_runtime(
 ) -> Runtime:
     """A runtime with the built-in tools, those the user's configuration and installed packages add, and `tools`."""
     config = setting.loaded.config
-    redactor = Redactor()
     if ledger is None and config.ledger.enabled:
-        ledger = open_ledger(setting, redactor=redactor)
+        ledger = open_ledger(setting)
     runtime = Runtime(
         config=config,
         ledger=ledger,
-        redactor=redactor,
         grants=None if ledger is None else StoredGrants(ledger.grants.with_user(setting.user_db)),
         root=setting.root,
         cwd=setting.cwd,

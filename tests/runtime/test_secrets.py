@@ -89,3 +89,31 @@ def test_a_secret_without_a_value_or_source_is_an_error_with_the_next_step(tmp_p
     assert "has no value" in (missing.error or "")
     failing = run(_runtime(tmp_path / "b", _leaky, command=("false",)).call("uses"))
     assert "command for the secret 'api' failed" in (failing.error or "")
+
+
+@pytest.mark.spec("P7", "A12")
+def test_a_held_call_whose_arguments_held_a_secret_is_not_run_with_its_label(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_TEST_API", VALUE)
+    seen: list[Any] = []
+
+    async def execute(args: Any, ctx: Any) -> str:
+        ctx.secret("api")
+        seen.append(args)
+        return "ok"
+
+    def runtime() -> Runtime:
+        config = Config(secrets={"api": SecretSource(env="HOLDFAST_TEST_API")})
+        uses = Tool(name="uses", execute=execute, effects=frozenset({"external"}), required_secret_scopes=("api",))
+        return Runtime(tools=[uses], config=config, ledger=open_ledger(tmp_path), nobody="park", cwd=tmp_path)
+
+    first = runtime()
+    first.secrets.get("api")
+    held = run(first.call("uses", {"token": VALUE}))
+    again = runtime()
+    result = run(again.approve(held.call_id))
+    assert (result.state, result.failure) == (State.FAILED, Failure.STALE)
+    assert "held a secret" in (result.error or "")
+    assert again.pending() == []
+    assert seen == []

@@ -110,7 +110,7 @@ def test_system_info_renders_its_typed_facts(tmp_path: Path) -> None:
     assert f"python: {result.structured['python']}" in result.output
 
 
-@pytest.mark.spec("B13a")
+@pytest.mark.spec("B13a", "S6")
 def test_ask_user_waits_for_the_person(tmp_path: Path) -> None:
     runtime = runtime_in(tmp_path, *builtin_tools(), nobody="park")
     question = {"questions": [{"question": "Which colour?", "options": ["red", "blue"]}]}
@@ -119,6 +119,7 @@ def test_ask_user_waits_for_the_person(tmp_path: Path) -> None:
     assert runtime.pending()[0].preview == "ask.user: Which colour?"
     assert run(runtime.give_result(held.call_id, "blue")).output == "blue"
     assert run(runtime.call("ask.user", {"questions": []})).state is State.INVALID
+    assert run(runtime.call("ask.user", {"questions": [{"question": "Without options?"}]})).state is State.PENDING
 
 
 @pytest.mark.parametrize(

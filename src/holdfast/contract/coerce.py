@@ -6,7 +6,7 @@ Only text is ever reinterpreted, only where the schema refuses text, and only in
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
 from typing import Any, Final, cast
 
 import jsonschema_rs
@@ -35,6 +35,34 @@ def coerce_errors(root: Args, errors: Iterable[jsonschema_rs.ValidationError]) -
             holder[path[-1]] = better
             changed = True
     return changed
+
+
+def fill_nullable(value: Any, schema: Mapping[str, Any]) -> None:
+    """Give every omitted property that is required and may be null its null, at any depth the schema spells out."""
+    if isinstance(value, list):
+        items = schema.get("items")
+        if isinstance(items, Mapping):
+            for item in cast(list[Any], value):
+                fill_nullable(item, cast(Mapping[str, Any], items))
+    elif isinstance(value, dict):
+        holder = cast(dict[str, Any], value)
+        parts = cast(Mapping[str, Any], schema.get("properties") or {})
+        for name in cast(list[str], schema.get("required") or ()):
+            if name not in holder and _is_nullable(parts.get(name)):
+                holder[name] = None
+        for name, part in parts.items():
+            if name in holder and isinstance(part, Mapping):
+                fill_nullable(holder[name], cast(Mapping[str, Any], part))
+
+
+def _is_nullable(part: object) -> bool:
+    if not isinstance(part, Mapping):
+        return False
+    schema = cast(Mapping[str, Any], part)
+    kinds = schema.get("type")
+    if kinds == "null" or (isinstance(kinds, list) and "null" in kinds):
+        return True
+    return any(_is_nullable(option) for key in ("anyOf", "oneOf") for option in schema.get(key) or ())
 
 
 def coerce(text: str, wanted: Set[str]) -> Json:

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 import jsonschema_rs
 from msgspec import Struct
 
-from holdfast.contract.coerce import coerce_errors
+from holdfast.contract.coerce import coerce_errors, fill_nullable
 from holdfast.contract.errors import InvalidArguments, InvalidSchema
 from holdfast.contract.explain import explain
 from holdfast.contract.flat import FlatSchema, flat_schema
@@ -31,8 +31,7 @@ class CompiledSchema(Struct, frozen=True):
     """A schema ready to judge arguments."""
 
     is_valid: Callable[[Any], bool]
-    nullable: tuple[str, ...]
-    """Required properties that may be null: filled in when omitted."""
+    source: Mapping[str, Any]
     properties: tuple[str, ...]
     closed: bool
     """Every value it lets through has a declared scalar type, so that it refuses infinity by itself."""
@@ -88,8 +87,7 @@ class CompiledSchema(Struct, frozen=True):
         return []
 
     def _repair(self, args: Args) -> bool:
-        for name in self.nullable:
-            args.setdefault(name, None)
+        fill_nullable(args, self.source)
         for _ in range(_REPAIR_ROUNDS):
             if self.is_valid(args):
                 return True
@@ -129,7 +127,7 @@ def compile_any(schema: JsonSchema | bool, what: str, *, resources: Mapping[str,
     properties = _mapping(fields.get("properties"))
     return CompiledSchema(
         is_valid=validator.is_valid,
-        nullable=tuple(name for name in fields.get("required") or () if _is_nullable(properties.get(name))),
+        source=fields,
         properties=tuple(properties),
         closed=_is_closed(fields),
         flat=flat_schema(fields),
@@ -204,11 +202,3 @@ def _is_closed_kind(kind: str, schema: Mapping[str, Any]) -> bool:
         closed = schema.get("additionalProperties") is False and "patternProperties" not in schema
         return closed and all(_is_closed(_mapping(part)) for part in parts.values())
     return True
-
-
-def _is_nullable(part: object) -> bool:
-    schema = _mapping(part)
-    kinds = schema.get("type")
-    if kinds == "null" or (isinstance(kinds, list) and "null" in kinds):
-        return True
-    return any(_is_nullable(option) for key in ("anyOf", "oneOf") for option in schema.get(key) or ())

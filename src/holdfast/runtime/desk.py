@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final, Literal
 from msgspec.structs import replace
 
 from holdfast.contract.call import Answer, Decision, HeldCall, Proposal
-from holdfast.contract.errors import CallError, LedgerError, NotPending, StaleApproval, UnknownCall
+from holdfast.contract.errors import CallError, HoldfastError, LedgerError, NotPending, StaleApproval, UnknownCall
 from holdfast.contract.event import Approved, Finished, Pending
 from holdfast.contract.result import Result
-from holdfast.contract.values import Args
+from holdfast.contract.values import Args, encode_json
 from holdfast.contract.vocabulary import Failure, State, Verdict
 from holdfast.rules.hooks import CANCELLED as CANCELLED_BY_USER
 from holdfast.rules.hooks import HOOK as HOOK_SOURCE
@@ -122,9 +122,14 @@ class Desk:
         except Exception as error:
             self._runtime.warn(f"The asker failed, so nobody was asked: {error}")
             return
-        if answer is not None:
-            with contextlib.suppress(NotPending, UnknownCall):
-                await self.answer(held.call.id, answer, digest=held.digest)
+        if answer is None:
+            return
+        try:
+            await self.answer(held.call.id, answer, digest=held.digest)
+        except (NotPending, UnknownCall):
+            return  # somebody else was faster
+        except HoldfastError as error:
+            self._runtime.warn(f"The answer to call {held.call.id} could not be taken: {error}")
 
     async def answer(self, call_id: str, answer: Answer, *, digest: str | None = None) -> HeldCall:
         """Take an answer to a held call. `digest` is what the person was shown; without one, what is held now."""
@@ -183,6 +188,8 @@ class Desk:
             return self._end(ctx, fresh)
         ledger = self._runtime.ledger_for_held()
         if fresh.digest != held.digest:
+            if _lost_a_secret(held):
+                return self._end(ctx, _end_of_lost_secret(held, ledger))
             await ledger.rehold(fresh, "what it would do has changed since it was approved")
             return fresh
         by = held.approver or "a person"
@@ -295,6 +302,18 @@ class Desk:
         if not self._runtime.bus.idle:
             self._runtime.bus.emit(Finished(ctx.call_id, result, result.state))
         return result
+
+
+def _lost_a_secret(held: HeldCall) -> bool:
+    """Secrets are not stored: what comes back from the ledger has a label in their place."""
+    return b"[secret " in encode_json([held.call.args, held.proposal])
+
+
+def _end_of_lost_secret(held: HeldCall, ledger: Ledger) -> Result:
+    text = "It was approved, but its arguments held a secret, which is not kept; ask for the call again."
+    result = Result(False, error=text, state=State.FAILED, failure=Failure.STALE, call_id=held.call.id)
+    ledger.end_now(held.call.id, result)
+    return result
 
 
 def _cancelled(call_id: str) -> Result:

@@ -73,7 +73,6 @@ class Runtime:
         gate: Gate | None = None,
         grants: StoredGrants | None = None,
         ledger: Ledger | None = None,
-        redactor: Redactor | None = None,
         root: Path | None = None,
         cwd: Path | None = None,
         document: Path | None = None,
@@ -91,7 +90,7 @@ class Runtime:
         self.asker = asker
         self.nobody: Nobody = nobody
         self.session = b32encode(os.urandom(5)).decode().lower()
-        self.redactor = redactor or Redactor()
+        self.redactor = Redactor() if ledger is None else ledger.redactor
         self.secrets = Secrets(self.config.secrets, self.redactor.add)
         self.caller = caller or Caller(session=self.session, scopes=self.secrets.scopes)
         self.registry = registry or Registry(
@@ -317,7 +316,7 @@ class Runtime:
         if self._desk_ledger is None:
             from holdfast.store.ledger import Ledger
 
-            self._desk_ledger = Ledger.in_memory()
+            self._desk_ledger = Ledger.in_memory(redact=self.redactor)
         return self._desk_ledger
 
     def redact(self, text: str) -> str:
