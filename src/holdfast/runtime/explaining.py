@@ -9,9 +9,9 @@ from holdfast.contract.errors import UnknownTool
 from holdfast.contract.vocabulary import Verdict
 from holdfast.rules.explain import Explanation, explain
 from holdfast.rules.question import Question
+from holdfast.runtime.arguments import Arguments, read_arguments
 from holdfast.runtime.context import RunContext
 from holdfast.runtime.judging import question_about
-from holdfast.runtime.pipeline import Arguments, read_arguments
 from holdfast.runtime.plans import Plan
 
 if TYPE_CHECKING:

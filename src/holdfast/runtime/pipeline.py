@@ -6,8 +6,7 @@ find ▸ policy ▸ validate ▸ secrets ▸ before ▸ re-validate ▸ propose 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -15,9 +14,10 @@ from holdfast.contract.call import Call, Caller, Decision, Proposal
 from holdfast.contract.errors import ArgumentsError, BadJson, HoldfastError, InvalidArguments, LedgerError
 from holdfast.contract.event import Decided, Event, Finished, Proposed, Queued, Received, Started
 from holdfast.contract.result import Result
-from holdfast.contract.values import MAX_ARGUMENT_BYTES, Args, encode_json, parse_json
+from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Failure, State, Verdict
 from holdfast.rules.resolvers import GRANTS
+from holdfast.runtime.arguments import Arguments, own, read_arguments, recordable
 from holdfast.runtime.context import RunContext
 from holdfast.runtime.execute import Ended, Executor
 from holdfast.runtime.keeping import bound
@@ -25,11 +25,11 @@ from holdfast.runtime.locks import Claim, PathLocks
 from holdfast.runtime.middleware import Deny, run_after, run_before
 from holdfast.runtime.outcome import STOPPED, owned, to_result
 from holdfast.runtime.plans import Plan
+from holdfast.runtime.refusals import invalid, no_secret, result_lost, too_deep, unrecorded
 
 if TYPE_CHECKING:
     from holdfast.runtime.runtime import Runtime
 
-Arguments = str | bytes | Mapping[str, Any] | None
 _POLICY = "policy"
 _CANCELLED_EARLY = Decision(Verdict.DENY, "caller", "The caller was cancelled before the tool ran.")
 
@@ -61,7 +61,7 @@ class Pipeline:
             parent = origin.parent.call_id if origin.parent else None
             runtime.bus.emit(Received(call_id, name, origin.caller, parent))
         if origin.parent is not None and origin.parent.call_record.depth >= runtime.config.tools.max_depth:
-            plan = _too_deep(name, runtime.config.tools.max_depth)
+            plan = too_deep(name, runtime.config.tools.max_depth)
         if isinstance(plan, Result):
             plan = await self._wait_for_tool(name, origin, plan)
             if isinstance(plan, Result):
@@ -74,7 +74,7 @@ class Pipeline:
             args, given = error, {}
         if isinstance(args, ArgumentsError):
             call = _call(call_id, tool.name, name, {}, origin)
-            return await self.end_early(call, _invalid(call, args), "schema", arguments)
+            return await self.end_early(call, invalid(call, args), "schema", arguments)
         original = None
         if args is arguments:
             if runtime.ledger is not None or plan.decision is None:
@@ -83,7 +83,7 @@ class Pipeline:
             original = own(given)
         call = _call(call_id, tool.name, name, args, origin, original)
         if plan.missing_scope is not None:
-            return await self.end_early(call, _no_secret(name, plan.missing_scope), "secrets")
+            return await self.end_early(call, no_secret(name, plan.missing_scope), "secrets")
         timeout = _timeout(plan, args) if plan.timeout_unit else plan.timeout
         ctx = RunContext(runtime, tool, call, timeout, origin.parent.claims if origin.parent else ())
         try:
@@ -210,7 +210,7 @@ class Pipeline:
                     call, digest=digest, definition_digest=tool.digest, mutates=plan.mutates, decision=decision
                 )
             except LedgerError as error:
-                return self._finish(call, _unrecorded(tool.name, error))
+                return self._finish(call, unrecorded(tool.name, error))
         if not runtime.bus.idle:
             runtime.bus.emit(Decided(call.id, decision))
             runtime.bus.emit(Started(call.id, tool.name, call.parent))
@@ -245,7 +245,7 @@ class Pipeline:
                 else:
                     await ledger.record_whole(call, decision, result)
             except LedgerError as error:
-                return self._finish(call, _result_lost(tool.name, error, mutates=plan.mutates))
+                return self._finish(call, result_lost(tool.name, error, mutates=plan.mutates))
         if not runtime.bus.idle:
             runtime.bus.emit(Finished(call.id, result, result.state))
         return result
@@ -297,7 +297,7 @@ class Pipeline:
             verdict = Verdict.DENY if result.state in (State.DENIED, State.INVALID) else Verdict.APPROVE
             judged = decision or Decision(verdict, source, result.error or "answered without running")
             try:
-                await runtime.ledger.record_whole(call, judged, result, original_args=_recordable(given))
+                await runtime.ledger.record_whole(call, judged, result, original_args=recordable(given))
             except LedgerError as error:
                 runtime.warn(f"Call {call.id} could not be recorded: {error}")
         return self._finish(call, result)
@@ -323,96 +323,8 @@ def _call(call_id: str, tool: str, name_used: str, args: Args, origin: Origin, o
     return Call(call_id, tool, name_used, args, caller, cwd, above.id, request, given_id, depth, group, original)
 
 
-def read_arguments(arguments: Arguments, *, finite: bool = True) -> Args:
-    """Arguments as a door gives them, as the object they must be. The object is ours afterwards."""
-    if type(arguments) is dict:
-        args = cast(Args, arguments)
-        for value in args.values():
-            if type(value) is str and len(value) > MAX_ARGUMENT_BYTES:
-                raise BadJson(
-                    f"An argument is {len(value):,} characters long; at most {MAX_ARGUMENT_BYTES:,} are accepted."
-                )
-        return args
-    if arguments is None:
-        return {}
-    if isinstance(arguments, str | bytes):
-        value = parse_json(arguments, finite=finite)
-        if type(value) is dict:
-            return value
-        raise BadJson(f"The arguments must be a JSON object, not {_json_kind(value)}.")
-    if isinstance(arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - doors pass on what they get
-        return dict(arguments)
-    raise BadJson(f"The arguments must be a JSON object, not {type(arguments).__name__}.")
-
-
-def own(args: Args) -> Args:
-    """A copy nobody else can change."""
-    for value in args.values():
-        if type(value) is dict or type(value) is list:
-            return cast(Args, parse_json(encode_json(args), limit=2 * MAX_ARGUMENT_BYTES))
-    return args.copy()
-
-
 def _timeout(plan: Plan, args: Args) -> float | None:
     asked = args.get("timeout")
     if isinstance(asked, int | float) and not isinstance(asked, bool) and asked > 0:
         return asked * plan.timeout_unit
     return plan.timeout
-
-
-def _recordable(given: Any) -> Any:
-    if isinstance(given, bytes):
-        return given[:4096].decode(errors="replace")
-    if isinstance(given, str):
-        return given[:4096].encode(errors="replace").decode()
-    try:
-        encode_json(given)
-    except (TypeError, ValueError, RecursionError):
-        return repr(given)[:4096].encode(errors="replace").decode()
-    return given
-
-
-def _invalid(call: Call, error: ArgumentsError) -> Result:
-    failure = Failure.BAD_JSON if isinstance(error, BadJson) else Failure.INVALID_ARGUMENTS
-    text = f"Invalid arguments for '{call.name_used}': {error}"
-    return Result(False, "", text, None, {}, (), State.INVALID, failure, call.id)
-
-
-def _too_deep(name: str, limit: int) -> Result:
-    text = f"Tool '{name}' was not called: calls are nested deeper than {limit}."
-    return Result(False, error=text, state=State.DENIED, failure=Failure.TOO_DEEP)
-
-
-def _no_secret(name: str, scope: str) -> Result:
-    return Result(
-        False,
-        error=f"Tool '{name}' needs the secret '{scope}', which this caller has not been granted.",
-        state=State.DENIED,
-        failure=Failure.SECRET_UNAVAILABLE,
-    )
-
-
-def _unrecorded(name: str, error: LedgerError) -> Result:
-    return Result(
-        False,
-        error=f"Tool '{name}' was not run: the call cannot be recorded. {error}",
-        state=State.FAILED,
-        failure=Failure.LEDGER,
-    )
-
-
-def _result_lost(name: str, error: LedgerError, *, mutates: bool) -> Result:
-    """Not recorded means not acknowledged: the caller must not build on it."""
-    what = "the ledger will call it unknown" if mutates else "call it again"
-    return Result(
-        False,
-        error=f"Tool '{name}' ran, but its result could not be recorded; {what}. {error}",
-        state=State.UNKNOWN if mutates else State.FAILED,
-        failure=Failure.LEDGER,
-    )
-
-
-def _json_kind(value: object) -> str:
-    if value is None:
-        return "null"
-    return {"str": "a string", "list": "a list", "bool": "a boolean"}.get(type(value).__name__, "a number")

@@ -32,11 +32,12 @@ from holdfast.rules.policy import Policy, PolicyRules, check_names
 from holdfast.rules.skills import read_skill
 from holdfast.rules.standard import standard_caps, standard_chain
 from holdfast.runtime import judging
+from holdfast.runtime.arguments import Arguments
 from holdfast.runtime.bus import QUEUE_LIMIT, Bus, Subscription
 from holdfast.runtime.context import PlainSandbox, RunContext
 from holdfast.runtime.desk import Asker, Desk, Nobody
 from holdfast.runtime.middleware import After, Before, HookHandle, Middleware
-from holdfast.runtime.pipeline import Arguments, Origin, Pipeline
+from holdfast.runtime.pipeline import Origin, Pipeline
 from holdfast.runtime.plans import Plans
 from holdfast.runtime.secrets import Secrets
 from holdfast.runtime.telemetry import Telemetry

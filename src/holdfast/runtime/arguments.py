@@ -1,0 +1,61 @@
+"""Arguments as doors give them, made into objects that are ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from holdfast.contract.errors import BadJson
+from holdfast.contract.values import MAX_ARGUMENT_BYTES, Args, encode_json, parse_json
+
+Arguments = str | bytes | Mapping[str, Any] | None
+_RECORDED_CHARACTERS: Final = 4096
+
+
+def read_arguments(arguments: Arguments, *, finite: bool = True) -> Args:
+    """Arguments as a door gives them, as the object they must be. The object is ours afterwards."""
+    if type(arguments) is dict:
+        args = cast(Args, arguments)
+        for value in args.values():
+            if type(value) is str and len(value) > MAX_ARGUMENT_BYTES:
+                raise BadJson(
+                    f"An argument is {len(value):,} characters long; at most {MAX_ARGUMENT_BYTES:,} are accepted."
+                )
+        return args
+    if arguments is None:
+        return {}
+    if isinstance(arguments, str | bytes):
+        value = parse_json(arguments, finite=finite)
+        if type(value) is dict:
+            return value
+        raise BadJson(f"The arguments must be a JSON object, not {_json_kind(value)}.")
+    if isinstance(arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - doors pass on what they get
+        return dict(arguments)
+    raise BadJson(f"The arguments must be a JSON object, not {type(arguments).__name__}.")
+
+
+def own(args: Args) -> Args:
+    """A copy nobody else can change."""
+    for value in args.values():
+        if type(value) is dict or type(value) is list:
+            return cast(Args, parse_json(encode_json(args), limit=2 * MAX_ARGUMENT_BYTES))
+    return args.copy()
+
+
+def recordable(given: Any) -> Any:
+    """What was given instead of arguments, as far as the ledger keeps it."""
+    if isinstance(given, bytes):
+        return given[:_RECORDED_CHARACTERS].decode(errors="replace")
+    if isinstance(given, str):
+        return given[:_RECORDED_CHARACTERS].encode(errors="replace").decode()
+    try:
+        encode_json(given)
+    except (TypeError, ValueError, RecursionError):
+        return repr(given)[:_RECORDED_CHARACTERS].encode(errors="replace").decode()
+    return given
+
+
+def _json_kind(value: object) -> str:
+    if value is None:
+        return "null"
+    return {"str": "a string", "list": "a list", "bool": "a boolean"}.get(type(value).__name__, "a number")

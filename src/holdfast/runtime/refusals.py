@@ -1,0 +1,48 @@
+"""The results of calls that end before or beside their tool, in their own words."""
+
+from __future__ import annotations
+
+from holdfast.contract.call import Call
+from holdfast.contract.errors import ArgumentsError, BadJson, LedgerError
+from holdfast.contract.result import Result
+from holdfast.contract.vocabulary import Failure, State
+
+
+def invalid(call: Call, error: ArgumentsError) -> Result:
+    failure = Failure.BAD_JSON if isinstance(error, BadJson) else Failure.INVALID_ARGUMENTS
+    text = f"Invalid arguments for '{call.name_used}': {error}"
+    return Result(False, "", text, None, {}, (), State.INVALID, failure, call.id)
+
+
+def too_deep(name: str, limit: int) -> Result:
+    text = f"Tool '{name}' was not called: calls are nested deeper than {limit}."
+    return Result(False, error=text, state=State.DENIED, failure=Failure.TOO_DEEP)
+
+
+def no_secret(name: str, scope: str) -> Result:
+    return Result(
+        False,
+        error=f"Tool '{name}' needs the secret '{scope}', which this caller has not been granted.",
+        state=State.DENIED,
+        failure=Failure.SECRET_UNAVAILABLE,
+    )
+
+
+def unrecorded(name: str, error: LedgerError) -> Result:
+    return Result(
+        False,
+        error=f"Tool '{name}' was not run: the call cannot be recorded. {error}",
+        state=State.FAILED,
+        failure=Failure.LEDGER,
+    )
+
+
+def result_lost(name: str, error: LedgerError, *, mutates: bool) -> Result:
+    """Not recorded means not acknowledged: the caller must not build on it."""
+    what = "the ledger will call it unknown" if mutates else "call it again"
+    return Result(
+        False,
+        error=f"Tool '{name}' ran, but its result could not be recorded; {what}. {error}",
+        state=State.UNKNOWN if mutates else State.FAILED,
+        failure=Failure.LEDGER,
+    )
