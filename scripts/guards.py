@@ -1,8 +1,10 @@
-"""Finding the function a requirement names as its guard, through methods, properties and decorators."""
+"""Finding the function a requirement names as its guard, through methods, properties and decorators.
+
+Also imported by programs under test while a guard is switched off: nothing heavy may be imported here.
+"""
 
 from __future__ import annotations
 
-import inspect
 from importlib import import_module
 from types import FunctionType, ModuleType
 from typing import Any
@@ -14,13 +16,21 @@ def find_guard(module: ModuleType, qualname: str) -> tuple[FunctionType, bool]:
     found: Any = module
     for name in qualname.split("."):
         holder = found
-        found = inspect.getattr_static(holder, name, None)
+        found = _attribute(holder, name)
         if found is None:
             raise LookupError(f"which {module.__name__} does not have")
     function = _behind(found)
     if function is None:
         raise LookupError(f"which is not a function but {type(found).__name__}")
     return function, isinstance(holder, type) and not _is_static(found)
+
+
+def _attribute(holder: Any, name: str) -> Any:
+    """As it was defined, before any descriptor acts."""
+    for place in holder.__mro__ if isinstance(holder, type) else (holder,):
+        if name in vars(place):
+            return vars(place)[name]
+    return None
 
 
 def _behind(found: Any) -> FunctionType | None:

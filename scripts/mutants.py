@@ -75,7 +75,7 @@ def _choose(manifest: dict[str, Requirement], only: str) -> list[Requirement]:
 def _baseline(chosen: Iterable[Requirement], scratch: Path, workers: int) -> list[Record]:
     report = scratch / "baseline.json"
     only = ",".join(requirement.id for requirement in chosen)
-    _pytest(["-n", str(workers), f"--spec-only={only}", f"--spec-report={report}"], dict(os.environ), timeout=None)
+    _pytest(["-n", str(workers), f"--spec-only={only}", f"--spec-report={report}"], _environ("", report), timeout=None)
     return read_report(report) if report.exists() else []
 
 
@@ -93,14 +93,7 @@ def _judge(requirement: Requirement, tests: list[Record], scratch: Path, timeout
     if failing := [test["id"] for test in own if test["outcome"] == "failed"]:
         return "unusable", f"{failing[0]} fails with everything switched on"
     report, log = scratch / f"{requirement.id}.json", scratch / f"{requirement.id}.log"
-    environ = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(
-            [str(HERE / "mutation"), str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-        ),
-        "HOLDFAST_MUTANT": f"{requirement.guard}={requirement.mutant}",
-        "HOLDFAST_MUTANT_LOG": str(log),
-    }
+    environ = _environ(f"{requirement.guard}={requirement.mutant}", log)
     files = sorted({test.partition("::")[0] for test in passing})
     options = ["-x", f"--spec-only={requirement.id}", f"--spec-report={report}", *files]
     try:
@@ -118,6 +111,12 @@ def _judge(requirement: Requirement, tests: list[Record], scratch: Path, timeout
     if not after:
         return "unusable", "the mutant breaks the import of the tests; choose a `return:` mutant"
     return "survived", f"all {len(after)} tests pass without it"
+
+
+def _environ(mutant: str, log: Path) -> dict[str, str]:
+    """The same for the first run as for the mutants, so that a test that minds it shows there."""
+    paths = [str(HERE / "mutation"), str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "SPEC_MUTANT": mutant, "SPEC_MUTANT_LOG": str(log)}
 
 
 def _pytest(options: Sequence[str], environ: dict[str, str], timeout: float | None) -> None:

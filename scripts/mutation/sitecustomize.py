@@ -1,44 +1,53 @@
 """Imported by every Python that starts with this folder on its path: switches one function off as it is imported.
 
-`HOLDFAST_MUTANT` is `module:qualname=mutant`. The function's code is replaced in place, so that whoever holds the
-function (an import, a table, a subclass, a bound method) holds the mutant, in this process and in its children.
+`SPEC_MUTANT` is `module:qualname=mutant`. The function's code is replaced in place, so that whoever holds the function
+(an import, a table, a subclass, a bound method) holds the mutant. Processes started from here get the same variables,
+also where a test gives them an environment of its own. Nothing heavy is imported, because some tests count imports.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
-from inspect import CO_VARARGS, CO_VARKEYWORDS, isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
-from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-GUARD, _, MUTANT = os.environ.get("HOLDFAST_MUTANT", "").partition("=")
+GUARD, _, MUTANT = os.environ.get("SPEC_MUTANT", "").partition("=")
 MODULE, _, QUALNAME = GUARD.partition(":")
+CARRIED = {name: os.environ[name] for name in ("SPEC_MUTANT", "SPEC_MUTANT_LOG") if name in os.environ}
+
+_VARARGS, _VARKEYWORDS, _GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x04, 0x08, 0x20, 0x80, 0x200
+"""The flags of code objects, as `inspect` names them."""
 
 
 class MutantDisabled(Exception):
     """What a function that is switched off raises."""
 
 
-class _Finder(MetaPathFinder):
-    def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
-        if fullname != MODULE:
+class _Finder:
+    """Runs something after a module was imported for the first time."""
+
+    def __init__(self, module: str, after: Any) -> None:
+        self.module = module
+        self.after = after
+
+    def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> Any:
+        if fullname != self.module:
             return None
         sys.meta_path.remove(self)
-        spec = find_spec(fullname)
-        if spec is None or spec.loader is None:
-            return spec
-        execute = spec.loader.exec_module
+        for finder in sys.meta_path:
+            if (spec := finder.find_spec(fullname, path, target)) is not None:
+                break
+        else:
+            return None
+        if spec.loader is not None:
+            execute = spec.loader.exec_module
 
-        def exec_module(module: ModuleType) -> None:
-            execute(module)
-            _switch_off(module)
+            def exec_module(module: ModuleType) -> None:
+                execute(module)
+                self.after(module)
 
-        spec.loader.exec_module = exec_module
+            spec.loader.exec_module = exec_module
         return spec
 
 
@@ -54,6 +63,18 @@ def _switch_off(module: ModuleType) -> None:
         _log("applied")
 
 
+def _hand_on(subprocess: ModuleType) -> None:
+    start = subprocess.Popen.__init__
+
+    def start_with_variables(self: Any, *args: Any, **options: Any) -> None:
+        if options.get("env") is not None:
+            paths = [os.environ["PYTHONPATH"], *filter(None, [options["env"].get("PYTHONPATH")])]
+            options["env"] = {**options["env"], **CARRIED, "PYTHONPATH": os.pathsep.join(paths)}
+        start(self, *args, **options)
+
+    subprocess.Popen.__init__ = start_with_variables
+
+
 def mutant_code(function: FunctionType, bound: bool, mutant: str) -> CodeType:
     """Code with the function's own signature, closure and kind (async, generator), and the mutant's body."""
     code = function.__code__
@@ -63,17 +84,17 @@ def mutant_code(function: FunctionType, bound: bool, mutant: str) -> CodeType:
     signature = list(positional)
     if code.co_posonlyargcount:
         signature.insert(code.co_posonlyargcount, "/")
-    if code.co_flags & CO_VARARGS:
+    if code.co_flags & _VARARGS:
         signature.append(f"*{rest.pop(0)}")
     elif keyword_only:
         signature.append("*")
     signature += keyword_only
-    if code.co_flags & CO_VARKEYWORDS:
+    if code.co_flags & _VARKEYWORDS:
         signature.append(f"**{rest.pop(0)}")
     body = _body(mutant, names[1:] if bound else names)
-    if isgeneratorfunction(function) or isasyncgenfunction(function):
+    if code.co_flags & (_GENERATOR | _ASYNC_GENERATOR):
         body = f"{body if body.startswith('raise') else 'return'}\n  yield"
-    prefix = "async " if iscoroutinefunction(function) or isasyncgenfunction(function) else ""
+    prefix = "async " if code.co_flags & (_COROUTINE | _ASYNC_GENERATOR) else ""
     free = "".join(f"{name}, " for name in code.co_freevars)
     source = (
         f"def outer():\n {free + '= ' + repr((None,) * len(code.co_freevars)) if free else 'pass'}\n"
@@ -96,10 +117,12 @@ def _body(mutant: str, names: list[str]) -> str:
 
 
 def _log(line: str) -> None:
-    if path := os.environ.get("HOLDFAST_MUTANT_LOG"):
-        with Path(path).open("a") as log:
+    if path := os.environ.get("SPEC_MUTANT_LOG"):
+        with open(path, "a") as log:  # noqa: PTH123
             log.write(f"{line}\n")
 
 
+if CARRIED:
+    sys.meta_path.insert(0, _Finder("subprocess", _hand_on))
 if MODULE:
-    sys.meta_path.insert(0, _Finder())
+    sys.meta_path.insert(0, _Finder(MODULE, _switch_off))

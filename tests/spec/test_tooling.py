@@ -66,7 +66,7 @@ def project(folder: Path, manifest: str, tests: str) -> Path:
 
 
 def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    environ = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "HOLDFAST"))}
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "SPEC"))}
     environ["PYTHONPATH"] = os.pathsep.join([str(REPOSITORY), str(folder)])
     environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     environ["PYTEST_PLUGINS"] = "xdist.plugin"
@@ -187,7 +187,7 @@ def test_a_guard_the_tests_never_import_is_a_survivor(tmp_path: Path) -> None:
 
 IN_A_CHILD = """
     code = "import guarded; assert guarded.refuse(3) == 3"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([sys.executable, "-c", code], check=True{})
     assert guarded"""
 NOTICED = [
     ("refuse", "raise", "assert guarded.refuse(1) == 1"),
@@ -201,7 +201,8 @@ NOTICED = [
     ("Door.key", "return:args0", "assert guarded.Door.key('a') == 'A'"),
     ("Door.knock", "return:args0", "assert guarded.Door().knock(2, loudly=True) == 20"),
     ("Door.knock", "return:args1", "assert guarded.Door().knock(2) == 2"),
-    ("refuse", "return:0", IN_A_CHILD),
+    ("refuse", "return:0", IN_A_CHILD.format("")),
+    ("refuse", "return:0", IN_A_CHILD.format(", env={'PYTHONPATH': '.'}")),
 ]
 
 

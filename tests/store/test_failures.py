@@ -193,11 +193,12 @@ def test_an_older_ledger_is_migrated_and_a_newer_one_is_refused(tmp_path: Path) 
     path = tmp_path / "l.db"
     with Ledger.open(path) as ledger:
         ledger.record_whole_now(make_call("old"), APPROVED, DONE)
-    steps = (*schema.MIGRATIONS, ("ALTER TABLE meta ADD COLUMN note TEXT", "UPDATE meta SET note = 'migrated'"))
+    steps = (*schema.MIGRATIONS, ("ALTER TABLE trust ADD COLUMN note TEXT", "CREATE TABLE more (note TEXT)"))
     connection = sqlite3.connect(path, isolation_level=None)
     schema.migrate(connection, str(path), steps)
     schema.migrate(connection, str(path), steps)
-    assert connection.execute("SELECT note, count FROM meta").fetchone() == ("migrated", 1)
+    connection.execute("INSERT INTO trust (path, digest, body, note) VALUES ('a', 'b', '{}', 'migrated')")
+    assert connection.execute("SELECT count(*) FROM more").fetchone() == (0,)
     assert schema.version(connection) == len(schema.MIGRATIONS) + 1
     connection.close()
     for read_only in (False, True):

@@ -88,11 +88,12 @@ def test_entries_can_be_neither_changed_nor_deleted(path: Path, statement: str) 
         ("DELETE FROM entries WHERE id = 1", 1),
         ("DELETE FROM entries WHERE id = 3", 3),
         ("UPDATE entries SET id = -id; UPDATE entries SET id = 1 - id", 1),
-        ("INSERT INTO entries SELECT 0, call, kind, at, body, hash FROM entries WHERE id = 1", 1),
+        ("INSERT INTO entries SELECT 0, call, kind, at, body, hash, 99 FROM entries WHERE id = 1", 1),
+        ("UPDATE entries SET place = 99 WHERE id = 2", 2),
         ("UPDATE entries SET id = 0 WHERE id = 2; UPDATE entries SET id = 2 WHERE id = 3", 1),
         ("UPDATE entries SET id = -id WHERE id IN (2, 3); UPDATE entries SET id = 5 + id WHERE id < 0", 2),
     ],
-    ids=str.split("call kind time body hash first-deleted deleted renumbered inserted moved swapped"),
+    ids=str.split("call kind time body hash first-deleted deleted renumbered inserted placed moved swapped"),
 )
 def test_a_changed_deleted_reordered_or_inserted_entry_is_found(path: Path, script: str, first_bad: int) -> None:
     tamper(path, lambda db: db.executescript(script))
@@ -115,7 +116,7 @@ def test_an_entry_appended_without_the_ledger_is_found_even_if_it_is_chained(pat
     def forge(db: sqlite3.Connection) -> None:
         number, head = db.execute("SELECT id, hash FROM entries ORDER BY id DESC LIMIT 1").fetchone()
         forged = (number + 1, "x", "ended", 1.0, "{}", link(head, "x", "ended", 1.0, "{}"))
-        db.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)", forged)
+        db.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, 7)", forged)
 
     tamper(path, forge)
     assert verify(path)[0] is False
@@ -129,9 +130,9 @@ def test_a_rewritten_end_is_found_with_a_head_that_was_noted_before(path: Path) 
         assert ledger.verify(noted).ok
 
     def rewrite(db: sqlite3.Connection) -> None:
-        keep = db.execute("SELECT count FROM meta").fetchone()[0] - 2
+        keep = db.execute("SELECT seq FROM sqlite_sequence").fetchone()[0] - 2
         db.execute("DELETE FROM entries WHERE id > ?", (keep,))
-        db.execute("UPDATE meta SET count = ?, head = (SELECT hash FROM entries WHERE id = ?)", (keep, keep))
+        db.execute("UPDATE sqlite_sequence SET seq = ?", (keep,))
 
     tamper(path, rewrite)
     assert verify(path)[0] is True

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
-from holdfast.contract.errors import LedgerCorrupt, LedgerError, LedgerUnavailable
+from holdfast.contract.errors import HoldfastError, LedgerCorrupt, LedgerUnavailable, NotPending
 from holdfast.store import schema
 from holdfast.store.chain import link
 from holdfast.store.files import make_private_folder
@@ -49,13 +49,14 @@ class Transaction:
         self.count = 0
         self.head = b""
 
-    def append(self, call: str, kind: str, body: str) -> int:
+    def append(self, call: str, kind: str, body: str, *, first: bool = False) -> int:
+        """Add an entry. The first of a call takes the place only one entry of it can have: an id is used once."""
         at = time.time()
         self.head = head = link(self.head, call, kind, at, body)
         self.count = count = self.count + 1
         self.execute(
-            "INSERT INTO entries (id, call, kind, at, body, hash) VALUES (?, ?, ?, ?, ?, ?)",
-            (count, call, kind, at, body, head),
+            "INSERT INTO entries (id, call, kind, at, body, hash, place) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (count, call, kind, at, body, head, 0 if first else count),
         )
         return count
 
@@ -109,11 +110,9 @@ class Database:
             transaction = self._transaction
             try:
                 execute("BEGIN IMMEDIATE")
-                count, transaction.head = execute("SELECT count, head FROM meta").fetchone()
-                transaction.count = count
+                last = execute("SELECT id, hash FROM entries ORDER BY id DESC LIMIT 1").fetchone()
+                transaction.count, transaction.head = last or (0, schema.GENESIS)
                 outcomes = [op(transaction) for op in ops]
-                if transaction.count != count:
-                    execute("UPDATE meta SET count = ?, head = ?", (transaction.count, transaction.head))
                 execute("COMMIT")
             except sqlite3.Error as error:
                 self._roll_back()
@@ -161,8 +160,10 @@ class Database:
                 self._execute("ROLLBACK")
 
 
-def translate(error: sqlite3.Error, path: Path) -> LedgerError:
+def translate(error: sqlite3.Error, path: Path) -> HoldfastError:
     code = getattr(error, "sqlite_errorcode", None)
+    if code == sqlite3.SQLITE_CONSTRAINT_UNIQUE:
+        return NotPending("A call with this id is in the ledger already; every call needs an id of its own.")
     primary = code & 0xFF if isinstance(code, int) else None
     if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return Locked(f"The ledger {path} is locked by another program; nothing was written, try again.")

@@ -55,6 +55,8 @@ class Derived:
 
     def __init__(self, read: BodyReader) -> None:
         self._read = read
+        self.stray: int | None = None
+        """The first entry that ends a call which was not open."""
         self._open: dict[str, OpenCall] = {}
         self._grants: dict[str, tuple[int | None, str]] = {}
         self._trust: dict[str, TrustedContent] = {}
@@ -102,7 +104,8 @@ class Derived:
         )
 
     def _ended(self, entry: int, call: str, body: str) -> None:
-        self._open.pop(call, None)
+        if self._open.pop(call, None) is None:
+            self.stray = self.stray or entry
 
     def _granted(self, entry: int, call: str, body: str) -> None:
         grant = self._read(body, Granted).grant

@@ -27,8 +27,7 @@ def record_whole(seal: Seal, call: Call, decision: Decision, result: Result, ori
     body = seal(Whole(call, decision, result, original_args))
 
     def op(tx: Transaction) -> None:
-        must_be_new(tx, call_id)
-        tx.append(call_id, "call", body)
+        tx.append(call_id, "call", body, first=True)
 
     return op
 
@@ -38,8 +37,7 @@ def hold(seal: Seal, held: HeldCall) -> Op[None]:
     body = seal(Held(held))
 
     def op(tx: Transaction) -> None:
-        must_be_new(tx, call_id)
-        entry = tx.append(call_id, "held", body)
+        entry = tx.append(call_id, "held", body, first=True)
         tx.execute(
             "INSERT INTO open_calls (call, state, digest, mutates, entry) VALUES (?, 'pending', ?, 1, ?)",
             (call_id, held.digest, entry),
@@ -99,8 +97,7 @@ def begin(
     body = seal(Intent(decision, definition_digest, mutates, pid, started, digest, shown))
 
     def start(tx: Transaction) -> None:
-        must_be_new(tx, call_id)
-        entry = tx.append(call_id, "intent", body)
+        entry = tx.append(call_id, "intent", body, first=True)
         tx.execute(
             "INSERT INTO open_calls (call, state, pid, pid_start, mutates, entry) VALUES (?, 'running', ?, ?, ?, ?)",
             (call_id, pid, started, mutates, entry),
@@ -153,11 +150,6 @@ def interrupt(seal: Seal, rows: Sequence[tuple[str, int, str, bool]]) -> Op[list
     return op
 
 
-def must_be_new(tx: Transaction, call_id: str) -> None:
-    if _is_known(tx, call_id):
-        raise NotPending(f"Call {call_id} is in the ledger already; every call needs an id of its own.")
-
-
 def open_state(tx: Transaction, call_id: str) -> tuple[State, str | None]:
     row = tx.execute("SELECT state, digest FROM open_calls WHERE call = ?", (call_id,)).fetchone()
     if row is not None:
@@ -177,7 +169,7 @@ def held_of(tx: Transaction, read: BodyReader, call_id: str) -> HeldCall:
 
 
 def _is_known(tx: Transaction, call_id: str) -> bool:
-    sql = "SELECT 1 FROM entries WHERE call = ? AND kind IN ('call', 'held', 'intent') LIMIT 1"
+    sql = "SELECT 1 FROM entries WHERE call = ? AND place = 0"
     found: Any = tx.execute(sql, (call_id,)).fetchone()
     return found is not None
 

@@ -18,24 +18,19 @@ Migration = Sequence[str]
 MIGRATIONS: Final[tuple[Migration, ...]] = (
     (
         """CREATE TABLE entries (
-            id INTEGER PRIMARY KEY,
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
             call TEXT NOT NULL,
             kind TEXT NOT NULL,
             at REAL NOT NULL,
             body TEXT NOT NULL,
-            hash BLOB NOT NULL
+            hash BLOB NOT NULL,
+            place INTEGER NOT NULL
         )""",
-        "CREATE INDEX entries_of_call ON entries (call)",
+        "CREATE UNIQUE INDEX entries_of_call ON entries (call, place)",
         """CREATE TRIGGER entries_are_never_changed BEFORE UPDATE ON entries
             BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END""",
         """CREATE TRIGGER entries_are_never_deleted BEFORE DELETE ON entries
             BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END""",
-        """CREATE TABLE meta (
-            one INTEGER PRIMARY KEY CHECK (one = 1),
-            count INTEGER NOT NULL,
-            head BLOB NOT NULL
-        )""",
-        "INSERT INTO meta (one, count, head) VALUES (1, 0, zeroblob(32))",
         """CREATE TABLE open_calls (
             call TEXT PRIMARY KEY,
             state TEXT NOT NULL,

@@ -35,18 +35,22 @@ def verify(database: Database, read: BodyReader, anchor: str | None = None) -> V
 
 def _verify(execute: Execute, read: BodyReader, progress: _Progress, anchor: str | None) -> Verification:
     derived = Derived(read)
-    for entry, call, kind, at, body, digest in _entries(execute):
+    begun: set[str] = {""}
+    for entry, call, kind, at, body, digest, place in _entries(execute):
         expected = progress.entries + 1
         if entry != expected:
             return _failed(progress, expected, f"Entry {expected} is missing: the next one is {entry}.")
-        if link(progress.head, call, kind, at, body) != digest:
+        if link(progress.head, call, kind, at, body) != digest or place != (entry if call in begun else 0):
             return _failed(progress, entry, f"Entry {entry} is not what was written there.")
+        begun.add(call)
         derived.feed(entry, call, kind, body)
         progress.entries, progress.head = entry, digest
         progress.anchored = progress.anchored or digest.hex() == anchor
-    count, head = execute("SELECT count, head FROM meta").fetchone()
-    if (count, head) != (progress.entries, progress.head):
-        missing = f"The ledger ends with entry {progress.entries}, but {count} were written."
+        if derived.stray is not None:
+            return _failed(progress, entry, f"Entry {entry} ends a call that was not open.")
+    written = execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'entries'").fetchone()[0]
+    if written != progress.entries:
+        missing = f"The ledger ends with entry {progress.entries}, but {written} were written."
         return _failed(progress, progress.entries + 1, missing)
     if not progress.anchored:
         return _failed(progress, None, "The ledger does not pass through the head that was noted earlier.")
@@ -59,10 +63,10 @@ def _verify(execute: Execute, read: BodyReader, progress: _Progress, anchor: str
     return Verification(ok=True, entries=progress.entries, head=progress.head.hex())
 
 
-def _entries(execute: Execute) -> Generator[tuple[int, str, str, float, str, bytes]]:
+def _entries(execute: Execute) -> Generator[tuple[int, str, str, float, str, bytes, int]]:
     last = -(2**63)
     while page := execute(
-        "SELECT id, call, kind, at, body, hash FROM entries WHERE id > ? ORDER BY id LIMIT ?", (last, _PAGE)
+        "SELECT id, call, kind, at, body, hash, place FROM entries WHERE id > ? ORDER BY id LIMIT ?", (last, _PAGE)
     ).fetchall():
         yield from page
         last = page[-1][0]
