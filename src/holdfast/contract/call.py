@@ -10,7 +10,7 @@ from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Risk, State, Verdict
 
 
-class Caller(Struct, frozen=True, kw_only=True):
+class Caller(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Who asks. Two callers that are equal get the same compiled policy."""
 
     door: str = "python"
@@ -53,7 +53,7 @@ class Proposal(Struct, frozen=True, kw_only=True):
     preconditions: tuple[Precondition, ...] = ()
 
 
-class Call(Struct, frozen=True):
+class Call(Struct, frozen=True, omit_defaults=True):
     """One request for one action."""
 
     id: str

@@ -57,7 +57,8 @@ def apply_caps(decision: Decision, caps: Iterable[Cap], question: Question) -> J
 def protected_path_cap(is_protected: Callable[[Path], str | None]) -> Cap:
     """Asks about every call that may change a protected path, whoever approved it.
 
-    `is_protected` gives the reason a path is protected, or None. Tools that only read are not concerned.
+    `is_protected` gives the reason a path is protected, or None. Tools that only read, or name no paths, are not
+    concerned.
     """
 
     def judge(question: Question) -> Decision | None:
@@ -66,7 +67,7 @@ def protected_path_cap(is_protected: Callable[[Path], str | None]) -> Cap:
                 return Decision(Verdict.ASK, PROTECTED, f"'{path}' is a protected path: {reason}")
         return None
 
-    return Cap(PROTECTED, judge, applies=lambda tool: tool.mutates)
+    return Cap(PROTECTED, judge, applies=lambda tool: tool.mutates and tool.touches is not None)
 
 
 def max_risk_cap(limit: Risk, sources: Iterable[str]) -> Cap:
