@@ -35,7 +35,7 @@ lint: $(DEV) ## ruff, pyright (strict), import-linter
 	$(call heading,import-linter)
 	@$(BIN)/lint-imports
 
-pytest: $(DEV) $(SUITE) ## The tests, on $(WORKERS) processes
+pytest: $(DEV) $(SUITE) ## The tests, on two processes (WORKERS=2)
 	$(call heading,pytest)
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --spec-report=$(REPORT)
 

@@ -2,15 +2,19 @@
 
 `SPEC_MUTANT` is `module:qualname=mutant`. The function's code is replaced in place, so that whoever holds the function
 (an import, a table, a subclass, a bound method) holds the mutant. Processes started from here get the same variables,
-also where a test gives them an environment of its own. Nothing heavy is imported, because some tests count imports.
+also where a test gives them an environment of its own. Only what Python has loaded anyway is imported, because
+some tests count imports.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from types import CodeType, FunctionType, ModuleType
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import CodeType, FunctionType, ModuleType
+    from typing import Any
 
 GUARD, _, MUTANT = os.environ.get("SPEC_MUTANT", "").partition("=")
 MODULE, _, QUALNAME = GUARD.partition(":")
@@ -101,7 +105,7 @@ def mutant_code(function: FunctionType, bound: bool, mutant: str) -> CodeType:
         f" {prefix}def mutant({', '.join(signature)}):\n  ({free})\n  {body}\n"
     )
     outer = compile(source, "<mutant>", "exec").co_consts[0]
-    return next(item for item in outer.co_consts if isinstance(item, CodeType))
+    return next(item for item in outer.co_consts if isinstance(item, type(code)))
 
 
 def _body(mutant: str, names: list[str]) -> str:

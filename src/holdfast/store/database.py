@@ -23,8 +23,10 @@ PATIENCE: Final = 5.0
 """Seconds to wait for another process that writes."""
 _BUSY_SECONDS: Final = 0.003
 """How long SQLite itself waits in one go; an event loop stands still meanwhile."""
-_CHECKPOINT_PAGES: Final = 8000
+_CHECKPOINT_PAGES: Final = 16_000
 """The log is moved into the file every so often; whoever writes then waits for the disk, some 20 ms."""
+_PAGE_BYTES: Final = 2048
+"""A commit writes whole pages; most entries are well below one of this size."""
 _DAMAGE: Final = {
     sqlite3.SQLITE_CORRUPT,
     sqlite3.SQLITE_NOTADB,
@@ -194,6 +196,7 @@ def _connect(path: Path, durability: Durability) -> sqlite3.Connection:
         path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
     )
     try:
+        connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA synchronous = {'FULL' if durability == 'power' else 'NORMAL'}")
         connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
