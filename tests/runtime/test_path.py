@@ -102,7 +102,7 @@ class _Odd(BaseException):
     pass
 
 
-@pytest.mark.parametrize("error", [ValueError("no luck"), _Odd("odd"), SystemExit(3), KeyboardInterrupt()])
+@pytest.mark.parametrize("error", [ValueError("no luck"), _Odd("odd"), SystemExit(3), KeyboardInterrupt(), StopIteration(5)])
 @pytest.mark.parametrize("runs", ["inline", "thread"])
 @pytest.mark.spec("T4")
 def test_whatever_a_tool_raises_is_an_error_result(error: BaseException, runs: Any) -> None:
@@ -112,7 +112,11 @@ def test_whatever_a_tool_raises_is_an_error_result(error: BaseException, runs: A
     broken = Tool(name="broken", execute=execute, effects=frozenset(), runs=runs)
     result = run(Runtime(tools=[broken, add]).call("broken"))
     assert (result.success, result.state, result.failure) == (False, State.FAILED, Failure.TOOL_ERROR)
-    assert result.error in (str(error), f"Tool 'broken' raised {type(error).__name__}.")
+    assert result.error in (
+        str(error),
+        f"Tool 'broken' raised {type(error).__name__}.",
+        f"the tool raised {type(error).__name__}",
+    )
 
 
 @pytest.mark.spec("T4")

@@ -92,12 +92,17 @@ class Chain:
         self._entries: dict[str, Resolver] = {}
         self._order = _Order()
         self._revision = 0
+        self._listeners: list[Callable[[], None]] = []
         self._lock = RLock()
 
     @property
     def revision(self) -> int:
         """Grows with every change."""
         return self._revision
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Call a function after every change: what was decided before may not hold any more."""
+        self._listeners.append(listener)
 
     def register(
         self,
@@ -193,6 +198,8 @@ class Chain:
         self._entries = entries
         self._order = _Order(tuple(sorted(entries.values(), key=lambda entry: (-entry.priority, entry.name))))
         self._revision += 1
+        for listener in self._listeners:
+            listener()
 
 
 def _is_answer(step: Step) -> bool:

@@ -14,6 +14,11 @@ _RECORDED_CHARACTERS: Final = 4096
 
 def read_arguments(arguments: Arguments, *, finite: bool = True) -> Args:
     """Arguments as a door gives them, as the object they must be. The object is ours afterwards."""
+    if type(arguments) is str:
+        value = parse_json(arguments, finite=finite)
+        if type(value) is dict:
+            return value
+        raise BadJson(f"The arguments must be a JSON object, not {_json_kind(value)}.")
     if type(arguments) is dict:
         args = cast(Args, arguments)
         for value in args.values():
@@ -25,13 +30,17 @@ def read_arguments(arguments: Arguments, *, finite: bool = True) -> Args:
     if arguments is None:
         return {}
     if isinstance(arguments, str | bytes):
-        value = parse_json(arguments, finite=finite)
-        if type(value) is dict:
-            return value
-        raise BadJson(f"The arguments must be a JSON object, not {_json_kind(value)}.")
+        return read_arguments(_text(arguments), finite=finite)
     if isinstance(arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - doors pass on what they get
         return dict(arguments)
     raise BadJson(f"The arguments must be a JSON object, not {type(arguments).__name__}.")
+
+
+def _text(arguments: str | bytes) -> str:
+    try:
+        return str(arguments) if isinstance(arguments, str) else arguments.decode()
+    except UnicodeDecodeError as error:
+        raise BadJson(f"This is not valid JSON: it is not UTF-8 (byte {error.start}).") from None
 
 
 def own(args: Args) -> Args:

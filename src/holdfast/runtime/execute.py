@@ -29,6 +29,16 @@ class Ended(NamedTuple):
     result: Result
 
 
+class Waiting(NamedTuple):
+    """A call that did not finish in its first step."""
+
+    work: Coroutine[Any, Any, Any]
+    waited: Any
+    tool: Tool
+    ctx: RunContext
+    in_thread: bool
+
+
 class Executor:
     """Runs functions and knows which calls can be stopped right now."""
 
@@ -40,6 +50,11 @@ class Executor:
 
         Raises only when the caller itself is cancelled or closed.
         """
+        value = self.begin(tool, function, args, ctx, direct=direct)
+        return await self.finish(value) if type(value) is Waiting else value
+
+    def begin(self, tool: Tool, function: Function, args: Args, ctx: RunContext, *, direct: bool) -> Any:
+        """Call the function and take its first step: what `call` returns, or `Waiting` if there is more to do."""
         try:
             if direct:
                 value = function(args, ctx)
@@ -58,9 +73,22 @@ class Executor:
                 waited = work.send(None)
             except StopIteration as stop:
                 return stop.value
-            return await self._finish(work, waited, ctx)
+        except BaseException as error:
+            return _failed(tool, ctx, error)
+        return Waiting(work, waited, tool, ctx, not direct and tool.runs == "thread")
+
+    async def finish(self, waiting: Waiting) -> Any:
+        """Drive what `begin` began to its end."""
+        tool, ctx = waiting.tool, waiting.ctx
+        running = Running([ctx.stopping, *ctx.callbacks])
+        ctx.callbacks = running.callbacks
+        if ctx.timeout is not None:
+            running.deadline(ctx.timeout)
+        self.running[ctx.call_id] = running
+        try:
+            return await finish(waiting.work, waiting.waited, running)
         except Stopped as stopped:
-            return self._stopped(stopped.why, tool, ctx, in_thread=not direct and tool.runs == "thread")
+            return self._stopped(stopped.why, tool, ctx, in_thread=waiting.in_thread)
         except Closed:
             raise GeneratorExit from None
         except asyncio.CancelledError as error:
@@ -70,6 +98,8 @@ class Executor:
             return _failed(tool, ctx, error)
         except BaseException as error:
             return _failed(tool, ctx, error)
+        finally:
+            self.running.pop(ctx.call_id, None)
 
     def stop(self, call_id: str) -> bool:
         running = self.running.get(call_id)
@@ -77,17 +107,6 @@ class Executor:
             return False
         running.stop(Stop.CANCELLED)
         return True
-
-    async def _finish(self, work: Coroutine[Any, Any, Any], waited: Any, ctx: RunContext) -> Any:
-        running = Running([ctx.stopping, *ctx.callbacks])
-        ctx.callbacks = running.callbacks
-        if ctx.timeout is not None:
-            running.deadline(ctx.timeout)
-        self.running[ctx.call_id] = running
-        try:
-            return await finish(work, waited, running)
-        finally:
-            self.running.pop(ctx.call_id, None)
 
     def _stopped(self, why: Stop, tool: Tool, ctx: RunContext, *, in_thread: bool) -> Ended:
         name = ctx.call_record.name_used

@@ -19,7 +19,7 @@ from holdfast.contract.vocabulary import Failure, State, Verdict
 from holdfast.rules.resolvers import GRANTS
 from holdfast.runtime.arguments import Arguments, own, read_arguments, recordable
 from holdfast.runtime.context import RunContext
-from holdfast.runtime.execute import Ended, Executor
+from holdfast.runtime.execute import Ended, Executor, Waiting
 from holdfast.runtime.keeping import bound
 from holdfast.runtime.locks import Claim, PathLocks
 from holdfast.runtime.middleware import Deny, run_after, run_before
@@ -55,7 +55,8 @@ class Pipeline:
         runtime = self._runtime
         if asyncio.get_running_loop() is not runtime.loop:
             runtime.attach()
-        call_id = runtime.next_call_id()
+        runtime.calls += 1
+        call_id = f"{runtime.session}-{runtime.calls}"
         plan = runtime.plans.find(name, origin.caller)
         if not runtime.bus.idle:
             parent = origin.parent.call_id if origin.parent else None
@@ -68,8 +69,8 @@ class Pipeline:
                 return await self.end_early(_call(call_id, name, name, {}, origin), plan, _POLICY, arguments)
         tool = plan.tool
         try:
-            given = read_arguments(arguments, finite=not plan.closed)
-            args = plan.judge_args(given, parsed=isinstance(arguments, str | bytes))
+            given = read_arguments(arguments, finite=plan.open_schema)
+            args = plan.judge_args(given, parsed=type(arguments) is str)
         except BadJson as error:
             args, given = error, {}
         if isinstance(args, ArgumentsError):
@@ -220,7 +221,9 @@ class Pipeline:
         try:
             if proposal is None:
                 assert plan.execute is not None
-                value = await self.executor.call(tool, plan.execute, args, ctx, direct=plan.direct)
+                value = self.executor.begin(tool, plan.execute, args, ctx, direct=plan.direct)
+                if type(value) is Waiting:
+                    value = await self.executor.finish(value)
             else:
                 assert tool.apply is not None
                 value = await self.executor.call(

@@ -22,14 +22,15 @@ class Plan:
     """One tool for one kind of caller."""
 
     __slots__ = (
-        "after", "applies_direct", "before", "closed", "decision", "direct", "execute", "judge_args", "logged",
-        "missing_scope", "mutates", "proposes_direct", "settled", "timeout", "timeout_unit", "tool",
+        "after", "applies_direct", "before", "decision", "direct", "execute", "judge_args", "logged",
+        "missing_scope", "mutates", "open_schema", "proposes_direct", "settled", "timeout", "timeout_unit", "tool",
     )  # fmt: skip
 
     tool: Tool
     execute: Callable[[Args, Any], Any] | None
     judge_args: Callable[..., Args | InvalidArguments]
-    closed: bool
+    open_schema: bool
+    """The schema lets through values it does not name, so that infinity must be looked for."""
     before: tuple[Before, ...]
     after: tuple[After, ...]
     decision: Decision | None
@@ -56,7 +57,6 @@ class Plans:
         self._runtime = runtime
         self._by_caller: dict[Caller, dict[str, Plan | Result]] = {}
         self._default: dict[str, Plan | Result] = {}
-        self._chain_revision = -1
 
     def forget(self) -> None:
         self._by_caller = {}
@@ -65,9 +65,6 @@ class Plans:
     def find(self, name: str, caller: Caller) -> Plan | Result:
         """The plan, or the refusal every call by that name gets."""
         runtime = self._runtime
-        if runtime.gate.chain.revision != self._chain_revision:
-            self.forget()
-            self._chain_revision = runtime.gate.chain.revision
         if caller is runtime.caller:
             plans = self._default
         else:
@@ -98,7 +95,7 @@ class Plans:
         plan.tool = tool
         plan.execute = _with_context(tool.execute)
         plan.judge_args = tool.schema.judge
-        plan.closed = tool.schema.closed
+        plan.open_schema = not tool.schema.closed
         plan.before = runtime.middleware.before(tool.names)
         plan.after = runtime.middleware.after(tool.names)
         plan.mutates = tool.mutates

@@ -120,9 +120,10 @@ class Runtime:
         self._services = dict(services or {})
         self._listing = Listing(self.registry)
         self._telemetry: Telemetry | None = Telemetry.find()
-        self._calls = 0
+        self.calls = 0
         self._desk_ledger: Ledger | None = ledger
         self.registry.on_change(self.plans.forget)
+        self.gate.chain.on_change(self.plans.forget)
         for tool in tools:
             self.registry.register(tool)
 
@@ -288,10 +289,6 @@ class Runtime:
         return found
 
     # What the rooms of the runtime ask of it.
-
-    def next_call_id(self) -> str:
-        self._calls += 1
-        return f"{self.session}-{self._calls}"
 
     def is_enabled(self, tool: Tool) -> bool:
         return tool.enabled or any(name in self.config.tools.allow for name in tool.names)
