@@ -65,18 +65,23 @@ def build_runtime(
 ) -> Runtime:
     """A runtime with the built-in tools, those the user's configuration and installed packages add, and `tools`."""
     config = setting.loaded.config
-    if ledger is None and config.ledger.enabled:
-        ledger = open_ledger(setting)
+    opened = open_ledger(setting) if ledger is None and config.ledger.enabled else None
+    ledger = ledger or opened
+    grants = None if ledger is None else ledger.grants.with_user(setting.user_db)
     runtime = Runtime(
         config=config,
         ledger=ledger,
-        grants=None if ledger is None else StoredGrants(ledger.grants.with_user(setting.user_db)),
+        grants=None if grants is None else StoredGrants(grants),
         root=setting.root,
         cwd=setting.cwd,
         asker=asker,
         nobody=nobody,
         caller=Caller(door=door, scopes=frozenset(config.secrets)),
     )
+    if grants is not None:
+        runtime.on_close(grants.close)
+    if opened is not None:
+        runtime.on_close(opened.close)
     runtime.register(builtin_tools())
     for module in config.tools.modules:
         runtime.register(module)

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import Caller, Config, Deny, Result, Runtime, State, Tool, tool
+from holdfast import Caller, Config, Deny, Proposal, Result, Risk, Runtime, State, Tool, tool
 from holdfast.config.model import PolicyLayer, ToolsConfig
+from holdfast.contract.values import MAX_ARGUMENT_BYTES
 from holdfast.contract.vocabulary import Failure
 from tests.runtime.support import add, approving, recorder, run, runtime_in, text_of
 
@@ -102,7 +103,10 @@ class _Odd(BaseException):
     pass
 
 
-@pytest.mark.parametrize("error", [ValueError("no luck"), _Odd("odd"), SystemExit(3), KeyboardInterrupt(), StopIteration(5)])
+RAISED = [ValueError("no luck"), _Odd("odd"), SystemExit(3), KeyboardInterrupt(), StopIteration(5)]
+
+
+@pytest.mark.parametrize("error", RAISED)
 @pytest.mark.parametrize("runs", ["inline", "thread"])
 @pytest.mark.spec("T4")
 def test_whatever_a_tool_raises_is_an_error_result(error: BaseException, runs: Any) -> None:
@@ -362,3 +366,71 @@ def test_what_is_not_json_is_refused_in_any_mapping() -> None:
     for value in (float("nan"), float("inf"), object(), "\ud800", {1: 2}):
         for given in ({"x": value}, _View({"x": value}), {"x": [value]}):
             assert run(runtime.call("open", given)).failure is Failure.INVALID_ARGUMENTS, repr(value)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"output": 5},
+        {"output": None},
+        {"error": 5},
+        {"structured": object()},
+        {"structured": float("nan")},
+        {"metadata": None},
+        {"metadata": {"a": object()}},
+        {"attachments": ["not one"]},
+        {"success": "yes"},
+    ],
+)
+@pytest.mark.spec("T4")
+def test_a_result_with_junk_in_it_is_an_error(tmp_path: Path, fields: dict[str, Any]) -> None:
+    async def execute(args: Any) -> Result:
+        values: dict[str, Any] = {"success": True, **fields}
+        return Result(**values)
+
+    junk = Tool(name="junk", execute=execute, effects=frozenset())
+    result = run(runtime_in(tmp_path, junk).call("junk"))
+    assert (result.state, result.failure) == (State.FAILED, Failure.INVALID_OUTPUT)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"payload": {"a": object()}}, {"payload": None}, {"summary": 5}, {"risk": "enormous"}, {"preconditions": [1]}],
+)
+@pytest.mark.spec("T5")
+def test_a_proposal_with_junk_in_it_is_an_error(tmp_path: Path, fields: dict[str, Any]) -> None:
+    async def propose(args: Any, ctx: Any) -> Proposal:
+        values: dict[str, Any] = {"tool_name": "junk", "summary": "s", "risk": Risk.LOW, "payload": {}, **fields}
+        return Proposal(**values)
+
+    async def apply(payload: Any, ctx: Any) -> str:
+        raise AssertionError
+
+    junk = Tool(name="junk", propose=propose, apply=apply)
+    result = run(runtime_in(tmp_path, junk, nobody="park").call("junk"))
+    assert (result.state, result.failure) == (State.FAILED, Failure.INVALID_OUTPUT)
+
+
+@pytest.mark.spec("S5")
+def test_arguments_that_are_too_long_are_refused_wherever_the_length_is(tmp_path: Path) -> None:
+    note, seen = recorder(input_schema={"type": "object"})
+    runtime = runtime_in(tmp_path, note, config=approving("note"))
+    long = "x" * (MAX_ARGUMENT_BYTES + 1)
+    for args in ({"text": long}, {"text": [long]}, {"text": {"deep": [long]}}, f'{{"text": "{long}"}}'):
+        result = run(runtime.call("note", args))
+        assert result.failure is Failure.BAD_JSON
+        assert len(result.error or "") < 300
+    assert seen == []
+
+
+@pytest.mark.spec("X2")
+def test_a_hook_that_gives_what_json_cannot_carry_denies() -> None:
+    note, seen = recorder(input_schema={"type": "object"})
+    runtime = Runtime(tools=[note], config=approving("note"))
+
+    def junk(args: Any, ctx: Any) -> Any:
+        return {"text": [object()]}
+
+    runtime.middleware_for("note", before=junk)
+    assert run(runtime.call("note", {})).failure is Failure.DENIED_BY_MIDDLEWARE
+    assert seen == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
@@ -43,11 +44,11 @@ def _text(arguments: str | bytes) -> str:
         raise BadJson(f"This is not valid JSON: it is not UTF-8 (byte {error.start}).") from None
 
 
-def own(args: Args) -> Args:
-    """A copy nobody else can change."""
+def own(args: Args, limit: int = sys.maxsize) -> Args:
+    """A copy of plain JSON that nobody else can change; `BadJson` if it is longer than `limit` bytes."""
     for value in args.values():
         if type(value) is dict or type(value) is list:
-            return cast(Args, parse_json(encode_json(args), limit=2 * MAX_ARGUMENT_BYTES))
+            return cast(Args, parse_json(encode_json(args), limit=limit))
     return args.copy()
 
 

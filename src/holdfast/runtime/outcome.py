@@ -8,7 +8,9 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from holdfast.contract.result import Result
+from holdfast.contract.call import Proposal
+from holdfast.contract.plain import is_plain
+from holdfast.contract.result import Attachment, Result
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Json, encode_json, parse_json
 from holdfast.contract.vocabulary import Failure, State
@@ -23,6 +25,8 @@ def to_result(value: Any, tool: Tool, call_id: str) -> Result:
         structured = None if kind is str else value
         return Result(True, str(value), None, structured, {}, (), State.DONE, None, call_id)
     if isinstance(value, Result):
+        if not _is_well_formed(value):
+            return owned(_invalid(tool, "returned a Result with fields of the wrong type"), call_id)
         checked = _checked(tool, value) if tool.output_validator is not None and value.success else value
         return owned(checked, call_id)
     if value is None and tool.output_validator is None:
@@ -51,6 +55,30 @@ def owned(result: Result, call_id: str) -> Result:
         State.DONE if success else State.FAILED,
         None if success else failure,
         call_id,
+    )
+
+
+def checked_proposal(proposal: Proposal, tool: Tool, call_id: str) -> Proposal | Result:
+    """The proposal if every part of it is what it must be: it will be shown, stored, and come back from JSON."""
+    if not is_plain(proposal.payload):
+        return owned(_invalid(tool, "proposed a payload that JSON cannot carry"), call_id)
+    try:
+        return msgspec.convert(msgspec.to_builtins(proposal), Proposal)
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        return owned(_invalid(tool, f"made a proposal that cannot be used ({error})"), call_id)
+
+
+def _is_well_formed(result: Result) -> bool:
+    fields: tuple[Any, ...] = (result.success, result.output, result.error, result.attachments, result.metadata)
+    success, output, error, attachments, metadata = fields
+    return (
+        isinstance(success, bool)
+        and isinstance(output, str)
+        and (error is None or isinstance(error, str))
+        and isinstance(attachments, tuple)
+        and all(isinstance(item, Attachment) for item in cast(tuple[Any, ...], attachments))
+        and isinstance(metadata, dict)
+        and is_plain([result.structured, metadata])
     )
 
 

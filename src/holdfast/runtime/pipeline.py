@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec.structs import replace
 
 from holdfast.contract.call import Call, Caller, Decision, Proposal
-from holdfast.contract.errors import ArgumentsError, BadJson, HoldfastError, InvalidArguments, LedgerError
+from holdfast.contract.errors import ArgumentsError, BadJson, HoldfastError, LedgerError
 from holdfast.contract.event import Decided, Event, Finished, Proposed, Queued, Received, Started
 from holdfast.contract.result import Result
-from holdfast.contract.values import Args
+from holdfast.contract.values import MAX_ARGUMENT_BYTES, Args
 from holdfast.contract.vocabulary import Failure, State, Verdict
 from holdfast.rules.resolvers import GRANTS
 from holdfast.runtime.arguments import Arguments, own, read_arguments, recordable
@@ -23,7 +23,7 @@ from holdfast.runtime.execute import Ended, Executor, Waiting
 from holdfast.runtime.keeping import bound
 from holdfast.runtime.locks import Claim, PathLocks
 from holdfast.runtime.middleware import Deny, run_after, run_before
-from holdfast.runtime.outcome import STOPPED, owned, to_result
+from holdfast.runtime.outcome import STOPPED, checked_proposal, owned, to_result
 from holdfast.runtime.plans import Plan
 from holdfast.runtime.refusals import invalid, no_secret, result_lost, too_deep, unrecorded
 
@@ -68,20 +68,19 @@ class Pipeline:
             if isinstance(plan, Result):
                 return await self.end_early(_call(call_id, name, name, {}, origin), plan, _POLICY, arguments)
         tool = plan.tool
+        original = None
         try:
             given = read_arguments(arguments, finite=plan.open_schema)
             args = plan.judge_args(given, parsed=type(arguments) is str)
+            if args is not given:
+                original = own(given, MAX_ARGUMENT_BYTES) if type(args) is dict else None
+            elif given is arguments and (runtime.ledger is not None or plan.decision is None):
+                args = own(given, MAX_ARGUMENT_BYTES)  # what is judged must not change under us
         except BadJson as error:
-            args, given = error, {}
+            args = error
         if isinstance(args, ArgumentsError):
             call = _call(call_id, tool.name, name, {}, origin)
             return await self.end_early(call, invalid(call, args), "schema", arguments)
-        original = None
-        if args is arguments:
-            if runtime.ledger is not None or plan.decision is None:
-                args = own(args)  # the caller keeps its object; what is judged must not change under us
-        elif args is not given:
-            original = own(given)
         call = _call(call_id, tool.name, name, args, origin, original)
         if plan.missing_scope is not None:
             return await self.end_early(call, no_secret(name, plan.missing_scope), "secrets")
@@ -114,8 +113,8 @@ class Pipeline:
             reason = answer.reason or f"tool `{ctx.tool.name}` denied by middleware"
             return Result(False, error=reason, state=State.DENIED, failure=Failure.DENIED_BY_MIDDLEWARE)
         try:
-            ctx.call_record = replace(ctx.call_record, args=plan.tool.schema.accept(own(answer)))
-        except InvalidArguments as error:
+            ctx.call_record = replace(ctx.call_record, args=own(plan.tool.schema.accept(answer), MAX_ARGUMENT_BYTES))
+        except ArgumentsError as error:
             return Result(
                 False,
                 error=f"A hook gave tool '{ctx.tool.name}' arguments it cannot take: {error}.",
@@ -162,7 +161,7 @@ class Pipeline:
             tool, tool.propose, own(ctx.call_record.args), ctx, direct=plan.proposes_direct
         )
         if isinstance(value, Proposal):
-            return value
+            return checked_proposal(value, tool, ctx.call_id)
         return value.result if isinstance(value, Ended) else to_result(value, tool, ctx.call_id)
 
     async def perform(

@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 from base64 import b32encode
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -121,6 +121,7 @@ class Runtime:
         self._listing = Listing(self.registry)
         self._telemetry: Telemetry | None = Telemetry.find()
         self.calls = 0
+        self._closers: list[Callable[[], None]] = []
         self._desk_ledger: Ledger | None = ledger
         self.registry.on_change(self.plans.forget)
         self.gate.chain.on_change(self.plans.forget)
@@ -141,6 +142,12 @@ class Runtime:
         self.registry.stop()
         for subscription in self.bus.subscriptions:
             subscription.close()
+        for close in self._closers:
+            close()
+
+    def on_close(self, close: Callable[[], None]) -> None:
+        """Call a function when the runtime is left: whoever opened something for it has it closed."""
+        self._closers.append(close)
 
     def register(self, what: Any, definition: Any = None, /, *, replace: bool = False) -> Any:
         """Add tools in any form the registry knows; returns a handle with `remove()`."""
