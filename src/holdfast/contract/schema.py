@@ -125,12 +125,13 @@ def compile_any(schema: JsonSchema | bool, what: str, *, resources: Mapping[str,
         raise InvalidSchema(f"{what} has more than {MAX_SCHEMA_PARTS:,} parts once its references are written out.")
     validator = _validator(plain, what, resources or {})
     properties = _mapping(fields.get("properties"))
+    flat = flat_schema(fields)
     return CompiledSchema(
         is_valid=validator.is_valid,
         source=fields,
         properties=tuple(properties),
-        closed=_is_closed(fields),
-        flat=flat_schema(fields),
+        closed=flat is not None or _is_closed(fields),
+        flat=flat,
         parts=parts,
         _validator=validator,
     )

@@ -19,6 +19,13 @@ Convert = Callable[[Any], Any]
 _PLAIN: Final = frozenset({str, bool, float, NoneType, Any, object})
 _KINDS: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _DEFS: Final = "#/$defs/{name}"
+_SIMPLE: Final[dict[Any, dict[str, Any]]] = {
+    str: {"type": "string"},
+    int: {"type": "integer"},
+    float: {"type": "number"},
+    bool: {"type": "boolean"},
+}
+"""What msgspec says of the commonest types, so that a thousand tools are defined in no time."""
 
 
 class Parameter(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,7 +108,9 @@ def _parameter(owner: str, parameter: inspect.Parameter, hint: Any, doc: str | N
 
 def _describe(where: str, hint: Any) -> tuple[dict[str, Any], dict[str, Any], Convert | None]:
     hint, description = _own_description(hint)
-    if _needs_pydantic(hint):
+    if isinstance(hint, type) and hint in _SIMPLE:
+        schema, definitions, convert = dict(_SIMPLE[hint]), {}, to_integer if hint is int else None
+    elif _needs_pydantic(hint):
         schema, definitions, convert = _by_pydantic(where, hint)
     else:
         schema, definitions = _by_msgspec(where, hint)

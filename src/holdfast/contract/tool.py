@@ -66,8 +66,7 @@ class Tool:
     schema: CompiledSchema = field(init=False)
     output_validator: CompiledSchema | None = field(init=False)
     api_name: str = field(init=False)
-    digest: str = field(init=False)
-    """Of everything that says what the tool is: approvals are bound to it."""
+    _digest: str = field(init=False)
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -90,20 +89,16 @@ class Tool:
             None if output is None else compile_schema(output, f"The output schema of '{self.name}'"),
         )
         put(self, "api_name", to_api_name(self.name))
-        put(self, "digest", self._definition_digest())
+        put(self, "_digest", "")
 
-    def _definition_digest(self) -> str:
-        return digest_of(
-            [
-                self.name,
-                self.description,
-                self.input_schema,
-                self.output_schema,
-                self.risk,
-                None if self.effects is None else sorted(self.effects),
-                self.source,
-            ]
-        )
+    @property
+    def digest(self) -> str:
+        """Of everything that says what the tool is: approvals are bound to it. Computed when first needed."""
+        if not self._digest:
+            effects = None if self.effects is None else sorted(self.effects)
+            said = [self.name, self.description, self.input_schema, self.output_schema, self.risk, effects, self.source]
+            object.__setattr__(self, "_digest", digest_of(said))
+        return self._digest
 
     @property
     def pure(self) -> bool:
