@@ -101,3 +101,4 @@ class Failure(StrEnum):
     OUTCOME_UNKNOWN = "outcome_unknown"
     TOO_DEEP = "too_deep"
     LEDGER = "ledger"
+    INTERNAL = "internal"

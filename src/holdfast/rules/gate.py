@@ -39,7 +39,10 @@ class Gate:
         decision = self.chain.static_decision(tool)
         if decision is None or decision.verdict is Verdict.DENY:
             return decision
-        caps = [cap for cap in self.caps if cap.applies(tool)]
+        try:
+            caps = [cap for cap in self.caps if cap.applies(tool)]
+        except Exception:
+            return None  # a cap that fails is heard, and counts, at every call
         if caps and (tool.propose is not None or not all(cap.static for cap in caps)):
             return None
         return apply_caps(decision, caps, Question.about(tool, caller)).decision

@@ -60,8 +60,8 @@ def recordable(given: Any) -> Any:
         return given[:_RECORDED_CHARACTERS].encode(errors="replace").decode()
     try:
         encode_json(given)
-    except (TypeError, ValueError, RecursionError):
-        return repr(given)[:_RECORDED_CHARACTERS].encode(errors="replace").decode()
+    except Exception:
+        return f"[{type(given).__name__} that JSON cannot carry]"
     return given
 
 

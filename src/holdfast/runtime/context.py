@@ -38,13 +38,19 @@ class RunContext:
     callbacks: Sequence[Callable[[], None]] = ()
 
     def __init__(
-        self, runtime: Runtime, tool: Tool, call: Call, timeout: float | None, claims: tuple[Claim, ...] = ()
+        self,
+        runtime: Runtime,
+        tool: Tool,
+        call: Call,
+        timeout: float | None,
+        parent: RunContext | None = None,
     ) -> None:
         self._runtime = runtime
         self.tool = tool
         self.call_record = call
         self.timeout = timeout
-        self.claims = claims
+        self.parent = parent
+        self.claims: tuple[Claim, ...] = parent.claims if parent is not None else ()
 
     @property
     def call_id(self) -> str:

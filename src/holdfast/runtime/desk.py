@@ -21,6 +21,8 @@ from holdfast.rules.hooks import HOOK as HOOK_SOURCE
 from holdfast.runtime.context import RunContext
 from holdfast.runtime.digest import approval_digest
 from holdfast.runtime.plans import Plan
+from holdfast.runtime.refusals import words_of
+from holdfast.runtime.stepping import Running
 from holdfast.store import owner
 
 if TYPE_CHECKING:
@@ -50,34 +52,55 @@ class Desk:
         if not waits and runtime.nobody == "deny":
             return await self._nobody(plan, ctx, decision)
         held = self._held(plan, ctx, decision, proposal, waits=waits)
-        ctx.begun = True
         ledger = runtime.ledger_for_held()
         try:
             await ledger.hold(held)
         except LedgerError as error:
             text = f"Tool '{plan.tool.name}' needs approval and cannot be held: {error}"
             return self._end(ctx, Result(False, error=text, state=State.FAILED, failure=Failure.LEDGER))
+        ctx.begun = True
         self._announce(held)
         if not waits:
             return self._parked(held)
+        clocks = [running.pause() for running in self._ancestors(ctx)]
         try:
             return await self._attend(plan, ctx, held, ledger)
         except LedgerError as error:
             text = f"Call {ctx.call_id} cannot go on: {error}"
             return self._end(ctx, Result(False, error=text, state=State.FAILED, failure=Failure.LEDGER))
+        except asyncio.CancelledError:
+            self._withdraw(held.call.id, ledger)
+            raise
         finally:
             self._woken.pop(ctx.call_id, None)
+            for go_on in clocks:
+                go_on()
+
+    def _ancestors(self, ctx: RunContext) -> list[Running]:
+        """The calls this one is nested in: waiting for a person must not use up their time."""
+        found: list[Running] = []
+        above = ctx.parent
+        while above is not None:
+            running = self._runtime.pipeline.executor.running.get(above.call_id)
+            if running is not None:
+                found.append(running)
+            above = above.parent
+        return found
+
+    def _withdraw(self, call_id: str, ledger: Ledger) -> None:
+        """The caller is gone: what still waits, approved or not, must never run."""
+        now = ledger.held(call_id)
+        if now is not None and now.state in (State.PENDING, State.APPROVED):
+            ledger.end_now(call_id, _cancelled(call_id))
 
     async def _attend(self, plan: Plan, ctx: RunContext, held: HeldCall, ledger: Ledger) -> Result:
         """Wait for answers until the call has ended or may run."""
         for _ in range(_MAX_ROUNDS):
-            try:
-                settled = await self._settled(held, ledger)
-            except asyncio.CancelledError:
-                ledger.end_now(held.call.id, _cancelled(held.call.id))
-                raise
-            if settled is None:
+            settled = await self._settled(held, ledger)
+            if settled is None and await self._leave(held, ledger):
                 return self._parked(held)
+            if settled is None:
+                continue
             if isinstance(settled, Result):
                 return self._end(ctx, settled)
             outcome = await self.run_approved(plan, settled, ctx)
@@ -85,7 +108,16 @@ class Desk:
                 return outcome
             held = outcome
             self._announce(held)
+        await self._leave(held, ledger)
         return self._parked(held)
+
+    async def _leave(self, held: HeldCall, ledger: Ledger) -> bool:
+        """Park a call nobody here waits for any more; False if it was answered at the last moment."""
+        try:
+            await ledger.rehold(replace(held, waiter=None), "nobody answered here", only_pending=True)
+        except (NotPending, UnknownCall):
+            return False
+        return True
 
     async def _settled(self, held: HeldCall, ledger: Ledger) -> HeldCall | Result | None:
         """The approved call, the result it ended with, or None when the asker had no answer."""
@@ -108,10 +140,8 @@ class Desk:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(woken.wait(), POLL_SECONDS)
         finally:
-            if asking is not None and not asking.done():
+            if asking is not None:
                 asking.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await asking
 
     async def _ask(self, held: HeldCall) -> None:
         assert self._runtime.asker is not None
@@ -120,7 +150,7 @@ class Desk:
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            self._runtime.warn(f"The asker failed, so nobody was asked: {error}")
+            self._runtime.warn(f"The asker failed, so nobody was asked: {words_of(error, type(error).__name__)}")
             return
         if answer is None:
             return
@@ -167,6 +197,9 @@ class Desk:
             raise CallError(f"This program does not know '{held.call.tool}', so it cannot check new arguments for it.")
         args = plan.tool.schema.accept(dict(answer.args or {}))
         ctx = self._context(plan, replace(held, call=replace(held.call, args=args)))
+        refusal = await self._runtime.pipeline.before(plan, ctx) if plan.before else None
+        if refusal is not None:
+            raise CallError(f"The changed call is denied by a hook: {refusal.text}")
         proposal = await self._runtime.pipeline.propose(plan, ctx)
         if isinstance(proposal, Result):
             raise CallError(f"The changed call cannot be proposed: {proposal.text}")
@@ -183,10 +216,14 @@ class Desk:
         ctx = ctx or self._context(plan, held)
         ctx.call_record = held.call
         fresh = await self._fresh(plan, held, ctx)
-        if isinstance(fresh, Result):
-            self._runtime.ledger_for_held().end_now(held.call.id, fresh)
-            return self._end(ctx, fresh)
         ledger = self._runtime.ledger_for_held()
+        if isinstance(fresh, Result):
+            fresh = self._runtime.redactor.result(fresh)
+            ledger.end_now(held.call.id, fresh)
+            return self._end(ctx, fresh)
+        judged = await self._runtime.decide(plan.tool, held.call, fresh.proposal)
+        if judged.verdict is Verdict.DENY:
+            return self._end(ctx, _end_of_denied(held, judged, ledger))
         if fresh.digest != held.digest:
             if _lost_a_secret(held):
                 return self._end(ctx, _end_of_lost_secret(held, ledger))
@@ -209,7 +246,7 @@ class Desk:
         """Another process used the approval: its result is the call's one result."""
         while (result := ledger.result(call_id)) is None:
             held = ledger.held(call_id)
-            if held is not None and held.state is State.PENDING:
+            if held is not None and held.state in (State.PENDING, State.APPROVED):
                 return self._parked(held)
             ledger.recover()
             await asyncio.sleep(POLL_SECONDS)
@@ -249,7 +286,7 @@ class Desk:
         return plan if isinstance(plan, Plan) else None
 
     def _context(self, plan: Plan, held: HeldCall) -> RunContext:
-        return RunContext(self._runtime, plan.tool, held.call, plan.timeout)
+        return RunContext(self._runtime, plan.tool, held.call, plan.timeout_of(held.call.args))
 
     def _held(
         self, plan: Plan, ctx: RunContext, decision: Decision, proposal: Proposal | None, *, waits: bool
@@ -302,6 +339,13 @@ class Desk:
         if not self._runtime.bus.idle:
             self._runtime.bus.emit(Finished(ctx.call_id, result, result.state))
         return result
+
+
+def _end_of_denied(held: HeldCall, decision: Decision, ledger: Ledger) -> Result:
+    text = f"It was approved, but is denied by now: {decision.reason}"
+    result = Result(False, error=text, state=State.DENIED, failure=Failure.DENIED_BY_POLICY, call_id=held.call.id)
+    ledger.end_now(held.call.id, result)
+    return result
 
 
 def _lost_a_secret(held: HeldCall) -> bool:

@@ -13,7 +13,8 @@ from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Failure, State
 from holdfast.runtime.context import RunContext
-from holdfast.runtime.stepping import Closed, Running, Stop, Stopped, finish
+from holdfast.runtime.refusals import words_of
+from holdfast.runtime.stepping import Closed, NoReply, Running, Stop, Stopped, finish
 from holdfast.runtime.threads import ThreadPool
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Waiting(NamedTuple):
     tool: Tool
     ctx: RunContext
     in_thread: bool
+    mutates: bool
 
 
 class Executor:
@@ -45,15 +47,17 @@ class Executor:
     def __init__(self) -> None:
         self.running: dict[str, Running] = {}
 
-    async def call(self, tool: Tool, function: Function, args: Args, ctx: RunContext, *, direct: bool) -> Any:
+    async def call(
+        self, tool: Tool, function: Function, args: Args, ctx: RunContext, *, direct: bool, mutates: bool
+    ) -> Any:
         """What the function returned, or `Ended` with the result that says why there is nothing.
 
         Raises only when the caller itself is cancelled or closed.
         """
-        value = self.begin(tool, function, args, ctx, direct=direct)
+        value = self.begin(tool, function, args, ctx, direct=direct, mutates=mutates)
         return await self.finish(value) if type(value) is Waiting else value
 
-    def begin(self, tool: Tool, function: Function, args: Args, ctx: RunContext, *, direct: bool) -> Any:
+    def begin(self, tool: Tool, function: Function, args: Args, ctx: RunContext, *, direct: bool, mutates: bool) -> Any:
         """Call the function and take its first step: what `call` returns, or `Waiting` if there is more to do."""
         try:
             if direct:
@@ -75,7 +79,7 @@ class Executor:
                 return stop.value
         except BaseException as error:
             return _failed(tool, ctx, error)
-        return Waiting(work, waited, tool, ctx, not direct and tool.runs == "thread")
+        return Waiting(work, waited, tool, ctx, not direct and tool.runs == "thread", mutates)
 
     async def finish(self, waiting: Waiting) -> Any:
         """Drive what `begin` began to its end."""
@@ -88,7 +92,11 @@ class Executor:
         try:
             return await finish(waiting.work, waiting.waited, running)
         except Stopped as stopped:
-            return self._stopped(stopped.why, tool, ctx, in_thread=waiting.in_thread)
+            return _stopped(stopped.why, waiting)
+        except NoReply as error:
+            state = State.UNKNOWN if waiting.mutates else State.FAILED
+            failure = Failure.OUTCOME_UNKNOWN if waiting.mutates else Failure.TOOL_ERROR
+            return Ended(Result(False, error=str(error), state=state, failure=failure, call_id=ctx.call_id))
         except Closed:
             raise GeneratorExit from None
         except asyncio.CancelledError as error:
@@ -108,27 +116,28 @@ class Executor:
         running.stop(Stop.CANCELLED)
         return True
 
-    def _stopped(self, why: Stop, tool: Tool, ctx: RunContext, *, in_thread: bool) -> Ended:
-        name = ctx.call_record.name_used
-        if why is Stop.TIMEOUT:
-            assert ctx.timeout is not None
-            text = f"Tool '{name}' timed out after {round(ctx.timeout * 1000)}ms"
-            state, failure = State.TIMED_OUT, Failure.TIMEOUT
-        else:
-            text = "User aborted tool execution."
-            state, failure = State.CANCELLED, Failure.CANCELLED
-        if in_thread:
-            text += "; its thread cannot be stopped and may still be running"
-        if tool.mutates and (why is Stop.TIMEOUT or in_thread):
-            text += "; whether it took effect is not known"
-            state = State.UNKNOWN
-        elif tool.mutates:
-            text += " Part of it may have taken effect."
-        return Ended(Result(False, error=text, state=state, failure=failure, call_id=ctx.call_id))
+
+def _stopped(why: Stop, waiting: Waiting) -> Ended:
+    ctx = waiting.ctx
+    if why is Stop.TIMEOUT:
+        assert ctx.timeout is not None
+        text = f"Tool '{ctx.call_record.name_used}' timed out after {round(ctx.timeout * 1000)}ms"
+        state, failure = State.TIMED_OUT, Failure.TIMEOUT
+    else:
+        text = "User aborted tool execution."
+        state, failure = State.CANCELLED, Failure.CANCELLED
+    if waiting.in_thread:
+        text += "; its thread cannot be stopped and may still be running"
+    if waiting.mutates and (why is Stop.TIMEOUT or waiting.in_thread):
+        text += "; whether it took effect is not known"
+        state = State.UNKNOWN
+    elif waiting.mutates:
+        text += " Part of it may have taken effect."
+    return Ended(Result(False, error=text, state=state, failure=failure, call_id=ctx.call_id))
 
 
 def _failed(tool: Tool, ctx: RunContext, error: BaseException) -> Ended:
-    text = str(error) or f"Tool '{tool.name}' raised {type(error).__name__}."
+    text = words_of(error, f"Tool '{tool.name}' raised {type(error).__name__}.")
     return Ended(Result(False, error=text, state=State.FAILED, failure=Failure.TOOL_ERROR, call_id=ctx.call_id))
 
 

@@ -26,7 +26,7 @@ def question_about(runtime: Runtime, tool: Tool, call: Call, proposal: Proposal 
         risk=proposal.risk if proposal is not None else tool.risk,
         paths=touched(runtime, tool, call),
         root=runtime.root,
-        session=runtime.session,
+        session=call.caller.session or runtime.session,
         document=runtime.document.name if runtime.document else None,
     )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from holdfast.contract.errors import CallError, UnknownCall
+from holdfast.contract.errors import CallError, LedgerError, UnknownCall
 from holdfast.contract.result import Result
 from holdfast.text import truncate
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from holdfast.config.model import OutputConfig
     from holdfast.contract.tool import Tool
     from holdfast.store.ledger import Ledger
+    from holdfast.store.spill import Spill
 
 
 class CallKeeper:
@@ -50,13 +51,25 @@ def bound(result: Result, tool: Tool, limits: OutputConfig, call_id: str, ledger
         return _cut_bytes(result, limits)
     metadata = dict(result.metadata)
     where = None
-    if ledger is not None:
-        kept = ledger.blobs.spill(text, limits.max_spill)
+    kept = _spill(text, limits, ledger)
+    if kept is not None:
         metadata |= {"spill": kept.reference, "spilled_bytes": kept.size}
         where = f"output.read call={call_id}" + (f", first {truncate.format_size(kept.size)}" if kept.dropped else "")
+    elif ledger is not None:
+        where = "could not be kept"
     shown = truncate.with_notice(cut, tool.keeps, where, limits.max_bytes)
     structured = None if isinstance(result.structured, str) else result.structured
     return _cut_bytes(replace(result, output=shown, structured=structured, metadata=metadata), limits)
+
+
+def _spill(text: str, limits: OutputConfig, ledger: Ledger | None) -> Spill | None:
+    """Keep the whole output. That it cannot be kept is no reason to lose the result."""
+    if ledger is None:
+        return None
+    try:
+        return ledger.blobs.spill(text, limits.max_spill)
+    except LedgerError:
+        return None
 
 
 def _cut_bytes(result: Result, limits: OutputConfig) -> Result:

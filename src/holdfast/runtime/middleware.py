@@ -13,6 +13,8 @@ from holdfast.contract.context import Context
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.result import Result
 from holdfast.contract.values import Args
+from holdfast.runtime.outcome import is_well_formed
+from holdfast.runtime.refusals import words_of
 
 
 class Deny(Struct, frozen=True):
@@ -88,7 +90,7 @@ async def run_before(hooks: tuple[Before, ...], args: Args, ctx: Context, second
         except TimeoutError:
             return Deny(f"the hook '{name}' did not answer within {seconds:g} s")
         except BaseException as error:
-            return Deny(f"the hook '{name}' failed: {str(error) or type(error).__name__}")
+            return Deny(f"the hook '{name}' failed: {words_of(error, type(error).__name__)}")
         if isinstance(answer, Deny):
             return answer
         if answer is None:
@@ -110,14 +112,26 @@ async def run_after(hooks: tuple[After, ...], args: Args, ctx: Context, result: 
         except TimeoutError:
             return f"the hook '{name}' did not answer within {seconds:g} s"
         except BaseException as error:
-            return f"the hook '{name}' failed: {str(error) or type(error).__name__}"
+            return f"the hook '{name}' failed: {words_of(error, type(error).__name__)}"
         if answer is None:
             continue
-        if not isinstance(answer, Result):
+        if not isinstance(answer, Result) or not is_well_formed(answer):
             return f"the hook '{name}' returned {type(answer).__name__}, not a Result"
         result = answer
     return result
 
 
 async def _bounded(value: Any, seconds: float) -> Any:
-    return await asyncio.wait_for(value, seconds) if inspect.isawaitable(value) else value
+    """Wait so long and no longer: one that swallows its cancellation is left behind."""
+    if not inspect.isawaitable(value):
+        return value
+    work = asyncio.ensure_future(value)
+    try:
+        done, _ = await asyncio.wait({work}, timeout=seconds)
+    except asyncio.CancelledError:
+        work.cancel()
+        raise
+    if not done:
+        work.cancel()
+        raise TimeoutError
+    return work.result()

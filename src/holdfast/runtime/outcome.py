@@ -15,17 +15,18 @@ from holdfast.contract.tool import Tool
 from holdfast.contract.values import Json, encode_json, parse_json
 from holdfast.contract.vocabulary import Failure, State
 
+_PRINTABLE: Final = 10**15
 STOPPED: Final = frozenset({State.TIMED_OUT, State.CANCELLED, State.UNKNOWN})
 
 
 def to_result(value: Any, tool: Tool, call_id: str) -> Result:
     """A `Result` as it is, text as success, anything JSON can carry as success with structure; junk is an error."""
     kind = cast(type[Any], type(value))
-    if tool.output_validator is None and (kind is str or kind is int):
+    if tool.output_validator is None and (kind is str or (kind is int and -_PRINTABLE < value < _PRINTABLE)):
         structured = None if kind is str else value
         return Result(True, str(value), None, structured, {}, (), State.DONE, None, call_id)
     if isinstance(value, Result):
-        if not _is_well_formed(value):
+        if not is_well_formed(value):
             return owned(_invalid(tool, "returned a Result with fields of the wrong type"), call_id)
         checked = _checked(tool, value) if tool.output_validator is not None and value.success else value
         return owned(checked, call_id)
@@ -63,12 +64,13 @@ def checked_proposal(proposal: Proposal, tool: Tool, call_id: str) -> Proposal |
     if not is_plain(proposal.payload):
         return owned(_invalid(tool, "proposed a payload that JSON cannot carry"), call_id)
     try:
+        encode_json(proposal)
         return msgspec.convert(msgspec.to_builtins(proposal), Proposal)
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
         return owned(_invalid(tool, f"made a proposal that cannot be used ({error})"), call_id)
 
 
-def _is_well_formed(result: Result) -> bool:
+def is_well_formed(result: Result) -> bool:
     fields: tuple[Any, ...] = (result.success, result.output, result.error, result.attachments, result.metadata)
     success, output, error, attachments, metadata = fields
     return (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec.structs import replace
 
 from holdfast.contract.call import Call, Caller, Decision, Proposal
-from holdfast.contract.errors import ArgumentsError, BadJson, HoldfastError, LedgerError
+from holdfast.contract.errors import ArgumentsError, BadJson, HoldfastError, LedgerError, NotPending, PathRefused
 from holdfast.contract.event import Decided, Event, Finished, Proposed, Queued, Received, Started
 from holdfast.contract.result import Result
 from holdfast.contract.values import MAX_ARGUMENT_BYTES, Args
@@ -25,7 +25,7 @@ from holdfast.runtime.locks import Claim, PathLocks
 from holdfast.runtime.middleware import Deny, run_after, run_before
 from holdfast.runtime.outcome import STOPPED, checked_proposal, owned, to_result
 from holdfast.runtime.plans import Plan
-from holdfast.runtime.refusals import invalid, no_secret, result_lost, too_deep, unrecorded
+from holdfast.runtime.refusals import broken, invalid, no_secret, result_lost, too_deep, unrecorded
 
 if TYPE_CHECKING:
     from holdfast.runtime.runtime import Runtime
@@ -84,11 +84,12 @@ class Pipeline:
         call = _call(call_id, tool.name, name, args, origin, original)
         if plan.missing_scope is not None:
             return await self.end_early(call, no_secret(name, plan.missing_scope), "secrets")
-        timeout = _timeout(plan, args) if plan.timeout_unit else plan.timeout
-        ctx = RunContext(runtime, tool, call, timeout, origin.parent.claims if origin.parent else ())
+        ctx = RunContext(
+            runtime, tool, call, plan.timeout_of(args) if plan.timeout_unit else plan.timeout, origin.parent
+        )
         try:
             if plan.before:
-                stop = await self._before(plan, ctx)
+                stop = await self.before(plan, ctx)
                 if stop is not None:
                     return await self.end_early(ctx.call_record, stop, "middleware")
             if plan.settled is not None:
@@ -96,8 +97,10 @@ class Pipeline:
             return await self.judge(plan, ctx)
         except asyncio.CancelledError:
             if not ctx.begun:
-                self._record_cancelled(ctx.call_record, _CANCELLED_EARLY, opened=False)
+                self._record_cancelled(ctx.call_record, _CANCELLED_EARLY, opened=False, unknown=False)
             raise
+        except Exception as error:
+            return self._broken(plan, ctx, error)
 
     async def _wait_for_tool(self, name: str, origin: Origin, refusal: Result) -> Plan | Result:
         """A tool nobody knows may still come from a source that is loading."""
@@ -106,7 +109,8 @@ class Pipeline:
         await self._runtime.wait_for_sources()
         return self._runtime.plans.find(name, origin.caller)
 
-    async def _before(self, plan: Plan, ctx: RunContext) -> Result | None:
+    async def before(self, plan: Plan, ctx: RunContext) -> Result | None:
+        """Let the hooks change or refuse the arguments; the refusal, if there is one."""
         seconds = self._runtime.config.tools.default_timeout
         answer = await run_before(plan.before, own(ctx.call_record.args), ctx, seconds)
         if isinstance(answer, Deny):
@@ -136,7 +140,7 @@ class Pipeline:
         decision = plan.decision
         if decision is None:
             decision = await runtime.decide(plan.tool, ctx.call_record, proposal)
-        if decision.source == GRANTS and not runtime.use_grant(plan.tool, ctx.call_record, proposal):
+        if decision.source == GRANTS and not self._use_grant(plan, ctx, proposal):
             decision = Decision(Verdict.ASK, GRANTS, "The grant that covered this call has been used up.")
         if decision.verdict is Verdict.DENY:
             refusal = Result(
@@ -152,14 +156,20 @@ class Pipeline:
             return await runtime.desk.hold(plan, ctx, decision, proposal)
         return await self.perform(plan, ctx, decision, proposal)
 
+    def _use_grant(self, plan: Plan, ctx: RunContext, proposal: Proposal | None) -> bool:
+        try:
+            return self._runtime.use_grant(plan.tool, ctx.call_record, proposal)
+        except HoldfastError as error:
+            self._runtime.warn(f"A grant could not be used for call {ctx.call_id}: {error}")
+            return False
+
     async def propose(self, plan: Plan, ctx: RunContext) -> Proposal | Result | None:
         """What a two-phase tool would do; its immediate result if it needs nobody's leave; None for other tools."""
         tool = plan.tool
         if tool.propose is None:
             return None
-        value = await self.executor.call(
-            tool, tool.propose, own(ctx.call_record.args), ctx, direct=plan.proposes_direct
-        )
+        args = own(ctx.call_record.args)
+        value = await self.executor.call(tool, tool.propose, args, ctx, direct=plan.proposes_direct, mutates=False)
         if isinstance(value, Proposal):
             return checked_proposal(value, tool, ctx.call_id)
         return value.result if isinstance(value, Ended) else to_result(value, tool, ctx.call_id)
@@ -178,18 +188,29 @@ class Pipeline:
         if tool.touches is None:
             return await self._perform(plan, ctx, decision, proposal, digest)
         try:
-            claim = Claim(self._runtime.touched(tool, call), exclusive=plan.mutates)
+            claim = Claim(self._runtime.touched(tool, call), exclusive=plan.mutates, group=call.group)
         except HoldfastError as error:
-            refusal = Result(False, error=str(error), state=State.INVALID, failure=Failure.INVALID_ARGUMENTS)
-            return await self.end_early(call, refusal, "paths")
+            return await self._refuse_paths(call, error, digest)
         if self._locks.must_wait(claim, ctx.claims) and not self._runtime.bus.idle:
             self._runtime.bus.emit(Queued(call.id, ", ".join(str(path) for path in claim.paths)))
-        await self._locks.acquire(claim, ctx.claims)
+        try:
+            await self._locks.acquire(claim, ctx.claims)
+        except PathRefused as error:
+            return await self._refuse_paths(call, error, digest)
         ctx.claims = (*ctx.claims, claim)
         try:
             return await self._perform(plan, ctx, decision, proposal, digest)
         finally:
             self._locks.release(claim)
+
+    async def _refuse_paths(self, call: Call, error: HoldfastError, digest: str | None) -> Result:
+        refusal = Result(
+            False, error=str(error), state=State.INVALID, failure=Failure.INVALID_ARGUMENTS, call_id=call.id
+        )
+        if digest is None:
+            return await self.end_early(call, refusal, "paths")
+        self._runtime.ledger_for_held().end_now(call.id, refusal)
+        return self._finish(call, refusal)
 
     async def _perform(
         self,
@@ -199,7 +220,6 @@ class Pipeline:
         proposal: Proposal | None,
         digest: str | None,
     ) -> Result:
-        ctx.begun = True
         runtime, tool, call = self._runtime, plan.tool, ctx.call_record
         ledger = runtime.ledger if digest is None else runtime.ledger_for_held()
         opened = ledger is not None and (plan.mutates or digest is not None)
@@ -211,28 +231,32 @@ class Pipeline:
                 )
             except LedgerError as error:
                 return self._finish(call, unrecorded(tool.name, error))
+        ctx.begun = True
         if not runtime.bus.idle:
             runtime.bus.emit(Decided(call.id, decision))
             runtime.bus.emit(Started(call.id, tool.name, call.parent))
         if plan.logged:
             runtime.log(f"Tool '{tool.name}' runs as call {call.id}: {decision.reason}")
         args = call.args if ledger is None and not plan.after else own(call.args)
+        direct = True
         try:
             if proposal is None:
                 assert plan.execute is not None
-                value = self.executor.begin(tool, plan.execute, args, ctx, direct=plan.direct)
+                direct = plan.direct
+                value = self.executor.begin(tool, plan.execute, args, ctx, direct=direct, mutates=plan.mutates)
                 if type(value) is Waiting:
                     value = await self.executor.finish(value)
             else:
                 assert tool.apply is not None
-                value = await self.executor.call(
-                    tool, tool.apply, own(proposal.payload), ctx, direct=plan.applies_direct
-                )
+                direct = plan.applies_direct
+                payload = own(proposal.payload)
+                value = await self.executor.call(tool, tool.apply, payload, ctx, direct=direct, mutates=plan.mutates)
             result = value.result if type(value) is Ended else to_result(value, tool, call.id)
             if plan.after:
                 result = await self._after(plan, ctx, result)
-        except asyncio.CancelledError:
-            self._record_cancelled(call, decision, opened=opened)
+        except (asyncio.CancelledError, GeneratorExit):
+            goes_on = plan.mutates and not direct and tool.runs == "thread"
+            self._record_cancelled(call, decision, opened=opened, unknown=goes_on)
             raise
         if ctx.streamed:
             ctx.finish_stream()
@@ -270,23 +294,36 @@ class Pipeline:
             call_id=ctx.call_id,
         )
 
-    def _record_cancelled(self, call: Call, decision: Decision, *, opened: bool) -> None:
+    def _record_cancelled(self, call: Call, decision: Decision, *, opened: bool, unknown: bool) -> None:
         """The caller's task was cancelled: the call still gets its one result, written without waiting."""
         text = decision.reason
-        if decision is not _CANCELLED_EARLY:
+        if unknown:
+            text = "The caller was cancelled; the tool's thread goes on, and whether it takes effect is not known."
+        elif decision is not _CANCELLED_EARLY:
             text = "The caller was cancelled while the tool ran; part of it may have taken effect."
-        result = Result(False, error=text, state=State.CANCELLED, failure=Failure.CANCELLED, call_id=call.id)
-        ledger = self._runtime.ledger
-        if ledger is not None:
-            try:
-                if opened:
-                    ledger.end_now(call.id, result)
-                else:
-                    ledger.record_whole_now(call, decision, result)
-            except LedgerError as error:
-                self._runtime.warn(f"The end of call {call.id} could not be recorded: {error}")
-        if not self._runtime.bus.idle:
-            self._runtime.bus.emit(Finished(call.id, result, result.state))
+        state = State.UNKNOWN if unknown else State.CANCELLED
+        result = Result(False, error=text, state=state, failure=Failure.CANCELLED, call_id=call.id)
+        self._record_now(call, decision, result, opened=opened)
+        self._tell(Finished(call.id, result, result.state))
+
+    def _record_now(self, call: Call, decision: Decision, result: Result, *, opened: bool) -> None:
+        ledger = self._runtime.ledger_for_held() if opened else self._runtime.ledger
+        if ledger is None:
+            return
+        try:
+            if not (opened and ledger.end_now(call.id, result)):
+                ledger.record_whole_now(call, decision, result)
+        except NotPending:
+            return  # its end has been written already
+        except HoldfastError as error:
+            self._runtime.warn(f"The end of call {call.id} could not be recorded: {error}")
+
+    def _broken(self, plan: Plan, ctx: RunContext, error: Exception) -> Result:
+        """What nobody foresaw: reported, recorded, and not raised into the caller."""
+        self._runtime.report(error)
+        result = broken(ctx.call_record, error, unknown=ctx.begun and plan.mutates)
+        self._record_now(ctx.call_record, Decision(Verdict.DENY, "fault", result.error or ""), result, opened=ctx.begun)
+        return self._finish(ctx.call_record, result)
 
     async def end_early(
         self, call: Call, result: Result, source: str, given: Any = None, decision: Decision | None = None
@@ -323,10 +360,3 @@ def _call(call_id: str, tool: str, name_used: str, args: Args, origin: Origin, o
     above = parent.call_record
     depth, group = above.depth + 1, above.group
     return Call(call_id, tool, name_used, args, caller, cwd, above.id, request, given_id, depth, group, original)
-
-
-def _timeout(plan: Plan, args: Args) -> float | None:
-    asked = args.get("timeout")
-    if isinstance(asked, int | float) and not isinstance(asked, bool) and asked > 0:
-        return asked * plan.timeout_unit
-    return plan.timeout

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.contract.call import Caller, Decision
 from holdfast.contract.errors import InvalidArguments
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from holdfast.runtime.runtime import Runtime
 
 
+_MAX_CALLERS: Final = 1024
+_MAX_TIMEOUT: Final = 10.0**9
+
+
 class Plan:
     """One tool for one kind of caller."""
 
@@ -25,6 +29,13 @@ class Plan:
         "after", "applies_direct", "before", "decision", "direct", "execute", "judge_args", "logged",
         "missing_scope", "mutates", "open_schema", "proposes_direct", "settled", "timeout", "timeout_unit", "tool",
     )  # fmt: skip
+
+    def timeout_of(self, args: Args) -> float | None:
+        """Seconds this call may take: by its own `timeout` argument, else by the tool or the default."""
+        asked = args.get("timeout") if self.timeout_unit else None
+        if isinstance(asked, int | float) and not isinstance(asked, bool) and asked > 0:
+            return min(asked, _MAX_TIMEOUT) * self.timeout_unit
+        return self.timeout
 
     tool: Tool
     execute: Callable[[Args, Any], Any] | None
@@ -70,6 +81,8 @@ class Plans:
         else:
             plans = self._by_caller.get(caller)
             if plans is None:
+                if len(self._by_caller) >= _MAX_CALLERS:
+                    self._by_caller.clear()
                 plans = self._by_caller[caller] = {}
         plan = plans.get(name)
         if plan is None:
@@ -96,8 +109,9 @@ class Plans:
         plan.execute = _with_context(tool.execute)
         plan.judge_args = tool.schema.judge
         plan.open_schema = not tool.schema.closed
-        plan.before = runtime.middleware.before(tool.names)
-        plan.after = runtime.middleware.after(tool.names)
+        spellings = (*tool.names, tool.api_name)
+        plan.before = runtime.middleware.before(spellings)
+        plan.after = runtime.middleware.after(spellings)
         plan.mutates = tool.mutates
         inline = tool.runs == "inline"
         plan.direct = inline or is_async(tool.execute)

@@ -13,6 +13,7 @@ from typing import Any, cast
 from holdfast.contract.errors import ToolError
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args, encode_json, parse_json
+from holdfast.runtime.stepping import NoReply
 
 _MAX_REPLY = 64 * 1024 * 1024
 
@@ -62,7 +63,7 @@ async def run_in_process(tool: Tool, args: Args, cwd: Path) -> Any:
         kill_tree(child.pid)
         code = await asyncio.shield(child.wait())
     if not reply:
-        raise ToolError(f"The process of tool '{tool.name}' ended with code {code} and no result.")
+        raise NoReply(f"The process of tool '{tool.name}' ended with code {code} and no result.")
     answer = cast(dict[str, Any], parse_json(reply, limit=_MAX_REPLY))
     if "error" in answer:
         raise ToolError(str(answer["error"]))

@@ -8,6 +8,26 @@ from holdfast.contract.result import Result
 from holdfast.contract.vocabulary import Failure, State
 
 
+def words_of(error: BaseException, otherwise: str) -> str:
+    """What an exception says; some say nothing, and some cannot even be asked."""
+    try:
+        return str(error) or otherwise
+    except Exception:
+        return otherwise
+
+
+def broken(call: Call, error: Exception, *, unknown: bool) -> Result:
+    """A fault of our own: the call still ends, and says what is not known."""
+    what = "whether it took effect is not known" if unknown else "it was not run"
+    return Result(
+        False,
+        error=f"holdfast failed at call {call.id} ({words_of(error, type(error).__name__)}); {what}.",
+        state=State.UNKNOWN if unknown else State.FAILED,
+        failure=Failure.INTERNAL,
+        call_id=call.id,
+    )
+
+
 def invalid(call: Call, error: ArgumentsError) -> Result:
     failure = Failure.BAD_JSON if isinstance(error, BadJson) else Failure.INVALID_ARGUMENTS
     text = f"Invalid arguments for '{call.name_used}': {error}"

@@ -84,7 +84,7 @@ class Runtime:
         services: Mapping[type[Any], Any] | None = None,
     ) -> None:
         self.config = config or Config()
-        self.root = root
+        self.root = root = None if root is None else root.resolve()
         self.cwd = str(cwd or root or Path.cwd())
         self.document = document
         self.ledger = ledger
@@ -172,7 +172,7 @@ class Runtime:
             origin = self._origin
         else:
             origin = Origin(caller or self.caller, cwd or self.cwd, None, request, given_id)
-        work = self.pipeline.run(name, args, origin)
+        work = self.pipeline.run(name if type(name) is str else repr(name), args, origin)
         return work if self._telemetry is None else self._telemetry.span(name, given_id or "", work)
 
     async def call_many(
@@ -193,6 +193,9 @@ class Runtime:
     async def call_nested(self, name: str, args: Args, parent: RunContext) -> Result:
         """A call by a tool: the whole path again, with the rights of the call it is nested in."""
         above = parent.call_record
+        if parent.cancelled:
+            text = f"Tool '{name}' was not called: the call that asks for it has been stopped."
+            return Result(False, error=text, state=State.CANCELLED, failure=Failure.CANCELLED)
         return await self.pipeline.run(name, args, Origin(above.caller, above.cwd, parent))
 
     def cancel(self, call_id: str) -> bool:
@@ -214,10 +217,12 @@ class Runtime:
         text = f"Call {call_id} is approved; it runs in the program that knows '{held.call.tool}'."
         return Result(False, error=text, state=State.APPROVED, failure=Failure.AWAITING_PROGRAM, call_id=call_id)
 
-    async def approve(self, call_id: str, *, by: str = "program", args: Args | None = None) -> Result:
-        """Yes; with `args`, yes to the same call with these arguments."""
+    async def approve(
+        self, call_id: str, *, by: str = "program", args: Args | None = None, digest: str | None = None
+    ) -> Result:
+        """Yes to what was shown (`digest`) or, without one, to what is held now; with `args`, with these arguments."""
         kind = "approve" if args is None else "edit"
-        return await self.answer(call_id, Answer(kind=kind, by=by, args=args))
+        return await self.answer(call_id, Answer(kind=kind, by=by, args=args), digest=digest)
 
     async def reject(self, call_id: str, message: str = "", *, by: str = "program") -> Result:
         """No; the model sees the message."""
@@ -331,8 +336,13 @@ class Runtime:
         _LOG.info("%s", self.redact(message))
 
     def warn(self, message: str) -> None:
-        _LOG.warning("%s", self.redact(message))
-        self.emit_from_anywhere(Warned("", message))
+        clean = self.redact(message)
+        _LOG.warning("%s", clean)
+        self.emit_from_anywhere(Warned("", clean))
+
+    def report(self, error: Exception) -> None:
+        """A fault of holdfast itself goes to the log with its traceback."""
+        _LOG.error("A call failed inside holdfast; please report this.", exc_info=error)
 
     def emit_from_anywhere(self, event: Event) -> None:
         """Emit from the loop's thread or from a tool's thread."""

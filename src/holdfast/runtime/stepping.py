@@ -31,6 +31,10 @@ class Stopped(Exception):
         super().__init__(why.value)
 
 
+class NoReply(Exception):
+    """The process that did the work is gone and said nothing."""
+
+
 class Closed(Exception):
     """The coroutine that waits for the work was closed from outside."""
 
@@ -54,6 +58,21 @@ class Running:
 
     def deadline(self, seconds: float) -> None:
         self._timer = self._loop.call_later(seconds, self.stop, Stop.TIMEOUT)
+
+    def pause(self) -> Callable[[], None]:
+        """Stop the clock, for as long as a person is waited for; returns what starts it again."""
+        timer = self._timer
+        if timer is None or self.why is not None:
+            return lambda: None
+        left = max(0.0, timer.when() - self._loop.time())
+        timer.cancel()
+        self._timer = None
+
+        def go_on() -> None:
+            if self._timer is None and self.why is None:
+                self.deadline(left)
+
+        return go_on
 
     def stop(self, why: Stop = Stop.CANCELLED) -> None:
         """Ask the work to end, and make it after a grace. Only the first request counts."""

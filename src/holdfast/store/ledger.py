@@ -97,9 +97,9 @@ class Ledger(Queries):
         await self._writer.commit(op, droppable=True, if_lost=lambda: self._never_began(held.call.id))
         self.remember(held)
 
-    async def rehold(self, held: HeldCall, why: str) -> None:
+    async def rehold(self, held: HeldCall, why: str, *, only_pending: bool = False) -> None:
         """The same call as something else: it waits again, for a new answer."""
-        await self._writer.commit(operations.rehold(self.seal, held, why))
+        await self._writer.commit(operations.rehold(self.seal, held, why, only_pending=only_pending))
         self.remember(held)
 
     def answer(self, call_id: str, answer: Answer, *, digest: str) -> HeldCall:

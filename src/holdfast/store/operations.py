@@ -46,13 +46,13 @@ def hold(seal: Seal, held: HeldCall) -> Op[None]:
     return op
 
 
-def rehold(seal: Seal, held: HeldCall, why: str) -> Op[None]:
+def rehold(seal: Seal, held: HeldCall, why: str, *, only_pending: bool = False) -> Op[None]:
     call_id = held.call.id
     body = seal(Held(held, why))
 
     def op(tx: Transaction) -> None:
         state, _ = open_state(tx, call_id)
-        if state not in (State.PENDING, State.APPROVED):
+        if state is not State.PENDING and (only_pending or state is not State.APPROVED):
             raise NotPending(f"Call {call_id} is {state}, so it cannot be held again.")
         entry = tx.append(call_id, "held", body)
         tx.execute(

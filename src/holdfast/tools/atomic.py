@@ -72,6 +72,8 @@ def replace_file(
 @contextlib.contextmanager
 def _parent(root: Path, path: Path, *, create: bool = False) -> Generator[int]:
     """The folder of a path, opened step by step from the root so that no link on the way is followed."""
+    if path == root:
+        raise NotRegular(f"{path} is a folder")
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -24,6 +24,8 @@ def _propose(args: Args, ctx: Context) -> Proposal | Result:
     content = cast(str, args["content"]).encode()
     try:
         path = ctx.path.confine(given, mutating=True)
+        if path == _root(ctx):
+            return fail(f"{given} is the project root itself; name a file in it.")
         _check_writable(ctx, path, given)
         state = read_state(_root(ctx), path)
     except (PathRefused, NotRegular) as error:
