@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from holdfast.contract.tool import Tool
     from holdfast.runtime.locks import Claim
     from holdfast.runtime.runtime import Runtime
+    from holdfast.runtime.stepping import Running
     from holdfast.store.streaming import RedactedStream
 
 T = TypeVar("T")
@@ -32,6 +33,8 @@ class RunContext:
     _keep: CallKeeper | None = None
     _redaction: RedactedStream | None = None
     _stopped = False
+    _running: Running | None = None
+    _pauses = 0
     streamed = False
     begun = False
     """The ledger knows of the call, or is about to."""
@@ -103,6 +106,23 @@ class RunContext:
     @property
     def cancelled(self) -> bool:
         return self._stopped
+
+    def runs(self, running: Running) -> None:
+        """The work waits for something: from now on its clock can be stopped."""
+        self._running = running
+        if self._pauses:
+            running.pause()
+
+    def pause(self) -> None:
+        """A person is waited for somewhere inside this call: its time does not run."""
+        self._pauses += 1
+        if self._running is not None:
+            self._running.pause()
+
+    def go_on(self) -> None:
+        self._pauses -= 1
+        if self._running is not None and not self._pauses:
+            self._running.go_on()
 
     def stopping(self) -> None:
         self._stopped = True

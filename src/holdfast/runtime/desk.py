@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Final, Literal
 
 from msgspec.structs import replace
@@ -21,8 +21,7 @@ from holdfast.rules.hooks import HOOK as HOOK_SOURCE
 from holdfast.runtime.context import RunContext
 from holdfast.runtime.digest import approval_digest
 from holdfast.runtime.plans import Plan
-from holdfast.runtime.refusals import words_of
-from holdfast.runtime.stepping import Running
+from holdfast.runtime.refusals import ABORTED, words_of
 from holdfast.store import owner
 
 if TYPE_CHECKING:
@@ -62,7 +61,9 @@ class Desk:
         self._announce(held)
         if not waits:
             return self._parked(held)
-        clocks = [running.pause() for running in self._ancestors(ctx)]
+        above = list(_ancestors(ctx))
+        for outer in above:
+            outer.pause()
         try:
             return await self._attend(plan, ctx, held, ledger)
         except LedgerError as error:
@@ -73,19 +74,8 @@ class Desk:
             raise
         finally:
             self._woken.pop(ctx.call_id, None)
-            for go_on in clocks:
-                go_on()
-
-    def _ancestors(self, ctx: RunContext) -> list[Running]:
-        """The calls this one is nested in: waiting for a person must not use up their time."""
-        found: list[Running] = []
-        above = ctx.parent
-        while above is not None:
-            running = self._runtime.pipeline.executor.running.get(above.call_id)
-            if running is not None:
-                found.append(running)
-            above = above.parent
-        return found
+            for outer in above:
+                outer.go_on()
 
     def _withdraw(self, call_id: str, ledger: Ledger) -> None:
         """The caller is gone: what still waits, approved or not, must never run."""
@@ -341,6 +331,14 @@ class Desk:
         return result
 
 
+def _ancestors(ctx: RunContext) -> Iterator[RunContext]:
+    """The calls this one is nested in: waiting for a person must not use up their time."""
+    above = ctx.parent
+    while above is not None:
+        yield above
+        above = above.parent
+
+
 def _end_of_denied(held: HeldCall, decision: Decision, ledger: Ledger) -> Result:
     text = f"It was approved, but is denied by now: {decision.reason}"
     result = Result(False, error=text, state=State.DENIED, failure=Failure.DENIED_BY_POLICY, call_id=held.call.id)
@@ -361,5 +359,4 @@ def _end_of_lost_secret(held: HeldCall, ledger: Ledger) -> Result:
 
 
 def _cancelled(call_id: str) -> Result:
-    text = "User aborted tool execution."
-    return Result(False, error=text, state=State.CANCELLED, failure=Failure.CANCELLED, call_id=call_id)
+    return Result(False, error=ABORTED, state=State.CANCELLED, failure=Failure.CANCELLED, call_id=call_id)

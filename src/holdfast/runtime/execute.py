@@ -13,7 +13,7 @@ from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Failure, State
 from holdfast.runtime.context import RunContext
-from holdfast.runtime.refusals import words_of
+from holdfast.runtime.refusals import ABORTED, words_of
 from holdfast.runtime.stepping import Closed, NoReply, Running, Stop, Stopped, finish
 from holdfast.runtime.threads import ThreadPool
 
@@ -88,6 +88,7 @@ class Executor:
         ctx.callbacks = running.callbacks
         if ctx.timeout is not None:
             running.deadline(ctx.timeout)
+        ctx.runs(running)
         self.running[ctx.call_id] = running
         try:
             return await finish(waiting.work, waiting.waited, running)
@@ -124,7 +125,7 @@ def _stopped(why: Stop, waiting: Waiting) -> Ended:
         text = f"Tool '{ctx.call_record.name_used}' timed out after {round(ctx.timeout * 1000)}ms"
         state, failure = State.TIMED_OUT, Failure.TIMEOUT
     else:
-        text = "User aborted tool execution."
+        text = ABORTED
         state, failure = State.CANCELLED, Failure.CANCELLED
     if waiting.in_thread:
         text += "; its thread cannot be stopped and may still be running"

@@ -25,7 +25,16 @@ from holdfast.runtime.locks import Claim, PathLocks
 from holdfast.runtime.middleware import Deny, run_after, run_before
 from holdfast.runtime.outcome import STOPPED, checked_proposal, owned, to_result
 from holdfast.runtime.plans import Plan
-from holdfast.runtime.refusals import broken, invalid, no_secret, result_lost, too_deep, unrecorded
+from holdfast.runtime.refusals import (
+    ABORTED,
+    broken,
+    invalid,
+    no_secret,
+    refused_paths,
+    result_lost,
+    too_deep,
+    unrecorded,
+)
 
 if TYPE_CHECKING:
     from holdfast.runtime.runtime import Runtime
@@ -48,6 +57,7 @@ class Pipeline:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._locks = PathLocks()
+        self._queued: dict[str, asyncio.Future[None]] = {}
         self.executor = Executor()
 
     async def run(self, name: str, arguments: Arguments, origin: Origin) -> Result:
@@ -190,25 +200,48 @@ class Pipeline:
         try:
             claim = Claim(self._runtime.touched(tool, call), exclusive=plan.mutates, group=call.group)
         except HoldfastError as error:
-            return await self._refuse_paths(call, error, digest)
-        if self._locks.must_wait(claim, ctx.claims) and not self._runtime.bus.idle:
-            self._runtime.bus.emit(Queued(call.id, ", ".join(str(path) for path in claim.paths)))
-        try:
-            await self._locks.acquire(claim, ctx.claims)
-        except PathRefused as error:
-            return await self._refuse_paths(call, error, digest)
+            return await self._refuse_paths(call, refused_paths(error), digest)
+        refusal = await self._take_paths(claim, ctx)
+        if refusal is not None:
+            return await self._refuse_paths(call, refusal, digest)
         ctx.claims = (*ctx.claims, claim)
         try:
             return await self._perform(plan, ctx, decision, proposal, digest)
         finally:
             self._locks.release(claim)
 
-    async def _refuse_paths(self, call: Call, error: HoldfastError, digest: str | None) -> Result:
-        refusal = Result(
-            False, error=str(error), state=State.INVALID, failure=Failure.INVALID_ARGUMENTS, call_id=call.id
-        )
+    def cancel(self, call_id: str) -> bool:
+        """Stop a call that runs, or one that waits for its turn on a path."""
+        queued = self._queued.get(call_id)
+        return queued.cancel() if queued is not None else self.executor.stop(call_id)
+
+    async def _take_paths(self, claim: Claim, ctx: RunContext) -> Result | None:
+        """Wait for the paths; the refusal if they cannot be had, or if the call is cancelled meanwhile."""
+        if not self._locks.must_wait(claim, ctx.claims):
+            await self._locks.acquire(claim, ctx.claims)
+            return None
+        self._tell(Queued(ctx.call_id, ", ".join(map(str, claim.paths))))
+        waiting = asyncio.ensure_future(self._locks.acquire(claim, ctx.claims))
+        self._queued[ctx.call_id] = waiting
+        try:
+            await asyncio.wait({waiting})
+            waiting.result()
+        except PathRefused as error:
+            return refused_paths(error)
+        except asyncio.CancelledError:
+            if waiting.cancelled():
+                return Result(False, error=ABORTED, state=State.CANCELLED, failure=Failure.CANCELLED)
+            if not waiting.cancel():
+                self._locks.release(claim)
+            raise
+        finally:
+            del self._queued[ctx.call_id]
+        return None
+
+    async def _refuse_paths(self, call: Call, refusal: Result, digest: str | None) -> Result:
         if digest is None:
             return await self.end_early(call, refusal, "paths")
+        refusal = replace(refusal, call_id=call.id)
         self._runtime.ledger_for_held().end_now(call.id, refusal)
         return self._finish(call, refusal)
 
@@ -330,6 +363,8 @@ class Pipeline:
     ) -> Result:
         """A call that ends before anything ran: still recorded, still one result."""
         runtime = self._runtime
+        if not result.call_id:
+            result = replace(result, call_id=call.id)
         if runtime.redactor.active:
             result = runtime.redactor.result(result)
         if runtime.ledger is not None:

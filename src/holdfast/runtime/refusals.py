@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from holdfast.contract.call import Call
-from holdfast.contract.errors import ArgumentsError, BadJson, LedgerError
+from holdfast.contract.errors import ArgumentsError, BadJson, HoldfastError, LedgerError
 from holdfast.contract.result import Result
 from holdfast.contract.vocabulary import Failure, State
+
+ABORTED: Final = "User aborted tool execution."
+
+
+def refused_paths(error: HoldfastError) -> Result:
+    return Result(False, error=str(error), state=State.INVALID, failure=Failure.INVALID_ARGUMENTS)
 
 
 def words_of(error: BaseException, otherwise: str) -> str:

@@ -200,7 +200,7 @@ class Runtime:
 
     def cancel(self, call_id: str) -> bool:
         """Stop a running call or withdraw a held one; it still gets its result. False if there is no such call."""
-        return self.pipeline.executor.stop(call_id) or self.desk.cancel(call_id)
+        return self.pipeline.cancel(call_id) or self.desk.cancel(call_id)
 
     def pending(self) -> list[HeldCall]:
         """Calls that wait, oldest first."""

@@ -42,7 +42,7 @@ class Closed(Exception):
 class Running:
     """A call that waits for something, and the means to stop it."""
 
-    __slots__ = ("_grace", "_loop", "_task", "_timer", "abandon", "callbacks", "requests", "why")
+    __slots__ = ("_grace", "_left", "_loop", "_task", "_timer", "abandon", "callbacks", "requests", "why")
 
     def __init__(self, callbacks: list[Callable[[], None]]) -> None:
         self.why: Stop | None = None
@@ -54,25 +54,24 @@ class Running:
         assert task is not None
         self._task = task
         self._timer: asyncio.TimerHandle | None = None
+        self._left: float | None = None
         self._grace: asyncio.TimerHandle | None = None
 
     def deadline(self, seconds: float) -> None:
         self._timer = self._loop.call_later(seconds, self.stop, Stop.TIMEOUT)
 
-    def pause(self) -> Callable[[], None]:
-        """Stop the clock, for as long as a person is waited for; returns what starts it again."""
-        timer = self._timer
-        if timer is None or self.why is not None:
-            return lambda: None
-        left = max(0.0, timer.when() - self._loop.time())
-        timer.cancel()
-        self._timer = None
+    def pause(self) -> None:
+        """Stop the clock, for as long as a person is waited for."""
+        if self._timer is not None and self.why is None:
+            self._left = max(0.0, self._timer.when() - self._loop.time())
+            self._timer.cancel()
+            self._timer = None
 
-        def go_on() -> None:
-            if self._timer is None and self.why is None:
-                self.deadline(left)
-
-        return go_on
+    def go_on(self) -> None:
+        """Let the clock run again, with the time that was left."""
+        if self._left is not None and self.why is None:
+            self.deadline(self._left)
+            self._left = None
 
     def stop(self, why: Stop = Stop.CANCELLED) -> None:
         """Ask the work to end, and make it after a grace. Only the first request counts."""

@@ -1,0 +1,439 @@
+"""What can go wrong between the stages: cancels at every stop, locks that meet, faults of tools, hooks and disks."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Answer, Caller, Config, Deny, HeldCall, Result, Runtime, State, Tool, tool
+from holdfast.config.model import ToolsConfig
+from holdfast.contract.errors import CallError
+from holdfast.contract.event import Queued, Warned
+from holdfast.contract.vocabulary import Failure
+from holdfast.rules.caps import Cap
+from holdfast.rules.gate import Gate
+from tests.runtime.support import add, approving, recorder, run, runtime_in, until_held
+
+
+def _path_tool(name: str, execute: Any, *effects: str) -> Tool:
+    def touches(args: Any) -> list[str]:
+        return ["same"]
+
+    return Tool(name=name, execute=execute, effects=frozenset(effects or ("fs.write",)), touches=touches)
+
+
+async def _until_queued(runtime: Runtime, work: Any) -> tuple[str, asyncio.Task[Result]]:
+    with runtime.subscribe() as events:
+        task = asyncio.create_task(work)
+        async for event in events:
+            if isinstance(event, Queued):
+                return event.call_id, task
+    raise AssertionError
+
+
+@pytest.mark.spec("X4", "A12")
+def test_an_approved_call_whose_caller_was_cancelled_in_the_queue_never_runs(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    async def main() -> None:
+        release = asyncio.Event()
+
+        async def busy(args: Any) -> str:
+            await release.wait()
+            return "ok"
+
+        async def write(args: Any) -> str:
+            seen.append("ran")
+            return "ok"
+
+        asked = _path_tool("asked", write)
+        runtime = runtime_in(tmp_path, _path_tool("busy", busy), asked, config=approving("busy"), nobody="wait")
+        first = asyncio.create_task(runtime.call("busy"))
+        held, task = await until_held(runtime, runtime.call("asked"))
+        with runtime.subscribe() as events:
+            await runtime.approve(held.call.id)
+            async for event in events:
+                if isinstance(event, Queued):
+                    break
+        task.cancel()
+        await asyncio.wait({task})
+        release.set()
+        await first
+        async with runtime_in(tmp_path, asked) as again:
+            result = again.result(held.call.id)
+        assert result is not None
+        assert result.state is State.CANCELLED
+
+    run(main())
+    assert seen == []
+
+
+@pytest.mark.spec("X4")
+def test_a_call_that_waits_for_its_turn_can_be_cancelled(tmp_path: Path) -> None:
+    async def main() -> Result:
+        release = asyncio.Event()
+
+        async def busy(args: Any) -> str:
+            await release.wait()
+            return "ok"
+
+        runtime = runtime_in(tmp_path, _path_tool("busy", busy), config=approving("busy"))
+        first = asyncio.create_task(runtime.call("busy"))
+        call_id, second = await _until_queued(runtime, runtime.call("busy"))
+        assert runtime.cancel(call_id)
+        result = await second
+        release.set()
+        assert (await first).success
+        assert runtime.result(call_id) == result
+        return result
+
+    assert run(main()).state is State.CANCELLED
+
+
+@pytest.mark.spec("X3", "X4")
+def test_a_thread_whose_caller_was_cancelled_is_recorded_as_unknown(tmp_path: Path) -> None:
+    release = threading.Event()
+
+    def execute(args: Any) -> str:
+        release.wait(20)
+        return "late"
+
+    async def main() -> Runtime:
+        stuck = Tool(name="stuck", execute=execute, effects=frozenset({"external"}))
+        runtime = runtime_in(tmp_path, stuck, config=approving("stuck"))
+        with runtime.subscribe() as events:
+            task = asyncio.create_task(runtime.call("stuck"))
+            async for event in events:
+                if type(event).__name__ == "Started":
+                    break
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait({task})
+        return runtime
+
+    try:
+        ledger = run(main()).ledger
+    finally:
+        release.set()
+    assert ledger is not None
+    assert [record.state for record in ledger.calls()] == [State.UNKNOWN]
+
+
+@pytest.mark.spec("A13a", "A15a")
+def test_a_call_left_by_its_asker_can_be_approved_and_runs(tmp_path: Path) -> None:
+    note, seen = recorder()
+
+    async def shrugs(held: HeldCall) -> None:
+        return None
+
+    async def main() -> Result:
+        runtime = runtime_in(tmp_path, note, asker=shrugs)
+        parked = await runtime.call("note", {"text": "x"})
+        assert parked.state is State.PENDING
+        assert runtime.pending()[0].waiter is None
+        return await runtime.approve(parked.call_id)
+
+    assert run(main()).output == "noted x"
+    assert len(seen) == 1
+
+
+@pytest.mark.spec("X5", "X6")
+def test_a_nested_call_goes_before_a_stranger_that_waits_for_its_parent(tmp_path: Path) -> None:
+    async def main() -> list[Result]:
+        queued = asyncio.Event()
+
+        async def child(args: Any) -> str:
+            return "child"
+
+        async def parent(args: Any, ctx: Any) -> Result:
+            await queued.wait()
+            return await ctx.call("child")
+
+        tools = [_path_tool("child", child), _path_tool("parent", parent)]
+        runtime = runtime_in(tmp_path, *tools, config=approving("child", "parent"))
+        first = asyncio.create_task(runtime.call("parent"))
+        _, second = await _until_queued(runtime, runtime.call("child"))
+        queued.set()
+        return [await first, await second]
+
+    assert [result.output for result in run(main())] == ["child", "child"]
+
+
+@pytest.mark.spec("X5", "X6")
+def test_calls_that_would_wait_for_each_other_for_ever_are_refused(tmp_path: Path) -> None:
+    async def main() -> list[Result]:
+        both = asyncio.Barrier(2)
+
+        async def write(args: Any) -> str:
+            return "wrote"
+
+        async def reads_then_writes(args: Any, ctx: Any) -> str:
+            await both.wait()
+            inner = await ctx.call("write")
+            return inner.output or inner.error
+
+        reader = _path_tool("reader", reads_then_writes, "fs.read")
+        runtime = runtime_in(tmp_path, reader, _path_tool("write", write), config=approving("reader", "write"))
+        return await runtime.call_many([("reader", None), ("reader", None)])
+
+    outputs = sorted(result.output for result in run(main()))
+    assert outputs[1] == "wrote"
+    assert "waits for this one" in outputs[0]
+
+
+@pytest.mark.spec("X7", "X10")
+def test_an_output_that_cannot_be_kept_is_still_a_result(tmp_path: Path) -> None:
+    note, _ = recorder()
+
+    async def long(args: Any) -> str:
+        return "line\n" * 5000
+
+    printing = note.with_(name="printing", execute=long, input_schema={"type": "object"})
+    runtime = runtime_in(tmp_path, printing, config=approving("printing"))
+    (tmp_path / "state" / "blobs").write_text("not a folder")
+    result = run(runtime.call("printing"))
+    assert result.success
+    assert "could not be kept" in result.output
+    assert runtime.ledger is not None
+    assert runtime.ledger.call(result.call_id).state is State.DONE
+
+
+class _Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("not even this")
+
+
+@pytest.mark.spec("T4", "X10")
+def test_no_tool_brings_an_exception_out_of_the_runtime(tmp_path: Path) -> None:
+    async def huge(args: Any) -> int:
+        return 10**5000
+
+    async def unspeakable(args: Any) -> str:
+        raise _Unspeakable
+
+    note, _ = recorder()
+    tools = [note.with_(name=one.__name__, execute=one, input_schema={"type": "object"}) for one in (huge, unspeakable)]
+    runtime = runtime_in(tmp_path, *tools, config=approving("huge", "unspeakable"))
+    states = [run(runtime.call(one.name)).state for one in tools]
+    assert states == [State.FAILED, State.FAILED]
+    assert runtime.ledger is not None
+    assert [record.state for record in runtime.ledger.calls()] == [State.FAILED, State.FAILED]
+
+
+@pytest.mark.spec("X2", "X3", "S5")
+def test_no_hook_cap_name_or_argument_brings_an_exception_out_of_the_runtime(tmp_path: Path) -> None:
+    def odd_result(args: Any, ctx: Any, result: Result) -> Any:
+        values: dict[str, Any] = {"success": True, "output": None}
+        return Result(**values)
+
+    def unspeakable(args: Any, ctx: Any) -> None:
+        raise _Unspeakable
+
+    def raises(tool: Tool) -> bool:
+        raise RuntimeError("cap")
+
+    deep: Any = []
+    for _ in range(3000):
+        deep = [deep]
+    runtime = runtime_in(tmp_path, add)
+    names: list[Any] = [None, [], 5]
+    for name in names:
+        assert run(runtime.call(name, {})).exit_code == 2
+    assert run(runtime.call("add", {"a": deep})).failure is Failure.INVALID_ARGUMENTS
+    assert run(runtime.call("add", {"a": "x", "b": 10**5000})).failure is Failure.INVALID_ARGUMENTS
+    hooked = runtime.middleware_for("add", after=odd_result)
+    assert "withheld" in (run(runtime.call("add", {"a": 1})).error or "")
+    hooked.remove()
+    hooked = runtime.middleware_for("add", before=unspeakable)
+    assert run(runtime.call("add", {"a": 1})).failure is Failure.DENIED_BY_MIDDLEWARE
+    hooked.remove()
+    slow = Tool(name="slow", execute=add.execute, effects=frozenset(), input_schema={
+        "type": "object", "properties": {"a": {"type": "integer"}, "timeout": {"type": "number"}}})  # fmt: skip
+    assert run(Runtime(tools=[slow]).call("slow", {"a": 1, "timeout": 10**400})).state in (State.DONE, State.FAILED)
+    gate = Gate(runtime.gate.chain, [Cap("odd", lambda question: None, applies=raises)])
+    assert run(Runtime(tools=[add], gate=gate).call("add", {"a": 1})).failure is Failure.NOBODY_TO_ASK
+
+
+@pytest.mark.spec("X1", "X10")
+def test_a_fault_of_our_own_ends_the_call_and_is_not_raised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fault(*_: Any) -> Any:
+        raise ZeroDivisionError("a bug")
+
+    note, _ = recorder()
+    runtime = runtime_in(tmp_path, note, config=approving("note"))
+    monkeypatch.setattr("holdfast.runtime.pipeline.to_result", fault)
+    result = run(runtime.call("note", {"text": "x"}))
+    assert (result.state, result.failure) == (State.UNKNOWN, Failure.INTERNAL)
+    assert "please report this" in caplog.text
+    assert runtime.ledger is not None
+    assert runtime.ledger.call(result.call_id).state is State.UNKNOWN
+
+
+@pytest.mark.spec("A12")
+def test_paths_that_cannot_be_told_end_an_approved_call_instead_of_hanging(tmp_path: Path) -> None:
+    broken: list[bool] = []
+
+    def touches(args: Any) -> list[str]:
+        if broken:
+            raise RuntimeError("gone")
+        return ["same"]
+
+    note, seen = recorder(touches=touches, effects=frozenset({"fs.write"}))
+    runtime = runtime_in(tmp_path, note, nobody="park")
+    held = run(runtime.call("note", {"text": "x"}))
+    broken.append(True)
+    result = run(runtime.approve(held.call_id), 20)
+    assert result.state in (State.INVALID, State.DENIED)
+    assert runtime.pending() == []
+    assert seen == []
+
+
+@pytest.mark.spec("X3")
+def test_waiting_for_a_person_inside_a_call_does_not_use_up_the_outer_calls_time(tmp_path: Path) -> None:
+    note, _ = recorder()
+
+    async def slow_yes(held: HeldCall) -> Answer:
+        later = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_later(0.3, later.set_result, None)
+        await later
+        return Answer(kind="approve", by="ann")
+
+    async def outer(args: Any, ctx: Any) -> Result:
+        return await ctx.call("note", {"text": "x"})
+
+    outside = Tool(name="outer", execute=outer, effects=frozenset(), timeout=0.15)
+    result = run(runtime_in(tmp_path, note, outside, asker=slow_yes).call("outer"))
+    assert result.output == "noted x"
+
+
+@pytest.mark.spec("A14", "X2")
+def test_edited_arguments_meet_the_hooks_too(tmp_path: Path) -> None:
+    note, seen = recorder()
+
+    def no_evil(args: Any, ctx: Any) -> Deny | None:
+        return Deny("no evil") if args["text"] == "evil" else None
+
+    runtime = runtime_in(tmp_path, note, nobody="park")
+    runtime.middleware_for("note", before=no_evil)
+    held = run(runtime.call("note", {"text": "x"}))
+    with pytest.raises(CallError, match="no evil"):
+        run(runtime.approve(held.call_id, args={"text": "evil"}))
+    assert seen == []
+
+
+@pytest.mark.spec("A12")
+def test_what_is_denied_by_now_does_not_run_though_it_was_approved(tmp_path: Path) -> None:
+    note, seen = recorder()
+    runtime = runtime_in(tmp_path, note, nobody="park")
+    held = run(runtime.call("note", {"text": "x"}))
+
+    def deny(name: str, args: Any, ctx: Any) -> str:
+        return "deny"
+
+    runtime.gate.chain.register("too-late", deny, priority=200)
+    result = run(runtime.approve(held.call_id))
+    assert (result.state, result.failure) == (State.DENIED, Failure.DENIED_BY_POLICY)
+    assert seen == []
+
+
+@pytest.mark.spec("X4", "X6")
+def test_a_stopped_call_starts_nothing_more() -> None:
+    note, seen = recorder()
+    timed_out = threading.Event()
+    done: list[Result] = []
+
+    def stubborn(args: Any, ctx: Any) -> str:
+        timed_out.wait(20)
+        done.append(ctx.call_blocking("note", {"text": "after the end"}))
+        return "late"
+
+    async def main() -> None:
+        late = Tool(name="late", execute=stubborn, effects=frozenset(), timeout=0.02)
+        runtime = Runtime(tools=[late, note], config=approving("note", "late"))
+        assert (await runtime.call("late")).state is State.TIMED_OUT
+        timed_out.set()
+        for _ in range(1000):
+            if done:
+                break
+            await asyncio.sleep(0.005)
+        assert done[0].state is State.CANCELLED
+
+    run(main())
+    assert seen == []
+
+
+@pytest.mark.spec("A12")
+def test_a_yes_for_a_session_is_for_the_session_of_its_caller(tmp_path: Path) -> None:
+    note, _ = recorder()
+    runtime = runtime_in(tmp_path, note, nobody="park")
+    one, other = Caller(session="one"), Caller(session="other")
+    run(runtime.call("note", {"text": "x"}, caller=one))
+    runtime.allow(runtime.pending()[0], "session")
+    assert run(runtime.call("note", {"text": "x"}, caller=one)).state is State.DONE
+    assert run(runtime.call("note", {"text": "x"}, caller=other)).state is State.PENDING
+
+
+@pytest.mark.spec("X2")
+def test_a_hook_that_swallows_its_cancellation_is_left_behind(tmp_path: Path) -> None:
+    async def main() -> Result:
+        leave = asyncio.Event()
+
+        async def deaf(args: Any, ctx: Any) -> None:
+            while not leave.is_set():
+                try:
+                    await leave.wait()
+                except asyncio.CancelledError:
+                    continue
+
+        runtime = Runtime(tools=[add], config=Config(tools=ToolsConfig(default_timeout=0.05)))
+        runtime.middleware_for("add", before=deaf)
+        result = await runtime.call("add", {"a": 1})
+        leave.set()
+        return result
+
+    assert run(main(), 20).failure is Failure.DENIED_BY_MIDDLEWARE
+
+
+@tool(effects=("external",), runs="process")
+def dies_after_its_effect(path: str) -> str:
+    Path(path).write_text("done")
+    os.kill(os.getpid(), signal.SIGKILL)
+    return "never"
+
+
+@pytest.mark.spec("X3")
+def test_a_process_that_dies_without_a_word_is_unknown_if_it_may_have_acted(tmp_path: Path) -> None:
+    runtime = Runtime(tools=[dies_after_its_effect], config=approving("dies_after_its_effect"))
+    result = run(runtime.call("dies_after_its_effect", {"path": str(tmp_path / "effect")}))
+    assert (result.state, result.exit_code) == (State.UNKNOWN, 6)
+    assert (tmp_path / "effect").read_text() == "done"
+
+
+@pytest.mark.spec("P7")
+def test_warnings_are_redacted_too(tmp_path: Path) -> None:
+    async def main() -> list[Any]:
+        runtime = Runtime(tools=[add])
+        runtime.redactor.add("api", "hunter2-secret")
+        with runtime.subscribe() as events:
+            runtime.warn("the value is hunter2-secret")
+            return events.take()
+
+    (event,) = run(main())
+    assert isinstance(event, Warned)
+    assert event.message == "the value is [secret api]"
+
+
+@pytest.mark.spec("X2")
+def test_a_hook_may_name_its_tool_as_the_model_does() -> None:
+    dotted = Tool(name="my.tool", execute=add.execute, input_schema=add.input_schema, effects=frozenset())
+    runtime = Runtime(tools=[dotted])
+    runtime.middleware_for("my--tool", before=lambda args, ctx: Deny("seen"))
+    assert run(runtime.call("my.tool", {"a": 1})).error == "seen"
