@@ -11,6 +11,8 @@ from msgspec import Struct
 from holdfast.config.load import Loaded, load
 from holdfast.config.roots import find_root, state_dir, user_state_dir
 from holdfast.contract.call import Caller
+from holdfast.contract.errors import ConfigError, HoldfastError
+from holdfast.contract.tool import Tool
 from holdfast.registry.entry_points import load_entry_points
 from holdfast.rules.grants import StoredGrants
 from holdfast.runtime.desk import Asker, Nobody
@@ -84,11 +86,15 @@ def build_runtime(
         runtime.on_close(opened.close)
     runtime.register(builtin_tools())
     for module in config.tools.modules:
-        runtime.register(module)
+        try:
+            runtime.register(module)
+        except HoldfastError as error:
+            raise ConfigError(f"tools.modules names '{module}', which cannot be used: {error}") from error
     if entry_points and config.tools.entry_points:
         load_entry_points(runtime.registry)
     for tool in tools:
-        runtime.register(tool)
+        if not isinstance(tool, Tool) or runtime.registry.get(tool.name) is not tool:
+            runtime.register(tool)
     return runtime
 
 

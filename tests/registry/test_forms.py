@@ -183,12 +183,20 @@ def test_a_module_path_exports_a_source_with_its_own_timeout(module: Callable[[s
 @pytest.mark.spec("R1")
 def test_a_module_that_cannot_be_used_is_refused_by_name(module: Callable[[str, str], str]) -> None:
     registry = Registry()
-    with pytest.raises(ToolError, match="neither `definitions` nor `resolve`"):
+    with pytest.raises(ToolError, match="has no tools: write @tool over a function"):
         registry.register(module("empty", "x = 1"))
     with pytest.raises(ToolError, match="'no_such_module_here' cannot be imported: ModuleNotFoundError"):
         registry.register("no_such_module_here")
     with pytest.raises(ToolError, match="cannot be imported: ZeroDivisionError"):
         registry.register(module("raising", "1 / 0"))
+
+
+@pytest.mark.spec("R1", "T8")
+def test_a_module_of_decorated_functions_needs_no_list_of_them(module: Callable[[str, str], str]) -> None:
+    body = "from holdfast import tool\n@tool\ndef one(): ...\n@tool\ndef two(): ...\n"
+    registry = Registry()
+    registry.register(module("decorated", body))
+    assert registry.names() == ("one", "two")
 
 
 @pytest.mark.spec("R1")

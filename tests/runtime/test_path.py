@@ -434,3 +434,13 @@ def test_a_hook_that_gives_what_json_cannot_carry_denies() -> None:
     runtime.middleware_for("note", before=junk)
     assert run(runtime.call("note", {})).failure is Failure.DENIED_BY_MIDDLEWARE
     assert seen == []
+
+
+@pytest.mark.spec("R10")
+def test_a_tool_that_only_lacks_a_project_says_so_and_one_that_is_denied_does_not() -> None:
+    rooted, _ = recorder(needs_root=True)
+    runtime = Runtime(tools=[rooted])
+    told = "Tool 'note' needs a project, and there is none here; `holdfast init` makes one."
+    assert run(runtime.call("note")).error == told
+    denied = Runtime(tools=[rooted], config=Config(tools=ToolsConfig(deny=("note",))))
+    assert "There is no tool 'note'." in (run(denied.call("note")).error or "")

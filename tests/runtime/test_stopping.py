@@ -208,8 +208,8 @@ def test_a_running_call_is_cancelled_and_its_siblings_go_on(tmp_path: Path) -> N
         return one, await second, asked, runtime
 
     one, two, asked, runtime = run(main())
-    assert (one.state, one.exit_code) == (State.CANCELLED, 130)
-    assert (one.error or "").startswith("User aborted tool execution.")
+    assert (one.state, one.failure, one.exit_code) == (State.UNKNOWN, Failure.CANCELLED, 6)
+    assert one.error == "User aborted tool execution; whether it took effect is not known"
     assert (two.state, two.output) == (State.DONE, "went on")
     assert asked == [True]
     assert runtime.ledger is not None
@@ -235,7 +235,7 @@ def test_a_call_whose_caller_is_cancelled_still_gets_its_one_result(tmp_path: Pa
     runtime = run(main())
     assert runtime.ledger is not None
     (record,) = runtime.ledger.calls()
-    assert record.state is State.CANCELLED
+    assert record.state is State.UNKNOWN
     assert runtime.ledger.verify().ok
 
 
@@ -290,7 +290,7 @@ def test_a_call_cancelled_while_it_waits_for_its_turn_is_recorded_as_cancelled(t
 
     ledger = run(main()).ledger
     assert ledger is not None
-    assert [record.state for record in ledger.calls()] == [State.CANCELLED, State.CANCELLED]
+    assert sorted(record.state for record in ledger.calls()) == [State.CANCELLED, State.UNKNOWN]
     assert ledger.verify().ok
 
 
@@ -322,3 +322,18 @@ def test_a_tool_cannot_pretend_to_have_been_stopped(state: State) -> None:
 
     result = run(Runtime(tools=[Tool(name="liar", execute=execute, effects=frozenset())]).call("liar"))
     assert (result.state, result.failure) == (State.FAILED, Failure.TOOL_ERROR)
+
+
+@pytest.mark.spec("X4")
+def test_a_cancelled_read_is_cancelled_and_nothing_is_unknown() -> None:
+    async def main() -> Result:
+        runtime = Runtime(tools=[_sleeper()])
+        with runtime.subscribe() as events:
+            task = asyncio.create_task(runtime.call("sleeper"))
+            started = await anext(event async for event in events if type(event).__name__ == "Started")
+        await asyncio.sleep(0)
+        assert runtime.cancel(started.call_id)
+        return await task
+
+    result = run(main())
+    assert (result.state, result.exit_code, result.error) == (State.CANCELLED, 130, "User aborted tool execution.")

@@ -110,7 +110,7 @@ def _notices(layer: Layer, ignored: Sequence[str], refused: Sequence[str]) -> li
     said: list[str] = []
     if ignored:
         said.append(
-            f"{layer.label} is not trusted and can only tighten: {_some(ignored)} did not take full effect; "
+            f"{layer.label} is not trusted and can only tighten, so these count as limits only: {_some(ignored)}; "
             f"read it, then {layer.remedy}."
         )
     if refused:

@@ -127,7 +127,10 @@ async def _see_it_held(guide: Guide, runtime: Runtime) -> HeldCall:
     (held,) = runtime.pending()
     guide.show(held.preview)
     assert held.proposal is not None
-    guide.tell(f"Risk: {held.proposal.risk}. Why it is held: {held.decision.reason} What would happen:")
+    guide.tell(
+        f"Risk: {held.proposal.risk}. Why it is held: {held.decision.reason} (This tour approves only reading; by "
+        "default, writing inside a project is approved too.) What would happen:"
+    )
     guide.show(held.proposal.preview)
     guide.tell(f"Nothing has been written yet. The call waits as {held.call.id}, also after a restart.")
     return held

@@ -109,7 +109,12 @@ def _from_module(module: ModuleType) -> list[Part]:
         return [_source(resolve, module.__name__, getattr(module, "timeout", None))]
     definitions: Any = getattr(module, "definitions", None)
     if definitions is None:
-        raise ToolError(f"The module '{module.__name__}' exports neither `definitions` nor `resolve`.")
+        definitions = [value for value in vars(module).values() if isinstance(value, Tool)]
+        if not definitions:
+            raise ToolError(
+                f"The module '{module.__name__}' has no tools: write @tool over a function in it, "
+                "or let it export `definitions` or `resolve`."
+            )
     return read_parts(definitions() if callable(definitions) else definitions)
 
 

@@ -114,6 +114,11 @@ class Registry:
         tool = self._index.find(name)
         return tool if tool is not None and (self._has_root or not tool.needs_root) else None
 
+    def waits_for_root(self, name: str) -> Tool | None:
+        """The tool of that name if all that hides it is that there is no project root."""
+        tool = self._index.find(name)
+        return tool if tool is not None and tool.needs_root and not self._has_root else None
+
     def get(self, name: str) -> Tool | None:
         """By canonical name or alias."""
         tool = self.find(name)

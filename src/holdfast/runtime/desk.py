@@ -184,7 +184,10 @@ class Desk:
         """Changed arguments are validated, proposed and judged like any others, then approved as they are."""
         plan = self._plan(held)
         if plan is None:
-            raise CallError(f"This program does not know '{held.call.tool}', so it cannot check new arguments for it.")
+            raise CallError(
+                f"Only the program that has '{held.call.tool}' can check new arguments for it; answer there, "
+                f"or say what to change: holdfast reject {held.call.id} -m TEXT"
+            )
         args = plan.tool.schema.accept(dict(answer.args or {}))
         ctx = self._context(plan, replace(held, call=replace(held.call, args=args)))
         refusal = await self._runtime.pipeline.before(plan, ctx) if plan.before else None

@@ -129,11 +129,9 @@ def _stopped(why: Stop, waiting: Waiting) -> Ended:
         state, failure = State.CANCELLED, Failure.CANCELLED
     if waiting.in_thread:
         text += "; its thread cannot be stopped and may still be running"
-    if waiting.mutates and (why is Stop.TIMEOUT or waiting.in_thread):
-        text += "; whether it took effect is not known"
+    if waiting.mutates:
+        text = f"{text.removesuffix('.')}; whether it took effect is not known"
         state = State.UNKNOWN
-    elif waiting.mutates:
-        text += " Part of it may have taken effect."
     return Ended(Result(False, error=text, state=state, failure=failure, call_id=ctx.call_id))
 
 

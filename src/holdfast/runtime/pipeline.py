@@ -271,25 +271,23 @@ class Pipeline:
         if plan.logged:
             runtime.log(f"Tool '{tool.name}' runs as call {call.id}: {decision.reason}")
         args = call.args if ledger is None and not plan.after else own(call.args)
-        direct = True
         try:
             if proposal is None:
                 assert plan.execute is not None
-                direct = plan.direct
-                value = self.executor.begin(tool, plan.execute, args, ctx, direct=direct, mutates=plan.mutates)
+                value = self.executor.begin(tool, plan.execute, args, ctx, direct=plan.direct, mutates=plan.mutates)
                 if type(value) is Waiting:
                     value = await self.executor.finish(value)
             else:
                 assert tool.apply is not None
-                direct = plan.applies_direct
                 payload = own(proposal.payload)
-                value = await self.executor.call(tool, tool.apply, payload, ctx, direct=direct, mutates=plan.mutates)
+                value = await self.executor.call(
+                    tool, tool.apply, payload, ctx, direct=plan.applies_direct, mutates=plan.mutates
+                )
             result = value.result if type(value) is Ended else to_result(value, tool, call.id)
             if plan.after:
                 result = await self._after(plan, ctx, result)
         except (asyncio.CancelledError, GeneratorExit):
-            goes_on = plan.mutates and not direct and tool.runs == "thread"
-            self._record_cancelled(call, decision, opened=opened, unknown=goes_on)
+            self._record_cancelled(call, decision, opened=opened, unknown=plan.mutates)
             raise
         if ctx.streamed:
             ctx.finish_stream()
@@ -330,10 +328,9 @@ class Pipeline:
     def _record_cancelled(self, call: Call, decision: Decision, *, opened: bool, unknown: bool) -> None:
         """The caller's task was cancelled: the call still gets its one result, written without waiting."""
         text = decision.reason
-        if unknown:
-            text = "The caller was cancelled; the tool's thread goes on, and whether it takes effect is not known."
-        elif decision is not _CANCELLED_EARLY:
-            text = "The caller was cancelled while the tool ran; part of it may have taken effect."
+        if decision is not _CANCELLED_EARLY:
+            text = "The caller was cancelled while the tool ran"
+            text += "; whether it took effect is not known." if unknown else "; it changes nothing."
         state = State.UNKNOWN if unknown else State.CANCELLED
         result = Result(False, error=text, state=state, failure=Failure.CANCELLED, call_id=call.id)
         self._record_now(call, decision, result, opened=opened)

@@ -128,6 +128,10 @@ class Plans:
         return plan
 
     def unknown(self, name: str, caller: Caller) -> Result:
+        hidden = self._runtime.registry.waits_for_root(name)
+        if hidden is not None and self._runtime.policy.compile(caller).allows(hidden):
+            text = f"Tool '{name}' needs a project, and there is none here; `holdfast init` makes one."
+            return Result(False, error=text, state=State.INVALID, failure=Failure.UNKNOWN_TOOL)
         close = self._runtime.suggest(name, caller)
         hint = f" Did you mean '{close}'?" if close else " `holdfast tools` lists the tools there are."
         return Result(

@@ -67,10 +67,10 @@ def unrecorded(name: str, error: LedgerError) -> Result:
 
 def result_lost(name: str, error: LedgerError, *, mutates: bool) -> Result:
     """Not recorded means not acknowledged: the caller must not build on it."""
-    what = "the ledger will call it unknown" if mutates else "call it again"
+    what = "; the ledger will call it unknown" if mutates else ""
     return Result(
         False,
-        error=f"Tool '{name}' ran, but its result could not be recorded; {what}. {error}",
+        error=f"Tool '{name}' ran, but its result could not be recorded{what}. {error}",
         state=State.UNKNOWN if mutates else State.FAILED,
         failure=Failure.LEDGER,
     )

@@ -214,7 +214,8 @@ class Runtime:
         ran = await self.desk.resume_one(held)
         if ran is not None:
             return ran
-        text = f"Call {call_id} is approved; it runs in the program that knows '{held.call.tool}'."
+        when = "which waits for it" if held.waiter is not None else "when that next starts"
+        text = f"Call {call_id} is approved; it runs in the program that knows '{held.call.tool}', {when}."
         return Result(False, error=text, state=State.APPROVED, failure=Failure.AWAITING_PROGRAM, call_id=call_id)
 
     async def approve(

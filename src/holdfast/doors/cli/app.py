@@ -37,7 +37,8 @@ def _run(argv: Sequence[str], *, as_json: bool, debug: bool) -> int:
         code = None if COMPLETION in os.environ else quick_call(argv)
         return _run_click(list(argv), as_json=as_json) if code is None else code
     except KeyboardInterrupt:
-        return failures.report("interrupted", "Interrupted.", failures.INTERRUPTED, as_json=as_json)
+        text = "Interrupted; `holdfast ledger` says what became of the call."
+        return failures.report("interrupted", text, failures.INTERRUPTED, as_json=as_json)
     except HoldfastError as error:
         return failures.report_error(error, as_json=as_json)
     except BrokenPipeError:

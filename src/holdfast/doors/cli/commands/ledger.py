@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -76,6 +77,8 @@ def verify(flags: Flags, anchor: str | None, as_json: bool) -> int:
     Note the head it prints somewhere else: given as --anchor later, it also
     proves that the whole ledger was not written anew.
     """
+    if anchor is not None and not re.fullmatch("[0-9a-f]{64}", anchor):
+        raise click.BadParameter("a head is 64 hexadecimal digits, as `holdfast ledger verify` prints it.")
     with ledger_here(flags) as kept:
         found = kept.verify(anchor)
         path = kept.path

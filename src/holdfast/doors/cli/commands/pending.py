@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from holdfast.contract.vocabulary import State
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.held import HeldView, age
 from holdfast.doors.cli.holding import find_held
@@ -41,5 +42,6 @@ def pending(flags: Flags, call_id: str | None, as_json: bool) -> int:
                 for held in waiting
             ],
         )
-        screen.note("Answer with `holdfast approve ID`, `holdfast reject ID -m TEXT` or `holdfast answer ID TEXT`.")
+        if any(held.state is State.PENDING for held in waiting):
+            screen.note("Answer with `holdfast approve ID`, `holdfast reject ID -m TEXT` or `holdfast answer ID TEXT`.")
     return 0
