@@ -58,8 +58,10 @@ class CompiledSchema(Struct, frozen=True):
         `parsed` promises that the arguments came from `parse_json` and nobody changed them since.
         """
         plain = parsed or is_plain(args)
-        if plain and self.is_valid(args):
-            return args
+        return args if plain and self.is_valid(args) else self.mend(args, plain=plain)
+
+    def mend(self, args: Args, *, plain: bool = True) -> Args | InvalidArguments:
+        """What `judge` makes of arguments the schema refuses as they are."""
         if plain and self.flat is not None and type(args) is dict:
             repaired = self.flat.judge(args)
             if isinstance(repaired, InvalidArguments) or self.is_valid(repaired):

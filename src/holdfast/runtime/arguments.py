@@ -13,13 +13,8 @@ Arguments = str | bytes | Mapping[str, Any] | None
 _RECORDED_CHARACTERS: Final = 4096
 
 
-def read_arguments(arguments: Arguments, *, finite: bool = True) -> Args:
-    """Arguments as a door gives them, as the object they must be. The object is ours afterwards."""
-    if type(arguments) is str:
-        value = parse_json(arguments, finite=finite)
-        if type(value) is dict:
-            return value
-        raise BadJson(f"The arguments must be a JSON object, not {_json_kind(value)}.")
+def read_arguments(arguments: Arguments) -> Args:
+    """Arguments as a door gives them, as the object they must be."""
     if type(arguments) is dict:
         args = cast(Args, arguments)
         for value in args.values():
@@ -31,10 +26,18 @@ def read_arguments(arguments: Arguments, *, finite: bool = True) -> Args:
     if arguments is None:
         return {}
     if isinstance(arguments, str | bytes):
-        return read_arguments(_text(arguments), finite=finite)
+        return parse_object(_text(arguments))
     if isinstance(arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - doors pass on what they get
         return dict(arguments)
     raise BadJson(f"The arguments must be a JSON object, not {type(arguments).__name__}.")
+
+
+def parse_object(text: str, finite: bool = True) -> Args:
+    """`parse_json` of what must be an object; see there for `finite`."""
+    value = parse_json(text, finite=finite)
+    if type(value) is dict:
+        return value
+    raise BadJson(f"The arguments must be a JSON object, not {_json_kind(value)}.")
 
 
 def _text(arguments: str | bytes) -> str:

@@ -30,6 +30,8 @@ T = TypeVar("T")
 class RunContext:
     """Satisfies the `Context` protocol; one per execution."""
 
+    parent: RunContext | None = None
+    claims: tuple[Claim, ...] = ()
     _keep: CallKeeper | None = None
     _redaction: RedactedStream | None = None
     _stopped = False
@@ -52,8 +54,9 @@ class RunContext:
         self.tool = tool
         self.call_record = call
         self.timeout = timeout
-        self.parent = parent
-        self.claims: tuple[Claim, ...] = parent.claims if parent is not None else ()
+        if parent is not None:
+            self.parent = parent
+            self.claims = parent.claims
 
     @property
     def call_id(self) -> str:

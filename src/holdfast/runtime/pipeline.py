@@ -17,7 +17,7 @@ from holdfast.contract.result import Result
 from holdfast.contract.values import MAX_ARGUMENT_BYTES, Args
 from holdfast.contract.vocabulary import Failure, State, Verdict
 from holdfast.rules.resolvers import GRANTS
-from holdfast.runtime.arguments import Arguments, own, read_arguments, recordable
+from holdfast.runtime.arguments import Arguments, own, parse_object, read_arguments, recordable
 from holdfast.runtime.context import RunContext
 from holdfast.runtime.execute import Ended, Executor, Waiting
 from holdfast.runtime.keeping import bound
@@ -56,6 +56,7 @@ class Origin(NamedTuple):
 class Pipeline:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
+        self._plans = runtime.plans.default
         self._locks = PathLocks()
         self._queued: dict[str, asyncio.Future[None]] = {}
         self.executor = Executor()
@@ -67,7 +68,9 @@ class Pipeline:
             runtime.attach()
         runtime.calls += 1
         call_id = f"{runtime.session}-{runtime.calls}"
-        plan = runtime.plans.find(name, origin.caller)
+        plan = self._plans.get(name) if origin.caller is runtime.caller else None
+        if plan is None:
+            plan = runtime.plans.find(name, origin.caller)
         if not runtime.bus.idle:
             parent = origin.parent.call_id if origin.parent else None
             runtime.bus.emit(Received(call_id, name, origin.caller, parent))
@@ -80,8 +83,12 @@ class Pipeline:
         tool = plan.tool
         original = None
         try:
-            given = read_arguments(arguments, finite=plan.open_schema)
-            args = plan.judge_args(given, parsed=type(arguments) is str)
+            if type(arguments) is str:
+                given = parse_object(arguments, plan.open_schema)
+                args = given if plan.is_valid(given) else tool.schema.mend(given)
+            else:
+                given = read_arguments(arguments)
+                args = tool.schema.judge(given)
             if args is not given:
                 original = own(given, MAX_ARGUMENT_BYTES) if type(args) is dict else None
             elif given is arguments and (runtime.ledger is not None or plan.decision is None):

@@ -7,7 +7,6 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.contract.call import Caller, Decision
-from holdfast.contract.errors import InvalidArguments
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool, is_async
 from holdfast.contract.values import Args
@@ -26,7 +25,7 @@ class Plan:
     """One tool for one kind of caller."""
 
     __slots__ = (
-        "after", "applies_direct", "before", "decision", "direct", "execute", "judge_args", "logged",
+        "after", "applies_direct", "before", "decision", "direct", "execute", "is_valid", "logged",
         "missing_scope", "mutates", "open_schema", "proposes_direct", "settled", "timeout", "timeout_unit", "tool",
     )  # fmt: skip
 
@@ -39,7 +38,7 @@ class Plan:
 
     tool: Tool
     execute: Callable[[Args, Any], Any] | None
-    judge_args: Callable[..., Args | InvalidArguments]
+    is_valid: Callable[[Args], bool]
     open_schema: bool
     """The schema lets through values it does not name, so that infinity must be looked for."""
     before: tuple[Before, ...]
@@ -67,17 +66,18 @@ class Plans:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._by_caller: dict[Caller, dict[str, Plan | Result]] = {}
-        self._default: dict[str, Plan | Result] = {}
+        self.default: dict[str, Plan | Result] = {}
+        """For the runtime's own caller; read directly on the way of every call."""
 
     def forget(self) -> None:
-        self._by_caller = {}
-        self._default = {}
+        self._by_caller.clear()
+        self.default.clear()
 
     def find(self, name: str, caller: Caller) -> Plan | Result:
         """The plan, or the refusal every call by that name gets."""
         runtime = self._runtime
         if caller is runtime.caller:
-            plans = self._default
+            plans = self.default
         else:
             plans = self._by_caller.get(caller)
             if plans is None:
@@ -107,7 +107,7 @@ class Plans:
         plan = Plan()
         plan.tool = tool
         plan.execute = _with_context(tool.execute)
-        plan.judge_args = tool.schema.judge
+        plan.is_valid = tool.schema.is_valid
         plan.open_schema = not tool.schema.closed
         spellings = (*tool.names, tool.api_name)
         plan.before = runtime.middleware.before(spellings)
