@@ -6,6 +6,7 @@ find ▸ policy ▸ validate ▸ secrets ▸ before ▸ re-validate ▸ propose 
 from __future__ import annotations
 
 import asyncio
+from asyncio import get_running_loop
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
@@ -64,7 +65,7 @@ class Pipeline:
     async def run(self, name: str, arguments: Arguments, origin: Origin) -> Result:
         """Take one call from its door to its result. Raises only if the caller's task is cancelled."""
         runtime = self._runtime
-        if asyncio.get_running_loop() is not runtime.loop:
+        if get_running_loop() is not runtime.loop:
             runtime.attach()
         runtime.calls += 1
         call_id = f"{runtime.session}-{runtime.calls}"
@@ -98,7 +99,11 @@ class Pipeline:
         if isinstance(args, ArgumentsError):
             call = _call(call_id, tool.name, name, {}, origin)
             return await self.end_early(call, invalid(call, args), "schema", arguments)
-        call = _call(call_id, tool.name, name, args, origin, original)
+        if origin.parent is None:
+            caller, cwd, _, request, given_id = origin
+            call = Call(call_id, tool.name, name, args, caller, cwd, None, request, given_id, 0, call_id, original)
+        else:
+            call = _call(call_id, tool.name, name, args, origin, original)
         if plan.missing_scope is not None:
             return await self.end_early(call, no_secret(name, plan.missing_scope), "secrets")
         ctx = RunContext(

@@ -31,6 +31,8 @@ class Redactor:
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
+        self.active = False
+        """Whether any value is known; asked at every call."""
         self._known = Matcher({}, shapes=False)
         self._all = Matcher({}, shapes=True)
 
@@ -43,14 +45,10 @@ class Redactor:
         if not new:
             return
         label = _NAME.sub("_", name)[:64]
+        self.active = True
         self._names = self._names | {form: label for part in new for form in forms_of(part)}
         self._known = Matcher(self._names, shapes=False)
         self._all = Matcher(self._names, shapes=True)
-
-    @property
-    def active(self) -> bool:
-        """Whether any value is known."""
-        return bool(self._names)
 
     @property
     def forms(self) -> Set[str]:
