@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec.structs import replace
 
 from holdfast.contract.call import Call, Caller, Decision, Proposal
-from holdfast.contract.errors import ArgumentsError, BadJson, HoldfastError, LedgerError, NotPending, PathRefused
-from holdfast.contract.event import Decided, Event, Finished, Proposed, Queued, Received, Started
+from holdfast.contract.errors import ArgumentsError, BadJson, HoldfastError, LedgerError, NotPending
+from holdfast.contract.event import Decided, Event, Finished, Proposed, Received, Started
 from holdfast.contract.result import Result
 from holdfast.contract.values import MAX_ARGUMENT_BYTES, Args
 from holdfast.contract.vocabulary import Failure, State, Verdict
@@ -22,12 +22,11 @@ from holdfast.runtime.arguments import Arguments, own, parse_object, read_argume
 from holdfast.runtime.context import RunContext
 from holdfast.runtime.execute import Ended, Executor, Waiting
 from holdfast.runtime.keeping import bound
-from holdfast.runtime.locks import Claim, PathLocks
+from holdfast.runtime.locks import Claim
 from holdfast.runtime.middleware import Deny, run_after, run_before
 from holdfast.runtime.outcome import STOPPED, checked_proposal, owned, to_result
 from holdfast.runtime.plans import Plan
 from holdfast.runtime.refusals import (
-    ABORTED,
     broken,
     invalid,
     no_secret,
@@ -36,6 +35,7 @@ from holdfast.runtime.refusals import (
     too_deep,
     unrecorded,
 )
+from holdfast.runtime.turns import Turns
 
 if TYPE_CHECKING:
     from holdfast.runtime.runtime import Runtime
@@ -58,8 +58,7 @@ class Pipeline:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._plans = runtime.plans.default
-        self._locks = PathLocks()
-        self._queued: dict[str, asyncio.Future[None]] = {}
+        self._turns = Turns(self._tell)
         self.executor = Executor()
 
     async def run(self, name: str, arguments: Arguments, origin: Origin) -> Result:
@@ -213,42 +212,17 @@ class Pipeline:
             claim = Claim(self._runtime.touched(tool, call), exclusive=plan.mutates, group=call.group)
         except HoldfastError as error:
             return await self._refuse_paths(call, refused_paths(error), digest)
-        refusal = await self._take_paths(claim, ctx)
+        refusal = await self._turns.take(claim, ctx)
         if refusal is not None:
             return await self._refuse_paths(call, refusal, digest)
-        ctx.claims = (*ctx.claims, claim)
         try:
             return await self._perform(plan, ctx, decision, proposal, digest)
         finally:
-            self._locks.release(claim)
+            self._turns.give_back(claim)
 
     def cancel(self, call_id: str) -> bool:
         """Stop a call that runs, or one that waits for its turn on a path."""
-        queued = self._queued.get(call_id)
-        return queued.cancel() if queued is not None else self.executor.stop(call_id)
-
-    async def _take_paths(self, claim: Claim, ctx: RunContext) -> Result | None:
-        """Wait for the paths; the refusal if they cannot be had, or if the call is cancelled meanwhile."""
-        if not self._locks.must_wait(claim, ctx.claims):
-            await self._locks.acquire(claim, ctx.claims)
-            return None
-        self._tell(Queued(ctx.call_id, ", ".join(map(str, claim.paths))))
-        waiting = asyncio.ensure_future(self._locks.acquire(claim, ctx.claims))
-        self._queued[ctx.call_id] = waiting
-        try:
-            await asyncio.wait({waiting})
-            waiting.result()
-        except PathRefused as error:
-            return refused_paths(error)
-        except asyncio.CancelledError:
-            if waiting.cancelled():
-                return Result(False, error=ABORTED, state=State.CANCELLED, failure=Failure.CANCELLED)
-            if not waiting.cancel():
-                self._locks.release(claim)
-            raise
-        finally:
-            del self._queued[ctx.call_id]
-        return None
+        return self._turns.cancel(call_id) or self.executor.stop(call_id)
 
     async def _refuse_paths(self, call: Call, refusal: Result, digest: str | None) -> Result:
         if digest is None:
