@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sqlite3
 import threading
 from pathlib import Path
 from typing import Any
@@ -437,3 +438,24 @@ def test_a_hook_may_name_its_tool_as_the_model_does() -> None:
     runtime = Runtime(tools=[dotted])
     runtime.middleware_for("my--tool", before=lambda args, ctx: Deny("seen"))
     assert run(runtime.call("my.tool", {"a": 1})).error == "seen"
+
+
+@pytest.mark.spec("X10")
+def test_what_cannot_be_recorded_is_not_run_and_what_ran_unrecorded_is_not_acknowledged(tmp_path: Path) -> None:
+    note, seen = recorder()
+    runtime = runtime_in(tmp_path, note, add, config=approving("note"), nobody="park")
+    assert runtime.ledger is not None
+    runtime.ledger.run(lambda tx: None)
+    full = sqlite3.connect(runtime.ledger.path, timeout=0.01)
+    full.execute("BEGIN IMMEDIATE")
+    try:
+        refused = run(runtime.call("note", {"text": "x"}))
+        pure = run(runtime.call("add", {"a": 1}))
+    finally:
+        full.rollback()
+        full.close()
+    assert (refused.success, refused.failure) == (False, Failure.LEDGER)
+    assert (pure.success, pure.failure) == (False, Failure.LEDGER)
+    assert seen == []
+    assert run(runtime.call("note", {"text": "y"})).output == "noted y"
+    assert runtime.ledger.verify().ok

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from typing import Final
-from unicodedata import normalize
 from urllib.parse import urlsplit
 
 NEWLINE: Final = "↵"
@@ -29,26 +28,27 @@ _MARK: Final = (
 _MARKS_KEPT: Final = 4
 """More combining marks than this on one letter paint over the neighbouring lines."""
 
-_ODD: Final = re.compile(f"[{_OPEN}{_BLANK}]|{_MARK}{{{_MARKS_KEPT + 1}}}")
-_PIECE: Final = re.compile(f"({_MARK}{{{_MARKS_KEPT}}})({_MARK}+)|(.)\\3*", re.DOTALL)
+# The patterns for what is rare are compiled when they are first needed: most text is plain, and start-up is counted.
+_ODD: Final = f"[{_OPEN}{_BLANK}]|{_MARK}{{{_MARKS_KEPT + 1}}}"
+_PIECE: Final = f"(?s)({_MARK}{{{_MARKS_KEPT}}})({_MARK}+)|(.)\\3*"
 _NOT_ASCII: Final = re.compile("[^ -~]+")
 _NOT_ASCII_IN_BLOCK: Final = re.compile("[^\n\t -~]+")
 
-_PLAIN_URL: Final = re.compile(
+_PLAIN_URL: Final = (
     r"(?:https?|wss?|ftp)://"
     r"(?=[^/?#:]{1,40}(?:[/?#:]|\Z))(?![^/?#:]*xn--)"
     r"(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)*[a-z](?:[a-z0-9-]*[a-z0-9])?"
     r"(?::[0-9]{1,5})?(?:[/?#][!-~]*)?"
 )
-_AUTHORITY: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")
-_READABLE_HOST: Final = re.compile(r"[a-z0-9._-]+|\[[0-9a-f:.]+\]")
+_AUTHORITY: Final = r"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)"
+_READABLE_HOST: Final = r"[a-z0-9._-]+|\[[0-9a-f:.]+\]"
 _HOST_CHARS: Final = 60
 """A longer host is cut at its front: who owns it stands at its end."""
 
 
 def visible(text: str, *, newline: str = NEWLINE) -> str:
     """One line in which every character can be seen; a newline is shown as `newline`."""
-    if text.isprintable() and (text.isascii() or not (_ODD.search(text) or newline in text)):
+    if text.isprintable() and (text.isascii() or not (re.search(_ODD, text) or newline in text)):
         return text
     return _NOT_ASCII.sub(lambda found: _show_run(found[0], newline), text)
 
@@ -64,14 +64,14 @@ def visible_url(url: str) -> str:
     That is: a lower-case ASCII name of at most 40 characters after a common scheme, no user part, no punycode, no
     number in place of the name. Where programs disagree about what the host is, it says `[no clear host]`.
     """
-    if _PLAIN_URL.fullmatch(url):
+    if re.fullmatch(_PLAIN_URL, url):
         return url
     host = _host(url)
     return f"{f'[host: {host}]' if host else '[no clear host]'} {visible(url)}"
 
 
 def _host(url: str) -> str | None:
-    found = _AUTHORITY.match(url)
+    found = re.match(_AUTHORITY, url)
     if found is None or not found[1].isprintable() or set(found[1]) & set(" \\%"):
         return None
     try:
@@ -80,20 +80,22 @@ def _host(url: str) -> str | None:
         return None
     if found[1].rpartition("@")[2].startswith("["):
         host = f"[{host}]"
-    if not _READABLE_HOST.fullmatch(host):
+    if not re.fullmatch(_READABLE_HOST, host):
         return None
     return host if len(host) <= _HOST_CHARS else "…" + host[-_HOST_CHARS:]
 
 
 def _punycode(host: str) -> str:
+    from unicodedata import normalize
+
     labels = normalize("NFKC", host).lower().replace("。", ".").split(".")
     return ".".join(label if label.isascii() else f"xn--{label.encode('punycode').decode()}" for label in labels)
 
 
 def _show_run(run: str, newline: str) -> str:
-    if run.isprintable() and not _ODD.search(run) and newline not in run:
+    if run.isprintable() and not re.search(_ODD, run) and newline not in run:
         return run
-    return _PIECE.sub(lambda piece: _show_piece(piece, newline), run)
+    return re.sub(_PIECE, lambda piece: _show_piece(piece, newline), run)
 
 
 def _show_piece(piece: re.Match[str], newline: str) -> str:
@@ -102,7 +104,7 @@ def _show_piece(piece: re.Match[str], newline: str) -> str:
     char, count = piece[3], len(piece[0])
     if char == "\n":
         return newline * count
-    plain = char.isprintable() and char != newline and not _ODD.match(char)
+    plain = char.isprintable() and char != newline and not re.match(_ODD, char)
     return piece[0] if plain else _escape(char, count)
 
 

@@ -12,7 +12,6 @@ from holdfast.contract.result import Result, fail, ok
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Risk
-from holdfast.text.diff import unified_diff
 from holdfast.text.preview import with_label
 from holdfast.text.truncate import format_size
 from holdfast.tools.atomic import NotRegular, Stale, read_state, replace_file
@@ -20,6 +19,8 @@ from holdfast.tools.schemas import LABEL, optional, strict_object, text
 
 
 def _propose(args: Args, ctx: Context) -> Proposal | Result:
+    from holdfast.text.diff import unified_diff
+
     given = cast(str, args["path"])
     content = cast(str, args["content"]).encode()
     try:
