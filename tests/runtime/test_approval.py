@@ -345,3 +345,29 @@ def test_without_a_ledger_held_calls_wait_in_memory() -> None:
     held = run(runtime.call("note", {"text": "a"}))
     assert run(runtime.approve(held.call_id)).output == "noted a"
     assert len(seen) == 1
+
+
+@pytest.mark.spec("X13")
+def test_a_held_call_is_summed_up_by_the_proposal_the_tool_or_its_arguments(tmp_path: Path) -> None:
+    def broken(args: Any) -> str:
+        raise RuntimeError("no words")
+
+    def own(args: Any) -> str:
+        return f"lists {args['text']}"
+
+    async def execute(args: Any) -> str:
+        return "ok"
+
+    def summed_up(tool: Tool) -> str:
+        runtime = runtime_in(tmp_path / tool.name, tool, nobody="park")
+        run(runtime.call(tool.name, {"command": "ls -l", "text": "x"}))
+        return runtime.pending()[0].summary
+
+    for name in ("plain", "own", "broken", "deploy"):
+        (tmp_path / name).mkdir()
+    plain = Tool(name="plain", execute=execute)
+    deploy, _ = _two_phase({"version": "1"})
+    assert summed_up(plain) == "ls -l"
+    assert summed_up(plain.with_(name="own", summary=own)) == "lists x"
+    assert summed_up(plain.with_(name="broken", summary=broken)) == "ls -l"
+    assert summed_up(deploy) == "deploy it"

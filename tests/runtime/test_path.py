@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import Caller, Config, Deny, Proposal, Result, Risk, Runtime, State, Tool, tool
+from holdfast import Caller, Config, Proposal, Result, Risk, Runtime, State, Tool, tool
 from holdfast.config.model import PolicyLayer, ToolsConfig
 from holdfast.contract.values import MAX_ARGUMENT_BYTES
 from holdfast.contract.vocabulary import Failure
-from tests.runtime.support import add, approving, recorder, run, runtime_in, text_of
+from tests.runtime.support import add, approving, recorder, run, runtime_in
 
 
 @pytest.mark.spec("T4", "X1")
@@ -208,99 +208,6 @@ def test_a_call_waits_for_sources_that_are_still_loading() -> None:
     assert "Waiting for tool definitions to load..." in [getattr(event, "message", "") for event in events]
 
 
-@pytest.mark.spec("X2")
-def test_before_hooks_see_each_others_changes_and_the_result_is_validated_again() -> None:
-    note, seen = recorder()
-    runtime = Runtime(tools=[note], config=approving("note"))
-    runtime.middleware_for("", before=lambda args, ctx: {"text": text_of(args) + "1"})
-    runtime.middleware_for("note", before=lambda args, ctx: {"text": text_of(args) + "2"})
-    assert run(runtime.call("note", {"text": "x"})).output == "noted x12"
-    broken = runtime.middleware_for("note", before=lambda args, ctx: {"text": 5})
-    refused = run(runtime.call("note", {"text": "x"}))
-    assert (refused.state, refused.failure) == (State.DENIED, Failure.DENIED_BY_MIDDLEWARE)
-    assert seen == [{"text": "x12"}]
-    assert (broken.remove(), broken.remove()) == (True, False)
-    assert run(runtime.call("note", {"text": "y"})).success
-
-
-@pytest.mark.spec("X2")
-def test_a_hook_may_deny_with_a_reason_and_a_failing_hook_denies_too() -> None:
-    note, seen = recorder()
-
-    def raises(args: Any, ctx: Any) -> None:
-        raise RuntimeError("hook broke")
-
-    async def hangs(args: Any, ctx: Any) -> None:
-        await asyncio.get_running_loop().create_future()
-
-    config = Config(tools=ToolsConfig(default_timeout=0.05), approval=approving("note").approval)
-    def denies(args: Any, ctx: Any) -> Deny:
-        return Deny("not on Sundays")
-
-    def junk(args: Any, ctx: Any) -> str:
-        return "junk"
-
-    hooks = [(denies, "not on Sundays"), (raises, "hook broke"), (hangs, "did not answer"), (junk, "returned str")]
-    for hook, words in hooks:
-        runtime = Runtime(tools=[note], config=config)
-        runtime.middleware_for("note", before=hook)
-        result = run(runtime.call("note", {"text": "x"}))
-        assert result.state is State.DENIED
-        assert words in (result.error or "")
-    assert seen == []
-
-
-@pytest.mark.spec("X2")
-def test_an_argument_called_deny_is_only_an_argument() -> None:
-    seen: list[Any] = []
-
-    async def execute(args: Any) -> str:
-        seen.append(args)
-        return "ran"
-
-    takes_deny = Tool(name="t", execute=execute, effects=frozenset())
-    runtime = Runtime(tools=[takes_deny])
-    runtime.middleware_for("t", before=lambda args, ctx: {"deny": True, "reason": "just data"})
-    assert run(runtime.call("t")).output == "ran"
-    assert seen == [{"deny": True, "reason": "just data"}]
-
-
-@pytest.mark.spec("X2")
-def test_after_hooks_replace_results_of_sync_async_and_nested_calls() -> None:
-    @tool(effects=())
-    async def inner() -> str:
-        await asyncio.sleep(0)
-        return "inner"
-
-    @tool(effects=(), runs="thread")
-    def blocking() -> str:
-        return "blocking"
-
-    async def outer(args: Any, ctx: Any) -> str:
-        return (await ctx.call("inner")).output
-
-    runtime = Runtime(tools=[inner, blocking, Tool(name="outer", execute=outer, effects=frozenset())])
-    runtime.middleware_for("inner", after=lambda args, ctx, result: Result(True, result.output.upper()))
-    runtime.middleware_for("blocking", after=lambda args, ctx, result: Result(False, error="no"))
-    assert run(runtime.call("inner")).output == "INNER"
-    assert run(runtime.call("outer")).output == "INNER"
-    refused = run(runtime.call("blocking"))
-    assert (refused.success, refused.error, refused.state) == (False, "no", State.FAILED)
-
-
-@pytest.mark.spec("X2")
-def test_the_output_is_withheld_when_an_after_hook_fails() -> None:
-    def raises(args: Any, ctx: Any, result: Result) -> None:
-        raise RuntimeError("redactor broke")
-
-    runtime = Runtime(tools=[add])
-    runtime.middleware_for("", after=raises)
-    result = run(runtime.call("add", {"a": 1}))
-    assert not result.success
-    assert "output is withheld" in (result.error or "")
-    assert result.output == ""
-
-
 @pytest.mark.spec("P4")
 def test_a_skill_has_only_the_tools_its_manifest_names(tmp_path: Path) -> None:
     note, _ = recorder(effects=frozenset())
@@ -423,19 +330,6 @@ def test_arguments_that_are_too_long_are_refused_wherever_the_length_is(tmp_path
     assert seen == []
 
 
-@pytest.mark.spec("X2")
-def test_a_hook_that_gives_what_json_cannot_carry_denies() -> None:
-    note, seen = recorder(input_schema={"type": "object"})
-    runtime = Runtime(tools=[note], config=approving("note"))
-
-    def junk(args: Any, ctx: Any) -> Any:
-        return {"text": [object()]}
-
-    runtime.middleware_for("note", before=junk)
-    assert run(runtime.call("note", {})).failure is Failure.DENIED_BY_MIDDLEWARE
-    assert seen == []
-
-
 @pytest.mark.spec("R10")
 def test_a_tool_that_only_lacks_a_project_says_so_and_one_that_is_denied_does_not() -> None:
     rooted, _ = recorder(needs_root=True)
@@ -444,3 +338,16 @@ def test_a_tool_that_only_lacks_a_project_says_so_and_one_that_is_denied_does_no
     assert run(runtime.call("note")).error == told
     denied = Runtime(tools=[rooted], config=Config(tools=ToolsConfig(deny=("note",))))
     assert "There is no tool 'note'." in (run(denied.call("note")).error or "")
+
+
+@pytest.mark.spec("P5", "S3")
+def test_the_tool_list_is_the_same_object_until_something_changes_and_shows_only_what_policy_leaves() -> None:
+    hidden, _ = recorder("hidden")
+    runtime = Runtime(tools=[add, hidden], config=Config(tools=ToolsConfig(deny=("hidden",))))
+    listed = runtime.tool_list("anthropic")
+    assert [item["name"] for item in listed] == ["add"]
+    assert runtime.tool_list("anthropic") is listed
+    handle = runtime.register(recorder("more")[0])
+    assert [item["name"] for item in runtime.tool_list("anthropic")] == ["add", "more"]
+    handle.remove()
+    assert [item["name"] for item in runtime.tool_list("openai")] == ["add"]

@@ -11,10 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.contract.call import Answer, HeldCall
 from holdfast.contract.vocabulary import State
 from holdfast.store.ledger import Ledger
-from holdfast.store.queries import CallRecord
 from tests.store.making import APPROVED, DONE, YES, make_call, make_held
 
 
@@ -97,47 +95,6 @@ def test_processes_that_write_at_once_share_one_chain(ledger: Ledger) -> None:
     expected = {f"{name}-{number}" for name in ("a", "b", "c", "me") for number in range(100)}
     assert sorted(entry.call for entry in ledger.entries()) == sorted(expected)
     assert ledger.verify().ok
-
-
-@pytest.mark.spec("A13a")
-def test_a_process_that_waits_hears_an_answer_from_another_one_within_200_ms(ledger: Ledger) -> None:
-    held = make_held()
-
-    asyncio.run(ledger.hold(held))
-    with Child("approve", ledger, held.call.id) as child:
-        assert child.said() == "ready"
-
-        async def waits() -> tuple[HeldCall | CallRecord, float]:
-            loop = asyncio.get_running_loop()
-            waiting = asyncio.create_task(ledger.wait_answer(held.call.id, 30))
-            await asyncio.sleep(0)
-            child.go()
-            assert await asyncio.to_thread(child.said) == "answered"
-            answered = loop.time()
-            return await waiting, loop.time() - answered
-
-        heard, seconds = asyncio.run(waits())
-    assert isinstance(heard, HeldCall)
-    assert (heard.state, heard.approver) == (State.APPROVED, "ada")
-    assert seconds < 0.2
-
-
-@pytest.mark.spec("A13a")
-def test_waiting_for_an_answer_ends_with_the_call_or_with_the_time(ledger: Ledger) -> None:
-    held = make_held()
-
-    async def scenario() -> tuple[HeldCall | CallRecord, HeldCall | CallRecord]:
-        await ledger.hold(held)
-        still = await ledger.wait_answer(held.call.id, 0.01)
-        waiting = asyncio.create_task(ledger.wait_answer(held.call.id, 30))
-        await asyncio.sleep(0)
-        ledger.answer(held.call.id, Answer(kind="reject", by="ada", message="no"), digest=held.digest)
-        return still, await asyncio.wait_for(waiting, 5)
-
-    still, ended = asyncio.run(scenario())
-    assert still == held
-    assert isinstance(ended, CallRecord)
-    assert ended.result is not None and ended.result.error == "no"
 
 
 @pytest.mark.spec("X10")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -144,7 +143,6 @@ def test_a_megabyte_is_compared_in_moments_and_rightly(kind: str) -> None:
 
 
 @pytest.mark.spec("O1")
-@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 def test_git_applies_the_diff(tmp_path: Path) -> None:
     before, after = "one\ntwo\nthree", "zero\none\nthree\n"
     (tmp_path / "f.txt").write_text(before)

@@ -93,6 +93,8 @@ class HeldCall(Struct, frozen=True, kw_only=True):
     decision: Decision
     preview: str
     """One line: `name: what it would do`."""
+    summary: str = ""
+    """What it would do in a few words: the proposal's, the tool's own, or the argument that says most."""
     proposal: Proposal | None = None
     definition_only: bool = False
     """The tool has no `execute`: the call waits for its result, not for a yes."""

@@ -285,6 +285,7 @@ class Desk:
         self, plan: Plan, ctx: RunContext, decision: Decision, proposal: Proposal | None, *, waits: bool
     ) -> HeldCall:
         from holdfast.text.preview import preview
+        from holdfast.text.summary import summary_of
 
         tool, call = plan.tool, ctx.call_record
         return HeldCall(
@@ -294,6 +295,7 @@ class Desk:
             definition_digest=tool.digest,
             decision=decision,
             preview=preview(call.name_used, call.args, _PREVIEW_WIDTH, tool.format_preview),
+            summary=proposal.summary if proposal else summary_of(call.args, tool.summary, call.cwd),
             proposal=proposal,
             definition_only=tool.definition_only,
             held_at=time.time(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from msgspec import Struct
 
@@ -27,10 +27,6 @@ Before = Callable[[Args, Context], Any]
 """Returns None, new arguments, or `Deny`; may be async."""
 After = Callable[[Args, Context, Result], Any]
 """Returns None or a `Result`; may be async."""
-
-
-class Removable(Protocol):
-    def remove(self) -> bool: ...
 
 
 class _Hook(Struct, frozen=True, eq=False):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from holdfast.contract.call import Answer, Call, Decision, HeldCall, Owner
 from holdfast.contract.result import Result
@@ -16,7 +16,7 @@ from holdfast.store.chain import Verification
 from holdfast.store.database import Database, Durability, Op, Transaction
 from holdfast.store.derived import rebuild
 from holdfast.store.owner import alive, this_process
-from holdfast.store.queries import CallRecord, Queries
+from holdfast.store.queries import Queries
 from holdfast.store.redact import Redactor
 from holdfast.store.sealing import Sealer
 from holdfast.store.verify import verify
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from holdfast.store.writer import Writer
 
 T = TypeVar("T")
-_POLL_SECONDS: Final = 0.05
 
 
 class Ledger(Queries):
@@ -165,25 +164,6 @@ class Ledger(Queries):
     def version(self) -> tuple[int, int]:
         """Cheap to ask, and different after anyone has written."""
         return self._database.version()
-
-    async def wait_answer(self, call_id: str, timeout: float) -> HeldCall | CallRecord:  # noqa: ASYNC109 - not a deadline
-        """The call once it is no longer pending, wherever it was answered; still pending after `timeout` seconds."""
-        import asyncio
-
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout
-        seen: tuple[int, int] | None = None
-        held: HeldCall | None = None
-        while True:
-            version = self.version()
-            if version != seen:
-                seen, held = version, self.held(call_id)
-            if held is None:
-                return self.call(call_id)
-            left = deadline - loop.time()
-            if held.state is not State.PENDING or left <= 0:
-                return held
-            await asyncio.sleep(min(_POLL_SECONDS, left))
 
     def _never_began(self, call_id: str) -> None:
         text = f"Call {call_id} was cancelled before it began; nothing was done."

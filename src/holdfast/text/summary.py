@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, cast
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from typing import Any, Final, cast
 
 _FIELDS: Final = ("command", "file_path", "notebook_path", "path", "url", "query", "name", "id")
 _PATHS: Final = frozenset({"file_path", "notebook_path", "path"})
@@ -25,6 +26,20 @@ def default_summary(args: Mapping[str, object], cwd: str | None = None, home: st
         if value := _text(args, field):
             return display_path(value, cwd, home) if field in _PATHS else value
     return ""
+
+
+def summary_of(
+    args: Mapping[str, object], own: Callable[[Any], object] | None, cwd: str | None = None, home: str | None = None
+) -> str:
+    """The tool's own summary of a call, if it has one that works; else the default one."""
+    if own is not None:
+        try:
+            said = own(deepcopy(dict(args)))
+        except Exception:
+            said = None
+        if isinstance(said, str) and said.strip():
+            return said
+    return default_summary(args, cwd, home)
 
 
 def display_path(path: str, cwd: str | None = None, home: str | None = None) -> str:

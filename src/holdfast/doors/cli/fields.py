@@ -30,7 +30,7 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
         "waits_for": "approval, result, or program (approved, and run by the program that knows the tool)",
         "preview": "one line: what the call would do",
         "args": "the arguments",
-        "summary": "what a two-phase tool proposes, or null",
+        "summary": "what it would do in a few words: the proposal's, the tool's own, or the argument that says most",
         "risk": "the proposal's risk, or null",
         "diff": "what the proposal would change, or null",
         "decision": "why it is asked about: verdict, source, reason",

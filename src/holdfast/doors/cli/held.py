@@ -33,8 +33,8 @@ class HeldView:
         """What a person has to see in any case."""
         held = self._held
         yield self._paint(shown(held.preview), "bold")
-        if held.proposal is not None:
-            yield self._field("does", visible(held.proposal.summary))
+        if held.summary and held.summary not in held.preview:
+            yield self._field("does", visible(held.summary))
         if self._risk is not None:
             yield self._field("risk", self._paint(self._risk, _RISK_COLOURS.get(self._risk, "yellow")))
         if not held.definition_only:

@@ -102,12 +102,6 @@ def put_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         say(_GAP.join(padded).rstrip())
 
 
-def clipped(text: str, indent: int = 0, *, stream: TextIO | None = None) -> str:
-    """One line cut to the width of the terminal; not cut in a pipe."""
-    line = shown(text)
-    return clip(line, screen_width() - indent) if _is_terminal(sys.stdout if stream is None else stream) else line
-
-
 def _put_stacked(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """One cell below the other, where columns would leave too little room for each."""
     import textwrap

@@ -45,7 +45,7 @@ def held_shape(held: HeldCall) -> Shape:
         "waits_for": waits_for(held),
         "preview": held.preview,
         "args": call.args,
-        "summary": None if proposal is None else proposal.summary,
+        "summary": held.summary,
         "risk": None if proposal is None else proposal.risk,
         "diff": None if proposal is None else proposal.preview,
         "decision": decision_shape(held.decision),

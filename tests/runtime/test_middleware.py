@@ -1,0 +1,121 @@
+"""Hooks around calls: they change, refuse and replace; one that fails never means go."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from holdfast import Config, Deny, Result, Runtime, State, Tool, tool
+from holdfast.config.model import ToolsConfig
+from holdfast.contract.vocabulary import Failure
+from tests.runtime.support import add, approving, recorder, run, text_of
+
+
+@pytest.mark.spec("X2")
+def test_before_hooks_see_each_others_changes_and_the_result_is_validated_again() -> None:
+    note, seen = recorder()
+    runtime = Runtime(tools=[note], config=approving("note"))
+    runtime.middleware_for("", before=lambda args, ctx: {"text": text_of(args) + "1"})
+    runtime.middleware_for("note", before=lambda args, ctx: {"text": text_of(args) + "2"})
+    assert run(runtime.call("note", {"text": "x"})).output == "noted x12"
+    broken = runtime.middleware_for("note", before=lambda args, ctx: {"text": 5})
+    refused = run(runtime.call("note", {"text": "x"}))
+    assert (refused.state, refused.failure) == (State.DENIED, Failure.DENIED_BY_MIDDLEWARE)
+    assert seen == [{"text": "x12"}]
+    assert (broken.remove(), broken.remove()) == (True, False)
+    assert run(runtime.call("note", {"text": "y"})).success
+
+
+@pytest.mark.spec("X2")
+def test_a_hook_may_deny_with_a_reason_and_a_failing_hook_denies_too() -> None:
+    note, seen = recorder()
+
+    def raises(args: Any, ctx: Any) -> None:
+        raise RuntimeError("hook broke")
+
+    async def hangs(args: Any, ctx: Any) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    config = Config(tools=ToolsConfig(default_timeout=0.05), approval=approving("note").approval)
+    def denies(args: Any, ctx: Any) -> Deny:
+        return Deny("not on Sundays")
+
+    def junk(args: Any, ctx: Any) -> str:
+        return "junk"
+
+    hooks = [(denies, "not on Sundays"), (raises, "hook broke"), (hangs, "did not answer"), (junk, "returned str")]
+    for hook, words in hooks:
+        runtime = Runtime(tools=[note], config=config)
+        runtime.middleware_for("note", before=hook)
+        result = run(runtime.call("note", {"text": "x"}))
+        assert result.state is State.DENIED
+        assert words in (result.error or "")
+    assert seen == []
+
+
+@pytest.mark.spec("X2")
+def test_an_argument_called_deny_is_only_an_argument() -> None:
+    seen: list[Any] = []
+
+    async def execute(args: Any) -> str:
+        seen.append(args)
+        return "ran"
+
+    takes_deny = Tool(name="t", execute=execute, effects=frozenset())
+    runtime = Runtime(tools=[takes_deny])
+    runtime.middleware_for("t", before=lambda args, ctx: {"deny": True, "reason": "just data"})
+    assert run(runtime.call("t")).output == "ran"
+    assert seen == [{"deny": True, "reason": "just data"}]
+
+
+@pytest.mark.spec("X2")
+def test_after_hooks_replace_results_of_sync_async_and_nested_calls() -> None:
+    @tool(effects=())
+    async def inner() -> str:
+        await asyncio.sleep(0)
+        return "inner"
+
+    @tool(effects=(), runs="thread")
+    def blocking() -> str:
+        return "blocking"
+
+    async def outer(args: Any, ctx: Any) -> str:
+        return (await ctx.call("inner")).output
+
+    runtime = Runtime(tools=[inner, blocking, Tool(name="outer", execute=outer, effects=frozenset())])
+    runtime.middleware_for("inner", after=lambda args, ctx, result: Result(True, result.output.upper()))
+    runtime.middleware_for("blocking", after=lambda args, ctx, result: Result(False, error="no"))
+    assert run(runtime.call("inner")).output == "INNER"
+    assert run(runtime.call("outer")).output == "INNER"
+    refused = run(runtime.call("blocking"))
+    assert (refused.success, refused.error, refused.state) == (False, "no", State.FAILED)
+
+
+@pytest.mark.spec("X2")
+def test_the_output_is_withheld_when_an_after_hook_fails() -> None:
+    def raises(args: Any, ctx: Any, result: Result) -> None:
+        raise RuntimeError("redactor broke")
+
+    runtime = Runtime(tools=[add])
+    runtime.middleware_for("", after=raises)
+    result = run(runtime.call("add", {"a": 1}))
+    assert not result.success
+    assert "output is withheld" in (result.error or "")
+    assert result.output == ""
+
+
+@pytest.mark.spec("X2")
+def test_a_hook_that_gives_what_json_cannot_carry_denies() -> None:
+    note, seen = recorder(input_schema={"type": "object"})
+    runtime = Runtime(tools=[note], config=approving("note"))
+
+    def junk(args: Any, ctx: Any) -> Any:
+        return {"text": [object()]}
+
+    runtime.middleware_for("note", before=junk)
+    assert run(runtime.call("note", {})).failure is Failure.DENIED_BY_MIDDLEWARE
+    assert seen == []
+
+
