@@ -127,8 +127,9 @@ class Desk:
                     return now
                 if asking is not None and asking.done() and self._runtime.nobody != "wait":
                     return None
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(woken.wait(), POLL_SECONDS)
+                with contextlib.suppress(TimeoutError):  # not `wait_for`, which may swallow a cancellation
+                    async with asyncio.timeout(POLL_SECONDS):
+                        await woken.wait()
         finally:
             if asking is not None:
                 asking.cancel()
