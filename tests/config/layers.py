@@ -42,12 +42,14 @@ def _table(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Table]:
     return st.fixed_dictionaries({}, optional=fields)
 
 
-_policy = _table(profile=_profile, allow=_tools, deny=_tools)
+_caps = st.sampled_from(["standard", "small"])
+_policy = _table(profile=_profile, allow=_tools, deny=_tools, caps=_caps)
 layers: st.SearchStrategy[Table] = _table(
     tools=_table(
         profile=_profile,
         allow=st.one_of(_tools, _edits),
         deny=st.one_of(_tools, _edits),
+        caps=_caps,
         default_timeout=st.sampled_from([1, 30.0, 600]),
         strict_check=st.sampled_from(["warn", "error"]),
         max_concurrent=st.integers(1, 20),
@@ -67,6 +69,15 @@ layers: st.SearchStrategy[Table] = _table(
         presets=st.dictionaries(
             st.sampled_from(["$default", "$readonly", "$mine"]), _table(approve=_tools, deny=_tools), max_size=2
         ),
+        commands=st.lists(
+            st.fixed_dictionaries(
+                {
+                    "rule": st.sampled_from(["make test", "git push *"]),
+                    "verdict": st.sampled_from(["approve", "ask", "deny"]),
+                }
+            ),
+            max_size=2,
+        ),
         max_risk=st.sampled_from(["low", "medium", "high"]),
         on_error=st.sampled_from(["skip", "ask"]),
         expires=st.sampled_from([60, 3600]),
@@ -82,6 +93,16 @@ layers: st.SearchStrategy[Table] = _table(
         network=st.one_of(
             st.sampled_from(["off", "on"]), st.lists(st.sampled_from(["a.example", "*"]), max_size=2, unique=True)
         ),
+        backend=st.sampled_from(["auto", "landlock"]),
+        environment=st.lists(st.sampled_from(["PATH", "SECRET"]), max_size=2, unique=True),
+        memory=st.sampled_from([2**20, 2**40]),
+        processes=st.sampled_from([1, 10**6]),
+        file_size=st.sampled_from([1, 2**40]),
+        open_files=st.sampled_from([8, 10**6]),
+        cpu_seconds=st.sampled_from([1, 10**6]),
+        undo=st.sampled_from(["auto", "off"]),
+        undo_max_files=st.sampled_from([1, 10**6]),
+        undo_max_bytes=st.sampled_from([1, 10**9]),
     ),
     output=_table(
         max_lines=st.sampled_from([10, 10_000]),
@@ -89,7 +110,12 @@ layers: st.SearchStrategy[Table] = _table(
         max_spill=st.sampled_from([0, 10**12]),
         max_output_bytes=st.sampled_from([5, 10**9]),
     ),
-    ledger=_table(enabled=st.booleans(), durability=st.sampled_from(["process", "power"])),
+    ledger=_table(
+        enabled=st.booleans(),
+        durability=st.sampled_from(["process", "power"]),
+        keep_days=st.sampled_from([1, 1000]),
+        max_blob_bytes=st.sampled_from([1, 2**40]),
+    ),
     secrets=st.dictionaries(st.just("token"), st.just({"command": ["/tmp/evil"]}), max_size=1),
     protected=st.lists(st.sampled_from(["infra", "deploy"]), max_size=2, unique=True),
 )
@@ -103,6 +129,8 @@ def _value(value: Any) -> str:
     if isinstance(value, dict):
         pairs = cast(Table, value).items()
         return "{" + ", ".join(f"{json.dumps(key)} = {_value(item)}" for key, item in pairs) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_value, cast("list[Any]", value))) + "]"
     return json.dumps(value)
 
 

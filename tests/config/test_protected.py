@@ -185,3 +185,22 @@ def test_stars_and_question_marks_mean_what_they_mean_in_globs(name: str, patter
 
     expected = "the configuration protects it" if fnmatchcase(name, pattern) else None
     assert is_protected(Path("/q-root") / name, root=Path("/q-root"), extra=(f"$root/{pattern}",)) == expected
+
+
+GIT_OBEYS = (".git/hooks/pre-commit", ".git/config", ".git/modules/a/config", ".git/info/attributes")
+OBEYED = (*GIT_OBEYS, ".envrc", "holdfast.toml", "sub/a.chat", ".bashrc", "Makefile", "package.json")
+GIT_KEEPS = (".git/index", ".git/objects/ab/cd", ".git/refs/heads/main", ".git/HEAD")
+MADE = (*GIT_KEEPS, "build/Makefile", "packages/a/package.json", "tests/unit/conftest.py")
+
+
+@pytest.mark.spec("N2", "N3")
+@pytest.mark.parametrize("path", OBEYED)
+def test_a_command_may_not_change_what_something_obeys_later(root: Path, path: str) -> None:
+    assert is_protected(root / path, root=root, for_commands=True) is not None
+
+
+@pytest.mark.spec("N2", "N3")
+@pytest.mark.parametrize("path", MADE)
+def test_a_command_may_commit_and_build(root: Path, path: str) -> None:
+    assert is_protected(root / path, root=root, for_commands=True) is None
+    assert is_protected(root / path, root=root) is not None

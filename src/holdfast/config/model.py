@@ -13,6 +13,7 @@ PRESET_NAME: Final = r"^\$[A-Za-z0-9_.-]+$"
 # Checked where a layer is read: `Meta(pattern=...)` in a union with a tuple crashes msgspec 0.22.
 
 Profile = Literal["minimal", "messaging", "coding", "full"]
+Caps = Literal["standard", "small"]
 Action = Literal["confirm", "log", "silent"]
 Autonomy = Literal["cautious", "standard", "autonomous"]
 
@@ -58,18 +59,37 @@ READ_DENY: Final = (
 )
 
 
+ENVIRONMENT: Final = (
+    "PATH",
+    "LANG",
+    "LANGUAGE",
+    "LC_*",
+    "TZ",
+    "TERM",
+    "COLORTERM",
+    "COLUMNS",
+    "LINES",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+)
+
+
 class PolicyLayer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which tools are left for an agent, a provider or an untrusted file; it is intersected with the rest."""
 
     profile: Profile | None = None
     allow: Names = ()
     deny: Names = ()
+    caps: Caps | None = None
 
 
 class ToolsConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     profile: Profile = "coding"
     allow: Names = ()
     deny: Names = ()
+    caps: Caps = "standard"
+    """How much reading tools show at once; `small` for models with little room."""
     default_timeout: Seconds = 30.0
     strict_check: Literal["warn", "error"] = "warn"
     max_concurrent: Count = 8
@@ -90,6 +110,19 @@ class Preset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     deny: Names = ()
 
 
+class CommandRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What holds for shell commands that begin with these words."""
+
+    rule: Name
+    """Words of a command; `*` at the end stands for any further operands."""
+    verdict: Literal["approve", "ask", "deny"]
+    options: Names = ()
+    """Options an approving rule lets through; `--name=` with any value."""
+    match: Names = ()
+    """Commands the rule must decide about, or the configuration is wrong."""
+    not_match: Names = ()
+
+
 class ApprovalConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     auto_approve: Names | Name = ("$default",)
     """Tool names, patterns, `$presets` and module paths; or one function, `pkg.mod:func`."""
@@ -102,6 +135,8 @@ class ApprovalConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     auto_approve_sandboxed: bool = True
     require_approval: bool = True
     presets: dict[Name, Preset] = field(default_factory=dict[str, Preset])
+    commands: Annotated[tuple[CommandRule, ...], Meta(max_length=1000)] = ()
+    """Every layer adds, none removes; the strictest rule wins."""
     max_risk: Risk | None = None
     on_error: Literal["skip", "ask"] = "skip"
     narrow: tuple[Names, ...] = ()
@@ -116,9 +151,23 @@ class HooksConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 class SandboxConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     mode: Literal["auto", "required", "off"] = "auto"
+    backend: Name = "auto"
+    """A backend by name; `auto` takes the first that held its probe."""
     writable: Names = ("$root",)
     read_deny: Names = READ_DENY
     network: Literal["off", "on"] | Names = "off"
+    environment: Names = ENVIRONMENT
+    """Variables of the surroundings that commands get; `*` stands for any letters."""
+    memory: Count | None = 4 * 1024**3
+    """Bytes of data a process may hold; where control groups can be used, all of them together."""
+    processes: Count | None = 512
+    file_size: Count | None = 4 * 1024**3
+    open_files: Count | None = 4096
+    cpu_seconds: Count | None = None
+    undo: Literal["auto", "overlay", "copy", "off"] = "auto"
+    """How what a command changes is recorded, so that it can be undone."""
+    undo_max_files: Count = 50_000
+    undo_max_bytes: Count = 256 * 1024**2
 
 
 class OutputConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -131,6 +180,10 @@ class OutputConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class LedgerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     enabled: bool = True
     durability: Literal["process", "power"] = "process"
+    keep_days: Seconds | None = 90.0
+    """How many days finished calls are kept, with their before-images and spills."""
+    max_blob_bytes: Count | None = 2 * 1024**3
+    """How much space before-images and spills may take; the oldest go first."""
 
 
 class SecretSource(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -15,7 +15,17 @@ from msgspec import Struct, ValidationError, convert, to_builtins
 from holdfast.config.lists import NameList, edit, operations
 from holdfast.config.model import FUNCTION_PATH, PRESET_NAME, Config, SecretSource
 from holdfast.config.paths import resolve
-from holdfast.config.shape import check, dotted, is_list, is_section, lower_first, not_a_table, options, unknown_option
+from holdfast.config.shape import (
+    check,
+    dotted,
+    is_list,
+    is_section,
+    is_table_list,
+    lower_first,
+    not_a_table,
+    options,
+    unknown_option,
+)
 from holdfast.contract.errors import ConfigError, PathRefused
 
 Table = dict[str, Any]
@@ -79,11 +89,21 @@ def _merge(shape: type[Struct], current: Table, given: object, path: str, mergin
         if is_list(kind) and shape is not SecretSource:
             _merge_list(current, key, value, here, merging)
             check(current[key], kind, merging.at(here))
+        elif is_table_list(kind):
+            _add_tables(current, key, value, kind, merging.at(here))
         elif get_origin(kind) is dict:
             _merge_table(current[key], value, kind, here, merging)
         else:
             check(value, kind, merging.at(here))
             current[key] = value
+
+
+def _add_tables(current: Table, key: str, given: object, kind: Any, where: str) -> None:
+    check(given, kind, where)
+    known = cast("list[Table]", current[key])
+    fresh = cast("list[Table]", to_builtins(convert(given, kind)))
+    current[key] = [*known, *(table for table in fresh if table not in known)]
+    check(current[key], kind, where)
 
 
 def _merge_table(current: Table, given: object, kind: Any, path: str, merging: _Merging) -> None:

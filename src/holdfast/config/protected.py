@@ -16,8 +16,9 @@ from typing import Final
 from holdfast.config.roots import user_config_file, user_state_dir
 
 _OWN: Final = "holdfast obeys it"
+_BY_GIT: Final = "git obeys or runs it"
 PROTECTED: Final[Mapping[str, tuple[str, ...]]] = {
-    "git obeys or runs it": (
+    _BY_GIT: (
         ".git",
         ".gitattributes",
         ".gitmodules",
@@ -172,37 +173,75 @@ PROTECTED: Final[Mapping[str, tuple[str, ...]]] = {
     ),
 }
 _SHORT_NAMES: Final = {"git~1": ".git"}
+GENERATED: Final = frozenset({"Makefile", "GNUmakefile", "BSDmakefile", "package.json", "conftest.py"})
+"""Files that builds make by the dozen: for commands only those at the top of the project are protected."""
+GIT_PARTS: Final = ("hooks", "config", "config.worktree", "info/attributes", "commondir", "gitdir")
+"""What git obeys or runs inside a git folder, and in those of submodules and worktrees below it."""
+_GIT: Final = re.compile(
+    rf"(?:^|/)\.git/(?:(?:modules|worktrees)/(?:.*/)?)?(?:{'|'.join(map(re.escape, GIT_PARTS))})(?:/|$)"
+)
 
 
-def is_protected(path: Path, *, root: Path | None, extra: Iterable[str] = ()) -> str | None:
-    """Why a path is protected, or None. Both the path as written and where its symlinks lead are looked at."""
+def is_protected(
+    path: Path, *, root: Path | None, extra: Iterable[str] = (), for_commands: bool = False
+) -> str | None:
+    """Why a path is protected, or None. Both the path as written and where its symlinks lead are looked at.
+
+    `for_commands`: inside `.git` only what git obeys or runs counts, so that a command can commit, and below the top
+    of the project build files do not count, so that it can build.
+    """
     full = (root or Path.cwd()) / path
     subjects = {_fold_path(os.path.normpath(full)), _fold_path(os.path.realpath(full))}
-    for reason, pattern in _patterns(root, tuple(extra)):
+    if for_commands and any(_GIT.search(subject) for subject in subjects):
+        return _BY_GIT
+    for reason, pattern in _patterns(root, tuple(extra), for_commands):
         if any(pattern.search(subject) for subject in subjects):
             return reason
     return None
 
 
-def _patterns(root: Path | None, extra: tuple[str, ...]) -> tuple[tuple[str, re.Pattern[str]], ...]:
+def could_be_protected(name: str, extra: Iterable[str] = ()) -> bool:
+    """Whether a name alone is that of a protected path, wherever it stands: a quick look before `is_protected`."""
+    return _last_names(tuple(extra)).fullmatch(_fold(name)) is not None
+
+
+def is_git_folder(name: str) -> bool:
+    return _fold(name) == ".git"
+
+
+@lru_cache(maxsize=16)
+def _last_names(extra: tuple[str, ...]) -> re.Pattern[str]:
+    own = (user_config_file().name, user_config_file().parent.name, user_state_dir().name)
+    every = (*(pattern for patterns in PROTECTED.values() for pattern in patterns), *extra, *GIT_PARTS, *own)
+    return re.compile("|".join(sorted({_name_regex(_fold_path(pattern).rpartition("/")[2]) for pattern in every})))
+
+
+def _patterns(
+    root: Path | None, extra: tuple[str, ...], for_commands: bool
+) -> tuple[tuple[str, re.Pattern[str]], ...]:
     given = (os.environ.get("XDG_CONFIG_HOME"), os.environ.get("XDG_STATE_HOME"))
-    return _compiled(str(Path.home()), given, "" if root is None else str(root), extra)
+    return _compiled(str(Path.home()), given, "" if root is None else str(root), extra, for_commands)
 
 
 @lru_cache(maxsize=16)
 def _compiled(
-    home: str, given: tuple[str | None, ...], root: str, extra: tuple[str, ...]
+    home: str, given: tuple[str | None, ...], root: str, extra: tuple[str, ...], for_commands: bool
 ) -> tuple[tuple[str, re.Pattern[str]], ...]:
     own = (str(user_config_file().parent), os.path.realpath(user_config_file()), str(user_state_dir()))
     groups = {**PROTECTED, _OWN: (*PROTECTED[_OWN], *own), "the configuration protects it": extra}
     found: list[tuple[str, re.Pattern[str]]] = []
     for reason, patterns in groups.items():
-        places = [place for pattern in patterns for place in _places(pattern, home, root)]
+        meant = _for_commands(patterns) if for_commands else patterns
+        places = [place for pattern in meant for place in _places(pattern, home, root)]
         for start, wanted in (("(?:^|/)", False), ("^/", True)):
             bodies = [_regex(folded) for folded, pinned in places if pinned is wanted]
             if bodies:
                 found.append((reason, re.compile(f"{start}(?:{'|'.join(bodies)})(?:/|$)")))
     return tuple(found)
+
+
+def _for_commands(patterns: Iterable[str]) -> list[str]:
+    return [f"$root/{pattern}" if pattern in GENERATED else pattern for pattern in patterns if pattern != ".git"]
 
 
 def _places(pattern: str, home: str, root: str) -> list[tuple[str, bool]]:

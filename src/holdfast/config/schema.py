@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 from msgspec import Struct
 
 from holdfast.config.lists import OPERATIONS
-from holdfast.config.model import FUNCTION_PATH, PRESET_NAME, Config, PolicyLayer, Preset, SecretSource
+from holdfast.config.model import FUNCTION_PATH, PRESET_NAME, CommandRule, Config, PolicyLayer, Preset, SecretSource
 from holdfast.config.shape import is_list, is_section, options
 
 JsonObject = dict[str, Any]
@@ -17,6 +17,7 @@ DESCRIPTIONS: Final = {
     "tools.profile": "The set of tools to begin with.",
     "tools.allow": "Tools, patterns (`browser.*`) and groups (`group:web`) added to the profile.",
     "tools.deny": "Tools, patterns and groups taken away, whatever else allows them.",
+    "tools.caps": "How much reading tools show at once; small is for models with little room.",
     "tools.default_timeout": "Seconds a call may take when neither the call nor the tool says otherwise.",
     "tools.strict_check": "What a tool gets that asks for `strict` and whose schema does not meet its rules.",
     "tools.max_concurrent": "How many calls run at the same time.",
@@ -36,6 +37,7 @@ DESCRIPTIONS: Final = {
     "approval.auto_approve_sandboxed": "Whether commands held by a sandbox may run without asking.",
     "approval.require_approval": "`false` approves whatever nothing else decides about.",
     "approval.presets": "Your own presets, by name; a name begins with `$`.",
+    "approval.commands": "Rules about shell commands. Every layer adds, none removes; the strictest wins.",
     "approval.max_risk": "The highest risk a list may approve.",
     "approval.on_error": "What a resolver that fails means: skip it, or ask whatever the others say.",
     "approval.expires": "Seconds after which an approval that was not used is void.",
@@ -47,6 +49,16 @@ DESCRIPTIONS: Final = {
     "sandbox.writable": "Paths commands and file tools may change; `$root` is the project.",
     "sandbox.read_deny": "Paths commands and file tools cannot read.",
     "sandbox.network": "off, on, or the hosts that can be reached.",
+    "sandbox.backend": "The backend by name; auto takes the first that held its probe.",
+    "sandbox.environment": "Variables that commands get from their surroundings; `*` stands for any letters.",
+    "sandbox.memory": "Bytes of data a process may hold.",
+    "sandbox.processes": "How many processes a command may have.",
+    "sandbox.file_size": "Bytes the largest file a command writes may have.",
+    "sandbox.open_files": "How many files a process may hold open.",
+    "sandbox.cpu_seconds": "Seconds of processor time a process may use.",
+    "sandbox.undo": "How what a command changes is recorded, so that it can be undone.",
+    "sandbox.undo_max_files": "More files than this are not copied beforehand: the command cannot be undone then.",
+    "sandbox.undo_max_bytes": "More bytes than this are not copied beforehand: the command cannot be undone then.",
     "output": "How much of an output the model sees.",
     "output.max_lines": "Lines kept of one output.",
     "output.max_bytes": "Bytes kept of one output.",
@@ -55,13 +67,21 @@ DESCRIPTIONS: Final = {
     "ledger": "The record of every call.",
     "ledger.enabled": "Whether calls are recorded.",
     "ledger.durability": "What the record survives: the end of the process, or the loss of power.",
+    "ledger.keep_days": "How many days finished calls are kept; older ones are pruned once a day.",
+    "ledger.max_blob_bytes": "How many bytes of before-images and long outputs are kept; the oldest go first.",
     "secrets": "Where the value of a secret scope comes from, by scope. User-level only.",
     "protected": "Patterns of protected paths beyond the built-in ones. Every layer adds, none removes.",
     "PolicyLayer.profile": "The set of tools to begin with.",
     "PolicyLayer.allow": "Tools added to the profile; never more than the caller has without this layer.",
     "PolicyLayer.deny": "Tools taken away.",
+    "PolicyLayer.caps": "How much reading tools show at once.",
     "Preset.approve": "What the preset approves.",
     "Preset.deny": "What the preset denies; a denial wins over every approval.",
+    "CommandRule.rule": "The words a command begins with; `*` at the end stands for any further operands.",
+    "CommandRule.verdict": "What holds for such commands, also when they are hidden in others.",
+    "CommandRule.options": "Options an approving rule lets through; `--name=` with any value.",
+    "CommandRule.match": "Commands the rule must decide about; checked when the configuration is read.",
+    "CommandRule.not_match": "Commands it must not decide about.",
     "SecretSource.env": "The environment variable that holds it.",
     "SecretSource.keyring": "`service/user` in the system's keyring.",
     "SecretSource.command": "A command that prints it.",
@@ -79,7 +99,7 @@ def json_schema() -> JsonObject:
     for section, kind in options(Config).items():
         if is_section(kind):
             _describe(defs, kind, section, section)
-    for named in (PolicyLayer, Preset, SecretSource):
+    for named in (PolicyLayer, Preset, CommandRule, SecretSource):
         _describe(defs, named, "", named.__name__)
     approval = cast(dict[str, JsonObject], defs["ApprovalConfig"]["properties"])
     approval["presets"]["propertyNames"] = {"pattern": PRESET_NAME}
@@ -110,7 +130,7 @@ def _describe(defs: dict[str, JsonObject], shape: type[Struct], path: str, prefi
 
 
 def _property(given: JsonObject, kind: Any, description: str, shape: type[Struct]) -> JsonObject:
-    if not is_list(kind) or shape is SecretSource:
+    if not is_list(kind) or shape in (SecretSource, CommandRule):
         return {**given, "description": description}
     plain = {key: value for key, value in given.items() if key != "default"}
     choices = [*plain.pop("anyOf", [plain]), {"$ref": f"#/$defs/{_EDIT}"}]

@@ -31,7 +31,13 @@ def is_section(kind: Any) -> bool:
 
 
 def is_list(kind: Any) -> bool:
-    return any(get_origin(option) is tuple for option in _alternatives(kind))
+    """A list of names, which files can edit."""
+    return any(get_origin(option) is tuple for option in _alternatives(kind)) and not is_table_list(kind)
+
+
+def is_table_list(kind: Any) -> bool:
+    """A list of tables, to which every layer adds."""
+    return any(get_origin(option) is tuple and is_section(get_args(option)[0]) for option in _alternatives(kind))
 
 
 def dotted(path: str, key: str) -> str:

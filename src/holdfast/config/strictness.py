@@ -8,7 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from holdfast.config.model import ApprovalConfig, Config, HooksConfig, PolicyLayer, Preset, SandboxConfig, ToolsConfig
+from holdfast.config.model import (
+    ApprovalConfig,
+    CommandRule,
+    Config,
+    HooksConfig,
+    PolicyLayer,
+    Preset,
+    SandboxConfig,
+    ToolsConfig,
+)
 
 _AUTONOMY: Final = {"cautious": 0, "standard": 1, "autonomous": 2}
 _ACTIONS: Final = {"confirm": 0, "log": 1, "silent": 2}
@@ -38,6 +47,8 @@ def looser_options(one: Config, other: Config) -> list[str]:
         ),
         ("ledger.enabled", one.ledger.enabled or not other.ledger.enabled),
         ("ledger.durability", one.ledger.durability == "power" or other.ledger.durability == "process"),
+        ("ledger.keep_days", one.ledger.keep_days == other.ledger.keep_days),
+        ("ledger.max_blob_bytes", one.ledger.max_blob_bytes == other.ledger.max_blob_bytes),
         ("secrets", one.secrets == other.secrets),
         ("protected", _holds(one.protected, other.protected)),
     )
@@ -49,6 +60,7 @@ def _tools(one: ToolsConfig, other: ToolsConfig) -> tuple[Check, ...]:
         ("tools.profile", one.profile == other.profile),
         ("tools.allow", _holds(other.allow, one.allow)),
         ("tools.deny", _holds(one.deny, other.deny)),
+        ("tools.caps", one.caps == "small" or other.caps == "standard"),
         ("tools.default_timeout", one.default_timeout <= other.default_timeout),
         ("tools.strict_check", one.strict_check == "error" or other.strict_check == "warn"),
         ("tools.max_concurrent", one.max_concurrent <= other.max_concurrent),
@@ -73,6 +85,7 @@ def _approval(one: ApprovalConfig, other: ApprovalConfig) -> tuple[Check, ...]:
         ("approval.auto_approve_sandboxed", other.auto_approve_sandboxed or not one.auto_approve_sandboxed),
         ("approval.require_approval", one.require_approval or not other.require_approval),
         ("approval.presets", _presets(one.presets, other.presets)),
+        ("approval.commands", _commands(one.commands, other.commands)),
         (
             "approval.max_risk",
             other.max_risk is None or (one.max_risk is not None and one.max_risk.level <= other.max_risk.level),
@@ -101,6 +114,16 @@ def _sandbox(one: SandboxConfig, other: SandboxConfig) -> tuple[Check, ...]:
         ("sandbox.writable", _holds(other.writable, one.writable)),
         ("sandbox.read_deny", _holds(one.read_deny, other.read_deny)),
         ("sandbox.network", other.network == "on" or (one.network != "on" and _holds(_hosts(other), _hosts(one)))),
+        ("sandbox.backend", one.backend == other.backend),
+        ("sandbox.environment", _holds(other.environment, one.environment)),
+        ("sandbox.memory", _within(one.memory, other.memory)),
+        ("sandbox.processes", _within(one.processes, other.processes)),
+        ("sandbox.file_size", _within(one.file_size, other.file_size)),
+        ("sandbox.open_files", _within(one.open_files, other.open_files)),
+        ("sandbox.cpu_seconds", _within(one.cpu_seconds, other.cpu_seconds)),
+        ("sandbox.undo", one.undo == other.undo),
+        ("sandbox.undo_max_files", one.undo_max_files == other.undo_max_files),
+        ("sandbox.undo_max_bytes", one.undo_max_bytes == other.undo_max_bytes),
     )
 
 
@@ -110,6 +133,7 @@ def _layers(one: Mapping[str, PolicyLayer], other: Mapping[str, PolicyLayer]) ->
         name in one
         and (one[name].profile, one[name].allow) == (layer.profile, layer.allow)
         and _holds(one[name].deny, layer.deny)
+        and (one[name].caps == "small" or layer.caps != "small")
         for name, layer in other.items()
     )
 
@@ -120,6 +144,14 @@ def _presets(one: Mapping[str, Preset], other: Mapping[str, Preset]) -> bool:
         for name, preset in other.items()
     )
     return kept and not any(preset.approve for name, preset in one.items() if name not in other)
+
+
+def _commands(one: Iterable[CommandRule], other: Iterable[CommandRule]) -> bool:
+    """What the other asks about or denies is kept, and nothing is approved beyond it."""
+    mine, theirs = set(one), set(other)
+    return not any(rule.verdict != "approve" for rule in theirs - mine) and not any(
+        rule.verdict == "approve" for rule in mine - theirs
+    )
 
 
 def _hosts(sandbox: SandboxConfig) -> tuple[str, ...]:

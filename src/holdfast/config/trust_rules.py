@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from msgspec import Struct, structs
 
-from holdfast.config.model import FUNCTION_PATH, Action, Config, PolicyLayer, Preset
+from holdfast.config.model import FUNCTION_PATH, Action, CommandRule, Config, PolicyLayer, Preset
 from holdfast.config.overlay import Table
 from holdfast.config.shape import dotted, is_section, options
 from holdfast.contract.vocabulary import Risk
@@ -135,7 +135,11 @@ def _layers(base: Mapping[str, PolicyLayer], wanted: Mapping[str, PolicyLayer]) 
     merged = dict(base)
     for name, layer in wanted.items():
         old = base.get(name)
-        merged[name] = layer if old is None else structs.replace(old, deny=_united(old.deny, layer.deny))
+        if old is None:
+            merged[name] = layer
+        else:
+            small = layer.caps if layer.caps == "small" else old.caps
+            merged[name] = structs.replace(old, deny=_united(old.deny, layer.deny), caps=small)
     return merged
 
 
@@ -148,6 +152,11 @@ def _presets(base: Mapping[str, Preset], wanted: Mapping[str, Preset]) -> dict[s
         elif preset.deny and not preset.approve:
             merged[name] = preset
     return merged
+
+
+def _commands(base: tuple[CommandRule, ...], wanted: tuple[CommandRule, ...]) -> tuple[CommandRule, ...]:
+    """More to ask about and to deny, nothing more to approve."""
+    return (*base, *(rule for rule in wanted if rule.verdict != "approve" and rule not in base))
 
 
 def _actions(base: Mapping[str, Action], wanted: Mapping[str, Action]) -> dict[str, Action]:
@@ -201,6 +210,7 @@ def _fully_narrowed(kept: Config, wanted: Config) -> set[str]:
 _ACTIONS: Final[tuple[Action, ...]] = ("confirm", "log", "silent")
 _RULES: Final[dict[str, Rule]] = {
     "tools.deny": _united,
+    "tools.caps": _stricter("small", "standard"),
     "tools.default_timeout": _smaller,
     "tools.strict_check": _stricter("error", "warn"),
     "tools.max_concurrent": _smaller,
@@ -212,6 +222,7 @@ _RULES: Final[dict[str, Rule]] = {
     "approval.auto_approve_sandboxed": _both,
     "approval.require_approval": _either,
     "approval.presets": _presets,
+    "approval.commands": _commands,
     "approval.max_risk": _stricter(*Risk, None),
     "approval.on_error": _stricter("ask", "skip"),
     "approval.expires": _smaller,
@@ -221,6 +232,12 @@ _RULES: Final[dict[str, Rule]] = {
     "sandbox.writable": _common,
     "sandbox.read_deny": _united,
     "sandbox.network": _network,
+    "sandbox.environment": _common,
+    "sandbox.memory": _smaller,
+    "sandbox.processes": _smaller,
+    "sandbox.file_size": _smaller,
+    "sandbox.open_files": _smaller,
+    "sandbox.cpu_seconds": _smaller,
     "output.max_lines": _smaller,
     "output.max_bytes": _smaller,
     "output.max_spill": _smaller,
@@ -229,6 +246,7 @@ _RULES: Final[dict[str, Rule]] = {
     "ledger.durability": _stricter("power", "process"),
     "protected": _united,
 }
-"""No rule for `tools.config`, `tools.skills`, `tools.modules`, `secrets`: an untrusted layer has no say in them.
+"""No rule for `tools.config`, `tools.skills`, `tools.modules`, `secrets`, `sandbox.backend`, `sandbox.undo*`,
+`ledger.keep_days`, `ledger.max_blob_bytes`: an untrusted layer has no say in them.
 
 `tools.profile`, `tools.allow` and `approval.auto_approve` keep their values and become an entry of `narrow`."""

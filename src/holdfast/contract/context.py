@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 
+from holdfast.contract.command import Command, Outlook, Ran
 from holdfast.contract.result import Result
 from holdfast.contract.values import Args
 
 T = TypeVar("T")
+Caps = Literal["standard", "small"]
 
 
 class Truncation(Protocol):
@@ -36,11 +38,13 @@ class Truncation(Protocol):
 
 
 class TruncateTools(Protocol):
-    MAX_LINES: int
-    MAX_BYTES: int
+    @property
+    def MAX_LINES(self) -> int: ...  # noqa: N802 - a constant of the call
+    @property
+    def MAX_BYTES(self) -> int: ...  # noqa: N802
 
-    def head(self, text: str, max_lines: int = ..., max_bytes: int = ...) -> Truncation: ...
-    def tail(self, text: str, max_lines: int = ..., max_bytes: int = ...) -> Truncation: ...
+    def head(self, text: str, max_lines: int | None = None, max_bytes: int | None = None) -> Truncation: ...
+    def tail(self, text: str, max_lines: int | None = None, max_bytes: int | None = None) -> Truncation: ...
     def format_size(self, size: int) -> str: ...
 
 
@@ -58,8 +62,24 @@ class SandboxTools(Protocol):
     @property
     def profile(self) -> str: ...
     def is_path_writable(self, path: str | Path) -> bool: ...
+    def is_path_readable(self, path: str | Path) -> bool: ...
     def wrap_command(self, command: Sequence[str]) -> Sequence[str]:
-        """The command as it must be run; raises `PathRefused` when a sandbox is wanted and none is there."""
+        """The command as it must be run; raises `SandboxRefused` when a sandbox is wanted and none is there."""
+        ...
+
+    async def run(self, command: Command) -> Ran:
+        """Run a command to its end. When the call is stopped, everything it started is killed and this returns.
+
+        Raises `SandboxRefused` when a sandbox is wanted and none is there.
+        """
+        ...
+
+    async def outlook(self, command: Command) -> Outlook:
+        """How a command would run, for previews."""
+        ...
+
+    def undo_note(self, command: Command) -> str | None:
+        """Why what the command changes could not be undone; None if it could. For previews."""
         ...
 
 
@@ -68,6 +88,10 @@ class Keeper(Protocol):
 
     def before_image(self, path: Path, content: bytes | None, mode: int | None = None) -> None:
         """Remember what a path held before the call changed it; None if it did not exist."""
+        ...
+
+    def after_image(self, path: Path, content: bytes | None, mode: int | None = None) -> None:
+        """Remember what the call left there: undo refuses where that is no longer so."""
         ...
 
     def read_spill(self, call_id: str, offset: int, limit: int) -> tuple[str, int]:
@@ -107,6 +131,11 @@ class Context(Protocol):
     def keep(self) -> Keeper: ...
     @property
     def cancelled(self) -> bool: ...
+
+    @property
+    def caps(self) -> Caps:
+        """How much a tool may show: `small` for models with little room."""
+        ...
 
     def config(self) -> Args | None:
         """A deep copy of this tool's part of the configuration, None without one."""

@@ -15,8 +15,10 @@ HoldfastError
 │   ├── StaleApproval        what was approved is not what would run now
 │   └── SecretUnavailable    a secret is not granted or has no value
 ├── PathRefused              the path is outside what the call may touch
+├── SandboxRefused           a command cannot be contained as it must be
 ├── ConfigError              a configuration file says something wrong
 ├── GrantRefused             the "always allow" asked for would be too wide
+├── UndoRefused              what a call changed cannot be put back
 └── LedgerError              the record cannot be kept
     ├── LedgerUnavailable    locked, full or read-only: nothing was written
     └── LedgerCorrupt        the file is damaged or was changed by someone else
@@ -89,11 +91,19 @@ class PathRefused(HoldfastError):
     pass
 
 
+class SandboxRefused(HoldfastError):
+    pass
+
+
 class ConfigError(HoldfastError):
     pass
 
 
 class GrantRefused(HoldfastError):
+    pass
+
+
+class UndoRefused(HoldfastError):
     pass
 
 

@@ -38,6 +38,8 @@ class CompiledSchema(Struct, frozen=True):
     flat: FlatSchema | None
     parts: int
     """Subschemas, counted with every reference written out."""
+    renames: Mapping[str, str]
+    """Names that stand for properties, where these are not given."""
     _validator: jsonschema_rs.Validator
 
     def accepts(self, value: Any) -> bool:
@@ -62,6 +64,10 @@ class CompiledSchema(Struct, frozen=True):
 
     def mend(self, args: Args, *, plain: bool = True) -> Args | InvalidArguments:
         """What `judge` makes of arguments the schema refuses as they are."""
+        if self.renames and type(args) is dict:
+            args = _renamed(args, self.renames)
+            if plain and self.is_valid(args):
+                return args
         if plain and self.flat is not None and type(args) is dict:
             repaired = self.flat.judge(args)
             if isinstance(repaired, InvalidArguments) or self.is_valid(repaired):
@@ -101,17 +107,38 @@ class CompiledSchema(Struct, frozen=True):
         return (encode_json(value).count(b",") + 1) * self.parts > _MAX_LABOUR
 
 
-def compile_schema(schema: JsonSchema, what: str, *, resources: Mapping[str, Any] | None = None) -> CompiledSchema:
+def _renamed(args: Args, renames: Mapping[str, str]) -> Args:
+    """What has another name under the schema's; a second value for the same property keeps its name, to be refused."""
+    renamed: Args = {name: value for name, value in args.items() if name not in renames}
+    for name in args.keys() - renamed.keys():
+        new = renames[name]
+        renamed[name if new in renamed else new] = args[name]
+    return renamed
+
+
+def compile_schema(
+    schema: JsonSchema,
+    what: str,
+    *,
+    resources: Mapping[str, Any] | None = None,
+    renames: Mapping[str, str] | None = None,
+) -> CompiledSchema:
     """Compile a schema, or raise `InvalidSchema`.
 
     Nothing is ever fetched: a `$ref` may point inside the schema or to one of `resources`, schemas by their URI.
     """
     if not isinstance(schema, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidSchema(f"{what} must be a JSON object.")
-    return compile_any(schema, what, resources=resources)
+    return compile_any(schema, what, resources=resources, renames=renames)
 
 
-def compile_any(schema: JsonSchema | bool, what: str, *, resources: Mapping[str, Any] | None = None) -> CompiledSchema:
+def compile_any(
+    schema: JsonSchema | bool,
+    what: str,
+    *,
+    resources: Mapping[str, Any] | None = None,
+    renames: Mapping[str, str] | None = None,
+) -> CompiledSchema:
     """`compile_schema` for parts of schemas too, where `true` and `false` are schemas."""
     try:
         plain = cast(dict[str, Any] | bool, schema if is_plain(schema) else plain_copy(schema))
@@ -135,6 +162,7 @@ def compile_any(schema: JsonSchema | bool, what: str, *, resources: Mapping[str,
         closed=flat is not None or _is_closed(fields),
         flat=flat,
         parts=parts,
+        renames=renames or {},
         _validator=validator,
     )
 

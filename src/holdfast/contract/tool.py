@@ -52,6 +52,8 @@ class Tool:
     format_preview: Callable[[Args, int], str] | None = None
     summary: Callable[[Args], str] | None = None
     aliases: tuple[str, ...] = ()
+    argument_aliases: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Other names of arguments, each with the one in the schema: a caller that uses them is understood."""
     groups: tuple[str, ...] = ()
     enabled: bool = True
     """A tool that is not enabled exists only for callers that name it."""
@@ -81,7 +83,8 @@ class Tool:
                 f"Tool '{self.name}' declares unknown effects {sorted(unknown)}; known are {sorted(EFFECTS)}."
             )
         put = object.__setattr__
-        put(self, "schema", compile_schema(self.input_schema, f"The input schema of '{self.name}'"))
+        what = f"The input schema of '{self.name}'"
+        put(self, "schema", compile_schema(self.input_schema, what, renames=self.argument_aliases))
         output = self.output_schema
         put(
             self,

@@ -44,6 +44,13 @@ EFFECTS: Final[frozenset[str]] = frozenset(get_args(Effect))
 READING_EFFECTS: Final[frozenset[str]] = frozenset({"fs.read", "person"})
 """Effects that leave nothing changed: a call with only these can be repeated."""
 
+AUTO_APPROVED_IF_SANDBOXED: Final = "can_auto_approve_if_sandboxed"
+"""A capability: where the sandbox held, and the user configured it so, the tool runs without asking."""
+RUNS_COMMANDS: Final = "runs_commands"
+"""A capability: it runs what it is told to run, so that where the sandbox is wanted and missing a person is asked."""
+NEEDS_CONTAINMENT: Final = "needs_containment"
+"""A capability: what it works on may make it run programs, so that without a sandbox a person is asked."""
+
 
 class State(StrEnum):
     """Where a call is. The last nine are ends (`pending` is a stop, not an end)."""

@@ -1,0 +1,82 @@
+"""A command a tool wants run, and what came of it. Who contains it, and how, is the sandbox's business."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct, field
+
+
+class Command(Struct, frozen=True, kw_only=True):
+    """A program and its arguments, run as the sandbox policy says."""
+
+    argv: tuple[str, ...]
+    cwd: Path | None = None
+    """None: where the call was made."""
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Beside what the policy's allow-list lets through."""
+    stdin: bytes = b""
+    read_only: bool = False
+    """Nothing but its private /tmp is writable, and there is no network, whatever the policy allows."""
+    sees: Literal["system", "project"] = "system"
+    """`project`: of the file system only what programs need to start, and the project root."""
+    helper: bool = False
+    """A fixed program that holdfast itself chose: it may run bare where no sandbox works and none is required."""
+    streams: bool = False
+    """Tell subscribers what it prints while it prints it."""
+    merged: bool = True
+    """stderr goes where stdout goes, in the order it was printed; otherwise the two are kept apart."""
+    keeps: Literal["head", "tail"] = "tail"
+    max_bytes: int | None = None
+    """How much output is kept in the result; None: the configured limits, and the rest is spilled."""
+    undoable: bool = False
+    """Record what it changes in the writable folders, so that `holdfast undo` can put it back."""
+
+
+class Outlook(Struct, frozen=True, kw_only=True):
+    """What a person should know before a command runs."""
+
+    contained_by: str | None
+    """The sandbox backend; None: it runs bare."""
+    network: str
+    undo_note: str | None
+    """Why what it changes could not be undone; None if it could."""
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """One path a call changed."""
+
+    path: str
+    kind: Literal["created", "modified", "deleted", "mode", "replaced"]
+    """`replaced`: it is another kind of thing now, such as a symlink where a file was."""
+
+
+class Ran(Struct, frozen=True, kw_only=True):
+    """What came of a command."""
+
+    code: int | None
+    """The exit code; None if a signal ended it."""
+    signal: str | None = None
+    output: str = ""
+    """The kept part of stdout (and stderr, if merged), decoded with replacement characters. Space at the end is left
+    out where the tail is kept."""
+    error_output: str = ""
+    total_bytes: int = 0
+    total_lines: int = 0
+    output_lines: int = 0
+    truncated: bool = False
+    notice: str = ""
+    """If it was cut: what is hidden, and where the rest is."""
+    spill: str | None = None
+    """Where the whole output is kept, if it was cut."""
+    spilled_bytes: int = 0
+    contained: bool = False
+    """It ran in a sandbox."""
+    changes: tuple[Change, ...] | None = None
+    """What it changed in the writable folders; None if that was not recorded."""
+    violations: tuple[str, ...] = ()
+    """Protected paths it tried to change; none of them is changed."""
+    stopped: Literal["timeout", "cancelled"] | None = None
+    """It was killed, with everything it started, because its time was up or a person said so."""
