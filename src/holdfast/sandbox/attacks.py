@@ -1,0 +1,396 @@
+"""Attacks on the sandbox from inside it, one per name. Started as a script, standard library only.
+
+Each returns what it reached, or None; an `OSError` counts as contained. The other half is `battery`, which also looks
+at the host: what an attack says about itself is never enough.
+"""
+
+# Plain calls are the point here.
+# ruff: noqa: PTH101, PTH102, PTH103, PTH104, PTH108, PTH110, PTH116, PTH119, PTH120, PTH123, PTH202, PTH211, S103
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import json
+import os
+import platform
+import signal
+import socket
+import stat
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+ARM = platform.machine() == "aarch64"
+NEW = {"user": 0x10000000, "mount": 0x20000, "pid": 0x20000000, "net": 0x40000000}
+TIOCSTI = 0x5412
+Args = dict[str, Any]
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def number(x86: int, arm: int) -> int:
+    return arm if ARM else x86
+
+
+def call(nr: int, *args: int | bytes | None) -> int:
+    """A system call; raises what the kernel answers."""
+    result = int(_libc.syscall(nr, *(ctypes.c_long(arg) if isinstance(arg, int) else arg for arg in args)))
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
+
+
+def any_of(attempts: dict[str, Callable[[], object]]) -> str | None:
+    """The attempts that did not fail."""
+    reached: list[str] = []
+    for name, attempt in attempts.items():
+        try:
+            attempt()
+        except OSError:
+            continue
+        reached.append(name)
+    return ", ".join(reached) or None
+
+
+def opening(path: str, flags: int = os.O_WRONLY) -> Callable[[], object]:
+    return lambda: os.close(os.open(path, flags, 0o600))
+
+
+def writing(path: str, text: str = "planted\n") -> Callable[[], object]:
+    def write() -> None:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+
+    return write
+
+
+def usable(args: Args) -> str | None:
+    for folder in (args["project"], os.environ["HOME"]):
+        writing(f"{folder}/usable.txt", "yes")()
+    pair = socket.socketpair()
+    pair[0].send(b"x")
+    assert pair[1].recv(1) == b"x"
+    for end in pair:
+        end.close()
+    return None
+
+
+def write_outside(args: Args) -> str | None:
+    any_of({path: writing(path) for path in args["outside"]})
+    return None  # a private folder may lie there: whether it arrived is seen on the host
+
+
+def remount(args: Args) -> str | None:
+    def again() -> None:
+        if _libc.mount(b"none", b"/", None, 0x20 | 0x1000, None):
+            raise OSError(ctypes.get_errno(), "mount")
+
+    def over() -> None:
+        if _libc.mount(b"/tmp", args["project"].encode(), None, 0x1000, None):
+            raise OSError(ctypes.get_errno(), "mount")
+
+    return any_of({"remount": again, "bind": over, "open_tree": lambda: call(428, -100, b"/", 1)})
+
+
+def unshare(args: Args) -> str | None:
+    nr = number(272, 97)
+    return any_of({name: lambda flag=flag: call(nr, flag) for name, flag in NEW.items()})
+
+
+def nested(args: Args) -> str | None:
+    def cloned(flags: int) -> None:
+        pid = call(number(56, 220), flags | signal.SIGCHLD, 0, 0, 0, 0)
+        if pid == 0:
+            os._exit(0)
+        os.waitpid(pid, 0)
+
+    def cloned3() -> None:
+        about = NEW["user"].to_bytes(8, "little") + bytes(24) + int(signal.SIGCHLD).to_bytes(8, "little") + bytes(24)
+        pid = call(435, about, len(about))
+        if pid == 0:
+            os._exit(0)
+        os.waitpid(pid, 0)
+
+    return any_of({"clone": lambda: cloned(NEW["user"]), "clone3": cloned3, "clone net": lambda: cloned(NEW["net"])})
+
+
+def setns(args: Args) -> str | None:
+    def enter(pid: int, kind: str) -> None:
+        fd = os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY)
+        try:
+            call(number(308, 268), fd, 0)
+        finally:
+            os.close(fd)
+
+    pids = (1, os.getppid(), args["victim"])
+    return any_of({f"{kind} of {pid}": lambda p=pid, k=kind: enter(p, k) for pid in pids for kind in ("mnt", "user")})
+
+
+def trace(args: Args) -> str | None:
+    nr, victim = number(101, 117), args["victim"]
+    return any_of(
+        {
+            "attach": lambda: call(nr, 16, victim, 0, 0),
+            "seize": lambda: call(nr, 0x4206, victim, 0, 0),
+            "its memory": opening(f"/proc/{victim}/mem", os.O_RDONLY),
+            "signal": lambda: os.kill(victim, 0),
+        }
+    )
+
+
+def terminal(args: Args) -> str | None:
+    try:
+        fd = os.openpty()[1]
+    except OSError:
+        fd = 0
+    return any_of({"typing": lambda: fcntl.ioctl(fd, TIOCSTI, b"x"), "the terminal": opening("/dev/tty", os.O_RDWR)})
+
+
+def connecting(family: int, kind: int, address: Any) -> Callable[[], object]:
+    def connect() -> None:
+        with socket.socket(family, kind) as one:
+            one.settimeout(2)
+            one.connect(nearby(address))
+            one.send(b"reached")
+
+    return connect
+
+
+def reconnecting(address: Any) -> Callable[[], object]:
+    """A datagram pair may be made where named sockets may not, and connected anew."""
+
+    def connect() -> None:
+        one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        with one, other:
+            one.connect(nearby(address))
+            one.send(b"reached")
+
+    return connect
+
+
+def nearby(address: Any) -> Any:
+    """A path is too long for a socket soon; a name in the current folder is not."""
+    if not isinstance(address, str) or not address.startswith("/"):
+        return address
+    os.chdir(os.path.dirname(address))
+    return os.path.basename(address)
+
+
+def unix_socket(args: Args) -> str | None:
+    stream, packet = socket.SOCK_STREAM, socket.SOCK_DGRAM
+    attempts = {path: connecting(socket.AF_UNIX, stream, path) for path in args["streams"]}
+    attempts |= {path: connecting(socket.AF_UNIX, packet, path) for path in args["packets"]}
+    return any_of(attempts | {f"pair to {path}": reconnecting(path) for path in args["packets"]})
+
+
+def abstract_socket(args: Args) -> str | None:
+    name = "\0" + args["abstract"]
+    stream = connecting(socket.AF_UNIX, socket.SOCK_STREAM, name)
+    return any_of({"stream": stream, "pair": reconnecting(name + "-packet")})
+
+
+def tcp(args: Args) -> str | None:
+    return any_of({"loopback": connecting(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", args["port"]))})
+
+
+def udp(args: Args) -> str | None:
+    any_of({"loopback": connecting(socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", args["port"]))})
+    return None  # sending always works; whether it arrives is seen on the host
+
+
+def host_processes(args: Args) -> str | None:
+    files = ("cmdline", "environ", "cwd", "root")
+    return any_of({name: lambda n=name: os.stat(f"/proc/{args['victim']}/{n}") for name in files})
+
+
+def kernel_settings(args: Args) -> str | None:
+    names = ("sys/kernel/core_pattern", "sys/kernel/hostname", "sys/vm/drop_caches", "sysrq-trigger", "sys/fs/file-max")
+    return any_of({name: opening(f"/proc/{name}") for name in names})
+
+
+def system_folder(args: Args) -> str | None:
+    attempts = {path: opening(path) for path in args["sys"]}
+    return any_of(attempts | {"a control group": lambda: os.mkdir(f"/sys/fs/cgroup/{args['id']}")})
+
+
+def read_denied(args: Args) -> str | None:
+    link = f"{args['project']}/link-to-secret"
+    os.symlink(args["secret"], link)
+    places = (args["secret"], args["secret_file"], link, f"/proc/self/root{args['secret']}")
+    attempts = {place: opening(place, os.O_RDONLY) for place in places}
+    return any_of(attempts | {"hard link": lambda: os.link(args["secret"], f"{args['project']}/hard")})
+
+
+def change_protected(args: Args) -> str | None:
+    for path in args["protected"]:
+        for attempt in (
+            opening(path, os.O_WRONLY | os.O_TRUNC),
+            lambda path=path: os.chmod(path, 0o777),
+            lambda path=path: os.rename(path, path + ".away"),
+            lambda path=path: os.unlink(path),
+            writing(path),
+        ):
+            any_of({path: attempt})
+    return None
+
+
+def create_protected(args: Args) -> str | None:
+    for path in args["absent"]:
+        any_of({path: writing(path), "link": lambda path=path: os.symlink("/etc", path)})
+    return None
+
+
+def rename_parent(args: Args) -> str | None:
+    for path in args["parents"]:
+        any_of({path: lambda path=path: os.rename(path, path + "-moved")})
+        any_of({path: writing(f"{path}/.git/hooks/pre-commit"), "b": writing(f"{path}/hooks/pre-commit")})
+        any_of({path: writing(f"{path}/.git/config"), "b": writing(f"{path}/config")})
+    return None
+
+
+def links(args: Args) -> str | None:
+    project, target = args["project"], args["canary"]
+
+    def through_symlink() -> None:
+        os.symlink(target, f"{project}/out")
+        writing(f"{project}/out")()
+
+    def through_hard_link() -> None:
+        os.link(target, f"{project}/hard")
+        writing(f"{project}/hard")()
+
+    def through_root() -> None:
+        writing(f"/proc/self/root{target}")()
+
+    return any_of({"symlink": through_symlink, "hard link": through_hard_link, "root": through_root})
+
+
+def orphans(args: Args) -> str | None:
+    """Leave a process behind that has its own session and ignores signals; the lock says whether it lives."""
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            for one in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+                signal.signal(one, signal.SIG_IGN)
+            lock = os.open(args["lock"], os.O_RDWR | os.O_CREAT, 0o600)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            os.write(lock, b"locked")
+            for stream in (0, 1, 2):
+                os.close(stream)
+            time.sleep(60)
+        os._exit(0)
+    while not (os.path.exists(args["lock"]) and os.path.getsize(args["lock"])):
+        time.sleep(0.01)
+    if args["stays"]:
+        time.sleep(60)
+    return None
+
+
+def secrets(args: Args) -> str | None:
+    wanted = bytes.fromhex(args["reversed"])[::-1]
+    texts = {"variables": repr(dict(os.environ)).encode()}
+    for pid in ("self", "1", str(os.getppid()), str(args["victim"]), str(args["battery"])):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                texts[f"environ of {pid}"] = file.read()
+        except OSError:
+            continue
+    return ", ".join(name for name, text in texts.items() if wanted in text) or None
+
+
+def capabilities(args: Args) -> str | None:
+    with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+        fields = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
+    wanted = {"CapEff": 0, "CapPrm": 0, "CapInh": 0, "CapAmb": 0, "NoNewPrivs": 1, "Seccomp": 2}
+    wrong = [f"{name} {fields[name]}" for name, value in wanted.items() if int(fields[name], 16) != value]
+    return ", ".join(wrong) or None
+
+
+def devices(args: Args) -> str | None:
+    made = f"{args['project']}/device"
+    names = ("mem", "kmsg", "sda", "vda", "nvme0n1", "kvm", "fuse", "net/tun", "loop-control", "uinput")
+    attempts: dict[str, Callable[[], object]] = {name: opening(f"/dev/{name}", os.O_RDWR) for name in names}
+    attempts["block"] = lambda: os.mknod(made, stat.S_IFBLK | 0o600, os.makedev(8, 0))
+    attempts["character"] = lambda: os.mknod(made, stat.S_IFCHR | 0o600, os.makedev(1, 1))
+    return any_of(attempts)
+
+
+def keys(args: Args) -> str | None:
+    return any_of(
+        {
+            "keyctl": lambda: call(number(250, 219), 0, -4, 1),
+            "add_key": lambda: call(number(248, 217), b"user\0", b"holdfast\0", b"x", 1, -4),
+        }
+    )
+
+
+def system_calls(args: Args) -> str | None:
+    numbers = {
+        "bpf": number(321, 280),
+        "io_uring_setup": 425,
+        "perf_event_open": number(298, 241),
+        "userfaultfd": number(323, 282),
+        "chroot": number(161, 51),
+        "pivot_root": number(155, 41),
+        "init_module": number(175, 105),
+        "kexec_load": number(246, 104),
+        "process_vm_readv": number(310, 270),
+    }
+    reached: list[str] = []
+    for name, nr in numbers.items():
+        try:
+            call(nr, 0, 0, 0, 0, 0)
+        except PermissionError:
+            continue
+        except OSError:
+            pass  # it got as far as looking at its arguments
+        reached.append(name)
+    return ", ".join(reached) or None
+
+
+def resources(args: Args) -> str | None:
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    reached = any_of({"file size": writing(f"{args['project']}/big", "x" * args["file_size"] * 2)})
+    try:
+        bytearray(args["memory"] * 2)
+    except MemoryError:
+        pass
+    else:
+        reached = f"{reached or ''} memory"
+    files: list[int] = []
+    try:
+        files.extend(os.open("/dev/null", os.O_RDONLY) for _ in range(args["open_files"] + 1))
+    except OSError:
+        return reached
+    return f"{reached or ''} open files"
+
+
+def fork_bomb(args: Args) -> str | None:
+    started: list[int] = []
+    try:
+        for _ in range(args["ceiling"]):
+            pid = os.fork()
+            if pid == 0:
+                time.sleep(30)
+                os._exit(0)
+            started.append(pid)
+    except OSError:
+        return None
+    finally:
+        for pid in started:
+            os.kill(pid, signal.SIGKILL)
+    return f"{len(started)} processes"
+
+
+def main() -> None:
+    name, args = sys.argv[1], json.loads(sys.argv[2])
+    try:
+        reached = globals()[name](args)
+    except OSError as error:
+        reached = None if name != "usable" else str(error)
+    sys.stdout.write(json.dumps({"reached": reached}) + "\n")
+
+
+if __name__ == "__main__":
+    main()

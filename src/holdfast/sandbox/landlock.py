@@ -1,0 +1,150 @@
+"""The Landlock backend: no namespaces, so less is held than under bubblewrap; for machines without it.
+
+It cannot hold protected paths inside a writable folder, nor hide which processes the host runs.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from holdfast.contract.command import Command
+from holdfast.contract.errors import SandboxRefused
+from holdfast.sandbox import confine, seccomp
+from holdfast.sandbox.launch import Launch, Overlay
+from holdfast.sandbox.limits import Groups, rlimits
+from holdfast.sandbox.policy import Policy, own_folders, variables
+from holdfast.sandbox.programs import found_program
+
+READ: Final = confine.EXECUTE | confine.READ_FILE | confine.READ_DIR
+WRITE: Final = confine.handled(5) & ~confine.MAKE_DEVICES
+_DEVICES: Final = ("null", "zero", "full", "random", "urandom")
+_NOT_SHOWN: Final = tuple(map(Path, ("/run", "/tmp", "/var/tmp", "/dev", "/sys")))  # noqa: S108
+_LEAST_ABI: Final = 3
+NOT_HELD: Final = frozenset(
+    {
+        "change-protected",
+        "create-protected",
+        "rename-parent",
+        "host-processes",
+    }
+)
+
+
+class Landlock(Struct, frozen=True, kw_only=True):
+    name: str = "landlock"
+    priority: int = 10
+
+    @property
+    def title(self) -> str:
+        return f"landlock version {confine.landlock_abi()}"
+
+    @property
+    def identity(self) -> str:
+        return f"landlock {confine.landlock_abi()} {platform.machine()}"
+
+    @property
+    def guarantees(self) -> frozenset[str]:
+        from holdfast.sandbox.battery import CASES
+
+        return frozenset(CASES) - NOT_HELD
+
+    def available(self) -> str | None:
+        if not seccomp.supported():
+            return "there is no filter of system calls for this processor"
+        abi = confine.landlock_abi()
+        if abi < _LEAST_ABI:
+            return f"the kernel has version {abi} of it, and {_LEAST_ABI} is the first that can be relied on"
+        return None
+
+    def launch(self, policy: Policy, command: Command, overlays: tuple[Overlay, ...]) -> Launch:
+        if overlays:
+            raise SandboxRefused("The Landlock backend has no overlays.")
+        if isinstance(policy.network, tuple) and not command.read_only:
+            raise SandboxRefused(
+                "The Landlock backend cannot let commands reach only some hosts; "
+                'set sandbox.network to "off" or "on", or install bubblewrap.'
+            )
+        cwd = os.path.realpath(command.cwd or policy.root or Path.cwd())
+        home = _Home()
+        try:
+            environment = variables(policy, {"TMPDIR": home.path, **command.env}, home=home.path)
+            program = found_program(command.argv[0], environment["PATH"], cwd)
+            rules = tuple(_rules(policy, command, program, cwd, home.path))
+        except BaseException:
+            home()
+            raise
+        groups = Groups(policy.limits)
+        offline = policy.network != "on" or command.read_only
+        return Launch(
+            argv=(program, *command.argv[1:]),
+            cwd=cwd,
+            env=environment,
+            rlimits=rlimits(policy.limits),
+            cgroups=groups.folders,
+            landlock=rules,
+            landlock_net=offline,
+            seccomp=seccomp.program(sockets=not offline),
+            contained=True,
+            cleanup=(home, groups),
+        )
+
+
+class _Home:
+    """A private home and temporary folder; calling it removes it."""
+
+    def __init__(self) -> None:
+        self.path = tempfile.mkdtemp(prefix="holdfast-home-")
+        git = Path.home() / ".gitconfig"
+        if git.exists():
+            Path(self.path, ".gitconfig").symlink_to(git)
+
+    def __call__(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def _rules(policy: Policy, command: Command, program: str, cwd: str, home: str) -> Iterator[tuple[str, int]]:
+    root = () if policy.root is None else (policy.root,)
+    seen: Iterable[Path]
+    if command.sees == "project":
+        seen = (*map(Path, ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix", "/etc", "/proc")), *root)
+        if any(Path(os.path.realpath(program)).is_relative_to(folder) for folder in own_folders()):
+            seen = (*seen, *own_folders())
+    else:
+        seen = (Path("/"), *root, Path(cwd), *own_folders())
+    for path in seen:
+        for allowed in _around(path, (*policy.read_deny, *(() if path != Path("/") else _NOT_SHOWN))):
+            yield str(allowed), READ
+    for place in {program, os.path.realpath(program)}:
+        yield place, READ
+    for name in _DEVICES:
+        yield f"/dev/{name}", READ | confine.WRITE_FILE
+    yield home, WRITE
+    if not command.read_only:
+        for folder in policy.writable:
+            for allowed in _around(folder, (*policy.read_deny, *policy.own)):
+                yield str(allowed), WRITE if allowed == folder or allowed.is_dir() else WRITE & confine.FILE_RIGHTS
+
+
+def _around(folder: Path, denied: Iterable[Path]) -> Iterator[Path]:
+    """The folder, or, if something denied lies in it, everything in it but that. Rights cannot be taken back below."""
+    inside = [path for path in denied if path.is_relative_to(folder)]
+    if folder in inside:
+        return
+    if not inside:
+        yield folder
+        return
+    try:
+        names = sorted(os.listdir(folder))  # noqa: PTH208
+    except OSError:
+        return
+    for name in names:
+        if not (folder / name).is_symlink():
+            yield from _around(folder / name, inside)

@@ -1,0 +1,167 @@
+"""The file system a command sees under bubblewrap, as mount options in the order they must come."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from holdfast.contract.command import Command
+from holdfast.contract.errors import SandboxRefused
+from holdfast.sandbox.launch import Overlay
+from holdfast.sandbox.policy import Policy, inside, own_folders
+from holdfast.sandbox.protection import Stubs, at_top, find, holding, is_vacant
+from holdfast.sandbox.sweep import Sweep
+
+HOME: Final = "/tmp/home"  # noqa: S108 - inside the sandbox, where /tmp is private
+_PRIVATE: Final = ("/tmp", "/var/tmp", "/run")  # noqa: S108
+_PRIVATE_BYTES: Final = 2**30
+_PROGRAMS: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix")
+_ETC: Final = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "passwd", "group", "nsswitch.conf")
+_KERNEL: Final = ("sys", "irq", "bus", "fs", "acpi", "scsi", "driver")
+_KERNEL_FILES: Final = ("sysrq-trigger", "kcore", "mtrr", "latency_stats", "timer_stats", "sched_debug")
+_GIT_CONFIG: Final = (".gitconfig", ".config/git")
+
+Step = Callable[[], None]
+
+
+class Mounts:
+    """The options for one command, and what must be done when it is over."""
+
+    def __init__(
+        self, policy: Policy, command: Command, overlays: tuple[Overlay, ...], program: str, cwd: str
+    ) -> None:
+        self.cleanup: list[Step] = []
+        self._policy = policy
+        self._overlays = {Path(os.path.realpath(overlay.lower)): overlay for overlay in overlays}
+        self._writable = () if command.read_only else tuple(path for path in policy.writable if path.is_dir())
+        self._whole = command.sees == "system"
+        strange = [path for path in self._overlays if path not in self._writable]
+        if strange:
+            raise SandboxRefused(f"{strange[0]} is not a writable folder, so its changes cannot be recorded.")
+        try:
+            self.options = tuple(self._in_order(program, cwd))
+        except BaseException:
+            self.undo()
+            raise
+
+    def undo(self) -> None:
+        """The command never started."""
+        for step in self.cleanup:
+            step()
+
+    def _in_order(self, program: str, cwd: str) -> Iterator[str]:
+        yield from ("--ro-bind", "/", "/") if self._whole else _essentials()
+        yield from ("--dev", "/dev", "--proc", "/proc")
+        if os.geteuid() == 0:
+            yield from _locked_proc()
+        yield from self._private()
+        yield from self._revealed(program, cwd)
+        for folder in self._writable:
+            yield from self._bound(folder)
+        for path in self._policy.own:
+            yield from ("--ro-bind-try", str(path), str(path))
+        for folder in self._writable:
+            yield from self._protected(folder)
+        for path in self._policy.read_deny:
+            yield from self._denied(path)
+
+    def _private(self) -> Iterator[str]:
+        for folder in _PRIVATE if self._whole else _PRIVATE[:1]:
+            if not Path(folder).is_symlink():
+                yield from ("--size", str(_PRIVATE_BYTES), "--perms", "1777", "--tmpfs", folder)
+        yield from ("--perms", "0700", "--dir", HOME)
+        if not self._whole:
+            return
+        home = Path.home()
+        for name in _GIT_CONFIG:
+            if (home / name).exists():
+                yield from ("--symlink", str(home / name), f"{HOME}/{name}")
+        names = os.path.realpath("/etc/resolv.conf")
+        if self._policy.network == "on" and names.startswith("/run/"):
+            yield from ("--ro-bind-try", names, names)
+
+    def _revealed(self, program: str, cwd: str) -> Iterator[str]:
+        """What lies where the command would see nothing: the project, its own program, the interpreter."""
+        real = os.path.realpath(program)
+        own = [str(folder) for folder in own_folders()]
+        wanted = [str(self._policy.root)] if self._policy.root else []
+        if self._whole:
+            wanted += [cwd, *own, real]
+        elif any(inside(real, folder) for folder in own):
+            wanted += own
+        for path in sorted(set(wanted)):
+            if self._is_hidden(path):
+                yield from ("--ro-bind-try", path, path)
+        if self._is_hidden(program) and not any(inside(program, path) for path in wanted):
+            yield from ("--ro-bind-try", real, program)
+
+    def _is_hidden(self, path: str) -> bool:
+        if any(inside(path, str(folder)) for folder in self._writable):
+            return False
+        if self._whole:
+            return path not in _PRIVATE and any(inside(path, folder) for folder in _PRIVATE)
+        return not any(inside(path, folder) for folder in _PROGRAMS)
+
+    def _bound(self, folder: Path) -> Iterator[str]:
+        overlay = self._overlays.get(folder)
+        if overlay is None:
+            yield from ("--bind", str(folder), str(folder))
+        else:
+            yield from ("--overlay-src", str(folder))
+            yield from ("--overlay", str(overlay.upper), str(overlay.work), str(folder))
+
+    def _protected(self, folder: Path) -> Iterator[str]:
+        extra = self._policy.protected
+        if folder in self._overlays:
+            # What is planted deeper, or where nothing was, never leaves the overlay.
+            for item in at_top(folder, extra):
+                if item.kind != "link":
+                    yield from ("--ro-bind-try", item.path, item.path)
+            return
+        before = holding([item for item in find(folder, extra) if not is_vacant(item, folder)])
+        stubs = Stubs(folder)
+        masked = tuple(stubs.made)
+        self.cleanup += [stubs, Sweep(folder, before, extra=extra, masked=masked, keep=self._policy.blocked)]
+        git = f"{folder}/.git"
+        if git not in stubs.folders and os.path.isdir(git) and not os.path.islink(git):  # noqa: PTH112, PTH114
+            yield from ("--bind", git, git)  # a mount cannot be renamed
+        for item in before:
+            if item.mounted:
+                yield from ("--ro-bind-try", item.path, item.path)
+        for path in stubs.folders:
+            yield from ("--perms", "0555", "--tmpfs", path, "--remount-ro", path)
+        for path in stubs.files:
+            yield from ("--ro-bind", "/dev/null", path)
+
+    def _denied(self, path: Path) -> Iterator[str]:
+        if not self._whole and not (self._policy.root and path.is_relative_to(self._policy.root)):
+            return
+        if path.is_dir():
+            yield from ("--perms", "0000", "--tmpfs", str(path), "--remount-ro", str(path))
+        elif path.exists():
+            yield from ("--ro-bind", "/dev/null", str(path))
+
+
+@lru_cache(maxsize=1)
+def _locked_proc() -> tuple[str, ...]:
+    """Settings of the kernel belong to user 0 even inside a user namespace, whatever capabilities it lost."""
+    kept = [("--ro-bind", f"/proc/{name}", f"/proc/{name}") for name in _KERNEL if Path("/proc", name).exists()]
+    kept += [("--ro-bind", "/dev/null", f"/proc/{name}") for name in _KERNEL_FILES if Path("/proc", name).exists()]
+    return tuple(word for option in kept for word in option)
+
+
+@lru_cache(maxsize=1)
+def _essentials() -> tuple[str, ...]:
+    """What programs need to start."""
+    options: list[str] = []
+    for folder in map(Path, _PROGRAMS):
+        if folder.is_symlink():
+            options += ["--symlink", str(folder.readlink()), str(folder)]
+        elif folder.is_dir():
+            options += ["--ro-bind", str(folder), str(folder)]
+    for name in _ETC:
+        options += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    return tuple(options)

@@ -1,0 +1,197 @@
+"""The configured policy made concrete: real paths, and the variables a command gets. Nothing here is probed."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+from msgspec import Struct
+
+from holdfast.config.model import SandboxConfig
+from holdfast.config.roots import user_state_dir
+from holdfast.contract.errors import ConfigError
+from holdfast.sandbox.limits import Limits
+
+_NAME: Final = r"[A-Za-z_][A-Za-z0-9_]*"
+_WITH_DEFAULT: Final = re.compile(rf"\$\{{({_NAME}):-(.*)\}}", re.DOTALL)
+_PLAIN: Final = re.compile(rf"\$(?:({_NAME})|\{{({_NAME})\}})")
+_NEVER_WRITABLE: Final = ("/proc", "/sys", "/dev")
+DEFAULT_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
+
+
+class Policy(Struct, frozen=True, kw_only=True):
+    """What commands may touch, as real paths."""
+
+    root: Path | None
+    writable: tuple[Path, ...]
+    read_deny: tuple[Path, ...]
+    own: tuple[Path, ...]
+    """Where holdfast and its interpreter are installed, if that is in a writable folder: read-only."""
+    network: Literal["off", "on"] | tuple[str, ...]
+    environment: tuple[str, ...]
+    limits: Limits
+    protected: tuple[str, ...] = ()
+    """Protected patterns beyond the built-in ones."""
+    blocked: Path | None = None
+    """Where what was found at protected paths is kept when it is taken away from there; None: it is not kept."""
+
+    def digest(self) -> str:
+        return sha256(msgspec.json.encode(self, enc_hook=str, order="deterministic")).hexdigest()
+
+    def is_writable(self, path: str | Path) -> bool:
+        real = Path(os.path.realpath(path))
+        return _within(real, self.writable) and not _within(real, (*self.own, *self.read_deny))
+
+    def is_readable(self, path: str | Path) -> bool:
+        return not _within(Path(os.path.realpath(path)), self.read_deny)
+
+
+class Places(Struct, frozen=True, kw_only=True):
+    """What the variables of an entry stand for."""
+
+    cwd: Path
+    root: Path | None = None
+    document: Path | None = None
+    home: Path
+
+    def named(self, name: str) -> Path | None:
+        return {"root": self.root, "cwd": self.cwd, "document": self.document}[name]
+
+
+def resolve(
+    config: SandboxConfig, places: Places, *, state: Path | None = None, protected: Iterable[str] = ()
+) -> Policy:
+    """The policy for one place. `state` is where holdfast remembers: commands do not see it."""
+    writable = _deduplicated(_paths(config.writable, places, "sandbox.writable"))
+    for path in writable:
+        if path == Path("/") or _within(path, map(Path, _NEVER_WRITABLE)):
+            raise ConfigError(f"sandbox.writable holds {str(path)!r}, which nothing can contain; name another folder.")
+    homes = (places.home, _login_home(places.home))
+    denied = {path for home in homes for path in _paths(config.read_deny, _at_home(places, home), "sandbox.read_deny")}
+    kept = tuple(path for path in (places.root, places.cwd, *writable) if path is not None)
+    hidden = {Path(os.path.realpath(path)) for path in (state, user_state_dir()) if path is not None}
+    denied |= {path for path in hidden if not any(_within(item, (path,)) for item in kept)}
+    read_deny = _deduplicated(denied)
+    return Policy(
+        root=None if places.root is None else Path(os.path.realpath(places.root)),
+        writable=tuple(path for path in writable if not _within(path, read_deny)),
+        read_deny=read_deny,
+        own=tuple(path for path in own_folders() if _within(path, writable)),
+        network=config.network,
+        environment=config.environment,
+        limits=Limits.of(config),
+        protected=tuple(protected),
+        blocked=(state or user_state_dir()) / "blocked",
+    )
+
+
+@lru_cache(maxsize=1)
+def own_folders() -> tuple[Path, ...]:
+    package = Path(__file__).parent.parent
+    return _deduplicated(Path(os.path.realpath(path)) for path in (sys.prefix, sys.base_prefix, package))
+
+
+def expand(entry: str, places: Places, option: str, environ: Mapping[str, str] | None = None) -> Path | None:
+    """The path a whole entry stands for; None where its variable is not set."""
+    variables = os.environ if environ is None else environ
+    if entry.startswith("urn:"):
+        names = {"urn:flemma:cwd": "cwd", "urn:flemma:buffer:path": "document"}
+        if entry not in names:
+            raise ConfigError(f"{option} names {entry!r}, which nobody knows; use $cwd, $document or a path.")
+        return places.named(names[entry])
+    if found := _WITH_DEFAULT.fullmatch(entry):
+        return _literal(variables.get(found[1]) or found[2], places)
+    if found := _PLAIN.fullmatch(entry):
+        name = found[1] or found[2]
+        if name in ("root", "cwd", "document"):
+            return places.named(name)
+        return _literal(variables.get(name, ""), places)
+    if entry.startswith("$"):
+        raise ConfigError(f"{option} holds {entry!r}: a variable must be the whole entry; write the path out.")
+    return _literal(entry, places)
+
+
+def variables(
+    policy: Policy, given: Mapping[str, str], *, home: str, environ: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The environment of a command: what the allow-list lets through, a clean PATH, and what the tool gives."""
+    surroundings = os.environ if environ is None else environ
+    allowed = _allowed(policy.environment)
+    found = {name: value for name, value in surroundings.items() if allowed.fullmatch(name)}
+    if "PATH" in found:
+        found["PATH"] = clean_path(found["PATH"], policy)
+    return {"PATH": DEFAULT_PATH, **found, "HOME": home, **given}
+
+
+def clean_path(text: str, policy: Policy) -> str:
+    """Only absolute folders that commands cannot write: `git` must mean the same program after a command as before."""
+    return _clean_path(text, policy.writable, policy.own)
+
+
+@lru_cache(maxsize=16)
+def _clean_path(text: str, writable: tuple[Path, ...], own: tuple[Path, ...]) -> str:
+    def plantable(folder: str) -> bool:
+        places = (Path(os.path.normpath(folder)), Path(os.path.realpath(folder)))
+        return any(_within(place, writable) and not _within(place, own) for place in places)
+
+    kept = [folder for folder in text.split(":") if folder.startswith("/") and not plantable(folder)]
+    return ":".join(dict.fromkeys(kept)) or DEFAULT_PATH
+
+
+@lru_cache(maxsize=16)
+def _allowed(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    bodies = (".*".join(map(re.escape, pattern.split("*"))) for pattern in patterns)
+    return re.compile(f"(?:{'|'.join(bodies)})" if patterns else r"(?!)")
+
+
+def _paths(entries: Iterable[str], places: Places, option: str) -> list[Path]:
+    found = (expand(entry, places, option) for entry in entries)
+    return [Path(os.path.realpath(path)) for path in found if path is not None]
+
+
+def _literal(text: str, places: Places) -> Path | None:
+    if not text:
+        return None
+    if "\0" in text:
+        raise ConfigError("A path of the sandbox holds a NUL character; leave it out.")
+    if text == "~" or text.startswith("~/"):
+        return places.home / text[1:].lstrip("/")
+    return (places.root or places.cwd) / text
+
+
+def _deduplicated(paths: Iterable[Path]) -> tuple[Path, ...]:
+    kept: list[Path] = []
+    for path in sorted(paths):
+        if not _within(path, kept):
+            kept.append(path)
+    return tuple(kept)
+
+
+def _within(path: Path, folders: Iterable[Path]) -> bool:
+    return any(inside(str(path), str(folder)) for folder in folders)
+
+
+def inside(path: str, folder: str) -> bool:
+    """Whether an absolute path is a folder or lies in it."""
+    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
+
+
+def _at_home(places: Places, home: Path) -> Places:
+    return Places(cwd=places.cwd, root=places.root, document=places.document, home=home)
+
+
+def _login_home(otherwise: Path) -> Path:
+    """The home folder of the account: keys lie there even if HOME says another folder."""
+    try:
+        import pwd
+
+        return Path(pwd.getpwuid(os.getuid()).pw_dir)
+    except (ImportError, KeyError):
+        return otherwise

@@ -1,0 +1,255 @@
+"""Protected paths while a command runs: which there are, how each is held, and what is put right afterwards.
+
+What exists is mounted read-only or remembered, a few absent names are masked, and after a command that wrote to the
+folder itself (not to an overlay) a sweep removes what was planted and puts back what was moved.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast.config.protected import GIT_PARTS, could_be_protected, is_git_folder, is_protected
+from holdfast.contract.errors import SandboxRefused
+
+MASKED_FOLDERS: Final = (".git", ".git/hooks")
+MASKED_FILES: Final = (".envrc", ".vscode", ".mcp.json", ".claude")
+"""Absent names at the top of a writable folder that nothing can be made at while a command runs, since something may
+obey them at once. On the host the mounts need stubs: empty folders, or sockets nobody listens on, which git does not
+see, nobody can write to and are quickly removed. Every mount costs time, so the rest is left to the sweep."""
+DEPENDENCIES: Final = frozenset({"node_modules", "site-packages", "dist-packages"})
+"""Folders of installed packages: all of it is code that is run, so single names in it are not held."""
+MOUNTED: Final = 64
+KEPT_BYTES: Final = 32 * 1024 * 1024
+_GIT_DATA: Final = frozenset({"objects", "refs", "logs", "lfs"})
+
+Kind = Literal["folder", "file", "link", "other"]
+
+
+class Locked(Struct, frozen=True, kw_only=True):
+    """A protected path as it was before the command."""
+
+    path: str
+    kind: Kind
+    identity: tuple[int, int]
+    """Device and inode."""
+    parent: tuple[int, int]
+    """Those of the folder it lies in."""
+    mode: int
+    content: bytes | None = None
+    """Of a file that is not mounted read-only, or where a symlink leads."""
+    mounted: bool = False
+
+
+def locked_reason(path: str | Path, *, root: Path | None, extra: Sequence[str] = ()) -> str | None:
+    """Why a command may not change a path, or None."""
+    if DEPENDENCIES.intersection(Path(path).parts):
+        return None
+    reason = is_protected(Path(path), root=root, extra=extra, for_commands=True)
+    if reason is None and is_git_folder(Path(path).name) and _is_other_than_folder(path):
+        return "git obeys or runs it"
+    return reason
+
+
+def _is_other_than_folder(path: str | Path) -> bool:
+    with suppress(OSError):
+        return not stat.S_ISDIR(os.lstat(path).st_mode)
+    return False
+
+
+def find(folder: Path, extra: Sequence[str] = ()) -> list[Locked]:
+    """Every protected path in a folder, at any depth; nothing below a protected folder."""
+    return list(_looked_at(_walk(str(folder), folder, tuple(extra))))
+
+
+def at_top(folder: Path, extra: Sequence[str] = ()) -> list[Locked]:
+    """Those directly in a folder, and in its git folder."""
+    found: list[os.DirEntry[str]] = []
+    for entry in _entries(str(folder)):
+        if is_git_folder(entry.name) and entry.is_dir(follow_symlinks=False):
+            found += _git_parts(entry.path)
+        elif _is_locked(entry, folder, tuple(extra)):
+            found.append(entry)
+    return list(_looked_at(found))
+
+
+def is_vacant(item: Locked, folder: Path) -> bool:
+    """Whether it is an empty stub for a mask: this command's, or another's that is running."""
+    name = item.path.removeprefix(f"{folder}/")
+    return name in (*MASKED_FOLDERS, *MASKED_FILES) and _is_stub(item.path)
+
+
+def holding(found: Sequence[Locked]) -> list[Locked]:
+    """Decide what is mounted (folders first, then what is nearest to the top), and keep the content of the rest."""
+    mountable = [item for item in found if item.kind in ("folder", "file", "other")]
+    mountable.sort(key=lambda item: (item.kind != "folder", item.path.count("/"), item.path))
+    folders = sum(item.kind == "folder" for item in mountable)
+    mounted = {item.path for item in mountable[: max(MOUNTED, folders)]}
+    room = KEPT_BYTES
+    held: list[Locked] = []
+    for item in found:
+        content = item.content
+        if item.path not in mounted and item.kind == "file":
+            with suppress(OSError):  # what this user cannot read, its commands cannot change in place
+                content = Path(item.path).read_bytes()
+            room -= len(content or b"")
+            if room < 0:
+                raise SandboxRefused(
+                    "There are more protected files in the writable folders than can be guarded; "
+                    'narrow sandbox.writable, or set sandbox.undo = "overlay".'
+                )
+        held.append(replace(item, content=content, mounted=item.path in mounted))
+    return held
+
+
+def _walk(folder: str, top: Path, extra: tuple[str, ...]) -> Iterator[os.DirEntry[str]]:
+    pending = [folder]
+    while pending:
+        for entry in _entries(pending.pop()):
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if is_folder and is_git_folder(entry.name):
+                yield from _git_parts(entry.path)
+            elif _is_locked(entry, top, extra):
+                yield entry
+            elif is_folder and entry.name not in DEPENDENCIES:
+                pending.append(entry.path)
+
+
+def _is_locked(entry: os.DirEntry[str], top: Path, extra: tuple[str, ...]) -> bool:
+    if not could_be_protected(entry.name, extra):
+        return False
+    return is_git_folder(entry.name) or _reason(entry.path, top, extra) is not None
+
+
+def _reason(path: str, top: Path, extra: tuple[str, ...]) -> str | None:
+    return is_protected(Path(path), root=top, extra=extra, for_commands=True)
+
+
+def _git_parts(folder: str) -> Iterator[os.DirEntry[str]]:
+    """What git obeys in a git folder, in those of its submodules and of its worktrees."""
+    for entry in _entries(folder):
+        if entry.name.lower() in GIT_PARTS:
+            yield entry
+        elif entry.name.lower() == "info":
+            yield from (part for part in _entries(entry.path) if part.name.lower() == "attributes")
+        elif entry.name.lower() in ("modules", "worktrees") and entry.is_dir(follow_symlinks=False):
+            yield from _git_parts_below(entry.path)
+
+
+def _git_parts_below(folder: str) -> Iterator[os.DirEntry[str]]:
+    pending = [folder]
+    while pending:
+        for entry in _entries(pending.pop()):
+            if entry.name.lower() in GIT_PARTS or entry.path.lower().endswith("/info/attributes"):
+                yield entry
+            elif entry.is_dir(follow_symlinks=False) and entry.name not in _GIT_DATA:
+                pending.append(entry.path)
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    with suppress(OSError), os.scandir(folder) as found:
+        return sorted(found, key=lambda entry: entry.name)
+    return []
+
+
+def _looked_at(entries: Iterable[os.DirEntry[str]]) -> Iterator[Locked]:
+    for entry in entries:
+        with suppress(OSError):  # gone in the meantime
+            yield _locked(entry)
+
+
+def _locked(entry: os.DirEntry[str]) -> Locked:
+    about = entry.stat(follow_symlinks=False)
+    around = os.stat(entry.path.rpartition("/")[0])  # noqa: PTH116
+    kind = _kind(about.st_mode)
+    return Locked(
+        path=entry.path,
+        kind=kind,
+        identity=(about.st_dev, about.st_ino),
+        parent=(around.st_dev, around.st_ino),
+        mode=stat.S_IMODE(about.st_mode),
+        content=os.fsencode(Path(entry.path).readlink()) if kind == "link" else None,
+    )
+
+
+def _kind(mode: int) -> Kind:
+    if stat.S_ISDIR(mode):
+        return "folder"
+    if stat.S_ISREG(mode):
+        return "file"
+    return "link" if stat.S_ISLNK(mode) else "other"
+
+
+_users: Counter[str] = Counter()
+_users_lock = threading.Lock()
+
+
+class Stubs:
+    """What masks are mounted on; calling it removes those nobody needs any more."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folders: list[str] = []
+        self.files: list[str] = []
+        self.made: list[str] = []
+        """Those that stay until every command of this process that needs them is over."""
+        with _users_lock:
+            for name in MASKED_FOLDERS:
+                path = f"{folder}/{name}"
+                if path.rpartition("/")[0] not in self.folders and self._is_there(path, os.mkdir):
+                    self.folders.append(path)
+            files = (f"{folder}/{name}" for name in MASKED_FILES)
+            self.files += (path for path in files if self._is_there(path, _make_socket))
+
+    def _is_there(self, path: str, make: Callable[[str], None]) -> bool:
+        if os.path.lexists(path):
+            if path in _users:
+                self._use(path)
+            return _is_stub(path)
+        with suppress(OSError):
+            make(path)
+            self._use(path)
+            return True
+        return False
+
+    def _use(self, path: str) -> None:
+        _users[path] += 1
+        self.made.append(path)
+
+    def __call__(self) -> None:
+        with _users_lock:
+            for path in reversed(self.made):
+                _users[path] -= 1
+                if not _users[path]:
+                    del _users[path]
+                    with suppress(OSError):
+                        _remove_stub(path)
+            self.made.clear()
+
+
+def _make_socket(path: str) -> None:
+    os.mknod(path, stat.S_IFSOCK | 0o600)
+
+
+def _remove_stub(path: str) -> None:
+    if not _is_other_than_folder(path):
+        os.rmdir(path)  # noqa: PTH106
+    elif _is_stub(path):
+        os.unlink(path)  # noqa: PTH108
+
+
+def _is_stub(path: str) -> bool:
+    with suppress(OSError):
+        mode = os.lstat(path).st_mode
+        if path.endswith(MASKED_FILES):
+            return stat.S_ISSOCK(mode)
+        return stat.S_ISDIR(mode) and not _entries(path)
+    return False

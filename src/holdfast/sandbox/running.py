@@ -1,0 +1,88 @@
+"""Run a launch to its end, synchronously: for the probe, the battery and `enter`. Tools go through the warden."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from holdfast.sandbox import confine
+from holdfast.sandbox.launch import Launch
+
+
+def run_launch(launch: Launch, timeout: float, stdin: bytes = b"") -> tuple[int, bytes, bytes]:
+    """(exit code, stdout, stderr); -9 when the time was up. Cleans up either way."""
+    try:
+        with started(launch, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            try:
+                out, err = process.communicate(stdin, timeout=timeout)
+            except subprocess.TimeoutExpired:
+                stop(process)
+                out, err = process.communicate()
+                return -signal.SIGKILL, out, err
+            return process.returncode, out, err
+    finally:
+        finish(launch)
+
+
+@contextmanager
+def started(
+    launch: Launch, *, stdin: int | None = None, stdout: int | None = None, stderr: int | None = None
+) -> Generator[subprocess.Popen[bytes]]:
+    """The process of a launch. A small parent applies what the launch says and, where the backend has no process
+    namespace of its own, ends whatever the command leaves behind."""
+    plain = msgspec.to_builtins(
+        {
+            "argv": launch.argv,
+            "cwd": launch.cwd,
+            "env": launch.env,
+            "rlimits": launch.rlimits,
+            "cgroups": launch.cgroups,
+            "landlock": launch.landlock,
+            "landlock_net": launch.landlock_net,
+            "seccomp": launch.seccomp.hex(),
+            "files": [content.hex() for content in launch.files],
+            "own_pids": launch.own_pids,
+        }
+    )
+    told = confine.open_file(msgspec.json.encode(plain))
+    argv = [sys.executable, "-I", "-S", str(Path(__file__).with_name("starter.py")), str(told)]
+    try:
+        process = subprocess.Popen(
+            argv, pass_fds=[told], cwd="/", env={}, stdin=stdin, stdout=stdout, stderr=stderr
+        )
+    finally:
+        os.close(told)
+    try:
+        yield process
+    finally:
+        stop(process)
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """End it and everything it started: the starter does so on SIGTERM, whatever its children do."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def finish(launch: Launch) -> tuple[str, ...]:
+    """Do what a launch leaves to be done; the protected paths that had to be put right."""
+    found: list[str] = []
+    for step in launch.cleanup:
+        step()
+        found += getattr(step, "violations", ())
+    return tuple(found)

@@ -1,0 +1,169 @@
+"""The sandbox of one place: its policy, the backend that held its probe, and every command made ready to start."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from holdfast.config.model import SandboxConfig
+from holdfast.config.roots import user_state_dir
+from holdfast.contract.command import Command
+from holdfast.contract.errors import SandboxRefused
+from holdfast.sandbox.launch import Launch, Overlay
+from holdfast.sandbox.policy import Places, Policy, resolve
+from holdfast.sandbox.protection import locked_reason
+
+if TYPE_CHECKING:
+    from holdfast.sandbox.backend import Backend, Held
+    from holdfast.sandbox.probing import Probing
+
+
+class Sandbox:
+    """What commands may touch here, and how they are held to it."""
+
+    def __init__(
+        self,
+        config: SandboxConfig,
+        *,
+        root: Path | None,
+        document_dir: Path | None = None,
+        state: Path | None = None,
+        extra_protected: Sequence[str] = (),
+        cwd: Path | None = None,
+        remember: bool = True,
+    ) -> None:
+        """`remember`: keep what probes showed in the state folder."""
+        self._config = config
+        self._document_dir = document_dir
+        self._cwd = cwd or Path.cwd()
+        self._state = state
+        self._remember = remember
+        places = Places(cwd=self._cwd, root=root, document=document_dir, home=Path.home())
+        self.policy: Policy = resolve(config, places, state=state, protected=extra_protected)
+
+    @property
+    def mode(self) -> Literal["auto", "required", "off"]:
+        return self._config.mode
+
+    @cached_property
+    def profile(self) -> str:
+        """A digest of everything the policy says; an approval holds for one profile only."""
+        return f"{self.mode}:{self._config.backend}:{self.policy.digest()}"
+
+    def is_path_writable(self, path: str | Path) -> bool:
+        return self.mode == "off" or self.policy.is_writable(path)
+
+    def is_path_readable(self, path: str | Path) -> bool:
+        return self.mode == "off" or self.policy.is_readable(path)
+
+    def is_protected(self, path: str | Path) -> str | None:
+        """Why a command may not change a path, even in a writable folder; None if it may."""
+        root = self.policy.root
+        full = Path(root or self._cwd, path)
+        if any(full.is_relative_to(folder) for folder in self.policy.own):
+            return "holdfast runs it"
+        return locked_reason(full, root=root, extra=self.policy.protected)
+
+    def backend(self) -> Backend | None:
+        """The first backend whose probe held here, for this user; None if there is none or the sandbox is off."""
+        return None if self.mode == "off" else self._probing.chosen()
+
+    def backends(self) -> list[Backend]:
+        """Those the configuration allows, in the order they are tried."""
+        from holdfast.sandbox.backend import backends
+
+        return backends(self._config.backend)
+
+    def examine(self, backend: Backend) -> tuple[Held, ...]:
+        """The whole escape battery, run now, whatever is remembered."""
+        return self._probing.examine(backend)
+
+    def held(self) -> bool:
+        """Whether every case of the escape battery held. Slow the first time on a machine, remembered after that."""
+        backend = self.backend()
+        return backend is not None and self._probing.battery_held(backend)
+
+    def why_not(self) -> str:
+        """Why there is no backend, or what the one there is did not hold; empty if all is well."""
+        if self.mode == "off":
+            return 'the sandbox is switched off (sandbox.mode = "off")'
+        backend = self.backend()
+        return self._probing.tried() if backend is None else self._probing.not_held(backend)
+
+    def wrap_command(self, command: Sequence[str]) -> list[str]:
+        """The command as an argv that contains itself, for any way of starting it."""
+        if self.mode == "off":
+            return list(command)
+        if self.backend() is None:
+            raise SandboxRefused(
+                f"The command cannot be contained: {self.why_not()}. "
+                'Run `holdfast doctor`, or set sandbox.mode = "off" to run commands bare.'
+            )
+        told = {
+            "config": msgspec.to_builtins(self._config),
+            "root": _text(self.policy.root),
+            "document_dir": _text(self._document_dir),
+            "state": _text(self._state),
+            "protected": list(self.policy.protected),
+        }
+        argv = [sys.executable, "-I", "-m", "holdfast.sandbox.enter", msgspec.json.encode(told).decode()]
+        return [*argv, "--", *command]
+
+    def launch(self, command: Command, *, overlays: tuple[Overlay, ...] = ()) -> Launch:
+        """Everything needed to start the command. Without a backend it is bare in mode `auto`, since a person was
+        asked about it then, and refused in mode `required`."""
+        if not command.argv or any("\0" in word for word in command.argv):
+            raise SandboxRefused("The command is empty or holds a NUL character; name a program and its arguments.")
+        backend = self.backend()
+        if backend is not None:
+            return backend.launch(self.policy, command, overlays)
+        if self.mode == "required":
+            raise SandboxRefused(
+                f'sandbox.mode is "required" and the command cannot be contained: {self.why_not()}. '
+                "Run `holdfast doctor` to see what is missing."
+            )
+        if overlays:
+            raise SandboxRefused("Without a sandbox there are no overlays.")
+        return self._bare(command)
+
+    def overlay_works(self, folder: Path) -> bool:
+        """Whether changes in a writable folder can go to an overlay; found by doing it once."""
+        backend = self.backend()
+        return backend is not None and self._probing.overlay_works(backend, Path(os.path.realpath(folder)))
+
+    def _bare(self, command: Command) -> Launch:
+        from holdfast.sandbox.limits import Groups, rlimits
+        from holdfast.sandbox.policy import variables
+        from holdfast.sandbox.programs import found_program
+
+        environment = variables(self.policy, command.env, home=str(Path.home()))
+        cwd = os.path.realpath(command.cwd or self.policy.root or self._cwd)
+        program = found_program(command.argv[0], environment["PATH"], cwd)
+        argv = (program, *command.argv[1:])
+        if self.mode == "off":
+            return Launch(argv=argv, cwd=cwd, env=environment)  # not even limits: off is off
+        groups = Groups(self.policy.limits)
+        return Launch(
+            argv=argv,
+            cwd=cwd,
+            env=environment,
+            rlimits=rlimits(self.policy.limits),
+            cgroups=groups.folders,
+            cleanup=(groups,),
+        )
+
+    @cached_property
+    def _probing(self) -> Probing:
+        from holdfast.sandbox.probing import Probing
+
+        return Probing(self._config.backend, self.policy, user_state_dir() if self._remember else None)
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)

@@ -1,0 +1,172 @@
+"""The filter of system calls: what no command needs and escapes are made of. Assembled by hand, since the only
+bindings to libseccomp need a C library that is often not there, and some fifty rules are a page of numbers."""
+
+from __future__ import annotations
+
+import errno
+import platform
+import struct
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Final
+
+_LOAD, _JEQ, _JGE, _JSET, _RET, _AND = 0x20, 0x15, 0x35, 0x45, 0x06, 0x54
+_ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
+_NR, _ARCH, _ARG0, _ARG1 = 0, 4, 16, 24
+_X32: Final = 0x40000000
+_NEW_NAMESPACES: Final = 0x7E020000
+_TERMINAL_INPUT: Final = (0x5412, 0x541C)
+_SOCK_TYPE, _SOCK_DGRAM = 0xF, 2
+_INET, _INET6, _NETLINK = 2, 10, 16
+
+# (x86_64, aarch64); -1: the machine does not have it.
+_DENIED: Final[Mapping[str, tuple[int, int]]] = {
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "process_madvise": (440, 440),
+    "pidfd_getfd": (438, 438),
+    "kcmp": (312, 272),
+    "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+    "keyctl": (250, 219),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "open_tree": (428, 428),
+    "move_mount": (429, 429),
+    "fsopen": (430, 430),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fspick": (433, 433),
+    "mount_setattr": (442, 442),
+    "open_tree_attr": (467, 467),
+    "unshare": (272, 97),
+    "setns": (308, 268),
+    "chroot": (161, 51),
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "userfaultfd": (323, 282),
+    "fanotify_init": (300, 262),
+    "open_by_handle_at": (304, 265),
+    "lookup_dcookie": (212, 18),
+    "kexec_load": (246, 104),
+    "kexec_file_load": (320, 294),
+    "init_module": (175, 105),
+    "finit_module": (313, 273),
+    "delete_module": (176, 106),
+    "reboot": (169, 142),
+    "swapon": (167, 224),
+    "swapoff": (168, 225),
+    "acct": (163, 89),
+    "quotactl": (179, 60),
+    "quotactl_fd": (443, 443),
+    "syslog": (103, 116),
+    "settimeofday": (164, 170),
+    "clock_settime": (227, 112),
+    "clock_adjtime": (305, 266),
+    "adjtimex": (159, 171),
+    "sethostname": (170, 161),
+    "setdomainname": (171, 162),
+    "vhangup": (153, 58),
+    "iopl": (172, -1),
+    "ioperm": (173, -1),
+    "modify_ldt": (154, -1),
+    "uselib": (134, -1),
+    "ustat": (136, -1),
+    "sysfs": (139, -1),
+}
+_SPECIAL: Final = {
+    "clone": (56, 220),
+    "clone3": (435, 435),
+    "socket": (41, 198),
+    "socketpair": (53, 199),
+    "ioctl": (16, 29),
+}
+_MACHINES: Final = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
+
+
+def supported() -> bool:
+    return platform.machine() in _MACHINES
+
+
+@lru_cache(maxsize=8)
+def program(*, sockets: bool, machine: str | None = None) -> bytes:
+    """The filter. `sockets`: the network is contained some other way, so internet sockets may be made.
+
+    Sockets by name (`AF_UNIX`) are refused either way, as they lead to the services of the host; pairs are kept.
+    """
+    column, arch = _MACHINES[machine or platform.machine()]
+    numbers = {name: pair[column] for name, pair in _SPECIAL.items()}
+    denied = [pair[column] for pair in _DENIED.values()]
+    steps = [
+        *_arch(arch, x32=column == 0),
+        *(step for number in denied if number >= 0 for step in _refuse(number)),
+        *_refuse(numbers["clone3"], errno.ENOSYS),
+        *_clone(numbers["clone"]),
+        *_socket(numbers["socket"], (_INET, _INET6, _NETLINK) if sockets else ()),
+        *_socketpair(numbers["socketpair"]),
+        *_ioctl(numbers["ioctl"]),
+        _step(_RET, _ALLOW),
+    ]
+    return b"".join(steps)
+
+
+def _arch(arch: int, *, x32: bool) -> Iterator[bytes]:
+    yield _step(_LOAD, _ARCH)
+    yield _step(_JEQ, arch, 1, 0)
+    yield _step(_RET, _KILL)
+    yield _step(_LOAD, _NR)
+    if x32:
+        yield _step(_JGE, _X32, 0, 1)
+        yield _step(_RET, _KILL)
+
+
+def _refuse(number: int, code: int = errno.EPERM) -> Iterator[bytes]:
+    yield _step(_JEQ, number, 0, 1)
+    yield _step(_RET, _ERRNO | code)
+
+
+def _clone(number: int) -> Iterator[bytes]:
+    """New processes and threads, but no new namespaces."""
+    yield _step(_JEQ, number, 0, 4)
+    yield _step(_LOAD, _ARG0)
+    yield _step(_JSET, _NEW_NAMESPACES, 0, 1)
+    yield _step(_RET, _ERRNO | errno.EPERM)
+    yield _step(_RET, _ALLOW)
+
+
+def _socket(number: int, families: tuple[int, ...]) -> Iterator[bytes]:
+    yield _step(_JEQ, number, 0, 2 + 2 * len(families))
+    yield _step(_LOAD, _ARG0)
+    for family in families:
+        yield _step(_JEQ, family, 0, 1)
+        yield _step(_RET, _ALLOW)
+    yield _step(_RET, _ERRNO | errno.EPERM)
+
+
+def _socketpair(number: int) -> Iterator[bytes]:
+    """A pair of datagram sockets can be connected anew, to a name; the other kinds cannot."""
+    yield _step(_JEQ, number, 0, 5)
+    yield _step(_LOAD, _ARG1)
+    yield _step(_AND, _SOCK_TYPE)
+    yield _step(_JEQ, _SOCK_DGRAM, 0, 1)
+    yield _step(_RET, _ERRNO | errno.EPERM)
+    yield _step(_RET, _ALLOW)
+
+
+def _ioctl(number: int) -> Iterator[bytes]:
+    """Nobody types into the terminal of a person."""
+    yield _step(_JEQ, number, 0, 2 + 2 * len(_TERMINAL_INPUT))
+    yield _step(_LOAD, _ARG1)
+    for request in _TERMINAL_INPUT:
+        yield _step(_JEQ, request, 0, 1)
+        yield _step(_RET, _ERRNO | errno.EPERM)
+    yield _step(_RET, _ALLOW)
+
+
+def _step(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
+    return struct.pack("=HBBI", code, yes, no, value)

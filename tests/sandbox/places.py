@@ -1,0 +1,73 @@
+"""Projects, sandboxes and commands for the tests of the sandbox."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from holdfast.config.model import SandboxConfig
+from holdfast.contract.command import Command
+from holdfast.sandbox.backend import Backend
+from holdfast.sandbox.bubblewrap import Bubblewrap, installed
+from holdfast.sandbox.landlock import Landlock
+from holdfast.sandbox.launch import Launch, Overlay
+from holdfast.sandbox.policy import Places, Policy, resolve
+from holdfast.sandbox.running import finish, run_launch
+
+TIMEOUT = 30.0
+
+
+class Ran(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+def bubblewraps() -> list[Bubblewrap]:
+    return list(installed())
+
+
+def working() -> Backend:
+    """The best backend here; every machine that runs these tests has one."""
+    found = [*bubblewraps(), Landlock()]
+    return found[0]
+
+
+def policy(root: Path, cwd: Path | None = None, **options: Any) -> Policy:
+    config = SandboxConfig(**options)
+    return resolve(config, Places(cwd=cwd or root, root=root, home=Path.home()))
+
+
+def launched(
+    backend: Backend, policy: Policy, argv: Sequence[str], *, overlays: tuple[Overlay, ...] = (), **options: Any
+) -> Launch:
+    return backend.launch(policy, Command(argv=tuple(argv), **options), overlays)
+
+
+def run(backend: Backend, policy: Policy, *argv: str, **options: Any) -> Ran:
+    code, out, err = run_launch(launched(backend, policy, argv, **options), TIMEOUT)
+    return Ran(code, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
+
+
+def run_noting(backend: Backend, policy: Policy, *argv: str, **options: Any) -> tuple[Ran, tuple[str, ...]]:
+    """A run, and the protected paths that had to be put right after it."""
+    from msgspec.structs import replace
+
+    launch = launched(backend, policy, argv, **options)
+    code, out, err = run_launch(replace(launch, cleanup=()), TIMEOUT)
+    return Ran(code, out.decode(), err.decode()), finish(launch)
+
+
+def repository(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    git(folder, "init", "-q", "-b", "main")
+    git(folder, "config", "user.email", "a@example.org")
+    git(folder, "config", "user.name", "A")
+    return folder
+
+
+def git(folder: Path, *args: str) -> str:
+    done = subprocess.run(["git", *args], cwd=folder, capture_output=True, text=True, timeout=30, check=True)
+    return done.stdout

@@ -1,0 +1,120 @@
+"""The battery notices what is missing: each defence is taken out, and the attack it stands against must get through."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from holdfast.contract.command import Command
+from holdfast.sandbox import battery
+from holdfast.sandbox.backend import Backend
+from holdfast.sandbox.bubblewrap import Bubblewrap
+from holdfast.sandbox.launch import Launch, Overlay
+from holdfast.sandbox.policy import Policy
+from tests.sandbox.places import bubblewraps
+
+Weaken = Callable[[Launch], Launch]
+
+
+class Weakened:
+    """Bubblewrap with something taken out of its launches or its policy."""
+
+    def __init__(
+        self, launch: Weaken = lambda launch: launch, policy: Callable[[Policy], Policy] = lambda policy: policy
+    ) -> None:
+        self._inner: Bubblewrap = bubblewraps()[0]
+        self._launch = launch
+        self._policy = policy
+        self.name, self.title, self.priority = "weakened", "weakened", 0
+        self.identity, self.guarantees = "weakened", frozenset[str]()
+
+    def available(self) -> str | None:
+        return None
+
+    def launch(self, policy: Policy, command: Command, overlays: tuple[Overlay, ...]) -> Launch:
+        return self._launch(self._inner.launch(self._policy(policy), command, overlays))
+
+
+def without(*words: str) -> Weaken:
+    """Options left out, with as many words as given."""
+    wanted = b"".join(os.fsencode(word) + b"\0" for word in words)
+
+    def weaken(launch: Launch) -> Launch:
+        assert wanted in launch.files[0]
+        return replace(launch, files=(launch.files[0].replace(wanted, b""), *launch.files[1:]))
+
+    return weaken
+
+
+def unfiltered(launch: Launch) -> Launch:
+    return replace(launch, argv=tuple(word for word in launch.argv if word not in ("--seccomp", "{fd1}")))
+
+
+def unswept(launch: Launch) -> Launch:
+    return replace(launch, cleanup=())
+
+
+def unlimited(launch: Launch) -> Launch:
+    return replace(launch, rlimits=(), cgroups=())
+
+
+def with_all_variables(launch: Launch) -> Launch:
+    return replace(launch, env={**os.environ, **launch.env})
+
+
+def readable(policy: Policy) -> Policy:
+    return replace(policy, read_deny=())
+
+
+def wide_open(policy: Policy) -> Policy:
+    return replace(policy, writable=(Path(str(policy.root)),))
+
+
+@pytest.mark.spec("N1", "A8")
+@pytest.mark.parametrize(
+    ("backend", "escapes"),
+    [
+        (Weakened(without("--unshare-net")), {"tcp", "udp"}),
+        (Weakened(without("--unshare-pid")), {"host-processes"}),
+        (Weakened(unfiltered), {"unix-socket", "system-calls", "keys", "capabilities"}),
+        (Weakened(unswept), {"create-protected", "rename-parent"}),
+        (Weakened(unlimited), {"resources"}),
+        (Weakened(with_all_variables), {"secrets"}),
+        (Weakened(policy=readable), {"read-denied"}),
+        (Weakened(policy=wide_open), {"write-outside", "links"}),
+    ],
+    ids=["net", "pid", "seccomp", "sweep", "limits", "variables", "denied", "writable"],
+)
+def test_without_its_defence_an_attack_gets_through(backend: Backend, escapes: set[str]) -> None:
+    found = battery.run(backend, escapes)
+    assert {case.name for case in found if not case.held} == escapes, found
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's own settings need it")
+@pytest.mark.spec("N1", "A8")
+def test_root_could_change_the_kernel_without_the_cover_of_proc() -> None:
+    found = battery.run(Weakened(without("--ro-bind", "/proc/sys", "/proc/sys")), ["kernel-settings"])
+    assert not found[0].held
+    assert "core_pattern" in found[0].detail
+
+
+@pytest.mark.spec("N1")
+def test_an_attack_that_does_not_run_to_its_end_is_not_held() -> None:
+    def broken(launch: Launch) -> Launch:
+        return replace(launch, argv=(*launch.argv[:-2], "no_such_attack", "{}"))
+
+    for case in battery.run(Weakened(broken), ["remount", "tcp"]):
+        assert not case.held
+        assert "no answer" in case.detail
+
+
+@pytest.mark.spec("N1")
+def test_a_backend_that_cannot_make_a_launch_holds_nothing() -> None:
+    def refusing(_launch: Launch) -> Launch:
+        raise PermissionError(1, "not today")
+
+    assert [case.held for case in battery.run(Weakened(refusing))] == [False] * len(battery.CASES)

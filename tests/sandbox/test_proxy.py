@@ -1,0 +1,189 @@
+"""The way out of the sandbox: only to hosts on the list, whatever the request says."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Result
+from holdfast.contract.errors import ConfigError
+from holdfast.sandbox.proxy import Allowed, Doorway, read_head, to_host
+from tests.runtime.commanding import shell_in
+from tests.runtime.support import run
+
+
+@pytest.mark.parametrize(
+    ("entry", "host", "port", "allowed"),
+    [
+        ("example.org", "example.org", 443, True),
+        ("example.org", "example.org", 80, True),
+        ("example.org", "example.org", 22, False),
+        ("example.org", "sub.example.org", 443, False),
+        ("example.org", "badexample.org", 443, False),
+        ("example.org", "example.org.evil.test", 443, False),
+        ("*.example.org", "a.b.example.org", 443, True),
+        ("*.example.org", "example.org", 443, False),
+        ("*.example.org", "badexample.org", 443, False),
+        ("example.org:8443", "example.org", 8443, True),
+        ("example.org:8443", "example.org", 443, False),
+        ("Example.ORG.", "example.org", 443, True),
+        ("bücher.example", "xn--bcher-kva.example", 443, True),
+        ("127.0.0.1:80", "127.0.0.1", 80, True),
+        ("example.org", "127.0.0.1", 80, False),
+        ("[::1]:80", "::1", 80, True),
+    ],
+)
+@pytest.mark.spec("N2")
+def test_a_host_is_allowed_exactly_as_it_is_listed(entry: str, host: str, port: int, allowed: bool) -> None:
+    assert Allowed([entry]).allows(host, port) is allowed
+
+
+@pytest.mark.parametrize(
+    "entry", ["", "*", "*.", "http://example.org", "a b", "example.org:0", "x:99999", "a@b", "a/b", "a:x"]
+)
+@pytest.mark.spec("N2")
+def test_an_entry_that_is_no_host_is_refused(entry: str) -> None:
+    with pytest.raises(ConfigError, match="write host"):
+        Allowed([entry])
+
+
+@pytest.mark.parametrize(
+    "name", ["127.1", "2130706433", "0x7f000001", "0x7f.1", "a..b", "-a", "a b", "a\0b", "a@b", "x" * 300, "", "a%2eb"]
+)
+@pytest.mark.spec("N2")
+def test_what_could_be_read_in_two_ways_is_no_host(name: str) -> None:
+    assert to_host(name) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("CONNECT example.org:443 HTTP/1.1", ("example.org", 443)),
+        ("CONNECT EXAMPLE.org.:443 HTTP/1.1", ("example.org", 443)),
+        ("CONNECT [::1]:443 HTTP/1.1", ("::1", 443)),
+        ("GET http://example.org/a?b HTTP/1.1", ("example.org", 80)),
+        ("GET HTTP://example.org:8080 HTTP/1.0", ("example.org", 8080)),
+        ("CONNECT example.org HTTP/1.1", None),
+        ("CONNECT good.org@evil.test:443 HTTP/1.1", None),
+        ("GET http://good.org@evil.test/ HTTP/1.1", None),
+        ("GET http://good.org\\@evil.test/ HTTP/1.1", None),
+        ("GET https://example.org/ HTTP/1.1", None),
+        ("GET ftp://example.org/ HTTP/1.1", None),
+        ("GET /path HTTP/1.1", None),
+        ("GET http:///path HTTP/1.1", None),
+        ("GET http://example.org/ HTTP/2", None),
+        ("GET http://example.org/", None),
+        ("\x16\x03\x01", None),
+    ],
+)
+@pytest.mark.spec("N2")
+def test_a_request_names_one_host_or_none(line: str, wanted: tuple[str, int] | None) -> None:
+    found = read_head(line.encode("latin-1") + b"\r\nHost: evil.test\r\nProxy-Authorization: x\r\n\r\n")
+    assert (found and found[:2]) == wanted
+    if found is not None and found[2]:
+        assert b"evil" not in found[2]
+        assert b"Proxy" not in found[2]
+
+
+@asynccontextmanager
+async def _server() -> AsyncGenerator[int]:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nserved " + head.split(b"\r\n")[0])
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        await server.wait_closed()
+
+
+async def _ask(doorway: Doorway, request: bytes) -> bytes:
+    """What a relay would do: pass one end, speak on the other."""
+    ours, theirs = socket.socketpair()
+    passing = socket.socket(fileno=socket.dup(doorway.passed[0]))
+    with theirs, passing:
+        socket.send_fds(passing, [b"c"], [theirs.fileno()])
+    reader, writer = await asyncio.open_unix_connection(sock=ours)
+    writer.write(request)
+    try:
+        return await asyncio.wait_for(reader.read(), 20)
+    finally:
+        writer.close()
+        await writer.wait_closed()
+
+
+@pytest.mark.spec("N2")
+def test_allowed_hosts_are_reached_and_others_get_a_sentence() -> None:
+    async def main() -> list[bytes]:
+        async with _server() as port:
+            with Doorway([f"localhost:{port}"]) as doorway:
+                tunnel = f"CONNECT localhost:{port} HTTP/1.1\r\n\r\nGET /in HTTP/1.1\r\n\r\n"
+                plain = f"GET http://localhost:{port}/path HTTP/1.1\r\nHost: x\r\n\r\n"
+                address = f"GET http://127.0.0.1:{port}/path HTTP/1.1\r\n\r\n"
+                return [await _ask(doorway, text.encode()) for text in (tunnel, plain, address, "junk\r\n\r\n")]
+
+    tunnel, plain, address, junk = run(main())
+    assert tunnel.startswith(b"HTTP/1.1 200 Connection established\r\n\r\nHTTP/1.1 200 OK")
+    assert tunnel.endswith(b"served GET /in HTTP/1.1")
+    assert plain.endswith(b"served GET /path HTTP/1.1")
+    assert address.startswith(b"HTTP/1.1 403 Forbidden")
+    assert b"is not in sandbox.network" in address
+    assert junk.startswith(b"HTTP/1.1 400")
+
+
+@pytest.mark.spec("N2")
+def test_a_host_that_does_not_answer_is_a_bad_gateway() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+
+    async def main() -> bytes:
+        with Doorway([f"127.0.0.1:{port}"]) as doorway:
+            return await _ask(doorway, f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\n\r\n".encode())
+
+    assert run(main()).startswith(b"HTTP/1.1 502")
+
+
+_CLIENT = """
+import os, socket, sys, urllib.request
+for url in sys.argv[1:]:
+    try:
+        print(urllib.request.urlopen(url, timeout=20).read().decode())
+    except Exception as error:
+        print(type(error).__name__, getattr(error, "code", ""))
+try:
+    socket.create_connection(("127.0.0.1", int(sys.argv[1].split(":")[2].split("/")[0])), 5)
+    print("reached directly")
+except OSError:
+    print("not reached directly")
+"""
+
+
+@pytest.mark.spec("N2", "B4")
+def test_a_contained_command_reaches_the_listed_hosts_and_no_others(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "client.py").write_text(_CLIENT)
+
+    async def main() -> Result:
+        async with _server() as port:
+            hosts: dict[str, Any] = {"network": (f"localhost:{port}",)}
+            async with shell_in(tmp_path, "required", sandbox=hosts) as runtime:
+                urls = f"http://localhost:{port}/one http://127.0.0.1:{port}/two"
+                command = f"{sys.executable} -I client.py {urls}; exit 9"
+                return await runtime.call("shell.exec", {"command": command, "timeout": 60_000})
+
+    result = run(main(), 60)
+    said = (result.error or "").splitlines()[:3]
+    assert said == ["served GET /one HTTP/1.1", "HTTPError 403", "not reached directly"]
+    assert (result.error or "").endswith("Command exited with code 9")

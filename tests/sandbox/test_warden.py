@@ -1,0 +1,209 @@
+"""The warden: starts what a launch says, as it says, and nothing that it started gets away."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import signal
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.contract.errors import SandboxRefused
+from holdfast.sandbox import confine
+from holdfast.sandbox.launch import Launch
+from holdfast.sandbox.warden import client
+from holdfast.sandbox.warden.client import Exit, Job, NotStarted, Warden, WardenLost
+
+PATH = {"PATH": "/usr/bin:/bin"}
+
+
+@pytest.fixture
+def warden() -> Generator[Warden]:
+    made = Warden()
+    yield made
+    made.close()
+
+
+def _launch(script: str, **changes: Any) -> Launch:
+    fields: dict[str, Any] = {"argv": ("/bin/bash", "-c", script), "cwd": "/", "env": PATH, **changes}
+    return Launch(**fields)
+
+
+def _start(warden: Warden, launch: Launch, output: Path, passed: tuple[int, ...] = ()) -> Job:
+    stdin = os.open(os.devnull, os.O_RDONLY)
+    written = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    try:
+        return warden.run(launch, stdin, written, written, passed=passed)
+    finally:
+        os.close(stdin)
+        os.close(written)
+
+
+def _run(warden: Warden, launch: Launch, folder: Path, passed: tuple[int, ...] = ()) -> tuple[Exit, str]:
+    output = folder / "output"
+
+    async def main() -> Exit:
+        return await asyncio.wait_for(_start(warden, launch, output, passed).wait(), 30)
+
+    return asyncio.run(main()), output.read_text()
+
+
+CONFINED: dict[str, Any] = {"rlimits": ((resource.RLIMIT_NOFILE, 256),)}
+
+
+@pytest.mark.parametrize("how", [{}, CONFINED], ids=["spawned", "forked"])
+@pytest.mark.spec("B4", "N2")
+def test_a_command_gets_what_the_launch_says_and_nothing_else(
+    warden: Warden, tmp_path: Path, how: dict[str, Any]
+) -> None:
+    os.environ["LEAKED"] = "yes"
+    secret = os.open("/etc/hostname", os.O_RDONLY)
+    os.set_inheritable(secret, True)
+    sid = "sed 's/.*) //' /proc/$$/stat | cut -d' ' -f4"
+    script = f"pwd; env | sort; readlink /proc/$$/fd/0; ls /proc/$$/fd; {sid}; echo $$"
+    try:
+        ended, text = _run(warden, _launch(script, cwd=str(tmp_path), env={**PATH, "GIVEN": "1"}, **how), tmp_path)
+    finally:
+        os.close(secret)
+        del os.environ["LEAKED"]
+    lines = text.split("\n")
+    assert ended == Exit(0, None)
+    assert lines[0] == str(tmp_path)
+    assert {"GIVEN=1", "PATH=/usr/bin:/bin"} <= set(lines)
+    assert "LEAKED" not in text
+    assert lines[lines.index("/dev/null") + 1 : -3] in (["0", "1", "2"], ["0", "1", "2", "255"])
+    assert lines[-3] == lines[-2]
+
+
+@pytest.mark.parametrize("how", [{}, CONFINED], ids=["spawned", "forked"])
+@pytest.mark.spec("B4")
+def test_the_end_is_told_as_it_was(warden: Warden, tmp_path: Path, how: dict[str, Any]) -> None:
+    assert _run(warden, _launch("exit 7", **how), tmp_path)[0] == Exit(7, None)
+    assert _run(warden, _launch("kill -SEGV $$", **how), tmp_path)[0] == Exit(None, signal.SIGSEGV)
+    assert _run(warden, _launch("yes | head -1; echo ${PIPESTATUS[0]}", **how), tmp_path)[1] == "y\n141\n"
+
+
+@pytest.mark.parametrize("how", [{}, CONFINED], ids=["spawned", "forked"])
+@pytest.mark.parametrize("wrong", [{"argv": ("/nowhere/program",)}, {"cwd": "/nowhere"}, {"argv": ("/etc/hostname",)}])
+@pytest.mark.spec("B4")
+def test_what_cannot_be_started_is_said_and_the_worker_stays(
+    warden: Warden, tmp_path: Path, how: dict[str, Any], wrong: dict[str, Any]
+) -> None:
+    with pytest.raises(NotStarted):
+        _run(warden, _launch("true", **{**how, **wrong}), tmp_path)
+    assert _run(warden, _launch("echo fine", **how), tmp_path)[1] == "fine\n"
+
+
+@pytest.mark.spec("N2")
+def test_limits_and_locks_hold_from_the_first_instruction(warden: Warden, tmp_path: Path) -> None:
+    limited = _launch("ulimit -n; ulimit -f", rlimits=((resource.RLIMIT_NOFILE, 99), (resource.RLIMIT_FSIZE, 1024)))
+    assert _run(warden, limited, tmp_path)[1] == "99\n1\n"
+    if confine.landlock_abi():
+        read = confine.EXECUTE | confine.READ_FILE | confine.READ_DIR
+        locked = _launch(f"echo x > {tmp_path}/planted; grep Seccomp: /proc/self/status", landlock=(("/", read),))
+        text = _run(warden, locked, tmp_path)[1]
+        assert "Permission denied" in text
+        assert not (tmp_path / "planted").exists()
+
+
+@pytest.mark.spec("N2")
+def test_a_lock_that_cannot_be_put_on_keeps_the_command_from_starting(warden: Warden, tmp_path: Path) -> None:
+    with pytest.raises(NotStarted):
+        _run(warden, _launch("true", seccomp=b"not a filter at all"), tmp_path)
+
+
+@pytest.mark.spec("N2", "B4")
+def test_files_are_handed_over_by_number_and_the_command_s_own_words_are_left_alone(
+    warden: Warden, tmp_path: Path
+) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"passed")
+    os.close(writing)
+    script = 'cat "/proc/self/fd/$0"; cat <&5; echo " $2"'
+    argv = ("/bin/bash", "-c", script, "{fd0}", "--", "{fd1}")
+    launch = Launch(argv=argv, cwd="/", env=PATH, files=(b"first ", b"second "))
+    try:
+        _, text = _run(warden, launch, tmp_path, (reading,))
+    finally:
+        os.close(reading)
+    assert text == "first passed {fd1}\n"
+
+
+@pytest.mark.spec("B4")
+def test_a_huge_request_arrives_whole(warden: Warden, tmp_path: Path) -> None:
+    words = tuple("x" * 100_000 for _ in range(15))
+    launch = Launch(argv=("/bin/bash", "-c", "echo $#; echo ${#9}", *words), cwd="/", env=PATH)
+    assert _run(warden, launch, tmp_path)[1] == "14\n100000\n"
+
+
+@pytest.mark.spec("B4")
+def test_workers_are_used_again_and_commands_run_together(warden: Warden, tmp_path: Path) -> None:
+    async def main() -> list[str]:
+        for _ in range(3):
+            jobs = [_start(warden, _launch("echo $PPID"), tmp_path / str(number)) for number in range(3)]
+            for job in jobs:
+                assert (await asyncio.wait_for(job.wait(), 30)).code == 0
+        return [(tmp_path / str(number)).read_text() for number in range(3)]
+
+    assert len(set(asyncio.run(main()))) == 3
+    before = {(tmp_path / str(number)).read_text() for number in range(3)}
+    _, again = _run(warden, _launch("echo $PPID"), tmp_path)
+    assert again in before
+
+
+@pytest.mark.spec("X3")
+def test_a_dead_warden_is_started_again(warden: Warden, tmp_path: Path) -> None:
+    _, worker = _run(warden, _launch("echo $PPID"), tmp_path)
+    main = Path(f"/proc/{int(worker)}/stat").read_text().rpartition(")")[2].split()[1]
+    for pid in (int(main), int(worker)):
+        os.kill(pid, signal.SIGKILL)
+    for attempt in range(3):
+        try:
+            assert _run(warden, _launch("echo back"), tmp_path)[1] == "back\n"
+            break
+        except WardenLost:
+            assert attempt < 2
+
+
+@pytest.mark.spec("B4", "N6")
+def test_without_an_interpreter_commands_are_refused_in_a_sentence(
+    warden: Warden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client.sys, "executable", "/nowhere/python")
+    with pytest.raises(SandboxRefused, match="cannot be started: /nowhere/python"):
+        _run(warden, _launch("true"), tmp_path)
+
+
+@pytest.mark.spec("X3")
+def test_a_fork_of_the_runtime_does_not_keep_its_commands_alive(warden: Warden, tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+
+    async def main() -> None:
+        job = _start(warden, _launch("echo $$ > pid; exec sleep 100", cwd=str(tmp_path)), tmp_path / "out")
+        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().strip():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        child = os.fork()
+        if child == 0:
+            os.close(writing)
+            os.read(reading, 1)
+            os._exit(0)
+        fd = os.pidfd_open(int((tmp_path / "pid").read_text()))
+        warden.close()
+        gone = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().add_reader(fd, lambda: gone.done() or gone.set_result(None))
+        await asyncio.wait_for(gone, 20)
+        asyncio.get_running_loop().remove_reader(fd)
+        os.close(fd)
+        os.write(writing, b".")
+        os.waitpid(child, 0)  # noqa: ASYNC222 - it ends at once
+        assert job.over
+
+    try:
+        asyncio.run(asyncio.wait_for(main(), 60))
+    finally:
+        os.close(reading)
+        os.close(writing)
