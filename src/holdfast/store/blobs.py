@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import re
 import weakref
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
 from holdfast.contract.errors import LedgerCorrupt, LedgerUnavailable
 from holdfast.store.files import NewFile, translated
 from holdfast.store.redact import Redactor
-from holdfast.store.spill import Spill, SpillWriter
+from holdfast.store.spill import RawSpill, Spill, SpillWriter
 
 MAX_READ: Final = 1024 * 1024
 """The most bytes `read_lines` gives in one answer, however long the lines are."""
 _REFERENCE: Final = re.compile(r"[0-9a-f]{64}")
 _BLOCK: Final = 65_536
+_SMALL: Final = 1024 * 1024
 
 
 class Blobs:
@@ -44,7 +47,7 @@ class Blobs:
         reference = sha256(content).hexdigest()
         path = self.path(reference)
         with translated("kept"):
-            if not path.exists():
+            if not _freshen(path):
                 new = NewFile(self.folder)
                 try:
                     new.file.write(content)
@@ -52,6 +55,33 @@ class Blobs:
                 finally:
                     new.discard()
         return reference
+
+    def put_open(self, descriptor: int, size: int | None = None) -> str:
+        """Keep what an open file holds from here on, or `size` bytes of it, in blocks; return its reference."""
+        with translated("kept"):
+            blocks = _blocks(descriptor, size)
+            first = next(blocks, b"")
+            if len(first) < _SMALL:
+                return self.put(first)
+            new = NewFile(self.folder)
+            try:
+                digest = sha256()
+                for block in chain((first,), blocks):
+                    digest.update(block)
+                    new.file.write(block)
+                path = self.path(digest.hexdigest())
+                if not _freshen(path):
+                    new.publish(path, sync=self._sync)
+            finally:
+                new.discard()
+        return path.name
+
+    def freshen(self, reference: str) -> bool:
+        """Whether the content is there; if so, it counts as just kept, so that it is not pruned meanwhile."""
+        return _freshen(self.path(reference))
+
+    def has(self, reference: str) -> bool:
+        return self.path(reference).exists()
 
     def read(self, reference: str) -> bytes:
         with translated("read"):
@@ -76,6 +106,14 @@ class Blobs:
         finally:
             new.discard()
 
+    def open_spill(self, max_bytes: int, *, redacted: bool) -> SpillWriter | RawSpill:
+        """For output that arrives in pieces, of which some may hold a secret or none does; close it or discard it."""
+        with translated("kept"):
+            new = NewFile(self.folder)
+        if redacted:
+            return SpillWriter(new, self.path, self._redactor.stream(), max_bytes, sync=self._sync)
+        return RawSpill(new, self.path, max_bytes, sync=self._sync)
+
     def read_lines(self, reference: str, offset: int, limit: int, max_bytes: int = MAX_READ) -> tuple[str, int]:
         """Lines from number `offset` (1-based), and how many there are in all. Reads in blocks, keeps what it gives."""
         first = max(1, offset)
@@ -94,6 +132,30 @@ class Blobs:
         if not _REFERENCE.fullmatch(reference):
             raise LedgerUnavailable(f"{reference[:80]!r} is not the name of kept content; it is 64 hexadecimal digits.")
         return self.folder / reference[:2] / reference
+
+
+def _blocks(descriptor: int, size: int | None) -> Iterator[bytes]:
+    """Full ones but for the last."""
+    left = size
+    while left is None or left > 0:
+        block = bytearray()
+        while len(block) < _SMALL and (piece := os.read(descriptor, min(_SMALL - len(block), left or _SMALL))):
+            block += piece
+            left = None if left is None else left - len(piece)
+            if left == 0:
+                break
+        if block:
+            yield bytes(block)
+        if len(block) < _SMALL:
+            return
+
+
+def _freshen(path: Path) -> bool:
+    try:
+        os.utime(path)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _slice(block: bytes, skip: int, end: int) -> bytes:

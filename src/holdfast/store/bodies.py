@@ -108,6 +108,19 @@ class Untrusted(Struct, frozen=True):
     by: str
 
 
+class Pruned(Struct, frozen=True, kw_only=True):
+    """What was removed because it was old, or more than may be kept."""
+
+    ranges: tuple[tuple[int, int, str], ...] = ()
+    """The entries from one number to another that are gone, and the hash of the last of them."""
+    calls: int = 0
+    older_than: float | None = None
+    """A time of the clock."""
+    blobs: int = 0
+    freed: int = 0
+    by: str = ""
+
+
 class Elsewhere(Struct, frozen=True):
     """Stands in for a body that is too large for a row."""
 

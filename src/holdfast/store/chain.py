@@ -31,6 +31,8 @@ class Verification(Struct, frozen=True, kw_only=True):
     first_bad: int | None = None
     """The first entry that is not as it was written, if it is an entry."""
     problem: str | None = None
+    pruned: int = 0
+    """How many entries were removed by pruning; the ledger itself says which, and the chain goes on behind them."""
 
 
 def link(previous: bytes, call: str, kind: str, at: float, body: str) -> bytes:

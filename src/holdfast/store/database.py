@@ -34,6 +34,7 @@ _DAMAGE: Final = {
     sqlite3.SQLITE_CONSTRAINT,
     sqlite3.SQLITE_MISMATCH,
 }
+IN_MEMORY: Final = Path(":memory:")
 
 
 class Locked(LedgerUnavailable):
@@ -94,8 +95,7 @@ class Database:
 
     @classmethod
     def in_memory(cls) -> Database:
-        path = Path(":memory:")
-        return cls(path, _connect(path, "process"))
+        return cls(IN_MEMORY, _connect(IN_MEMORY, "process"))
 
     def close(self) -> None:
         with self._lock:
@@ -151,6 +151,13 @@ class Database:
                     raise translate(error, self.path) from error
 
         return _retry(attempt)
+
+    def shrink(self) -> bool:
+        """Give the disk back what was deleted; False if another process uses the file."""
+        with self._lock, suppress(sqlite3.OperationalError):
+            self._execute("VACUUM")
+            return True
+        return False
 
     def version(self) -> tuple[int, int]:
         """Changes whenever anyone, here or in another process, has written."""

@@ -13,11 +13,13 @@ from holdfast.store import operations
 from holdfast.store.blobs import Blobs
 from holdfast.store.bodies import Before, BodyReader
 from holdfast.store.chain import Verification
-from holdfast.store.database import Database, Durability, Op, Transaction
+from holdfast.store.changes import After, state_of, to_text
+from holdfast.store.database import IN_MEMORY, Database, Durability, Op, Transaction
 from holdfast.store.derived import rebuild
 from holdfast.store.owner import alive, this_process
 from holdfast.store.queries import Queries
 from holdfast.store.redact import Redactor
+from holdfast.store.schema import GENESIS
 from holdfast.store.sealing import Sealer
 from holdfast.store.verify import verify
 
@@ -59,6 +61,11 @@ class Ledger(Queries):
         """A ledger that goes with the process."""
         redactor = redact or Redactor()
         return cls(Database.in_memory(), Blobs(None, redactor), redactor)
+
+    @property
+    def volatile(self) -> bool:
+        """It goes with the process."""
+        return self.path == IN_MEMORY
 
     def close(self) -> None:
         if "_writer" in self.__dict__:
@@ -113,6 +120,9 @@ class Ledger(Queries):
         op = operations.begin(self.seal, this_process(), call, digest, definition_digest, mutates, decision)
         await self._writer.commit(op, droppable=True, if_lost=lambda: self._never_began(call.id))
 
+    def begin_now(self, call: Call, *, definition_digest: str, mutates: bool, decision: Decision) -> None:
+        self.run(operations.begin(self.seal, this_process(), call, None, definition_digest, mutates, decision))
+
     async def end(self, call_id: str, result: Result) -> bool:
         """The one result. False, and nothing is written, if the call is not open."""
         ended = await self._writer.commit(operations.end(self.seal, call_id, result))
@@ -134,11 +144,25 @@ class Ledger(Queries):
     def before_image(self, call_id: str, path: Path, content: bytes | None, mode: int | None = None) -> None:
         """Keep what the path held before the call changes it; None if there was nothing."""
         blob = None if content is None else self.blobs.put(content)
-        body = self.seal(Before(str(path), blob, mode, len(content or b"")))
+        body = self.seal(Before(to_text(str(path)), blob, mode, len(content or b"")))
         self.run(lambda tx: tx.append(call_id, "before", body))
+
+    def after_image(self, call_id: str, path: Path, content: bytes | None, mode: int | None = None) -> None:
+        """What the call leaves at the path; only its digest is kept."""
+        body = self.seal(After(to_text(str(path)), state_of(content, mode)))
+        self.run(lambda tx: tx.append(call_id, "after", body))
 
     def verify(self, anchor: str | None = None) -> Verification:
         return verify(self._database, self.read_body, anchor)
+
+    def head(self) -> str:
+        """The last hash."""
+        rows = self.rows("SELECT hash FROM entries ORDER BY id DESC LIMIT 1")
+        return (rows[0][0] if rows else GENESIS).hex()
+
+    def shrink(self) -> bool:
+        """Give the disk back what was pruned; False if another process is in the way."""
+        return self._database.shrink()
 
     def rebuild_open(self) -> None:
         """Derive the tables of open calls, grants and trust from the entries again."""

@@ -18,6 +18,11 @@ def this_process() -> Owner:
     return _own(os.getpid())
 
 
+def owner_of(pid: int) -> Owner:
+    """A process of now; one that has ended already is never alive."""
+    return Owner(pid, _started(pid) or f"{_here()}:gone")
+
+
 @lru_cache(maxsize=1)
 def _own(pid: int) -> Owner:
     return Owner(pid, _started(pid) or "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from time import localtime, strftime
 from typing import Any, Final
 
 import msgspec
@@ -14,7 +15,7 @@ from holdfast.contract.errors import LedgerCorrupt, UnknownCall
 from holdfast.contract.result import Result
 from holdfast.contract.values import Json
 from holdfast.contract.vocabulary import State
-from holdfast.store.bodies import Answered, Before, BodyReader, Ended, Held, Intent, Whole
+from holdfast.store.bodies import Answered, Before, BodyReader, Ended, Held, Intent, Pruned, Whole
 from holdfast.store.chain import Entry
 from holdfast.store.database import Database
 from holdfast.store.operations import unknown_call
@@ -99,7 +100,7 @@ class Queries:
     def call(self, call_id: str) -> CallRecord:
         record = self._record(call_id)
         if record is None:
-            raise unknown_call(call_id)
+            raise self._unknown(call_id)
         return record
 
     def calls(self, limit: int = 50, tool: str | None = None, state: State | None = None) -> list[CallRecord]:
@@ -128,11 +129,20 @@ class Queries:
         if len(found) == 1 or (found and found[0] == prefix):
             return found[0]
         if not found:
-            raise unknown_call(prefix)
+            raise self._unknown(prefix)
         more = " and more" if len(found) > _CANDIDATES else ""
         raise UnknownCall(
             f"Several calls begin with '{prefix}': {', '.join(found[:_CANDIDATES])}{more}; give more of the id."
         )
+
+    def _unknown(self, call_id: str) -> UnknownCall:
+        rows = self.rows("SELECT body FROM entries WHERE call = '' AND kind = 'pruned'")
+        times = [self.read_body(body, Pruned).older_than for (body,) in rows]
+        pruned = max((at for at in times if at is not None), default=None)
+        if pruned is None:
+            return unknown_call(call_id)
+        day = strftime("%Y-%m-%d", localtime(pruned))
+        return UnknownCall(f"No call has the id '{call_id}'; calls older than {day} were pruned with all they kept.")
 
     def before_images(self, call_id: str) -> list[Before]:
         """In the order they were kept; the first of a path is what it held before the call."""

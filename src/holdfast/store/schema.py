@@ -12,6 +12,8 @@ APPLICATION_ID: Final = 0x486F6C64
 """Marks the file as ours: "Hold"."""
 GENESIS: Final = bytes(32)
 """The hash before the first entry."""
+PRUNING_VERSION: Final = 2
+"""From this format on entries can be pruned."""
 
 Migration = Sequence[str]
 
@@ -44,6 +46,18 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
         "CREATE TABLE grants (id TEXT PRIMARY KEY, uses INTEGER, body TEXT NOT NULL) WITHOUT ROWID",
         "CREATE TABLE trust (path TEXT PRIMARY KEY, digest TEXT NOT NULL, body TEXT NOT NULL) WITHOUT ROWID",
         f"PRAGMA application_id = {APPLICATION_ID}",
+    ),
+    (
+        """CREATE TABLE pruned (
+            first INTEGER PRIMARY KEY,
+            last INTEGER NOT NULL,
+            hash BLOB NOT NULL
+        )""",
+        "DROP TRIGGER entries_are_never_deleted",
+        """CREATE TRIGGER entries_are_never_deleted BEFORE DELETE ON entries
+            WHEN NOT EXISTS (SELECT 1 FROM pruned WHERE OLD.id BETWEEN first AND last)
+            BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END""",
+        "CREATE INDEX entries_that_change_files ON entries (call) WHERE kind = 'before' OR kind = 'recorded'",
     ),
 )
 

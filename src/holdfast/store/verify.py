@@ -5,23 +5,34 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Generator
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from holdfast.contract.errors import LedgerError
-from holdfast.store.bodies import BodyReader
+from holdfast.store.bodies import BodyReader, Pruned
 from holdfast.store.chain import Verification, link
 from holdfast.store.database import Database
 from holdfast.store.derived import Derived, difference
-from holdfast.store.schema import GENESIS
+from holdfast.store.schema import GENESIS, PRUNING_VERSION
 
 Execute = Callable[..., sqlite3.Cursor]
 _PAGE = 1000
 
 
 class _Progress(Struct):
-    entries: int = 0
+    last: int = 0
     head: bytes = GENESIS
     anchored: bool = False
+    pruned: int = 0
+    gaps: dict[int, tuple[int, bytes]] = field(default_factory=dict[int, tuple[int, bytes]])
+    """By their first entry: the last one of those that were pruned together, and its hash."""
+    vouched: set[tuple[int, int, str]] = field(default_factory=set[tuple[int, int, str]])
+    """The gaps the entries themselves tell of."""
+
+    def skip(self) -> None:
+        """Go on behind what was pruned."""
+        while (gap := self.gaps.get(self.last + 1)) is not None and gap[0] > self.last:
+            self.pruned += gap[0] - self.last
+            self.last, self.head = gap
 
 
 def verify(database: Database, read: BodyReader, anchor: str | None = None) -> Verification:
@@ -30,37 +41,58 @@ def verify(database: Database, read: BodyReader, anchor: str | None = None) -> V
     try:
         return database.read(lambda execute: _verify(execute, read, progress, anchor))
     except LedgerError as error:
-        return _failed(progress, progress.entries + 1, str(error))
+        return _failed(progress, progress.last + 1, str(error))
 
 
 def _verify(execute: Execute, read: BodyReader, progress: _Progress, anchor: str | None) -> Verification:
     derived = Derived(read)
     begun: set[str] = {""}
+    progress.gaps = _gaps(execute)
     for entry, call, kind, at, body, digest, place in _entries(execute):
-        expected = progress.entries + 1
+        progress.skip()
+        progress.anchored = progress.anchored or progress.head.hex() == anchor
+        expected = progress.last + 1
         if entry != expected:
             return _failed(progress, expected, f"Entry {expected} is missing: the next one is {entry}.")
         if link(progress.head, call, kind, at, body) != digest or place != (entry if call in begun else 0):
             return _failed(progress, entry, f"Entry {entry} is not what was written there.")
         begun.add(call)
         derived.feed(entry, call, kind, body)
-        progress.entries, progress.head = entry, digest
+        if kind == "pruned":
+            progress.vouched.update(read(body, Pruned).ranges)
+        progress.last, progress.head = entry, digest
         progress.anchored = progress.anchored or digest.hex() == anchor
         if derived.stray is not None:
             return _failed(progress, entry, f"Entry {entry} ends a call that was not open.")
+    return _conclude(execute, derived, progress)
+
+
+def _conclude(execute: Execute, derived: Derived, progress: _Progress) -> Verification:
     written = execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'entries'").fetchone()[0]
-    if written != progress.entries:
-        missing = f"The ledger ends with entry {progress.entries}, but {written} were written."
-        return _failed(progress, progress.entries + 1, missing)
+    if written != progress.last:
+        missing = f"The ledger ends with entry {progress.last}, but {written} were written."
+        return _failed(progress, progress.last + 1, missing)
+    for first, (last, digest) in progress.gaps.items():
+        if (first, last, digest.hex()) not in progress.vouched:
+            return _failed(progress, first, f"Entry {first} is missing, and the ledger does not tell of its pruning.")
     if not progress.anchored:
-        return _failed(progress, None, "The ledger does not pass through the head that was noted earlier.")
+        pruned = "; it may have been pruned, so note a new head" if progress.pruned else ""
+        return _failed(progress, None, f"The ledger does not pass through the head that was noted earlier{pruned}.")
     table = difference(derived, execute)
     if table is not None:
         return _failed(progress, None, f"The table {table} does not follow from the entries.")
     damage = execute("PRAGMA integrity_check(1)").fetchone()[0]
     if damage != "ok":
         return _failed(progress, None, f"The file is damaged: {damage}.")
-    return Verification(ok=True, entries=progress.entries, head=progress.head.hex())
+    return _found(progress, ok=True)
+
+
+def _gaps(execute: Execute) -> dict[int, tuple[int, bytes]]:
+    """A file that is only read may be of a format in which nothing could be pruned."""
+    if execute("PRAGMA user_version").fetchone()[0] < PRUNING_VERSION:
+        return {}
+    rows = execute("SELECT first, last, hash FROM pruned ORDER BY first").fetchall()
+    return {first: (last, digest) for first, last, digest in rows}
 
 
 def _entries(execute: Execute) -> Generator[tuple[int, str, str, float, str, bytes, int]]:
@@ -73,6 +105,17 @@ def _entries(execute: Execute) -> Generator[tuple[int, str, str, float, str, byt
 
 
 def _failed(progress: _Progress, first_bad: int | None, problem: str) -> Verification:
+    return _found(progress, ok=False, first_bad=first_bad, problem=problem)
+
+
+def _found(
+    progress: _Progress, *, ok: bool, first_bad: int | None = None, problem: str | None = None
+) -> Verification:
     return Verification(
-        ok=False, entries=progress.entries, head=progress.head.hex(), first_bad=first_bad, problem=problem
+        ok=ok,
+        entries=progress.last - progress.pruned,
+        head=progress.head.hex(),
+        first_bad=first_bad,
+        problem=problem,
+        pruned=progress.pruned,
     )

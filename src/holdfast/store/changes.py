@@ -1,0 +1,219 @@
+"""What calls changed on disk: how it is written into the ledger before it happens, and read back to be undone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from hashlib import sha256
+from itertools import islice
+from typing import TYPE_CHECKING, Final, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast.store.bodies import Before
+
+if TYPE_CHECKING:
+    from holdfast.contract.command import Change
+    from holdfast.store.ledger import Ledger
+
+Kind = Literal["absent", "file", "symlink", "directory", "fifo", "other"]
+ChangeKind = Literal["created", "modified", "deleted", "mode", "replaced"]
+_PER_ENTRY: Final = 500
+_RAW: Final = "\0"
+"""Begins a path that is not UTF-8, written as hexadecimal digits. No path holds this character."""
+
+
+class PathState(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is at a path. `other` is a socket or a device, which cannot be made again."""
+
+    kind: Kind
+    mode: int | None = None
+    size: int = 0
+    blob: str | None = None
+    """The SHA-256 of a file's content, if the content is kept."""
+    digest: str | None = None
+    """The same, if it is not."""
+    target: str | None = None
+    owner: tuple[int, int] | None = None
+    """User and group, where they are not those of the process that looked."""
+
+    @property
+    def content(self) -> str | None:
+        return self.blob or self.digest
+
+    def same_as(self, other: PathState) -> bool:
+        if (self.kind, self.content, self.target) != (other.kind, other.content, other.target):
+            return False
+        return None in (self.mode, other.mode) or self.mode == other.mode
+
+
+ABSENT: Final = PathState(kind="absent")
+
+
+class PathChange(Struct, frozen=True):
+    """One path, relative to a root; the root itself is the empty path."""
+
+    path: str
+    before: PathState
+    after: PathState
+
+
+class Recorded(Struct, frozen=True):
+    """What a command changed beneath a root; written before it is taken over."""
+
+    root: str
+    changes: tuple[PathChange, ...]
+
+
+class After(Struct, frozen=True):
+    """What a tool left at a path."""
+
+    path: str
+    state: PathState
+
+
+class Undone(Struct, frozen=True):
+    """The call was undone by another."""
+
+    undo: str
+    by: str
+
+
+class Altered(Struct, frozen=True, kw_only=True):
+    """What one call did to one path, all of it taken together."""
+
+    path: str
+    root: str | None
+    """What it lies beneath, where that was recorded."""
+    before: PathState
+    after: PathState | None
+    """None if the call was interrupted before it could say."""
+
+    @property
+    def kind(self) -> ChangeKind:
+        return kind_of_change(self.before, self.after)
+
+
+def kind_of_change(before: PathState, after: PathState | None) -> ChangeKind:
+    if before.kind == "absent":
+        return "created"
+    if after is None:
+        return "modified"
+    if after.kind == "absent":
+        return "deleted"
+    if before.kind != after.kind:
+        return "replaced"
+    return "mode" if (before.content, before.target) == (after.content, after.target) else "modified"
+
+
+def shown_change(root: str, change: PathChange) -> Change:
+    from holdfast.contract.command import Change
+
+    return Change(path=absolute(root, change.path), kind=kind_of_change(change.before, change.after))
+
+
+def absolute(root: str, path: str) -> str:
+    return os.path.join(root, path) if path else root  # noqa: PTH118 - not a Path: thousands of them
+
+
+def state_of(content: bytes | None, mode: int | None, *, blob: str | None = None) -> PathState:
+    """The state a tool describes by a file's content."""
+    if content is None:
+        return ABSENT
+    digest = None if blob else sha256(content).hexdigest()
+    return PathState(kind="file", mode=mode, size=len(content), blob=blob, digest=digest)
+
+
+def record_changes(ledger: Ledger, call_id: str, root: str, changes: Sequence[PathChange]) -> None:
+    """All of them in one transaction, some hundred to an entry."""
+    written = map(_written, changes)
+    bodies: list[str] = []
+    while batch := tuple(islice(written, _PER_ENTRY)):
+        bodies.append(ledger.seal(Recorded(to_text(root), batch)))
+    if bodies:
+        ledger.run(lambda tx: [tx.append(call_id, "recorded", body) for body in bodies])
+
+
+def changes_of(ledger: Ledger, call_id: str) -> list[Altered]:
+    """Every path the call changed: the first thing known before it and the last after it."""
+    found: dict[str, Altered] = {}
+    sql = "SELECT kind, body FROM entries WHERE call = ? AND kind IN ('before', 'after', 'recorded') ORDER BY id"
+    for kind, body in ledger.rows(sql, (call_id,)):
+        if kind == "before":
+            image = ledger.read_body(body, Before)
+            path = from_text(image.path)
+            state = ABSENT if image.blob is None else _file_of(image)
+            found.setdefault(path, Altered(path=path, root=None, before=state, after=None))
+        elif kind == "after":
+            left = ledger.read_body(body, After)
+            path = from_text(left.path)
+            if path in found:
+                found[path] = replace(found[path], after=left.state)
+        else:
+            recorded = ledger.read_body(body, Recorded)
+            root = from_text(recorded.root)
+            for change in map(_read, recorded.changes):
+                path = absolute(root, change.path)
+                first = found.get(path) or Altered(path=path, root=root, before=change.before, after=None)
+                found[path] = replace(first, after=change.after)
+    return list(found.values())
+
+
+def changing_calls(ledger: Ledger, limit: int) -> list[str]:
+    """The calls that changed something, those with the newest changes first."""
+    sql = (
+        "SELECT call FROM entries WHERE kind = 'before' OR kind = 'recorded' "
+        "GROUP BY call ORDER BY max(id) DESC LIMIT ?"
+    )
+    return [row[0] for row in ledger.rows(sql, (limit,))]
+
+
+def mark_undone(ledger: Ledger, call_id: str, undo: str, by: str) -> None:
+    body = ledger.seal(Undone(undo, by))
+    ledger.run(lambda tx: tx.append(call_id, "undone", body))
+
+
+def undone_by(ledger: Ledger, call_id: str) -> str | None:
+    """The call that undid this one, unless that has been undone since."""
+    sql = "SELECT body FROM entries WHERE call = ? AND kind = 'undone' ORDER BY id DESC LIMIT 1"
+    rows = ledger.rows(sql, (call_id,))
+    if not rows:
+        return None
+    undo = ledger.read_body(rows[0][0], Undone).undo
+    return None if undone_by(ledger, undo) else undo
+
+
+def _file_of(image: Before) -> PathState:
+    return PathState(kind="file", mode=image.mode, size=image.size, blob=image.blob)
+
+
+def _written(change: PathChange) -> PathChange:
+    before, after = (
+        state if state.target is None else replace(state, target=to_text(state.target))
+        for state in (change.before, change.after)
+    )
+    return PathChange(to_text(change.path), before, after)
+
+
+def _read(change: PathChange) -> PathChange:
+    before, after = (
+        state if state.target is None else replace(state, target=from_text(state.target))
+        for state in (change.before, change.after)
+    )
+    return PathChange(from_text(change.path), before, after)
+
+
+def to_text(path: str) -> str:
+    """A path as JSON can carry it, whatever bytes it is made of."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return _RAW + os.fsencode(path).hex()
+    return path
+
+
+def from_text(text: str) -> str:
+    return os.fsdecode(bytes.fromhex(text[1:])) if text.startswith(_RAW) else text
+
+
