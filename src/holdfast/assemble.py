@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import threading
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -15,11 +19,14 @@ from holdfast.contract.errors import ConfigError, HoldfastError
 from holdfast.contract.tool import Tool
 from holdfast.registry.entry_points import load_entry_points
 from holdfast.rules.grants import StoredGrants
+from holdfast.rules.shell.cap import CommandRules
 from holdfast.runtime.desk import Asker, Nobody
 from holdfast.runtime.runtime import Runtime
 from holdfast.store.ledger import Ledger
 from holdfast.store.trust import Trust
 from holdfast.tools import builtin_tools
+
+PRUNE_SECONDS: Final = 86_400.0
 
 
 class Setting(Struct, frozen=True, kw_only=True):
@@ -47,12 +54,36 @@ def load_setting(cwd: Path | None = None, flags: Mapping[str, Any] | None = None
     root = find_root(here)
     trust = Trust(user_state_dir() / "user.db")
     loaded = load(root=root, is_trusted=trust.is_trusted, flags=flags)
+    CommandRules(loaded.config.approval).check()
     return Setting(cwd=here, root=root, loaded=loaded, trust=trust, state=state_dir(root or here))
 
 
 def open_ledger(setting: Setting, *, read_only: bool = False) -> Ledger:
     durability = setting.loaded.config.ledger.durability
     return Ledger.open(setting.ledger_path, durability=durability, read_only=read_only)
+
+
+def _prune_once_a_day(setting: Setting) -> None:
+    """What the configuration no longer keeps goes, in the background and with a ledger of its own."""
+    stamp = setting.state / "pruned"
+    try:
+        if time.time() - stamp.stat().st_mtime < PRUNE_SECONDS:
+            return
+    except FileNotFoundError:
+        stamp.touch(mode=0o600)
+        return
+    os.utime(stamp)
+
+    def prune() -> None:
+        from holdfast.store.retention import prune_by
+
+        try:
+            with open_ledger(setting) as ledger:
+                prune_by(ledger, setting.loaded.config.ledger, by="holdfast")
+        except (HoldfastError, OSError) as error:
+            logging.getLogger("holdfast").warning("The ledger could not be pruned: %s", error)
+
+    threading.Thread(target=prune, name="holdfast-prune", daemon=True).start()
 
 
 def build_runtime(
@@ -76,6 +107,7 @@ def build_runtime(
         grants=None if grants is None else StoredGrants(grants),
         root=setting.root,
         cwd=setting.cwd,
+        state=setting.state,
         asker=asker,
         nobody=nobody,
         caller=Caller(door=door, scopes=frozenset(config.secrets)),
@@ -84,6 +116,7 @@ def build_runtime(
         runtime.on_close(grants.close)
     if opened is not None:
         runtime.on_close(opened.close)
+        _prune_once_a_day(setting)
     runtime.register(builtin_tools())
     for module in config.tools.modules:
         try:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
 
-from holdfast import Config, HoldfastError, Runtime, Tool
-from holdfast.config.model import SandboxConfig, ToolsConfig
+from holdfast import Caller, Config, HoldfastError, Runtime, Tool
+from holdfast.config.model import OutputConfig, PolicyLayer, SandboxConfig, ToolsConfig
 from holdfast.contract.errors import CallError, PathRefused
 from tests.runtime.support import run
 
@@ -80,6 +81,16 @@ def test_truncation_comes_with_the_context(tmp_path: Path) -> None:
 
     assert _look(tmp_path, see) == ("b\nc", True, 3, 2, "12.1KB")
     assert _look(tmp_path, lambda ctx: (ctx.truncate.MAX_LINES, ctx.truncate.MAX_BYTES)) == (2000, 51200)
+    small = Config(output=OutputConfig(max_lines=2))
+    assert _look(tmp_path, lambda ctx: ctx.truncate.head("a\nb\nc").content, config=small) == "a\nb"
+
+
+@pytest.mark.spec("T7", "B2")
+def test_a_caller_with_little_room_gets_small_caps(tmp_path: Path) -> None:
+    config = Config(tools=ToolsConfig(providers={"local": PolicyLayer(caps="small")}))
+    assert _look(tmp_path, lambda ctx: ctx.caps, config=config) == "standard"
+    assert _look(tmp_path, lambda ctx: ctx.caps, config=config, caller=Caller(provider="local")) == "small"
+    assert _look(tmp_path, lambda ctx: ctx.caps, config=Config(tools=ToolsConfig(caps="small"))) == "small"
 
 
 @pytest.mark.spec("T7")
@@ -95,14 +106,16 @@ def test_config_is_a_deep_copy_of_the_tools_own_part(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("T7")
-def test_the_sandbox_says_what_is_writable_and_refuses_what_it_cannot_contain(tmp_path: Path) -> None:
+def test_the_sandbox_says_what_is_writable_and_wraps_commands_so_that_it_is_so(tmp_path: Path) -> None:
     root = tmp_path / "root"
 
     def see(ctx: Any) -> Any:
         return ctx.sandbox.is_path_writable(root / "a"), ctx.sandbox.is_path_writable("/etc/passwd")
 
     assert _look(root, see) == (True, False)
-    assert "No sandbox backend" in _look(root, lambda ctx: _refused(lambda: ctx.sandbox.wrap_command(["true"])))
+    wrapped = _look(root, lambda ctx: ctx.sandbox.wrap_command(["/bin/sh", "-c", "echo in; echo x > /etc/planted"]))
+    done = subprocess.run(wrapped, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode != 0, done.stdout, Path("/etc/planted").exists()) == (True, "in\n", False)
     off = Config(sandbox=SandboxConfig(mode="off"))
     assert _look(root, lambda ctx: ctx.sandbox.wrap_command(["true"]), config=off) == ["true"]
     assert _look(root, lambda ctx: ctx.sandbox.is_path_writable("/etc/passwd"), config=off) is True

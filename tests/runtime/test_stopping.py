@@ -337,3 +337,27 @@ def test_a_cancelled_read_is_cancelled_and_nothing_is_unknown() -> None:
 
     result = run(main())
     assert (result.state, result.exit_code, result.error) == (State.CANCELLED, 130, "User aborted tool execution.")
+
+
+def _seeing(state: State, effects: frozenset[str] = frozenset({"process"})) -> Tool:
+    async def execute(args: Any) -> Result:
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            return Result(False, error="what was printed so far", state=state)
+        return Result(True)
+
+    return Tool(name="seeing", execute=execute, effects=effects, timeout=0.02)
+
+
+@pytest.mark.spec("X3")
+def test_a_mutation_that_saw_its_own_end_is_timed_out_and_keeps_what_it_says() -> None:
+    result = run(Runtime(tools=[_seeing(State.TIMED_OUT)], config=approving("seeing")).call("seeing"))
+    assert (result.success, result.state, result.failure) == (False, State.TIMED_OUT, Failure.TIMEOUT)
+    assert result.error == "Tool 'seeing' timed out after 20ms\n\nwhat was printed so far"
+
+
+@pytest.mark.spec("X3")
+def test_a_mutation_that_only_swallows_its_cancellation_stays_unknown() -> None:
+    result = run(Runtime(tools=[_seeing(State.DONE)], config=approving("seeing")).call("seeing"))
+    assert result.state is State.UNKNOWN

@@ -6,22 +6,24 @@ import asyncio
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.config import paths
+from holdfast.config.model import Caps
 from holdfast.contract.errors import CallError, PathRefused, SecretUnavailable
 from holdfast.contract.event import Output, Progress
 from holdfast.contract.result import Result
 from holdfast.contract.values import Args
 from holdfast.runtime.keeping import CallKeeper
-from holdfast.text import truncate as truncation
+from holdfast.text.truncate import Limits
 
 if TYPE_CHECKING:
     from holdfast.contract.call import Call
     from holdfast.contract.tool import Tool
+    from holdfast.runtime.commands import CallSandbox
     from holdfast.runtime.locks import Claim
     from holdfast.runtime.runtime import Runtime
-    from holdfast.runtime.stepping import Running
+    from holdfast.runtime.stepping import Running, Stop
     from holdfast.store.streaming import RedactedStream
 
 T = TypeVar("T")
@@ -33,6 +35,7 @@ class RunContext:
     parent: RunContext | None = None
     claims: tuple[Claim, ...] = ()
     _keep: CallKeeper | None = None
+    _sandbox: CallSandbox | None = None
     _redaction: RedactedStream | None = None
     _stopped = False
     _running: Running | None = None
@@ -93,12 +96,17 @@ class RunContext:
         return ContextPaths(self.document_dir or self.root or self.cwd, self.root)
 
     @property
-    def sandbox(self) -> Any:
-        return self._runtime.sandbox
+    def sandbox(self) -> CallSandbox:
+        if self._sandbox is None:
+            from holdfast.runtime.commands import CallSandbox
+
+            self._sandbox = CallSandbox(self._runtime, self)
+        return self._sandbox
 
     @property
-    def truncate(self) -> Any:
-        return truncation
+    def truncate(self) -> Limits:
+        limits = self._runtime.config.output
+        return Limits(limits.max_lines, limits.max_bytes)
 
     @property
     def keep(self) -> CallKeeper:
@@ -107,8 +115,20 @@ class RunContext:
         return self._keep
 
     @property
+    def caps(self) -> Caps:
+        tools, caller = self._runtime.config.tools, self.call_record.caller
+        layers = (tools.agents.get(caller.agent or ""), tools.providers.get(caller.provider or ""))
+        small = tools.caps == "small" or any(layer is not None and layer.caps == "small" for layer in layers)
+        return "small" if small else "standard"
+
+    @property
     def cancelled(self) -> bool:
         return self._stopped
+
+    @property
+    def stopped_by(self) -> Stop | None:
+        """Why the work was asked to end, if it was."""
+        return None if self._running is None else self._running.why
 
     def runs(self, running: Running) -> None:
         """The work waits for something: from now on its clock can be stopped."""
@@ -193,28 +213,6 @@ class ContextPaths:
                 "There is no project root here: run holdfast inside a git repository, or `holdfast init` first."
             )
         return paths.confine(path, root=self._root, base=self._base, mutating=mutating)
-
-
-class PlainSandbox:
-    """The sandbox policy without a backend: says what is writable, and refuses to run commands it cannot contain."""
-
-    def __init__(self, mode: str, writable: Sequence[Path], profile: str) -> None:
-        self._mode = mode
-        self._writable = tuple(writable)
-        self.profile = profile
-
-    def is_path_writable(self, path: str | Path) -> bool:
-        if self._mode == "off":
-            return True
-        real = Path(path).resolve()
-        return any(real == allowed or allowed in real.parents for allowed in self._writable)
-
-    def wrap_command(self, command: Sequence[str]) -> Sequence[str]:
-        if self._mode == "off":
-            return list(command)
-        raise PathRefused(
-            'No sandbox backend is available, so commands are not run; set sandbox.mode = "off" to run them bare.'
-        )
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 from collections.abc import Callable, Coroutine
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from msgspec.structs import replace
 
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Failure, State
 from holdfast.runtime.context import RunContext
+from holdfast.runtime.outcome import is_well_formed
 from holdfast.runtime.refusals import ABORTED, words_of
-from holdfast.runtime.stepping import Closed, NoReply, Running, Stop, Stopped, finish
+from holdfast.runtime.stepping import GRACE_SECONDS, Closed, NoReply, Running, Stop, Stopped, finish
 from holdfast.runtime.threads import ThreadPool
 
 if TYPE_CHECKING:
@@ -46,6 +50,7 @@ class Executor:
 
     def __init__(self) -> None:
         self.running: dict[str, Running] = {}
+        self._idle: asyncio.Event | None = None
 
     async def call(
         self, tool: Tool, function: Function, args: Args, ctx: RunContext, *, direct: bool, mutates: bool
@@ -93,7 +98,7 @@ class Executor:
         try:
             return await finish(waiting.work, waiting.waited, running)
         except Stopped as stopped:
-            return _stopped(stopped.why, waiting)
+            return _stopped(stopped, waiting)
         except NoReply as error:
             state = State.UNKNOWN if waiting.mutates else State.FAILED
             failure = Failure.OUTCOME_UNKNOWN if waiting.mutates else Failure.TOOL_ERROR
@@ -109,6 +114,18 @@ class Executor:
             return _failed(tool, ctx, error)
         finally:
             self.running.pop(ctx.call_id, None)
+            if self._idle is not None and not self.running:
+                self._idle.set()
+
+    async def stop_all(self) -> None:
+        """Ask everything that runs to end, and give it the time it has for that."""
+        for call_id in list(self.running):
+            self.stop(call_id)
+        if self.running:
+            self._idle = asyncio.Event()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(2 * GRACE_SECONDS):
+                    await self._idle.wait()
 
     def stop(self, call_id: str) -> bool:
         running = self.running.get(call_id)
@@ -118,21 +135,31 @@ class Executor:
         return True
 
 
-def _stopped(why: Stop, waiting: Waiting) -> Ended:
+def _stopped(stopped: Stopped, waiting: Waiting) -> Ended:
     ctx = waiting.ctx
-    if why is Stop.TIMEOUT:
+    if stopped.why is Stop.TIMEOUT:
         assert ctx.timeout is not None
         text = f"Tool '{ctx.call_record.name_used}' timed out after {round(ctx.timeout * 1000)}ms"
         state, failure = State.TIMED_OUT, Failure.TIMEOUT
     else:
         text = ABORTED
         state, failure = State.CANCELLED, Failure.CANCELLED
+    if (seen := _seen(stopped.value)) is not None:
+        error = f"{text}\n\n{seen.error}" if seen.error else text
+        return Ended(replace(seen, success=False, error=error, state=state, failure=failure, call_id=ctx.call_id))
     if waiting.in_thread:
         text += "; its thread cannot be stopped and may still be running"
     if waiting.mutates:
         text = f"{text.removesuffix('.')}; whether it took effect is not known"
         state = State.UNKNOWN
     return Ended(Result(False, error=text, state=state, failure=failure, call_id=ctx.call_id))
+
+
+def _seen(value: object) -> Result | None:
+    """What a tool says that was asked to end and saw its work end: only such a call has a known outcome."""
+    if isinstance(value, Result) and value.state in (State.TIMED_OUT, State.CANCELLED) and is_well_formed(value):
+        return value
+    return None
 
 
 def _failed(tool: Tool, ctx: RunContext, error: BaseException) -> Ended:

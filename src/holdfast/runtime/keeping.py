@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from holdfast.store.spill import Spill
 
 
+_NOTICE_LINES: Final = 40
+_NOTICE_BYTES: Final = 8192
+"""What a tool may add below an output it has cut to the limits itself."""
+
+
 class CallKeeper:
     """Satisfies the `Keeper` protocol for one call."""
 
@@ -30,6 +35,10 @@ class CallKeeper:
     def before_image(self, path: Path, content: bytes | None, mode: int | None = None) -> None:
         if self._ledger is not None:
             self._ledger.before_image(self._call_id, path, content, mode)
+
+    def after_image(self, path: Path, content: bytes | None, mode: int | None = None) -> None:
+        if self._ledger is not None:
+            self._ledger.after_image(self._call_id, path, content, mode)
 
     def read_spill(self, call_id: str, offset: int, limit: int) -> tuple[str, int]:
         if self._ledger is None:
@@ -46,6 +55,8 @@ class CallKeeper:
 def bound(result: Result, tool: Tool, limits: OutputConfig, call_id: str, ledger: Ledger | None) -> Result:
     """Cut an output that is too long; keep all of it (up to `max_spill`) and say what is hidden."""
     text = result.output
+    if result.metadata.get("truncated") is True and _nearly_fits(text, limits):
+        return _cut_bytes(result, limits)
     cut = (truncate.head if tool.keeps == "head" else truncate.tail)(text, limits.max_lines, limits.max_bytes)
     if not cut.truncated:
         return _cut_bytes(result, limits)
@@ -60,6 +71,12 @@ def bound(result: Result, tool: Tool, limits: OutputConfig, call_id: str, ledger
     shown = truncate.with_notice(cut, tool.keeps, where, limits.max_bytes)
     structured = None if isinstance(result.structured, str) else result.structured
     return _cut_bytes(replace(result, output=shown, structured=structured, metadata=metadata), limits)
+
+
+def _nearly_fits(text: str, limits: OutputConfig) -> bool:
+    """The tool has cut the output itself, and said so below it."""
+    lines, size = limits.max_lines + _NOTICE_LINES, limits.max_bytes + _NOTICE_BYTES
+    return text.count("\n") < lines and truncate.byte_size(text) <= size
 
 
 def _spill(text: str, limits: OutputConfig, ledger: Ledger | None) -> Spill | None:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import msgspec
 from msgspec import Struct
 
 from holdfast.config.model import Config
@@ -19,13 +18,15 @@ from holdfast.config.protected import is_protected
 from holdfast.contract.call import Answer, Call, Caller, Decision, HeldCall, Proposal
 from holdfast.contract.errors import GrantRefused, HoldfastError, UnknownCall
 from holdfast.contract.event import Event, Warned
+from holdfast.contract.processes import Processes
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
-from holdfast.contract.values import Args, digest_of
+from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Failure, State, Verdict
 from holdfast.registry.listing import Format, Listing, ToolList
 from holdfast.registry.registry import Registry
 from holdfast.registry.sources import WAITING
+from holdfast.rules.caps import containment_cap
 from holdfast.rules.gate import Gate
 from holdfast.rules.hooks import Hooks
 from holdfast.rules.policy import Policy, PolicyRules, check_names
@@ -34,8 +35,9 @@ from holdfast.rules.standard import standard_caps, standard_chain
 from holdfast.runtime import judging
 from holdfast.runtime.arguments import Arguments
 from holdfast.runtime.bus import QUEUE_LIMIT, Bus, Subscription
-from holdfast.runtime.context import PlainSandbox, RunContext
+from holdfast.runtime.context import RunContext
 from holdfast.runtime.desk import Asker, Desk, Nobody
+from holdfast.runtime.hands import Hands
 from holdfast.runtime.middleware import After, Before, HookHandle, Middleware
 from holdfast.runtime.pipeline import Origin, Pipeline
 from holdfast.runtime.plans import Plans
@@ -44,9 +46,9 @@ from holdfast.runtime.telemetry import Telemetry
 from holdfast.store.redact import Redactor
 
 if TYPE_CHECKING:
-    from holdfast.contract.context import SandboxTools
     from holdfast.rules.explain import Explanation
     from holdfast.rules.grants import StoredGrants, Width
+    from holdfast.sandbox.sandbox import Sandbox
     from holdfast.store.grants import Grant, Scope
     from holdfast.store.ledger import Ledger
 
@@ -76,11 +78,12 @@ class Runtime:
         ledger: Ledger | None = None,
         root: Path | None = None,
         cwd: Path | None = None,
+        state: Path | None = None,
         document: Path | None = None,
         asker: Asker | None = None,
         nobody: Nobody = "deny",
         caller: Caller | None = None,
-        sandbox: SandboxTools | None = None,
+        sandbox: Sandbox | None = None,
         services: Mapping[type[Any], Any] | None = None,
     ) -> None:
         self.config = config or Config()
@@ -104,8 +107,8 @@ class Runtime:
         self.registry.set_policy(self.policy)
         self.hooks = Hooks(self.config.hooks)
         self.grants = grants or (_grants_in(ledger) if ledger is not None else None)
+        self.hands = Hands(self, sandbox, state)
         self.gate = gate or self._standard_gate()
-        self.sandbox = sandbox or _plain_sandbox(self.config, root)
         limits = self.config.output
         self.surely_short = min(limits.max_bytes // 4, limits.max_lines, (limits.max_output_bytes or 1 << 30) // 4)
         """Characters below which no output can be too long, in bytes or in lines."""
@@ -137,12 +140,11 @@ class Runtime:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for call_id in list(self.pipeline.executor.running):
-            self.pipeline.executor.stop(call_id)
+        await self.pipeline.executor.stop_all()
         self.registry.stop()
         for subscription in self.bus.subscriptions:
             subscription.close()
-        for close in self._closers:
+        for close in reversed(self._closers):
             close()
 
     def on_close(self, close: Callable[[], None]) -> None:
@@ -262,6 +264,14 @@ class Runtime:
         """The result of a call that has ended, from the ledger."""
         return self._desk_ledger.result(call_id) if self._desk_ledger is not None else None
 
+    @property
+    def sandbox(self) -> Sandbox:
+        return self.hands.sandbox
+
+    async def undo(self, call_id: str, *, by: str = "program", partial: bool = False) -> Result:
+        """Put back what a call changed on disk, all of it or nothing; raises `UndoRefused` where it cannot be."""
+        return await asyncio.to_thread(self.hands.undo, call_id, by=by, partial=partial)
+
     def use_tracer(self, tracer: Any) -> None:
         """Record spans with this OpenTelemetry tracer instead of the global one."""
         self._telemetry = Telemetry(tracer)
@@ -296,7 +306,9 @@ class Runtime:
         return await explain_call(self, name, args, caller or self.caller)
 
     def service(self, protocol: type[T]) -> T:
-        found = self._services.get(protocol)
+        found: Any = self._services.get(protocol)
+        if found is None and protocol is Processes:
+            found = self._services[protocol] = self.hands.processes
         if found is None:
             raise HoldfastError(f"This runtime was given no {protocol.__name__}; pass it as `services`.")
         return found
@@ -308,6 +320,7 @@ class Runtime:
 
     async def decide(self, tool: Tool, call: Call, proposal: Proposal | None) -> Decision:
         try:
+            await self.hands.try_out(tool)
             return self.gate.decide(judging.question_about(self, tool, call, proposal))
         except HoldfastError as error:
             return Decision(Verdict.DENY, "judging", str(error))
@@ -354,16 +367,17 @@ class Runtime:
 
     def _standard_gate(self) -> Gate:
         approval, root, extra = self.config.approval, self.root, self.config.protected
-        chain = standard_chain(approval, grants=self.grants, is_tool=self.registry.has)
-        return Gate(
-            chain,
-            standard_caps(
-                approval,
-                chain,
-                hooks=self.hooks,
-                is_protected=lambda path: is_protected(path, root=root, extra=extra),
-            ),
+        chain = standard_chain(
+            approval, grants=self.grants, sandbox_held=self.hands.held, is_tool=self.registry.has
         )
+        caps = standard_caps(
+            approval,
+            chain,
+            hooks=self.hooks,
+            is_protected=lambda path: is_protected(path, root=root, extra=extra),
+            sandbox_held=self.hands.held,
+        )
+        return Gate(chain, (*caps, containment_cap(self.hands.containment)))
 
     def attach(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -374,10 +388,3 @@ def _grants_in(ledger: Ledger) -> StoredGrants:
     from holdfast.rules.grants import StoredGrants
 
     return StoredGrants(ledger.grants)
-
-
-def _plain_sandbox(config: Config, root: Path | None) -> PlainSandbox:
-    wanted = config.sandbox
-    named = [root if item == "$root" else Path(item).expanduser() for item in wanted.writable]
-    writable = [path.resolve() for path in named if path is not None]
-    return PlainSandbox(wanted.mode, writable, digest_of(msgspec.to_builtins(wanted)))

@@ -26,8 +26,10 @@ class Stop(StrEnum):
 class Stopped(Exception):
     """The work was ended by a deadline or by a person, not by itself."""
 
-    def __init__(self, why: Stop) -> None:
+    def __init__(self, why: Stop, value: Any = None) -> None:
         self.why = why
+        self.value = value
+        """What the work returned when it was asked to end."""
         super().__init__(why.value)
 
 
@@ -123,7 +125,7 @@ async def finish(work: Coroutine[Any, Any, Any], waited: Any, running: Running) 
     finally:
         running.settle()
     if running.why is not None:
-        raise Stopped(running.why)
+        raise Stopped(running.why, value)
     return value
 
 

@@ -1,4 +1,4 @@
-"""Cutting outputs to size by whole lines and by bytes. The module itself is what a tool gets as `ctx.truncate`.
+"""Cutting outputs to size by whole lines and by bytes. `Limits` is what a tool gets as `ctx.truncate`.
 
 Lines are what lies between newlines, so a trailing newline begins one more (empty) line. Bytes are UTF-8; half of a
 surrogate pair counts as the three bytes it would take.
@@ -75,6 +75,53 @@ def tail(text: str, max_lines: int = MAX_LINES, max_bytes: int = MAX_BYTES) -> C
         output_lines=1 if partial else kept,
         output_bytes=byte_size(content) if partial else used,
         last_line_partial=partial,
+    )
+
+
+class Limits:
+    """Cutting to the configured size, unless another is named."""
+
+    def __init__(self, max_lines: int, max_bytes: int) -> None:
+        self._limits = (max_lines, max_bytes)
+
+    @property
+    def MAX_LINES(self) -> int:  # noqa: N802 - the name tools know it by
+        return self._limits[0]
+
+    @property
+    def MAX_BYTES(self) -> int:  # noqa: N802
+        return self._limits[1]
+
+    def head(self, text: str, max_lines: int | None = None, max_bytes: int | None = None) -> Cut:
+        return head(text, self._lines(max_lines), self._bytes(max_bytes))
+
+    def tail(self, text: str, max_lines: int | None = None, max_bytes: int | None = None) -> Cut:
+        return tail(text, self._lines(max_lines), self._bytes(max_bytes))
+
+    def format_size(self, size: int) -> str:
+        return format_size(size)
+
+    def _lines(self, asked: int | None) -> int:
+        return self.MAX_LINES if asked is None else asked
+
+    def _bytes(self, asked: int | None) -> int:
+        return self.MAX_BYTES if asked is None else asked
+
+
+def only_bytes(text: str, max_bytes: int, kept: Kept) -> Cut:
+    """Lines do not count: the first or the last bytes, cut between characters."""
+    lines, size = text.count("\n") + 1, byte_size(text)
+    if size <= max_bytes:
+        return Cut(content=text, total_lines=lines, total_bytes=size, output_lines=lines, output_bytes=size)
+    content = (_first_bytes if kept == "head" else _last_bytes)(text, max_bytes)
+    return Cut(
+        content=content,
+        truncated=True,
+        truncated_by="bytes",
+        total_lines=lines,
+        total_bytes=size,
+        output_lines=content.count("\n") + 1,
+        output_bytes=byte_size(content),
     )
 
 

@@ -1,0 +1,236 @@
+"""Processes that outlive the call that started them: started by the warden, remembered in files beside the ledger."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal as signals
+import tempfile
+import weakref
+from base64 import b32encode
+from pathlib import Path
+from time import time
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec import Struct
+
+from holdfast.contract.call import Owner
+from holdfast.contract.command import Command
+from holdfast.contract.context import Context
+from holdfast.contract.errors import CallError, SandboxRefused
+from holdfast.contract.processes import ProcessInfo, ProcessOutput, Signal
+from holdfast.runtime.commands import CallSandbox, signal_name
+from holdfast.runtime.pages import MAX_READ, read_page
+from holdfast.sandbox.warden.client import Exit, Job, Logged, NotStarted, WardenLost
+from holdfast.store.files import make_private_folder
+from holdfast.store.owner import alive, owner_of
+
+if TYPE_CHECKING:
+    from holdfast.runtime.runtime import Runtime
+    from holdfast.sandbox.launch import Launch
+
+MAX_ENDED: Final = 64
+"""Processes that have ended and are still remembered."""
+_CLOSING: Final = 3.0
+_ASKS: Final = {"SIGKILL": signals.SIGUSR1}
+"""What a worker is sent in place of a signal it could not pass on."""
+
+
+class Record(Struct, frozen=True, kw_only=True):
+    """What is written down when a process starts."""
+
+    id: str
+    pid: int
+    worker: Owner
+    """The process that watches it."""
+    command: str
+    cwd: str
+    label: str | None
+    detached: bool
+    contained: bool
+    started: float
+
+
+class Background:
+    """Satisfies `Processes`."""
+
+    def __init__(self, runtime: Runtime, state: Path | None) -> None:
+        self._runtime = runtime
+        self._folder = _temporary(self) if state is None else state / "processes"
+        self._running: dict[str, tuple[Job, Launch]] = {}
+
+    async def start(
+        self, ctx: Context, command: Command, *, shown: str, label: str | None, detached: bool
+    ) -> ProcessInfo:
+        sandbox = ctx.sandbox
+        assert isinstance(sandbox, CallSandbox)
+        make_private_folder(self._folder)
+        self._forget_old()
+        launch = await sandbox.launch(command)
+        name = b32encode(os.urandom(5)).decode().lower()
+        job = self._begin(launch, name, detached=detached)
+        try:
+            _, pid, worker = await job.message()
+        except (NotStarted, WardenLost) as error:
+            _clean(launch)
+            raise SandboxRefused(f"The process could not be started: {error}.") from None
+        self._running[name] = (job, launch)
+        record = Record(
+            id=name,
+            pid=pid,
+            worker=owner_of(worker),
+            command=shown,
+            cwd=str(command.cwd or ctx.cwd),
+            label=label,
+            detached=detached,
+            contained=launch.contained,
+            started=time(),
+        )
+        self._base(name).with_suffix(".json").write_bytes(msgspec.json.encode(record))
+        job.on_message(lambda: self._sweep_one(name))
+        return self._info(record)
+
+    def _begin(self, launch: Launch, name: str, *, detached: bool) -> Job:
+        log = Logged(base=str(self._base(name)), limit=max(1 << 16, self._runtime.config.output.max_spill))
+        stdin = os.open(os.devnull, os.O_RDONLY)
+        try:
+            return self._runtime.hands.warden.run(launch, stdin, log=log, detached=detached)
+        except BaseException:
+            _clean(launch)
+            raise
+        finally:
+            os.close(stdin)
+
+    def find(self, name: str | int) -> ProcessInfo:
+        return self._info(self._record(name))
+
+    def list(self) -> list[ProcessInfo]:
+        return sorted(map(self._info, self._records()), key=lambda info: info.started)
+
+    def output(self, name: str | int, *, offset: int | None, limit: int) -> ProcessOutput:
+        page = read_page(self._base(self._record(name).id), offset, limit)
+        return msgspec.structs.replace(page, text=self._runtime.redact(page.text)[:MAX_READ])
+
+    async def kill(self, name: str | int, signal: Signal, *, wait: float) -> ProcessInfo:
+        record = self._record(name)
+        if self._info(record).state != "running":
+            raise CallError(f"Process {record.pid} does not run any more; process.status says how it ended.")
+        watcher = _open_process(record.worker)
+        try:
+            signals.pidfd_send_signal(watcher, _ASKS.get(signal, signals.Signals[signal]))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(_readable(watcher), wait)
+        except ProcessLookupError:
+            pass  # it has just ended
+        finally:
+            os.close(watcher)
+        return self._info(record)
+
+    def _record(self, name: str | int) -> Record:
+        """The newest one, where a pid has been used again."""
+        found = [record for record in self._records() if name in (record.id, record.pid)]
+        if not found:
+            raise CallError(f"holdfast started no process {name!r} here; process.list shows those it did.")
+        return max(found, key=lambda record: record.started)
+
+    def _records(self) -> list[Record]:
+        found: list[Record] = []
+        for path in self._folder.glob("*.json") if self._folder.is_dir() else ():
+            with contextlib.suppress(OSError, msgspec.MsgspecError):
+                found.append(msgspec.json.decode(path.read_bytes(), type=Record))
+        return found
+
+    def _info(self, record: Record) -> ProcessInfo:
+        watched = alive(record.worker)  # asked first: the worker writes down the end before it goes
+        end = self._end(record.id)
+        status, ended, alone = end or (None, None, True)
+        gone = None if status is None else Exit.of(status)
+        lost = end is None or (alone and not record.detached)
+        return ProcessInfo(
+            id=record.id,
+            pid=record.pid,
+            state="running" if watched and end is None else "lost" if lost else "exited",
+            command=record.command,
+            cwd=record.cwd,
+            label=record.label,
+            detached=record.detached,
+            contained=record.contained,
+            started=record.started,
+            ended=ended,
+            exit_code=None if gone is None else gone.code,
+            signal=None if gone is None or gone.signal is None else signal_name(gone.signal),
+        )
+
+    def _end(self, name: str) -> tuple[int, float, bool] | None:
+        with contextlib.suppress(OSError, ValueError):
+            status, ended, alone = self._base(name).with_suffix(".end").read_text(encoding="ascii").split()
+            return int(status), float(ended), alone == "1"
+        return None
+
+    def _base(self, name: str) -> Path:
+        return self._folder / name
+
+    def _sweep_one(self, name: str) -> None:
+        """It has ended: put right what its launch left."""
+        job, launch = self._running[name]
+        with contextlib.suppress(WardenLost, NotStarted):
+            if job.read() is None:
+                return
+        del self._running[name]
+        _clean(launch)
+
+    def _forget_old(self) -> None:
+        ended = [info for info in self.list() if info.state != "running"]
+        for info in ended[: max(0, len(ended) - MAX_ENDED)]:
+            for path in self._folder.glob(f"{info.id}.*"):
+                path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """What is not detached is killed now. What is goes on, behind the masks its launch made."""
+        detached = {record.id for record in self._records() if record.detached}
+        ending = [entry for name, entry in self._running.items() if name not in detached]
+        for job, _ in self._running.values():
+            job.detach()
+        for job, _ in ending:
+            job.stop()
+        for job, launch in ending:
+            job.wait_blocking(_CLOSING)
+            _clean(launch)
+        self._running.clear()
+
+
+def _clean(launch: Launch) -> None:
+    from holdfast.sandbox.running import finish
+
+    finish(launch)
+
+
+def _open_process(owner: Owner) -> int:
+    """A descriptor of exactly this process: a pid that was given to another one meanwhile is refused."""
+    try:
+        fd = os.pidfd_open(owner.pid)
+    except ProcessLookupError:
+        raise CallError("The process has just ended; process.status says how.") from None
+    if alive(owner):
+        return fd
+    os.close(fd)
+    raise CallError("The process has just ended; process.status says how.")
+
+
+async def _readable(fd: int) -> None:
+    loop = asyncio.get_running_loop()
+    ready = loop.create_future()
+    loop.add_reader(fd, lambda: ready.done() or ready.set_result(None))
+    try:
+        await ready
+    finally:
+        loop.remove_reader(fd)
+
+
+def _temporary(owner: Background) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="holdfast-"))
+    weakref.finalize(owner, shutil.rmtree, folder, ignore_errors=True)
+    return folder

@@ -1,0 +1,302 @@
+"""How one call runs commands: `ctx.sandbox`. Whatever happens, nothing a command started is left when `run` returns."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+import weakref
+from codecs import getincrementaldecoder
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from msgspec.structs import replace
+
+from holdfast.contract.command import Command, Outlook, Ran
+from holdfast.contract.errors import SandboxRefused
+from holdfast.runtime.pump import Kept, Limits, Pump, Sink
+from holdfast.runtime.stepping import NoReply, Stop
+from holdfast.runtime.threads import ThreadPool
+from holdfast.sandbox.launch import Changes, Launch, Recording
+from holdfast.sandbox.warden.client import Exit, Job, NotStarted, WardenLost
+
+if TYPE_CHECKING:
+    from holdfast.runtime.context import RunContext
+    from holdfast.runtime.runtime import Runtime
+    from holdfast.sandbox.backend import Backend
+    from holdfast.sandbox.proxy import Doorway
+    from holdfast.sandbox.sandbox import Sandbox
+
+TERM_GRACE: Final = 0.3
+"""Seconds a bare command has after SIGTERM; well within the grace a stopped call has."""
+_LAST_WAIT: Final = 5.0
+_threads: Final = ThreadPool()
+_probed: Final[weakref.WeakSet[Sandbox]] = weakref.WeakSet()
+
+
+class CallSandbox:
+    """Satisfies `SandboxTools` for one call."""
+
+    def __init__(self, runtime: Runtime, ctx: RunContext) -> None:
+        self._runtime = runtime
+        self._ctx = ctx
+        self._sandbox = runtime.sandbox
+
+    @property
+    def profile(self) -> str:
+        return self._sandbox.profile
+
+    def is_path_writable(self, path: str | Path) -> bool:
+        return self._sandbox.is_path_writable(path)
+
+    def is_path_readable(self, path: str | Path) -> bool:
+        return self._sandbox.is_path_readable(path)
+
+    def wrap_command(self, command: Sequence[str]) -> Sequence[str]:
+        return self._sandbox.wrap_command(command)
+
+    def undo_note(self, command: Command) -> str | None:
+        return self._runtime.hands.recorder.note()
+
+    async def outlook(self, command: Command) -> Outlook:
+        sandbox, quick = self._sandbox, self._runtime.ledger is None or self._runtime.config.sandbox.undo == "off"
+        note = self.undo_note(command) if quick else await _threads.run(self.undo_note, command)
+        backend = await self._backend()
+        if backend is None:
+            return Outlook(contained_by=None, network="on", undo_note=note)
+        hosts = sandbox.policy.network
+        network = hosts if isinstance(hosts, str) else f"only {', '.join(hosts)}"
+        return Outlook(contained_by=backend.name, network=network, undo_note=note)
+
+    async def run(self, command: Command) -> Ran:
+        with contextlib.ExitStack() as doors:
+            doorway = await self._doorway(command, doors)
+            recording, cancelled = await self._record(command)
+            try:
+                if cancelled is not None:
+                    raise cancelled
+                launch = await self.launch(command, recording, doorway)
+            except BaseException:
+                if recording is not None:
+                    recording.discard()
+                raise
+            running = _Running(self._runtime, self._ctx, command, launch, recording)
+            return await running.go(() if doorway is None else doorway.passed)
+
+    async def _record(self, command: Command) -> tuple[Recording | None, asyncio.CancelledError | None]:
+        if not command.undoable or self._runtime.ledger is None or self._runtime.config.sandbox.undo == "off":
+            return None, None
+        return await _through(_threads.run(self._runtime.hands.recorder.begin, self._ctx.call_id))
+
+    async def launch(
+        self, command: Command, recording: Recording | None = None, doorway: Doorway | None = None
+    ) -> Launch:
+        """Everything needed to start the command. Raises `SandboxRefused`."""
+        overlays = () if recording is None else recording.overlays
+        placed = replace(command, cwd=command.cwd or self._ctx.cwd)
+        if doorway is not None:
+            placed = doorway.wrap(placed)
+        if self._sandbox.mode == "off":
+            return self._sandbox.launch(placed, overlays=overlays)
+        launch = await _threads.run(lambda: self._sandbox.launch(placed, overlays=overlays))
+        return launch if doorway is None else doorway.number(launch)
+
+    async def _backend(self) -> Backend | None:
+        """The first time this tries things out, which takes a while."""
+        sandbox = self._sandbox
+        if sandbox.mode == "off" or sandbox in _probed:
+            return sandbox.backend()
+        found = await _threads.run(sandbox.backend)
+        _probed.add(sandbox)
+        return found
+
+    async def _doorway(self, command: Command, doors: contextlib.ExitStack) -> Doorway | None:
+        """The way out to the hosts that are allowed, where only some are."""
+        hosts = self._sandbox.policy.network
+        if isinstance(hosts, str) or command.read_only or await self._backend() is None:
+            return None
+        from holdfast.sandbox.proxy import Doorway
+
+        return doors.enter_context(Doorway(hosts))
+
+
+class _Running:
+    """One command from its start to its last trace."""
+
+    def __init__(
+        self, runtime: Runtime, ctx: RunContext, command: Command, launch: Launch, recording: Recording | None
+    ) -> None:
+        self._runtime = runtime
+        self._ctx = ctx
+        self._command = command
+        self._launch = launch
+        self._recording = recording
+        self._job: Job | None = None
+        self._sinks: list[Sink] = []
+        self._pumps: list[Pump] = []
+        self._settled = False
+
+    async def go(self, passed: Sequence[int]) -> Ran:
+        try:
+            self._start(passed)
+            ended, cancelled = await self._wait()
+            for rest in [pump.end() for pump in self._pumps]:
+                if rest is not None:
+                    _, again = await _through(rest)
+                    cancelled = cancelled or again
+            self._pumps.clear()
+            self._settled = True
+            if self._recording is None and not self._launch.contained:
+                found = _settle(self._launch, None)
+            else:
+                found, again = await _through(_threads.run(_settle, self._launch, self._recording))
+                cancelled = cancelled or again
+        except NotStarted as error:
+            raise SandboxRefused(f"The command could not be started: {error}.") from None
+        except WardenLost as error:
+            raise NoReply(str(error)) from None
+        finally:
+            self._give_up()
+        if cancelled is not None and self._ctx.stopped_by is None:
+            raise cancelled
+        return self._ran(ended, found)
+
+    def _start(self, passed: Sequence[int]) -> None:
+        from holdfast.sandbox.confine import open_file
+
+        command = self._command
+        with contextlib.ExitStack() as ours:
+
+            def closing(fd: int) -> int:
+                ours.callback(os.close, fd)
+                return fd
+
+            stdin = closing(open_file(command.stdin) if command.stdin else os.open(os.devnull, os.O_RDONLY))
+            stdout = closing(self._pipe(command.streams))
+            stderr = stdout if command.merged else closing(self._pipe(False))
+            self._job = self._runtime.hands.warden.run(
+                self._launch, stdin, stdout, stderr, passed=passed, thorough=self._recording is not None
+            )
+
+    def _pipe(self, streams: bool) -> int:
+        """A new pipe whose end we read is pumped; the end to write to."""
+        reading, writing = os.pipe()
+        first = not self._pumps
+        ledger = self._runtime.ledger
+        redactor, bus = self._runtime.redactor, self._runtime.bus
+        spills = first and ledger is not None and self._command.max_bytes is None
+        sink = Sink(self._limits(), ledger.blobs if spills and ledger is not None else None, lambda: redactor.active)
+        watch = self._streamer() if streams else None
+        self._sinks.append(sink)
+        self._pumps.append(Pump(reading, sink, watch, lambda: watch is not None and not bus.idle))
+        return writing
+
+    def _limits(self) -> Limits:
+        command, config = self._command, self._runtime.config.output
+        if command.max_bytes is not None:
+            return Limits(keeps=command.keeps, max_bytes=command.max_bytes, max_lines=None)
+        return Limits(
+            keeps=command.keeps, max_bytes=config.max_bytes, max_lines=config.max_lines, max_spill=config.max_spill
+        )
+
+    def _streamer(self) -> Callable[[bytes], None]:
+        decoder = getincrementaldecoder("utf-8")("replace")
+
+        def stream(block: bytes) -> None:
+            self._ctx.stream(decoder.decode(block))
+
+        return stream
+
+    async def _wait(self) -> tuple[Exit, asyncio.CancelledError | None]:
+        assert self._job is not None
+        try:
+            return await self._job.wait(), None
+        except asyncio.CancelledError as error:
+            self._job.stop(0.0 if self._launch.own_pids else TERM_GRACE)
+            ended, _ = await _through(self._job.wait())
+            return ended, error
+
+    def _give_up(self) -> None:
+        """Whatever did not come to its end: let go of it now, and tidy up in a thread when it is gone."""
+        for pump in self._pumps:
+            pump.abandon()
+        if self._settled:
+            return
+        self._settled = True
+        job = self._job
+        if job is not None and not job.over:
+            job.detach()
+            job.stop()
+
+        def tidy() -> None:
+            if job is not None and not job.over:
+                job.wait_blocking(_LAST_WAIT)
+            _settle(self._launch, self._recording if job is not None else None)
+            if job is None and self._recording is not None:
+                self._recording.discard()
+
+        threading.Thread(target=tidy, name="holdfast-tidy", daemon=True).start()
+
+    def _ran(self, ended: Exit, found: Changes) -> Ran:
+        redactor = self._runtime.redactor
+        where = f"output.read call={self._ctx.call_id}"
+        kept = [sink.finish(redactor if redactor.active else str, where) for sink in self._sinks]
+        shown: Kept = kept[0]
+        left = (f"{ended.left} processes it started could not be killed",) if ended.left else ()
+        return Ran(
+            code=ended.code,
+            signal=None if ended.signal is None else signal_name(ended.signal),
+            output=shown.text,
+            error_output=kept[1].text if len(kept) > 1 else "",
+            total_bytes=shown.total_bytes,
+            total_lines=shown.total_lines,
+            output_lines=shown.output_lines,
+            truncated=shown.truncated,
+            notice=shown.notice,
+            spill=None if shown.spill is None else shown.spill.reference,
+            spilled_bytes=0 if shown.spill is None else shown.spill.size,
+            contained=self._launch.contained,
+            changes=None if self._recording is None else found.changes,
+            violations=(*found.violations, *left),
+            stopped=_stopped(self._ctx.stopped_by),
+        )
+
+
+def _settle(launch: Launch, recording: Recording | None) -> Changes:
+    """When every process is gone: take over what the command changed, and put right what the launch left."""
+    from holdfast.sandbox.running import finish
+
+    try:
+        found = Changes() if recording is None else recording.finish()
+    finally:
+        swept = finish(launch)
+    return replace(found, violations=(*found.violations, *swept))
+
+
+async def _through(work: Any) -> tuple[Any, asyncio.CancelledError | None]:
+    """Wait for something to the end, also when this is cancelled meanwhile; the cancellation comes with its result."""
+    future = asyncio.ensure_future(work)
+    cancelled = None
+    while not future.done():
+        try:
+            await asyncio.shield(future)
+        except asyncio.CancelledError as error:
+            if future.cancelled():
+                raise
+            cancelled = error
+    return future.result(), cancelled
+
+
+def signal_name(number: int) -> str:
+    import signal
+
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _stopped(why: Stop | None) -> Literal["timeout", "cancelled"] | None:
+    return None if why is None else "timeout" if why is Stop.TIMEOUT else "cancelled"

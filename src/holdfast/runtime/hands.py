@@ -1,0 +1,106 @@
+"""What a runtime needs to run commands, each part made when it is first needed."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from holdfast.contract.errors import UndoRefused
+from holdfast.contract.result import Result
+from holdfast.contract.tool import Tool
+from holdfast.contract.vocabulary import AUTO_APPROVED_IF_SANDBOXED, NEEDS_CONTAINMENT, RUNS_COMMANDS
+from holdfast.rules.caps import Containment
+
+if TYPE_CHECKING:
+    from holdfast.runtime.background import Background
+    from holdfast.runtime.runtime import Runtime
+    from holdfast.runtime.undo.recorder import Recorder
+    from holdfast.sandbox.sandbox import Sandbox
+    from holdfast.sandbox.warden.client import Warden
+
+_COMMANDS: Final = frozenset({AUTO_APPROVED_IF_SANDBOXED, NEEDS_CONTAINMENT, RUNS_COMMANDS})
+
+
+class Hands:
+    """The sandbox, the process that starts commands, and the recorder of what they change."""
+
+    def __init__(self, runtime: Runtime, sandbox: Sandbox | None, state: Path | None) -> None:
+        self._runtime = runtime
+        self._given = sandbox
+        self._tried = False
+        kept = None if runtime.ledger is None or runtime.ledger.volatile else runtime.ledger.path.parent
+        self.state = state or kept
+        """Where the project's state is kept, outside the project; None: nothing is kept beyond the runtime."""
+
+    @cached_property
+    def sandbox(self) -> Sandbox:
+        """Nothing is tried out before a command is judged."""
+        if self._given is not None:
+            return self._given
+        from holdfast.sandbox.sandbox import Sandbox
+
+        runtime = self._runtime
+        return Sandbox(
+            runtime.config.sandbox,
+            root=runtime.root,
+            document_dir=None if runtime.document is None else runtime.document.parent,
+            state=self.state,
+            extra_protected=runtime.config.protected,
+            cwd=Path(runtime.cwd),
+        )
+
+    @cached_property
+    def recorder(self) -> Recorder:
+        from holdfast.runtime.undo.recorder import Recorder
+
+        runtime = self._runtime
+        return Recorder(runtime.ledger, self.sandbox, runtime.config.sandbox, self.state)
+
+    @cached_property
+    def warden(self) -> Warden:
+        from holdfast.sandbox.warden.client import Warden
+
+        warden = Warden()
+        self._runtime.on_close(warden.close)
+        return warden
+
+    @cached_property
+    def processes(self) -> Background:
+        from holdfast.runtime.background import Background
+
+        _ = self.warden  # closed after the processes
+        background = Background(self._runtime, self.state)
+        self._runtime.on_close(background.close)
+        return background
+
+    def undo(self, call_id: str, *, by: str, partial: bool) -> Result:
+        """Put back what a call changed; blocks."""
+        from holdfast.runtime.undo.putting_back import Undo
+
+        ledger, state = self._runtime.ledger, self.state
+        if ledger is None or state is None:
+            raise UndoRefused("This runtime keeps no ledger, so there is nothing to undo from.")
+        roots = () if self._runtime.root is None else (self._runtime.root,)
+        undo = Undo(ledger, roots, state)
+        return undo.carry_out(undo.plan(call_id), by=by, partial=partial, door=self._runtime.caller.door)
+
+    async def try_out(self, tool: Tool) -> None:
+        """Before a tool that runs commands is judged: what must be tried first is tried, without holding up others."""
+        if self._tried or _COMMANDS.isdisjoint(tool.capabilities):
+            return
+        self._tried = True
+        await asyncio.to_thread(self.held if self._runtime.config.approval.auto_approve_set else self.containment)
+
+    def held(self) -> bool:
+        """Every guarantee of the sandbox was tried here and held."""
+        return self.sandbox.mode != "off" and self.sandbox.held()
+
+    def containment(self) -> Containment:
+        sandbox = self.sandbox
+        if sandbox.mode == "off":
+            return "off"
+        if sandbox.backend() is not None:
+            return "held"
+        return "refused" if sandbox.mode == "required" else "missing"

@@ -1,0 +1,178 @@
+"""Recording with an overlay: a command writes into a folder of its own, which is compared and then taken over."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from holdfast.runtime.undo.runs import remove_tree
+from holdfast.runtime.undo.settling import Step, settle
+from holdfast.runtime.undo.states import OPEN_FOLDER, described, digest_of_open, kind_of, look, names_in, open_file
+from holdfast.runtime.undo.tree import Tree
+from holdfast.sandbox.launch import Overlay
+from holdfast.store.blobs import Blobs
+from holdfast.store.changes import ABSENT, PathChange, PathState
+
+_OPAQUE: Final = "user.overlay.opaque"
+_MARKS: Final = "user.overlay."
+
+
+class OverlayPart:
+    """One writable root. The root is not touched until `take_over`."""
+
+    def __init__(self, root: Path, folder: Path, blobs: Blobs) -> None:
+        self.root = str(root)
+        self._folder = folder
+        self._blobs = blobs
+        self._upper = folder / "upper"
+        self._touched: dict[str, tuple[int, int]] = {}
+        """Files of which only the times changed."""
+        facts = root.stat()
+        for made in (self._upper, folder / "work"):
+            made.mkdir(mode=0o700, parents=True)
+        self._upper.chmod(stat.S_IMODE(facts.st_mode))
+        os.utime(self._upper, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+        self.overlay = Overlay(lower=root, upper=self._upper, work=folder / "work")
+
+    def changes(self) -> list[PathChange]:
+        """What the command changed; the content that was there before is kept."""
+        with Tree(self.root, self._folder) as lower:
+            upper = os.open(self._upper, OPEN_FOLDER)
+            try:
+                top = lower.state("")
+                after = described(os.fstat(upper))
+                found = [] if top.same_as(after) else [PathChange("", top, after)]
+                found.extend(self._compare(lower, upper, "", has_lower=True))
+            finally:
+                os.close(upper)
+        return found
+
+    def roll_back(self, refused: list[PathChange]) -> None:
+        """What is not taken over has never happened."""
+
+    def take_over(self, changes: list[PathChange]) -> None:
+        """Make the root what the command made of it. Every path changes whole, and the ledger knows of it already."""
+        steps = [Step(change.path, change.before, change.after) for change in changes]
+        with Tree(self.root, self._folder) as tree:
+            settle(tree, steps, self)
+            for path, times in self._touched.items():
+                with suppress(OSError):
+                    tree.set_times(path, times)
+
+    def place(self, tree: Tree, step: Step) -> None:
+        made = self._upper / step.path
+        made.chmod(stat.S_IRUSR | stat.S_IWUSR)
+        _unmark(made)
+        if step.wanted.mode is not None:
+            made.chmod(step.wanted.mode)
+        if not tree.move_in(step.path, str(made)):
+            made.chmod(stat.S_IRUSR)
+            facts = made.stat()
+            with made.open("rb", buffering=0) as file:
+                tree.copy_in(step.path, step.wanted, file.fileno(), (facts.st_atime_ns, facts.st_mtime_ns))
+
+    def close(self) -> None:
+        remove_tree(self._folder)
+
+    def _compare(self, lower: Tree, upper: int, path: str, *, has_lower: bool) -> Iterator[PathChange]:
+        names = names_in(upper)
+        if has_lower and _is_opaque(upper):
+            for name in sorted(set(lower.names(path)) - set(names)):
+                yield from self._gone(lower, _join(path, name))
+        for name in names:
+            yield from self._compare_one(lower, upper, name, _join(path, name), has_lower=has_lower)
+
+    def _compare_one(
+        self, lower: Tree, upper: int, name: str, path: str, *, has_lower: bool
+    ) -> Iterator[PathChange]:
+        facts = os.stat(name, dir_fd=upper, follow_symlinks=False)
+        kind = kind_of(facts.st_mode)
+        if kind == "other":
+            if has_lower:
+                yield from self._gone(lower, path)
+        elif kind == "directory":
+            yield from self._compare_folder(lower, upper, name, path, facts, has_lower=has_lower)
+        else:
+            yield from self._compare_leaf(lower, upper, name, path, facts, has_lower=has_lower)
+
+    def _compare_folder(
+        self, lower: Tree, upper: int, name: str, path: str, facts: os.stat_result, *, has_lower: bool
+    ) -> Iterator[PathChange]:
+        after = described(facts)
+        before = self._before(lower, path) if has_lower else ABSENT
+        merged = before.kind == "directory"
+        if not merged or before.mode != after.mode:
+            yield PathChange(path, before, after)
+        os.chmod(name, stat.S_IRWXU, dir_fd=upper)
+        inside = os.open(name, OPEN_FOLDER, dir_fd=upper)
+        try:
+            yield from self._compare(lower, inside, path, has_lower=merged)
+        finally:
+            os.close(inside)
+
+    def _compare_leaf(
+        self, lower: Tree, upper: int, name: str, path: str, facts: os.stat_result, *, has_lower: bool
+    ) -> Iterator[PathChange]:
+        is_file = stat.S_ISREG(facts.st_mode)
+        after = described(facts, _digest(upper, name)) if is_file else look(upper, name)
+        glance = lower.state(path) if has_lower and not _surely_differs(lower, path, after) else ABSENT
+        if is_file and glance.content == after.content:
+            self._touched[path] = (facts.st_atime_ns, facts.st_mtime_ns)
+        if glance.same_as(after):
+            return
+        before = self._before(lower, path) if has_lower else ABSENT
+        if before.kind == "directory":
+            yield from self._gone_inside(lower, path)
+        yield PathChange(path, before, after)
+
+    def _gone(self, lower: Tree, path: str) -> Iterator[PathChange]:
+        before = self._before(lower, path)
+        if before.kind == "absent":
+            return
+        yield PathChange(path, before, ABSENT)
+        if before.kind == "directory":
+            yield from self._gone_inside(lower, path)
+
+    def _gone_inside(self, lower: Tree, path: str) -> Iterator[PathChange]:
+        for name in lower.names(path):
+            yield from self._gone(lower, _join(path, name))
+
+    def _before(self, lower: Tree, path: str) -> PathState:
+        return lower.state(path, self._blobs.put_open)
+
+
+def _surely_differs(lower: Tree, path: str, after: PathState) -> bool:
+    """Whether a glance is enough: then what was there is read once, to be kept, and not also to be compared."""
+    size = lower.size(path)
+    return after.kind == "file" and size is not None and size != after.size
+
+
+def _digest(folder: int, name: str) -> str:
+    opened = open_file(folder, name)
+    try:
+        return digest_of_open(opened)
+    finally:
+        os.close(opened)
+
+
+def _is_opaque(folder: int) -> bool:
+    try:
+        return os.getxattr(folder, _OPAQUE) == b"y"
+    except OSError:
+        return False
+
+
+def _unmark(file: Path) -> None:
+    """Take the overlay's own notes off a file."""
+    with suppress(OSError):
+        for name in os.listxattr(file):
+            if name.startswith(_MARKS):
+                os.removexattr(file, name)
+
+
+def _join(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder else name

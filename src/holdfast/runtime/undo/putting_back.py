@@ -1,0 +1,280 @@
+"""Undoing a call: what it changed is looked at first, all of it, and put back only where it is as the call left it."""
+
+from __future__ import annotations
+
+import os
+from base64 import b32encode
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast.contract.call import Call, Caller, Decision
+from holdfast.contract.errors import HoldfastError, UndoRefused
+from holdfast.contract.result import Result, fail, ok
+from holdfast.contract.vocabulary import Verdict
+from holdfast.runtime.undo.runs import new_run, remove_dead_runs, remove_tree
+from holdfast.runtime.undo.settling import BlobSource, Step, settle
+from holdfast.runtime.undo.tree import Tree
+from holdfast.store.changes import (
+    ABSENT,
+    Altered,
+    PathChange,
+    PathState,
+    changes_of,
+    mark_undone,
+    record_changes,
+    undone_by,
+)
+
+if TYPE_CHECKING:
+    from holdfast.store.ledger import Ledger
+
+TOOL: Final = "holdfast.undo"
+Fate = Literal["put_back", "already", "refused"]
+
+
+class Planned(Struct, frozen=True, kw_only=True):
+    """What undo would do to one path."""
+
+    path: str
+    root: str
+    inside: str
+    """The path below the root."""
+    change: Altered
+    now: PathState
+    fate: Fate
+    why: str = ""
+    """Why it is refused."""
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    call_id: str
+    items: tuple[Planned, ...]
+    undone_by: str | None = None
+    """The call that undid it before."""
+
+    @property
+    def refused(self) -> list[Planned]:
+        return [item for item in self.items if item.fate == "refused"]
+
+    @property
+    def to_put_back(self) -> list[Planned]:
+        return [item for item in self.items if item.fate == "put_back"]
+
+
+class Undo:
+    """Plans and carries out undoing. `roots` is what tools may have changed files in; `state` is a private folder."""
+
+    def __init__(self, ledger: Ledger, roots: Iterable[Path], state: Path) -> None:
+        self._ledger = ledger
+        self._roots = [os.path.realpath(root) for root in roots]
+        self._state = state / "undo"
+
+    def plan(self, call_id: str) -> Plan:
+        """What would be put back, and what would not, and why. Nothing is changed."""
+        if self._ledger.rows("SELECT 1 FROM open_calls WHERE call = ? AND state = 'running'", (call_id,)):
+            raise UndoRefused(f"Call {call_id} is still running; wait for its end, or stop it, and undo it then.")
+        changes = changes_of(self._ledger, call_id)
+        items: list[Planned] = []
+        by_root: dict[str | None, list[Altered]] = {}
+        for change in changes:
+            by_root.setdefault(self._root_of(change), []).append(change)
+        for root, inside in by_root.items():
+            items += _outside(inside) if root is None else self._plan_in(root, inside)
+        items.sort(key=lambda item: item.path.split("/"))
+        return Plan(call_id=call_id, items=tuple(items), undone_by=undone_by(self._ledger, call_id))
+
+    def carry_out(self, plan: Plan, *, by: str, partial: bool = False, door: str = "cli") -> Result:
+        """Put back what is planned; without `partial` all of it or nothing. It is a call of its own in the ledger."""
+        check(plan, partial=partial)
+        undo_id = f"{b32encode(os.urandom(5)).decode().lower()}-undo"
+        call = Call(
+            id=undo_id,
+            tool=TOOL,
+            name_used=TOOL,
+            args={"call": plan.call_id},
+            caller=Caller(door=door),
+            cwd=str(Path.cwd()),
+            group=undo_id,
+        )
+        decision = Decision(Verdict.APPROVE, "urn:holdfast:undo", f"{by} asked for it.")
+        remove_dead_runs(self._state)
+        run = new_run(self._state)
+        self._ledger.begin_now(call, definition_digest="", mutates=True, decision=decision)
+        try:
+            result = self._put_back(plan, undo_id, run)
+            if result.success:
+                mark_undone(self._ledger, plan.call_id, undo_id, by)
+        except (OSError, HoldfastError) as error:
+            result = fail(f"Nothing was put back: {_reason(error)}")
+        finally:
+            remove_tree(run)
+        result = replace(result, call_id=undo_id)
+        self._ledger.end_now(undo_id, result)
+        return result
+
+    def _put_back(self, plan: Plan, undo_id: str, run: Path) -> Result:
+        ready = self._prepare(plan, undo_id, run)
+        try:
+            for root, steps in ready:
+                with Tree(root, run) as tree:
+                    settle(tree, steps, BlobSource(self._ledger.blobs))
+        except (OSError, HoldfastError) as error:
+            return fail(f"Undoing {plan.call_id} stopped half-way: {_reason(error)} Run it again when that is mended.")
+        return ok(_summary(plan), structured={"call": plan.call_id, "paths": len(plan.to_put_back)})
+
+    def _prepare(self, plan: Plan, undo_id: str, run: Path) -> list[tuple[str, list[Step]]]:
+        """Keep and write down everything that is about to go, before the tree is touched."""
+        by_root: dict[str, list[Planned]] = {}
+        for item in plan.to_put_back:
+            by_root.setdefault(item.root, []).append(item)
+        ready: list[tuple[str, list[Step]]] = []
+        for root, items in by_root.items():
+            with Tree(root, run) as tree:
+                steps = [self._step(tree, item) for item in items]
+            record_changes(
+                self._ledger, undo_id, root, [PathChange(step.path, step.now, step.wanted) for step in steps]
+            )
+            ready.append((root, steps))
+        return ready
+
+    def _step(self, tree: Tree, item: Planned) -> Step:
+        now = tree.state(item.inside, self._ledger.blobs.put_open)
+        if not now.same_as(item.now):
+            raise UndoRefused(f"{item.path} has changed while you looked; look again.")
+        return Step(item.inside, now, item.change.before)
+
+    def _root_of(self, change: Altered) -> str | None:
+        if change.root is not None:
+            return change.root
+        return next((root for root in self._roots if _inside(change.path, root) is not None), None)
+
+    def _plan_in(self, root: str, changes: Sequence[Altered]) -> list[Planned]:
+        try:
+            tree = Tree(root, self._state)
+        except OSError as error:
+            why = f"{root} cannot be opened ({error.strerror})"
+            return [_planned(change, root, ABSENT, "refused", why) for change in changes]
+        with tree:
+            items = [self._judge(tree, root, change) for change in changes]
+            return _leave_the_occupied(tree, _leave_the_homeless(tree, items))
+
+    def _judge(self, tree: Tree, root: str, change: Altered) -> Planned:
+        inside = _inside(change.path, root) or ""
+        try:
+            now = tree.state(inside)
+        except OSError as error:
+            return _planned(change, root, ABSENT, "refused", f"it cannot be read ({error.strerror})")
+        if now.same_as(change.before):
+            return _planned(change, root, now, "already")
+        why = self._why_not(change, now)
+        return _planned(change, root, now, "refused" if why else "put_back", why)
+
+    def _why_not(self, change: Altered, now: PathState) -> str:
+        before, after = change.before, change.after
+        if after is None:
+            return "the call was interrupted and what it left there is not known"
+        if not (now.same_as(after) or _is_between(before, after, now)):
+            return "it has changed since"
+        if before.kind == "other":
+            return "a socket or a device was there, which cannot be made again"
+        if before.kind == "file" and before.content != now.content:
+            if before.blob is None:
+                return "what was there could not be read"
+            if not self._ledger.blobs.has(before.blob):
+                return "what was there is not kept any more; it was pruned"
+        return ""
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        name = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+        return f"{name}{error.strerror}."
+    return str(error)
+
+
+def _is_between(before: PathState, after: PathState, now: PathState) -> bool:
+    """What a kill can leave of a folder: nothing where it changes places with a file, or room for its owner in it."""
+    if now.kind == "absent":
+        swapped = (before.kind == "directory") != (after.kind == "directory")
+        return swapped and "absent" not in (before.kind, after.kind)
+    return now.kind == "directory" and any(
+        state.kind == "directory" and state.mode is not None and state.mode | 0o700 == now.mode
+        for state in (before, after)
+    )
+
+
+def _leave_the_homeless(tree: Tree, items: Sequence[Planned]) -> list[Planned]:
+    """Nothing is put back into a folder that is not there and is not put back either."""
+    coming = {item.inside for item in items if item.fate == "put_back" and item.change.before.kind == "directory"}
+    found: list[Planned] = []
+    for item in sorted(items, key=lambda item: item.inside.split("/")):
+        home = item.inside.rpartition("/")[0]
+        has_home = not home or home in coming or tree.state(home).kind == "directory"
+        if has_home or item.fate != "put_back" or item.change.before.kind == "absent":
+            found.append(item)
+        else:
+            coming.discard(item.inside)
+            found.append(replace(item, fate="refused", why="its folder is not there any more"))
+    return found
+
+
+def _leave_the_occupied(tree: Tree, items: Sequence[Planned]) -> list[Planned]:
+    """A folder is not removed while it holds something that stays, which the call did not make."""
+    by_path = {item.inside: item for item in items}
+    for item in sorted(items, key=lambda item: item.inside.split("/"), reverse=True):
+        if item.fate != "put_back" or item.now.kind != "directory" or item.change.before.kind == "directory":
+            continue
+        for name in tree.names(item.inside):
+            below = by_path.get(f"{item.inside}/{name}")
+            if below is None or below.fate != "put_back" or below.change.before.kind != "absent":
+                why = f"it holds {name}, which stays"
+                by_path[item.inside] = replace(item, fate="refused", why=why)
+                break
+    return list(by_path.values())
+
+
+def _planned(change: Altered, root: str, now: PathState, fate: Fate, why: str = "") -> Planned:
+    inside = _inside(change.path, root) or ""
+    return Planned(path=change.path, root=root, inside=inside, change=change, now=now, fate=fate, why=why)
+
+
+def _outside(changes: Iterable[Altered]) -> list[Planned]:
+    why = "it lies outside the project and the writable folders"
+    return [_planned(change, "", ABSENT, "refused", why) for change in changes]
+
+
+def _inside(path: str, root: str) -> str | None:
+    if path == root:
+        return ""
+    folder = root.rstrip("/") + "/"
+    return path[len(folder) :] if path.startswith(folder) else None
+
+
+def check(plan: Plan, *, partial: bool) -> None:
+    """Raises `UndoRefused` if the plan cannot be carried out."""
+    if not plan.items:
+        raise UndoRefused(f"Call {plan.call_id} changed no files that were recorded; there is nothing to undo.")
+    if plan.undone_by is not None and not plan.to_put_back:
+        raise UndoRefused(
+            f"Call {plan.call_id} was undone already; `holdfast undo {plan.undone_by}` brings its changes back."
+        )
+    if plan.refused and not partial:
+        first = plan.refused[0]
+        more = f", and {len(plan.refused) - 1} more" if len(plan.refused) > 1 else ""
+        raise UndoRefused(
+            f"Nothing was put back: {first.path} cannot be, because {first.why}{more}; "
+            f"`holdfast undo --partial {plan.call_id}` puts back the rest."
+        )
+    if not plan.to_put_back:
+        raise UndoRefused(f"Everything call {plan.call_id} changed is as it was before; there is nothing to undo.")
+
+
+def _summary(plan: Plan) -> str:
+    count = len(plan.to_put_back)
+    left = f"; {len(plan.refused)} left as they are" if plan.refused else ""
+    return f"Put back {count} {'path' if count == 1 else 'paths'} that call {plan.call_id} had changed{left}."
+

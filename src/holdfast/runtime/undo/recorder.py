@@ -1,0 +1,258 @@
+"""Recording what commands change in the folders they may write to, so that it can be undone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
+
+from holdfast.config.protected import is_git_folder
+from holdfast.contract.command import Change
+from holdfast.contract.errors import CallError
+from holdfast.runtime.undo.overlay import OverlayPart
+from holdfast.runtime.undo.runs import new_run, remove_dead_runs, remove_tree
+from holdfast.sandbox.launch import Changes, Overlay
+from holdfast.store.changes import PathChange, absolute, record_changes, shown_change
+
+if TYPE_CHECKING:
+    from holdfast.config.model import SandboxConfig
+    from holdfast.runtime.undo.copying import Bounds
+    from holdfast.sandbox.policy import Policy
+    from holdfast.store.ledger import Ledger
+
+
+class Ground(Protocol):
+    """What must be known of the sandbox."""
+
+    @property
+    def mode(self) -> str: ...
+    @property
+    def policy(self) -> Policy: ...
+    def backend(self) -> object | None: ...
+    def overlay_works(self, folder: Path, /) -> bool: ...
+    def is_protected(self, path: Path, /) -> str | None: ...
+
+
+class Part(Protocol):
+    """One writable root while a command runs."""
+
+    @property
+    def root(self) -> str: ...
+    @property
+    def overlay(self) -> Overlay | None: ...
+    def changes(self) -> list[PathChange]:
+        """What the command did; the content that was there before is kept."""
+        ...
+
+    def roll_back(self, refused: list[PathChange]) -> None: ...
+    def take_over(self, changes: list[PathChange]) -> None: ...
+    def close(self) -> None: ...
+
+
+class Recorder:
+    """One per runtime."""
+
+    def __init__(self, ledger: Ledger | None, sandbox: Ground, config: SandboxConfig, state: Path | None) -> None:
+        self._ledger = ledger
+        self._sandbox = sandbox
+        self._config = config
+        self._state = None if state is None else state / "undo"
+
+    def begin(self, call_id: str) -> Running | None:
+        """Start to record a call's command; None where that cannot be done."""
+        if self._ledger is None or self._state is None or self._why_never() is not None:
+            return None
+        remove_dead_runs(self._state)
+        run = new_run(self._state)
+        try:
+            parts = self._parts(run, self._ledger)
+        except BaseException:
+            remove_tree(run)
+            raise
+        if parts is None:
+            remove_tree(run)
+            return None
+        return Running(self._ledger, call_id, self._sandbox, parts, run)
+
+    def note(self) -> str | None:
+        """Why what a command changes could not be undone; None if it could."""
+        why = self._why_never()
+        if why is not None:
+            return why
+        for root in self._roots():
+            if not self._overlays(root) and (why := self._why_not_copied(root)) is not None:
+                return why
+        if not _contains(self._sandbox):
+            places = ", ".join(map(str, self._roots())) or "no folder"
+            return f"it runs without a sandbox, so only what it changes in {places} could be put back"
+        return None
+
+    def _why_never(self) -> str | None:
+        if self._config.undo == "off":
+            return 'undo is switched off (sandbox.undo = "off")'
+        if self._ledger is None or self._state is None:
+            return "there is no ledger to keep what was there before"
+        for root in self._sandbox.policy.writable:
+            if _holds(root, self._state):
+                return f"{root} holds the folder where what was there before would be kept"
+            if root.exists() and not root.is_dir():
+                return f"{root} is a single file, and only folders are recorded"
+        return None
+
+    def _why_not_copied(self, root: Path) -> str | None:
+        if self._config.undo == "overlay":
+            return f"no overlay can be put over {root}"
+        from holdfast.runtime.undo.copying import TooMuch, measure
+
+        try:
+            measure(root, self._bounds())
+        except TooMuch as error:
+            return str(error)
+        except OSError as error:
+            return f"{root} cannot be read ({error.strerror})"
+        return None
+
+    def _parts(self, run: Path, ledger: Ledger) -> list[Part] | None:
+        parts: list[Part] = []
+        copied: list[Path] = []
+        for number, root in enumerate(self._roots()):
+            if self._overlays(root):
+                parts.append(OverlayPart(root, run / str(number), ledger.blobs))
+            else:
+                copied.append(root)
+        if copied:
+            if self._config.undo == "overlay":
+                return None
+            found = self._copies(run, copied, ledger)
+            if found is None:
+                return None
+            parts.extend(found)
+        return parts
+
+    def _copies(self, run: Path, roots: Sequence[Path], ledger: Ledger) -> Sequence[Part] | None:
+        from holdfast.runtime.undo.contents import Contents
+        from holdfast.runtime.undo.copying import CopyPart, TooMuch
+
+        assert self._state is not None
+        contents = Contents(self._state / "contents")
+        try:
+            parts = [CopyPart(root, run, ledger.blobs, contents, self._bounds()) for root in roots]
+        except (TooMuch, OSError):
+            return None
+        contents.save(key for part in parts for key in part.keys)
+        return parts
+
+    def _bounds(self) -> Bounds:
+        from holdfast.runtime.undo.copying import Bounds
+
+        return Bounds(self._config.undo_max_files, self._config.undo_max_bytes)
+
+    def _overlays(self, root: Path) -> bool:
+        return self._config.undo != "copy" and _contains(self._sandbox) and self._sandbox.overlay_works(root)
+
+    def _roots(self) -> list[Path]:
+        """The writable folders that are there, without those inside others."""
+        real = {Path(os.path.realpath(root)) for root in self._sandbox.policy.writable}
+        there = sorted(root for root in real if root.is_dir())
+        return [root for root in there if not any(_holds(other, root) for other in there if other != root)]
+
+
+class Running:
+    """A recording; satisfies `Recording`."""
+
+    def __init__(
+        self, ledger: Ledger, call_id: str, sandbox: Ground, parts: Sequence[Part], run: Path
+    ) -> None:
+        self._ledger = ledger
+        self._call_id = call_id
+        self._sandbox = sandbox
+        self._contained = _contains(sandbox)
+        self._parts = parts
+        self._run = run
+
+    @property
+    def overlays(self) -> tuple[Overlay, ...]:
+        return tuple(part.overlay for part in self._parts if part.overlay is not None)
+
+    def finish(self) -> Changes:
+        """Keep what was there before, refuse what is protected, write all of it down, and only then take it over."""
+        changes: list[Change] = []
+        violations: list[str] = []
+        try:
+            for part in self._parts:
+                judged = judge(part.root, part.changes(), self._sandbox if self._contained else None)
+                part.roll_back(judged.refused)
+                record_changes(self._ledger, self._call_id, part.root, judged.allowed)
+                part.take_over(judged.allowed)
+                changes += (shown_change(part.root, change) for change in judged.allowed)
+                violations += judged.violations
+        except RecursionError:
+            raise CallError("The command nested folders too deeply for its changes to be taken over.") from None
+        finally:
+            self.discard()
+        return Changes(changes=tuple(changes), violations=tuple(violations))
+
+    def discard(self) -> None:
+        for part in self._parts:
+            part.close()
+        remove_tree(self._run)
+
+
+class Judged(Struct):
+    allowed: list[PathChange]
+    refused: list[PathChange]
+    violations: list[str]
+    """What was refused because something would obey it."""
+
+
+def judge(root: str, found: list[PathChange], sandbox: Ground | None) -> Judged:
+    """Which changes may be taken over. A folder is not removed while something protected stays in it.
+
+    A protected folder that only comes or goes is neither: nothing obeys an empty one, and some are put there, and
+    taken away again, to keep a place occupied while a command runs.
+    """
+    if sandbox is None:
+        return Judged(found, [], [])
+    locked = [change for change in found if _is_locked(root, change, sandbox)]
+    stays = {folder for change in locked if change.before.kind != "absent" for folder in _folders_above(change.path)}
+    nothing = {change.path for change in locked if _is_folder_or_nothing(change) and change.path not in stays}
+    violations = [change.path for change in locked if change.path not in nothing]
+    lost = {
+        change.path
+        for change in found
+        if change.path in stays and change.before.kind == "directory" and change.after.kind != "directory"
+    }
+    lost.update(violations)
+    return Judged(
+        [change for change in found if change.path not in lost and change.path not in nothing],
+        [change for change in found if change.path in lost],
+        [absolute(root, path) for path in violations],
+    )
+
+
+def _is_locked(root: str, change: PathChange, sandbox: Ground) -> bool:
+    path = Path(absolute(root, change.path))
+    if is_git_folder(path.name) and change.after.kind not in ("directory", "absent"):
+        return True
+    return sandbox.is_protected(path) is not None
+
+
+def _is_folder_or_nothing(change: PathChange) -> bool:
+    return {change.before.kind, change.after.kind} == {"absent", "directory"}
+
+
+def _folders_above(path: str) -> Iterator[str]:
+    while path:
+        path = path.rpartition("/")[0]
+        yield path
+
+
+def _contains(sandbox: Ground) -> bool:
+    return sandbox.mode != "off" and sandbox.backend() is not None
+
+
+def _holds(folder: Path, path: Path) -> bool:
+    return Path(os.path.realpath(path)).is_relative_to(folder)

@@ -1,0 +1,84 @@
+"""The private folder of one recording, and the removal of those whose process is gone."""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from holdfast.contract.call import Owner
+from holdfast.store.files import make_private_folder
+from holdfast.store.owner import alive, this_process
+
+_OWNER: Final = "owner"
+
+
+def new_run(state: Path) -> Path:
+    """A folder of our own, marked with the process it belongs to."""
+    runs = state / "runs"
+    make_private_folder(runs)
+    run = runs / os.urandom(8).hex()
+    run.mkdir(mode=0o700)
+    (run / _OWNER).write_bytes(msgspec.json.encode(this_process()))
+    return run
+
+
+def remove_dead_runs(state: Path) -> None:
+    """What a killed process left: nothing of it was taken over, or the ledger knows of it."""
+    try:
+        runs = list((state / "runs").iterdir())
+    except FileNotFoundError:
+        return
+    for run in runs:
+        if not _lives(run):
+            remove_tree(run)
+
+
+def _lives(run: Path) -> bool:
+    try:
+        return alive(msgspec.json.decode((run / _OWNER).read_bytes(), type=Owner))
+    except (OSError, msgspec.DecodeError):
+        return run.is_dir() and _is_new(run)
+
+
+def _is_new(run: Path) -> bool:
+    """It may be about to get its mark."""
+    import time
+
+    with suppress(OSError):
+        return time.time() - run.stat().st_mtime < 60
+    return False
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove it, whatever modes a command gave to what is in it, and however deep it is.
+
+    Folders are moved up before they are emptied, so that no path gets too long.
+    """
+    with suppress(FileNotFoundError):
+        folder.chmod(stat.S_IRWXU)
+        pending = [folder]
+        count = 0
+        while pending:
+            here = pending.pop()
+            with os.scandir(here) as entries:
+                inside = list(entries)
+            for entry in inside:
+                if not entry.is_dir(follow_symlinks=False):
+                    os.unlink(entry.path)  # noqa: PTH108 - thousands of them
+                    continue
+                Path(entry.path).chmod(stat.S_IRWXU)
+                if here != folder:
+                    count += 1
+                    moved = folder / f".moved-{count}"
+                    os.rename(entry.path, moved)  # noqa: PTH104
+                else:
+                    moved = Path(entry.path)
+                pending.append(moved)
+            if here != folder:
+                here.rmdir()
+        folder.rmdir()

@@ -1,0 +1,84 @@
+"""What the tests of commands share: runtimes with a shell, nasty programs, and a look at who is still alive."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any, Literal
+from uuid import uuid4
+
+from holdfast import Config, Result, Runtime, Tool
+from holdfast.config.model import ApprovalConfig, OutputConfig, SandboxConfig
+from holdfast.contract.event import Output, Received
+from holdfast.tools.processes import PROCESS_TOOLS
+from holdfast.tools.shell.exec import SHELL_EXEC
+from tests.runtime.support import runtime_in
+
+Mode = Literal["auto", "required", "off"]
+
+NASTY = {
+    "setsid": "setsid sleep {mark} & echo ready; wait",
+    "double fork": "(setsid sh -c 'sleep {mark} & sleep {mark}' &) ; echo ready; sleep {mark}",
+    "SIGTERM ignored": "trap '' TERM HUP INT; sleep {mark} & echo ready; while :; do sleep {mark}; done",
+    "stopped": "sleep {mark} & echo ready; kill -STOP $$; sleep {mark}",
+    "stdout held open": "sleep {mark} & disown; echo ready; exec sleep {mark}",
+    "stdio closed": "echo ready; exec >&- 2>&- <&-; sleep {mark} & sleep {mark}",
+    "fork in a loop": "echo ready; while :; do (sleep {mark} &) ; sleep 0.01; done",
+    "sessions without end": "echo ready; while :; do setsid sh -c 'sleep {mark} &'; done",
+}
+"""Programs that stay, each in its own way. `{mark}` is a number of seconds by which they are found."""
+
+
+def mark() -> str:
+    return f"86{uuid4().int % 10**9:09d}"
+
+
+def survivors(marker: str) -> list[str]:
+    """The command lines of living processes with the marker in them."""
+    found: list[str] = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            line = entry.joinpath("cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            state = entry.joinpath("stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+        except OSError:
+            continue
+        if marker in line and state not in "ZX" and entry.name != str(os.getpid()):
+            found.append(line)
+    return found
+
+
+async def until(condition: Any, seconds: float = 20) -> None:
+    """Wait, for a bounded time, until something outside this process is so."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 - nobody tells us
+            await asyncio.sleep(0.01)
+
+
+def config(mode: Mode = "off", **changes: Any) -> Config:
+    sandbox: dict[str, Any] = {"undo": "off", **changes.pop("sandbox", {})}
+    return Config(
+        sandbox=SandboxConfig(mode=mode, **sandbox),
+        output=OutputConfig(**changes.pop("output", {})),
+        approval=ApprovalConfig(auto_approve=("shell.exec", "process.*", "output.read", "probe")),
+        **changes,
+    )
+
+
+def shell_in(folder: Path, mode: Mode = "off", *tools: Tool, **options: Any) -> Runtime:
+    settings = {name: options.pop(name) for name in ("sandbox", "output", "tools_config") if name in options}
+    options.setdefault("config", config(mode, **settings))
+    return runtime_in(folder, SHELL_EXEC, *PROCESS_TOOLS, *tools, **options)
+
+
+async def call_until_ready(runtime: Runtime, command: str, **args: Any) -> tuple[str, asyncio.Task[Result]]:
+    """Start a command; come back with the call's id when it has printed `ready`."""
+    call_id = ""
+    with runtime.subscribe() as events:
+        task = asyncio.create_task(runtime.call("shell.exec", {"command": command, **args}))
+        async for event in events:
+            if isinstance(event, Received):
+                call_id = event.call_id
+            if isinstance(event, Output) and "ready" in event.text:
+                break
+    return call_id, task

@@ -1,0 +1,230 @@
+"""Stopping commands: a timeout, a cancel or the end of the runtime leaves no process behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from holdfast import Result, State
+from tests.runtime.commanding import NASTY, Mode, call_until_ready, mark, shell_in, survivors, until
+from tests.runtime.support import run
+
+
+def _cancelled(folder: Path, mode: Mode, program: str) -> tuple[Result, list[str], float]:
+    marker = mark()
+
+    async def main() -> tuple[Result, list[str], float]:
+        async with shell_in(folder, mode) as runtime:
+            call_id, task = await call_until_ready(runtime, program.format(mark=marker))
+            begun = time.monotonic()
+            assert runtime.cancel(call_id)
+            result = await task
+            return result, survivors(marker), time.monotonic() - begun
+
+    return run(main())
+
+
+@pytest.mark.parametrize("how", NASTY)
+@pytest.mark.spec("X3", "B4")
+def test_a_cancel_leaves_nothing_of_a_bare_command(tmp_path: Path, how: str) -> None:
+    result, left, seconds = _cancelled(tmp_path, "off", NASTY[how])
+    assert left == []
+    assert result.state is State.CANCELLED
+    assert (result.error or "").endswith("ready\n\nCommand was cancelled.")
+    assert seconds < 3
+
+
+@pytest.mark.parametrize("how", ["double fork", "SIGTERM ignored", "stdio closed", "fork in a loop"])
+@pytest.mark.spec("X3", "B4")
+def test_a_cancel_leaves_nothing_of_a_contained_command(tmp_path: Path, how: str) -> None:
+    result, left, _ = _cancelled(tmp_path, "required", NASTY[how])
+    assert left == []
+    assert result.state is State.CANCELLED
+    assert cast(Any, result.structured)["contained"] is True
+
+
+@pytest.mark.parametrize("mode", ["off", "required"])
+@pytest.mark.spec("X3", "B4")
+def test_a_timeout_kills_all_of_it_and_keeps_what_was_printed(tmp_path: Path, mode: Mode) -> None:
+    marker = mark()
+
+    async def main() -> Result:
+        async with shell_in(tmp_path, mode) as runtime:
+            await runtime.call("shell.exec", {"command": "true"})
+            command = f"echo first; setsid sleep {marker} & sleep {marker}"
+            result = await runtime.call("shell.exec", {"command": command, "timeout": 700})
+            assert survivors(marker) == []
+            return result
+
+    result = run(main())
+    assert result.state is State.TIMED_OUT
+    assert result.error == (
+        "Tool 'shell.exec' timed out after 700ms\n\nfirst\n\nCommand timed out after 0.7 seconds."
+    )
+
+
+@pytest.mark.spec("X3")
+def test_the_name_bash_counts_its_timeout_in_seconds(tmp_path: Path) -> None:
+    async def main() -> Result:
+        async with shell_in(tmp_path) as runtime:
+            return await runtime.call("bash", {"command": "sleep 60", "timeout": 1})
+
+    result = run(main())
+    assert result.error == "Tool 'bash' timed out after 1000ms\n\n(no output)\n\nCommand timed out after 1 seconds."
+
+
+@pytest.mark.parametrize("mode", ["off", "required"])
+@pytest.mark.spec("X3", "B4")
+def test_a_child_that_holds_stdout_does_not_hold_the_call(tmp_path: Path, mode: Mode) -> None:
+    marker = mark()
+
+    async def main() -> Result:
+        async with shell_in(tmp_path, mode) as runtime:
+            result = await runtime.call("shell.exec", {"command": f"setsid sleep {marker} & echo done"})
+            assert survivors(marker) == []
+            return result
+
+    begun = time.monotonic()
+    assert run(main()).output == "done"
+    assert time.monotonic() - begun < 15
+
+
+@pytest.mark.spec("X3")
+def test_a_command_that_heeds_sigterm_may_say_good_bye(tmp_path: Path) -> None:
+    polite = "trap 'echo bye; exit' TERM; echo ready; sleep 60 & wait"
+    result, _, _ = _cancelled(tmp_path, "off", polite)
+    assert "ready\nbye" in (result.error or "")
+
+
+@pytest.mark.spec("X3")
+def test_one_of_many_is_cancelled_and_the_others_go_on(tmp_path: Path) -> None:
+    async def main() -> list[Result]:
+        async with shell_in(tmp_path) as runtime:
+            others = [asyncio.create_task(runtime.call("shell.exec", {"command": f"echo {n}"})) for n in range(6)]
+            call_id, task = await call_until_ready(runtime, "echo ready; sleep 60")
+            assert runtime.cancel(call_id)
+            runtime.cancel(call_id)
+            return [await task, *[await other for other in others]]
+
+    cancelled, *others = run(main())
+    assert cancelled.state is State.CANCELLED
+    assert [result.output for result in others] == [str(n) for n in range(6)]
+
+
+@pytest.mark.spec("X3")
+def test_when_the_task_of_the_caller_is_cancelled_the_command_dies_too(tmp_path: Path) -> None:
+    marker = mark()
+
+    async def main() -> None:
+        async with shell_in(tmp_path) as runtime:
+            _, task = await call_until_ready(runtime, f"echo ready; sleep {marker}")
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert survivors(marker) == []
+
+    run(main())
+
+
+@pytest.mark.spec("X3", "B4")
+def test_leaving_the_runtime_ends_what_still_runs(tmp_path: Path) -> None:
+    marker = mark()
+
+    async def main() -> None:
+        async with shell_in(tmp_path) as runtime:
+            _, task = await call_until_ready(runtime, f"setsid sleep {marker} & echo ready; sleep {marker}")
+        await until(lambda: not survivors(marker))
+        await task
+
+    run(main())
+
+
+@pytest.mark.spec("X3")
+def test_a_watcher_that_is_killed_is_reported_and_replaced(tmp_path: Path) -> None:
+    marker = mark()
+
+    async def main() -> tuple[Result, Result]:
+        async with shell_in(tmp_path) as runtime:
+            _, task = await call_until_ready(runtime, f"echo ready; setsid sleep {marker} & sleep {marker}")
+            os.kill(_parent_of(_outermost(marker)), signal.SIGKILL)
+            lost = await task
+            await until(lambda: not survivors(marker))
+            return lost, await runtime.call("shell.exec", {"command": "echo again"})
+
+    lost, again = run(main())
+    assert (lost.state, again.output) == (State.UNKNOWN, "again")
+    assert "watched the command was killed" in (lost.error or "")
+
+
+def _outermost(marker: str) -> int:
+    found = [
+        int(entry.parent.name)
+        for entry in Path("/proc").glob("[0-9]*/cmdline")
+        if marker.encode() in _bytes_of(entry) and int(entry.parent.name) != os.getpid()
+    ]
+    return next(pid for pid in found if _parent_of(pid) not in found)
+
+
+def _parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[1])
+
+
+def _bytes_of(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+_DRIVER = """
+import asyncio, sys
+from pathlib import Path
+from tests.runtime.commanding import shell_in
+
+async def main():
+    async with shell_in(Path(sys.argv[1]), sys.argv[2]) as runtime:
+        marker = sys.argv[3]
+        for detached in (False, True):
+            args = {"command": "setsid sleep %s%d & sleep %s%d" % (marker, detached, marker, detached)}
+            started = await runtime.call("process.start", {**args, "detached": detached})
+            assert started.success, started
+        command = f"setsid sleep {marker}2 & touch ready; sleep {marker}2"
+        await runtime.call("shell.exec", {"command": command})
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("mode", ["off", "required"])
+@pytest.mark.spec("X3", "B4", "X8")
+def test_when_the_runtime_is_killed_everything_dies_but_what_is_detached(tmp_path: Path, mode: Mode) -> None:
+    marker = mark()
+    driver = subprocess.Popen([sys.executable, "-c", _DRIVER, str(tmp_path), mode, marker], cwd=Path.cwd())
+
+    async def main() -> list[dict[str, Any]]:
+        try:
+            await until((tmp_path / "project" / "ready").exists)
+            assert survivors(f"{marker}0")
+            assert survivors(f"{marker}2")
+        finally:
+            driver.kill()
+            driver.wait()
+        await until(lambda: not survivors(f"{marker}0") and not survivors(f"{marker}2"))
+        assert survivors(f"{marker}1")
+        async with shell_in(tmp_path, mode) as runtime:
+            listed = await runtime.call("process.list", {})
+            found = cast(Any, listed.structured)["processes"]
+            await runtime.call("process.kill", {"id": found[1]["id"], "signal": "SIGKILL"})
+            assert survivors(f"{marker}1") == []
+            return found
+
+    lost, detached = run(main())
+    assert (lost["state"], detached["state"]) == ("lost", "running")

@@ -1,0 +1,82 @@
+"""When the sandbox approves: only what the user wanted, where every guarantee was tried and held."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Config, Result, State
+from holdfast.config.model import ApprovalConfig, SandboxConfig
+from holdfast.contract.vocabulary import Failure
+from holdfast.sandbox.backend import Held
+from holdfast.sandbox.probing import Probing
+from holdfast.tools.processes import PROCESS_TOOLS
+from holdfast.tools.shell.exec import SHELL_EXEC
+from tests.runtime.support import run, runtime_in
+
+SET = ApprovalConfig(auto_approve=("$default",), auto_approve_set=True)
+
+
+def called(folder: Path, approval: ApprovalConfig, sandbox: SandboxConfig | None = None, **call: Any) -> Result:
+    async def work() -> Result:
+        config = Config(approval=approval, sandbox=sandbox or SandboxConfig())
+        async with runtime_in(folder, SHELL_EXEC, *PROCESS_TOOLS, config=config) as runtime:
+            return await runtime.call(call.get("tool", "shell.exec"), {"command": "echo ran"})
+
+    return run(work(), 60)
+
+
+@pytest.mark.spec("A8")
+def test_a_contained_command_runs_unasked_where_the_user_chose_that(tmp_path: Path) -> None:
+    result = called(tmp_path, SET)
+    assert (result.state, result.output) == (State.DONE, "ran")
+
+
+@pytest.mark.spec("A8")
+@pytest.mark.parametrize(
+    ("approval", "sandbox"),
+    [
+        (ApprovalConfig(), SandboxConfig()),
+        (ApprovalConfig(auto_approve_set=True, auto_approve_sandboxed=False), SandboxConfig()),
+        (ApprovalConfig(auto_approve_set=True, excluded=("shell.exec",)), SandboxConfig()),
+        (SET, SandboxConfig(mode="off")),
+        (SET, SandboxConfig(backend="landlock")),
+    ],
+    ids=["default", "switched off", "removed", "no sandbox", "a backend that does not hold everything"],
+)
+def test_otherwise_a_person_is_asked(tmp_path: Path, approval: ApprovalConfig, sandbox: SandboxConfig) -> None:
+    assert called(tmp_path, approval, sandbox).failure is Failure.NOBODY_TO_ASK
+
+
+@pytest.mark.spec("A8", "N1")
+def test_one_attack_that_gets_through_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def leaks(self: Probing, backend: object) -> object:
+        from holdfast.sandbox.probing import Seen
+
+        return Seen(at=0.0, cases=(Held(name="remount", held=False, detail="it got out"),))
+
+    monkeypatch.setattr(Probing, "_battery", leaks)
+    assert called(tmp_path, SET).failure is Failure.NOBODY_TO_ASK
+
+
+@pytest.mark.spec("A8")
+def test_a_process_that_goes_on_is_never_approved_by_the_sandbox(tmp_path: Path) -> None:
+    assert called(tmp_path, SET, tool="process.start").failure is Failure.NOBODY_TO_ASK
+
+
+@pytest.mark.spec("N1", "N6")
+@pytest.mark.parametrize("mode", ["auto", "required"])
+def test_where_no_sandbox_works_nothing_runs_unasked_and_required_runs_nothing(
+    tmp_path: Path, mode: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nothing(self: Probing) -> None:
+        return None
+
+    monkeypatch.setattr(Probing, "chosen", nothing)
+    listed = ApprovalConfig(auto_approve=("shell.exec",), auto_approve_set=True)
+    result = called(tmp_path, listed, SandboxConfig(mode=mode))
+    wanted = Failure.NOBODY_TO_ASK if mode == "auto" else Failure.DENIED_BY_POLICY
+    assert result.failure is wanted
+    assert "sandbox" in (result.error or "")

@@ -1,0 +1,23 @@
+"""A process killed at any step of taking over or of undoing leaves whole files, a good ledger and a working undo."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.undo.test_recording import MECHANISMS
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.spec("X11", "X10")
+def test_a_kill_at_any_step_leaves_every_path_as_before_or_as_after(tmp_path: Path, mechanism: str) -> None:
+    command = [sys.executable, "-m", "tests.runtime.undo.kill_driver", str(tmp_path), mechanism]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100, cwd=Path.cwd())
+    assert done.returncode == 0, done.stderr
+    kills = json.loads(done.stdout)
+    assert kills["undo"] > 20
+    assert mechanism == "copy" or kills["command"] > 20

@@ -1,0 +1,55 @@
+"""The recorder with the real sandbox: ordinary work passes, what is protected does not, and all of it can be undone."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from holdfast.config.model import SandboxConfig
+from holdfast.contract.command import Command
+from holdfast.contract.result import Result
+from holdfast.runtime.undo.recorder import Recorder
+from holdfast.sandbox.running import run_launch
+from holdfast.sandbox.sandbox import Sandbox
+from tests.runtime.undo.support import Place, snapshot
+
+SCRIPT = """
+echo content > file; git add file
+git -c user.name=a -c user.email=a@example.org commit -qm first
+mkdir sub; echo export A=1 > sub/.envrc
+echo evil > .git/hooks/pre-commit || true
+"""
+
+
+@pytest.mark.parametrize("mechanism", ["auto", "copy"])
+@pytest.mark.spec("X11", "N2")
+def test_a_commit_is_made_recorded_and_undone(tmp_path: Path, mechanism: Literal["auto", "copy"]) -> None:
+    place = Place(tmp_path)
+    subprocess.run(["git", "init", "-q", str(place.root)], check=True, timeout=30)
+    before = snapshot(place.root)
+    config = SandboxConfig(undo=mechanism)
+    sandbox = Sandbox(config, root=place.root, state=place.state, cwd=place.root)
+    if sandbox.backend() is None:
+        pytest.skip(f"no sandbox works here: {sandbox.why_not()}")
+    recorder = Recorder(place.ledger, sandbox, config, place.state)
+    assert recorder.note() is None
+    call_id = place.begin()
+    recording = recorder.begin(call_id)
+    assert recording is not None
+    command = Command(argv=("bash", "-ec", SCRIPT), cwd=place.root)
+    code, _, errors = run_launch(sandbox.launch(command, overlays=recording.overlays), 30)
+    assert code == 0, errors
+    changes = recording.finish()
+    place.ledger.end_now(call_id, Result(True))
+    log = ["git", "-C", str(place.root), "log", "--format=%s"]
+    assert subprocess.run(log, capture_output=True, text=True, check=True, timeout=30).stdout == "first\n"
+    assert not (place.root / "sub" / ".envrc").exists()
+    assert not (place.root / ".git" / "hooks" / "pre-commit").exists()
+    if recording.overlays:
+        assert [Path(path).name for path in changes.violations] == [".envrc"]
+    assert place.undo_call(call_id).success
+    assert snapshot(place.root) == before
+    place.ledger.close()
