@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,11 @@ import pytest
 from holdfast import Config, Result, Risk, Runtime, State
 from holdfast.config.model import ApprovalConfig, SandboxConfig
 from holdfast.contract.vocabulary import Failure
-from holdfast.tools.atomic import Stale, read_state, replace_file
-from holdfast.tools.file_write import FILE_WRITE
+from holdfast.tools.files.atomic import MAX_BYTES, Stale, read_state, replace_file
+from holdfast.tools.files.changing import MAX_DIFFED
+from holdfast.tools.files.write import FILE_WRITE
 from tests.runtime.support import run, runtime_in
+from tests.tools.files_support import StandIn, propose, use
 
 ASKED = Config(approval=ApprovalConfig(auto_approve=()))
 
@@ -100,9 +101,27 @@ def test_the_last_check_is_made_at_the_moment_of_writing(tmp_path: Path) -> None
     seen = read_state(tmp_path, target).digest
     target.write_text("theirs")
     with pytest.raises(Stale):
-        replace_file(tmp_path, target, b"mine", seen=seen, keep_before=_keep_nothing, create_parents=False)
+        replace_file(tmp_path, target, b"mine", seen=seen, keep_before=_keep_nothing, keep_after=_keep_nothing)
     assert target.read_text() == "theirs"
     assert list(tmp_path.iterdir()) == [target]
+
+
+@pytest.mark.spec("T5")
+def test_nothing_is_kept_or_lost_when_the_file_changes_before_or_during_the_write(tmp_path: Path) -> None:
+    target = tmp_path / "a.txt"
+    target.write_text("seen")
+    kept: list[bytes | None] = []
+
+    def keep(path: Path, content: bytes | None, mode: int | None) -> None:
+        kept.append(content)
+        target.write_text("theirs")
+
+    seen = read_state(tmp_path, target).digest
+    for before in ([b"seen", b"mine"], []):
+        kept.clear()
+        with pytest.raises(Stale):
+            replace_file(tmp_path, target, b"mine", seen=seen, keep_before=keep, keep_after=keep)
+        assert (kept, target.read_text()) == (before, "theirs")
 
 
 @pytest.mark.parametrize(
@@ -180,33 +199,78 @@ def test_the_before_image_is_in_the_ledger(tmp_path: Path) -> None:
     assert runtime.ledger.blobs.read(image.blob) == b"before\x00\xff"
 
 
-@pytest.mark.spec("T5")
-def test_a_folder_swapped_for_a_link_during_the_write_never_leads_outside(tmp_path: Path) -> None:
-    root, outside = tmp_path / "root", tmp_path / "outside"
-    (root / "sub").mkdir(parents=True)
-    outside.mkdir()
-    stop = threading.Event()
+@pytest.mark.spec("X10")
+def test_both_images_are_kept_before_the_file_gets_its_name(tmp_path: Path) -> None:
+    ctx = StandIn(tmp_path)
+    (tmp_path / "a.txt").write_bytes(b"before")
+    (tmp_path / "a.txt").chmod(0o640)
+    assert use(FILE_WRITE, ctx, path="a.txt", content="after").success
+    assert use(FILE_WRITE, ctx, path="b.txt", content="new").success
+    made = stat.S_IMODE((tmp_path / "b.txt").stat().st_mode)
+    assert [(kind, path.name, content, mode) for kind, path, content, mode in ctx.kept] == [
+        ("before", "a.txt", b"before", 0o640),
+        ("after", "a.txt", b"after", 0o640),
+        ("before", "b.txt", None, None),
+        ("after", "b.txt", b"new", made),
+    ]
 
-    def swap() -> None:
-        while not stop.is_set():
-            (root / "sub").rename(root / "kept")
-            (root / "sub").symlink_to(outside)
-            (root / "sub").unlink()
-            (root / "kept").rename(root / "sub")
+    def refuse(path: Path, content: bytes | None, mode: int | None) -> None:
+        raise RuntimeError("the ledger is full")
 
-    swapping = threading.Thread(target=swap)
-    swapping.start()
-    try:
-        for turn in range(500):
-            path = root / "sub" / "a.txt"
-            try:
-                seen = read_state(root, path).digest
-                replace_file(
-                    root, path, f"{turn}".encode(), seen=seen, keep_before=_keep_nothing, create_parents=False
-                )
-            except (OSError, Stale):
-                continue
-    finally:
-        stop.set()
-        swapping.join(10)
-    assert list(outside.iterdir()) == []
+    seen = read_state(tmp_path, tmp_path / "a.txt").digest
+    with pytest.raises(RuntimeError):
+        replace_file(
+            tmp_path, tmp_path / "a.txt", b"no", seen=seen, keep_before=_keep_nothing, keep_after=refuse
+        )
+    assert (tmp_path / "a.txt").read_bytes() == b"after"
+    assert sorted(item.name for item in tmp_path.iterdir()) == ["a.txt", "b.txt"]
+
+
+@pytest.mark.spec("B1")
+def test_a_hard_link_outside_keeps_its_content(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    (tmp_path / "outside").write_text("theirs")
+    (root / "a.txt").hardlink_to(tmp_path / "outside")
+    assert use(FILE_WRITE, StandIn(root), path="a.txt", content="mine").success
+    assert (tmp_path / "outside").read_text() == "theirs"
+    assert (root / "a.txt").read_text() == "mine"
+
+
+@pytest.mark.spec("B1")
+def test_owner_mode_and_attributes_stay_where_they_can(tmp_path: Path) -> None:
+    target = tmp_path / "a.txt"
+    target.write_text("old")
+    if os.geteuid() == 0:
+        os.chown(target, 65534, 65534)
+    target.chmod(0o4751)
+    os.setxattr(target, "user.note", b"kept")
+    owner = (target.stat().st_uid, target.stat().st_gid)
+    assert use(FILE_WRITE, StandIn(tmp_path), path="a.txt", content="new").success
+    assert (target.stat().st_uid, target.stat().st_gid) == owner
+    assert stat.S_IMODE(target.stat().st_mode) == 0o4751
+    assert os.getxattr(target, "user.note") == b"kept"
+
+
+@pytest.mark.spec("N3")
+def test_what_may_not_be_read_is_not_overwritten_either(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("SECRET")
+    result = propose(FILE_WRITE, StandIn(tmp_path, read=tmp_path / "secret"), path="secret", content="x")
+    assert isinstance(result, Result)
+    assert result.error == "Sandbox: 'secret' may not be read (sandbox.read_deny)."
+
+
+@pytest.mark.spec("B1")
+def test_a_file_too_large_to_be_put_back_is_left_alone(tmp_path: Path) -> None:
+    with (tmp_path / "huge").open("wb") as file:
+        file.truncate(10 * 1024**3)
+    result = propose(FILE_WRITE, StandIn(tmp_path), path="huge", content="x")
+    assert isinstance(result, Result)
+    assert result.error == f"huge is 10.0GB; only files up to {MAX_BYTES // 1024**2}.0MB are changed."
+
+
+@pytest.mark.spec("O2")
+def test_a_change_too_large_for_a_diff_says_so(tmp_path: Path) -> None:
+    proposed = propose(FILE_WRITE, StandIn(tmp_path), path="a.txt", content="x" * (MAX_DIFFED + 1))
+    assert not isinstance(proposed, Result)
+    assert proposed.preview == "[a.txt: nothing becomes 2.0MB, too large to show line by line]"

@@ -7,7 +7,12 @@ from holdfast.contract.tool import Tool
 
 def builtin_tools() -> list[Tool]:
     """Every built-in, with or without a project root."""
-    from holdfast.tools import ask_user, calculator, file_write, output_read, system_info
+    from holdfast.tools import ask_user, calculator, output_read, system_info
+    from holdfast.tools.files import edit, listing, read, write
+    from holdfast.tools.git import git_tools
+    from holdfast.tools.processes import PROCESS_TOOLS
+    from holdfast.tools.search import code_search, file_find
+    from holdfast.tools.shell import exec  # noqa: A004
 
     return [
         calculator.CALCULATOR,
@@ -15,5 +20,13 @@ def builtin_tools() -> list[Tool]:
         system_info.SYSTEM_INFO,
         ask_user.ASK_USER,
         output_read.OUTPUT_READ,
-        file_write.FILE_WRITE,
+        read.FILE_READ,
+        write.FILE_WRITE,
+        edit.FILE_EDIT,
+        listing.FILE_LIST,
+        *git_tools(),
+        file_find.FILE_FIND,
+        code_search.CODE_SEARCH,
+        exec.SHELL_EXEC,
+        *PROCESS_TOOLS,
     ]

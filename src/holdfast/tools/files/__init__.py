@@ -1,0 +1,1 @@
+"""Reading, writing, editing and listing files beneath the project root."""

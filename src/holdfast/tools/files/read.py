@@ -1,0 +1,209 @@
+"""`file.read`: lines of a text file, or a binary file as an attachment."""
+
+from __future__ import annotations
+
+import os
+from typing import Final, Literal, cast
+
+from msgspec import Struct, to_builtins
+
+from holdfast.contract.context import Context
+from holdfast.contract.errors import PathRefused
+from holdfast.contract.result import Attachment, Result, fail, ok
+from holdfast.contract.tool import Tool
+from holdfast.contract.values import Args, Json
+from holdfast.contract.vocabulary import Risk
+from holdfast.text.preview import with_label
+from holdfast.text.truncate import format_size
+from holdfast.tools.files.beneath import NotRegular, regular_file
+from holdfast.tools.files.pages import Lines, Page, PastTheEnd, Room
+from holdfast.tools.files.place import Place, reading, reason
+from holdfast.tools.files.sniff import SNIFFED_BYTES, UNKNOWN, attachment_kind, mime_type
+from holdfast.tools.schemas import LABEL, optional, strict_object, text
+
+SMALL_LINES: Final = 200
+MAX_ATTACHED: Final = 16 * 1024 * 1024
+
+
+class FileRead(Struct, frozen=True, kw_only=True):
+    """What `file.read` returns."""
+
+    path: str
+    size: int
+    encoding: Literal["utf8", "base64", "attached"]
+    content: str = ""
+    mime_type: str | None = None
+    offset: int = 1
+    lines: int = 0
+    total_lines: int | None = None
+    next_offset: int | None = None
+    limited_by: Literal["lines", "bytes", "limit", "line"] | None = None
+    line_bytes: int | None = None
+
+
+def _execute(args: Args, ctx: Context) -> Result:
+    given = cast(str, args["path"])
+    try:
+        place = reading(ctx, given)
+        with regular_file(place.root, place.path) as opened:
+            return _read(opened, place, args, ctx)
+    except PathRefused as error:
+        return fail(str(error))
+    except NotRegular as error:
+        return fail(f"{given} {error}{'; use file.list' if error.folder else ''}.")
+    except (FileNotFoundError, NotADirectoryError):
+        return fail(f"File not found: {given}")
+    except PastTheEnd as error:
+        return fail(f"Offset {_offset(args)} is beyond end of file ({error.total_lines} lines total)")
+    except OSError as error:
+        return fail(f"{given} cannot be read: {reason(error)}.")
+
+
+def _read(opened: int, place: Place, args: Args, ctx: Context) -> Result:
+    size = os.fstat(opened).st_size
+    mime = mime_type(os.pread(opened, SNIFFED_BYTES, 0), place.path.name)
+    limits = ctx.truncate
+    if args.get("encoding") == "base64":
+        if args.get("offset") is not None or args.get("limit") is not None:
+            return fail("offset and limit count lines of text; leave them out with encoding base64.")
+        if size * 4 <= (limits.MAX_BYTES - 4) * 3:
+            return _as_base64(opened, place, size, mime or UNKNOWN)
+        mime = mime or UNKNOWN
+    if mime is not None:
+        return _attached(opened, place, size, mime)
+    room = Room(limits.MAX_LINES, limits.MAX_BYTES, SMALL_LINES if ctx.caps == "small" else limits.MAX_LINES)
+    offset, limit = _offset(args), args.get("limit")
+    lines = Lines(opened, size, lambda: ctx.cancelled)
+    page = lines.page(offset, None if limit is None else max(1, cast(int, limit)), room)
+    done = _page_read(page, place, size, offset)
+    return ok(_text(done, place.given, room.bytes), structured=_plain(done))
+
+
+def _as_base64(opened: int, place: Place, size: int, mime: str) -> Result:
+    from base64 import b64encode
+
+    data = _whole(opened, size)
+    content = b64encode(data).decode()
+    done = FileRead(path=place.shown, size=len(data), encoding="base64", content=content, mime_type=mime)
+    return ok(content, structured=_plain(done))
+
+
+def _attached(opened: int, place: Place, size: int, mime: str) -> Result:
+    if size > MAX_ATTACHED:
+        return fail(
+            f"{place.given} is {mime}, {format_size(size)}; at most {format_size(MAX_ATTACHED)} can be attached, "
+            "read a part of it with a command."
+        )
+    data = _whole(opened, size)
+    attachment = Attachment(kind=attachment_kind(mime), mime_type=mime, data=data, name=place.path.name)
+    done = FileRead(path=place.shown, size=len(data), encoding="attached", mime_type=mime)
+    said = f"{done.path} is {mime}, {format_size(done.size)}; attached."
+    return ok(said, structured=_plain(done), attachments=(attachment,))
+
+
+def _whole(opened: int, size: int) -> bytes:
+    with os.fdopen(os.dup(opened), "rb") as file:
+        return file.read(size)
+
+
+def _page_read(page: Page, place: Place, size: int, offset: int) -> FileRead:
+    return FileRead(
+        path=place.shown,
+        size=size,
+        encoding="utf8",
+        content=page.content,
+        offset=offset,
+        lines=page.lines,
+        total_lines=page.total_lines,
+        next_offset=page.next_offset,
+        limited_by=page.limited_by,
+        line_bytes=page.line_bytes,
+    )
+
+
+def _text(done: FileRead, given: str, max_bytes: int) -> str:
+    if done.limited_by == "line":
+        return _long_line(done, given, max_bytes)
+    if not done.lines:
+        return "(empty file)"
+    body = done.content.removesuffix("\n")
+    if done.next_offset is None:
+        return body
+    last = done.next_offset - 1
+    then = f"Use offset={done.next_offset} to continue.]"
+    if done.limited_by == "limit" and done.total_lines is not None:
+        return f"{body}\n\n[{done.total_lines - last} more lines in file. {then}"
+    whole = f"a {format_size(done.size)} file" if done.total_lines is None else done.total_lines
+    by_bytes = f" ({format_size(max_bytes)} limit)" if done.limited_by == "bytes" else ""
+    return f"{body}\n\n[Showing lines {done.offset}-{last} of {whole}{by_bytes}. {then}"
+
+
+def _long_line(done: FileRead, given: str, max_bytes: int) -> str:
+    from shlex import quote
+
+    size, limit = format_size(done.line_bytes or 0), format_size(max_bytes)
+    path = quote(f"./{given}" if given.startswith("-") else given)
+    command = f"sed -n '{done.offset}p' {path} | head -c {max_bytes}"
+    return f"[Line {done.offset} is {size}, exceeds {limit} limit. Use bash: {command}]"
+
+
+def _plain(done: FileRead) -> Json:
+    return cast(Json, to_builtins(done))
+
+
+def _offset(args: Args) -> int:
+    return max(1, cast(int, args.get("offset") or 1))
+
+
+def _preview(args: Args, width: int) -> str:
+    body = str(args.get("path", ""))
+    offset, limit = args.get("offset"), args.get("limit")
+    if offset is not None or limit is not None:
+        body += f"  +{offset or 1}" + (f",{limit}" if limit is not None else "")
+    return with_label(body, args)
+
+
+def _touches(args: Args) -> list[str]:
+    return [cast(str, args["path"])]
+
+
+FILE_READ: Final = Tool(
+    name="file.read",
+    description=(
+        "Read a file. Long files come in pages: the last line says with which offset to go on. "
+        "Images, sounds and other binary files are attached."
+    ),
+    input_schema=strict_object(
+        path=text("The file, relative to the project root."),
+        offset=optional("integer", "First line, counted from 1 (default 1)."),
+        limit=optional("integer", "How many lines (default: as many as fit)."),
+        encoding={
+            "type": ["string", "null"],
+            "enum": ["utf8", "base64", None],
+            "description": "File encoding (default: utf8). base64 gives every byte, utf8 replaces what is not text.",
+        },
+        label=LABEL,
+    ),
+    output_schema=strict_object(
+        path=text("Relative to the project root."),
+        size={"type": "integer", "description": "Bytes of the whole file."},
+        encoding={"enum": ["utf8", "base64", "attached"]},
+        content=text("The lines shown, with their ends; base64 of the file; or nothing, if it is attached."),
+        mime_type=optional("string", "Of a file that is not text."),
+        offset={"type": "integer"},
+        lines={"type": "integer"},
+        total_lines=optional("integer", "null if the file is too large to count them."),
+        next_offset=optional("integer", "Where to go on; null at the end."),
+        limited_by={"enum": ["lines", "bytes", "limit", "line", None]},
+        line_bytes=optional("integer", "How long the first line is, if it is too long to show."),
+    ),
+    execute=_execute,
+    strict=True,
+    risk=Risk.LOW,
+    effects=frozenset({"fs.read"}),
+    touches=_touches,
+    format_preview=_preview,
+    aliases=("read", "read_file"),
+    groups=("fs",),
+    source="builtin",
+)

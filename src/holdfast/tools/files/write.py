@@ -1,0 +1,104 @@
+"""`file.write`: create or overwrite a file. Proposes a diff; writes only what was proposed, onto what was seen."""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+from holdfast.contract.call import Proposal
+from holdfast.contract.context import Context
+from holdfast.contract.errors import PathRefused
+from holdfast.contract.result import Result, fail, ok
+from holdfast.contract.tool import Tool
+from holdfast.contract.values import Args
+from holdfast.contract.vocabulary import Risk
+from holdfast.text.preview import with_label
+from holdfast.text.truncate import format_size
+from holdfast.tools.files.atomic import TooLarge, read_state
+from holdfast.tools.files.beneath import NotRegular
+from holdfast.tools.files.changing import change, line_count, proposal
+from holdfast.tools.files.place import Place, changing, reason
+from holdfast.tools.schemas import LABEL, optional, strict_object, text
+
+
+def _propose(args: Args, ctx: Context) -> Proposal | Result:
+    given = cast(str, args["path"])
+    content = cast(str, args["content"]).encode()
+    try:
+        place = changing(ctx, given)
+        state = read_state(place.root, place.path)
+    except PathRefused as error:
+        return fail(str(error))
+    except (NotRegular, TooLarge) as error:
+        return fail(f"{given} {error}.")
+    except OSError as error:
+        return fail(f"{given} cannot be written: {reason(error)}.")
+    if not place.path.parent.is_dir() and not args.get("create_parents"):
+        return fail(f"The folder of {given} does not exist; make it first, or set create_parents.")
+    if state.content == content:
+        return ok(f"{given} already holds exactly this content.", structured=_output(place, content, "unchanged"))
+    lines = line_count(content)
+    return proposal(
+        "file.write",
+        place,
+        f"{'overwrite' if state.exists else 'create'} {place.shown} ({lines} line{'' if lines == 1 else 's'})",
+        Risk.HIGH if state.exists else Risk.MEDIUM,
+        state,
+        content,
+        {"content": cast(str, args["content"]), "create_parents": bool(args.get("create_parents"))},
+    )
+
+
+def _apply(payload: Args, ctx: Context) -> Result:
+    try:
+        place = changing(ctx, cast(str, payload["path"]))
+    except PathRefused as error:
+        return fail(str(error))
+    content = cast(str, payload["content"]).encode()
+    seen, create_parents = cast(str, payload["seen"]), bool(payload["create_parents"])
+    before = change(ctx, place, content, seen, create_parents=create_parents)
+    if isinstance(before, Result):
+        return before
+    done = _output(place, content, "overwritten" if before.exists else "created")
+    said = f"Successfully wrote {done['bytes']} bytes to {done['path']} ({done['outcome']})."
+    return ok(said, structured=done)
+
+
+def _output(place: Place, content: bytes, outcome: str) -> Args:
+    return {"path": place.shown, "bytes": len(content), "outcome": outcome}
+
+
+def _preview(args: Args, width: int) -> str:
+    size = len(str(args.get("content", "")).encode(errors="replace"))
+    return with_label(f"{args.get('path', '')}  ({format_size(size)})", args)
+
+
+def _touches(args: Args) -> list[str]:
+    return [cast(str, args["path"])]
+
+
+FILE_WRITE: Final = Tool(
+    name="file.write",
+    description="Create a file, or replace everything in it.",
+    input_schema=strict_object(
+        path=text("The file, relative to the project root."),
+        content=text("The whole new content."),
+        create_parents=optional("boolean", "Make missing folders (default false)."),
+        label=LABEL,
+    ),
+    output_schema=strict_object(
+        path=text("Relative to the project root."),
+        bytes={"type": "integer"},
+        outcome={"enum": ["created", "overwritten", "unchanged"]},
+    ),
+    propose=_propose,
+    apply=_apply,
+    strict=True,
+    risk=Risk.MEDIUM,
+    effects=frozenset({"fs.write"}),
+    touches=_touches,
+    format_preview=_preview,
+    aliases=("write", "write_file"),
+    groups=("fs",),
+    needs_root=True,
+    source="builtin",
+)

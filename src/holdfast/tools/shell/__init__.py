@@ -1,0 +1,1 @@
+"""`shell.exec`: one command in a shell, to its end."""

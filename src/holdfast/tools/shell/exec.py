@@ -1,0 +1,161 @@
+"""`shell.exec`: run a command in a shell. Streams, keeps the end of a long output, kills all of it when time is up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, cast
+
+from holdfast.contract.call import Precondition, Proposal
+from holdfast.contract.command import Command, Ran
+from holdfast.contract.context import Context
+from holdfast.contract.errors import HoldfastError, SandboxRefused
+from holdfast.contract.result import Result, fail
+from holdfast.contract.tool import Tool
+from holdfast.contract.values import Args, Json, digest_of
+from holdfast.contract.vocabulary import AUTO_APPROVED_IF_SANDBOXED, RUNS_COMMANDS, Failure, Risk, State
+from holdfast.tools.schemas import LABEL, optional, strict_object, text
+from holdfast.tools.shell.running import describe, folder_of, preview, risk_of, settings
+
+DEFAULT_SECONDS: Final = 30.0
+_NOTHING: Final = "(no output)"
+_STATES: Final = {"timeout": (State.TIMED_OUT, Failure.TIMEOUT), "cancelled": (State.CANCELLED, Failure.CANCELLED)}
+
+
+def _command(payload: Args, ctx: Context) -> Command:
+    shell, env = settings(ctx)
+    folder = cast("str | None", payload["cwd"])
+    return Command(
+        argv=(shell, "-c", cast(str, payload["command"])),
+        cwd=None if folder is None else Path(folder),
+        env=env,
+        streams=True,
+        undoable=True,
+    )
+
+
+async def _propose(args: Args, ctx: Context) -> Proposal | Result:
+    command = cast(str, args["command"])
+    if not command.strip():
+        return fail("No command provided")
+    try:
+        folder = folder_of(args, ctx)
+        payload: Args = {"command": command, "cwd": folder}
+        planned = _command(payload, ctx)
+        outlook = await ctx.sandbox.outlook(planned)
+    except HoldfastError as error:
+        return fail(str(error))
+    return Proposal(
+        tool_name="shell.exec",
+        summary=command.strip().partition("\n")[0],
+        risk=risk_of(outlook),
+        payload=payload,
+        preview=describe(command, args, folder, outlook, ctx, undo=outlook.undo_note),
+        preconditions=(_surroundings(planned),),
+    )
+
+
+def _surroundings(command: Command) -> Precondition:
+    """The shell and its variables come from the configuration, which may be another when the approval comes."""
+    return Precondition(
+        kind="shell", subject=command.argv[0], value=digest_of([command.argv[0], cast(Json, dict(command.env))])
+    )
+
+
+async def _apply(payload: Args, ctx: Context) -> Result:
+    try:
+        ran = await ctx.sandbox.run(_command(payload, ctx))
+    except SandboxRefused as error:
+        return fail(f"Sandbox error: {error}")
+    body = ran.output or _NOTHING
+    parts = [body, *([ran.notice] if ran.notice else []), *_violations(ran)]
+    metadata: Args = {"truncated": True} if ran.truncated else {}
+    if ran.spill is not None:
+        metadata |= {"spill": ran.spill, "spilled_bytes": ran.spilled_bytes}
+    if ran.code == 0 and ran.stopped is None:
+        return Result(True, "\n\n".join(parts), structured=_structured(ran), metadata=metadata)
+    state, failure = (State.FAILED, Failure.TOOL_ERROR) if ran.stopped is None else _STATES[ran.stopped]
+    return Result(
+        False,
+        error="\n\n".join((*parts, _end(ran, ctx))),
+        structured=_structured(ran),
+        metadata=metadata,
+        state=state,
+        failure=failure,
+    )
+
+
+def _end(ran: Ran, ctx: Context) -> str:
+    if ran.stopped == "timeout":
+        seconds = DEFAULT_SECONDS if ctx.timeout is None else ctx.timeout
+        return f"Command timed out after {seconds:g} seconds."
+    if ran.stopped is not None:
+        return "Command was cancelled."
+    return f"Command was ended by {ran.signal}" if ran.code is None else f"Command exited with code {ran.code}"
+
+
+def _violations(ran: Ran) -> list[str]:
+    if not ran.violations:
+        return []
+    listed = "\n".join(f"- {item}" for item in ran.violations)
+    return [f"[The sandbox kept the command from this:\n{listed}]"]
+
+
+def _structured(ran: Ran) -> Args:
+    return {
+        "exit_code": ran.code,
+        "signal": ran.signal,
+        "output": ran.output,
+        "total_lines": ran.total_lines,
+        "total_bytes": ran.total_bytes,
+        "truncated": ran.truncated,
+        "contained": ran.contained,
+        "changed_paths": None if ran.changes is None else len(ran.changes),
+        "violations": list(ran.violations),
+    }
+
+
+SHELL_EXEC: Final = Tool(
+    name="shell.exec",
+    description="Run a shell command and return what it prints. Everything it started is gone when it returns: "
+    "for a process that goes on, use process.start.",
+    input_schema=strict_object(
+        command=text("The shell command to execute."),
+        cwd=optional("string", "Working directory, in the project (default: where the call was made)."),
+        timeout=optional(
+            "number", "Timeout in milliseconds (default 30000); under the name bash, in seconds.", exclusiveMinimum=0
+        ),
+        label=LABEL,
+    ),
+    output_schema={
+        "type": "object",
+        "properties": {
+            "exit_code": {"type": ["integer", "null"]},
+            "signal": {"type": ["string", "null"]},
+            "output": {"type": "string"},
+            "total_lines": {"type": "integer"},
+            "total_bytes": {"type": "integer"},
+            "truncated": {"type": "boolean"},
+            "contained": {"type": "boolean"},
+            "changed_paths": {"type": ["integer", "null"]},
+            "violations": {"type": "array", "items": {"type": "string"}},
+        },
+        "required": [
+            "exit_code", "signal", "output", "total_lines", "total_bytes",
+            "truncated", "contained", "changed_paths", "violations",
+        ],
+        "additionalProperties": False,
+    },
+    propose=_propose,
+    apply=_apply,
+    strict=True,
+    timeout=DEFAULT_SECONDS,
+    risk=Risk.HIGH,
+    effects=frozenset({"process", "fs.read", "fs.write", "network"}),
+    capabilities=frozenset({AUTO_APPROVED_IF_SANDBOXED, RUNS_COMMANDS}),
+    format_preview=preview,
+    aliases=("bash", "shell"),
+    groups=("runtime",),
+    needs_root=True,
+    keeps="tail",
+    source="builtin",
+)

@@ -1,0 +1,71 @@
+"""What shell tools share: which shell, where, and what a person is shown before a command runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final, cast
+
+from holdfast.contract.command import Outlook
+from holdfast.contract.context import Context
+from holdfast.contract.errors import PathRefused
+from holdfast.contract.values import Args
+from holdfast.contract.vocabulary import Risk
+from holdfast.text.preview import with_label
+
+SHELLS: Final = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash")
+
+
+def settings(ctx: Context) -> tuple[str, dict[str, str]]:
+    """The shell and the variables the tool's configuration names."""
+    given: dict[str, Any] = dict(ctx.config() or {})
+    shell = given.get("shell")
+    env = given.get("env")
+    variables = cast(dict[str, Any], env) if isinstance(env, dict) else {}
+    chosen = shell if isinstance(shell, str) and shell else _standard_shell()
+    return chosen, {str(name): str(value) for name, value in variables.items()}
+
+
+def _standard_shell() -> str:
+    return next((path for path in SHELLS if Path(path).exists()), "/bin/sh")
+
+
+def folder_of(args: Args, ctx: Context) -> str | None:
+    """Where to run: a folder of the project; None: where the call was made."""
+    given = args.get("cwd")
+    if not isinstance(given, str):
+        return None
+    folder = ctx.path.confine(given)
+    if not folder.is_dir():
+        raise PathRefused(f"{given} is not a folder; name one in the project, or leave cwd out.")
+    return str(folder)
+
+
+def shown_folder(folder: str | None, ctx: Context) -> str:
+    path = Path(folder) if folder is not None else ctx.cwd
+    if ctx.root is None or not path.is_relative_to(ctx.root):
+        return str(path)
+    inside = path.relative_to(ctx.root).as_posix()
+    return "the project's root" if inside == "." else inside
+
+
+def risk_of(outlook: Outlook) -> Risk:
+    return Risk.HIGH if outlook.contained_by is None else Risk.MEDIUM
+
+
+def describe(command: str, args: Args, folder: str | None, outlook: Outlook, ctx: Context, *, undo: str | None) -> str:
+    """The command, where it runs, what holds it, and what cannot be taken back."""
+    held = "not contained" if outlook.contained_by is None else f"contained by {outlook.contained_by}"
+    lines = [
+        with_label(f"$ {command}", args),
+        f"in {shown_folder(folder, ctx)}",
+        f"{held}; network {outlook.network}",
+    ]
+    if undo is not None:
+        lines.append(f"cannot be undone: {undo}")
+    return "\n".join(lines)
+
+
+def preview(args: Args, width: int) -> str:
+    given = args.get("args")
+    words = [str(args.get("command", "")), *(str(word) for word in (given if isinstance(given, list) else ()))]
+    return with_label(f"$ {' '.join(words)}", args)

@@ -1,0 +1,63 @@
+"""A context for file tools without a runtime, so that tests can run them ten thousand times or in a bare process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+from holdfast import Result, Tool
+from holdfast.config import paths
+from holdfast.contract.call import Proposal
+from holdfast.contract.context import Caps, Context
+from holdfast.text import truncate
+
+
+class StandIn:
+    """What file tools ask of their context."""
+
+    def __init__(self, root: Path | None, *, cwd: Path | None = None, caps: Caps = "standard", **deny: Path) -> None:
+        self.root = root
+        self.cwd = cwd or root or Path.cwd()
+        self.caps = caps
+        self.truncate = truncate
+        self.cancelled = False
+        self.path = self.sandbox = self.keep = self
+        self.kept: list[tuple[str, Path, bytes | None, int | None]] = []
+        self._deny = deny
+
+    def resolve(self, path: str) -> Path:
+        return paths.resolve(path, self.root or self.cwd)
+
+    def confine(self, path: str, *, mutating: bool = False) -> Path:
+        assert self.root is not None
+        return paths.confine(path, root=self.root, base=self.root, mutating=mutating)
+
+    def is_path_readable(self, path: Path) -> bool:
+        return "read" not in self._deny or not path.is_relative_to(self._deny["read"])
+
+    def is_path_writable(self, path: Path) -> bool:
+        return "write" not in self._deny or not path.is_relative_to(self._deny["write"])
+
+    def before_image(self, path: Path, content: bytes | None, mode: int | None = None) -> None:
+        self.kept.append(("before", path, content, mode))
+
+    def after_image(self, path: Path, content: bytes | None, mode: int | None = None) -> None:
+        self.kept.append(("after", path, content, mode))
+
+
+def propose(tool: Tool, ctx: StandIn, **args: Any) -> Proposal | Result:
+    assert tool.propose is not None
+    return cast(Proposal | Result, tool.propose(tool.schema.accept(args), cast(Context, ctx)))
+
+
+def use(tool: Tool, ctx: StandIn, **args: Any) -> Result:
+    """The whole call: what it proposes is approved at once."""
+    if tool.propose is None:
+        execute = cast(Callable[..., Result], tool.execute)
+        return execute(tool.schema.accept(args), cast(Context, ctx))
+    proposed = propose(tool, ctx, **args)
+    if isinstance(proposed, Result):
+        return proposed
+    assert tool.apply is not None
+    return cast(Result, tool.apply(dict(proposed.payload), cast(Context, ctx)))

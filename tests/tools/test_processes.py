@@ -1,0 +1,288 @@
+"""`process.*`: processes that go on after the call, and only those holdfast started."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from holdfast import Config, Result, Risk, Runtime, State
+from holdfast.config.model import ApprovalConfig, SandboxConfig
+from holdfast.contract.call import Owner
+from holdfast.runtime.background import MAX_ENDED, Record
+from holdfast.text.preview import preview
+from holdfast.tools.processes import PROCESS_KILL, PROCESS_LIST, PROCESS_OUTPUT, PROCESS_START, PROCESS_TOOLS
+from tests.runtime.commanding import Mode, mark, shell_in, survivors, until
+from tests.runtime.support import run, runtime_in
+
+Script = Callable[[Runtime], Coroutine[Any, Any, Any]]
+
+
+def _with(folder: Path, script: Script, mode: Mode = "off", **options: Any) -> Any:
+    async def main() -> Any:
+        async with shell_in(folder, mode, **options) as runtime:
+            return await script(runtime)
+
+    return run(main())
+
+
+def _fields(result: Result) -> Any:
+    assert result.success, result.error
+    return cast(Any, result.structured)
+
+
+async def _ended(runtime: Runtime, pid: int) -> Any:
+    """The status, when it has ended."""
+    folder = runtime.hands.processes
+    await until(lambda: folder.find(pid).state != "running")
+    return _fields(await runtime.call("process.status", {"pid": pid}))
+
+
+@pytest.mark.parametrize("mode", ["off", "required"])
+@pytest.mark.spec("B4", "T11")
+def test_a_process_goes_on_after_the_call_and_dies_with_the_runtime(tmp_path: Path, mode: Mode) -> None:
+    marker = mark()
+
+    async def script(runtime: Runtime) -> None:
+        started = _fields(await runtime.call("process.start", {"command": f"setsid sleep {marker} & sleep {marker}"}))
+        await until(lambda: len(survivors(marker)) >= 2)
+        status = _fields(await runtime.call("process.status", {"pid": started["pid"]}))
+        assert (status["state"], status["id"]) == ("running", started["id"])
+        assert status["contained"] is (mode == "required")
+
+    _with(tmp_path, script, mode)
+    assert survivors(marker) == []
+
+
+@pytest.mark.spec("B4")
+def test_how_it_ended_is_known_afterwards(tmp_path: Path) -> None:
+    async def script(runtime: Runtime) -> tuple[Any, Any]:
+        first = _fields(await runtime.call("process.start", {"command": "exit 5"}))
+        second = _fields(await runtime.call("process.start", {"command": "kill -SEGV $$", "label": "crash"}))
+        return await _ended(runtime, first["pid"]), await _ended(runtime, second["pid"])
+
+    exited, crashed = _with(tmp_path, script)
+    assert (exited["state"], exited["exit_code"], exited["signal"]) == ("exited", 5, None)
+    assert (crashed["exit_code"], crashed["signal"], crashed["label"]) == (None, "SIGSEGV", "crash")
+
+
+@pytest.mark.spec("B4")
+def test_with_args_it_is_a_program_and_no_shell_reads_them(tmp_path: Path) -> None:
+    async def script(runtime: Runtime) -> str:
+        given = {"command": "printf", "args": ["%s|", "$HOME", "a b", ";"]}
+        started = _fields(await runtime.call("process.start", given))
+        await _ended(runtime, started["pid"])
+        return (await runtime.call("process.output", {"pid": started["pid"]})).output
+
+    assert _with(tmp_path, script) == "$HOME|a b|;|"
+
+
+@pytest.mark.spec("B4", "X7")
+def test_its_output_is_read_from_the_end_or_by_lines(tmp_path: Path) -> None:
+    async def script(runtime: Runtime) -> list[Result]:
+        pid = _fields(await runtime.call("process.start", {"command": "seq 3000"}))["pid"]
+        await _ended(runtime, pid)
+        asked = [{}, {"offset": 2, "limit": 2}, {"offset": 2999}, {"offset": 3001}, {"limit": 3}]
+        return [await runtime.call("process.output", {"pid": pid, **args}) for args in asked]
+
+    tail, page, end, beyond, three = _with(tmp_path, script)
+    assert tail.output.startswith("2501\n")
+    assert tail.output.endswith("3000\n\n[Showing lines 2501-3000 of 3000.]")
+    assert page.output == "2\n3\n\n[Showing lines 2-3 of 3000. Use offset=4 to continue.]"
+    assert end.output.startswith("2999\n3000")
+    assert beyond.error == "Offset 3001 is beyond the end of the output (3000 lines so far)."
+    assert _fields(three)["content"] == "2998\n2999\n3000"
+
+
+@pytest.mark.spec("B4", "X8")
+def test_a_process_that_prints_without_end_fills_no_disk(tmp_path: Path) -> None:
+    async def script(runtime: Runtime) -> tuple[Any, int]:
+        pid = _fields(await runtime.call("process.start", {"command": "seq 1000000"}))["pid"]
+        await _ended(runtime, pid)
+        kept = sum(path.stat().st_size for path in (tmp_path / "state" / "processes").glob("*.out.*"))
+        return _fields(await runtime.call("process.output", {"pid": pid, "offset": 1, "limit": 1})), kept
+
+    page, kept = _with(tmp_path, script, output={"max_spill": 200_000})
+    assert kept <= 200_000 + 65_536
+    assert page["total_lines"] == 1_000_000
+    assert page["first_line"] == page["dropped_lines"] + 1
+    assert page["content"] == str(page["first_line"])
+
+
+@pytest.mark.spec("B4", "T11")
+def test_the_list_has_all_of_them_oldest_first(tmp_path: Path) -> None:
+    async def script(runtime: Runtime) -> tuple[Result, Result]:
+        empty = await runtime.call("process.list", {})
+        for command in ("sleep 100", "exit 0"):
+            started = _fields(await runtime.call("process.start", {"command": command}))
+        await _ended(runtime, started["pid"])
+        return empty, await runtime.call("process.list", {})
+
+    empty, listed = _with(tmp_path, script)
+    assert empty.output == "holdfast has started no process here."
+    assert [item["state"] for item in _fields(listed)["processes"]] == ["running", "exited"]
+    assert "running: sleep 100\n" in listed.output
+
+
+@pytest.mark.parametrize("mode", ["off", "required"])
+@pytest.mark.spec("B4")
+def test_sigterm_asks_and_sigkill_makes(tmp_path: Path, mode: Mode) -> None:
+    marker = mark()
+    program = f"trap 'echo asked' TERM; echo ready; while :; do sleep {marker} & wait; done"
+
+    async def script(runtime: Runtime) -> tuple[Result, Result, Result]:
+        pid = _fields(await runtime.call("process.start", {"command": program}))["pid"]
+        await until(lambda: runtime.hands.processes.output(pid, offset=None, limit=5).text == "ready")
+        asked = await runtime.call("process.kill", {"pid": pid})
+        killed = await runtime.call("process.kill", {"pid": pid, "signal": "SIGKILL"})
+        assert survivors(marker) == []
+        return asked, killed, await runtime.call("process.output", {"pid": pid})
+
+    asked, killed, output = _with(tmp_path, script, mode)
+    assert _fields(asked)["state"] == "running"
+    assert asked.output.endswith("; it has not ended yet.")
+    assert _fields(killed)["state"] == "exited"
+    assert killed.output.endswith("; it has ended.")
+    assert "ready\nasked" in output.output
+
+
+@pytest.mark.spec("B4")
+def test_no_process_that_holdfast_did_not_start_is_ever_killed(tmp_path: Path) -> None:
+    other = subprocess.Popen(["sleep", "100"])
+    try:
+
+        async def script(runtime: Runtime) -> list[Result]:
+            await runtime.call("process.start", {"command": "sleep 100"})
+            pids = (1, 0, -1, os.getpid(), os.getppid(), other.pid)
+            return [await runtime.call("process.kill", {"pid": pid, "signal": "SIGKILL"}) for pid in pids]
+
+        for result in _with(tmp_path, script):
+            assert "holdfast started no process" in (result.error or "")
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
+
+
+@pytest.mark.spec("B4")
+def test_a_pid_that_was_used_again_is_not_taken_for_the_old_process(tmp_path: Path) -> None:
+    other = subprocess.Popen(["sleep", "100"])
+    try:
+
+        async def script(runtime: Runtime) -> list[Result]:
+            started = _fields(await runtime.call("process.start", {"command": "exit 0"}))
+            await _ended(runtime, started["pid"])
+            file = tmp_path / "state" / "processes" / f"{started['id']}.json"
+            record = msgspec.json.decode(file.read_bytes(), type=Record)
+            stale = Owner(other.pid, record.worker.started)
+            file.write_bytes(msgspec.json.encode(msgspec.structs.replace(record, pid=other.pid, worker=stale)))
+            file.with_suffix(".end").unlink()
+            asked = {"pid": other.pid}
+            return [await runtime.call("process.status", asked), await runtime.call("process.kill", asked)]
+
+        status, kill = _with(tmp_path, script)
+        assert _fields(status)["state"] == "lost"
+        assert "there is nothing to kill" in (kill.error or "")
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
+
+
+@pytest.mark.spec("B4")
+def test_a_process_is_named_by_its_pid_or_by_its_id(tmp_path: Path) -> None:
+    async def script(runtime: Runtime) -> None:
+        started = _fields(await runtime.call("process.start", {"command": "sleep 100"}))
+        by_id = _fields(await runtime.call("process.status", {"id": started["id"]}))
+        assert by_id["pid"] == started["pid"]
+        for wrong in ({}, {"pid": started["pid"], "id": started["id"]}):
+            assert "by its pid or by its id" in ((await runtime.call("process.status", wrong)).error or "")
+
+    _with(tmp_path, script)
+
+
+@pytest.mark.spec("B4")
+def test_without_a_ledger_they_are_kept_for_as_long_as_the_runtime(tmp_path: Path) -> None:
+    async def script(runtime: Runtime) -> str:
+        pid = _fields(await runtime.call("process.start", {"command": "echo kept"}))["pid"]
+        await _ended(runtime, pid)
+        return (await runtime.call("process.output", {"pid": pid})).output
+
+    assert _with(tmp_path, script, ledger=None) == "kept"
+
+
+@pytest.mark.spec("B4")
+def test_a_secret_it_prints_is_not_shown(tmp_path: Path) -> None:
+    async def script(runtime: Runtime) -> str:
+        runtime.redactor.add("token", "hunter2-hunter2")
+        pid = _fields(await runtime.call("process.start", {"command": "echo hunter2-hunter2"}))["pid"]
+        await _ended(runtime, pid)
+        return (await runtime.call("process.output", {"pid": pid})).text
+
+    assert _with(tmp_path, script) == "[secret token]"
+
+
+@pytest.mark.spec("B4")
+def test_what_ended_long_ago_is_forgotten(tmp_path: Path) -> None:
+    async def script(runtime: Runtime) -> int:
+        folder = tmp_path / "state" / "processes"
+        first = _fields(await runtime.call("process.start", {"command": "exit 0"}))
+        await _ended(runtime, first["pid"])
+        record = msgspec.json.decode((folder / f"{first['id']}.json").read_bytes(), type=Record)
+        for number in range(MAX_ENDED + 5):
+            old = msgspec.structs.replace(record, id=f"old{number}", started=float(number))
+            (folder / f"old{number}.json").write_bytes(msgspec.json.encode(old))
+        await runtime.call("process.start", {"command": "exit 0"})
+        assert not (folder / "old0.json").exists()
+        return len(list(folder.glob("*.json")))
+
+    assert _with(tmp_path, script) == MAX_ENDED + 1
+
+
+@pytest.mark.spec("T5", "T6", "O1")
+def test_a_person_sees_what_is_started_and_killed(tmp_path: Path) -> None:
+    asked = Config(
+        approval=ApprovalConfig(auto_approve=()), sandbox=SandboxConfig(mode="off", undo="off")
+    )
+
+    async def main() -> tuple[Any, Any]:
+        async with runtime_in(tmp_path, *PROCESS_TOOLS, config=asked, nobody="park") as runtime:
+            await runtime.call("process.start", {"command": "npm", "args": ["run", "dev server"], "detached": True})
+            start = runtime.pending()[0]
+            assert start.proposal is not None
+            assert (await runtime.call("process.start", {"command": "sleep 100"})).state is State.PENDING
+            started = _fields(await runtime.approve(runtime.pending()[1].call.id))
+            await runtime.call("process.kill", {"pid": started["pid"]})
+            return start.proposal, runtime.pending()[1].proposal
+
+    start, kill = run(main())
+    assert start.risk is Risk.HIGH
+    assert start.summary == "start npm run 'dev server' (detached)"
+    assert start.preview.splitlines()[-2:] == [
+        "cannot be undone: what a process changes while it runs is not recorded",
+        "runs on after holdfast has ended",
+    ]
+    assert kill.preview.startswith("SIGTERM to ")
+    assert "running: sleep 100\nand to everything it started" in kill.preview
+
+
+@pytest.mark.spec("O1")
+def test_the_previews_say_what_would_happen() -> None:
+    serve = {"command": "npm", "args": ["run", "dev"], "label": "serve"}
+    shown = [
+        preview("process.start", serve, 80, PROCESS_START.format_preview),
+        preview("process.kill", {"pid": 12, "signal": None}, 80, PROCESS_KILL.format_preview),
+        preview("process.output", {"id": "abc", "offset": 5}, 80, PROCESS_OUTPUT.format_preview),
+        preview("process.list", {"label": "look"}, 80, PROCESS_LIST.format_preview),
+    ]
+    assert shown == [
+        "process.start: $ npm run dev  # serve",
+        "process.kill: SIGTERM 12",
+        "process.output: abc  +5,500",
+        "process.list: # look",
+    ]

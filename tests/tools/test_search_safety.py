@@ -1,0 +1,193 @@
+"""What a search must never do: read what is denied, leave the project, hang, or run a program it happened to find."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from holdfast import Config, Result, State
+from holdfast.config.model import SandboxConfig
+from holdfast.contract.context import Context
+from holdfast.tools.search import engines, searching
+from holdfast.tools.search.code_search import CODE_SEARCH
+from holdfast.tools.search.engines import Found, find_ripgrep
+from holdfast.tools.search.file_find import FILE_FIND
+from holdfast.tools.search.pattern import literal
+from holdfast.tools.search.ranking import look_at
+from holdfast.tools.search.scope import Scope
+from tests.runtime.support import run, runtime_in
+from tests.tools.trees import write_tree
+
+ENGINES = ["own", *(["ripgrep"] if find_ripgrep(Path("/nowhere")) else [])]
+
+
+def _nowhere(root: Path) -> None:
+    return None
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "own":
+        monkeypatch.setattr(searching, "find_ripgrep", _nowhere)
+    return request.param
+
+
+def _search(folder: Path, query: str, config: Config | None = None, **args: Any) -> Result:
+    return run(runtime_in(folder, CODE_SEARCH, config=config).call("code.search", {"query": query, **args}))
+
+
+@pytest.mark.spec("B2", "N2")
+@pytest.mark.usefixtures("engine")
+def test_what_the_sandbox_may_not_read_is_neither_shown_nor_counted(tmp_path: Path) -> None:
+    write_tree(tmp_path / "project", {"a.py": "needle\n", "secret/key.py": "needle\n", "token.py": "needle\n"})
+    denied = tuple(str(tmp_path / "project" / name) for name in ("secret", "token.py"))
+    config = Config(sandbox=SandboxConfig(read_deny=denied))
+    assert _search(tmp_path, "needle", config=config).output.startswith("a.py (1 match)\n  1: needle")
+    assert "needle" not in _search(tmp_path, "needle", config=config, path="secret").output
+    found = run(runtime_in(tmp_path, FILE_FIND, config=config).call("file.find", {"pattern": "*.py"}))
+    assert found.output.startswith("a.py") and "key.py" not in found.output and "token.py" not in found.output
+
+
+@pytest.mark.spec("B2", "N2")
+def test_where_nothing_is_contained_denied_files_are_taken_out_afterwards(tmp_path: Path) -> None:
+    class Sandbox:
+        def is_path_readable(self, path: Path) -> bool:
+            return path.name != "token.py"
+
+    class Surroundings:
+        sandbox = Sandbox()
+
+    asked = searching.Asked(
+        pattern=literal("x"), scope=Scope(root=tmp_path, below=b"", is_file=False), wanted=None, shown=15
+    )
+    found = Found(hits=[("a.py", 1), ("sub/token.py", 3)])
+    assert searching.allowed(found, asked, cast(Context, Surroundings())) == [("a.py", 1)]
+
+
+@pytest.mark.spec("B2")
+@pytest.mark.usefixtures("engine")
+def test_files_that_cannot_be_read_are_counted_and_said(tmp_path: Path) -> None:
+    root = write_tree(tmp_path / "project", {"a.py": "needle\n", "b.py": "needle\n", "sub/c.py": "needle\n"})
+    os.mkfifo(root / "pipe.py")
+    for name in ("b.py", "sub"):
+        (root / name).chmod(0)
+    try:
+        result = _search(tmp_path, "needle")
+        if "b.py" in result.output:
+            pytest.skip("nothing is unreadable here: commands run with every right")
+        assert result.output == "a.py (1 match)\n  1: needle\n[2 files could not be read]"
+        assert _search(tmp_path, "none").output == "No matches found.\n[2 files could not be read]"
+    finally:
+        (root / "sub").chmod(0o755)
+
+
+@pytest.mark.spec("B2")
+def test_a_pattern_that_backtracks_without_end_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(searching, "find_ripgrep", _nowhere)
+    write_tree(tmp_path / "project", {"a.py": "a" * 60 + "!\n"})
+    slow = runtime_in(tmp_path, CODE_SEARCH.with_(timeout=3.0))
+    began = time.monotonic()
+    result = run(slow.call("code.search", {"query": "(a+)+$", "regex": True}))
+    assert "took too long" in (result.error or "")
+    assert time.monotonic() - began < 10
+    assert not _scanning()
+
+
+@pytest.mark.spec("B2", "X3")
+def test_a_cancelled_search_leaves_no_process_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import asyncio
+
+    monkeypatch.setattr(searching, "find_ripgrep", _nowhere)
+    write_tree(tmp_path / "project", {"a.py": "a" * 60 + "!\n"})
+
+    async def cancel() -> Result:
+        runtime = runtime_in(tmp_path, CODE_SEARCH)
+        async with runtime:
+            with runtime.subscribe() as events:
+                task = asyncio.create_task(runtime.call("code.search", {"query": "(a+)+$", "regex": True}))
+                call_id = (await anext(aiter(events))).call_id
+            await asyncio.wait_for(asyncio.to_thread(_until_scanning), 20)
+            assert runtime.cancel(call_id)
+            return await task
+
+    assert run(cancel()).state is State.CANCELLED
+    assert not _scanning()
+
+
+def _until_scanning() -> None:
+    deadline = time.monotonic() + 15
+    while not _scanning() and time.monotonic() < deadline:
+        threading.Event().wait(0.01)
+
+
+def _scanning() -> bool:
+    """Whether a scanning process that this one started is at work."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                words = (entry / "cmdline").read_bytes()
+                parent = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if b"holdfast.tools.search.scan" in words and parent[0] != "Z" and _is_below(int(entry.name), os.getpid()):
+                return True
+    return False
+
+
+def _is_below(process: int, ancestor: int) -> bool:
+    while process > 1:
+        if process == ancestor:
+            return True
+        try:
+            process = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            return False
+    return False
+
+
+@pytest.mark.spec("B2")
+def test_ripgrep_is_taken_from_fixed_places_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "project"
+    planted = write_tree(root, {"rg": "#!/bin/sh\ntouch planted\n", "bin/rg": "#!/bin/sh\ntouch planted\n"})
+    for name in ("rg", "bin/rg"):
+        (planted / name).chmod(0o755)
+    monkeypatch.setattr(engines, "_PLACES", (str(root / "bin" / "rg"),))
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "nothing"))
+    monkeypatch.setenv("PATH", f"{root}:{os.environ['PATH']}")
+    monkeypatch.chdir(root)
+    assert find_ripgrep(root) is None
+    monkeypatch.setattr(sys, "prefix", str(root))
+    assert find_ripgrep(root) == str(root / "bin" / "rg")
+
+
+@pytest.mark.spec("B2", "N5")
+def test_a_folder_swapped_for_a_link_while_files_are_read_never_leads_outside(tmp_path: Path) -> None:
+    root = write_tree(tmp_path / "root", {"sub/a.py": "needle inside\n"})
+    write_tree(tmp_path / "outside", {"a.py": "needle outside\n"})
+    stop = threading.Event()
+
+    def swap() -> None:
+        while not stop.is_set():
+            (root / "sub").rename(root / "kept")
+            (root / "sub").symlink_to(tmp_path / "outside")
+            (root / "sub").unlink()
+            (root / "kept").rename(root / "sub")
+
+    swapping = threading.Thread(target=swap)
+    swapping.start()
+    seen: set[str] = set()
+    try:
+        for _ in range(2000):
+            scope = Scope(root=root, below=b"", is_file=False)
+            for file in look_at([("sub/a.py", 1)], literal("needle"), scope, per_file=3):
+                seen.update(line.text for line in file.lines)
+    finally:
+        stop.set()
+        swapping.join(10)
+    assert seen <= {"needle inside"}

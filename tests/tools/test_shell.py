@@ -1,0 +1,191 @@
+"""`shell.exec`: what it says, what it shows beforehand, and where it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from holdfast import Config, Result, Risk, State
+from holdfast.config.model import ApprovalConfig, SandboxConfig, ToolsConfig
+from holdfast.contract.call import HeldCall
+from holdfast.contract.vocabulary import Failure
+from holdfast.text.preview import preview
+from holdfast.tools.shell.exec import SHELL_EXEC
+from tests.runtime.commanding import Mode, config, shell_in
+from tests.runtime.support import run, runtime_in
+
+
+def _call(folder: Path, command: str, mode: Mode = "off", name: str = "shell.exec", **args: Any) -> Result:
+    async def main() -> Result:
+        async with shell_in(folder, mode) as runtime:
+            return await runtime.call(name, {"command": command, **args})
+
+    return run(main())
+
+
+def _held(folder: Path, command: str, sandbox: SandboxConfig, **args: Any) -> HeldCall:
+    asked = Config(approval=ApprovalConfig(auto_approve=()), sandbox=sandbox)
+
+    async def main() -> HeldCall:
+        async with runtime_in(folder, SHELL_EXEC, config=asked, nobody="park") as runtime:
+            result = await runtime.call("bash", {"command": command, **args})
+            assert result.state is State.PENDING
+            return runtime.pending()[0]
+
+    return run(main())
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("echo hello  ", "hello"),
+        ("true", "(no output)"),
+        ("printf 'a\\n\\n\\n'", "a"),
+        ("echo out; echo err >&2", "out\nerr"),
+    ],
+)
+@pytest.mark.spec("B4", "T11")
+def test_what_a_command_prints_is_its_result(tmp_path: Path, command: str, said: str) -> None:
+    result = _call(tmp_path, command)
+    assert (result.success, result.output) == (True, said)
+    assert cast(Any, result.structured)["exit_code"] == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("echo no; exit 3", "no\n\nCommand exited with code 3"),
+        ("exit 1", "(no output)\n\nCommand exited with code 1"),
+        ("echo x; kill -KILL $$", "x\n\nCommand was ended by SIGKILL"),
+        ("nonexistent_program_", "nonexistent_program_: command not found\n\nCommand exited with code 127"),
+    ],
+)
+@pytest.mark.spec("B4", "T11")
+def test_a_command_that_fails_is_an_error_with_its_output(tmp_path: Path, command: str, said: str) -> None:
+    result = _call(tmp_path, command)
+    assert (result.success, result.failure, result.output) == (False, Failure.TOOL_ERROR, "")
+    assert (result.error or "").endswith(said)
+
+
+@pytest.mark.parametrize("command", ["", "  \n "])
+@pytest.mark.spec("B4")
+def test_an_empty_command_is_refused_before_anyone_is_asked(tmp_path: Path, command: str) -> None:
+    assert _call(tmp_path, command).error == "No command provided"
+
+
+@pytest.mark.parametrize(
+    ("cwd", "said"), [("..", "outside"), ("/etc", "outside"), ("missing", "not a folder"), ("file", "not a folder")]
+)
+@pytest.mark.spec("B4", "N5")
+def test_it_runs_only_in_folders_of_the_project(tmp_path: Path, cwd: str, said: str) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "file").touch()
+    assert said in (_call(tmp_path, "pwd", cwd=cwd).error or "")
+
+
+@pytest.mark.parametrize("mode", ["off", "required"])
+@pytest.mark.spec("B4", "N5")
+def test_it_runs_where_it_is_told(tmp_path: Path, mode: Mode) -> None:
+    (tmp_path / "project" / "sub").mkdir(parents=True)
+    assert _call(tmp_path, "pwd", mode, cwd="sub").output == str((tmp_path / "project" / "sub").resolve())
+    assert _call(tmp_path, "pwd", mode).output == str((tmp_path / "project").resolve())
+
+
+@pytest.mark.parametrize("name", ["shell.exec", "bash", "shell"])
+@pytest.mark.spec("B4")
+def test_it_answers_to_its_names(tmp_path: Path, name: str) -> None:
+    assert _call(tmp_path, "echo $((6*7))", name=name, label="try", timeout=None, cwd=None).output == "42"
+
+
+@pytest.mark.spec("B4", "N2")
+def test_the_environment_is_the_allowed_one_and_what_the_configuration_adds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_API_KEY", "leaked")
+    base = config()
+    tools = ToolsConfig(config={"shell.exec": {"env": {"ADDED": "yes"}, "shell": "/bin/sh"}})
+    given = Config(sandbox=base.sandbox, approval=base.approval, tools=tools)
+
+    async def main() -> Result:
+        async with shell_in(tmp_path, config=given) as runtime:
+            return await runtime.call("bash", {"command": 'env; echo "shell $0"'})
+
+    text = run(main()).output
+    assert "ADDED=yes" in text
+    assert "shell /bin/sh" in text
+    assert "leaked" not in text
+
+
+@pytest.mark.spec("B4")
+def test_there_is_nobody_to_answer_on_stdin(tmp_path: Path) -> None:
+    assert _call(tmp_path, "read -r line || echo nothing").output == "nothing"
+
+
+@pytest.mark.parametrize(
+    ("args", "shown"),
+    [
+        ({"command": "make test", "label": "running tests"}, "bash: $ make test  # running tests"),
+        ({"command": "a\nb"}, "bash: $ a↵b"),
+    ],
+)
+@pytest.mark.spec("O1")
+def test_the_preview_is_the_command_and_why(args: dict[str, Any], shown: str) -> None:
+    assert preview("bash", args, 80, SHELL_EXEC.format_preview) == shown
+
+
+@pytest.mark.spec("T5", "T6", "X11", "N6")
+def test_a_person_sees_where_it_runs_what_holds_it_and_what_cannot_be_undone(tmp_path: Path) -> None:
+    (tmp_path / "project" / "sub").mkdir(parents=True)
+    bare = _held(tmp_path, "rm -r build", SandboxConfig(mode="off", undo="off"), cwd="sub", label="clean").proposal
+    assert bare is not None
+    assert (bare.risk, bare.summary) == (Risk.HIGH, "rm -r build")
+    assert bare.preview == (
+        "$ rm -r build  # clean\nin sub\nnot contained; network on\n"
+        'cannot be undone: undo is switched off (sandbox.undo = "off")'
+    )
+
+
+@pytest.mark.spec("T5", "T6", "X11")
+def test_a_contained_command_is_less_risky_and_can_be_undone(tmp_path: Path) -> None:
+    held = _held(tmp_path, "make", SandboxConfig(mode="required")).proposal
+    assert held is not None
+    assert held.risk is Risk.MEDIUM
+    assert held.preview.startswith("$ make\nin the project's root\ncontained by bubblewrap; network off")
+    assert "cannot be undone" not in held.preview
+
+
+@pytest.mark.spec("T5", "X11")
+def test_what_a_recorded_command_changes_is_counted_and_protected_paths_are_reported(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    (project / "sub").mkdir(parents=True)
+
+    async def main() -> Result:
+        async with shell_in(tmp_path, "required", sandbox={"undo": "auto"}) as runtime:
+            plant = "mkdir -p sub/deep/.git/hooks && echo x > sub/deep/.git/hooks/pre-commit"
+            return await runtime.call("shell.exec", {"command": f"echo a > a; echo b > b; {plant}; true"})
+
+    result = run(main())
+    assert result.success, result.error
+    assert (project / "a").read_text() == "a\n"
+    assert not (project / "sub/deep/.git/hooks/pre-commit").exists()
+    structured = cast(Any, result.structured)
+    assert structured["changed_paths"] >= 2
+    assert any(path.endswith("pre-commit") for path in structured["violations"])
+    assert "The sandbox kept the command from this:" in result.output
+
+
+@pytest.mark.spec("N1", "B4")
+def test_a_sandbox_that_cannot_be_had_is_an_error_not_a_bare_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from holdfast.contract.errors import SandboxRefused
+    from holdfast.sandbox.sandbox import Sandbox
+
+    def refuse(*_: object, **__: object) -> None:
+        raise SandboxRefused("nothing here can contain it.")
+
+    monkeypatch.setattr(Sandbox, "launch", refuse)
+    assert _call(tmp_path, "touch ran").error == "Sandbox error: nothing here can contain it."
+    assert not (tmp_path / "project" / "ran").exists()
