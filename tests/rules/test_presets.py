@@ -90,7 +90,7 @@ def test_an_unknown_preset_is_ignored_and_reported() -> None:
     assert verdict(policy, READ) is Verdict.APPROVE
     assert verdict(policy, WRITE) is None
     assert policy.warnings == (
-        "There is no preset '$defualt', so it has no effect; known are $default, $readonly.",
+        "There is no preset '$defualt', so it has no effect; known are $default, $readonly, $shell-readonly.",
     )
 
 

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from msgspec import Struct
 
 from holdfast.contract.call import Decision
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.tool import Tool
-from holdfast.contract.vocabulary import Risk, Verdict
+from holdfast.contract.vocabulary import NEEDS_CONTAINMENT, RUNS_COMMANDS, Risk, Verdict
 from holdfast.rules.chain import DEFAULT, FAILED, NO_ANSWER, Judgement, Step, every_tool
 from holdfast.rules.question import Question
 from holdfast.rules.words import RAISED, describe, show, warn
 
+if TYPE_CHECKING:
+    from holdfast.rules.shell.verdicts import JudgedPart
+
 CAP_URN: Final = "urn:holdfast:cap:"
 PROTECTED: Final = f"{CAP_URN}protected-path"
 MAX_RISK: Final = f"{CAP_URN}max-risk"
+CONTAINMENT: Final = f"{CAP_URN}containment"
+
+
+Containment = Literal["held", "missing", "refused", "off"]
+"""What the sandbox can do for a command now: `missing` is wanted and not there, `refused` is required and not there."""
 
 
 class Cap(Struct, frozen=True):
@@ -35,6 +43,8 @@ class Cap(Struct, frozen=True):
     """Only decisions of these sources are capped; None: all."""
     failure: Verdict = Verdict.ASK
     """What a cap that raises stands for: deny for one that may deny."""
+    parts: Callable[[Question], tuple[JudgedPart, ...]] | None = None
+    """What it makes of the parts of a call, for explanations."""
 
     def __post_init__(self) -> None:
         if self.failure is Verdict.APPROVE:
@@ -80,6 +90,32 @@ def max_risk_cap(limit: Risk, sources: Iterable[str]) -> Cap:
         return Decision(Verdict.ASK, MAX_RISK, reason)
 
     return Cap(MAX_RISK, judge, static=True, sources=frozenset(sources))
+
+
+def containment_cap(containment: Callable[[], Containment]) -> Cap:
+    """Asks about every command where a sandbox is wanted and none works, and denies it where one is required.
+
+    A tool whose material may run programs is asked about wherever it would not be contained.
+    """
+
+    def judge(question: Question) -> Decision | None:
+        state = containment()
+        if state == "held" or (state == "off" and NEEDS_CONTAINMENT not in question.tool.capabilities):
+            return None
+        if state == "refused":
+            reason = "A sandbox is required (sandbox.mode) and none works here; `holdfast doctor` says why."
+            return Decision(Verdict.DENY, CONTAINMENT, reason)
+        reason = "It would run without a sandbox: " + (
+            "none works here; `holdfast doctor` says why."
+            if state == "missing"
+            else 'sandbox.mode is "off", and what it reads could make it run programs.'
+        )
+        return Decision(Verdict.ASK, CONTAINMENT, reason)
+
+    concerned = {RUNS_COMMANDS, NEEDS_CONTAINMENT}
+    return Cap(
+        CONTAINMENT, judge, applies=lambda tool: not concerned.isdisjoint(tool.capabilities), failure=Verdict.DENY
+    )
 
 
 def _heard(cap: Cap, decision: Decision, question: Question) -> Step:

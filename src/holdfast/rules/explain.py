@@ -9,8 +9,10 @@ from msgspec import Struct
 from holdfast.contract.call import Decision
 from holdfast.contract.vocabulary import Verdict
 from holdfast.rules.caps import Cap, apply_caps
-from holdfast.rules.chain import DEFAULT, Chain, Judgement, Step
+from holdfast.rules.chain import DEFAULT, NO_ANSWER, Chain, Judgement, Step
 from holdfast.rules.question import Question
+from holdfast.rules.shell.verdicts import JudgedPart
+from holdfast.rules.words import RAISED
 from holdfast.text.visible import visible
 
 NOT_ASKED = "not asked"
@@ -31,6 +33,8 @@ class Explanation(Struct, frozen=True, kw_only=True):
     tool: str
     decision: Decision
     steps: tuple[ExplainedStep, ...]
+    parts: tuple[JudgedPart, ...] = ()
+    """What a shell command is made of, and what the rules say about each part."""
 
     def as_lines(self) -> list[str]:
         """Plain text, safe to print; the line that decided is marked with `>`."""
@@ -40,7 +44,7 @@ class Explanation(Struct, frozen=True, kw_only=True):
             mark = ">" if step.decided else " "
             place = step.stage if step.priority is None else f"{step.stage} {step.priority}"
             lines.append(f"{mark} {place:<10} {step.answer:<{answers}}  {step.source}  {step.reason}".rstrip())
-        return [visible(line) for line in lines]
+        return [visible(line) for line in (*lines, *map(_part_line, self.parts))]
 
 
 def explain(policy: Decision | None, chain: Chain, caps: Iterable[Cap], question: Question) -> Explanation:
@@ -64,7 +68,20 @@ def explain(policy: Decision | None, chain: Chain, caps: Iterable[Cap], question
     decision = capped.decision
     steps += _chain_steps(chain, heard, decision)
     steps += [_explained("cap", step, decision) for step in capped.steps]
-    return Explanation(tool=question.tool.name, decision=decision, steps=tuple(steps))
+    parts = tuple(part for cap in caps if cap.parts is not None for part in _parts(cap, question))
+    return Explanation(tool=question.tool.name, decision=decision, steps=tuple(steps), parts=parts)
+
+
+def _parts(cap: Cap, question: Question) -> tuple[JudgedPart, ...]:
+    try:
+        return cap.parts(question) if cap.parts is not None else ()
+    except RAISED:
+        return ()  # the step of this cap says that it failed
+
+
+def _part_line(part: JudgedPart) -> str:
+    where = f" in {part.inside}" if part.inside else ""
+    return f"  {part.kind:<11} {part.verdict or NO_ANSWER:<7}  {part.text}{where}  {part.reason}".rstrip()
 
 
 def _chain_steps(chain: Chain, heard: Judgement, decision: Decision) -> list[ExplainedStep]:

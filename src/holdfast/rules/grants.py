@@ -1,7 +1,7 @@
 """"Always allow": the narrow rule a yes becomes, what is refused as too wide, and when a rule covers a call.
 
 A grant names one tool with one definition and one set of arguments. It can be widened on request to the files of one
-folder, and for tools that only read to all arguments; never for anything that runs commands.
+folder, for tools that only read to all arguments, and for shell commands to one program that only reads.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from holdfast.rules.question import Question
 if TYPE_CHECKING:
     from holdfast.store.grants import Grant, Grants, Scope
 
-Width = Literal["exact", "folder", "tool"]
+Width = Literal["exact", "folder", "tool", "command"]
 
 MAX_PATTERN_BYTES: Final = 64 * 1024
 FILE_EFFECTS: Final = frozenset({"fs.read", "fs.write"})
@@ -57,6 +57,8 @@ class GrantPattern(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     free: tuple[str, ...] = ()
     """Path arguments that may name any file directly in one of the folders."""
     folders: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    """The words a shell command begins with; whatever follows must be known to only read."""
     cwd: str | None = None
     root: str | None = None
 
@@ -116,6 +118,8 @@ def narrow_grant(question: Question, scope: Scope, by: str, *, width: Width = "e
     )
     if width == "folder":
         pattern = _for_folder(question, pattern)
+    elif width == "command":
+        pattern = _for_command(question, pattern)
     if len(msgspec.json.encode(pattern)) > MAX_PATTERN_BYTES:
         raise GrantRefused(
             f"The arguments of this call of '{tool.name}' are too long to be remembered; approve it each time instead."
@@ -155,6 +159,8 @@ def covers(pattern: GrantPattern, question: Question) -> bool:
     if pattern.any_args:
         return _only_reads(tool)
     given = _given(tool, question.args)
+    if pattern.command:
+        return _has_command(pattern, question, given)
     if pattern.free and not _in_folders(pattern, question):
         return False
     if not pattern.free and pattern.paths != tuple(map(str, question.paths)):
@@ -167,6 +173,8 @@ def _check_width(question: Question, scope: Scope, width: Width) -> None:
     tool = question.tool
     if scope == "once":
         raise GrantRefused(f"A yes for once is for exactly this call of '{tool.name}'; choose a longer scope.")
+    if width == "command":
+        return
     if tool.effects is None or "process" in tool.effects:
         raise GrantRefused(_runs_commands(question))
     if width == "folder" and not tool.effects <= FILE_EFFECTS:
@@ -188,6 +196,26 @@ def _runs_commands(question: Question) -> str:
 def _first_word(command: object) -> str:
     words = command.split() if isinstance(command, str) else []
     return _VERSION.sub("", words[0].rpartition("/")[2]).lower() if words else ""
+
+
+def _for_command(question: Question, pattern: GrantPattern) -> GrantPattern:
+    from holdfast.rules.shell.calls import is_shell_tool
+    from holdfast.rules.shell.prefix import reading_prefix
+
+    prefix = reading_prefix(question) if is_shell_tool(question.tool) else None
+    if prefix is None:
+        raise GrantRefused(_runs_commands(question))
+    fixed = {name: value for name, value in pattern.args.items() if name != "command"}
+    return msgspec.structs.replace(pattern, args=fixed, command=prefix)
+
+
+def _has_command(pattern: GrantPattern, question: Question, given: Args) -> bool:
+    from holdfast.rules.shell.calls import is_shell_tool
+    from holdfast.rules.shell.prefix import has_prefix
+
+    fixed = {name: value for name, value in given.items() if name != "command"}
+    same = canonical_json(fixed) == canonical_json(pattern.args)
+    return same and is_shell_tool(question.tool) and has_prefix(pattern.command, question)
 
 
 def _for_folder(question: Question, pattern: GrantPattern) -> GrantPattern:

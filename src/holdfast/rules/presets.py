@@ -16,8 +16,11 @@ READONLY: Final = (
     "file.read", "file.list", "file.find", "code.search", "git.status", "git.diff", "git.log", "system.info",
     "output.read",
 )  # fmt: skip
+SHELL_READONLY: Final = "$shell-readonly"
+"""Approves no tool, but commands of the shell that only read: `rules.shell` knows which."""
 BUILT_IN: Final[Mapping[str, Preset]] = {
     "$readonly": Preset(approve=READONLY),
+    SHELL_READONLY: Preset(),
     "$default": Preset(approve=(*READONLY, "file.write", "file.edit")),
 }
 _HOME_SOURCES: Final = frozenset({"builtin", "program"})

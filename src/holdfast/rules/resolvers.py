@@ -9,7 +9,7 @@ from holdfast.config.model import ApprovalConfig, Preset
 from holdfast.contract.call import Decision
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
-from holdfast.contract.vocabulary import Verdict
+from holdfast.contract.vocabulary import AUTO_APPROVED_IF_SANDBOXED, Verdict
 from holdfast.rules.chain import FAILED, URN, Resolve, Resolver, every_tool
 from holdfast.rules.lists import ListPolicy, Narrowing
 from holdfast.rules.modules import lazily
@@ -26,7 +26,6 @@ GRANTS: Final = f"{URN}grants"
 SANDBOX: Final = f"{URN}sandbox"
 PURE: Final = f"{URN}pure"
 CATCH_ALL: Final = f"{URN}catch-all"
-SANDBOX_CAPABILITY: Final = "can_auto_approve_if_sandboxed"
 _PRIORITY: Final = {CONFIG: 100, FRONTMATTER: 90, GRANTS: 80, SANDBOX: 25, PURE: 20, CATCH_ALL: 0}
 _MODULE_PRIORITY: Final = 100
 
@@ -138,7 +137,7 @@ def sandbox_resolver(approval: ApprovalConfig, held: Callable[[], bool]) -> Reso
     on = approval.auto_approve_sandboxed and approval.auto_approve_set
 
     def applies(tool: Tool) -> bool:
-        able = on and SANDBOX_CAPABILITY in tool.capabilities
+        able = on and AUTO_APPROVED_IF_SANDBOXED in tool.capabilities
         return able and excluded.match(tool) is None and narrow.leaves(tool)
 
     def resolve(name: str, args: Args, ctx: ResolveContext) -> Decision | None:

@@ -24,6 +24,7 @@ from holdfast.rules.resolvers import (
     pure_resolver,
     sandbox_resolver,
 )
+from holdfast.rules.shell.cap import CommandRules
 
 
 class DocumentPolicy(Struct, frozen=True):
@@ -50,6 +51,10 @@ def standard_chain(
     chain.add(config_resolver(outer, function=function, document_decides=decides))
     for path in () if function is not None else module_paths(outer, is_tool):
         chain.add(module_resolver(path, outer, is_tool=is_tool, document_decides=decides))
+    commands = CommandRules(approval, sandbox_held)
+    commands.check()
+    if commands.approves_any:
+        chain.add(commands.resolver())
     if document is not None:
         chain.add(_document_resolver(approval, document))
     pure = pure_resolver(approval.excluded)
@@ -79,9 +84,10 @@ def standard_caps(
     *,
     hooks: Hooks | None = None,
     is_protected: Callable[[Path], str | None] | None = None,
+    sandbox_held: Callable[[], bool] | None = None,
 ) -> tuple[Cap, ...]:
     """The built-in caps. More can be put beside them; their order does not matter to the verdict."""
-    caps: list[Cap] = []
+    caps: list[Cap] = [CommandRules(approval, sandbox_held).cap()]
     if is_protected is not None:
         caps.append(protected_path_cap(is_protected))
     if approval.max_risk is not None:

@@ -1,0 +1,42 @@
+"""Which calls carry a shell command, what it is, and where it would run."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable
+from typing import Final, cast
+
+from holdfast.contract.tool import Tool
+from holdfast.contract.values import Args
+from holdfast.contract.vocabulary import RUNS_COMMANDS
+from holdfast.rules.question import Question
+from holdfast.rules.shell.place import Place
+
+_SHELL_TOOLS: Final = frozenset({"shell.exec", "process.start"})
+
+
+def is_shell_tool(tool: Tool) -> bool:
+    return tool.name in _SHELL_TOOLS or RUNS_COMMANDS in tool.capabilities
+
+
+def command_of(args: Args) -> str | None:
+    """The shell text of a call, or what it would be for a program with `args`; None if there is none to read."""
+    command, more = args.get("command"), args.get("args")
+    if isinstance(command, list):
+        return shlex.join(map(str, cast("list[object]", command)))
+    if not isinstance(command, str):
+        return None
+    return shlex.join([command, *map(str, more)]) if isinstance(more, list) else command
+
+
+def place_of(question: Question, contained: Callable[[], bool]) -> Place:
+    """Where the call would run. A folder it names is looked for in the project, so both readings of it count."""
+    inner = question.args.get("cwd")
+    root = None if question.root is None else str(question.root)
+    if not isinstance(inner, str):
+        return Place.at(root, (question.cwd,), contained)
+    if root is None or question.document is not None or inner.startswith(("~", "$")):
+        return Place.at(None, (question.cwd,), contained)
+    folders = [os.path.join(base, inner) for base in (root, question.cwd)]  # noqa: PTH118
+    return Place.at(root, folders, contained)

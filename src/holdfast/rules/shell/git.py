@@ -1,0 +1,83 @@
+"""The reading half of git. Even reading runs what a repository's configuration names, so a sandbox must hold it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from holdfast.rules.shell.known import Reader, outside, split_arguments
+from holdfast.rules.shell.place import Place
+
+NOT_CONTAINED: Final = "git runs what the repository's configuration names, and no sandbox holds it"
+_SHOWING: Final = (
+    *("--oneline", "--stat", "--shortstat", "--numstat", "--name-only", "--name-status", "--graph", "--all", "--patch"),
+    *("--decorate", "--no-decorate", "--decorate=", "--abbrev-commit", "--no-merges", "--merges", "--first-parent"),
+    *("--reverse", "--follow", "--no-patch", "--summary", "--raw", "--minimal", "--patience", "--histogram", "--color"),
+    *("--no-color", "--color=", "--word-diff", "--word-diff=", "--ignore-all-space", "--ignore-space-change"),
+    *("--ignore-blank-lines", "--cached", "--staged", "--check", "--merge-base", "--stat=", "--unified=", "--format="),
+    *("--pretty", "--pretty=", "--date=", "--author=", "--committer=", "--grep=", "--since=", "--until=", "--after="),
+    *("--before=", "--max-count=", "--skip=", "--diff-filter=", "--branches", "--tags", "--remotes", "--branches="),
+    *("--topo-order", "--date-order", "--full-history", "--no-renames", "--find-renames", "--no-ext-diff"),
+    *("--no-textconv", "--exit-code", "--quiet", "--abbrev=", "--no-abbrev-commit", "--left-right", "--cherry-pick"),
+    *("--dirstat", "--compact-summary", "--function-context", "--relative"),
+)
+_LOG: Final = Reader(flags="pwsbizMCDRqc", valued="nSGUL", long=_SHOWING, numbers=True)
+_COMMANDS: Final = {
+    "blame": Reader(flags="bcefklMnpsw", valued="L", long=("--porcelain", "--show-email", "--date=")),
+    "branch": Reader(flags="arv", long=("--list", "--all", "--remotes", "--show-current", "--no-color", "--verbose")),
+    "cat-file": Reader(flags="epst"),
+    "describe": Reader(long=("--tags", "--all", "--always", "--dirty", "--long", "--abbrev=", "--exact-match")),
+    "diff": _LOG,
+    "grep": Reader(flags="EFGPabchHiIlLnovwWpz", valued="emABC", operands="pattern",
+                   long=("--count", "--cached", "--untracked", "--heading")),
+    "log": _LOG,
+    "ls-files": Reader(flags="cdmostuvz", long=("--cached", "--deleted", "--modified", "--others", "--stage",
+                                                "--exclude-standard", "--full-name", "--error-unmatch")),
+    "ls-tree": Reader(flags="drtlz", long=("--name-only", "--full-name", "--full-tree", "--long")),
+    "merge-base": Reader(long=("--all", "--is-ancestor", "--octopus", "--independent")),
+    "rev-list": Reader(flags="", valued="n", long=(*_SHOWING, "--count", "--objects"), numbers=True),
+    "rev-parse": Reader(long=("--abbrev-ref", "--abbrev-ref=", "--git-dir", "--show-toplevel", "--short", "--short=",
+                              "--verify", "--is-inside-work-tree", "--show-prefix", "--show-cdup", "--quiet")),
+    "shortlog": Reader(flags="cens", long=("--summary", "--numbered", "--email", "--all", "--no-merges", "--since=")),
+    "show": _LOG,
+    "status": Reader(flags="bsuvz", long=("--short", "--branch", "--porcelain", "--porcelain=", "--long", "--ignored",
+                                          "--untracked-files", "--untracked-files=", "--show-stash", "--ahead-behind")),
+}  # fmt: skip
+_EXACT: Final = frozenset(
+    {
+        *(("remote",), ("remote", "-v"), ("remote", "--verbose"), ("stash", "list"), ("tag",), ("tag", "-l")),
+        *(("tag", "--list"), ("worktree", "list"), ("reflog",), ("--version",), ("version",)),
+    }
+)
+READING: Final = frozenset(_COMMANDS)
+STAR: Final = READING | {
+    *("add", "checkout", "cherry", "commit", "count-objects", "mv", "name-rev", "range-diff", "restore", "rm"),
+    *("show-branch", "stash", "switch", "tag", "whatchanged"),
+}
+"""Subcommands whose operands are revisions and paths; of all others some operand names a program or a transport."""
+
+
+def check_git(words: Sequence[str], place: Place) -> str:
+    """Why this is more than reading a repository in a sandbox; empty if it is not."""
+    rest = list(words[1:])
+    if rest[:1] == ["--no-pager"]:
+        rest.pop(0)
+    reason = _check_subcommand(rest, place)
+    return reason if reason or place.contained() is True else NOT_CONTAINED
+
+
+def _check_subcommand(rest: Sequence[str], place: Place) -> str:
+    if tuple(rest) in _EXACT:
+        return outside((), place)
+    reader = _COMMANDS.get(rest[0]) if rest else None
+    if reader is None:
+        return f"'git {rest[0]}' is not known to only read" if rest else "it has no subcommand"
+    read = split_arguments(reader, rest[1:])
+    if isinstance(read, str):
+        return read
+    operands = read.operands
+    if rest[0] == "branch" and operands and "--list" not in read.options:
+        return "it would make a branch"
+    if reader.operands == "pattern" and "-e" not in read.options:
+        operands = operands[1:]
+    return outside(operands, place)

@@ -1,0 +1,50 @@
+"""The narrow rule "always allow" makes of a command: one reading program, or one reading subcommand of git."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast.contract.values import Args
+from holdfast.contract.vocabulary import Verdict
+from holdfast.rules.question import Question
+from holdfast.rules.shell.calls import command_of, place_of
+from holdfast.rules.shell.judge import Judge
+from holdfast.rules.shell.known import CHECKS, READERS
+from holdfast.rules.shell.plain import read_plain
+
+_NOT_GRANTED: Final = frozenset({"cd"})
+
+
+def reading_prefix(question: Question) -> tuple[str, ...] | None:
+    """The words of this call that may be allowed with other arguments; None if it does more than read."""
+    words = _words(question.args)
+    if words is None or words[0] in _NOT_GRANTED:
+        return None
+    if words[0] == "git":
+        prefix = words[:2]
+    elif words[0] in READERS or words[0] in CHECKS:
+        prefix = words[:1]
+    else:
+        return None
+    return prefix if has_prefix(prefix, question) else None
+
+
+def has_prefix(prefix: tuple[str, ...], question: Question) -> bool:
+    """Whether a call is one plain command that begins with these words and only reads in the project.
+
+    A person has looked at one such command in this folder, so whether a sandbox holds it is not asked again.
+    """
+    words, text = _words(question.args), command_of(question.args)
+    if not prefix or words is None or text is None or words[: len(prefix)] != prefix:
+        return False
+    judged = Judge(readers=True).judge(text, place_of(question, lambda: True))
+    return judged.verdict is Verdict.APPROVE
+
+
+def _words(args: Args) -> tuple[str, ...] | None:
+    """The words of a text that is one plain command and nothing else."""
+    text = command_of(args)
+    plain = None if text is None else read_plain(text)
+    if plain is None or len(plain.commands) != 1 or plain.redirections:
+        return None
+    return plain.commands[0]

@@ -1,0 +1,129 @@
+"""Rules over commands: what a rule says, when it fits, and whether its own examples bear it out."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from holdfast.config.model import CommandRule
+from holdfast.contract.errors import ConfigError
+from holdfast.contract.vocabulary import Verdict
+from holdfast.rules.shell import git
+from holdfast.rules.shell.hazards import SHELL_CHANGING, hazardous, star_refusal
+from holdfast.rules.shell.known import outside
+from holdfast.rules.shell.literal import Word
+from holdfast.rules.shell.place import Place
+from holdfast.rules.shell.plain import is_plain_name
+from holdfast.rules.shell.wrappers import program_name
+
+Fit = Literal["yes", "perhaps", "no"]
+STAR: Final = "*"
+
+
+class Rule(Struct, frozen=True, kw_only=True):
+    """A rule that has been read: the words a command begins with, and what may follow."""
+
+    name: str
+    verdict: Verdict
+    words: tuple[str, ...]
+    options: tuple[str, ...] = ()
+    any_operands: bool = False
+
+    def approves(self, words: Sequence[str], place: Place) -> str | None:
+        """Empty if these plain words are approved, a reason if they would be elsewhere, None if they do not fit."""
+        count = len(self.words)
+        if self.verdict is not Verdict.APPROVE or tuple(words[:count]) != self.words:
+            return None
+        rest = words[count:]
+        operands = [word for word in rest if not word.startswith("-") or word == "-"]
+        if operands and not self.any_operands:
+            return None
+        if not all(self._has_option(word) for word in rest if word.startswith("-") and word != "-"):
+            return None
+        if self.words[0] == "git" and place.contained() is not True:
+            return git.NOT_CONTAINED
+        return outside(operands, place) if operands else ""
+
+    def _has_option(self, word: str) -> bool:
+        name, equals, _ = word.partition("=")
+        return word in self.options or bool(equals and f"{name}=" in self.options)
+
+    def fits(self, words: Sequence[Word]) -> Fit:
+        """Whether an asking or denying rule concerns a command. Options between the rule's words hide nothing."""
+        if not words:
+            return "no"
+        if words[0] is None:
+            return "perhaps"
+        if program_name(words[0]) != self.words[0]:
+            return "no"
+        rest = list(words[1:])
+        order = _in_order([word for word in self.words[1:] if not word.startswith("-")], rest)
+        options: list[Fit] = [_among(option, rest) for option in self.words[1:] if option.startswith("-")]
+        found: list[Fit] = [order, *options]
+        if "no" in found:
+            return "no"
+        return "perhaps" if "perhaps" in found else "yes"
+
+
+def _in_order(wanted: Sequence[str], words: Sequence[Word]) -> Fit:
+    """Whether the wanted operands come first, with nothing but options (and perhaps their values) before them."""
+    if not wanted:
+        return "yes"
+    for at, word in enumerate(words):
+        if word is None:
+            return "perhaps"
+        if word == wanted[0]:
+            return _in_order(wanted[1:], words[at + 1 :])
+        if not word.startswith("-") and (at == 0 or not (words[at - 1] or "").startswith("-")):
+            return "no"
+    return "no"
+
+
+def _among(option: str, words: Sequence[Word]) -> Fit:
+    letter = option[1:] if len(option) == 2 else ""
+    for word in words:
+        if word is None:
+            return "perhaps"
+        bundled = letter and word.startswith("-") and not word.startswith("--") and letter in word
+        if word == option or word.startswith(f"{option}=") or bundled:
+            return "yes"
+    return "no"
+
+
+def read_rule(given: CommandRule) -> Rule:
+    """The rule a configuration spells out; `ConfigError` if it means nothing or would approve too much."""
+    try:
+        words = shlex.split(given.rule)
+    except ValueError:
+        raise _wrong(given, "its quotes do not match") from None
+    starred = words[-1:] == [STAR]
+    words = words[:-1] if starred else words
+    if not words:
+        raise _wrong(given, "it names no program")
+    if STAR in words:
+        raise _wrong(given, "`*` stands for further words and comes last")
+    verdict = Verdict(given.verdict)
+    if "/" in words[0] or (verdict is Verdict.APPROVE and not is_plain_name(words[0])):
+        raise _wrong(given, f"'{words[0]}' is not the bare name of a program")
+    if verdict is Verdict.APPROVE:
+        _check_approval(given, words, starred)
+    return Rule(name=given.rule, verdict=verdict, words=tuple(words), options=given.options, any_operands=starred)
+
+
+def _check_approval(given: CommandRule, words: list[str], starred: bool) -> None:
+    if words[0] in SHELL_CHANGING:
+        raise _wrong(given, f"'{words[0]}' changes what later commands mean and is always asked about")
+    if starred and (reason := star_refusal(words)):
+        raise _wrong(given, f"{reason}; spell the whole command out")
+    for option in given.options:
+        if not option.startswith("-"):
+            raise _wrong(given, f"the option '{option}' does not begin with '-'")
+        if hazardous(words[0], option):
+            raise _wrong(given, f"'{option}' of {words[0]} runs or writes something and is always asked about")
+
+
+def _wrong(given: CommandRule, reason: str) -> ConfigError:
+    return ConfigError(f"The command rule '{given.rule}' cannot be used: {reason}.")

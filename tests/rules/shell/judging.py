@@ -1,0 +1,28 @@
+"""Places and judges for the tests about shell commands."""
+
+from __future__ import annotations
+
+from holdfast.config.model import CommandRule
+from holdfast.contract.vocabulary import Verdict
+from holdfast.rules.shell.examples import ANYWHERE, compiled
+from holdfast.rules.shell.judge import Judge
+from holdfast.rules.shell.place import Place
+from holdfast.rules.shell.verdicts import ShellJudgement
+
+PRESET = Judge(readers=True)
+
+
+def rule(words: str, verdict: str = "approve", **fields: tuple[str, ...]) -> CommandRule:
+    return CommandRule(rule=words, verdict=verdict, **fields)  # pyright: ignore[reportArgumentType]
+
+
+def judge_with(*rules: CommandRule, readers: bool = False) -> Judge:
+    return Judge(compiled(rules), readers=readers)
+
+
+def verdict(text: str, judge: Judge = PRESET, place: Place = ANYWHERE) -> Verdict | None:
+    return judge.judge(text, place).verdict
+
+
+def judged(text: str, judge: Judge = PRESET, place: Place = ANYWHERE) -> ShellJudgement:
+    return judge.judge(text, place)

@@ -1,0 +1,196 @@
+"""The adversarial cases of the shell gate. `git log`, `echo`, `cat`, `find`, `sed` and `ls` are allowed throughout."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.contract.vocabulary import Verdict
+
+from .judging import PRESET, judge_with, judged, rule, verdict
+
+USER = judge_with(
+    rule("git log *", options=(
+        "--oneline",
+    )), rule("echo *"), rule("cat *"), rule("find *"), rule("ls *"), readers=False
+)
+DENYING = judge_with(rule("rm", "deny"), rule("evil", "deny"), readers=True)
+
+CASES = {
+    "1": [
+        "git log; rm -rf x", "git log && rm x", "git log || rm x", "git log | rm x", "git log & rm x", "git log&rm x",
+    ],
+    "2": [
+        "git log\nrm x", "git log\r\nrm x", "git log\u2028rm x", "git log\x0brm x", "git log\x0crm x",
+        "git log\x85rm x",
+    ],
+    "3": [
+        "echo $(rm x)", "echo `rm x`", "cat <(rm x)", "echo >(rm x)", "echo $((`rm x`))", 'echo "${x:=$(rm y)}"',
+        "cat <<E\n$(rm x)\nE", 'echo "$(rm x)"', "echo ${a[$(rm x)]}", "echo <<<$(rm x)", "echo $(echo $(rm x))",
+    ],
+    "6": [
+        "GIT_EXTERNAL_DIFF=x rm y", "BASH_ENV=x rm y", "LD_PRELOAD=x rm y", "PAGER=x rm y", "PYTHONPATH=x rm y",
+        "A=1 B=2 rm y",
+    ],
+    "7": ["r\\m x", '"r"m x', "$'\\x72m' x", "'rm' x", "/bin/rm x", "./rm x", "r''m x", "$'\\162m' x"],
+    "8": ["find . -exec rm {} \\;", "find . -execdir rm {} +", "find . -ok rm {} \\;", "find . -okdir rm x \\;"],
+    "12": [
+        "xargs rm", "ls | xargs -n1 rm", "env -S 'rm x'", "env -Srm", "time rm", "nice -n 5 rm x", "timeout 5 rm",
+        "command rm", "builtin eval rm", "exec rm", "nohup rm", "sudo rm", "sudo -u bob rm x", "busybox rm",
+        "setsid rm", "stdbuf -oL rm x", "env A=1 rm", "doas rm", "eval 'rm x'", "trap 'rm x' EXIT",
+        "sudo -Z what rm x", "env nice timeout 5 rm x", "git >/dev/null status; rm", "true | rm >/dev/null x",
+        "ssh host rm x", "su -c 'rm x'", "watch rm x",
+    ],
+    "13": [
+        "test -v 'a[$(rm x)]'", "[ -v 'a[$(rm x)]' ]", "[[ 'a[$(rm x)]' -eq 1 ]]", "printf -v 'a[$(rm x)]' y",
+        "let 'a[$(rm x)]=1'", "(( a[$(rm x)] ))", "declare 'a[$(rm x)]=1'", "read 'a[`rm x`]'",
+    ],
+    "14": ["true && " * 51 + "rm x", "; ".join(["true"] * 900) + "; rm x"],
+    "15": [
+        "bash -c 'rm x'", "sh -c 'ls; rm x'", "bash -lc 'rm x'", 'bash -c \'bash -c "rm x"\'',
+        "bash -c 'echo $(rm x)'",
+    ],
+    "control": [
+        "if ls; then rm x; fi", "for i in a; do rm $i; done", "while ls; do rm x; done", "case x in x) rm y;; esac",
+        "f() { rm x; }; f", "{ rm x; }", "(rm x)", "! rm x", "ls && { rm x; }", "coproc rm x",
+    ],
+}  # fmt: skip
+HIDDEN = [pytest.param(text, id=f"A{case}-{text[:24]!a}") for case, texts in CASES.items() for text in texts]
+
+
+@pytest.mark.spec("A11", "A18")
+@pytest.mark.parametrize("text", HIDDEN)
+def test_a_denied_command_is_found_wherever_it_is_hidden(text: str) -> None:
+    assert verdict(text, DENYING) in (Verdict.DENY, Verdict.ASK)
+    if not any(char in text for char in "\r\x0b\x0c\x85\u2028"):
+        assert verdict(text, DENYING) is Verdict.DENY
+
+
+@pytest.mark.spec("A11")
+@pytest.mark.parametrize("text", HIDDEN)
+@pytest.mark.parametrize("judge", [PRESET, USER], ids=["preset", "rules"])
+def test_what_hides_a_command_is_never_approved(text: str, judge: object) -> None:
+    assert verdict(text, PRESET if judge is PRESET else USER) is not Verdict.APPROVE
+
+
+ASKED = {
+    "4": [
+        "> ~/.bashrc", ">>f", ": > f", "exec 3>f", "echo a > f", "echo a >> f", "ls >| f", "ls &> f", "ls 2> f",
+        "ls <> f", "ls > /dev/null/../f", "ls >& f", "cat < ../f", "cat < /etc/passwd",
+    ],
+    "5": [
+        "export PATH=/tmp/evil", "declare -x GIT_PAGER=x", "alias ls=rm", "set -o noclobber", "trap 'ls' EXIT",
+        "PROMPT_COMMAND=x", "typeset -x A=b", "readonly A=b", "unset PATH", "shopt -s extdebug", "hash -p ./evil ls",
+        "local a=b", "A=b",
+    ],
+    "6": [
+        "GIT_EXTERNAL_DIFF=x git diff", "GIT_SSH_COMMAND=x git log", "PAGER=x git log", "NODE_OPTIONS=x ls", "X=1 ls",
+    ],
+    "7": [
+        "${X:-ls} x", "$(printf ls) x", "~/bin/git log", "/tmp/evil/git log", "l\\s", '"l"s', "'ls'", "{ls,x}", "l?",
+        "$LS",
+    ],
+    "8": [
+        "find . -delete", "find . -fprintf f x", "find . -fls f", "find . -fprint f", "find . -fprint0 f",
+        "find -L . -name x",
+    ],
+    "9": [
+        "sed -i s/a/b/ f", "sed 'w f' g", "sed '1e id' f", "sed 's/x/id/e' f", "sed s/a/b/ f", "sed -n '1p;w f' g",
+        "sed -n 1p -i f", "sed -n -e 1p f", "sed -n '/x/p' f",
+    ],
+    "10": [
+        "git -c core.pager=x log", "git --config-env=a=b log", "git -C /other log", "git --git-dir=/x log",
+        "git --exec-path=/x log", "git -c alias.x='!evil' x", "git log --output=f", "git log --output f",
+        "git fetch --upload-pack=x", "git clone ext::evil x", "git grep -O./evil x",
+        "git grep --open-files-in-pager=x y", "git diff --no-index a b", "git diff --ext-diff", "git push",
+        "git config a b", "git branch new", "git show --textconv", "git diff /etc/passwd a", "git",
+    ],
+    "12": [
+        'awk \'BEGIN{system("id")}\'', "tar cf x --checkpoint-action=exec=id .", "sort -o f g", "sort --output=f g",
+        "sort -uof g", "sort --compress-program=x f", "uniq in out", "tee f", "rg --pre x y", "rg --pre=x y",
+        "ssh -o ProxyCommand=x h", "man -P x y", "less f", "env", "env A=1 ls", "xargs ls", "sudo ls", "nohup ls",
+        "exec ls", "busybox ls",
+    ],
+    "13": ["[[ $v -eq 1 ]]", "[ -f x ]", "test -f x", "let x=1", "(( 1 ))", "printf -v x y"],
+    "15": [
+        'bash -c "$(base64 -d<<<bHM=)"', "bash -c ls", "python3 -c 'print(1)'", "node -e 1", "perl -e 1",
+        "bash <<E\nls\nE", "python3 <<'E'\n1\nE", "bash script.sh", ". ./x", "source x",
+    ],
+    "16": ["echo 'x", 'echo "x', "ls (", "ls )", "if ls", "ls &&", "ls |", "; ls", "echo `ls", "echo $(ls", "ls <"],
+    "paths": [
+        "cat ~/.ssh/id_rsa", "cat /etc/shadow", "cat ../x", "cat src/../../x", "ls *.py", "cat $HOME/x",
+        "cd .. && ls", "cd && ls", "cd src && cat ../../x", "cd - && ls", "ls /proc/self", "cat {a,b}",
+        "head -n1 /etc/passwd", "grep -r x /", "grep -f /etc/x y", "wc --files0-from=x", "cat x=~/y", "ls ~root",
+        "command cd src", "cd ../src", "cat a b ../c",
+    ],
+    "budget of trust": [
+        "ls -L", "ls --hyperlink", "grep -R x .", "rg -L x", "rg --follow x", "rg -z x", "file -C", "date -s 0",
+        "date 01010101", "du -L", "tail -f x", "sort -T x y", "ls &", "env -i ls", "timeout -s KILL 5 ls",
+        "nice -20 ls", "time -o f ls",
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.spec("A11")
+@pytest.mark.parametrize(
+    "text", [pytest.param(text, id=f"A{case}-{text[:24]!a}") for case, texts in ASKED.items() for text in texts]
+)
+def test_what_is_more_than_reading_is_left_to_a_person(text: str) -> None:
+    assert verdict(text) is None
+    assert judged(text).reason
+
+
+@pytest.mark.spec("A11")
+@pytest.mark.parametrize("text", [text for case in ("8", "10", "16") for text in ASKED[case]])
+def test_an_allow_rule_for_the_bare_program_does_not_stretch_to_its_dangerous_options(text: str) -> None:
+    assert verdict(text, USER) is None
+
+
+@pytest.mark.spec("A11")
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("#" * 70_000, id="long"),
+        pytest.param("ls; " * 1100 + "ls", id="parts"),
+        pytest.param("echo " + "$(echo " * 60 + "x" + ")" * 60, id="deep"),
+        pytest.param("(" * 10_000, id="parentheses"),
+        pytest.param("cat <<E " * 5000, id="here-documents"),
+        pytest.param("echo " + "a " * 20_000, id="words"),
+    ],
+)
+def test_what_is_too_much_to_judge_is_denied_not_asked_about(text: str) -> None:
+    for judge in (PRESET, USER, DENYING):
+        assert verdict(text, judge) is Verdict.DENY
+        assert judged(text, judge).reason.startswith("It is too much to judge: it ")
+
+
+@pytest.mark.spec("A11")
+def test_wrappers_nested_beyond_the_limit_are_asked_about_where_something_is_denied() -> None:
+    assert verdict("env " * 8 + "rm x", DENYING) is Verdict.DENY
+    assert verdict("env " * 9 + "rm x", DENYING) is Verdict.ASK
+    assert verdict("env " * 9 + "ls", PRESET) is None
+
+
+@pytest.mark.spec("A11")
+@pytest.mark.parametrize("text", [
+    "$X y", "$(printf rm) x", "${X:-rm} x", "git log\rls", "echo 'x", "bash $SCRIPT", "r? x", "env $X ls",
+])
+def test_what_cannot_be_told_may_be_what_is_denied(text: str) -> None:
+    assert verdict(text, DENYING) is Verdict.ASK
+    assert verdict(text, PRESET) is None
+
+
+@pytest.mark.spec("A11")
+def test_two_readings_that_differ_approve_nothing_and_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    assert verdict("ls -la2>/dev/null") is None
+    assert "Two readings of the command 'ls -la2>/dev/null' differ" in caplog.text
+
+
+@pytest.mark.spec("A11", "A10")
+def test_the_offending_part_is_named() -> None:
+    said = judged("git log; rm -rf x", DENYING)
+    assert said.reason == "'rm -rf x': the rule 'rm' says deny."
+    assert [(part.text, part.verdict) for part in said.parts] == [
+        ("git log", Verdict.APPROVE),
+        ("rm -rf x", Verdict.DENY),
+    ]
+    assert judged("echo $(rm x)", DENYING).reason == "'rm x' in $(…): the rule 'rm' says deny."

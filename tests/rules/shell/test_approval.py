@@ -1,0 +1,192 @@
+"""Command rules in the approval chain: the resolver approves, the cap asks and denies, explain shows the parts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast.config.model import ApprovalConfig, Preset
+from holdfast.contract.call import Decision
+from holdfast.contract.errors import ConfigError
+from holdfast.contract.values import Args
+from holdfast.contract.vocabulary import Verdict
+from holdfast.rules.explain import Explanation, explain
+from holdfast.rules.gate import Gate
+from holdfast.rules.resolvers import CONFIG, FRONTMATTER, SANDBOX
+from holdfast.rules.shell.cap import COMMANDS, SHELL_PARTS
+from holdfast.rules.standard import DocumentPolicy, standard_caps, standard_chain
+from tests.rules.asking import READ, SHELL, question, tool
+
+from .judging import rule
+
+PRESET = ("$default", "$shell-readonly")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "a.txt").write_text("a")
+    return tmp_path
+
+
+def gate(approval: ApprovalConfig, *, held: bool = False, **chain: Any) -> Gate:
+    made = standard_chain(approval, sandbox_held=lambda: held, **chain)
+    return Gate(made, standard_caps(approval, made, sandbox_held=lambda: held))
+
+
+def decided(approval: ApprovalConfig, command: str, root: Path, *, held: bool = False, **chain: Any) -> Decision:
+    asked = question(SHELL, {"command": command}, root=root, cwd=str(root))
+    decision = gate(approval, held=held, **chain).decide(asked)
+    assert decision == gate(approval, held=held, **chain).judge(asked).decision
+    return decision
+
+
+@pytest.mark.spec("A8", "A11")
+def test_out_of_the_box_the_shell_is_gated_whatever_the_command_is(root: Path) -> None:
+    assert decided(ApprovalConfig(), "ls", root).verdict is Verdict.ASK
+    assert decided(ApprovalConfig(), "ls", root, held=True).verdict is Verdict.ASK
+
+
+@pytest.mark.spec("A11")
+def test_naming_the_preset_approves_commands_that_only_read(root: Path) -> None:
+    approval = ApprovalConfig(auto_approve=PRESET)
+    said = decided(approval, "ls | wc -l", root)
+    assert said == Decision(Verdict.APPROVE, COMMANDS, "Every part is approved by '$shell-readonly'.")
+    assert decided(approval, "ls > f", root).verdict is Verdict.ASK
+    assert decided(approval, "git status", root).verdict is Verdict.ASK
+    assert decided(approval, "git status", root, held=True).verdict is Verdict.APPROVE
+    replaced = ApprovalConfig(auto_approve=PRESET, presets={"$shell-readonly": Preset(approve=("x",))})
+    assert decided(replaced, "ls", root).verdict is Verdict.ASK
+    assert decided(ApprovalConfig(auto_approve=PRESET, excluded=("shell.exec",)), "ls", root).verdict is Verdict.ASK
+
+
+@pytest.mark.spec("A11", "A18")
+@pytest.mark.parametrize("auto_approve", [("shell.exec",), ("$default",), PRESET])
+def test_what_a_rule_asks_about_or_denies_is_so_whoever_approves_the_tool(
+    root: Path, auto_approve: tuple[str, ...]
+) -> None:
+    rules = (rule("git push", "deny"), rule("rm", "ask"))
+    approval = ApprovalConfig(auto_approve=auto_approve, auto_approve_set=True, commands=rules)
+    assert decided(approval, "make; git push", root, held=True) == Decision(
+        Verdict.DENY, SHELL_PARTS, "'git push': the rule 'git push' says deny."
+    )
+    assert decided(approval, "echo $(sudo rm x)", root, held=True).source == SHELL_PARTS
+    assert decided(approval, "echo $(sudo rm x)", root, held=True).verdict is Verdict.ASK
+    assert decided(approval, "$x y", root, held=True).verdict is Verdict.ASK
+    assert decided(approval, "make", root, held=True).verdict is Verdict.APPROVE
+
+
+@pytest.mark.spec("A8", "A11", "A18")
+def test_what_cannot_be_read_does_not_cap_the_sandbox_or_an_explicit_list_without_rules(root: Path) -> None:
+    sandboxed = ApprovalConfig(auto_approve=("$default",), auto_approve_set=True)
+    assert decided(sandboxed, "$x; for i in a; do $i; done", root, held=True).source == SANDBOX
+    listed = ApprovalConfig(auto_approve=("shell.exec",))
+    assert decided(listed, "$x; for i in a; do $i; done", root).source == CONFIG
+    assert decided(listed, "ls; " * 1100, root).verdict is Verdict.DENY
+    assert decided(sandboxed, "x" * 70_000, root, held=True).verdict is Verdict.DENY
+
+
+@pytest.mark.spec("A11", "A18")
+def test_the_cap_does_not_ask_whether_the_sandbox_held(root: Path) -> None:
+    def probing() -> bool:
+        raise AssertionError("a cap only needs the words")
+
+    [cap] = standard_caps(ApprovalConfig(auto_approve=PRESET), standard_chain(ApprovalConfig()), sandbox_held=probing)
+    assert cap.judge(question(SHELL, {"command": "git status"}, root=root, cwd=str(root))) is None
+
+
+@pytest.mark.spec("A2", "A11")
+def test_a_document_that_decides_comes_before_the_rules(root: Path) -> None:
+    approval = ApprovalConfig(auto_approve=("$default",), commands=(rule("ls"),))
+    document = DocumentPolicy(outer=approval, function=lambda name, args, ctx: "deny")
+    assert decided(approval, "ls", root, document=document).source == FRONTMATTER
+    silent = DocumentPolicy(outer=approval, function=lambda name, args, ctx: None)
+    assert decided(approval, "ls", root, document=silent).source == COMMANDS
+
+
+@pytest.mark.spec("A2", "A11")
+def test_a_list_nobody_trusts_takes_approvals_by_rules_away(root: Path) -> None:
+    narrowed = ApprovalConfig(auto_approve=PRESET, narrow=(("$default",),))
+    assert decided(narrowed, "ls", root).verdict is Verdict.ASK
+    same = ApprovalConfig(auto_approve=PRESET, narrow=(PRESET,))
+    assert decided(same, "ls", root).verdict is Verdict.APPROVE
+    own = ApprovalConfig(commands=(rule("make test"),), narrow=(PRESET,))
+    assert decided(own, "make test", root).verdict is Verdict.ASK
+
+
+@pytest.mark.spec("A11")
+def test_rules_are_about_the_shell_of_this_house_and_limits_about_every_tool_of_that_name(root: Path) -> None:
+    approval = ApprovalConfig(auto_approve=PRESET, commands=(rule("rm", "deny"),))
+    stranger = tool("shell.exec", source="mcp:x")
+    asked = question(stranger, {"command": "ls"}, root=root, cwd=str(root))
+    assert gate(approval).decide(asked).verdict is Verdict.ASK
+    asked = question(stranger, {"command": "rm x"}, root=root, cwd=str(root))
+    assert gate(approval).decide(asked).verdict is Verdict.DENY
+    background = tool("process.start", source="builtin")
+    asked = question(background, {"command": "sh", "args": ["-c", "rm x"]}, root=root, cwd=str(root))
+    assert gate(approval).decide(asked).verdict is Verdict.DENY
+    one_name = question(background, {"command": "ls; rm x", "args": []}, root=root, cwd=str(root))
+    assert gate(approval).decide(one_name).verdict is Verdict.ASK
+
+
+@pytest.mark.spec("A11")
+@pytest.mark.parametrize((
+    "cwd", "approved",
+), [("src", True), ("..", False), ("/", False), ("~", False), ("$HOME", False)])
+def test_the_folder_of_the_call_counts(root: Path, cwd: str, approved: bool) -> None:
+    (root / "src").mkdir()
+    asked = question(SHELL, {"command": "ls", "cwd": cwd}, root=root, cwd=str(root))
+    said = gate(ApprovalConfig(auto_approve=PRESET)).decide(asked)
+    assert (said.verdict is Verdict.APPROVE) is approved
+
+
+@pytest.mark.spec("A11")
+def test_a_folder_of_the_call_counts_from_the_project_and_from_where_the_call_was_made(root: Path) -> None:
+    (root / "deep" / "src").mkdir(parents=True)
+    made = gate(ApprovalConfig(auto_approve=PRESET))
+    args: Args = {"command": "cat ../../a.txt", "cwd": "src"}
+    assert made.decide(question(SHELL, args, root=root, cwd=str(root / "deep"))).verdict is Verdict.ASK
+    args = {"command": "cat ../a.txt", "cwd": "src"}
+    assert made.decide(question(SHELL, args, root=root, cwd=str(root / "deep"))).verdict is Verdict.APPROVE
+    asked = question(SHELL, args, root=root, cwd=str(root / "deep"), document="notes.chat")
+    assert made.decide(asked).verdict is Verdict.ASK
+
+
+@pytest.mark.spec("A11")
+def test_rules_that_cannot_be_used_are_refused_when_the_chain_is_made() -> None:
+    with pytest.raises(ConfigError, match="'git log' should match 'git push'"):
+        standard_chain(ApprovalConfig(commands=(rule("git log", match=("git push",)),)))
+
+
+@pytest.mark.spec("A10", "A11")
+def test_explain_shows_every_part_and_its_verdict(root: Path) -> None:
+    approval = ApprovalConfig(auto_approve=PRESET, commands=(rule("rm", "deny"),))
+    made = gate(approval)
+    asked = question(SHELL, {"command": "ls; echo $(rm x) > f"}, root=root, cwd=str(root))
+    told = explain(None, made.chain, made.caps, asked)
+    assert [(part.kind, part.verdict, part.inside) for part in told.parts] == [
+        ("command", Verdict.APPROVE, ""),
+        ("command", None, ""),
+        ("command", Verdict.DENY, "$(…)"),
+        ("redirection", None, ""),
+    ]
+    lines = told.as_lines()
+    assert "  command     deny     rm x in $(…)  the rule 'rm' says deny" in lines
+    assert "  redirection pass     > f  it writes to 'f'" in lines
+    assert msgspec.json.decode(msgspec.json.encode(told), type=Explanation) == told
+    assert explain(None, made.chain, made.caps, question(READ)).parts == ()
+
+
+@pytest.mark.spec("A11")
+def test_the_parser_is_loaded_when_the_first_command_is_judged() -> None:
+    script = (
+        "import sys; from holdfast.config.model import ApprovalConfig; import holdfast.rules.standard as s;"
+        "a = ApprovalConfig(auto_approve=('$shell-readonly',)); c = s.standard_chain(a); s.standard_caps(a, c);"
+        "assert not any(name.startswith('tree_sitter') for name in sys.modules);"
+        "assert 'holdfast.rules.shell.known' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)

@@ -1,0 +1,152 @@
+"""The language of command rules, and what a configuration may say in it."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.config.model import CommandRule
+from holdfast.contract.errors import ConfigError
+from holdfast.contract.vocabulary import Verdict
+from holdfast.rules.shell.corpus import READONLY_CORPUS
+from holdfast.rules.shell.examples import ANYWHERE, compiled
+
+from .judging import judge_with, judged, rule, verdict
+
+
+@pytest.mark.spec("A11")
+@pytest.mark.parametrize("text", READONLY_CORPUS)
+def test_the_shipped_preset_approves_what_only_reads(text: str) -> None:
+    assert judged(text).verdict is Verdict.APPROVE, judged(text).reason
+
+
+@pytest.mark.spec("A11")
+@pytest.mark.parametrize(
+    ("words", "options", "text", "fits"),
+    [
+        ("make test", (), "make test", True),
+        ("make test", (), "make", False),
+        ("make test", (), "make test x", False),
+        ("make test", (), "make -s test", False),
+        ("make test", ("-s",), "make test -s", True),
+        ("git log *", (), "git log main notes.txt", True),
+        ("git log *", (), "git log --oneline", False),
+        ("git log *", ("--oneline",), "git log --oneline main", True),
+        ("git log *", ("--format=",), "git log --format=%h main", True),
+        ("git log *", ("--format",), "git log --format=%h main", False),
+        ("git log *", (), "git log ../other", False),
+        ("git log *", (), "git log /etc/passwd", False),
+        ("pytest *", ("-q",), "pytest -q tests", True),
+        ("pytest *", ("-q",), "pytest -qx tests", False),
+        ("pytest *", (), "pytest -", True),
+        ("pytest *", (), "pytest -- -q", False),
+        ("sed -n '1,5p' *", (), "x", None),
+        ("echo 'a b'", (), "echo 'a b'", True),
+        ("echo 'a b'", (), "echo a b", False),
+    ],
+)
+def test_an_approving_rule_holds_for_exactly_its_words_its_options_and_operands_in_the_project(
+    words: str, options: tuple[str, ...], text: str, fits: bool | None
+) -> None:
+    if fits is None:
+        with pytest.raises(ConfigError, match="spell the whole command out"):
+            judge_with(rule(words, options=options))
+        return
+    assert verdict(text, judge_with(rule(words, options=options))) is (Verdict.APPROVE if fits else None)
+
+
+@pytest.mark.spec("A11")
+@pytest.mark.parametrize(
+    ("words", "text", "fits"),
+    [
+        ("git push", "git push --force origin", True),
+        ("git push", "git -C x push", True),
+        ("git push", "git -c a=b --no-pager push", True),
+        ("git push", "git commit -m push", False),
+        ("git push", "git pull", False),
+        ("git push *", "git push", True),
+        ("git push --force", "git push origin --force", True),
+        ("git push --force", "git push origin", False),
+        ("rm -r", "rm -fr x", True),
+        ("rm -r", "rm -f x", False),
+        ("rm", "/usr/bin/rm x", True),
+        ("docker run", "docker --context x run y", True),
+        ("npm publish", "npm publish --tag=x", True),
+    ],
+)
+def test_a_denying_rule_holds_with_options_anywhere(words: str, text: str, fits: bool) -> None:
+    assert verdict(text, judge_with(rule(words, "deny"))) is (Verdict.DENY if fits else None)
+
+
+@pytest.mark.spec("A11")
+def test_deny_is_stronger_than_ask_and_ask_than_approve() -> None:
+    both = judge_with(rule("git log *"), rule("git log x", "ask"), rule("git log x y", "deny"))
+    assert verdict("git log a", both) is Verdict.APPROVE
+    assert verdict("git log x", both) is Verdict.ASK
+    assert verdict("git log x y", both) is Verdict.DENY
+    assert verdict("git log a; git log x; git log x y", both) is Verdict.DENY
+
+
+@pytest.mark.spec("A11")
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (rule("*"), "names no program"),
+        (rule("a * b"), "comes last"),
+        (rule("'a"), "quotes do not match"),
+        (rule("/bin/ls"), "bare name"),
+        (rule("A=1 ls"), "bare name"),
+        (rule("export A=1"), "changes what later commands mean"),
+        (rule("eval *"), "changes what later commands mean"),
+        (rule("git *"), "may name a program"),
+        (rule("git clone *"), "may name a program"),
+        (rule("git -c *"), "may name a program"),
+        (rule("python3 *"), "runs or writes whatever its arguments say"),
+        (rule("python3.11 -m *"), "runs or writes whatever its arguments say"),
+        (rule("bash *"), "runs or writes whatever its arguments say"),
+        (rule("sudo *"), "runs or writes whatever its arguments say"),
+        (rule("env *"), "runs or writes whatever its arguments say"),
+        (rule("xargs *"), "runs or writes whatever its arguments say"),
+        (rule("awk *"), "runs or writes whatever its arguments say"),
+        (rule("tee *"), "runs or writes whatever its arguments say"),
+        (rule("find *", options=("-exec",)), "'-exec' of find"),
+        (rule("git log *", options=("--output=",)), "'--output=' of git"),
+        (rule("sort *", options=("-o",)), "'-o' of sort"),
+        (rule("rg *", options=("--pre=",)), "'--pre=' of rg"),
+        (rule("ls *", options=("la",)), "does not begin with '-'"),
+    ],
+)
+def test_a_rule_that_would_approve_too_much_is_a_mistake_in_the_configuration(given: CommandRule, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason) as told:
+        compiled((given,))
+    assert f"'{given.rule}'" in str(told.value)
+
+
+@pytest.mark.spec("A11")
+def test_examples_are_held_against_their_rule() -> None:
+    compiled((rule("git log *", match=("git log a",), not_match=("git log; rm x", "git log $(x)")),))
+    compiled((rule("rm", "deny", match=("echo $(rm x)",), not_match=("echo rm",)),))
+    with pytest.raises(ConfigError, match="should match 'git push' and does not"):
+        compiled((rule("git log *", match=("git log", "git push")),))
+    with pytest.raises(ConfigError, match="should not match 'sudo rm x' and does"):
+        compiled((rule("rm", "deny", not_match=("sudo rm x",)),))
+
+
+@pytest.mark.spec("A11")
+def test_an_exact_rule_may_name_anything_and_is_only_that() -> None:
+    exact = judge_with(rule("python3 -m pytest"), rule("bash scripts/test.sh"), rule("sudo ls"))
+    assert verdict("python3 -m pytest", exact) is Verdict.APPROVE
+    assert verdict("python3 -m pytest; bash scripts/test.sh", exact) is Verdict.APPROVE
+    assert verdict("sudo ls", exact) is Verdict.APPROVE
+    assert verdict("python3 -m pytest tests", exact) is None
+    assert verdict("bash scripts/test.sh; bash other.sh", exact) is None
+
+
+@pytest.mark.spec("A11")
+def test_git_is_approved_only_where_a_sandbox_holds_it() -> None:
+    from msgspec.structs import replace
+
+    bare = replace(ANYWHERE, contained=lambda: False)
+    assert verdict("git status", place=bare) is None
+    assert "no sandbox holds it" in judged("git status", place=bare).reason
+    assert verdict("git log a", judge_with(rule("git log *")), bare) is None
+    assert verdict("ls", place=bare) is Verdict.APPROVE

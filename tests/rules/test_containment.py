@@ -1,0 +1,43 @@
+"""The containment cap: a missing sandbox never means go."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.contract.call import Decision
+from holdfast.contract.vocabulary import NEEDS_CONTAINMENT, RUNS_COMMANDS, Verdict
+from holdfast.rules.caps import CONTAINMENT, Containment, apply_caps, containment_cap
+
+from .asking import READ, question, tool
+
+YES = Decision(Verdict.APPROVE, "list", "listed")
+RUNS = tool("shell.exec", capabilities=frozenset({RUNS_COMMANDS}))
+OBEYS = tool("git.status", capabilities=frozenset({NEEDS_CONTAINMENT}))
+
+
+@pytest.mark.spec("A18", "N1", "N6")
+@pytest.mark.parametrize(
+    ("state", "runs", "obeys"),
+    [
+        ("held", Verdict.APPROVE, Verdict.APPROVE),
+        ("off", Verdict.APPROVE, Verdict.ASK),
+        ("missing", Verdict.ASK, Verdict.ASK),
+        ("refused", Verdict.DENY, Verdict.DENY),
+    ],
+)
+def test_what_would_run_uncontained_is_asked_about_or_denied(
+    state: Containment, runs: Verdict, obeys: Verdict
+) -> None:
+    caps = [containment_cap(lambda: state)]
+    assert apply_caps(YES, caps, question(RUNS)).decision.verdict is runs
+    assert apply_caps(YES, caps, question(OBEYS)).decision.verdict is obeys
+    assert apply_caps(YES, caps, question(READ)).decision == YES
+
+
+@pytest.mark.spec("A18", "N1")
+def test_a_probe_that_fails_denies() -> None:
+    def broken() -> Containment:
+        raise OSError("no probe")
+
+    decision = apply_caps(YES, [containment_cap(broken)], question(RUNS)).decision
+    assert (decision.verdict, decision.source) == (Verdict.DENY, CONTAINMENT)
