@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from environments import Contender
-from targets import TARGETS, Measured
+from targets import TARGETS, Measured, Target
 
 START, END = "<!-- results:start -->", "<!-- results:end -->"
 
@@ -35,10 +35,10 @@ def _cpu() -> str:
     return found[1] if found else platform.processor() or "unknown"
 
 
-def targets(measured: Measured, *, partly: bool) -> list[dict[str, Any]]:
+def targets(measured: Measured, *, partly: bool, wanted: Sequence[Target] = TARGETS) -> list[dict[str, Any]]:
     """Every target with what was seen; a whole run also lists those it failed to measure."""
     rows: list[dict[str, Any]] = []
-    for target in TARGETS:
+    for target in wanted:
         try:
             seen = target.value(measured)
         except KeyError:
@@ -55,7 +55,7 @@ def markdown(results: Mapping[str, Any], contenders: Mapping[str, Contender]) ->
     how = f"{results['mode']}, pinned: {about['pinned']}, load average when it began: {about['load']}"
     parts = [f"Measured {about['date']} on {where} ({how})."]
     if results["targets"]:
-        parts += ["### Targets", _target_table(results["targets"])]
+        parts += ["### Targets", target_table(results["targets"])]
     named = [name for name in contenders if f"calls.{name}.by_name" in measured]
     if named:
         parts += ["### One call", _call_table(named, measured, results["versions"])]
@@ -67,7 +67,7 @@ def markdown(results: Mapping[str, Any], contenders: Mapping[str, Contender]) ->
     return "\n\n".join(parts)
 
 
-def _target_table(rows: Sequence[Mapping[str, Any]]) -> str:
+def target_table(rows: Sequence[Mapping[str, Any]]) -> str:
     return _table(
         ("what", "seen", "target", ""),
         (
@@ -159,10 +159,11 @@ def _number(value: float, scale: str) -> str:
     return f"{text}{'' if scale == '×' else ' '}{scale}".strip()
 
 
-def write_into(page: Path, text: str) -> None:
+def write_into(page: Path, text: str, markers: tuple[str, str] = (START, END)) -> None:
     """Replace what stands between the markers."""
-    before, _, rest = page.read_text().partition(START)
-    _, found, after = rest.partition(END)
+    start, end = markers
+    before, _, rest = page.read_text().partition(start)
+    _, found, after = rest.partition(end)
     if not found:
-        raise SystemExit(f"{page.name} lacks the markers {START} and {END}.")
-    page.write_text(f"{before}{START}\n{text}\n{END}{after}")
+        raise SystemExit(f"{page.name} lacks the markers {start} and {end}.")
+    page.write_text(f"{before}{start}\n{text}\n{end}{after}")

@@ -18,19 +18,19 @@ SCALARS = st.none() | st.booleans() | NUMBERS | TEXTS
 VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner), max_leaves=10)
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1b")
 @given(TEXTS.filter(lambda text: not text.startswith("@")))
 def test_a_word_for_a_text_argument_is_that_text_whatever_it_looks_like(text: str) -> None:
     assert read_words([f"text={text}"], TEXT_SCHEMA) == {"text": text}
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1b")
 @given(VALUES)
 def test_forced_json_is_that_value(value: object) -> None:
     assert read_words([f"data:={json.dumps(value, ensure_ascii=False)}"], TEXT_SCHEMA) == {"data": value}
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1b")
 @given(st.lists(st.text(max_size=20), max_size=4))
 def test_any_words_give_arguments_or_a_sentence(words: list[str]) -> None:
     if any("@" in word for word in words) or words == ["-"]:

@@ -10,6 +10,7 @@ import pytest
 from holdfast.doors.cli.fields import FIELDS
 from holdfast.doors.cli.reference import OUTPUTS, commands
 from holdfast.doors.cli.root import holdfast
+from tests.doors.changing import change_files
 from tests.doors.command import Cli, Json
 
 
@@ -44,6 +45,7 @@ def _outputs(cli: Cli) -> Iterator[tuple[str, tuple[str, list[Json]]]]:
     yield "tools", ("tool", cli.run("tools", "--json").lines + cli.run("tools", "calculator", "--json").lines)
     yield "policy show", ("policy", cli.run("policy", "show", "--json").lines)
     yield "policy explain", ("explanation", cli.run("policy", "explain", *write, "--json").lines)
+    yield "policy fuzz", ("fuzzing", cli.run("policy", "fuzz", "$shell-readonly", "--count", "50", "--json").lines)
     waiting = [cli.park(*write) for _ in range(3)]
     yield "pending", ("pending", cli.run("pending", "--json").lines + cli.run("pending", waiting[0], "--json").lines)
     yield "reject", ("result", cli.run("reject", waiting[0], "--json").lines)
@@ -55,6 +57,12 @@ def _outputs(cli: Cli) -> Iterator[tuple[str, tuple[str, list[Json]]]]:
     yield "ledger list", ("call", cli.run("ledger", "--json").lines)
     yield "ledger show", ("call", cli.run("ledger", "show", waiting[2], "--json").lines)
     yield "ledger verify", ("verification", cli.run("ledger", "verify", "--json").lines)
+    changed = change_files(cli, {"changed.txt": "changed"})
+    yield "changes", ("change", cli.run("changes", changed, "--diff", "--json").lines)
+    listed = cli.run("changes", "--json").lines
+    assert [set(item) for item in listed] == [set(FIELDS["changing call"])] * len(listed)
+    yield "undo", ("undo", cli.run("undo", changed, "--yes", "--json").lines)
+    yield "ledger prune", ("pruning", cli.run("ledger", "prune", "--json").lines)
     yield "config show", ("configuration", cli.run("config", "--json").lines)
     yield "config path", ("places", cli.run("config", "path", "--json").lines)
     yield "config check", ("check", cli.run("config", "check", "--json").lines)
@@ -77,7 +85,7 @@ def test_the_objects_inside_a_result_have_the_fields_of_the_reference(asking: Cl
 
 @pytest.mark.spec("E1a")
 def test_a_list_with_nothing_in_it_is_no_line_at_all(cli: Cli) -> None:
-    for command in (("pending",), ("grants",), ("ledger",), ("trust", "list")):
+    for command in (("pending",), ("grants",), ("ledger",), ("changes",), ("trust", "list")):
         done = cli.run(*command, "--json")
         assert (done.code, done.out) == (0, ""), command
 

@@ -1,4 +1,4 @@
-"""A short tour on real parts: a tool, a call, a call that is held, its approval, the ledger. In a scratch folder."""
+"""A short tour on real parts: a tool, a held call, its approval, a contained command, its undoing, the ledger."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ from holdfast.contract.function import tool
 from holdfast.contract.result import Result
 from holdfast.contract.vocabulary import State
 from holdfast.runtime.runtime import Runtime
+from holdfast.store.changes import changes_of
 from holdfast.store.ledger import Ledger
 from holdfast.text.visible import visible_block
 from holdfast.tools import builtin_tools
 
 _LIST = "eggs\nmilk\n"
 _NEW_LIST = "eggs\noat milk\nbread\n"
+_COMMAND = "sort -o list.txt list.txt; echo sorted; echo evil > /etc/planted"
 
 
 @tool(effects=())
@@ -99,12 +101,14 @@ async def _tour(guide: Guide, scratch: Path) -> None:
         await _call_a_tool(guide, runtime)
         held = await _see_it_held(guide, runtime)
         await _answer_it(guide, runtime, held)
+        await _run_a_command(guide, runtime, ledger)
         _see_the_ledger(guide, ledger)
     ledger.close()
     guide.pause()
     guide.tell(
         "That is the path. Next: `holdfast tools`, `holdfast call calculator expression='6 * 7'`, "
-        "`holdfast policy explain file.write`, and the README for the Python side."
+        "`holdfast doctor`, `holdfast policy explain shell.exec command='git status; rm x'`, and the README for the "
+        "Python side."
     )
 
 
@@ -160,8 +164,31 @@ def _tell_end(guide: Guide, result: Result) -> None:
         guide.tell("The model is told your words, and nothing was written.")
 
 
+async def _run_a_command(guide: Guide, runtime: Runtime, ledger: Ledger) -> None:
+    guide.title(4, "A command runs where it can do no harm, and can be undone")
+    await runtime.call("shell.exec", {"command": _COMMAND, "label": "tidy up"})
+    (held,) = runtime.pending()
+    assert held.proposal is not None
+    guide.show(held.proposal.preview)
+    if not guide.ask("Run it?"):
+        _tell_end(guide, await runtime.reject(held.call.id, by="you"))
+        return
+    result = await runtime.approve(held.call.id, by="you", digest=held.digest)
+    guide.show(f"{result.state}: {result.text}")
+    changes = changes_of(ledger, held.call.id)
+    if not changes:
+        guide.tell("It changed nothing.")
+        return
+    guide.tell("What it changed in the project was recorded:")
+    for change in changes:
+        guide.show(f"{change.kind:<9} {Path(change.path).name}")
+    if guide.ask("Undo it?"):
+        done = await runtime.undo(held.call.id, by="you")
+        guide.show(f"{done.state}: {done.text}")
+
+
 def _see_the_ledger(guide: Guide, ledger: Ledger) -> None:
-    guide.title(4, "Everything is in the ledger")
+    guide.title(5, "Everything is in the ledger")
     for record in reversed(ledger.calls(limit=10)):
         by = f" by {record.answers[-1].answer.by}" if record.answers else ""
         guide.show(f"{record.call.id}  {record.state:<9} {record.call.tool}{by}")

@@ -24,7 +24,7 @@ LastingScope = Literal["project", "user"]
 """A session of the command line ends with the command, so only these outlive it."""
 
 _SCOPES: Final[dict[LastingScope, str]] = {"project": "in this project", "user": "in all your projects"}
-_WIDTHS: Final[tuple[Width, ...]] = ("exact", "folder", "tool")
+_WIDTHS: Final[tuple[Width, ...]] = ("exact", "folder", "tool", "command")
 _RULE_WIDTH: Final = 160
 
 
@@ -89,6 +89,9 @@ def rule_words(tool: str, stored: Args) -> str:
         return f"{visible(tool)}: a rule this version cannot read; it allows nothing"
     if pattern.any_args:
         return f"any call of {visible(tool)}"
+    if pattern.command:
+        shown = visible(" ".join(pattern.command))
+        return f"any plain `{shown}` command that only reads in the project, from {visible(pattern.cwd or '')}"
     words = f"{visible(tool)} with {generic_body(pattern.args, _RULE_WIDTH) or 'no arguments'}"
     if pattern.free:
         folders = " or ".join(visible(folder) for folder in pattern.folders)

@@ -22,6 +22,8 @@ COMMANDS: Final = {
     "reject": f"{_COMMANDS}.answers:reject",
     "answer": f"{_COMMANDS}.answers:answer",
     "grants": f"{_COMMANDS}.grants:grants",
+    "changes": f"{_COMMANDS}.changes:changes",
+    "undo": f"{_COMMANDS}.undo:undo",
     "ledger": f"{_COMMANDS}.ledger:ledger",
     "config": f"{_COMMANDS}.config:config",
     "trust": f"{_COMMANDS}.trust:trust",

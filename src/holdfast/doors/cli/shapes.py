@@ -103,6 +103,7 @@ def explanation_shape(explanation: Explanation) -> Shape:
         "tool": explanation.tool,
         "decision": decision_shape(explanation.decision),
         "steps": to_builtins(explanation.steps),
+        "parts": to_builtins(explanation.parts),
     }
 
 

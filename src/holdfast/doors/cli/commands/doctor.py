@@ -19,6 +19,7 @@ from holdfast.text.visible import visible
 
 if TYPE_CHECKING:
     from holdfast.assemble import Setting
+    from holdfast.sandbox.sandbox import Sandbox
 
 _COLOURS: Final = {"ok": "green", "note": "yellow", "bad": "red"}
 
@@ -53,9 +54,8 @@ def _findings(flags: Flags) -> Iterator[Finding]:
         yield from _place(setting)
     yield _terminal()
     yield _git()
-    yield Finding(
-        "sandbox", "note", "none in this version: no tool here starts commands; it arrives with the shell tools"
-    )
+    if not isinstance(setting, Finding):
+        yield from _sandbox(setting)
 
 
 def _place(setting: Setting) -> Iterator[Finding]:
@@ -129,3 +129,59 @@ def _terminal() -> Finding:
 def _git() -> Finding:
     found = shutil.which("git")
     return Finding("git", "ok", found) if found else Finding("git", "note", "not found; the git tools need it")
+
+
+def _sandbox(setting: Setting) -> Iterator[Finding]:
+    """Every backend with what it held just now, and what follows for commands. Nothing of it is remembered."""
+    from holdfast.sandbox.sandbox import Sandbox
+
+    config = setting.loaded.config
+    try:
+        sandbox = Sandbox(
+            config.sandbox,
+            root=setting.root,
+            state=setting.state,
+            extra_protected=config.protected,
+            cwd=setting.cwd,
+            remember=False,
+        )
+        if sandbox.mode == "off":
+            yield Finding("sandbox", "note", 'switched off (sandbox.mode = "off"): commands run bare')
+            return
+        yield from _battery(sandbox)
+        yield _consequence(sandbox)
+    except HoldfastError as error:
+        yield Finding("sandbox", "bad", str(error))
+
+
+def _battery(sandbox: Sandbox) -> Iterator[Finding]:
+    """The backends in their order, down to the first that holds everything."""
+    enough = False
+    for backend in sandbox.backends():
+        fault = backend.available()
+        if fault is not None or enough:
+            reason = fault or f"not tried, the one above holds (`holdfast --set sandbox.backend={backend.name} doctor`)"
+            yield Finding("battery", "note", f"{backend.title}: {reason}")
+            continue
+        found = sandbox.examine(backend)
+        held = [case.name for case in found if case.held]
+        enough = len(held) == len(found)
+        text = f"{backend.title} held {len(held)} of {len(found)} attacks for user {os.geteuid()}: {', '.join(held)}"
+        yield Finding("battery", "ok" if enough else "note", text)
+        for case in found:
+            if not case.held:
+                yield Finding("battery", "note", f"{backend.title} does not hold {case.name}: {case.detail}")
+
+
+def _consequence(sandbox: Sandbox) -> Finding:
+    backend = sandbox.backend()
+    if backend is None and sandbox.mode == "required":
+        text = 'sandbox.mode is "required" and nothing here can contain commands, so all are refused'
+        return Finding("sandbox", "bad", f"{text} ({sandbox.why_not()}); install bubblewrap")
+    if backend is None:
+        text = "nothing here can contain commands: a person is asked about each, it runs bare, and none is approved"
+        return Finding("sandbox", "note", f"{text} for being sandboxed ({sandbox.why_not()}); install bubblewrap")
+    if not sandbox.held():
+        text = f"commands run in {backend.title}, which does not hold everything ({sandbox.why_not()})"
+        return Finding("sandbox", "note", f"{text}: none is approved for being sandboxed")
+    return Finding("sandbox", "ok", f"commands run in {backend.title}")

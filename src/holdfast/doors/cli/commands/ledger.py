@@ -8,15 +8,17 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
+from msgspec import to_builtins
 
 from holdfast.contract.vocabulary import State
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.failures import FAILED, report
 from holdfast.doors.cli.groups import DefaultGroup
 from holdfast.doors.cli.options import common, complete_call, complete_tool
-from holdfast.doors.cli.place import Flags, ledger_here
+from holdfast.doors.cli.place import Flags, ledger_here, setting_here, whoami
 from holdfast.doors.cli.shapes import record_shape
 from holdfast.text.preview import preview
+from holdfast.text.truncate import format_size
 from holdfast.text.visible import visible, visible_block
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=DefaultGroup)
 def ledger() -> None:
-    """The record of every call: list, show, verify, export."""
+    """The record of every call: list, show, verify, export, prune."""
 
 
 @ledger.command("list")
@@ -45,7 +47,7 @@ def list_calls(flags: Flags, limit: int, tool: str | None, state: str | None, as
         screen.say("No calls are recorded here." if tool is None and state is None else "No such calls are recorded.")
     else:
         rows = [
-            [record.call.id, when(record.received_at), record.state.replace("_", " "), _preview(record)]
+            [record.call.id, when(record.received_at), record.state.replace("_", " "), record_preview(record)]
             for record in records
         ]
         screen.put_table(["id", "when", "state", "call"], rows)
@@ -83,11 +85,12 @@ def verify(flags: Flags, anchor: str | None, as_json: bool) -> int:
         found = kept.verify(anchor)
         path = kept.path
     if as_json:
-        screen.put_json({"ledger": str(path), "ok": found.ok, "entries": found.entries, "head": found.head,
-                         "first_bad": found.first_bad, "problem": found.problem})  # fmt: skip
+        screen.put_json({"ledger": str(path), "ok": found.ok, "entries": found.entries, "pruned": found.pruned,
+                         "head": found.head, "first_bad": found.first_bad, "problem": found.problem})  # fmt: skip
         return 0 if found.ok else FAILED
     if found.ok:
-        screen.say(f"The ledger is whole: {counted(found.entries)}, head {found.head}.")
+        pruned = f" ({found.pruned:,} more were pruned)" if found.pruned else ""
+        screen.say(f"The ledger is whole: {counted(found.entries)}{pruned}, head {found.head}.")
         return 0
     problem = f"The ledger {path} was changed or damaged: {found.problem or 'unknown'} Keep the file and find out who."
     return report("ledger_corrupt", problem, FAILED, as_json=False)
@@ -108,6 +111,52 @@ def export(flags: Flags, as_json: bool) -> int:
     return 0
 
 
+@ledger.command()
+@click.option("--older-than", "days", type=click.FloatRange(0), metavar="DAYS",
+              help="Finished calls older than this go (ledger.keep_days).")
+@click.option("--max-bytes", type=click.IntRange(0), metavar="N",
+              help="The oldest kept content goes until this much is left (ledger.max_blob_bytes).")
+@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@common
+@click.pass_obj
+def prune(flags: Flags, days: float | None, max_bytes: int | None, dry_run: bool, as_json: bool) -> int:
+    """Remove old calls and what was kept for them: earlier contents, long outputs.
+
+    Calls that wait or run, grants and trust are never removed. What is gone
+    cannot be undone any more. The ledger notes what was removed and can still be
+    verified; note the new head.
+    """
+    import time
+
+    from msgspec.structs import replace
+
+    from holdfast.assemble import open_ledger
+    from holdfast.store.ledger import Ledger
+    from holdfast.store.retention import DAY, prune, prune_by
+
+    setting = setting_here(flags)
+    config = setting.loaded.config.ledger
+    config = config if max_bytes is None else replace(config, max_blob_bytes=max_bytes)
+    with open_ledger(setting) if setting.ledger_path.exists() else Ledger.in_memory() as kept:
+        kept.recover()
+        if days is None:
+            done = prune_by(kept, config, by=whoami(), dry_run=dry_run)
+        else:
+            older_than = time.time() - days * DAY
+            done = prune(kept, older_than=older_than, max_bytes=config.max_blob_bytes, by=whoami(), dry_run=dry_run)
+        head = kept.head()
+    if as_json:
+        screen.put_json({**to_builtins(done), "dry_run": dry_run, "head": head})
+    else:
+        said = "Would remove" if dry_run else "Removed"
+        calls = "1 call" if done.calls == 1 else f"{done.calls:,} calls"
+        screen.say(
+            f"{said} {calls} ({counted(done.entries)}) and {format_size(done.freed)} of kept content; "
+            f"{format_size(done.kept_bytes)} stay. Head {head}."
+        )
+    return 0
+
+
 def counted(entries: int) -> str:
     return "1 entry" if entries == 1 else f"{entries:,} entries"
 
@@ -116,7 +165,7 @@ def when(at: float) -> str:
     return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
-def _preview(record: CallRecord) -> str:
+def record_preview(record: CallRecord) -> str:
     from holdfast.tools import builtin_tools
 
     known = {tool.name: tool.format_preview for tool in builtin_tools()}
@@ -126,7 +175,7 @@ def _preview(record: CallRecord) -> str:
 
 def _show(record: CallRecord) -> None:
     call = record.call
-    screen.say(f"{screen.paint(_preview(record), 'bold')}")
+    screen.say(f"{screen.paint(record_preview(record), 'bold')}")
     _field("id", call.id)
     _field("state", record.state.replace("_", " "))
     _field("caller", " ".join(word for word in (call.caller.door, call.caller.agent or "") if word))

@@ -12,6 +12,7 @@ from msgspec import to_builtins
 from holdfast.contract.values import encode_json
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.arguments import read_words
+from holdfast.doors.cli.commands.fuzz import fuzz
 from holdfast.doors.cli.groups import DefaultGroup
 from holdfast.doors.cli.options import common, complete_tool
 from holdfast.doors.cli.place import Flags, runtime_here, runtime_in, setting_here
@@ -21,6 +22,7 @@ from holdfast.text.visible import visible
 if TYPE_CHECKING:
     from holdfast.config.load import LayerReport
     from holdfast.rules.explain import ExplainedStep
+    from holdfast.rules.shell.verdicts import JudgedPart
     from holdfast.runtime.runtime import Runtime
 
 
@@ -81,13 +83,24 @@ def explain(flags: Flags, tool: str, words: tuple[str, ...], as_json: bool) -> i
     screen.say(f"  {visible(decision.reason)}")
     screen.say()
     screen.put_table(["  stage", "answer", "who", "why"], [_told(step) for step in explanation.steps])
+    if explanation.parts:
+        screen.say()
+        screen.put_table(["  part", "answer", "what", "why"], [_part(part) for part in explanation.parts])
     return 0
+
+
+policy.add_command(fuzz)
 
 
 def _told(step: ExplainedStep) -> list[str]:
     stage = step.stage if step.priority is None else f"{step.stage} {step.priority}"
     mark = ">" if step.decided else " "
     return [f"{mark} {stage}", step.answer, visible(step.source.removeprefix("urn:holdfast:")), visible(step.reason)]
+
+
+def _part(part: JudgedPart) -> list[str]:
+    what = f"{part.text} (in {part.inside})" if part.inside else part.text
+    return [f"  {part.kind}", str(part.verdict or "pass"), visible(what), visible(part.reason)]
 
 
 def _rules(runtime: Runtime, layers: Iterable[LayerReport]) -> Shape:
@@ -108,6 +121,7 @@ def _rules(runtime: Runtime, layers: Iterable[LayerReport]) -> Shape:
             "excluded": approval.excluded,
             "narrowed_by": approval.narrow,
             "presets": to_builtins(approval.presets),
+            "commands": to_builtins(approval.commands),
             "require_approval": approval.require_approval,
             "max_risk": approval.max_risk,
             "on_error": approval.on_error,

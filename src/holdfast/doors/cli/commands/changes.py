@@ -1,0 +1,87 @@
+"""`holdfast changes`: what calls changed on disk."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast.doors.cli import screen
+from holdfast.doors.cli.commands.ledger import record_preview, when
+from holdfast.doors.cli.options import common, complete_call
+from holdfast.doors.cli.place import Flags
+from holdfast.doors.cli.undoing import (
+    change_shape,
+    diff_lines,
+    fate_words,
+    ledger_and_undo,
+    name_of,
+    visible_path,
+)
+from holdfast.text.visible import visible
+
+if TYPE_CHECKING:
+    from holdfast.store.ledger import Ledger
+
+
+@click.command()
+@click.argument("call_id", metavar="[CALL]", required=False, shell_complete=complete_call)
+@click.option("--diff", is_flag=True, help="Show what changed in each file.")
+@click.option("-n", "--limit", default=20, show_default=True, type=click.IntRange(1), help="How many calls to list.")
+@common
+@click.pass_obj
+def changes(flags: Flags, call_id: str | None, diff: bool, limit: int, as_json: bool) -> int:
+    """List the calls that changed files, or show what one changed.
+
+    CALL may be the beginning of the id. Under NOW stands whether a path is still
+    as the call left it: only then `holdfast undo` puts it back.
+    """
+    with ledger_and_undo(flags, looking=True) as (setting, ledger, undo):
+        if call_id is None:
+            return _list(ledger, limit, as_json=as_json)
+        from holdfast.runtime.undo.showing import diff_of
+
+        plan = undo.plan(ledger.find(call_id))
+        names = [name_of(item, setting) for item in plan.items]
+        diffs = [
+            diff_of(item, ledger.blobs, visible_path(name)) if diff else None
+            for item, name in zip(plan.items, names, strict=True)
+        ]
+        if as_json:
+            for item, text in zip(plan.items, diffs, strict=True):
+                screen.put_json(change_shape(item, plan.call_id, text))
+            return 0
+        if not plan.items:
+            screen.say(f"Call {plan.call_id} changed no files that were recorded.")
+            return 0
+        rows = [
+            [visible(visible_path(name)), item.change.kind, fate_words(item)]
+            for item, name in zip(plan.items, names, strict=True)
+        ]
+        screen.put_table(["path", "change", "now"], rows)
+        for text in diffs:
+            for line in diff_lines(text or "", sys.stdout):
+                screen.say(line)
+        if plan.undone_by is not None:
+            screen.note(f"It was undone by {plan.undone_by}.")
+    return 0
+
+
+def _list(ledger: Ledger, limit: int, *, as_json: bool) -> int:
+    from holdfast.store.changes import changes_of, changing_calls, undone_by
+
+    rows: list[list[str]] = []
+    for call_id in changing_calls(ledger, limit):
+        record = ledger.call(call_id)
+        count, undone = len(changes_of(ledger, call_id)), undone_by(ledger, call_id)
+        if as_json:
+            screen.put_json({"call_id": call_id, "tool": record.call.tool, "received_at": record.received_at,
+                             "paths": count, "undone_by": undone})  # fmt: skip
+        paths = "1 path" if count == 1 else f"{count:,} paths"
+        rows.append([call_id, when(record.received_at), paths, "undone" if undone else "", record_preview(record)])
+    if not as_json and rows:
+        screen.put_table(["id", "when", "changed", "", "call"], rows)
+    elif not as_json:
+        screen.say("No call has changed a file here that was recorded.")
+    return 0

@@ -1,0 +1,100 @@
+"""`holdfast undo`: put back what a call changed on disk."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast.contract.errors import UndoRefused
+from holdfast.doors.cli import screen
+from holdfast.doors.cli.failures import FAILED, UsageProblem
+from holdfast.doors.cli.options import common, complete_call
+from holdfast.doors.cli.place import Flags, whoami
+from holdfast.doors.cli.undoing import (
+    MAX_SHOWN,
+    change_shape,
+    diff_lines,
+    fate_words,
+    ledger_and_undo,
+    name_of,
+    visible_path,
+)
+from holdfast.text.visible import visible
+
+if TYPE_CHECKING:
+    from holdfast.assemble import Setting
+    from holdfast.runtime.undo.putting_back import Plan
+    from holdfast.store.ledger import Ledger
+
+
+@click.command()
+@click.argument("call_id", metavar="[CALL]", required=False, shell_complete=complete_call)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask; needed without a terminal.")
+@click.option("--partial", is_flag=True, help="Put back what can be, and leave what cannot.")
+@common
+@click.pass_obj
+def undo(flags: Flags, call_id: str | None, yes: bool, partial: bool, as_json: bool) -> int:
+    """Put back what a call changed on disk.
+
+    CALL may be the beginning of the id; without it, the last call that changed
+    something and was not undone is meant. What would happen is shown first. If a
+    path is no longer as the call left it, nothing is put back, unless --partial
+    is given. An undo is a call itself and can be undone.
+    """
+    with ledger_and_undo(flags, looking=False) as (setting, ledger, undoing):
+        from holdfast.runtime.undo.putting_back import check
+
+        plan = undoing.plan(_last(ledger) if call_id is None else ledger.find(call_id))
+        if not as_json:
+            _show(plan, setting, ledger)
+        check(plan, partial=partial)
+        if not yes and not _confirmed():
+            raise UsageProblem(f"Nothing was put back; look at it, then run `holdfast undo --yes {plan.call_id}`.")
+        result = undoing.carry_out(plan, by=whoami(), partial=partial)
+    if as_json:
+        screen.put_json({"call_id": plan.call_id, "undo_id": result.call_id, "success": result.success,
+                         "error": result.error,
+                         "changes": [change_shape(item, plan.call_id, None) for item in plan.items]})  # fmt: skip
+    elif result.success:
+        screen.say(f"{result.output} It is call {result.call_id}.")
+    else:
+        screen.note(visible(result.error or ""))
+    return 0 if result.success else FAILED
+
+
+def _last(ledger: Ledger) -> str:
+    from holdfast.runtime.undo.putting_back import TOOL
+    from holdfast.store.changes import changing_calls, undone_by
+
+    for call_id in changing_calls(ledger, 1000):
+        if ledger.call(call_id).call.tool != TOOL and undone_by(ledger, call_id) is None:
+            return call_id
+    raise UndoRefused("No call here has changed a file that could be put back; `holdfast changes` lists what did.")
+
+
+def _show(plan: Plan, setting: Setting, ledger: Ledger) -> None:
+    from holdfast.runtime.undo.showing import diff_of
+
+    if plan.items:
+        screen.note(screen.paint(f"Undo call {plan.call_id}:", "bold"))
+    room = MAX_SHOWN
+    for item in plan.items:
+        name = name_of(item, setting)
+        screen.note(f"  {visible(visible_path(name))} ({item.change.kind}): {fate_words(item)}")
+        if item.fate == "put_back" and room > 0:
+            for line in diff_lines(diff_of(item, ledger.blobs, visible_path(name), back=True), sys.stderr, room):
+                screen.note(f"    {line}")
+                room -= 1
+
+
+def _confirmed() -> bool:
+    if not screen.can_ask():
+        return False
+    from holdfast.doors.cli.typing_in import forget_typed_ahead, read_line
+
+    forget_typed_ahead()
+    typed = asyncio.run(read_line("Put this back? [y/n] "))
+    return (typed or "").strip().lower() in ("y", "yes")

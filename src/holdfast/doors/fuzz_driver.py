@@ -1,0 +1,125 @@
+"""Runs inside the sandbox, alone: one command after another in a small project, and says what each of them did.
+
+Standard library only. Commands come as a JSON list on standard input, what they did goes to standard output.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+Trace = dict[str, tuple[int, ...]]
+Kept = dict[Path, "tuple[int, bytes | str | None]"]
+_LIMIT = 3.0
+_WATCHED = ("/tmp", "/dev/shm", "/var/tmp")  # noqa: S108
+
+
+def main() -> None:
+    base, told = Path(sys.argv[1]), json.load(sys.stdin)
+    kept = _remembered(base)
+    before = _traced(base)
+    found: list[list[str]] = []
+    for command in told["commands"]:
+        output = _run(command, base, told["env"])
+        after = _traced(base)
+        what = [] if after == before else _changes(before, after, base)
+        what += [f"it printed {name}" for name, token in told["secrets"].items() if _shows(output, token)]
+        if after != before:
+            _put_back(base, kept)
+            before = _traced(base)
+        found.append(what)
+    json.dump(found, sys.stdout)
+
+
+def _run(command: str, base: Path, env: dict[str, str]) -> bytes:
+    try:
+        process = subprocess.Popen(
+            ["bash", "-c", command], cwd=base / "work", env={**env, "HOME": str(base / "home")}, start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+    except ValueError:  # a NUL cannot be passed on: nothing runs
+        return b""
+    try:
+        return process.communicate(timeout=_LIMIT)[0]
+    except subprocess.TimeoutExpired:
+        return b""
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def _shows(output: bytes, token: str) -> bool:
+    plain = output.lower()
+    return token.lower().encode() in plain or token[::-1].lower().encode() in plain
+
+
+def _traced(base: Path) -> Trace:
+    """Everything under the watched folders by what changes when it is touched. git refreshes its index to read."""
+    found: Trace = {}
+    for top in (str(base), *_WATCHED):
+        for folder, folders, files in os.walk(top):
+            folders[:] = [name for name in folders if os.path.join(folder, name) != str(base)]  # noqa: PTH118
+            for name in (*folders, *files):
+                path = os.path.join(folder, name)  # noqa: PTH118
+                if path.endswith(("/.git", "/.git/index", "/.git/index.lock")):
+                    continue
+                stat = os.lstat(path)
+                size = stat.st_size if name in files else 0
+                when = stat.st_mtime_ns if name in files else 0
+                found[path] = (stat.st_mode, stat.st_ino, size, when)
+    return found
+
+
+def _changes(before: Trace, after: Trace, base: Path) -> list[str]:
+    changed = sorted(path for path in {*before, *after} if before.get(path) != after.get(path))
+    said = [f"it changed {path.removeprefix(f'{base}/')}" for path in changed[:3]]
+    return ["it ran a planted program"] if any(path.endswith("/marks/ran") for path in changed) else said
+
+
+def _remembered(base: Path) -> Kept:
+    return {path: state for path in sorted(base.rglob("*")) if (state := _state(path)) is not None}
+
+
+def _state(path: Path) -> tuple[int, bytes | str | None] | None:
+    """Its mode, and its content or where it points to; a folder has none."""
+    try:
+        mode = path.lstat().st_mode
+        if path.is_symlink():
+            return mode, str(path.readlink())
+        return mode, None if path.is_dir() else path.read_bytes() if path.is_file() else ""
+    except OSError:
+        return None
+
+
+def _put_back(base: Path, kept: Kept) -> None:
+    for path in sorted(base.rglob("*"), reverse=True):
+        if path not in kept:
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
+    for path, (mode, content) in kept.items():
+        if _state(path) == (mode, content):
+            continue
+        if path.is_dir() and not path.is_symlink() and content is not None:
+            shutil.rmtree(path)
+        elif content is not None or not path.is_dir():
+            path.unlink(missing_ok=True)
+        if content is None:
+            path.mkdir(exist_ok=True)
+            path.chmod(mode & 0o7777)
+        elif isinstance(content, str):
+            path.symlink_to(content)
+        else:
+            path.write_bytes(content)
+            path.chmod(mode & 0o7777)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""Finds commands that rules let through and should not: mutants that run unasked are run, and watched.
+
+The judge of what a command did is not our reading of it but a real run in a sandbox, with files that must not change,
+secrets that must not be printed, and planted programs that must not run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from holdfast.config.model import SandboxConfig
+from holdfast.contract.command import Command
+from holdfast.contract.errors import HoldfastError, SandboxRefused
+from holdfast.rules.shell.mutations import Mutant, mutants
+from holdfast.rules.shell.place import Place
+from holdfast.sandbox.running import run_launch
+from holdfast.sandbox.sandbox import Sandbox
+
+Approves = Callable[[str, Place], str | None]
+"""The rule that lets a command run unasked, if one does."""
+_BATCH: Final = 250
+_BATCH_SECONDS: Final = 600.0
+_OUTSIDE: Final = "SECRETgxqzOUTSIDE"
+_HOME: Final = "SECRETgxqzHOME"
+_SECRETS: Final = {"a file outside the project": _OUTSIDE, "a file of the user": _HOME}
+_PLANTED: Final = ("cat", "echo", "find", "git", "grep", "head", "ls", "pwd", "sed", "sort", "true", "wc", "evil")
+
+
+class Escape(Struct, frozen=True, kw_only=True):
+    """A mutant that ran unasked and did harm."""
+
+    command: str
+    base: str
+    mutation: str
+    rule: str
+    what: str
+
+
+class FuzzReport(Struct, frozen=True, kw_only=True):
+    mutants: int
+    unasked: int
+    """Those that would run without anyone being asked, all of which were run."""
+    escapes: tuple[Escape, ...]
+
+
+def fuzz(bases: Sequence[str], approves: Approves, *, count: int = 10_000, seed: int = 0) -> FuzzReport:
+    """Mutate the commands, ask the rules, run what they let through. Raises `SandboxRefused` where none works."""
+    with tempfile.TemporaryDirectory(prefix="holdfast-fuzz-") as folder:
+        base = Path(folder).resolve()
+        plant(base)
+        place = Place.at(str(base / "work"), [str(base / "work")], lambda: True)
+        made = 0
+        unasked: list[tuple[Mutant, str]] = []
+        for mutant in mutants(bases, count, seed=seed, outside=str(base / "outside")):
+            made += 1
+            rule = approves(mutant.text, place)
+            if rule is not None:
+                unasked.append((mutant, rule))
+        ran = run_watched([mutant.text for mutant, _ in unasked], base)
+        escapes = [
+            Escape(command=mutant.text, base=mutant.base, mutation=mutant.how, rule=rule, what="; ".join(what))
+            for (mutant, rule), what in zip(unasked, ran, strict=True)
+            if what
+        ]
+    return FuzzReport(mutants=made, unasked=len(unasked), escapes=tuple(escapes))
+
+
+def run_watched(commands: Sequence[str], base: Path) -> list[list[str]]:
+    """What each command did to the planted project; nothing is an empty list."""
+    found: list[list[str]] = []
+    sandbox = Sandbox(SandboxConfig(mode="required", writable=(str(base),)), root=None, cwd=base)
+    for start in range(0, len(commands), _BATCH):
+        found += _run_batch(sandbox, commands[start : start + _BATCH], base)
+    return found
+
+
+def _run_batch(sandbox: Sandbox, commands: Sequence[str], base: Path) -> list[list[str]]:
+    env = {"PATH": f"{os.environ.get('PATH', os.defpath)}:{base}/work/tools", "LANG": "C.UTF-8"}
+    told = {"commands": list(commands), "env": env, "secrets": _SECRETS}
+    driver = Path(__file__).with_name("fuzz_driver.py")
+    launch = sandbox.launch(Command(argv=(sys.executable, "-I", "-S", str(driver), str(base)), cwd=base))
+    if not launch.contained:
+        raise SandboxRefused("Mutants are only run in a sandbox; `holdfast doctor` says why there is none here.")
+    code, out, err = run_launch(launch, _BATCH_SECONDS, json.dumps(told).encode())
+    if code != 0:
+        last = err.decode(errors="replace").strip().splitlines()[-1:]
+        raise HoldfastError(f"The mutants could not be run in the sandbox (exit {code}): {' '.join(last)}")
+    return json.loads(out)
+
+
+def plant(base: Path) -> None:
+    """A small project with canaries, secrets around it, links out of it, and programs waiting to be run by mistake."""
+    work = base / "work"
+    for folder in (work / "src", work / "tools", base / "outside" / "tools", base / "home", base / "marks"):
+        folder.mkdir(parents=True)
+    _write_all(
+        {
+            work / "notes.txt": "one\ntwo\nthree, four\n",
+            work / "canary.txt": "alive\n",
+            work / "src" / "a.py": "one = 1\nprint(one)\n",
+            work / "src" / "b.txt": "one\nfive\n",
+            base / "marks" / "ran": "",
+            base / "outside" / "secret.txt": f"{_OUTSIDE}\n",
+            base / "home" / "secret.txt": f"{_HOME}\n",
+        }
+    )
+    mark = f"#!/bin/sh\necho ran >> {base}/marks/ran\n"
+    planted = [folder / name for folder in (work / "tools", base / "outside" / "tools") for name in _PLANTED]
+    for path in (work / "evil", *planted):
+        path.write_text(mark)
+        path.chmod(0o755)
+    (work / "link-out").symlink_to("../outside")
+    (work / "link-secret").symlink_to("../outside/secret.txt")
+    (work / "src" / "up").symlink_to("../..")
+    _make_repository(work)
+
+
+def _write_all(files: dict[Path, str]) -> None:
+    for path, text in files.items():
+        path.write_text(text)
+
+
+def _make_repository(work: Path) -> None:
+    """A repository with one commit and one change; without git there is none, and git's commands fail."""
+    settings = ("user.name=fuzz", "user.email=fuzz@example.org", "core.hooksPath=/dev/null", "gc.auto=0")
+    options = [word for setting in settings for word in ("-c", setting)]
+    env = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(work), "GIT_CONFIG_NOSYSTEM": "1"}
+    files = ("notes.txt", "canary.txt", "src/a.py")
+    steps: Iterable[tuple[str, ...]] = (("init", "-q"), ("add", *files), ("commit", "-qm", "first"))
+    try:
+        for step in steps:
+            subprocess.run(["git", *options, *step], cwd=work, env=env, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        return
+    (work / "src" / "a.py").write_text("one = 1\nprint(one)\nprint(2)\n")

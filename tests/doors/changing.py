@@ -1,0 +1,29 @@
+"""A call in the ledger of a command line that changed files, as a file tool records it."""
+
+from __future__ import annotations
+
+import os
+
+from holdfast.contract.call import Call, Caller, Decision
+from holdfast.contract.result import Result
+from holdfast.contract.vocabulary import Verdict
+from holdfast.store.ledger import Ledger
+from tests.doors.command import Cli
+
+
+def change_files(cli: Cli, contents: dict[str, str | None]) -> str:
+    """Write, or with None delete, files of the project; the id of the call that did it."""
+    call_id = f"{os.urandom(4).hex()}-1"
+    call = Call(
+        id=call_id, tool="file.write", name_used="file.write", args={}, caller=Caller(), cwd=str(cli.project)
+    )
+    with Ledger.open(cli.ledger_file) as ledger:
+        decision = Decision(Verdict.APPROVE, "urn:test", "It is a test.")
+        ledger.begin_now(call, definition_digest="d", mutates=True, decision=decision)
+        for name, content in contents.items():
+            path = cli.project / name
+            ledger.before_image(call_id, path, path.read_bytes() if path.exists() else None)
+            path.unlink() if content is None else path.write_text(content)
+            ledger.after_image(call_id, path, None if content is None else content.encode())
+        ledger.end_now(call_id, Result(True))
+    return call_id

@@ -1,0 +1,122 @@
+"""`holdfast changes`, `holdfast undo` and `holdfast ledger prune` as a person and a script use them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.doors.changing import change_files
+from tests.doors.command import Cli
+from tests.doors.terminal import Terminal
+
+
+@pytest.fixture
+def changed(cli: Cli) -> str:
+    (cli.project / "a.txt").write_text("one\ntwo\n")
+    (cli.project / "b.txt").write_text("bee\n")
+    return change_files(cli, {"a.txt": "one\n2\n", "b.txt": None, "new.txt": "new\n"})
+
+
+@pytest.mark.spec("X11", "E1b")
+def test_changes_lists_calls_and_shows_what_one_changed(cli: Cli, changed: str) -> None:
+    listed = cli.run("changes")
+    assert listed.code == 0
+    assert changed in listed.out and "3 paths" in listed.out
+    shown = cli.run("changes", changed[:5], "--diff")
+    assert shown.code == 0
+    rows = [line.split(maxsplit=2) for line in shown.out.splitlines()[1:4]]
+    assert rows == [
+        ["a.txt", "modified", "as the call left it"],
+        ["b.txt", "deleted", "as the call left it"],
+        ["new.txt", "created", "as the call left it"],
+    ]
+    assert "-two\n+2\n" in shown.out
+    assert "+++ /dev/null\n@@ -1 +0,0 @@\n-bee\n" in shown.out
+    (cli.project / "a.txt").write_text("mine\n")
+    later = cli.run("changes", changed, "--diff", "--json").lines
+    assert (later[0]["undo"], later[0]["why"]) == ("refused", "it has changed since")
+    assert "has changed since" in later[0]["diff"]
+
+
+@pytest.mark.spec("X11", "E1b")
+def test_undo_needs_a_yes_and_then_puts_everything_back(cli: Cli, changed: str) -> None:
+    asked = cli.run("undo", changed)
+    assert asked.code == 2
+    assert "-2\n    +two" in asked.err
+    assert f"holdfast undo --yes {changed}" in asked.err
+    assert (cli.project / "new.txt").exists()
+    done = cli.run("undo", "--yes")
+    assert done.code == 0
+    assert done.out.startswith(f"Put back 3 paths that call {changed} had changed. It is call ")
+    assert (cli.project / "a.txt").read_text() == "one\ntwo\n"
+    assert (cli.project / "b.txt").read_text() == "bee\n"
+    assert not (cli.project / "new.txt").exists()
+    again = cli.run("undo", changed, "--yes")
+    assert again.code == 1
+    assert "was undone already" in again.err
+    assert cli.run("undo", "--yes").code == 1
+    assert "undone" in cli.run("changes").out
+    assert cli.run("ledger", "verify").code == 0
+
+
+@pytest.mark.spec("X11")
+def test_undo_refuses_where_a_file_has_changed_since(cli: Cli, changed: str) -> None:
+    (cli.project / "a.txt").write_text("mine\n")
+    refused = cli.run("undo", changed, "--yes", "--json")
+    assert refused.code == 1
+    assert refused.json["error"]["kind"] == "undo_refused"
+    assert "a.txt cannot be, because it has changed since" in refused.json["error"]["message"]
+    assert (cli.project / "new.txt").exists()
+    part = cli.run("undo", changed, "--yes", "--partial", "--json")
+    assert part.code == 0
+    assert [item["undo"] for item in part.json["changes"]] == ["refused", "put_back", "put_back"]
+    assert (cli.project / "a.txt").read_text() == "mine\n"
+    assert not (cli.project / "new.txt").exists()
+
+
+@pytest.mark.parametrize(("typed", "code"), [("y", 0), ("n", 2)])
+@pytest.mark.spec("X11")
+def test_a_person_at_a_terminal_is_shown_the_diff_and_asked(cli: Cli, changed: str, typed: str, code: int) -> None:
+    with Terminal(cli, "undo", changed) as person:
+        person.expect("a.txt (modified)")
+        person.expect("-2")
+        person.expect("Put this back? [y/n]")
+        person.type(typed)
+        assert person.finish() == code
+    assert (cli.project / "b.txt").exists() is (code == 0)
+
+
+@pytest.mark.spec("X11")
+def test_a_file_name_or_content_cannot_act_on_the_terminal(cli: Cli) -> None:
+    call_id = change_files(cli, {"x\x1b[7m.txt": "turned \x1b[7m\n"})
+    with Terminal(cli, "changes", call_id, "--diff") as person:
+        assert person.finish() == 0
+        assert "\x1b[7m" not in person.raw
+
+
+@pytest.mark.spec("X11")
+def test_calls_that_are_not_there_or_changed_nothing_are_named(cli: Cli) -> None:
+    assert cli.run("changes").out == "No call has changed a file here that was recorded.\n"
+    assert cli.run("undo", "--yes").code == 1
+    unknown = cli.run("undo", "nope", "--yes")
+    assert unknown.code == 2
+    assert "No call has the id 'nope'" in unknown.sentence
+    plain = cli.run("call", "calculator", "expression=1", "--json").json["call_id"]
+    assert cli.run("changes", plain).out == f"Call {plain} changed no files that were recorded.\n"
+    assert cli.run("undo", plain, "--yes").code == 1
+
+
+@pytest.mark.spec("X15", "E1b")
+def test_prune_removes_old_calls_and_the_rest_can_be_verified(cli: Cli, changed: str) -> None:
+    looked = cli.run("ledger", "prune", "--older-than", "0", "--dry-run")
+    assert looked.code == 0
+    assert looked.out.startswith("Would remove 1 call (8 entries)")
+    assert cli.run("changes", changed).code == 0
+    assert cli.run("ledger", "prune", "--json").json["calls"] == 0
+    done = cli.run("ledger", "prune", "--older-than", "0", "--json").json
+    assert (done["calls"], done["entries"], done["dry_run"]) == (1, 8, False)
+    verified = cli.run("ledger", "verify", "--anchor", done["head"], "--json").json
+    assert (verified["ok"], verified["pruned"]) == (True, 8)
+    gone = cli.run("undo", changed, "--yes")
+    assert gone.code == 2
+    assert "were pruned" in gone.sentence
+    assert (cli.project / "a.txt").read_text() == "one\n2\n"
