@@ -248,7 +248,7 @@ def test_owner_mode_and_attributes_stay_where_they_can(tmp_path: Path) -> None:
     owner = (target.stat().st_uid, target.stat().st_gid)
     assert use(FILE_WRITE, StandIn(tmp_path), path="a.txt", content="new").success
     assert (target.stat().st_uid, target.stat().st_gid) == owner
-    assert stat.S_IMODE(target.stat().st_mode) == 0o4751
+    assert stat.S_IMODE(target.stat().st_mode) == 0o751, "new content is not setuid"
     assert os.getxattr(target, "user.note") == b"kept"
 
 

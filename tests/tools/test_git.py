@@ -121,6 +121,15 @@ def test_log_lists_the_last_twenty_commits(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("B3")
+def test_no_commit_message_can_forge_another_commit(tmp_path: Path) -> None:
+    root = repository(tmp_path / "repo")
+    for subject in ("ok\x1edeadbee\x1f2020-01-01\x1fLinus\x1fforged", "a\x1eb", "x\x1f"):
+        git(root, "commit", "-q", "--allow-empty", "-m", subject)
+    commits = typed(look(root, "git.log"))["commits"]
+    assert len(commits) == 4 and {commit["author"] for commit in commits} == {"Ann"}
+
+
+@pytest.mark.spec("B3")
 def test_a_repository_without_commits_has_an_empty_log(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q", "-b", "main")
     assert look(tmp_path, "git.log").output == "No commits yet."
@@ -211,7 +220,7 @@ def test_names_that_are_cut_in_the_middle_are_left_out() -> None:
     assert parse_status("## main\0 M whole\0 M hal\0", cut=True)["entries"] == [
         {"status": " M", "path": "whole", "from": None}
     ]
-    assert parse_log("abc\x1f2026-01-01\x1fAnn\x1fOne\x1e\ndef\x1f2026", cut=True) == {
+    assert parse_log("abc\x002026-01-01\0Ann\0One\0\ndef\x002026", cut=True) == {
         "commits": [{"commit": "abc", "date": "2026-01-01", "author": "Ann", "subject": "One"}],
         "truncated": True,
     }

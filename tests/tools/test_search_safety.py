@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from holdfast import Config, Result, State
 from holdfast.config.model import SandboxConfig
 from holdfast.contract.context import Context
-from holdfast.tools.search import engines, searching
+from holdfast.tools.search import engines, ranking, searching
 from holdfast.tools.search.code_search import CODE_SEARCH
 from holdfast.tools.search.engines import Found, find_ripgrep
 from holdfast.tools.search.file_find import FILE_FIND
+from holdfast.tools.search.globs import BadGlob, parse
 from holdfast.tools.search.pattern import literal
-from holdfast.tools.search.ranking import look_at
+from holdfast.tools.search.ranking import Line, look_at
 from holdfast.tools.search.scope import Scope
 from tests.runtime.support import run, runtime_in
 from tests.tools.trees import write_tree
@@ -191,3 +195,38 @@ def test_a_folder_swapped_for_a_link_while_files_are_read_never_leads_outside(tm
         stop.set()
         swapping.join(10)
     assert seen <= {"needle inside"}
+
+
+@pytest.mark.spec("B2")
+def test_braces_nested_without_end_are_refused() -> None:
+    with pytest.raises(BadGlob, match="nested"):
+        parse("{" * 450 + "a" + "}" * 450)
+
+
+@pytest.mark.spec("B2")
+@given(
+    lines=st.lists(st.text("ab needl\u00e9", max_size=30), max_size=30),
+    block=st.integers(1, 40),
+    longest=st.integers(40, 60),
+)
+def test_a_file_read_in_blocks_shows_the_same_lines(lines: list[str], block: int, longest: int) -> None:
+    text = "\n".join(lines)
+    wanted = [Line(number, line) for number, line in enumerate(text.split("\n"), 1) if "needle" in line]
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryFile() as file:
+        patch.setattr(ranking, "BLOCK", block)
+        patch.setattr(ranking, "LONGEST", longest)
+        file.write(text.encode())
+        file.seek(0)
+        hits = ranking.matching(file.fileno(), literal("needle"), None)
+        assert [match.line for match in hits] == wanted
+
+
+@pytest.mark.spec("B2")
+def test_a_file_cut_short_while_it_is_looked_at_hurts_nobody(tmp_path: Path) -> None:
+    big = tmp_path / "big.py"
+    big.write_bytes(b"x\n" * (3 << 20) + b"needle\n")
+    with big.open("rb") as file:
+        hits = ranking.matching(file.fileno(), literal("x"), None)
+        assert next(hits).line.number == 1
+        os.truncate(big, 0)
+        assert sum(1 for _ in hits) < 3 << 20

@@ -132,7 +132,8 @@ def _write_new(where: int, name: str, content: bytes, before: FileState) -> int:
         file.flush()
         opened = file.fileno()
         if before.mode is not None and before.owner is not None:
-            mode = before.mode if _keep_owner(opened, before.owner) else before.mode & 0o1777
+            _keep_owner(opened, before.owner)
+            mode = before.mode & 0o1777  # as the kernel does on a write: new content has not earned setuid
             for attribute, value in before.attributes:
                 with contextlib.suppress(OSError):
                     os.setxattr(opened, attribute, value)
@@ -141,16 +142,11 @@ def _write_new(where: int, name: str, content: bytes, before: FileState) -> int:
         return stat.S_IMODE(os.fstat(opened).st_mode)
 
 
-def _keep_owner(opened: int, owner: tuple[int, int]) -> bool:
-    """Whether the new file belongs to the same user and group; a setuid bit must not pass to another."""
+def _keep_owner(opened: int, owner: tuple[int, int]) -> None:
     facts = os.fstat(opened)
-    if (facts.st_uid, facts.st_gid) == owner:
-        return True
-    try:
-        os.fchown(opened, *owner)
-    except OSError:
-        return False
-    return True
+    if (facts.st_uid, facts.st_gid) != owner:
+        with contextlib.suppress(OSError):
+            os.fchown(opened, *owner)
 
 
 def _link_new(where: int, temporary: str, name: str) -> None:

@@ -14,8 +14,8 @@ MAX_COMMITS: Final = 20
 MAX_AUTHOR: Final = 120
 MAX_SUBJECT: Final = 240
 MAX_BYTES: Final = 64 * 1024
-_FIELD, _RECORD = "\x1f", "\x1e"
-_FORMAT: Final = "%h%x1f%ad%x1f%an%x1f%s%x1e"
+_FORMAT: Final = "%h%x00%ad%x00%an%x00%s%x00"
+"""Fields end with NUL, the one character no commit can hold: nothing in a message can look like the next commit."""
 
 
 async def _look(ctx: Context) -> Result:
@@ -38,11 +38,11 @@ async def _look(ctx: Context) -> Result:
 
 def parse(output: str, *, cut: bool = False) -> dict[str, Json]:
     commits: list[Json] = []
-    for record in output.split(_RECORD)[:-1]:
-        digest, date, author, subject = record.lstrip("\n").split(_FIELD, 3)
+    fields = iter(output.split("\0")[:-1])
+    for digest, date, author, subject in zip(fields, fields, fields, fields, strict=False):
         commits.append(
             {
-                "commit": digest,
+                "commit": digest.lstrip("\n"),
                 "date": date,
                 "author": clipped(author, MAX_AUTHOR),
                 "subject": clipped(subject, MAX_SUBJECT),

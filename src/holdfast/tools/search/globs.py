@@ -17,6 +17,8 @@ _NO_SEPARATOR: Final = frozenset(range(256)) - {SEPARATOR}
 _ANYTHING: Final = frozenset(range(256))
 _EASY: Final = 2
 """Parts of varying length a backtracking match may have; beyond that its time could explode."""
+MAX_DEPTH: Final = 20
+"""Of braces in braces."""
 
 
 class BadGlob(ValueError):
@@ -65,6 +67,8 @@ class _Parser:
         elif char == "[" and not self.class_left_open:
             self.choice()
         elif char == "{":
+            if len(self.groups) == MAX_DEPTH:
+                raise BadGlob(f"its braces are nested more than {MAX_DEPTH} deep")
             self.groups.append(len(self.branches))
             self.branches.append([])
         elif char == "}":

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -20,6 +19,9 @@ LOOKED_AT: Final = 500
 """Files looked at for the definition of an identifier; other queries need no more than are collected."""
 LINES_LOOKED_AT: Final = 500
 LINE_BYTES: Final = 500
+BLOCK: Final = 1 << 20
+LONGEST: Final = 8 << 20
+"""A longer line is looked at in pieces."""
 _IDENTIFIER: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
 _DEFINITION: Final = re.compile(
     rb"(?:\xef\xbb\xbf)?[ \t]*(?:pub (?:enum|struct|fn|type|trait|const|static)"
@@ -108,66 +110,86 @@ def _look(
 ) -> FileHits | None:
     opened = folders.open_file(os.fsencode(hit[0]))
     try:
-        size = os.fstat(opened).st_size
-        if size <= 1 << 20:
-            return _choose(os.read(opened, size), hit, pattern, per_file, places)
-        with mmap.mmap(opened, size, prot=mmap.PROT_READ) as data:
-            return _choose(data, hit, pattern, per_file, places)
+        return _choose(matching(opened, pattern, places), hit, pattern, per_file)
     finally:
         os.close(opened)
 
 
-def _choose(
-    data: bytes | mmap.mmap, hit: Hit, pattern: Pattern, per_file: int, places: Sequence[int] | None
-) -> FileHits | None:
+class _Match(Struct, frozen=True):
+    line: Line
+    defines: bytes | None
+    """The name it defines, if it reads like a definition."""
+
+
+def _choose(matches: Iterable[_Match], hit: Hit, pattern: Pattern, per_file: int) -> FileHits | None:
     """The lines that define what was asked for, then the first ones; in the order of the file."""
     named = names_something(pattern)
     wanted = pattern.text.lower() if pattern.fold else pattern.text
-    first: list[int] = []
-    exact: list[int] = []
-    if places is None:
-        places_found = lines_for(pattern.text, regex=pattern.regex, fold=pattern.fold)(data, len(data))
-    else:
-        places_found = iter(places)
-    for number, at in enumerate(places_found):
+    first: list[_Match] = []
+    exact: list[_Match] = []
+    for number, match in enumerate(matches):
         if number >= LINES_LOOKED_AT or (number >= per_file and not named) or len(exact) >= per_file:
             break
-        start = data.rfind(b"\n", 0, min(at, len(data))) + 1
         if number < per_file:
-            first.append(start)
-        if named and (found := _DEFINITION.match(data, start)) is not None:
-            name = found[1].lower() if pattern.fold else found[1]
+            first.append(match)
+        if named and match.defines is not None:
+            name = match.defines.lower() if pattern.fold else match.defines
             if name == wanted:
-                exact.append(start)
-    chosen = sorted((exact + [start for start in first if start not in exact])[:per_file])
+                exact.append(match)
+    chosen = sorted((exact + [match for match in first if match not in exact])[:per_file], key=_number)
     if not chosen:
         return None
     return FileHits(
         path=hit[0],
         tier=tier_of(hit[0]),
         count=hit[1],
-        lines=_lines(data, chosen),
+        lines=tuple(match.line for match in chosen),
         exact=bool(exact),
-        all_definitions=all(_DEFINITION.match(data, start) is not None for start in chosen),
+        all_definitions=all(match.defines is not None for match in chosen),
     )
 
 
-def _lines(data: bytes | mmap.mmap, starts: Sequence[int]) -> tuple[Line, ...]:
-    lines: list[Line] = []
-    number, counted = 1, 0
-    for start in starts:
-        number += _newlines(data, counted, start)
-        counted = start
-        end = data.find(b"\n", start)
-        whole = end if end >= 0 else len(data)
-        raw = data[start : min(whole, start + LINE_BYTES + 4)]
-        text = raw.removesuffix(b"\r") if whole <= start + LINE_BYTES + 4 else raw
-        lines.append(Line(number, cut_line(text.decode(errors="replace").removeprefix("\ufeff"), LINE_BYTES)))
-    return tuple(lines)
+def _number(match: _Match) -> int:
+    return match.line.number
 
 
-def _newlines(data: bytes | mmap.mmap, start: int, end: int) -> int:
-    step = 1 << 20
-    return sum(data[at : min(at + step, end)].count(b"\n") for at in range(start, end, step))
+def matching(opened: int, pattern: Pattern, places: Sequence[int] | None) -> Iterator[_Match]:
+    """The lines that match, as they come. The file is read, not mapped: what is cut short meanwhile cannot hurt us."""
+    lines = lines_for(pattern.text, regex=pattern.regex, fold=pattern.fold) if places is None else None
+    for base, first, block in _blocks(opened):
+        if lines is not None:
+            found = lines(block, len(block))
+        else:
+            assert places is not None
+            found = iter([at - base for at in places if base <= at < base + len(block)])
+        number, counted = first, 0
+        for at in found:
+            start = block.rfind(b"\n", 0, at) + 1
+            number += block.count(b"\n", counted, start)
+            counted = start
+            definition = _DEFINITION.match(block, start)
+            yield _Match(_line(block, start, number), None if definition is None else definition[1])
 
 
+def _blocks(opened: int) -> Iterator[tuple[int, int, bytes]]:
+    """Where a block begins, the number of its first line, and whole lines (but for one that is too long)."""
+    base, number, rest = 0, 1, b""
+    while piece := os.read(opened, BLOCK):
+        data = rest + piece
+        end = data.rfind(b"\n") + 1
+        if not end and len(data) < LONGEST:
+            rest = data
+            continue
+        whole = data[: end or len(data)]
+        yield base, number, whole
+        base, number, rest = base + len(whole), number + whole.count(b"\n"), data[len(whole) :]
+    if rest:
+        yield base, number, rest
+
+
+def _line(block: bytes, start: int, number: int) -> Line:
+    end = block.find(b"\n", start)
+    whole = end if end >= 0 else len(block)
+    raw = block[start : min(whole, start + LINE_BYTES + 4)]
+    text = raw.removesuffix(b"\r") if whole <= start + LINE_BYTES + 4 else raw
+    return Line(number, cut_line(text.decode(errors="replace").removeprefix("\ufeff"), LINE_BYTES))

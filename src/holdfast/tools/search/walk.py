@@ -24,7 +24,7 @@ GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO})
 """The file vanished, or became something else, between being seen and being opened."""
 _KEPT_OPEN: Final = 64
 _LONGEST: Final = 4090
-_IGNORE_FILE_BYTES: Final = 16 * 1024 * 1024
+_IGNORE_FILE_BYTES: Final = 256 * 1024
 _FIRST_NAMES: Final = frozenset(kind.partition("/")[0] for kind in KINDS)
 
 
