@@ -13,6 +13,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from holdfast.config.load import Loaded, load
+from holdfast.config.model import Config
 from holdfast.config.roots import find_root, state_dir, user_state_dir
 from holdfast.contract.call import Caller
 from holdfast.contract.errors import ConfigError, HoldfastError
@@ -48,14 +49,33 @@ class Setting(Struct, frozen=True, kw_only=True):
         return user_state_dir() / "user.db"
 
 
-def load_setting(cwd: Path | None = None, flags: Mapping[str, Any] | None = None) -> Setting:
-    """Find the project, read its configuration under the trust rules. Raises `ConfigError` if any of it is wrong."""
+def load_setting(
+    cwd: Path | None = None, flags: Mapping[str, Any] | None = None, *, checked: bool = True
+) -> Setting:
+    """Find the project, read its configuration under the trust rules. Raises `ConfigError` if any of it is wrong.
+
+    Without `checked` what only shows when the configuration is used is let through: to look at it, or to revoke trust.
+    """
     here = (cwd or Path.cwd()).resolve()
     root = find_root(here)
     trust = Trust(user_state_dir() / "user.db")
     loaded = load(root=root, is_trusted=trust.is_trusted, flags=flags)
-    CommandRules(loaded.config.approval).check()
+    if checked:
+        check_config(loaded.config)
     return Setting(cwd=here, root=root, loaded=loaded, trust=trust, state=state_dir(root or here))
+
+
+def check_config(config: Config) -> None:
+    """What reading the files does not show: examples of rules, backends and hosts. Raises `ConfigError`."""
+    CommandRules(config.approval).check()
+    if config.sandbox.backend != "auto":
+        from holdfast.sandbox.backend import backends
+
+        list(backends(config.sandbox.backend))
+    if not isinstance(config.sandbox.network, str):
+        from holdfast.sandbox.proxy import Allowed
+
+        Allowed(config.sandbox.network)
 
 
 def open_ledger(setting: Setting, *, read_only: bool = False) -> Ledger:

@@ -14,7 +14,7 @@ from holdfast.rules.policy import Names
 PREFIX: Final = "$"
 READONLY: Final = (
     "file.read", "file.list", "file.find", "code.search", "git.status", "git.diff", "git.log", "system.info",
-    "output.read",
+    "output.read", "process.status", "process.output", "process.list",
 )  # fmt: skip
 SHELL_READONLY: Final = "$shell-readonly"
 """Approves no tool, but commands of the shell that only read: `rules.shell` knows which."""

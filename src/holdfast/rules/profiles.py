@@ -16,6 +16,8 @@ FULL: Final = "full"
 
 _GOOGLE: Final = ("gmail.*", "gcal.*", "gdocs.*", "gdrive.*", "gtasks.*")
 
+_PROCESSES: Final = ("process.start", "process.status", "process.output", "process.kill", "process.list")
+
 MINIMAL: Final = (
     "file.read",
     "file.list",
@@ -52,7 +54,7 @@ PROFILES: Final[dict[str, tuple[str, ...]]] = {
 GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "fs": ("file.read", "file.list", "file.find", "file.write", "file.edit", "code.search"),
     "git": ("git.status", "git.diff", "git.log"),
-    "runtime": ("shell.exec", "process.*"),
+    "runtime": ("shell.exec", *_PROCESSES, "process.*"),
     "web": ("web.fetch", "web.search", "browser.*"),
     "browser": ("browser.*",),
     "memory": ("memory.*",),

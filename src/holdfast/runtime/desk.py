@@ -276,7 +276,11 @@ class Desk:
         return ended
 
     def _plan(self, held: HeldCall) -> Plan | None:
-        plan = self._runtime.plans.find(held.call.tool, held.call.caller)
+        """As it was asked for: a name can say in which unit its timeout is."""
+        call, find = held.call, self._runtime.plans.find
+        plan = find(call.name_used, call.caller)
+        if not isinstance(plan, Plan) or plan.tool.name != call.tool:
+            plan = find(call.tool, call.caller)
         return plan if isinstance(plan, Plan) else None
 
     def _context(self, plan: Plan, held: HeldCall) -> RunContext:

@@ -190,7 +190,11 @@ class Pipeline:
         if tool.propose is None:
             return None
         args = own(ctx.call_record.args)
-        value = await self.executor.call(tool, tool.propose, args, ctx, direct=plan.proposes_direct, mutates=False)
+        asked, ctx.timeout = ctx.timeout, self._runtime.config.tools.default_timeout  # the call's time is for the work
+        try:
+            value = await self.executor.call(tool, tool.propose, args, ctx, direct=plan.proposes_direct, mutates=False)
+        finally:
+            ctx.timeout = asked
         if isinstance(value, Proposal):
             return checked_proposal(value, tool, ctx.call_id)
         return value.result if isinstance(value, Ended) else to_result(value, tool, ctx.call_id)

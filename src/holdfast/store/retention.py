@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 DAY: Final = 86_400.0
 _GRACE: Final = 3600.0
 """Content younger than this may belong to an entry that is about to be written."""
+_SETTLED: Final = 60.0
+"""The same for content that belonged to a call: it could be kept again for another just now."""
 _PAGE: Final = 2000
 _REFERENCE: Final = re.compile(r'"(blob|spill)":"([0-9a-f]{64})"')
 _BODY: Final = '{"blob":"'
@@ -64,6 +66,7 @@ def prune(
     Calls that wait or run, grants and trust stay, however old they are.
     """
     doomed = [] if older_than is None else _old_calls(ledger, older_than)
+    known = _references(ledger, set()) if doomed else {}
     entries = 0
     if doomed and dry_run:
         entries = sum(_count(ledger, call) for call in doomed)
@@ -71,7 +74,11 @@ def prune(
         doomed, entries = _remove_entries(ledger, older_than, by)
     references = _references(ledger, set(doomed))
     files = _files(ledger.blobs.folder)
-    orphans = [file for name, file in files.items() if name not in references and _is_old(file)]
+    orphans = [
+        file
+        for name, file in files.items()
+        if name not in references and _is_older(file, _SETTLED if name in known else _GRACE)
+    ]
     surplus = _surplus(files, references, orphans, max_bytes)
     gone = [*orphans, *surplus]
     freed = sum(file.size for file in gone)
@@ -193,8 +200,8 @@ def _surplus(
     return chosen
 
 
-def _is_old(file: _File) -> bool:
-    return time.time() - file.at > _GRACE
+def _is_older(file: _File, seconds: float) -> bool:
+    return time.time() - file.at > seconds
 
 
 def _remove_files(files: Iterable[_File]) -> None:

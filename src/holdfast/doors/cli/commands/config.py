@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import click
 from msgspec import to_builtins
@@ -82,8 +83,13 @@ def schema(as_json: bool) -> int:
 @click.pass_obj
 def check(flags: Flags, as_json: bool) -> int:
     """Check the files for mistakes: options, values, and names no tool has."""
+    from holdfast.assemble import check_config
+    from holdfast.config.load import load
+    from holdfast.config.roots import find_root
     from holdfast.rules.policy import PolicyRules, check_names
 
+    whole = load(root=find_root(Path.cwd()), is_trusted=lambda path, digest: True, flags=flags or None)
+    check_config(whole.config)
     with runtime_here(flags, looking=True) as runtime:
         warnings = check_names(PolicyRules.of(runtime.config.tools), runtime.registry.list())
     if as_json:

@@ -26,13 +26,25 @@ TEMPLATE: Final = """\
 # default_timeout = 30.0    # seconds
 
 [approval]
-# auto_approve = ["$default"]   # run without asking; "$readonly" asks before every change
+# auto_approve = ["$default"]   # run without asking; "$readonly" leaves out writing and editing files
+# auto_approve_sandboxed = true # once auto_approve is set here or by you: commands the sandbox holds run unasked
 # max_risk = "medium"           # ask about anything riskier, whatever else approves it
 # on_error = "skip"             # "ask": a rule that fails means asking
 
 [hooks]
 # autonomy = "standard"     # cautious asks more, autonomous asks less
 # actions = { "file.write" = "confirm" }   # confirm, log or silent, by tool or pattern
+
+[sandbox]
+# mode = "auto"             # required runs no command without a sandbox, off uses none
+# network = "off"           # on, or a list of hosts: ["pypi.org"]
+# writable = ["$root"]
+
+# [[approval.commands]]     # every part of a shell command is judged, wherever it hides
+# rule = "git push"
+# verdict = "ask"
+# match = ["git push origin main"]
+# not_match = ["git log"]
 
 [output]
 # max_lines = 2000

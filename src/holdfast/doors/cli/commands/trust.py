@@ -46,12 +46,15 @@ def trust_file(flags: Flags, file: str | None, yes: bool, as_json: bool) -> int:
     What would become looser is shown first. This is what `holdfast trust [FILE]`
     does.
     """
+    from holdfast.assemble import check_config
+
     setting = _setting(flags)
     path = _project_file(setting, file)
     whole = load(root=setting.root, is_trusted=lambda path, digest: True, flags=flags or None)
     layer = whole.layer("project")
     if layer is None:
         raise UsageProblem(f"There is no {path} to trust; `holdfast init` writes one.")
+    check_config(whole.config)
     changes = _changes(setting.loaded, whole)
     if not as_json:
         _show(path, layer, changes, whole.notices)
@@ -104,7 +107,7 @@ def revoke(flags: Flags, file: str | None, as_json: bool) -> int:
 def _setting(flags: Flags) -> Setting:
     from holdfast.assemble import load_setting
 
-    return load_setting(flags=flags or None)
+    return load_setting(flags=flags or None, checked=False)
 
 
 def _project_file(setting: Setting, file: str | None) -> Path:

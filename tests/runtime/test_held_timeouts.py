@@ -1,0 +1,54 @@
+"""Which time counts for a call that was held."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Proposal, Risk, State, Tool
+from holdfast.contract.context import Context
+from holdfast.contract.values import Args
+from tests.runtime.support import approving, run, runtime_in
+
+TIMED = {"type": "object", "properties": {"timeout": {"type": "number"}}}
+
+
+def _shell(seen: list[float | None]) -> Tool:
+    async def execute(args: Any, ctx: Any) -> str:
+        seen.append(ctx.timeout)
+        return "ran"
+
+    return Tool(name="shell", execute=execute, input_schema=TIMED, aliases=("bash",), effects=frozenset({"process"}))
+
+
+@pytest.mark.spec("X3", "A13a")
+@pytest.mark.parametrize(("name", "seconds"), [("bash", 5.0), ("shell", 0.005)])
+def test_a_parked_call_keeps_the_unit_of_the_name_it_was_asked_by(
+    tmp_path: Path, name: str, seconds: float
+) -> None:
+    seen: list[float | None] = []
+
+    async def work() -> State:
+        async with runtime_in(tmp_path, _shell(seen), nobody="park") as runtime:
+            await runtime.call(name, {"timeout": 5})
+            return (await runtime.approve(runtime.pending()[0].call.id)).state
+
+    assert run(work()) is State.DONE
+    assert seen == [seconds]
+
+
+@pytest.mark.spec("X3", "T5")
+def test_the_calls_own_time_is_for_the_work_and_not_for_the_proposal(tmp_path: Path) -> None:
+    async def propose(args: Args, ctx: Context) -> Proposal:
+        await asyncio.wait_for(asyncio.shield(asyncio.sleep(0.05)), 5)
+        return Proposal(tool_name="slow", summary="slow", risk=Risk.LOW, payload={}, preview="")
+
+    async def apply(args: Args, ctx: Context) -> str:
+        return f"{ctx.timeout}"
+
+    slow = Tool(name="slow", propose=propose, apply=apply, input_schema=TIMED, effects=frozenset({"process"}))
+    result = run(runtime_in(tmp_path, slow, config=approving("slow")).call("slow", {"timeout": 20}))
+    assert (result.state, result.output) == (State.DONE, "0.02")
