@@ -43,15 +43,17 @@ def standard_chain(
     grants: GrantBook | None = None,
     sandbox_held: Callable[[], bool] | None = None,
     is_tool: Callable[[str], bool] = lambda name: False,
+    protected: tuple[str, ...] = (),
 ) -> Chain:
-    """All built-in resolvers. `function` stands in for `auto_approve`; `is_tool` tells tool names from module paths."""
+    """All built-in resolvers. `function` stands in for `auto_approve`; `is_tool` tells tool names from module paths;
+    `protected` are paths that the configuration protects beside the built-in ones."""
     chain = Chain(on_error=approval.on_error)
     outer = approval if document is None else document.outer
     decides = document is not None
     chain.add(config_resolver(outer, function=function, document_decides=decides))
     for path in () if function is not None else module_paths(outer, is_tool):
         chain.add(module_resolver(path, outer, is_tool=is_tool, document_decides=decides))
-    commands = CommandRules(approval, sandbox_held)
+    commands = CommandRules(approval, sandbox_held, protected)
     commands.check()
     if commands.approves_any:
         chain.add(commands.resolver())

@@ -368,7 +368,11 @@ class Runtime:
     def _standard_gate(self) -> Gate:
         approval, root, extra = self.config.approval, self.root, self.config.protected
         chain = standard_chain(
-            approval, grants=self.grants, sandbox_held=self.hands.held, is_tool=self.registry.has
+            approval,
+            grants=self.grants,
+            sandbox_held=self.hands.held,
+            is_tool=self.registry.has,
+            protected=tuple(extra),
         )
         caps = standard_caps(
             approval,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 
 from holdfast.config.model import CommandRule
@@ -150,3 +152,12 @@ def test_git_is_approved_only_where_a_sandbox_holds_it() -> None:
     assert "no sandbox holds it" in judged("git status", place=bare).reason
     assert verdict("git log a", judge_with(rule("git log *")), bare) is None
     assert verdict("ls", place=bare) is Verdict.APPROVE
+
+
+@pytest.mark.spec("A11")
+@pytest.mark.parametrize("rule", ["git push; rm", "a | b", "echo $(x)", "git push > f", "rm $x", "a &", "a\nb"])
+@pytest.mark.parametrize("verdict", ["approve", "deny"])
+def test_a_rule_that_could_never_match_is_refused(rule: str, verdict: Literal["approve", "deny"]) -> None:
+    with pytest.raises(ConfigError, match="the words of one command"):
+        compiled((CommandRule(rule=rule, verdict=verdict),))
+    compiled((CommandRule(rule=f"echo '{rule}'", verdict="deny"),))

@@ -30,13 +30,13 @@ def command_of(args: Args) -> str | None:
     return shlex.join([command, *map(str, more)]) if isinstance(more, list) else command
 
 
-def place_of(question: Question, contained: Callable[[], bool]) -> Place:
+def place_of(question: Question, contained: Callable[[], bool], protected: tuple[str, ...] = ()) -> Place:
     """Where the call would run. A folder it names is looked for in the project, so both readings of it count."""
     inner = question.args.get("cwd")
     root = None if question.root is None else str(question.root)
     if not isinstance(inner, str):
-        return Place.at(root, (question.cwd,), contained)
+        return Place.at(root, (question.cwd,), contained, protected)
     if root is None or question.document is not None or inner.startswith(("~", "$")):
-        return Place.at(None, (question.cwd,), contained)
+        return Place.at(None, (question.cwd,), contained, protected)
     folders = [os.path.join(base, inner) for base in (root, question.cwd)]  # noqa: PTH118
-    return Place.at(root, folders, contained)
+    return Place.at(root, folders, contained, protected)

@@ -33,7 +33,12 @@ _HOME_SOURCES: Final = frozenset({"builtin", "program"})
 class CommandRules:
     """The command rules of one configuration."""
 
-    def __init__(self, approval: ApprovalConfig, sandbox_held: Callable[[], bool] | None = None) -> None:
+    def __init__(
+        self,
+        approval: ApprovalConfig,
+        sandbox_held: Callable[[], bool] | None = None,
+        protected: tuple[str, ...] = (),
+    ) -> None:
         names = () if isinstance(approval.auto_approve, str) else approval.auto_approve
         replaced = SHELL_READONLY in approval.presets or SHELL_READONLY in approval.excluded
         self._readers = SHELL_READONLY in names and not replaced
@@ -41,6 +46,7 @@ class CommandRules:
         self.approves_any: Final = self._readers or any(rule.verdict == "approve" for rule in self._rules)
         """Whether any command could be approved."""
         self._held = sandbox_held or never
+        self._protected = protected
         self._excluded = Names(approval.excluded)
         self._narrow = approval.narrow
         self._narrowing = Narrowing(approval.narrow, presets=approval.presets)
@@ -60,7 +66,7 @@ class CommandRules:
 
     def read(self, question: Question) -> ShellJudgement | None:
         text = command_of(question.args) if is_shell_tool(question.tool) else None
-        return None if text is None else self.judge.judge(text, place_of(question, self._held))
+        return None if text is None else self.judge.judge(text, place_of(question, self._held, self._protected))
 
     def parts(self, question: Question) -> tuple[JudgedPart, ...]:
         judged = self.read(question)

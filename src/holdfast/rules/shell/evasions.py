@@ -38,14 +38,15 @@ SUBSTITUTIONS: Final = (
     "{b} $[$({h})]", "{b} {{a,$({h})}}", '{b} "a`{h}`b"', "{b} x$({h})y", "$({h}) {b}", "`{h}`; {b}", "{b} <<<$({h})",
     "{b} <<<`{h}`", "{b} ${{x/a/$({h})}}", "{b} ${{x#$({h})}}", "{b} \\\n$({h})", '{b} \'$({h})\'"$({h})"',
     "$({b}; {h})", "{b} ${{!x@P}}$({h})", "{b} -- $({h})", "{b} -n$({h})", '{b} $"$({h})"', "{b} ${{x:?$({h})}}",
-    "{b} ${{x:+a}}`{h}`",
+    "{b} ${{x:+a}}`{h}`", '{b} "${{x:=`{h}`}}"', "{b} ${{x#`{h}`}}", "{b} ${{x^`{h}`}}", "{b} ${{x/`{h}`/b}}",
 )
 REDIRECTIONS: Final = (
     "{b} > {w}", "{b} >{w}", "{b} >> {w}", "{b} >| {w}", "{b} &> {w}", "{b} &>> {w}", "{b} 2> {w}", "{b} 1>{w}",
     "{b} <> {w}", "{b} >& {w}", "{b} 3>{w}", "{b} {{fd}}>{w}", "> {w} {b}", ">{w}", ": > {w}", "exec 3>{w}",
     "{b} >/dev/null >{w}", "{b} >{w} 2>&1", "{b} 2>&1 >{w}", "{b} 12>{w}", "{b} > {w} | cat", "{b}>{w}", "{b} <{s}",
     "cat < {s}", "{b} | cat > {w}", "{p} >{w} {a}", "2>{w} {b}", "{b} 0<{s}", "{b} <&0 >{w}", "{b} >&2 >{w}",
-    "{b} 1<>{w}",
+    "{b} 1<>{w}", "{b} >&\u0663", "{b} >&\u00b2", "{b} >&\uff11", "{b} 2>&\u0663", "{b} >&1\u0663", "{b} \u0663>{w}",
+    "{b} <&\u0663", "{b} >&1x", "{b} >&-x", "{b} &>\u0663", "{b} >&0x1",
 )
 HEREDOCS: Final = (
     "cat <<E\n$({h})\nE", "cat <<E\n`{h}`\nE", "{b} <<E\n$({h})\nE", "bash <<'E'\n{h}\nE", "sh <<E\n{h}\nE",
@@ -85,7 +86,12 @@ WRAPPED: Final = (
     "timeout 5 env -S '{h}'", "command eval '{h}'", "time -p {h}", "xargs -a notes.txt {h}", "nice -n5 {h}",
     "timeout -s KILL 5 {h}", "stdbuf -oL sh -c '{h}'", "chrt -o 0 {h}", "{b} | xargs -n1 {h}",
     "echo {h} | xargs -0 sh -c", "command cd .. && cat outside/secret.txt", "time cd ..; cat outside/secret.txt",
-    "env evil", "nice ./evil",
+    "env evil", "nice ./evil", "bash -o pipefail -c '{h}'", "bash -O extglob -c '{h}'", "bash --rcfile y -c '{h}'",
+    "bash -c -e '{h}'", "flock notes.txt -c '{h}'", "script -qc '{h}' f", "runuser -u root -- {h}",
+    "coproc N {{ {h}; }}", "sh <<< '{h}'", "alias q='{h}'; q", "mapfile -c 1 -C '{h}' < notes.txt",
+    "setarch -R {h}", "ssh-agent {h}", "git bisect run {h}", "git -c alias.q='!{h}' q", "env PAGER='{h}' {b}",
+    "timeout \u0665 {h}", "nice -n \u0665 {h}", "compgen -C '{h}'", "parallel ::: '{h}'",
+    ". /dev/stdin <<< '{h}'", "timeout 5 setarch -R {h}", "time {{ {h}; }}",
 )
 OPTIONS: Final = (
     "git -c core.pager=evil log", "git -c alias.x='!evil' x", "git log --output={w}", "git log -p --output {w}",
@@ -103,8 +109,9 @@ OPTIONS: Final = (
     "find -L . -name secret.txt -exec cat {{}} +", "find {s} -exec cat {{}} +", "sed -i s/a/b/ canary.txt",
     "sed 'w {w}' notes.txt", "sed '1e ./evil' notes.txt", "sed 's/o/.\\/evil/e' notes.txt",
     "sed -n '1w {w}' notes.txt", "sed -n 1p notes.txt -i", "sed -n '1p;w {w}' notes.txt", "sed -n -f evil notes.txt",
-    "sed -n 1p {s}", "sed -n '$p;e ./evil' notes.txt", "sed -ni 1p canary.txt", "sort -o {w} notes.txt",
-    "sort -o{w} notes.txt", "sort --output={w} notes.txt", "sort -uo {w} notes.txt", "sort --outp={w} notes.txt",
+    "sed -n 1p {s}", "sed -n '$p;e ./evil' notes.txt", "sed -ni 1p canary.txt", "sed -n '\u0663p' {s}",
+    "head -\u0663 {s}", "sort -o {w} notes.txt", "sort -o{w} notes.txt", "sort --output={w} notes.txt",
+    "sort -uo {w} notes.txt", "sort --outp={w} notes.txt",
     "sort --compress-program=./evil -S 1 notes.txt", "sort --files0-from={s}", "sort {s}", "sort notes.txt -o {w}",
     "uniq notes.txt {w}", "uniq -c notes.txt {w}", "uniq -- notes.txt {w}", "rg --pre ./evil one",
     "rg --pre=./evil one", "rg --hostname-bin ./evil one", "rg one {s}", "rg -z one", "rg -f {s} one", "rg -L SECRET",

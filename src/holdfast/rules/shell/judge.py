@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -18,6 +19,8 @@ from holdfast.rules.shell.verdicts import JudgedPart, ShellJudgement
 from holdfast.rules.words import warn
 
 UNREAD: Final = "no rule approves it"
+_DESCRIPTOR: Final = re.compile(r"[0-9]{1,3}|-")
+"""Other digits than these are the name of a file."""
 
 
 class Judge:
@@ -138,7 +141,7 @@ def _check_redirection(words: Sequence[str | None], place: Place) -> str:
     if target is None:
         return "its target cannot be told"
     if operator in (">&", "<&"):
-        return "" if target.isdecimal() or target == "-" else f"it writes to '{target}'"
+        return "" if _DESCRIPTOR.fullmatch(target) else f"it writes to '{target}'"
     if target == NOWHERE:
         return ""
     if operator == "<":

@@ -11,8 +11,8 @@ from msgspec import Struct
 from holdfast.rules.shell.place import NOWHERE, Place
 
 Operands = Literal["paths", "text", "none", "pattern", "one path"]
-_NUMBER: Final = re.compile(r"-\d+")
-_SED_LINES: Final = re.compile(r"(\d+|\$)(,(\d+|\$))?p")
+_NUMBER: Final = re.compile(r"-[0-9]+")
+_SED_LINES: Final = re.compile(r"([0-9]+|\$)(,([0-9]+|\$))?p")
 _PROGRAM_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", re.ASCII)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -10,8 +12,9 @@ from msgspec.structs import replace
 
 from holdfast.rules.shell.literal import Word, literal
 from holdfast.rules.shell.parsing import MAX_PARTS, Overrun, Tree, Unreadable, parse
+from holdfast.rules.shell.scripts import Inner, script_of, stored
 from holdfast.rules.shell.verdicts import Kind
-from holdfast.rules.shell.wrappers import MAX_WRAPPED, Inner, evaluated, unwrap
+from holdfast.rules.shell.wrappers import MAX_WRAPPED, evaluated, unwrap
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -29,6 +32,9 @@ _STRUCTURE: Final = frozenset(
     }
 )
 """Kinds that are understood and have no say of their own: what matters is in them."""
+_UNPARSED: Final = frozenset({"extglob_pattern", "regex", "word"})
+"""Kinds the grammar does not look into where they stand in `${…}`."""
+_BACKTICK: Final = re.compile(r"(?<!\\)`")
 _REDIRECTS: Final = frozenset({"file_redirect", "heredoc_redirect", "herestring_redirect"})
 _ENDING_IN_COMMANDS: Final = frozenset({"redirected_statement", "pipeline", "list", "negated_command"})
 _WORDS: Final = frozenset(
@@ -91,6 +97,7 @@ def read(text: str) -> Reading:
     reader = _Reader()
     try:
         reader.read(text)
+        reader.read_inputs()
     except Overrun as over:
         return Reading(parts=tuple(reader.parts), unreadable=reader.unreadable, overrun=str(over))
     return Reading(parts=tuple(reader.parts), unreadable=reader.unreadable)
@@ -100,6 +107,14 @@ class _Reader:
     def __init__(self) -> None:
         self.parts: list[Part] = []
         self.unreadable = ""
+        self._runs_input = False
+        """Whether a shell runs what it is given on its standard input."""
+        self._inputs: list[str] = []
+
+    def read_inputs(self) -> None:
+        """Read here-documents and here-strings as the scripts that some shell may take them for."""
+        while self._runs_input and self._inputs:
+            self.read(self._inputs.pop(), "a here-document", 1)
 
     def read(self, text: str, by: str = "", depth: int = 0) -> None:
         """Read a script: the command itself, or one that a part (`by`) would run."""
@@ -116,13 +131,25 @@ class _Reader:
             for part in _parts_of(tree, node, inside):
                 self._add(replace(part, derived=True) if by else part, depth)
             if node.type == "test_command":
-                self._read_test(tree, node, depth)
+                self._read_words(_words_in(tree, node), "test", depth)
+            elif node.type == "variable_assignment":
+                self._read_assignment(tree, node, depth)
+            elif node.type in _UNPARSED and not node.children and _BACKTICK.search(tree.text(node)):
+                self._read_words([tree.text(node)], "`…`", depth)
+            elif node.type in ("heredoc_body", "herestring_redirect"):
+                self._inputs.append(_given(tree, node))
             deeper = inside or _INSIDE.get(node.type, "")
             waiting += [(child, deeper) for child in reversed(node.children)]
 
-    def _read_test(self, tree: Tree, test: Node, depth: int) -> None:
-        for script in evaluated(_words_in(tree, test)):
-            self._add_inner(Inner("test", script=script), depth + 1)
+    def _read_assignment(self, tree: Tree, node: Node, depth: int) -> None:
+        values = [literal(tree, child) for child in node.children[2:]]
+        self._read_words(values, "a variable", depth)
+        for inner in stored(f"{tree.text(node.children[0])}={script_of(values)}"):
+            self._add_inner(inner, depth + 1)
+
+    def _read_words(self, words: Iterable[Word], by: str, depth: int) -> None:
+        for script in evaluated(words):
+            self._add_inner(Inner(by, script=script), depth + 1)
 
     def _unknown(self, reason: str, text: str, by: str) -> None:
         self.unreadable = self.unreadable or reason
@@ -137,6 +164,7 @@ class _Reader:
                 self._add_inner(inner, depth + 1)
 
     def _add_inner(self, inner: Inner, depth: int) -> None:
+        self._runs_input = self._runs_input or inner.from_input
         if depth > MAX_WRAPPED:
             reason = f"commands are wrapped more than {MAX_WRAPPED} deep"
             self.unreadable = self.unreadable or reason
@@ -150,6 +178,14 @@ class _Reader:
 
 def _hiding(text: str, by: str, reason: str) -> Part:
     return Part(kind="opaque", text=text[:_SHOWN], inside=by, obstacle=reason, hides=True)
+
+
+def _given(tree: Tree, node: Node) -> str:
+    """The text of a here-document or here-string, as far as it can be told."""
+    if node.type == "heredoc_body":
+        return tree.text(node)
+    words = [literal(tree, child) for child in node.children if child.type in _WORDS]
+    return "$_" if not words or words[0] is None else words[0]
 
 
 def _words_in(tree: Tree, node: Node) -> list[Word]:

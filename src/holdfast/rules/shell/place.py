@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
+
+from holdfast.config.protected import is_protected
 
 NOWHERE: Final = "/dev/null"
 BUILTINS: Final = frozenset({":", "cd", "echo", "false", "pwd", "true"})
@@ -29,14 +32,23 @@ class Place(Struct, frozen=True, kw_only=True):
     contained: Callable[[], bool] = never
     """Whether a sandbox holds the command; asked only when that matters."""
     is_system_program: Callable[[str, str | None], bool]
+    protected: tuple[str, ...] = ()
+    """What the configuration protects beside the paths that always are."""
 
     @classmethod
-    def at(cls, root: str | None, folders: Iterable[str], contained: Callable[[], bool] = never) -> Place:
+    def at(
+        cls,
+        root: str | None,
+        folders: Iterable[str],
+        contained: Callable[[], bool] = never,
+        protected: tuple[str, ...] = (),
+    ) -> Place:
         return cls(
             root=None if root is None else os.path.realpath(root),
             folders=tuple(dict.fromkeys(map(os.path.realpath, folders))),
             contained=contained,
             is_system_program=is_system_program,
+            protected=protected,
         )
 
     @property
@@ -46,6 +58,18 @@ class Place(Struct, frozen=True, kw_only=True):
     def holds(self, path: str) -> bool:
         """Whether a path lies in the project, symlinks followed, wherever the command may be by then."""
         return all(self._within(os.path.realpath(os.path.join(folder, path))) for folder in self.folders)  # noqa: PTH118
+
+    def protects(self, path: str) -> bool:
+        """Whether a path is a protected one, wherever the command may be by then."""
+        root = None if self.root is None else Path(self.root)
+        full = (Path(folder, path) for folder in self.folders)
+        return any(is_protected(place, root=root, extra=self.protected) is not None for place in full)
+
+    @property
+    def is_protected(self) -> bool:
+        """Whether the command may be in a protected folder below the top of the project."""
+        inner = tuple(folder for folder in self.folders if folder != self.root)
+        return bool(inner) and replace(self, folders=inner).protects(".")
 
     def after_cd(self, target: str) -> Place | None:
         """The place after `cd target`, which may have failed; None if it cannot be told or is not in the project."""

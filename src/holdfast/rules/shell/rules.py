@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Final
 
 from msgspec import Struct
 
@@ -12,15 +13,19 @@ from holdfast.config.model import CommandRule
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.vocabulary import Verdict
 from holdfast.rules.shell import git
-from holdfast.rules.shell.hazards import SHELL_CHANGING, hazardous, star_refusal
+from holdfast.rules.shell.hazards import SHELL_CHANGING, hazardous, operand_refusal, pieces, reads_only, star_refusal
 from holdfast.rules.shell.known import outside
 from holdfast.rules.shell.literal import Word
+from holdfast.rules.shell.options import Fit, fit_option
 from holdfast.rules.shell.place import Place
 from holdfast.rules.shell.plain import is_plain_name
 from holdfast.rules.shell.wrappers import program_name
 
-Fit = Literal["yes", "perhaps", "no"]
 STAR: Final = "*"
+_MAX_LOOKS: Final = 4000
+"""Paths that are looked for on disk for one command."""
+_QUOTED: Final = re.compile(r"""'[^']*'|"[^"$`]*"|\\.""")
+_OPERATOR: Final = re.compile(r"[;&|<>()$`\n]")
 
 
 class Rule(Struct, frozen=True, kw_only=True):
@@ -45,7 +50,19 @@ class Rule(Struct, frozen=True, kw_only=True):
             return None
         if self.words[0] == "git" and place.contained() is not True:
             return git.NOT_CONTAINED
-        return outside(operands, place) if operands else ""
+        return (outside(operands, place) if operands else "") or self._strays(rest, place)
+
+    def _strays(self, rest: Sequence[str], place: Place) -> str:
+        """Why further words, or paths in them, are not simply files of the project; empty if they are."""
+        if len(rest) * len(place.folders) > _MAX_LOOKS:
+            return "it has too many operands to look at"
+        reads = reads_only(self.words)
+        for word in rest:
+            if reason := operand_refusal(word, place):
+                return reason
+            if not reads and (path := next(filter(place.protects, (word, *pieces(word))), None)) is not None:
+                return f"'{path}' is a protected path"
+        return "it runs in a protected folder" if not reads and place.is_protected else ""
 
     def _has_option(self, word: str) -> bool:
         name, equals, _ = word.partition("=")
@@ -59,13 +76,27 @@ class Rule(Struct, frozen=True, kw_only=True):
             return "perhaps"
         if program_name(words[0]) != self.words[0]:
             return "no"
-        rest = list(words[1:])
-        order = _in_order([word for word in self.words[1:] if not word.startswith("-")], rest)
-        options: list[Fit] = [_among(option, rest) for option in self.words[1:] if option.startswith("-")]
-        found: list[Fit] = [order, *options]
+        named = [word for word in self.words if not word.startswith("-")]
+        rest = _apart(named[1:], words[1:])
+        options = [fit_option(named, option, rest) for option in self.words[1:] if option.startswith("-")]
+        found = [_in_order(named[1:], rest), *options]
         if "no" in found:
             return "no"
         return "perhaps" if "perhaps" in found else "yes"
+
+
+def _apart(wanted: Sequence[str], words: Sequence[Word]) -> list[Word]:
+    """The words with options and the wanted values they are joined to taken apart: `-uroot` is `-u root`."""
+    apart: list[Word] = []
+    for word in words:
+        name, _, value = (word or "").partition("=")
+        if word is not None and word.startswith("--") and value in wanted:
+            apart += [name, value]
+        elif word is not None and word.startswith("-") and word[2:] in wanted:
+            apart += [word[:2], word[2:]]
+        else:
+            apart.append(word)
+    return apart
 
 
 def _in_order(wanted: Sequence[str], words: Sequence[Word]) -> Fit:
@@ -82,23 +113,14 @@ def _in_order(wanted: Sequence[str], words: Sequence[Word]) -> Fit:
     return "no"
 
 
-def _among(option: str, words: Sequence[Word]) -> Fit:
-    letter = option[1:] if len(option) == 2 else ""
-    for word in words:
-        if word is None:
-            return "perhaps"
-        bundled = letter and word.startswith("-") and not word.startswith("--") and letter in word
-        if word == option or word.startswith(f"{option}=") or bundled:
-            return "yes"
-    return "no"
-
-
 def read_rule(given: CommandRule) -> Rule:
     """The rule a configuration spells out; `ConfigError` if it means nothing or would approve too much."""
     try:
         words = shlex.split(given.rule)
     except ValueError:
         raise _wrong(given, "its quotes do not match") from None
+    if _OPERATOR.search(_QUOTED.sub("", given.rule)):
+        raise _wrong(given, "a rule is the words of one command, without operators and variables")
     starred = words[-1:] == [STAR]
     words = words[:-1] if starred else words
     if not words:

@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from holdfast.rules.shell.plain import is_plain_name
 
-_DURATION: Final = re.compile(r"\d+(\.\d+)?[smhd]?")
-_SIGNED: Final = re.compile(r"-?\d+")
+_DURATION: Final = re.compile(r"[0-9]+(\.[0-9]+)?[smhd]?")
+_SIGNED: Final = re.compile(r"-?[0-9]+")
 _BUFFERING: Final = re.compile(r"-[ioe](0|L)")
 
 

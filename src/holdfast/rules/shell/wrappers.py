@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from msgspec import Struct
 
 from holdfast.rules.shell.literal import Word
+from holdfast.rules.shell.scripts import SHELLS, SPECIAL, Inner, held_scripts, read_shell, script_of, stored
 
 MAX_WRAPPED: Final = 8
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
-_FIND_ACTIONS: Final = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
-_VERSION: Final = re.compile(r"[\d.]+$")
+_SPLIT: Final = re.compile(r"-[a-zA-Z0-9]*?S|--s[a-z-]*=?")
+_VERSION: Final = re.compile(r"-?[0-9.]+$")
 _EVALUATING: Final = frozenset(
     {
-        *("[", "declare", "export", "getopts", "let", "local", "mapfile", "printf", "read", "readarray", "readonly"),
-        *("test", "typeset", "unset", "wait"),
+        *("[", "compgen", "declare", "export", "getopts", "let", "local", "mapfile", "printf", "read", "readarray"),
+        *("readonly", "test", "typeset", "unset", "wait"),
     }
 )
 """Builtins that evaluate subscripts or arithmetic in their arguments, quoted or not."""
-
-
-class Inner(Struct, frozen=True):
-    """A command inside a command: words, or a script to be read."""
-
-    by: str
-    words: tuple[Word, ...] = ()
-    script: str | None = None
 
 
 class _Wrapper(Struct, frozen=True):
@@ -54,7 +47,6 @@ _WRAPPERS: Final = {
     "chroot": _wrapper("", "", 1),
     "chrt": _wrapper("-T -P -D", "-b -f -i -o -r -a -v -R", 1),
     "command": _wrapper("", "-p"),
-    "coproc": _wrapper(),
     "doas": _wrapper("-u -C -a", "-n -s -L"),
     "env": _wrapper("-u --unset -C --chdir -a --argv0", "-i --ignore-environment -0 --null -v --debug -", 0,
                     assignments=True),
@@ -83,8 +75,35 @@ _WRAPPERS: Final = {
     "xargs": _wrapper("-a -d -E -I -L -n -P -s --arg-file --delimiter --replace --max-args --max-procs --max-lines",
                       "-0 -r -t -p -x -o --null --no-run-if-empty --verbose --interactive"),
 }  # fmt: skip
-SHELLS: Final = frozenset({"ash", "bash", "csh", "dash", "fish", "ksh", "rbash", "sh", "tcsh", "zsh"})
-WRAPPERS: Final = frozenset(_WRAPPERS) | {"eval", "parallel", "script", "ssh", "su", "trap", "watch"}
+_ANYWHERE: Final = frozenset(
+    {
+        *("aa-exec", "bunx", "bwrap", "capsh", "cgexec", "choom", "chpst", "chronic", "concurrently", "cpulimit"),
+        *("daemonize", "dbus-launch", "dbus-run-session", "dtach", "dumb-init", "entr", "envdir", "expect", "faketime"),
+        *("fakechroot", "fakeroot", "firejail", "gdb", "hyperfine", "i386", "ifne", "linux32", "linux64", "lldb"),
+        *("mispipe", "nix-shell", "nodemon", "npx", "numactl", "pee", "perf", "pkexec", "proot", "proxychains"),
+        *("rlwrap", "runcon", "schedtool", "script", "sem", "setarch", "setuidgid", "sg", "softlimit", "ssh-agent"),
+        *("start-stop-daemon", "su", "su-exec", "systemd-nspawn", "tini", "torsocks", "tsocks", "uname26", "unbuffer"),
+        *("uvx", "valgrind", "x86_64", "xterm", "xvfb-run"),
+    }
+)
+"""Wrappers whose own arguments are not known: the command may begin at any of their words."""
+_AFTER_RUN: Final = frozenset(
+    {
+        *("asdf", "bun", "bundle", "conda", "coverage", "direnv", "docker", "flatpak", "hatch", "kubectl", "mamba"),
+        *("micromamba", "mise", "nerdctl", "nix", "npm", "pdm", "pipenv", "pixi", "pnpm", "podman", "poetry", "rustup"),
+        *("rye", "screen", "snap", "tmux", "toolbox", "uv", "yarn"),
+    }
+)
+_RUN: Final = frozenset(
+    {"-c", "--command", "develop", "dlx", "exec", "new", "new-session", "new-window", "run", "shell", "tool", "x"}
+)
+"""Subcommands after which the command may begin at any word."""
+_MAX_PLACES: Final = 64
+_KEYWORDS: Final = frozenset({"!", "(", "do", "elif", "else", "if", "then", "until", "while", "{"})
+"""What a wrapper may be given before a command, where the syntax tree takes it for a word."""
+WRAPPERS: Final = (
+    frozenset(_WRAPPERS) | _ANYWHERE | _AFTER_RUN | {"coproc", "eval", "parallel", "ssh", "trap", "watch"}
+)
 
 
 def program_name(word: str) -> str:
@@ -103,22 +122,62 @@ def unwrap(words: Sequence[Word]) -> list[Inner]:
     if not words or words[0] is None:
         return []
     name, rest = program_name(words[0]), list(words[1:])
+    if name in _KEYWORDS:
+        return [Inner(name, tuple(rest))] if rest else []
+    if name.startswith("git-"):
+        return [Inner(name, ("git", name.removeprefix("git-"), *rest))]
+    found = list(held_scripts(name, rest))
     if name in SHELLS:
-        return list(_shell(name, rest))
-    if (special := _SPECIAL.get(name)) is not None:
-        return list(special(name, rest))
+        return [*found, *read_shell(name, rest)]
+    if (special := SPECIAL.get(name)) is not None:
+        found += special(name, rest)
     if name in _EVALUATING:
-        return [Inner(name, script=script) for script in evaluated(rest)]
-    if (wrapper := _WRAPPERS.get(name)) is None:
-        return []
-    found = [Inner(name, script=script) for script in _split_strings(name, rest)]
-    found += [Inner(name, inner) for inner in _after_options(wrapper, rest) if inner]
-    if name == "xargs":
-        found = [Inner(name, (*inner.words, None)) for inner in found]
+        found += [Inner(name, script=script) for script in evaluated(rest)]
+    if name in _ANYWHERE or name.startswith(("ld-linux", "ld.so", "ld-musl")):
+        found += _anywhere(name, rest)
+    elif name in _AFTER_RUN:
+        runs = next((at for at, word in enumerate(rest) if word is None or word in _RUN), len(rest))
+        found += _anywhere(name, rest[runs:])
+    if (wrapper := _WRAPPERS.get(name)) is not None:
+        found += _wrapped(name, wrapper, rest)
     return found
 
 
-def evaluated(words: Sequence[Word]) -> Iterator[str]:
+def _wrapped(name: str, wrapper: _Wrapper, rest: list[Word]) -> Iterator[Inner]:
+    yield from (Inner(name, script=script) for script in _split_strings(name, rest))
+    if wrapper.assignments:
+        yield from (inner for word in rest if word is not None for inner in stored(word))
+    for inner in _after_options(wrapper, rest):
+        if inner and name == "xargs":
+            marks = _replaced(rest)
+            told = [None if word is None or any(mark in word for mark in marks) else word for word in inner]
+            yield Inner(name, (*told, None))
+        elif inner:
+            yield Inner(name, inner)
+
+
+def _replaced(rest: Sequence[Word]) -> list[str]:
+    """What `xargs -I%` replaces by its input."""
+    marks = list[str]()
+    for word, after in zip(rest, [*rest[1:], None], strict=True):
+        if word in ("-I", "--replace", "-i") or (word or "").startswith("--replace="):
+            marks += [(word or "").partition("=")[2] or "{}", *([after] if word == "-I" and after else [])]
+        elif word is not None and word.startswith(("-I", "-i")):
+            marks.append(word[2:])
+    return marks
+
+
+def _anywhere(name: str, rest: Sequence[Word]) -> Iterator[Inner]:
+    for at, word in enumerate(rest[:_MAX_PLACES]):
+        if word is None or not word.startswith("-"):
+            yield Inner(name, tuple(rest[at:]))
+        if word is not None and any(space in word for space in " \t\n"):
+            yield Inner(name, script=word.partition("=")[2] if word.startswith("-") else word)
+    if len(rest) > _MAX_PLACES:
+        yield Inner(name, (None,))
+
+
+def evaluated(words: Iterable[Word]) -> Iterator[str]:
     """Scripts with the substitutions that literal words hold: `test -v 'a[$(rm x)]'` runs rm."""
     for word in words:
         if word is not None and ("$(" in word or "`" in word):
@@ -158,78 +217,6 @@ def _split_strings(name: str, rest: list[Word]) -> Iterator[str]:
     if name != "env":
         return
     for at, word in enumerate(rest):
-        if word is None or not word.startswith("-"):
+        if word is None or (found := _SPLIT.match(word)) is None:
             continue
-        if word in ("-S", "--split-string", "-vS", "-iS"):
-            yield _script(rest[at + 1 :])
-        elif word.startswith(("-S", "--split-string=")):
-            yield _script([word.removeprefix("--split-string=").removeprefix("-S"), *rest[at + 1 :]])
-
-
-def _shell(name: str, rest: list[Word]) -> Iterator[Inner]:
-    for at, word in enumerate(rest):
-        if word is None:
-            yield Inner(name, (None,))
-            return
-        if word.startswith(("-", "+")) and not word.startswith("--") and "c" in word:
-            yield Inner(f"{name} -c", script=_script(rest[at + 1 : at + 2]))
-            return
-        if not word.startswith(("-", "+")):
-            return
-
-
-def _joined(name: str, rest: list[Word]) -> Iterator[Inner]:
-    yield Inner(name, script=_script(rest))
-
-
-def _first(name: str, rest: list[Word]) -> Iterator[Inner]:
-    operands = [word for word in rest if word is None or not word.startswith("-")]
-    yield Inner(name, script=_script(operands[:1]))
-
-
-def _after_c(name: str, rest: list[Word]) -> Iterator[Inner]:
-    for at, word in enumerate(rest):
-        if word in ("-c", "--command"):
-            yield Inner(name, script=_script(rest[at + 1 : at + 2]))
-        elif word is not None and word.startswith("--command="):
-            yield Inner(name, script=word.removeprefix("--command="))
-        elif word is None:
-            yield Inner(name, (None,))
-
-
-def _remote(name: str, rest: list[Word]) -> Iterator[Inner]:
-    for at, word in enumerate(rest):
-        if word is not None and not word.startswith("-"):
-            yield Inner(name, script=_script(rest[at + 1 :]))
-
-
-def _find(name: str, rest: list[Word]) -> Iterator[Inner]:
-    for at, word in enumerate(rest):
-        if word in _FIND_ACTIONS:
-            inner = [None if item is not None and "{}" in item else item for item in _until_end(rest[at + 1 :])]
-            yield Inner(f"{name} {word}", tuple(inner))
-
-
-def _until_end(words: list[Word]) -> Iterator[Word]:
-    for word in words:
-        if word in (";", "+"):
-            return
-        yield word
-
-
-def _script(words: Sequence[Word]) -> str:
-    """Words joined to a text; what cannot be told becomes a variable, so that it stays unknown when it is read."""
-    return " ".join("$_" if word is None else word for word in words)
-
-
-_SPECIAL: Final[dict[str, Callable[[str, list[Word]], Iterator[Inner]]]] = {
-    "eval": _joined,
-    "find": _find,
-    "parallel": _joined,
-    "runuser": _after_c,
-    "script": _after_c,
-    "ssh": _remote,
-    "su": _after_c,
-    "trap": _first,
-    "watch": _joined,
-}
+        yield script_of([word[found.end() :], *rest[at + 1 :]])
