@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.config.protected import PROTECTED, is_protected
+from holdfast.config.protected import PROTECTED, is_protected, leads_to_protected
 from holdfast.config.roots import state_dir, user_config_file
 
 EXAMPLES = [
@@ -204,3 +204,33 @@ def test_a_command_may_not_change_what_something_obeys_later(root: Path, path: s
 def test_a_command_may_commit_and_build(root: Path, path: str) -> None:
     assert is_protected(root / path, root=root, for_commands=True) is None
     assert is_protected(root / path, root=root) is not None
+
+
+@pytest.mark.spec("N2")
+@pytest.mark.parametrize(
+    ("path", "leads"),
+    [
+        (".cargo", True),
+        ("sub/.GitHub", True),
+        (".git/info", True),
+        (".git/modules/a/b", True),
+        ("infra", True),
+        (".cargo/registry", False),
+        (".git/refs", False),
+        ("info", False),
+        ("src/cargo", False),
+    ],
+)
+def test_the_way_to_a_protected_path_may_not_be_a_symlink(root: Path, path: str, leads: bool) -> None:
+    reason = leads_to_protected(root / path, root=root, extra=("$root/infra/main.tf",), for_commands=True)
+    assert (reason is not None) is leads
+
+
+@pytest.mark.spec("N2")
+def test_a_path_that_changes_while_it_is_resolved_is_still_judged(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: object) -> str:
+        raise OSError(22, "Invalid argument")
+
+    assert is_protected(root / "x", root=root) is None
+    monkeypatch.setattr("os.path.realpath", fails)
+    assert is_protected(root / ".envrc", root=root) is not None

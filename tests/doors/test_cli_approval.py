@@ -167,3 +167,12 @@ def test_a_call_nobody_has_asked_for_is_no_traceback(asking: Cli) -> None:
         done = asking.run(command, "nobody")
         assert done.code == 2
         assert "No call has the id 'nobody'" in done.sentence
+
+
+@pytest.mark.spec("E1b")
+def test_what_a_waiting_call_would_do_is_shown_once(asking: Cli) -> None:
+    call_id = asking.park("file.write", "path=a.txt", "content=hello")
+    shown = asking.run("pending", call_id).out
+    assert shown.count("+hello") == 1
+    assert shown.count("+++ ") == 1
+    assert call_id in shown

@@ -108,7 +108,7 @@ def test_init_writes_a_file_that_changes_nothing_and_never_overwrites(cli: Cli) 
 
 @pytest.mark.spec("E1a")
 def test_every_line_of_the_written_file_can_be_used(tmp_path: Path) -> None:
-    lines = [line.removeprefix("# ") if " = " in line else line for line in TEMPLATE.splitlines()]
+    lines = [line.removeprefix("# ") if " = " in line or "[[" in line else line for line in TEMPLATE.splitlines()]
     (tmp_path / "holdfast.toml").write_text("\n".join(lines))
     assert len(tomllib.loads("\n".join(lines))["tools"]) == 4
     user = tmp_path / "user.toml"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.sandbox.battery import CASES
+from holdfast.tools.git.running import PROGRAMS
 from tests.doors.command import Cli, Json
 
 
@@ -54,7 +55,7 @@ def test_an_unknown_backend_is_a_mistake_with_the_names_there_are(cli: Cli) -> N
     cli.configure('[sandbox]\nbackend = "jail"\n')
     done = cli.run("doctor")
     assert done.code == 1
-    assert "bad   sandbox   sandbox.backend is 'jail', which is not known; use \"auto\" or one of: " in done.out
+    assert "bad   config    sandbox.backend is 'jail', which is not known; use \"auto\" or one of: " in done.out
 
 
 @pytest.mark.spec("N1", "N6")
@@ -70,3 +71,10 @@ def test_where_nothing_holds_it_says_what_is_refused(cli: Cli, mode: str, code: 
     assert sandbox["status"] == status
     assert "there is no backend for plan9" in sandbox["text"]
     assert ("all are refused" if mode == "required" else "a person is asked about each") in sandbox["text"]
+
+
+@pytest.mark.spec("B3")
+def test_git_is_looked_for_where_the_git_tools_look(cli: Cli) -> None:
+    (found,) = named(cli.run("doctor", "--json", env={"PATH": ""}).lines, "git")
+    there = next((path for path in PROGRAMS if Path(path).is_file()), None)
+    assert found["text"] == (there or "not found; the git tools need it")

@@ -222,3 +222,26 @@ def test_trust_is_asked_for_with_what_it_would_loosen(cli: Cli) -> None:
         person.type("y")
         assert person.finish() == 0
     assert cli.run("policy", "--json").json["tools"]["profile"] == "full"
+
+
+@pytest.mark.spec("E1b")
+def test_whoever_waits_is_told_what_is_done_and_nothing_of_it_is_left(cli: Cli) -> None:
+    asked = ("policy", "fuzz", "$shell-readonly", "--count", "60")
+    with Terminal(cli, *asked) as person:
+        assert person.finish() == 0
+    *told, left = person.raw.split("\r\x1b[K")
+    assert "judging mutants: 0 of 60…" in told
+    assert any(words.startswith("running what would run unasked: 0 of ") for words in told)
+    assert "60 mutants, " in left
+    quiet = cli.run(*asked)
+    assert (quiet.code, quiet.err) == (0, "")
+
+
+@pytest.mark.spec("E1b")
+def test_the_doctor_says_that_it_attacks_the_sandbox(cli: Cli) -> None:
+    cli.configure('[sandbox]\nbackend = "landlock"\n')
+    with Terminal(cli, "doctor") as person:
+        person.expect("attacking the sandbox (landlock")
+        person.expect("\r\x1b[K")
+        person.expect("python")
+        assert person.finish() == 0

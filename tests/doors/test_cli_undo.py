@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
-from tests.doors.changing import change_files
+from tests.doors.changing import change_files, make_folder
 from tests.doors.command import Cli
 from tests.doors.terminal import Terminal
 
@@ -73,7 +75,7 @@ def test_undo_refuses_where_a_file_has_changed_since(cli: Cli, changed: str) -> 
     assert not (cli.project / "new.txt").exists()
 
 
-@pytest.mark.parametrize(("typed", "code"), [("y", 0), ("n", 2)])
+@pytest.mark.parametrize(("typed", "code"), [("y", 0), ("n", 3)])
 @pytest.mark.spec("X11")
 def test_a_person_at_a_terminal_is_shown_the_diff_and_asked(cli: Cli, changed: str, typed: str, code: int) -> None:
     with Terminal(cli, "undo", changed) as person:
@@ -120,3 +122,84 @@ def test_prune_removes_old_calls_and_the_rest_can_be_verified(cli: Cli, changed:
     assert gone.code == 2
     assert "were pruned" in gone.sentence
     assert (cli.project / "a.txt").read_text() == "one\n2\n"
+
+
+@pytest.mark.spec("X11")
+def test_a_person_who_says_no_has_made_no_mistake(cli: Cli, changed: str) -> None:
+    with Terminal(cli, "undo", changed) as person:
+        person.expect("Put this back? [y/n]")
+        person.type("n")
+        assert person.finish() == 3
+    assert person.text.endswith("Nothing was put back.\n")
+    assert "Error" not in person.text
+
+
+@pytest.mark.spec("X11")
+def test_a_rest_is_only_offered_where_there_is_one(cli: Cli, changed: str) -> None:
+    (cli.project / "a.txt").write_text("mine\n")
+    assert f"holdfast undo --partial {changed}" in cli.run("undo", changed, "--yes").err
+    (cli.project / "b.txt").write_text("mine\n")
+    (cli.project / "new.txt").write_text("mine\n")
+    for option in ((), ("--partial",)):
+        refused = cli.run("undo", changed, "--yes", *option)
+        assert refused.code == 1
+        assert f"Every path call {changed} changed has been changed since, so nothing was put back." in refused.err
+        assert "holdfast undo --partial" not in refused.err
+
+
+@pytest.mark.spec("X11")
+def test_of_many_paths_the_first_are_shown_and_all_are_counted(cli: Cli) -> None:
+    call_id = change_files(cli, {f"f{number:03}": "x\n" for number in range(60)})
+    (cli.project / "f059").write_text("mine\n")
+    seen = cli.run("undo", call_id, "--partial").err
+    assert "f049 (created)" in seen
+    assert "f050" not in seen
+    assert "\n  … and 10 more\nIn all: 59 to put back, 1 that cannot be.\n" in seen
+
+
+@pytest.mark.spec("X11")
+def test_a_folder_is_said_to_be_removed_or_made(cli: Cli) -> None:
+    (cli.project / "old").mkdir()
+    cli.configure('[sandbox]\nmode = "off"\nundo = "copy"\n')
+    call_id = cli.park("shell.exec", "command=rmdir old; mkdir new")
+    assert cli.run("approve", call_id).code == 0
+    seen = cli.run("undo", call_id).err
+    assert "[new: a folder, will be removed]" in seen
+    assert "[old: a folder, will be made]" in seen
+    assert "-directory" not in seen
+    told = cli.run("changes", call_id, "--diff").out
+    assert "[new: a folder, made]" in told
+    assert "[old: a folder, removed]" in told
+
+
+@pytest.mark.spec("X11", "E1b")
+def test_names_that_are_not_utf_8_are_written_out_in_json(cli: Cli) -> None:
+    name = os.fsdecode(b"caf\xe9")
+    (cli.project / name).mkdir()
+    call_id = change_files(cli, {f"{name}/a.txt": "new\n", "b.txt": "new\n"})
+    listed = cli.run("changes", call_id, "--diff", "--json")
+    assert (listed.code, listed.err) == (0, "")
+    assert listed.lines[1]["path"].endswith("/caf\\xe9/a.txt")
+    (cli.project / name / "a.txt").write_text("mine\n")
+    refused = cli.run("undo", call_id, "--yes", "--json")
+    assert (refused.code, refused.err) == (1, "")
+    assert "caf\\xe9/a.txt cannot be" in refused.json["error"]["message"]
+    done = cli.run("undo", call_id, "--yes", "--partial", "--json")
+    assert (done.code, done.err) == (0, "")
+    assert not (cli.project / "b.txt").exists()
+
+
+@pytest.mark.spec("X11", "E1b")
+def test_why_a_folder_stays_is_json_whatever_its_files_are_called(cli: Cli) -> None:
+    call_id = make_folder(cli, "made")
+    (cli.project / "made" / os.fsdecode(b"\xff")).write_text("mine\n")
+    shown = cli.run("changes", call_id, "--json")
+    assert shown.lines[0]["why"] == "it holds \\xff, which stays"
+
+
+@pytest.mark.spec("X11", "O1")
+def test_a_newline_in_a_name_does_not_make_a_second_line_of_an_error(cli: Cli) -> None:
+    call_id = change_files(cli, {"a\nError: all is well": "new\n", "b.txt": "new\n"})
+    (cli.project / "a\nError: all is well").write_text("mine\n")
+    refused = cli.run("undo", call_id, "--yes")
+    assert "a↵Error: all is well cannot be" in refused.err.splitlines()[-1]

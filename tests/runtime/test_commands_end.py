@@ -228,3 +228,23 @@ def test_when_the_runtime_is_killed_everything_dies_but_what_is_detached(tmp_pat
 
     lost, detached = run(main())
     assert (lost["state"], detached["state"]) == ("lost", "running")
+
+
+@pytest.mark.spec("X3")
+def test_a_runtime_whose_event_loop_was_closed_in_mid_command_can_be_closed(tmp_path: Path) -> None:
+    marker = mark()
+    runtime = shell_in(tmp_path, "off")
+    loop = asyncio.new_event_loop()
+    _, task = loop.run_until_complete(call_until_ready(runtime, f"sleep {marker} & echo ready; sleep {marker}"))
+    loop.set_exception_handler(lambda loop, problem: None)  # the task is never finished, which it would say
+    loop.close()
+    closed: list[str] = []
+
+    async def main() -> None:
+        async with runtime:
+            runtime.on_close(lambda: closed.append("yes"))
+        await until(lambda: survivors(marker) == [])
+
+    run(main())
+    assert closed == ["yes"]
+    assert not task.done()

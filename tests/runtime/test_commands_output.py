@@ -229,3 +229,37 @@ def test_a_secret_at_the_cut_is_not_shown_in_part(tmp_path: Path) -> None:
     zeros = "head -c {} /dev/zero | tr '\\0' x"
     result = _call(runtime, f"{zeros.format(300_000)}; printf %s {secret}; {zeros.format(51_200 - 150)}")
     assert "zzzz" not in result.text
+
+
+def _read_back(folder: Path, command: str, offset: int) -> tuple[Result, Result]:
+    async def main() -> tuple[Result, Result]:
+        async with shell_in(folder, "off", OUTPUT_READ) as runtime:
+            cut = await runtime.call("shell.exec", {"command": command})
+            return cut, await runtime.call("output.read", {"call": cut.call_id, "offset": offset})
+
+    return run(main())
+
+
+@pytest.mark.parametrize("after", ["", "; echo; echo"])
+@pytest.mark.spec("X7", "X14")
+def test_reading_back_counts_as_many_lines_as_the_command_was_said_to_print(tmp_path: Path, after: str) -> None:
+    cut, back = _read_back(tmp_path, f"seq 5000{after}", 4999)
+    assert "of 5000." in cut.output
+    assert back.output == "4999\n5000"
+    assert cast(Any, back.structured)["total_lines"] == 5000
+    _, beyond = _read_back(tmp_path, f"seq 5000{after}", 5001)
+    assert beyond.error == "Offset 5001 is beyond the end of the output (5000 lines in all)."
+
+
+@pytest.mark.parametrize(
+    ("last", "notice"),
+    [
+        ("", "[Showing the first 50.0KB of line 1 (at least 97.7KB long) of 1.]"),
+        ("; echo; echo x", "[Showing the first 50.0KB of line 1 (97.7KB long) of 2. Use offset=2 to continue.]"),
+    ],
+)
+@pytest.mark.spec("X7", "X14")
+def test_a_line_too_long_to_show_is_read_back_cut_and_never_again(tmp_path: Path, last: str, notice: str) -> None:
+    _, back = _read_back(tmp_path, f"head -c 100000 /dev/zero | tr '\\0' x{last}", 1)
+    assert back.output == "x" * 51200 + f"\n\n{notice}"
+    assert cast(Any, back.structured)["lines"] == 1

@@ -339,15 +339,16 @@ def test_a_cancelled_read_is_cancelled_and_nothing_is_unknown() -> None:
     assert (result.state, result.exit_code, result.error) == (State.CANCELLED, 130, "User aborted tool execution.")
 
 
-def _seeing(state: State, effects: frozenset[str] = frozenset({"process"})) -> Tool:
-    async def execute(args: Any) -> Result:
+def _seeing(state: State, *, seen: bool = True) -> Tool:
+    async def execute(args: Any, ctx: Any) -> Result:
         try:
             await asyncio.get_running_loop().create_future()
         except asyncio.CancelledError:
+            ctx.end_seen = seen
             return Result(False, error="what was printed so far", state=state)
         return Result(True)
 
-    return Tool(name="seeing", execute=execute, effects=effects, timeout=0.02)
+    return Tool(name="seeing", execute=execute, effects=frozenset({"process"}), timeout=0.02)
 
 
 @pytest.mark.spec("X3")
@@ -359,5 +360,6 @@ def test_a_mutation_that_saw_its_own_end_is_timed_out_and_keeps_what_it_says() -
 
 @pytest.mark.spec("X3")
 def test_a_mutation_that_only_swallows_its_cancellation_stays_unknown() -> None:
-    result = run(Runtime(tools=[_seeing(State.DONE)], config=approving("seeing")).call("seeing"))
-    assert result.state is State.UNKNOWN
+    for seeing in (_seeing(State.DONE), _seeing(State.CANCELLED, seen=False)):
+        result = run(Runtime(tools=[seeing], config=approving("seeing")).call("seeing"))
+        assert result.state is State.UNKNOWN

@@ -92,6 +92,23 @@ def test_a_request_names_one_host_or_none(line: str, wanted: tuple[str, int] | N
         assert b"Proxy" not in found[2]
 
 
+@pytest.mark.parametrize("stray", [b"\n", b"\r", b"\0", b"\r\r\n\n", b"\nHost: evil.test"])
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET http://example.org/a%sb HTTP/1.1\r\n\r\n",
+        b"GET%s http://example.org/ HTTP/1.1\r\n\r\n",
+        b"GET http://example.org/ HTTP/1.1\r\nX-A: b%sc\r\n\r\n",
+        b"GET http://example.org/ HTTP/1.1\r\nProxy-A: b%sc\r\n\r\n",
+        b"CONNECT example.org:443 HTTP/1.1\r\nX-A: b%sc\r\n\r\n",
+    ],
+)
+@pytest.mark.spec("N2")
+def test_a_head_that_another_program_could_cut_elsewhere_is_refused(head: bytes, stray: bytes) -> None:
+    assert read_head(head % b"") is not None
+    assert read_head(head % stray) is None
+
+
 @asynccontextmanager
 async def _server() -> AsyncGenerator[int]:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import resource
 import signal
+import threading
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -207,3 +208,22 @@ def test_a_fork_of_the_runtime_does_not_keep_its_commands_alive(warden: Warden, 
     finally:
         os.close(reading)
         os.close(writing)
+
+
+@pytest.mark.spec("X3")
+def test_a_warden_that_was_stopped_does_not_keep_the_runtime_from_ending(
+    warden: Warden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "_CLOSING", 0.1)
+    _, worker = _run(warden, _launch("echo $PPID"), tmp_path)
+    main = int(Path(f"/proc/{int(worker)}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(main, signal.SIGSTOP)
+    closing = threading.Thread(target=warden.close, daemon=True)
+    closing.start()
+    closing.join(10)
+    stuck = closing.is_alive()
+    if stuck:
+        os.kill(main, signal.SIGCONT)
+    assert not stuck
+    with pytest.raises(ChildProcessError):
+        os.waitpid(main, os.WNOHANG)

@@ -123,7 +123,8 @@ def test_a_preview_that_fails_or_says_nothing_gives_way_to_the_generic_one(retur
             raise returned
         return returned
 
-    assert preview("t", {"a": 1}, 80, format_preview) == "t: a=1"
+    assert preview("t", {"a": 1, "label": None}, 80, format_preview) == "t: a=1"
+    assert preview("t", {"label": None}, 80, format_preview) == "t"
 
 
 @pytest.mark.spec("O3")

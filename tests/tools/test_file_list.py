@@ -66,7 +66,7 @@ def test_below_only_if_asked_and_without_build_folders(tmp_path: Path) -> None:
     assert two.output.endswith("src/b.py\ntop.md\n\n[5 entries, depth=2, 1 build folder not entered]")
     assert _list(tmp_path, recursive=False, max_depth=2).output.endswith("[3 entries]")
     assert "depth=10" in _list(tmp_path, max_depth=99).output
-    assert _list(tmp_path, "node_modules").output == "x.js\n\n[1 entries]"
+    assert _list(tmp_path, "node_modules").output == "x.js\n\n[1 entry]"
 
 
 @pytest.mark.spec("N3")
@@ -81,7 +81,7 @@ def test_links_are_shown_and_not_entered(tmp_path: Path) -> None:
     os.mkfifo(root / "pipe")
     result = _list(root, recursive=True)
     assert result.output == "inner/\nloop/\nsrc/\ngone\nouter\npipe\nsrc/a.py\n\n[7 entries, depth=10]"
-    assert _list(root, "inner").output == "a.py\n\n[1 entries]"
+    assert _list(root, "inner").output == "a.py\n\n[1 entry]"
     for path in ("outer", "..", "/etc", "outer/."):
         refused = _list(root, path)
         assert "outside the project root" in (refused.error or "")
@@ -93,7 +93,8 @@ def test_long_listings_are_cut_and_say_so(tmp_path: Path) -> None:
     ctx = StandIn(tmp_path / "project")
     for args, count in (({}, 500), ({"limit": 3}, 3), ({"limit": 0}, 1), ({"limit": 9999}, 1998)):
         result = use(FILE_LIST, ctx, **args)
-        assert result.output.endswith(f"{count - 1:04}\n\n[{count} entries, {2500 - count} more not shown]")
+        entries = "entry" if count == 1 else "entries"
+        assert result.output.endswith(f"{count - 1:04}\n\n[{count} {entries}, {2500 - count} more not shown]")
         assert not truncate.head(result.output).truncated
         assert isinstance(result.structured, dict)
         assert (len(result.structured["entries"]), result.structured["total"]) == (count, 2500)  # pyright: ignore
@@ -138,7 +139,8 @@ def test_odd_names_cannot_forge_lines(tmp_path: Path) -> None:
 def test_what_is_no_folder_or_hidden_is_said(tmp_path: Path) -> None:
     _make(tmp_path, "a.txt", "secret/key", "open/x")
     assert _list(tmp_path, "missing").error == "Directory not found: missing"
-    assert _list(tmp_path, "a.txt").error == "Directory not found: a.txt"
+    assert _list(tmp_path, "a.txt").error == "a.txt is a file, not a folder; use file.read to see what is in it."
+    assert _list(tmp_path, "a.txt/x").error == "Directory not found: a.txt/x"
     hiding = StandIn(tmp_path, read=tmp_path / "secret")
     assert "may not be read" in (use(FILE_LIST, hiding, path="secret").error or "")
     assert "key" not in use(FILE_LIST, hiding, recursive=True).output
@@ -149,7 +151,7 @@ def test_what_is_no_folder_or_hidden_is_said(tmp_path: Path) -> None:
 def test_without_a_project_listing_stays_in_the_working_folder(tmp_path: Path) -> None:
     _make(tmp_path, "here/a.txt", "there/secret")
     runtime = Runtime(tools=[FILE_LIST], cwd=tmp_path / "here")
-    assert run(runtime.call("ls")).output == "a.txt\n\n[1 entries]"
+    assert run(runtime.call("ls")).output == "a.txt\n\n[1 entry]"
     assert "outside the working folder" in (run(runtime.call("ls", {"path": "../there"})).error or "")
 
 

@@ -50,6 +50,7 @@ def test_it_creates_and_overwrites_and_says_which(tmp_path: Path) -> None:
     same = _write(tmp_path, "notes.txt", "two\n")
     assert same.structured == {"path": "notes.txt", "bytes": 4, "outcome": "unchanged"}
     assert [item.name for item in target.parent.iterdir()] == ["notes.txt"]
+    assert _write(tmp_path, "one.txt", "1").output == "Successfully wrote 1 byte to one.txt (created)."
 
 
 @pytest.mark.spec("T5", "T6", "O2")

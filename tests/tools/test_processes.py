@@ -13,7 +13,7 @@ import pytest
 
 from holdfast import Config, Result, Risk, Runtime, State
 from holdfast.config.model import ApprovalConfig, SandboxConfig
-from holdfast.contract.call import Owner
+from holdfast.contract.call import Answer, Caller, Owner
 from holdfast.runtime.background import MAX_ENDED, Record
 from holdfast.text.preview import preview
 from holdfast.tools.processes import PROCESS_KILL, PROCESS_LIST, PROCESS_OUTPUT, PROCESS_START, PROCESS_TOOLS
@@ -286,3 +286,48 @@ def test_the_previews_say_what_would_happen() -> None:
         "process.output: abc  +5,500",
         "process.list: # look",
     ]
+
+
+@pytest.mark.spec("B4")
+def test_an_approval_from_a_door_of_one_call_does_not_start_what_ends_at_once(tmp_path: Path) -> None:
+    asked = Config(approval=ApprovalConfig(auto_approve=()), sandbox=SandboxConfig(mode="off", undo="off"))
+
+    async def main() -> Result:
+        async with runtime_in(tmp_path, PROCESS_START, config=asked, nobody="park") as first:
+            held = await first.call("process.start", {"command": "sleep 60"})
+            assert held.state is State.PENDING
+        caller = Caller(door="cli")
+        async with runtime_in(tmp_path, PROCESS_START, config=asked, nobody="park", caller=caller) as second:
+            return await second.answer(held.call_id, Answer(kind="approve", by="person"))
+
+    assert "would end with this command" in (run(main()).error or "")
+
+
+@pytest.mark.spec("B4", "X7")
+def test_a_line_too_long_to_show_is_shown_cut_and_reading_goes_on_behind_it(tmp_path: Path) -> None:
+    async def script(runtime: Runtime) -> list[str]:
+        pid = _fields(await runtime.call("process.start", {"command": "head -c 100000 /dev/zero | tr '\\0' x; seq 3"}))
+        await _ended(runtime, pid["pid"])
+        asked: list[dict[str, int]] = [{"offset": 1}, {"offset": 2}]
+        return [(await runtime.call("process.output", {"pid": pid["pid"], **more})).output for more in asked]
+
+    first, second = _with(tmp_path, script)
+    assert first.startswith("x" * 51200 + "\n\n[Showing the first 50.0KB of line 1 (97.7KB long) of 3. Use offset=2 ")
+    assert second == "2\n3\n\n[Showing lines 2-3 of 3.]"
+
+
+@pytest.mark.spec("T6", "N2")
+def test_a_person_is_told_that_a_process_reaches_no_host(tmp_path: Path) -> None:
+    sandbox = SandboxConfig(mode="required", undo="off", network=("example.org",))
+    asked = Config(approval=ApprovalConfig(auto_approve=()), sandbox=sandbox)
+
+    async def main() -> str:
+        async with runtime_in(tmp_path, PROCESS_START, config=asked, nobody="park") as runtime:
+            await runtime.call("process.start", {"command": "sleep 100"})
+            proposal = runtime.pending()[0].proposal
+            assert proposal is not None
+            return proposal.preview or ""
+
+    shown = run(main())
+    assert "; network off\n" in shown
+    assert "example.org" not in shown

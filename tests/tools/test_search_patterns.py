@@ -107,3 +107,26 @@ def test_a_pattern_without_special_characters_is_searched_as_text() -> None:
     assert regular(r"a\.b") == Pattern(b"a.b")
     assert regular("(?i)Word") == Pattern(b"Word", fold=True)
     assert regular("a|b").regex
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("(", "has a '(' that is never closed at character 1;"),
+        ("ab(c(d)", "has a '(' that is never closed at character 3;"),
+        ("ab[c", "has a '[' that is never closed at character 3;"),
+        ("ab)", "has a ')' that closes nothing at character 3;"),
+        ("a|*", "has a '*' with nothing to repeat at character 3;"),
+        ("x[bz-a]", "has a range that is backwards or has no end at character 4;"),
+        ("ab\\", "has a backslash with nothing to escape at character 3;"),
+        (r"ab\p", r"contains the escape \p at character 3, which is not supported here;"),
+        (r"ab\x00", r"contains the escape \x at character 3, which is not supported here;"),
+        ("a[b[c]]", "contains an unescaped '[' in a class at character 4, which is not supported here;"),
+    ],
+)
+@pytest.mark.spec("B2")
+def test_what_is_wrong_with_a_pattern_is_said_with_its_place(query: str, words: str) -> None:
+    with pytest.raises(BadPattern) as refused:
+        regular(query)
+    assert words in str(refused.value)
+    assert ("not supported" in str(refused.value)) is ("not supported" in words)

@@ -153,7 +153,7 @@ def test_a_contained_command_is_less_risky_and_can_be_undone(tmp_path: Path) -> 
     assert held is not None
     assert held.risk is Risk.MEDIUM
     assert held.preview.startswith("$ make\nin the project's root\ncontained by bubblewrap; network off")
-    assert "cannot be undone" not in held.preview
+    assert held.preview.endswith("\ncan be undone")
 
 
 @pytest.mark.spec("T5", "X11")
@@ -189,3 +189,36 @@ def test_a_sandbox_that_cannot_be_had_is_an_error_not_a_bare_run(
     monkeypatch.setattr(Sandbox, "launch", refuse)
     assert _call(tmp_path, "touch ran").error == "Sandbox error: nothing here can contain it."
     assert not (tmp_path / "project" / "ran").exists()
+
+
+@pytest.mark.spec("T5", "X11")
+def test_without_a_sandbox_a_person_is_told_where_alone_it_can_be_undone(tmp_path: Path) -> None:
+    held = _held(tmp_path, "make", SandboxConfig(mode="off", undo="copy")).proposal
+    assert held is not None
+    project = (tmp_path / "project").resolve()
+    assert held.preview.endswith(f"\ncan be undone only in {project}: it runs without a sandbox")
+
+
+@pytest.mark.spec("X11")
+def test_a_command_that_changed_paths_says_how_they_are_put_back(tmp_path: Path) -> None:
+    async def main() -> tuple[Result, Result, Result]:
+        async with shell_in(tmp_path, "off", sandbox={"undo": "copy"}) as runtime:
+            one = await runtime.call("shell.exec", {"command": "echo a > a"})
+            two = await runtime.call("shell.exec", {"command": "echo b > b; echo c > c; exit 2"})
+            return one, two, await runtime.call("shell.exec", {"command": "echo same"})
+
+    one, two, none = run(main())
+    assert one.output == f"(no output)\n\n[Changed 1 path; holdfast undo {one.call_id} puts it back]"
+    undo = f"[Changed 2 paths; holdfast undo {two.call_id} puts them back]"
+    assert two.error == f"(no output)\n\n{undo}\n\nCommand exited with code 2"
+    assert none.output == "same"
+
+
+@pytest.mark.spec("N2", "B4")
+def test_a_contained_command_that_fails_is_told_what_held_it(tmp_path: Path) -> None:
+    failed = _call(tmp_path, "exit 1", "required").error or ""
+    project = (tmp_path / "project").resolve()
+    assert "[In the sandbox: network off; temporary files and the home folder are private to this call; " in failed
+    assert failed.endswith(f"only {project} is writable]\n\nCommand exited with code 1")
+    assert "sandbox" not in _call(tmp_path, "true", "required").output
+    assert "sandbox" not in (_call(tmp_path, "exit 1").error or "")

@@ -180,6 +180,7 @@ GIT_PARTS: Final = ("hooks", "config", "config.worktree", "info/attributes", "co
 _GIT: Final = re.compile(
     rf"(?:^|/)\.git/(?:(?:modules|worktrees)/(?:.*/)?)?(?:{'|'.join(map(re.escape, GIT_PARTS))})(?:/|$)"
 )
+_WAYS_IN_GIT: Final = re.compile(r"(?:^|/)\.git/(?:info|(?:modules|worktrees)(?:/.*)?)$")
 
 
 def is_protected(
@@ -191,11 +192,24 @@ def is_protected(
     of the project build files do not count, so that it can build.
     """
     full = (root or Path.cwd()) / path
-    subjects = {_fold_path(os.path.normpath(full)), _fold_path(os.path.realpath(full))}
+    subjects = {_fold_path(os.path.normpath(full)), _fold_path(_real(full))}
     if for_commands and any(_GIT.search(subject) for subject in subjects):
         return _BY_GIT
     for reason, pattern in _patterns(root, tuple(extra), for_commands):
         if any(pattern.search(subject) for subject in subjects):
+            return reason
+    return None
+
+
+def leads_to_protected(
+    path: Path, *, root: Path | None, extra: Iterable[str] = (), for_commands: bool = False
+) -> str | None:
+    """Why a path may not be a symlink, or None: through it something else would stand where a protected path does."""
+    subject = _fold_path(os.path.normpath((root or Path.cwd()) / path))
+    if _WAYS_IN_GIT.search(subject):
+        return _BY_GIT
+    for reason, pattern in _ways(root, tuple(extra), for_commands):
+        if pattern.search(subject):
             return reason
     return None
 
@@ -219,25 +233,57 @@ def _last_names(extra: tuple[str, ...]) -> re.Pattern[str]:
 def _patterns(
     root: Path | None, extra: tuple[str, ...], for_commands: bool
 ) -> tuple[tuple[str, re.Pattern[str]], ...]:
-    given = (os.environ.get("XDG_CONFIG_HOME"), os.environ.get("XDG_STATE_HOME"))
-    return _compiled(str(Path.home()), given, "" if root is None else str(root), extra, for_commands)
+    return _compiled(*_surroundings(), "" if root is None else str(root), extra, for_commands)
+
+
+def _ways(
+    root: Path | None, extra: tuple[str, ...], for_commands: bool
+) -> tuple[tuple[str, re.Pattern[str]], ...]:
+    return _compiled_ways(*_surroundings(), "" if root is None else str(root), extra, for_commands)
+
+
+def _surroundings() -> tuple[str, tuple[str | None, ...]]:
+    return str(Path.home()), (os.environ.get("XDG_CONFIG_HOME"), os.environ.get("XDG_STATE_HOME"))
 
 
 @lru_cache(maxsize=16)
 def _compiled(
     home: str, given: tuple[str | None, ...], root: str, extra: tuple[str, ...], for_commands: bool
 ) -> tuple[tuple[str, re.Pattern[str]], ...]:
-    own = (str(user_config_file().parent), os.path.realpath(user_config_file()), str(user_state_dir()))
-    groups = {**PROTECTED, _OWN: (*PROTECTED[_OWN], *own), "the configuration protects it": extra}
     found: list[tuple[str, re.Pattern[str]]] = []
-    for reason, patterns in groups.items():
-        meant = _for_commands(patterns) if for_commands else patterns
-        places = [place for pattern in meant for place in _places(pattern, home, root)]
-        for start, wanted in (("(?:^|/)", False), ("^/", True)):
-            bodies = [_regex(folded) for folded, pinned in places if pinned is wanted]
-            if bodies:
-                found.append((reason, re.compile(f"{start}(?:{'|'.join(bodies)})(?:/|$)")))
+    for reason, places in _grouped(home, root, extra, for_commands):
+        found += _matching(reason, [(_names(folded), pinned) for folded, pinned in places], "(?:/|$)")
     return tuple(found)
+
+
+@lru_cache(maxsize=16)
+def _compiled_ways(
+    home: str, given: tuple[str | None, ...], root: str, extra: tuple[str, ...], for_commands: bool
+) -> tuple[tuple[str, re.Pattern[str]], ...]:
+    found: list[tuple[str, re.Pattern[str]]] = []
+    for reason, places in _grouped(home, root, extra, for_commands):
+        split = [(_names(folded), pinned) for folded, pinned in places]
+        ways = [(names[:count], pinned) for names, pinned in split for count in range(1, len(names))]
+        found += _matching(reason, ways, "$")
+    return tuple(found)
+
+
+def _grouped(
+    home: str, root: str, extra: tuple[str, ...], for_commands: bool
+) -> list[tuple[str, list[tuple[str, bool]]]]:
+    own = (str(user_config_file().parent), _real(user_config_file()), str(user_state_dir()))
+    groups = {**PROTECTED, _OWN: (*PROTECTED[_OWN], *own), "the configuration protects it": extra}
+    meant = {key: _for_commands(patterns) if for_commands else patterns for key, patterns in groups.items()}
+    return [(key, [place for one in patterns for place in _places(one, home, root)]) for key, patterns in meant.items()]
+
+
+def _matching(reason: str, ways: list[tuple[list[str], bool]], end: str) -> list[tuple[str, re.Pattern[str]]]:
+    found: list[tuple[str, re.Pattern[str]]] = []
+    for start, wanted in (("(?:^|/)", False), ("^/", True)):
+        bodies = {"/".join(map(_name_regex, names)) for names, pinned in ways if pinned is wanted}
+        if bodies:
+            found.append((reason, re.compile(f"{start}(?:{'|'.join(sorted(bodies))}){end}")))
+    return found
 
 
 def _for_commands(patterns: Iterable[str]) -> list[str]:
@@ -249,13 +295,23 @@ def _places(pattern: str, home: str, root: str) -> list[tuple[str, bool]]:
     for pin, folder in (("~/", home), ("$root/", root)):
         if pattern.startswith(pin):
             rest = pattern.removeprefix(pin)
-            places = {folder, os.path.realpath(folder)} if folder else set[str]()
+            places = {folder, _real(folder)} if folder else set[str]()
             return [(_fold_path(f"{place}/{rest}"), True) for place in places]
     return [(_fold_path(pattern), pattern.startswith("/"))]
 
 
-def _regex(folded: str) -> str:
-    return "/".join(_name_regex(name) for name in folded.strip("/").split("/"))
+def _names(folded: str) -> list[str]:
+    return folded.strip("/").split("/")
+
+
+def _real(path: Path | str) -> str:
+    """Where a path leads; the path itself where that changes too quickly to be seen."""
+    for _ in range(8):
+        try:
+            return os.path.realpath(path)
+        except OSError:
+            continue
+    return os.path.normpath(path)
 
 
 def _name_regex(name: str) -> str:

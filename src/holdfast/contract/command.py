@@ -43,6 +43,8 @@ class Outlook(Struct, frozen=True, kw_only=True):
     network: str
     undo_note: str | None
     """Why what it changes could not be undone; None if it could."""
+    undo_only_in: tuple[str, ...] = ()
+    """It could change more than these folders, and only what it changes in them could be undone."""
 
 
 class Change(Struct, frozen=True, kw_only=True):
@@ -74,6 +76,9 @@ class Ran(Struct, frozen=True, kw_only=True):
     spilled_bytes: int = 0
     contained: bool = False
     """It ran in a sandbox."""
+    network: str = "on"
+    writable: tuple[str, ...] = ()
+    """Contained: the folders it could change beside its private ones."""
     changes: tuple[Change, ...] | None = None
     """What it changed in the writable folders; None if that was not recorded."""
     violations: tuple[str, ...] = ()

@@ -49,6 +49,11 @@ class Processes(Protocol):
     A process is named by its id or its pid; `CallError` for one that holdfast did not start.
     """
 
+    @property
+    def end_with_call(self) -> bool:
+        """The runtime ends with the call, and what is not detached with it."""
+        ...
+
     async def start(
         self, ctx: Context, command: Command, *, shown: str, label: str | None, detached: bool
     ) -> ProcessInfo:

@@ -27,12 +27,18 @@ from holdfast.sandbox.sandbox import Sandbox
 
 Approves = Callable[[str, Place], str | None]
 """The rule that lets a command run unasked, if one does."""
+Tell = Callable[[str], None]
+"""Is told what is being done, for whoever waits."""
 _BATCH: Final = 250
 _BATCH_SECONDS: Final = 600.0
 _OUTSIDE: Final = "SECRETgxqzOUTSIDE"
 _HOME: Final = "SECRETgxqzHOME"
 _SECRETS: Final = {"a file outside the project": _OUTSIDE, "a file of the user": _HOME}
 _PLANTED: Final = ("cat", "echo", "find", "git", "grep", "head", "ls", "pwd", "sed", "sort", "true", "wc", "evil")
+
+
+def _to_nobody(words: str) -> None:
+    """Nobody waits."""
 
 
 class Escape(Struct, frozen=True, kw_only=True):
@@ -52,7 +58,9 @@ class FuzzReport(Struct, frozen=True, kw_only=True):
     escapes: tuple[Escape, ...]
 
 
-def fuzz(bases: Sequence[str], approves: Approves, *, count: int = 10_000, seed: int = 0) -> FuzzReport:
+def fuzz(
+    bases: Sequence[str], approves: Approves, *, count: int = 10_000, seed: int = 0, tell: Tell = _to_nobody
+) -> FuzzReport:
     """Mutate the commands, ask the rules, run what they let through. Raises `SandboxRefused` where none works."""
     with tempfile.TemporaryDirectory(prefix="holdfast-fuzz-") as folder:
         base = Path(folder).resolve()
@@ -61,11 +69,13 @@ def fuzz(bases: Sequence[str], approves: Approves, *, count: int = 10_000, seed:
         made = 0
         unasked: list[tuple[Mutant, str]] = []
         for mutant in mutants(bases, count, seed=seed, outside=str(base / "outside")):
+            if made % _BATCH == 0:
+                tell(f"judging mutants: {made:,} of {count:,}…")
             made += 1
             rule = approves(mutant.text, place)
             if rule is not None:
                 unasked.append((mutant, rule))
-        ran = run_watched([mutant.text for mutant, _ in unasked], base)
+        ran = run_watched([mutant.text for mutant, _ in unasked], base, tell)
         escapes = [
             Escape(command=mutant.text, base=mutant.base, mutation=mutant.how, rule=rule, what="; ".join(what))
             for (mutant, rule), what in zip(unasked, ran, strict=True)
@@ -74,11 +84,12 @@ def fuzz(bases: Sequence[str], approves: Approves, *, count: int = 10_000, seed:
     return FuzzReport(mutants=made, unasked=len(unasked), escapes=tuple(escapes))
 
 
-def run_watched(commands: Sequence[str], base: Path) -> list[list[str]]:
+def run_watched(commands: Sequence[str], base: Path, tell: Tell = _to_nobody) -> list[list[str]]:
     """What each command did to the planted project; nothing is an empty list."""
     found: list[list[str]] = []
     sandbox = Sandbox(SandboxConfig(mode="required", writable=(str(base),)), root=None, cwd=base)
     for start in range(0, len(commands), _BATCH):
+        tell(f"running what would run unasked: {start:,} of {len(commands):,}…")
         found += _run_batch(sandbox, commands[start : start + _BATCH], base)
     return found
 

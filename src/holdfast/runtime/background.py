@@ -8,6 +8,7 @@ import os
 import shutil
 import signal as signals
 import tempfile
+import threading
 import weakref
 from base64 import b32encode
 from pathlib import Path
@@ -61,6 +62,11 @@ class Background:
         self._runtime = runtime
         self._folder = _temporary(self) if state is None else state / "processes"
         self._running: dict[str, tuple[Job, Launch]] = {}
+        self._tidying: list[threading.Thread] = []
+
+    @property
+    def end_with_call(self) -> bool:
+        return self._runtime.caller.door == "cli"
 
     async def start(
         self, ctx: Context, command: Command, *, shown: str, label: str | None, detached: bool
@@ -77,7 +83,9 @@ class Background:
         except (NotStarted, WardenLost) as error:
             _clean(launch)
             raise SandboxRefused(f"The process could not be started: {error}.") from None
-        self._running[name] = (job, launch)
+        except BaseException:
+            self._take_back(name, job, launch)
+            raise
         record = Record(
             id=name,
             pid=pid,
@@ -89,9 +97,29 @@ class Background:
             contained=launch.contained,
             started=time(),
         )
-        self._base(name).with_suffix(".json").write_bytes(msgspec.json.encode(record))
+        try:
+            self._base(name).with_suffix(".json").write_bytes(msgspec.json.encode(record))
+        except BaseException:
+            self._take_back(name, job, launch)
+            raise
+        self._running[name] = (job, launch)
         job.on_message(lambda: self._sweep_one(name))
         return self._info(record)
+
+    def _take_back(self, name: str, job: Job, launch: Launch) -> None:
+        """Nobody would know of it: kill it now, and leave no trace of it when it is gone."""
+        job.detach()
+        job.stop()
+
+        def tidy() -> None:
+            job.wait_blocking(_CLOSING)
+            _clean(launch)
+            for path in self._folder.glob(f"{name}.*"):
+                path.unlink(missing_ok=True)
+
+        thread = threading.Thread(target=tidy, name="holdfast-tidy", daemon=True)
+        thread.start()
+        self._tidying = [*(other for other in self._tidying if other.is_alive()), thread]
 
     def _begin(self, launch: Launch, name: str, *, detached: bool) -> Job:
         log = Logged(base=str(self._base(name)), limit=max(1 << 16, self._runtime.config.output.max_spill))
@@ -200,6 +228,8 @@ class Background:
             job.wait_blocking(_CLOSING)
             _clean(launch)
         self._running.clear()
+        for thread in self._tidying:
+            thread.join(_CLOSING)
 
 
 def _clean(launch: Launch) -> None:

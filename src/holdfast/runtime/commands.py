@@ -8,7 +8,7 @@ import os
 import threading
 import weakref
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.context import RunContext
     from holdfast.runtime.runtime import Runtime
     from holdfast.sandbox.backend import Backend
+    from holdfast.sandbox.policy import Policy
     from holdfast.sandbox.proxy import Doorway
     from holdfast.sandbox.sandbox import Sandbox
 
@@ -65,12 +66,37 @@ class CallSandbox:
         note = self.undo_note(command) if quick else await _threads.run(self.undo_note, command)
         backend = await self._backend()
         if backend is None:
-            return Outlook(contained_by=None, network="on", undo_note=note)
-        hosts = sandbox.policy.network
-        network = hosts if isinstance(hosts, str) else f"only {', '.join(hosts)}"
-        return Outlook(contained_by=backend.name, network=network, undo_note=note)
+            places = self._runtime.hands.recorder.only_in()
+            return Outlook(contained_by=None, network="on", undo_note=note, undo_only_in=places)
+        return Outlook(contained_by=backend.name, network=_network(sandbox.policy), undo_note=note)
 
     async def run(self, command: Command) -> Ran:
+        async with self._turn(command):
+            return await self._run(command)
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, command: Command) -> AsyncGenerator[None]:
+        """Recorded commands take turns: each sees what the one before it left. Waiting does not use up their time."""
+        state = self._runtime.hands.state
+        if not self._is_recorded(command) or state is None:
+            yield
+            return
+        from holdfast.runtime.undo.turn import take_turn
+
+        self._ctx.pause()
+        try:
+            held = await take_turn(state)
+        finally:
+            self._ctx.go_on()
+        try:
+            yield
+        finally:
+            os.close(held)
+
+    def _is_recorded(self, command: Command) -> bool:
+        return command.undoable and self._runtime.ledger is not None and self._runtime.config.sandbox.undo != "off"
+
+    async def _run(self, command: Command) -> Ran:
         with contextlib.ExitStack() as doors:
             doorway = await self._doorway(command, doors)
             recording, cancelled = await self._record(command)
@@ -86,9 +112,13 @@ class CallSandbox:
             return await running.go(() if doorway is None else doorway.passed)
 
     async def _record(self, command: Command) -> tuple[Recording | None, asyncio.CancelledError | None]:
-        if not command.undoable or self._runtime.ledger is None or self._runtime.config.sandbox.undo == "off":
+        if not self._is_recorded(command):
             return None, None
-        return await _through(_threads.run(self._runtime.hands.recorder.begin, self._ctx.call_id))
+        recorder = self._runtime.hands.recorder
+        recording, cancelled = await _through(_threads.run(recorder.begin, self._ctx.call_id))
+        if recording is None and cancelled is None and await _threads.run(recorder.note) is None:
+            raise SandboxRefused("What it changes could not be recorded as was promised; nothing was run, ask again.")
+        return recording, cancelled
 
     async def launch(
         self, command: Command, recording: Recording | None = None, doorway: Doorway | None = None
@@ -161,7 +191,14 @@ class _Running:
             self._give_up()
         if cancelled is not None and self._ctx.stopped_by is None:
             raise cancelled
-        return self._ran(ended, found)
+        ran = self._ran(ended, found)
+        if found.lost:
+            parts = ("Not all it changed could be taken over:", *found.lost[:10], f"It is kept in {found.kept}.")
+            raise NoReply("\n".join((*parts, ran.output)))
+        if ended.left:
+            raise NoReply(f"{ended.left} of its processes could not be killed and may still run.\n\n{ran.output}")
+        self._ctx.end_seen = True
+        return ran
 
     def _start(self, passed: Sequence[int]) -> None:
         from holdfast.sandbox.confine import open_file
@@ -242,9 +279,10 @@ class _Running:
     def _ran(self, ended: Exit, found: Changes) -> Ran:
         redactor = self._runtime.redactor
         where = f"output.read call={self._ctx.call_id}"
-        kept = [sink.finish(redactor if redactor.active else str, where) for sink in self._sinks]
+        hide, margin = (redactor, redactor.longest) if redactor.active else (str, 0)
+        kept = [sink.finish(hide, where, margin) for sink in self._sinks]
         shown: Kept = kept[0]
-        left = (f"{ended.left} processes it started could not be killed",) if ended.left else ()
+        network, writable = self._bounds()
         return Ran(
             code=ended.code,
             signal=None if ended.signal is None else signal_name(ended.signal),
@@ -258,20 +296,37 @@ class _Running:
             spill=None if shown.spill is None else shown.spill.reference,
             spilled_bytes=0 if shown.spill is None else shown.spill.size,
             contained=self._launch.contained,
+            network=network,
+            writable=writable,
             changes=None if self._recording is None else found.changes,
-            violations=(*found.violations, *left),
+            violations=found.violations,
             stopped=_stopped(self._ctx.stopped_by),
         )
+
+    def _bounds(self) -> tuple[str, tuple[str, ...]]:
+        """The network and the writable folders it had."""
+        if not self._launch.contained:
+            return "on", ()
+        if self._command.read_only:
+            return "off", ()
+        policy = self._runtime.sandbox.policy
+        return _network(policy), tuple(map(str, policy.writable))
+
+
+def _network(policy: Policy) -> str:
+    hosts = policy.network
+    return hosts if isinstance(hosts, str) else f"only {', '.join(hosts)}"
 
 
 def _settle(launch: Launch, recording: Recording | None) -> Changes:
     """When every process is gone: take over what the command changed, and put right what the launch left."""
     from holdfast.sandbox.running import finish
 
+    swept: tuple[str, ...] = ()
     try:
-        found = Changes() if recording is None else recording.finish()
-    finally:
         swept = finish(launch)
+    finally:
+        found = Changes() if recording is None else recording.finish()
     return replace(found, violations=(*found.violations, *swept))
 
 

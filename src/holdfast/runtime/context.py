@@ -41,6 +41,8 @@ class RunContext:
     _running: Running | None = None
     _pauses = 0
     streamed = False
+    end_seen = False
+    """A command was stopped, and every process of it was seen to end."""
     begun = False
     """The ledger knows of the call, or is about to."""
     callbacks: Sequence[Callable[[], None]] = ()

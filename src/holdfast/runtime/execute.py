@@ -120,7 +120,8 @@ class Executor:
     async def stop_all(self) -> None:
         """Ask everything that runs to end, and give it the time it has for that."""
         for call_id in list(self.running):
-            self.stop(call_id)
+            if not self.stop(call_id):
+                self.running.pop(call_id, None)
         if self.running:
             self._idle = asyncio.Event()
             with contextlib.suppress(TimeoutError):
@@ -129,7 +130,7 @@ class Executor:
 
     def stop(self, call_id: str) -> bool:
         running = self.running.get(call_id)
-        if running is None:
+        if running is None or running.lost:
             return False
         running.stop(Stop.CANCELLED)
         return True
@@ -144,7 +145,7 @@ def _stopped(stopped: Stopped, waiting: Waiting) -> Ended:
     else:
         text = ABORTED
         state, failure = State.CANCELLED, Failure.CANCELLED
-    if (seen := _seen(stopped.value)) is not None:
+    if (seen := _seen(stopped.value, ctx)) is not None:
         error = f"{text}\n\n{seen.error}" if seen.error else text
         return Ended(replace(seen, success=False, error=error, state=state, failure=failure, call_id=ctx.call_id))
     if waiting.in_thread:
@@ -155,11 +156,14 @@ def _stopped(stopped: Stopped, waiting: Waiting) -> Ended:
     return Ended(Result(False, error=text, state=state, failure=failure, call_id=ctx.call_id))
 
 
-def _seen(value: object) -> Result | None:
-    """What a tool says that was asked to end and saw its work end: only such a call has a known outcome."""
-    if isinstance(value, Result) and value.state in (State.TIMED_OUT, State.CANCELLED) and is_well_formed(value):
-        return value
-    return None
+def _seen(value: object, ctx: RunContext) -> Result | None:
+    """What a tool says whose command was stopped and seen to end: no other mutation has a known outcome.
+
+    That the tool says so is not enough: its work may go on, or be that of a call it made.
+    """
+    if not ctx.end_seen or not isinstance(value, Result) or not is_well_formed(value):
+        return None
+    return value if value.state in (State.TIMED_OUT, State.CANCELLED) else None
 
 
 def _failed(tool: Tool, ctx: RunContext, error: BaseException) -> Ended:

@@ -49,7 +49,11 @@ class CallKeeper:
         reference = result.metadata.get("spill")
         if not isinstance(reference, str):
             raise CallError(f"The output of '{call_id}' was shown whole: nothing more was kept.")
-        return self._ledger.blobs.read_lines(reference, offset, limit)
+        text, total = self._ledger.blobs.read_lines(reference, offset, limit)
+        told = result.metadata.get("spilled_lines")
+        if not isinstance(told, int) or told >= total:
+            return text, total
+        return "\n".join(text.split("\n", told - offset + 1)[: max(0, told - offset + 1)]), told
 
 
 def bound(result: Result, tool: Tool, limits: OutputConfig, call_id: str, ledger: Ledger | None) -> Result:
@@ -64,7 +68,7 @@ def bound(result: Result, tool: Tool, limits: OutputConfig, call_id: str, ledger
     where = None
     kept = _spill(text, limits, ledger)
     if kept is not None:
-        metadata |= {"spill": kept.reference, "spilled_bytes": kept.size}
+        metadata |= {"spill": kept.reference, "spilled_bytes": kept.size, "spilled_lines": cut.total_lines}
         where = f"output.read call={call_id}" + (f", first {truncate.format_size(kept.size)}" if kept.dropped else "")
     elif ledger is not None:
         where = "could not be kept"

@@ -129,11 +129,14 @@ class Sink:
             self._spill.discard()
             self._spill = None
 
-    def finish(self, redacted: Callable[[str], str], where: str) -> Kept:
-        """Cut it. `where` says how the rest is read back."""
+    def finish(self, redacted: Callable[[str], str], where: str, margin: int = 0) -> Kept:
+        """Cut it. `where` says how the rest is read back; a piece that begins anywhere may begin with the end of a
+        secret of at most `margin` characters, which is left out."""
         window = bytes(self._held if self._limits.keeps == "head" else self._held[-max(self._window, _HELD) :])
         whole = len(window) == self.total
         text = redacted(_decoded(window, from_start=whole or self._limits.keeps == "head"))
+        if margin and not whole and self._limits.keeps == "tail":
+            text = text[margin:]
         lines = self._newlines + 1
         if self._limits.keeps == "tail":
             bare = text.rstrip()

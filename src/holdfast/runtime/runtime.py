@@ -8,6 +8,7 @@ import os
 import threading
 from base64 import b32encode
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -140,12 +141,15 @@ class Runtime:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.pipeline.executor.stop_all()
-        self.registry.stop()
-        for subscription in self.bus.subscriptions:
-            subscription.close()
-        for close in reversed(self._closers):
-            close()
+        with ExitStack() as closing:
+            try:
+                await self.pipeline.executor.stop_all()
+            finally:
+                for close in self._closers:
+                    closing.callback(close)
+            self.registry.stop()
+            for subscription in self.bus.subscriptions:
+                subscription.close()
 
     def on_close(self, close: Callable[[], None]) -> None:
         """Call a function when the runtime is left: whoever opened something for it has it closed."""

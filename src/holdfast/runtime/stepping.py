@@ -75,6 +75,11 @@ class Running:
             self.deadline(self._left)
             self._left = None
 
+    @property
+    def lost(self) -> bool:
+        """The event loop was closed in mid-call: the work is never stepped again, and cannot be asked to end."""
+        return self._loop.is_closed()
+
     def stop(self, why: Stop = Stop.CANCELLED) -> None:
         """Ask the work to end, and make it after a grace. Only the first request counts."""
         if self.why is not None:

@@ -5,11 +5,12 @@ at the host: what an attack says about itself is never enough.
 """
 
 # Plain calls are the point here.
-# ruff: noqa: PTH101, PTH102, PTH103, PTH104, PTH108, PTH110, PTH116, PTH119, PTH120, PTH123, PTH202, PTH211, S103
+# ruff: noqa: PTH100, PTH102, PTH103, PTH110, PTH116, PTH119, PTH120, PTH123, PTH202
 from __future__ import annotations
 
 import ctypes
 import fcntl
+import importlib
 import json
 import os
 import platform
@@ -157,11 +158,11 @@ def connecting(family: int, kind: int, address: Any) -> Callable[[], object]:
     return connect
 
 
-def reconnecting(address: Any) -> Callable[[], object]:
+def reconnecting(address: Any, kind: int = socket.SOCK_DGRAM) -> Callable[[], object]:
     """A datagram pair may be made where named sockets may not, and connected anew."""
 
     def connect() -> None:
-        one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        one, other = socket.socketpair(socket.AF_UNIX, kind)
         with one, other:
             one.connect(nearby(address))
             one.send(b"reached")
@@ -181,13 +182,15 @@ def unix_socket(args: Args) -> str | None:
     stream, packet = socket.SOCK_STREAM, socket.SOCK_DGRAM
     attempts = {path: connecting(socket.AF_UNIX, stream, path) for path in args["streams"]}
     attempts |= {path: connecting(socket.AF_UNIX, packet, path) for path in args["packets"]}
-    return any_of(attempts | {f"pair to {path}": reconnecting(path) for path in args["packets"]})
+    attempts |= {f"pair to {path}": reconnecting(path) for path in args["packets"]}
+    return any_of(attempts | {f"raw pair to {path}": reconnecting(path, socket.SOCK_RAW) for path in args["packets"]})
 
 
 def abstract_socket(args: Args) -> str | None:
     name = "\0" + args["abstract"]
     stream = connecting(socket.AF_UNIX, socket.SOCK_STREAM, name)
-    return any_of({"stream": stream, "pair": reconnecting(name + "-packet")})
+    raw = reconnecting(name + "-packet", socket.SOCK_RAW)
+    return any_of({"stream": stream, "pair": reconnecting(name + "-packet"), "raw pair": raw})
 
 
 def tcp(args: Args) -> str | None:
@@ -212,58 +215,6 @@ def kernel_settings(args: Args) -> str | None:
 def system_folder(args: Args) -> str | None:
     attempts = {path: opening(path) for path in args["sys"]}
     return any_of(attempts | {"a control group": lambda: os.mkdir(f"/sys/fs/cgroup/{args['id']}")})
-
-
-def read_denied(args: Args) -> str | None:
-    link = f"{args['project']}/link-to-secret"
-    os.symlink(args["secret"], link)
-    places = (args["secret"], args["secret_file"], link, f"/proc/self/root{args['secret']}")
-    attempts = {place: opening(place, os.O_RDONLY) for place in places}
-    return any_of(attempts | {"hard link": lambda: os.link(args["secret"], f"{args['project']}/hard")})
-
-
-def change_protected(args: Args) -> str | None:
-    for path in args["protected"]:
-        for attempt in (
-            opening(path, os.O_WRONLY | os.O_TRUNC),
-            lambda path=path: os.chmod(path, 0o777),
-            lambda path=path: os.rename(path, path + ".away"),
-            lambda path=path: os.unlink(path),
-            writing(path),
-        ):
-            any_of({path: attempt})
-    return None
-
-
-def create_protected(args: Args) -> str | None:
-    for path in args["absent"]:
-        any_of({path: writing(path), "link": lambda path=path: os.symlink("/etc", path)})
-    return None
-
-
-def rename_parent(args: Args) -> str | None:
-    for path in args["parents"]:
-        any_of({path: lambda path=path: os.rename(path, path + "-moved")})
-        any_of({path: writing(f"{path}/.git/hooks/pre-commit"), "b": writing(f"{path}/hooks/pre-commit")})
-        any_of({path: writing(f"{path}/.git/config"), "b": writing(f"{path}/config")})
-    return None
-
-
-def links(args: Args) -> str | None:
-    project, target = args["project"], args["canary"]
-
-    def through_symlink() -> None:
-        os.symlink(target, f"{project}/out")
-        writing(f"{project}/out")()
-
-    def through_hard_link() -> None:
-        os.link(target, f"{project}/hard")
-        writing(f"{project}/hard")()
-
-    def through_root() -> None:
-        writing(f"/proc/self/root{target}")()
-
-    return any_of({"symlink": through_symlink, "hard link": through_hard_link, "root": through_root})
 
 
 def orphans(args: Args) -> str | None:
@@ -385,8 +336,9 @@ def fork_bomb(args: Args) -> str | None:
 
 def main() -> None:
     name, args = sys.argv[1], json.loads(sys.argv[2])
+    sys.path.append(os.path.dirname(os.path.abspath(__file__)))
     try:
-        reached = globals()[name](args)
+        reached = (globals().get(name) or getattr(importlib.import_module("attacks_on_files"), name))(args)
     except OSError as error:
         reached = None if name != "usable" else str(error)
     sys.stdout.write(json.dumps({"reached": reached}) + "\n")

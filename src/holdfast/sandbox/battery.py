@@ -46,6 +46,11 @@ CASES: Final[dict[str, Case]] = {
         attack="create_protected", says="absent protected paths cannot be made", look=Range.planted
     ),
     "rename-parent": Case(attack="rename_parent", says="moving a parent plants nothing", look=Range.moved),
+    "own-installation": Case(
+        attack="move_away", says="holdfast and its interpreter cannot be replaced", look=Range.replaced
+    ),
+    "denied-stays": Case(attack="move_away", says="denied paths cannot be moved", look=Range.moved_away),
+    "set-id": Case(attack="set_id", says="no file lends its owner's rights", look=Range.with_set_id),
     "remount": Case(attack="remount", says="nothing can be mounted"),
     "unshare": Case(attack="unshare", says="no new namespaces"),
     "nested-namespaces": Case(attack="nested", says="no nested namespaces"),

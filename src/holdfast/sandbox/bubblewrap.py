@@ -82,7 +82,7 @@ class Bubblewrap(Struct, frozen=True, kw_only=True):
         environment = variables(policy, command.env, home=HOME)
         cwd = os.path.realpath(command.cwd or policy.root or Path.cwd())
         program = found_program(command.argv[0], environment["PATH"], cwd)
-        mounts = Mounts(policy, command, overlays, program, cwd)
+        mounts = Mounts(policy, command, overlays, program, cwd, by_descriptor=self.version >= (0, 10))
         groups = Groups(policy.limits)
         offline = policy.network != "on" or command.read_only
         loader = {name: value for name, value in environment.items() if _LOADER.fullmatch(name)}
@@ -101,6 +101,7 @@ class Bubblewrap(Struct, frozen=True, kw_only=True):
             rlimits=rlimits(policy.limits),
             cgroups=groups.folders,
             files=(_packed(options), seccomp.program(sockets=True)),
+            opened=mounts.opened,
             own_pids=True,
             contained=True,
             cleanup=(*mounts.cleanup, groups),

@@ -49,19 +49,31 @@ def _run(told: Told, argv: tuple[str, ...]) -> int:
     )
     if sandbox.backend() is None:
         return _failed(sandbox.why_not())
+    stopping = _Stopping()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, stopping)
     launch = sandbox.launch(Command(argv=argv, cwd=Path.cwd()))
     try:
-        with started(launch) as process:
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-                signal.signal(number, _stop)
-            return process.wait()
+        try:
+            with started(launch) as process:
+                return process.wait()
+        finally:
+            stopping.heard = True
     finally:
         for path in finish(launch):
             sys.stderr.write(f"holdfast: the protected path {path!a} was put back.\n")
 
 
-def _stop(number: int, _frame: FrameType | None) -> None:
-    raise SystemExit(128 + number)
+class _Stopping:
+    """The first signal ends the command; those that come later do not disturb what is put right after it."""
+
+    def __init__(self) -> None:
+        self.heard = False
+
+    def __call__(self, number: int, _frame: FrameType | None) -> None:
+        if not self.heard:
+            self.heard = True
+            raise SystemExit(128 + number)
 
 
 def _path(text: str | None) -> Path | None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct, field
 
 from holdfast.contract.command import Change
+from holdfast.sandbox.pinned import Opened
+
+FIRST_FD: Final = 3
+"""The number of the first open file a process finds beside its three streams."""
 
 
 class Overlay(Struct, frozen=True, kw_only=True):
@@ -37,7 +41,9 @@ class Launch(Struct, frozen=True, kw_only=True):
     seccomp: bytes = b""
     """A filter the starting process installs itself (for bubblewrap it is in `files` instead)."""
     files: tuple[bytes, ...] = ()
-    """Contents handed over as open files; `{fd0}`, `{fd1}`, … in argv stand for their numbers."""
+    """Contents handed over as open files, from number 3 on; `{fd0}`, `{fd1}`, … in argv stand for their numbers."""
+    opened: Opened = field(default_factory=Opened)
+    """Files that are open already: the process finds them after `files`. Whoever starts it closes them here."""
     own_pids: bool = False
     """Killing the first process kills all of them: it is the parent of a process namespace of their own."""
     contained: bool = False
@@ -51,6 +57,10 @@ class Changes(Struct, frozen=True, kw_only=True):
     changes: tuple[Change, ...] = ()
     violations: tuple[str, ...] = ()
     """Protected paths it tried to change; none of them is changed any more."""
+    lost: tuple[str, ...] = ()
+    """What could not be taken over, and why."""
+    kept: str | None = None
+    """The folder where that is kept."""
 
 
 class Recording(Protocol):

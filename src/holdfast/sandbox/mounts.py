@@ -10,9 +10,10 @@ from typing import Final
 
 from holdfast.contract.command import Command
 from holdfast.contract.errors import SandboxRefused
-from holdfast.sandbox.launch import Overlay
-from holdfast.sandbox.policy import Policy, inside, own_folders
-from holdfast.sandbox.protection import Stubs, at_top, find, holding, is_vacant
+from holdfast.sandbox.launch import FIRST_FD, Overlay
+from holdfast.sandbox.pinned import Opened, Turn, open_same
+from holdfast.sandbox.policy import Policy, identity, inside, own_folders
+from holdfast.sandbox.protection import Locked, Stubs, at_top, find, holding, is_vacant, locked_reason
 from holdfast.sandbox.sweep import Sweep
 
 HOME: Final = "/tmp/home"  # noqa: S108 - inside the sandbox, where /tmp is private
@@ -24,6 +25,9 @@ _KERNEL: Final = ("sys", "irq", "bus", "fs", "acpi", "scsi", "driver")
 _KERNEL_FILES: Final = ("sysrq-trigger", "kcore", "mtrr", "latency_stats", "timer_stats", "sched_debug")
 _GIT_CONFIG: Final = (".gitconfig", ".config/git")
 
+FILES_BEFORE: Final = 2
+"""Open files that bubblewrap gets before those of the mounts: its options and the filter."""
+
 Step = Callable[[], None]
 
 
@@ -31,9 +35,19 @@ class Mounts:
     """The options for one command, and what must be done when it is over."""
 
     def __init__(
-        self, policy: Policy, command: Command, overlays: tuple[Overlay, ...], program: str, cwd: str
+        self,
+        policy: Policy,
+        command: Command,
+        overlays: tuple[Overlay, ...],
+        program: str,
+        cwd: str,
+        *,
+        by_descriptor: bool,
     ) -> None:
-        self.cleanup: list[Step] = []
+        """`by_descriptor`: bubblewrap takes open files, so that nobody can exchange what it mounts."""
+        self.opened = Opened()
+        self.cleanup: list[Step] = [self.opened]
+        self._by_descriptor = by_descriptor
         self._policy = policy
         self._overlays = {Path(os.path.realpath(overlay.lower)): overlay for overlay in overlays}
         self._writable = () if command.read_only else tuple(path for path in policy.writable if path.is_dir())
@@ -61,8 +75,10 @@ class Mounts:
         yield from self._revealed(program, cwd)
         for folder in self._writable:
             yield from self._bound(folder)
+            if folder not in self._overlays:
+                yield from self._pinned(folder)
         for path in self._policy.own:
-            yield from ("--ro-bind-try", str(path), str(path))
+            yield from self._own(path)
         for folder in self._writable:
             yield from self._protected(folder)
         for path in self._policy.read_deny:
@@ -113,28 +129,87 @@ class Mounts:
             yield from ("--overlay-src", str(folder))
             yield from ("--overlay", str(overlay.upper), str(overlay.work), str(folder))
 
+    def _pinned(self, folder: Path) -> Iterator[str]:
+        """Every folder above what must stay where it is becomes a mount, since a mount cannot be renamed. Not in an
+        overlay: the mount would lead past it, and there a folder of the host cannot be renamed anyway."""
+        root = self._policy.root
+        kept = [path.parent for path in (*self._policy.own, *self._policy.read_deny) if os.path.lexists(path)]
+        kept += [root] if root is not None and root.is_dir() else []
+        pins: set[Path] = set()
+        for path in kept:
+            pins.update(above for above in (path, *path.parents) if above != folder and above.is_relative_to(folder))
+        self.cleanup.append(Turn(folder, alone=bool(pins) and not self._by_descriptor))
+        for pin in sorted(pins):
+            yield from self._held(folder, str(pin), identity(pin), writable=True)
+
+    def _own(self, path: Path) -> Iterator[str]:
+        for folder in self._writable:
+            if path != folder and path.is_relative_to(folder) and path.exists():
+                yield from self._held(folder, str(path), identity(path))
+                return
+        yield from ("--ro-bind-try", str(path), str(path))
+
+    def _held(
+        self, folder: Path, path: str, known: tuple[int, int] | None, *, writable: bool = False
+    ) -> Iterator[str]:
+        """Mount on its own place what lies in a writable folder, if it is still the one that is known."""
+        if self._by_descriptor:
+            number = FIRST_FD + FILES_BEFORE + self.opened.add(folder, path, known)
+            yield from ("--bind-fd" if writable else "--ro-bind-fd", str(number), path)
+        else:
+            os.close(open_same(folder, path, known))
+            yield from ("--bind" if writable else "--ro-bind-try", path, path)
+
     def _protected(self, folder: Path) -> Iterator[str]:
         extra = self._policy.protected
         if folder in self._overlays:
             # What is planted deeper, or where nothing was, never leaves the overlay.
-            for item in at_top(folder, extra):
+            for item in at_top(folder, extra, root=self._tops(folder)[-1]):
                 if item.kind != "link":
-                    yield from ("--ro-bind-try", item.path, item.path)
+                    yield from self._held(folder, item.path, item.identity)
             return
-        before = holding([item for item in find(folder, extra) if not is_vacant(item, folder)])
-        stubs = Stubs(folder)
-        masked = tuple(stubs.made)
-        self.cleanup += [stubs, Sweep(folder, before, extra=extra, masked=masked, keep=self._policy.blocked)]
-        git = f"{folder}/.git"
-        if git not in stubs.folders and os.path.isdir(git) and not os.path.islink(git):  # noqa: PTH112, PTH114
-            yield from ("--bind", git, git)  # a mount cannot be renamed
+        tops = self._tops(folder)
+        before = self._before(folder, tops)
+        stubs: list[Stubs] = []
+        for top in tops:
+            stubs.append(Stubs(top))
+            self.cleanup.append(stubs[-1])
+        masked = tuple(path for one in stubs for path in one.made)
+        keep, root = self._policy.blocked, tops[-1]
+        self.cleanup.append(Sweep(folder, before, extra=extra, masked=masked, keep=keep, root=root))
+        for top, one in zip(tops, stubs, strict=True):
+            git = f"{top}/.git"
+            if git not in one.folders and os.path.isdir(git) and not os.path.islink(git):  # noqa: PTH112, PTH114
+                yield from self._held(folder, git, identity(git), writable=True)  # a mount cannot be renamed
         for item in before:
             if item.mounted:
-                yield from ("--ro-bind-try", item.path, item.path)
-        for path in stubs.folders:
-            yield from ("--perms", "0555", "--tmpfs", path, "--remount-ro", path)
-        for path in stubs.files:
-            yield from ("--ro-bind", "/dev/null", path)
+                yield from self._held(folder, item.path, item.identity)
+        for one in stubs:
+            for path in one.folders:
+                yield from ("--perms", "0555", "--tmpfs", path, "--remount-ro", path)
+            for path in one.files:
+                yield from ("--ro-bind", "/dev/null", path)
+
+    def _before(self, folder: Path, tops: tuple[Path, ...]) -> list[Locked]:
+        """What is protected now. Patterns of the configuration do not take mounts away from the built-in ones."""
+        extra = self._policy.protected
+        every = find(folder, extra, root=tops[-1])
+        found = [item for item in every if not any(is_vacant(item, top) for top in tops)]
+        built_in = [item for item in found if not extra or any(locked_reason(item.path, root=top) for top in tops)]
+        held = holding(built_in)
+        if len(built_in) < len(found):
+            known = {item.path for item in built_in}
+            held += holding([item for item in found if item.path not in known])
+        for item in held:
+            if not item.mounted:  # what was kept of it must not come from where a link led meanwhile
+                os.close(open_same(folder, item.path, item.identity))
+        return held
+
+    def _tops(self, folder: Path) -> tuple[Path, ...]:
+        """Where something may be obeyed at once: the folder, and the project if it lies deeper in it."""
+        root = self._policy.root
+        deeper = root is not None and root != folder and root.is_relative_to(folder) and root.is_dir()
+        return (folder, root) if deeper and root is not None else (folder,)
 
     def _denied(self, path: Path) -> Iterator[str]:
         if not self._whole and not (self._policy.root and path.is_relative_to(self._policy.root)):

@@ -16,13 +16,16 @@ from msgspec import Struct
 
 from holdfast.config.model import SandboxConfig
 from holdfast.config.roots import user_state_dir
-from holdfast.contract.errors import ConfigError
+from holdfast.contract.errors import ConfigError, SandboxRefused
 from holdfast.sandbox.limits import Limits
 
 _NAME: Final = r"[A-Za-z_][A-Za-z0-9_]*"
 _WITH_DEFAULT: Final = re.compile(rf"\$\{{({_NAME}):-(.*)\}}", re.DOTALL)
 _PLAIN: Final = re.compile(rf"\$(?:({_NAME})|\{{({_NAME})\}})")
 _NEVER_WRITABLE: Final = ("/proc", "/sys", "/dev")
+_PLACES: Final = frozenset(
+    {"$root", "${root}", "$cwd", "${cwd}", "$document", "${document}", "urn:flemma:cwd", "urn:flemma:buffer:path"}
+)
 DEFAULT_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 
 
@@ -69,7 +72,7 @@ def resolve(
     config: SandboxConfig, places: Places, *, state: Path | None = None, protected: Iterable[str] = ()
 ) -> Policy:
     """The policy for one place. `state` is where holdfast remembers: commands do not see it."""
-    writable = _deduplicated(_paths(config.writable, places, "sandbox.writable"))
+    writable = _deduplicated(_writable(config.writable, places))
     for path in writable:
         if path == Path("/") or _within(path, map(Path, _NEVER_WRITABLE)):
             raise ConfigError(f"sandbox.writable holds {str(path)!r}, which nothing can contain; name another folder.")
@@ -79,17 +82,42 @@ def resolve(
     hidden = {Path(os.path.realpath(path)) for path in (state, user_state_dir()) if path is not None}
     denied |= {path for path in hidden if not any(_within(item, (path,)) for item in kept)}
     read_deny = _deduplicated(denied)
+    own = tuple(path for path in own_folders() if _within(path, writable))
+    for path in own:
+        _first_seen.setdefault(path, identity(path))
     return Policy(
         root=None if places.root is None else Path(os.path.realpath(places.root)),
         writable=tuple(path for path in writable if not _within(path, read_deny)),
         read_deny=read_deny,
-        own=tuple(path for path in own_folders() if _within(path, writable)),
+        own=own,
         network=config.network,
         environment=config.environment,
         limits=Limits.of(config),
         protected=tuple(protected),
         blocked=(state or user_state_dir()) / "blocked",
     )
+
+
+_first_seen: dict[Path, tuple[int, int] | None] = {}
+
+
+def check_own(policy: Policy) -> None:
+    """Refuse to go on where holdfast or its interpreter is no longer the one that was there when this process began."""
+    for path in policy.own:
+        if path in _first_seen and identity(path) != _first_seen[path]:
+            raise SandboxRefused(
+                f"{path}, where holdfast is installed, was replaced while it ran; "
+                "look at what is there now, then start holdfast again."
+            )
+
+
+def identity(path: str | Path) -> tuple[int, int] | None:
+    """Device and inode; None where there is nothing."""
+    try:
+        about = os.lstat(path)
+    except OSError:
+        return None
+    return about.st_dev, about.st_ino
 
 
 @lru_cache(maxsize=1)
@@ -154,6 +182,25 @@ def _allowed(patterns: tuple[str, ...]) -> re.Pattern[str]:
 def _paths(entries: Iterable[str], places: Places, option: str) -> list[Path]:
     found = (expand(entry, places, option) for entry in entries)
     return [Path(os.path.realpath(path)) for path in found if path is not None]
+
+
+def _writable(entries: Iterable[str], places: Places) -> list[Path]:
+    """Where the entries lead. A name in the project must not lead out of it: whoever made the project chose that."""
+    found: list[Path] = []
+    for entry in entries:
+        path = expand(entry, places, "sandbox.writable")
+        if path is None:
+            continue
+        real = Path(os.path.realpath(path))
+        base = places.root or places.cwd
+        bases = (base, Path(os.path.realpath(base)))
+        if entry not in _PLACES and _within(path, bases) and not _within(real, bases[1:]):
+            raise ConfigError(
+                f"sandbox.writable holds {entry!r}, which leads out of the project to {str(real)!r}; "
+                "write that path out if it is meant."
+            )
+        found.append(real)
+    return found
 
 
 def _literal(text: str, places: Places) -> Path | None:

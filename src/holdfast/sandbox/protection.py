@@ -10,7 +10,7 @@ import os
 import stat
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal
@@ -18,8 +18,15 @@ from typing import Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.config.protected import GIT_PARTS, could_be_protected, is_git_folder, is_protected
+from holdfast.config.protected import (
+    GIT_PARTS,
+    could_be_protected,
+    is_git_folder,
+    is_protected,
+    leads_to_protected,
+)
 from holdfast.contract.errors import SandboxRefused
+from holdfast.sandbox.reach import Reach
 
 MASKED_FOLDERS: Final = (".git", ".git/hooks")
 MASKED_FILES: Final = (".envrc", ".vscode", ".mcp.json", ".claude")
@@ -30,6 +37,11 @@ DEPENDENCIES: Final = frozenset({"node_modules", "site-packages", "dist-packages
 """Folders of installed packages: all of it is code that is run, so single names in it are not held."""
 MOUNTED: Final = 64
 KEPT_BYTES: Final = 32 * 1024 * 1024
+KEPT_EACH: Final = 1024 * 1024
+"""Of what is mounted: it needs its content only if the mount was carried away with the folder around it."""
+GIT_SKELETON: Final = ("HEAD", "objects", "refs", "commondir")
+GIT_NAMES: Final = frozenset({*GIT_SKELETON, *GIT_PARTS, "info", "modules", "worktrees"})
+"""Names directly in a git folder that make it one, or that git obeys."""
 _GIT_DATA: Final = frozenset({"objects", "refs", "logs", "lfs"})
 
 Kind = Literal["folder", "file", "link", "other"]
@@ -45,19 +57,49 @@ class Locked(Struct, frozen=True, kw_only=True):
     parent: tuple[int, int]
     """Those of the folder it lies in."""
     mode: int
+    changed: int = 0
+    """When it was last changed or renamed."""
     content: bytes | None = None
     """Of a file that is not mounted read-only, or where a symlink leads."""
     mounted: bool = False
 
 
-def locked_reason(path: str | Path, *, root: Path | None, extra: Sequence[str] = ()) -> str | None:
+def locked_reason(
+    path: str | Path, *, root: Path | None, extra: Sequence[str] = (), writable: Sequence[Path] = ()
+) -> str | None:
     """Why a command may not change a path, or None."""
-    if DEPENDENCIES.intersection(Path(path).parts):
+    path = Path(path)
+    if is_exempt(path, (*(() if root is None else (root,)), *writable)):
         return None
-    reason = is_protected(Path(path), root=root, extra=extra, for_commands=True)
-    if reason is None and is_git_folder(Path(path).name) and _is_other_than_folder(path):
+    reason = is_protected(path, root=root, extra=extra, for_commands=True)
+    if reason is None and is_git_folder(path.name) and _is_other_than_folder(path):
         return "git obeys or runs it"
+    if reason is None and os.path.islink(path):  # noqa: PTH114 - False where nobody may look
+        return link_reason(path, root=root, extra=extra, writable=writable)
     return reason
+
+
+def link_reason(
+    path: Path, *, root: Path | None, extra: Sequence[str] = (), writable: Sequence[Path] = ()
+) -> str | None:
+    """Why a command may not put a symlink at a path, or take it from there; None if it may."""
+    if is_exempt(path, (*(() if root is None else (root,)), *writable)):
+        return None
+    return leads_to_protected(path, root=root, extra=extra, for_commands=True)
+
+
+def is_exempt(path: str | Path, tops: Sequence[Path]) -> bool:
+    """Whether it lies in a folder of installed packages; what is above the top folder it is in does not matter."""
+    path = Path(path)
+    for top in tops:
+        if path.is_relative_to(top):
+            return not DEPENDENCIES.isdisjoint(path.relative_to(top).parts)
+    return not DEPENDENCIES.isdisjoint(path.parts)
+
+
+def is_repository(names: Collection[str]) -> bool:
+    """Whether git takes a folder with these names in it for a repository, whatever it is called."""
+    return "HEAD" in names and ("commondir" in names or ("objects" in names and "refs" in names))
 
 
 def _is_other_than_folder(path: str | Path) -> bool:
@@ -66,20 +108,35 @@ def _is_other_than_folder(path: str | Path) -> bool:
     return False
 
 
-def find(folder: Path, extra: Sequence[str] = ()) -> list[Locked]:
-    """Every protected path in a folder, at any depth; nothing below a protected folder."""
-    return list(_looked_at(_walk(str(folder), folder, tuple(extra))))
+def find(
+    folder: Path, extra: Sequence[str] = (), *, root: Path | None = None, unseen: list[str] | None = None
+) -> list[Locked]:
+    """Every protected path in a folder, at any depth; nothing below a protected folder.
+
+    `root`: the project, where that is not the folder. `unseen` gets the folders nobody could look into.
+    """
+    tops = (folder,) if root is None or root == folder else (folder, root)
+    with Reach(folder) as reach:
+        found = list(_looked_at(_walk(str(folder), tops, tuple(extra), reach)))
+        if unseen is not None:
+            unseen += reach.failed
+    return found
 
 
-def at_top(folder: Path, extra: Sequence[str] = ()) -> list[Locked]:
+def at_top(folder: Path, extra: Sequence[str] = (), *, root: Path | None = None) -> list[Locked]:
     """Those directly in a folder, and in its git folder."""
+    tops = (folder,) if root is None or root == folder else (folder, root)
     found: list[os.DirEntry[str]] = []
-    for entry in _entries(str(folder)):
-        if is_git_folder(entry.name) and entry.is_dir(follow_symlinks=False):
-            found += _git_parts(entry.path)
-        elif _is_locked(entry, folder, tuple(extra)):
-            found.append(entry)
-    return list(_looked_at(found))
+    with Reach(folder) as reach:
+        entries = reach.entries(str(folder))
+        if is_repository({entry.name for entry in entries}):
+            found += _git_parts(str(folder), reach)
+        for entry in entries:
+            if is_git_folder(entry.name) and entry.is_dir(follow_symlinks=False):
+                found += _git_parts(entry.path, reach)
+            elif _is_locked(entry, tops, tuple(extra)):
+                found.append(entry)
+        return list(_looked_at(found))
 
 
 def is_vacant(item: Locked, folder: Path) -> bool:
@@ -98,10 +155,9 @@ def holding(found: Sequence[Locked]) -> list[Locked]:
     held: list[Locked] = []
     for item in found:
         content = item.content
-        if item.path not in mounted and item.kind == "file":
-            with suppress(OSError):  # what this user cannot read, its commands cannot change in place
-                content = Path(item.path).read_bytes()
-            room -= len(content or b"")
+        if item.kind == "file":
+            content = _content(item, KEPT_EACH if item.path in mounted else KEPT_BYTES)
+            room -= 0 if item.path in mounted else len(content or b"")
             if room < 0:
                 raise SandboxRefused(
                     "There are more protected files in the writable folders than can be guarded; "
@@ -111,54 +167,72 @@ def holding(found: Sequence[Locked]) -> list[Locked]:
     return held
 
 
-def _walk(folder: str, top: Path, extra: tuple[str, ...]) -> Iterator[os.DirEntry[str]]:
+def _content(item: Locked, limit: int) -> bytes | None:
+    """What this user cannot read, its commands cannot change in place; what is too big is not kept."""
+    with suppress(OSError):
+        opened = os.open(item.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(opened, "rb") as file:
+            about = os.fstat(opened)
+            if (about.st_dev, about.st_ino) == item.identity:
+                content = file.read(limit + 1)
+                return content if len(content) <= limit or limit == KEPT_BYTES else None
+    return None
+
+
+def _walk(folder: str, tops: tuple[Path, ...], extra: tuple[str, ...], reach: Reach) -> Iterator[os.DirEntry[str]]:
     pending = [folder]
     while pending:
-        for entry in _entries(pending.pop()):
+        here = pending.pop()
+        entries = reach.entries(here)
+        if is_repository({entry.name for entry in entries}):
+            yield from _git_parts(here, reach)
+        for entry in entries:
             is_folder = entry.is_dir(follow_symlinks=False)
             if is_folder and is_git_folder(entry.name):
-                yield from _git_parts(entry.path)
-            elif _is_locked(entry, top, extra):
+                yield from _git_parts(entry.path, reach)
+            elif _is_locked(entry, tops, extra):
                 yield entry
             elif is_folder and entry.name not in DEPENDENCIES:
                 pending.append(entry.path)
 
 
-def _is_locked(entry: os.DirEntry[str], top: Path, extra: tuple[str, ...]) -> bool:
+def _is_locked(entry: os.DirEntry[str], tops: tuple[Path, ...], extra: tuple[str, ...]) -> bool:
+    path = Path(entry.path)
+    if entry.is_symlink():
+        ways = (leads_to_protected(path, root=top, extra=extra, for_commands=True) for top in tops)
+        if any(reason is not None for reason in ways):
+            return True
     if not could_be_protected(entry.name, extra):
         return False
-    return is_git_folder(entry.name) or _reason(entry.path, top, extra) is not None
+    if is_git_folder(entry.name):
+        return True
+    return any(is_protected(path, root=top, extra=extra, for_commands=True) is not None for top in tops)
 
 
-def _reason(path: str, top: Path, extra: tuple[str, ...]) -> str | None:
-    return is_protected(Path(path), root=top, extra=extra, for_commands=True)
-
-
-def _git_parts(folder: str) -> Iterator[os.DirEntry[str]]:
+def _git_parts(folder: str, reach: Reach) -> Iterator[os.DirEntry[str]]:
     """What git obeys in a git folder, in those of its submodules and of its worktrees."""
-    for entry in _entries(folder):
-        if entry.name.lower() in GIT_PARTS:
+    for entry in reach.entries(folder):
+        name = entry.name.lower()
+        if name in GIT_PARTS:
             yield entry
-        elif entry.name.lower() == "info":
-            yield from (part for part in _entries(entry.path) if part.name.lower() == "attributes")
-        elif entry.name.lower() in ("modules", "worktrees") and entry.is_dir(follow_symlinks=False):
-            yield from _git_parts_below(entry.path)
+        elif name in ("info", "modules", "worktrees"):
+            if not entry.is_dir(follow_symlinks=False):
+                yield entry  # it would lead to others
+            elif name == "info":
+                yield from (part for part in reach.entries(entry.path) if part.name.lower() == "attributes")
+            else:
+                yield from _git_parts_below(entry.path, reach)
 
 
-def _git_parts_below(folder: str) -> Iterator[os.DirEntry[str]]:
+def _git_parts_below(folder: str, reach: Reach) -> Iterator[os.DirEntry[str]]:
     pending = [folder]
     while pending:
-        for entry in _entries(pending.pop()):
-            if entry.name.lower() in GIT_PARTS or entry.path.lower().endswith("/info/attributes"):
+        for entry in reach.entries(pending.pop()):
+            is_part = entry.name.lower() in GIT_PARTS or entry.path.lower().endswith("/info/attributes")
+            if is_part or entry.is_symlink():
                 yield entry
             elif entry.is_dir(follow_symlinks=False) and entry.name not in _GIT_DATA:
                 pending.append(entry.path)
-
-
-def _entries(folder: str) -> list[os.DirEntry[str]]:
-    with suppress(OSError), os.scandir(folder) as found:
-        return sorted(found, key=lambda entry: entry.name)
-    return []
 
 
 def _looked_at(entries: Iterable[os.DirEntry[str]]) -> Iterator[Locked]:
@@ -177,6 +251,7 @@ def _locked(entry: os.DirEntry[str]) -> Locked:
         identity=(about.st_dev, about.st_ino),
         parent=(around.st_dev, around.st_ino),
         mode=stat.S_IMODE(about.st_mode),
+        changed=about.st_ctime_ns,
         content=os.fsencode(Path(entry.path).readlink()) if kind == "link" else None,
     )
 
@@ -235,6 +310,13 @@ class Stubs:
             self.made.clear()
 
 
+def drop_stub(path: str) -> None:
+    """Remove a stub that a dead process left, unless one of ours needs it."""
+    with _users_lock, suppress(OSError):
+        if path not in _users:
+            _remove_stub(path)
+
+
 def _make_socket(path: str) -> None:
     os.mknod(path, stat.S_IFSOCK | 0o600)
 
@@ -251,5 +333,5 @@ def _is_stub(path: str) -> bool:
         mode = os.lstat(path).st_mode
         if path.endswith(MASKED_FILES):
             return stat.S_ISSOCK(mode)
-        return stat.S_ISDIR(mode) and not _entries(path)
+        return stat.S_ISDIR(mode) and not os.listdir(path)  # noqa: PTH208
     return False

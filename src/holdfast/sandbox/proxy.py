@@ -30,6 +30,8 @@ _RELAY: Final = Path(__file__).with_name("relay.py")
 _FD: Final = "{holdfast-relay}"
 _HOST: Final = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?)*")
 _ABSOLUTE: Final = re.compile(rb"(?i:http)://([^/?#]+)([^#]*)")
+_STRAY: Final = re.compile(rb"[\r\n\0]")
+"""What a server might take for the end of a line, where we do not."""
 _VARIABLES: Final = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "all_proxy")
 _WEB: Final = (80, 443)
 
@@ -106,7 +108,7 @@ class Doorway:
 
     def number(self, launch: Launch) -> Launch:
         """The launch with the descriptor the relay will find its socket at."""
-        number = str(FIRST_FD + len(launch.files))
+        number = str(FIRST_FD + len(launch.files) + len(launch.opened.fds))
         at = launch.argv.index(_FD)
         return replace(launch, argv=(*launch.argv[:at], number, *launch.argv[at + 1 :]))
 
@@ -166,6 +168,8 @@ class Doorway:
 
 def read_head(head: bytes) -> tuple[str, int, bytes] | None:
     """(host, port, what to send on first) of a request to a proxy; None if it is not one we serve."""
+    if _STRAY.search(head.replace(b"\r\n", b"")):
+        return None
     line, _, rest = head.partition(b"\r\n")
     words = line.split(b" ")
     if len(words) != 3 or words[2] not in (b"HTTP/1.0", b"HTTP/1.1"):

@@ -51,7 +51,11 @@ class Range:
             self.project / "sub" / ".git" / "hooks" / "post-checkout": "#!/bin/sh\n",
             self.project / "sub" / "deep" / ".envrc": "true\n",
         }
-        for path, text in {**self._protected, self.base / "canary": _CANARY, self._denied[0]: "key"}.items():
+        self.workshop = self.base / "workshop"
+        self._installed = self.workshop / "server" / "venv" / "python"
+        self._kept = self.workshop / "deploy" / "production" / "keys"
+        more = {self.base / "canary": _CANARY, self._denied[0]: "key", self._installed: "python", self._kept: "key"}
+        for path, text in {**self._protected, **more}.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         self._denied[1].write_text("key", encoding="utf-8")
@@ -109,9 +113,9 @@ class Range:
     def policy(self) -> Policy:
         return Policy(
             root=self.base,
-            writable=(self.project,),
-            read_deny=(self._denied[0].parent, self._denied[1]),
-            own=(),
+            writable=(self.project, self.workshop),
+            read_deny=(self._denied[0].parent, self._denied[1], self._kept),
+            own=(self._installed.parent,),
             network="off",
             environment=_ENVIRONMENT,
             limits=_LIMITS,
@@ -126,6 +130,8 @@ class Range:
         return {
             "id": self._id,
             "project": str(self.project),
+            "workshop": str(self.workshop),
+            "staying": [str(self._installed), str(self._kept)],
             "canary": str(self.base / "canary"),
             "outside": [str(path) for path in outside],
             "secret": str(self._denied[0]),
@@ -175,6 +181,18 @@ class Range:
         hooks = [self.project / name / "hooks" / "pre-commit" for name in ("sub/.git", ".git")]
         planted = [path for path in hooks if path.exists() and path not in self._protected]
         return f"planted {planted[0].relative_to(self.project)}" if planted else self.changed_protected()
+
+    def replaced(self) -> str | None:
+        same = self._installed.is_file() and self._installed.read_text(encoding="utf-8") == "python"
+        return None if same else "the installation was replaced"
+
+    def moved_away(self) -> str | None:
+        same = self._kept.is_file() and self._kept.read_text(encoding="utf-8") == "key"
+        return None if same else "what is denied was moved"
+
+    def with_set_id(self) -> str | None:
+        found = [path.name for path in self.project.iterdir() if path.lstat().st_mode & 0o6000]
+        return f"{found[0]} lends rights" if found else None
 
     def called(self) -> str | None:
         for one in self._sockets:

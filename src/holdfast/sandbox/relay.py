@@ -6,15 +6,19 @@ one end of a new socket pair; the other end goes over FD to the runtime, which d
 
 from __future__ import annotations
 
+import ctypes
 import os
 import socket
 import sys
 import threading
 
 BLOCK = 65_536
+PR_SET_DUMPABLE = 4
 
 
 def main() -> None:
+    if ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0):  # the command must not reach into this process
+        raise SystemExit("The relay could not be closed to the command.")
     port, out, argv = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
     runtime = socket.socket(fileno=out)
     runtime.set_inheritable(False)

@@ -48,6 +48,7 @@ def started(
             "landlock_net": launch.landlock_net,
             "seccomp": launch.seccomp.hex(),
             "files": [content.hex() for content in launch.files],
+            "opened": launch.opened.fds,
             "own_pids": launch.own_pids,
         }
     )
@@ -55,10 +56,11 @@ def started(
     argv = [sys.executable, "-I", "-S", str(Path(__file__).with_name("starter.py")), str(told)]
     try:
         process = subprocess.Popen(
-            argv, pass_fds=[told], cwd="/", env={}, stdin=stdin, stdout=stdout, stderr=stderr
+            argv, pass_fds=[told, *launch.opened.fds], cwd="/", env={}, stdin=stdin, stdout=stdout, stderr=stderr
         )
     finally:
         os.close(told)
+        launch.opened()
     try:
         yield process
     finally:
@@ -82,7 +84,13 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 def finish(launch: Launch) -> tuple[str, ...]:
     """Do what a launch leaves to be done; the protected paths that had to be put right."""
     found: list[str] = []
+    failed: BaseException | None = None
     for step in launch.cleanup:
-        step()
+        try:
+            step()
+        except BaseException as error:  # the other steps must be done all the same
+            failed = failed or error
         found += getattr(step, "violations", ())
+    if failed is not None:
+        raise failed
     return tuple(found)

@@ -16,7 +16,7 @@ from holdfast.config.roots import user_state_dir
 from holdfast.contract.command import Command
 from holdfast.contract.errors import SandboxRefused
 from holdfast.sandbox.launch import Launch, Overlay
-from holdfast.sandbox.policy import Places, Policy, resolve
+from holdfast.sandbox.policy import Places, Policy, check_own, resolve
 from holdfast.sandbox.protection import locked_reason
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Sandbox:
         full = Path(root or self._cwd, path)
         if any(full.is_relative_to(folder) for folder in self.policy.own):
             return "holdfast runs it"
-        return locked_reason(full, root=root, extra=self.policy.protected)
+        return locked_reason(full, root=root, extra=self.policy.protected, writable=self.policy.writable)
 
     def backend(self) -> Backend | None:
         """The first backend whose probe held here, for this user; None if there is none or the sandbox is off."""
@@ -105,6 +105,7 @@ class Sandbox:
                 f"The command cannot be contained: {self.why_not()}. "
                 'Run `holdfast doctor`, or set sandbox.mode = "off" to run commands bare.'
             )
+        check_own(self.policy)
         told = {
             "config": msgspec.to_builtins(self._config),
             "root": _text(self.policy.root),
@@ -120,8 +121,12 @@ class Sandbox:
         asked about it then, and refused in mode `required`."""
         if not command.argv or any("\0" in word for word in command.argv):
             raise SandboxRefused("The command is empty or holds a NUL character; name a program and its arguments.")
+        check_own(self.policy)
         backend = self.backend()
         if backend is not None:
+            from holdfast.sandbox.journal import recover
+
+            recover(self.policy.blocked)
             return backend.launch(self.policy, command, overlays)
         if self.mode == "required":
             raise SandboxRefused(

@@ -13,10 +13,11 @@ from typing import Final
 _LOAD, _JEQ, _JGE, _JSET, _RET, _AND = 0x20, 0x15, 0x35, 0x45, 0x06, 0x54
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _NR, _ARCH, _ARG0, _ARG1 = 0, 4, 16, 24
+_ARG_SIZE: Final = 8
 _X32: Final = 0x40000000
 _NEW_NAMESPACES: Final = 0x7E020000
 _TERMINAL_INPUT: Final = (0x5412, 0x541C)
-_SOCK_TYPE, _SOCK_DGRAM = 0xF, 2
+_SOCK_TYPE, _SOCK_STREAM, _SOCK_SEQPACKET = 0xF, 1, 5
 _INET, _INET6, _NETLINK = 2, 10, 16
 
 # (x86_64, aarch64); -1: the machine does not have it.
@@ -86,6 +87,21 @@ _SPECIAL: Final = {
     "socketpair": (53, 199),
     "ioctl": (16, 29),
 }
+_MODES: Final[Mapping[str, tuple[tuple[int, int], int]]] = {
+    "chmod": ((90, -1), 1),
+    "fchmod": ((91, 52), 1),
+    "fchmodat": ((268, 53), 2),
+    "fchmodat2": ((452, 452), 2),
+    "creat": ((85, -1), 1),
+    "mknod": ((133, -1), 1),
+    "mknodat": ((259, 33), 2),
+}
+"""Calls that give a file its mode, and which argument that is."""
+_OPENING: Final[Mapping[str, tuple[tuple[int, int], int]]] = {"open": ((2, -1), 1), "openat": ((257, 56), 2)}
+"""Calls that may make a file, and which argument says so; the mode is the next one."""
+_OPENAT2: Final = 437
+_MAKES_A_FILE: Final = 0x40 | 0x400000
+_SET_ID: Final = 0o6000
 _MACHINES: Final = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 
 
@@ -110,6 +126,9 @@ def program(*, sockets: bool, machine: str | None = None) -> bytes:
         *_socket(numbers["socket"], (_INET, _INET6, _NETLINK) if sockets else ()),
         *_socketpair(numbers["socketpair"]),
         *_ioctl(numbers["ioctl"]),
+        *_refuse(_OPENAT2, errno.ENOSYS),  # its mode lies in memory, where no filter can look
+        *(step for pair, at in _MODES.values() if pair[column] >= 0 for step in _mode(pair[column], at)),
+        *(step for pair, at in _OPENING.values() if pair[column] >= 0 for step in _opening(pair[column], at)),
         _step(_RET, _ALLOW),
     ]
     return b"".join(steps)
@@ -149,11 +168,32 @@ def _socket(number: int, families: tuple[int, ...]) -> Iterator[bytes]:
 
 
 def _socketpair(number: int) -> Iterator[bytes]:
-    """A pair of datagram sockets can be connected anew, to a name; the other kinds cannot."""
-    yield _step(_JEQ, number, 0, 5)
+    """Only the kinds that stay connected: a pair of datagram (or raw) sockets can be connected anew, to a name."""
+    yield _step(_JEQ, number, 0, 6)
     yield _step(_LOAD, _ARG1)
     yield _step(_AND, _SOCK_TYPE)
-    yield _step(_JEQ, _SOCK_DGRAM, 0, 1)
+    yield _step(_JEQ, _SOCK_STREAM, 2, 0)
+    yield _step(_JEQ, _SOCK_SEQPACKET, 1, 0)
+    yield _step(_RET, _ERRNO | errno.EPERM)
+    yield _step(_RET, _ALLOW)
+
+
+def _mode(number: int, at: int) -> Iterator[bytes]:
+    """No set-user-ID and set-group-ID files: on the host they would lend their owner's rights to whoever runs them."""
+    yield _step(_JEQ, number, 0, 4)
+    yield _step(_LOAD, _ARG0 + at * _ARG_SIZE)
+    yield _step(_JSET, _SET_ID, 0, 1)
+    yield _step(_RET, _ERRNO | errno.EPERM)
+    yield _step(_RET, _ALLOW)
+
+
+def _opening(number: int, at: int) -> Iterator[bytes]:
+    """The mode means something only where a file may be made; elsewhere it is whatever was left in a register."""
+    yield _step(_JEQ, number, 0, 6)
+    yield _step(_LOAD, _ARG0 + at * _ARG_SIZE)
+    yield _step(_JSET, _MAKES_A_FILE, 0, 3)
+    yield _step(_LOAD, _ARG0 + (at + 1) * _ARG_SIZE)
+    yield _step(_JSET, _SET_ID, 0, 1)
     yield _step(_RET, _ERRNO | errno.EPERM)
     yield _step(_RET, _ALLOW)
 

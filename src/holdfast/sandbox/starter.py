@@ -6,6 +6,7 @@ Standard library only; it reads what to do from the open file whose number is it
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import json
 import os
 import signal
@@ -18,6 +19,7 @@ else:
     sys.path.append(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - beside it lies `confine`
     import confine
 
+FIRST_FD, HIGH_FD = 3, 300
 PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG = 36, 1
 
 
@@ -50,9 +52,8 @@ def _become(launch: dict[str, Any]) -> None:
             signal.signal(number, signal.SIG_DFL)
         os.chdir(launch["cwd"])
         confine.join_groups(launch["cgroups"])
+        argv = confine.filled(launch["argv"], _placed(launch["files"], launch["opened"]))
         confine.apply_rlimits(launch["rlimits"])
-        fds = [confine.open_file(bytes.fromhex(content)) for content in launch["files"]]
-        argv = confine.filled(launch["argv"], fds)
         if launch["landlock"] is not None:
             confine.apply_landlock(launch["landlock"], launch["landlock_net"])
         if launch["seccomp"]:
@@ -62,6 +63,15 @@ def _become(launch: dict[str, Any]) -> None:
         os.write(2, f"holdfast: the command could not be started: {error}\n".encode())
     finally:
         os._exit(127)
+
+
+def _placed(files: list[str], opened: list[int]) -> list[int]:
+    """The open files under the numbers the command expects: contents first. It gets no other."""
+    contents = [confine.open_file(bytes.fromhex(content)) for content in files]
+    high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, HIGH_FD) for fd in (*contents, *opened)]
+    for fd in (*contents, *opened):
+        os.close(fd)
+    return [os.dup2(fd, FIRST_FD + index) for index, fd in enumerate(high)]
 
 
 _ended: dict[int, int] = {}

@@ -9,16 +9,26 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 import stat
+import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
+from weakref import WeakSet
 
-from holdfast.sandbox.protection import KEPT_BYTES, Locked, find, is_vacant
+from holdfast.sandbox import journal
+from holdfast.sandbox.keeping import keep_copy, remove, shut
+from holdfast.sandbox.protection import Locked, find, is_vacant
+from holdfast.sandbox.reach import Reach
 
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PASSES: Final = 3
+_TAKEN: Final = 1000
+_lock = threading.Lock()
+_running: WeakSet[Sweep] = WeakSet()
+"""Those whose commands run. What appears at a protected path meanwhile counts as planted for those that start later."""
+_taken: dict[tuple[str, tuple[int, int]], int] = {}
+"""What was taken away while others ran, which may have seen it, and must not put it back."""
 
 
 class Sweep:
@@ -32,41 +42,99 @@ class Sweep:
         extra: Sequence[str] = (),
         masked: Sequence[str] = (),
         keep: Path | None = None,
+        root: Path | None = None,
     ) -> None:
         self.violations: tuple[str, ...] = ()
-        self._folder = folder
-        self._before = {item.path: item for item in before}
+        self.folder = folder
         self._extra = tuple(extra)
         self._masked = tuple(masked)
         self._keep = keep
+        self._root = root
+        with _lock:
+            others = [other for other in _running if other.folder == folder]
+            known = (item for item in before if all(other.is_innocent(item) for other in others))
+            left = (item for item in known if _taken.get((item.path, item.identity)) != item.changed)
+            self._before = {item.path: item for item in left}
+            _running.add(self)
+        kept = list(self._before.values())
+        self._note = None if keep is None else journal.write(keep, folder, kept, self._extra, self._masked, root)
 
     def __call__(self) -> None:
-        known = {item.identity: item for item in self._before.values()}
         violations: list[str] = []
-        moved: list[tuple[Locked, Locked]] = []
-        for item in find(self._folder, self._extra):
-            if self._is_innocent(item):
+        try:
+            for _ in range(_PASSES):
+                found = self._put_right()
+                violations += found
+                if not found:
+                    break
+        except Exception:
+            violations.append(str(self.folder))  # it may not be right: that must not pass for nothing
+        finally:
+            self.violations = tuple(dict.fromkeys(violations))
+            self.forget()
+
+    def forget(self) -> None:
+        """There is nothing to be done any more."""
+        with _lock:
+            _running.discard(self)
+        if self._note is not None:
+            with suppress(OSError):
+                self._note.unlink(missing_ok=True)
+
+    def _put_right(self) -> list[str]:
+        """What was wrong; nothing if all is as it should be."""
+        unseen: list[str] = []
+        violations: list[str] = []
+        known = {item.identity: item for item in self._before.values()}
+        moved: list[tuple[Locked, str]] = []
+        for item in find(self.folder, self._extra, root=self._root, unseen=unseen):
+            if self.is_innocent(item):
                 continue
             violations.append(item.path)
             origin = known.get(item.identity)
             if origin is not None and origin.path != item.path and not self._is_at_home(origin):
-                moved.append((origin, item))
+                moved.append((origin, item.path))
             else:
-                self._take_away(item.path)
-        for origin, item in moved:
-            self._move_back(item.path, origin.path)
-        for item in self._before.values():
-            if self._is_out_of_reach(item):
-                continue
+                self._take_away(item.path, item)
+        wrong = [item for item in self._before.values() if self._is_wrong(item)]
+        lost = {item.identity: item for item in wrong if not self._is_at_home(item)}
+        for origin, _path in moved:
+            lost.pop(origin.identity, None)
+        moved += self._search(lost)
+        for origin, path in moved:
+            self._move_back(path, origin.path)
+        for item in wrong:
+            violations.append(item.path)
             if not self._is_at_home(item) or self._is_changed(item):
-                violations.append(item.path)
-                self._take_away(item.path)
+                self._take_away(item.path, None)
                 self._put_back(item)
-        self.violations = tuple(dict.fromkeys(violations))
+        return [*violations, *unseen]
 
-    def _is_innocent(self, item: Locked) -> bool:
+    def _is_wrong(self, item: Locked) -> bool:
+        return not self._is_out_of_reach(item) and (not self._is_at_home(item) or self._is_changed(item))
+
+    def _search(self, lost: dict[tuple[int, int], Locked]) -> list[tuple[Locked, str]]:
+        """Where things went that are neither at home nor at a protected path: anywhere, packages included."""
+        found: list[tuple[Locked, str]] = []
+        pending = [str(self.folder)]
+        with Reach(self.folder) as reach:
+            while pending and lost:
+                for entry in reach.entries(pending.pop()):
+                    with suppress(OSError):
+                        about = entry.stat(follow_symlinks=False)
+                        origin = lost.pop((about.st_dev, about.st_ino), None)
+                        if origin is not None:
+                            found.append((origin, entry.path))
+                        elif stat.S_ISDIR(about.st_mode):
+                            pending.append(entry.path)
+        return found
+
+    def is_innocent(self, item: Locked) -> bool:
         """It was there before, or the command cannot have put it there."""
-        if is_vacant(item, self._folder) or any(Path(item.path).is_relative_to(path) for path in self._masked):
+        tops = (self.folder,) if self._root is None else (self.folder, self._root)
+        if any(is_vacant(item, top) for top in tops):
+            return True
+        if any(Path(item.path).is_relative_to(path) for path in self._masked):
             return True
         before = self._before.get(item.path)
         return before is not None and (before.identity == item.identity or self._is_out_of_reach(before))
@@ -98,30 +166,22 @@ class Sweep:
             return _read(name, parent, len(item.content) + 1) != item.content
         return True
 
-    def _take_away(self, path: str) -> None:
-        """Make it harmless by one rename, keep a copy if that is wanted, remove it. What is too big stays, harmless."""
+    def _take_away(self, path: str, item: Locked | None) -> None:
+        """Make it harmless by one rename, keep a copy if that is wanted, remove it. What cannot be kept or removed
+        stays under its new name, shut."""
         with suppress(OSError), self._parent(path) as (parent, name):
             aside = f"holdfast-{secrets.token_hex(8)}.blocked"
             os.rename(name, aside, src_dir_fd=parent, dst_dir_fd=parent)
-            is_folder = stat.S_ISDIR(os.stat(aside, dir_fd=parent, follow_symlinks=False).st_mode)
-            if self._keep is not None and not self._copy(f"/proc/self/fd/{parent}/{aside}", is_folder, name):
-                return
-            if is_folder:
-                shutil.rmtree(aside, dir_fd=parent)
-            else:
-                os.unlink(aside, dir_fd=parent)
-
-    def _copy(self, aside: str, is_folder: bool, name: str) -> bool:
-        assert self._keep is not None
-        if _size(aside) > KEPT_BYTES:
-            return False
-        self._keep.mkdir(mode=0o700, parents=True, exist_ok=True)
-        kept = self._keep / f"{secrets.token_hex(4)}-{name}"
-        if is_folder:
-            shutil.copytree(aside, kept, symlinks=True)
-        else:
-            shutil.copy2(aside, kept, follow_symlinks=False)
-        return True
+            if item is not None:
+                with _lock:
+                    _remember(item)
+            try:
+                if self._keep is None or keep_copy(parent, aside, self._keep, name):
+                    remove(parent, aside)
+                else:
+                    shut(parent, aside)
+            except OSError:
+                shut(parent, aside)
 
     def _move_back(self, here: str, there: str) -> None:
         with suppress(OSError), self._parent(here) as (parent, name), self._parent(there, make=True) as (home, old):
@@ -141,27 +201,14 @@ class Sweep:
 
     @contextmanager
     def _parent(self, path: str, *, make: bool = False) -> Generator[tuple[int, str]]:
-        """The open folder a path lies in, reached from the top without following a symlink, and its name there."""
-        *folders, name = Path(path).relative_to(self._folder).parts
-        here = os.open(self._folder, _FOLDER)
-        try:
-            for folder in folders:
-                if make:
-                    with suppress(FileExistsError):
-                        os.mkdir(folder, dir_fd=here)
-                below = os.open(folder, _FOLDER, dir_fd=here)
-                os.close(here)
-                here = below
-            yield here, name
-        finally:
-            os.close(here)
+        with Reach(self.folder) as reach, reach.parent(path, make=make) as found:
+            yield found
 
 
-def _size(path: str) -> int:
-    total = os.lstat(path).st_size
-    for folder, _folders, files in os.walk(path):
-        total += sum(os.lstat(f"{folder}/{name}").st_size for name in files)
-    return total
+def _remember(item: Locked) -> None:
+    while len(_taken) >= _TAKEN:
+        del _taken[next(iter(_taken))]
+    _taken[(item.path, item.identity)] = item.changed
 
 
 def _read(name: str, parent: int, size: int) -> bytes:

@@ -55,6 +55,11 @@ class Redactor:
         """Everything that stands for a known value."""
         return self._names.keys()
 
+    @property
+    def longest(self) -> int:
+        """Characters of the longest of them."""
+        return max(map(len, self._names), default=0)
+
     def __call__(self, text: str) -> str:
         return self._all.replace(text)
 

@@ -32,7 +32,8 @@ def preview(
     room = max(0, width - text_width(shown_name) - len(": "))
     body = None if format_preview is None else _own_body(format_preview, args, room)
     if body is None:
-        body = generic_body(args, width)
+        told = args if format_preview is None else {key: value for key, value in args.items() if value is not None}
+        body = generic_body(told, width)
     return clip(f"{shown_name}: {body}" if body else shown_name, width)
 
 

@@ -6,11 +6,12 @@ from typing import Final, cast
 
 from holdfast.contract.context import Context
 from holdfast.contract.errors import HoldfastError
-from holdfast.contract.result import Result, fail, ok
+from holdfast.contract.result import Result, fail
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Risk
 from holdfast.text.preview import with_label
+from holdfast.tools.paging import page_of
 from holdfast.tools.schemas import LABEL, optional, strict_object, text
 
 DEFAULT_LINES: Final = 500
@@ -26,15 +27,13 @@ def _execute(args: Args, ctx: Context) -> Result:
         return fail(str(error))
     if offset > total:
         return fail(f"Offset {offset} is beyond the end of the output ({total} lines in all).")
-    cut = ctx.truncate.head(content)
-    shown = cut.output_lines if cut.truncated else content.count("\n") + 1
-    last = offset + shown - 1
-    notice = (
-        f"\n\n[Showing lines {offset}-{last} of {total}. Use offset={last + 1} to continue.]" if last < total else ""
-    )
-    body = cut.content if cut.content or not cut.truncated else f"[Line {offset} is too long to show.]"
-    structured = {"call": call, "offset": offset, "lines": shown, "total_lines": total, "content": cut.content}
-    return ok(body + notice, structured=cast(Args, structured))
+    page = page_of(content, offset, ctx)
+    last = offset + page.lines - 1
+    more = f" Use offset={last + 1} to continue." if last < total else ""
+    notice = f"\n\n[Showing {page.range} of {total}.{more}]" if more or page.cut else ""
+    structured = {"call": call, "offset": offset, "lines": page.lines, "total_lines": total, "content": page.content}
+    metadata: Args = {"truncated": True} if page.cut else {}
+    return Result(True, page.content + notice, structured=cast(Args, structured), metadata=metadata)
 
 
 def _preview(args: Args, width: int) -> str:

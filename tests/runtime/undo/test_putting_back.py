@@ -194,3 +194,17 @@ def test_a_large_file_is_kept_and_put_back_in_blocks(place: Place) -> None:
     tracemalloc.stop()
     assert (place.root / "big").stat().st_size == size
     assert peak < size / 3
+
+
+@pytest.mark.parametrize("partial", [False, True])
+@pytest.mark.spec("X11")
+def test_where_nothing_can_be_put_back_that_is_said_and_no_rest_is_offered(place: Place, partial: bool) -> None:
+    call_id = tool(place, {"a": "new\n", "sub/b": "new\n"})
+    (place.root / "a").write_text("mine\n")
+    (place.root / "sub" / "b").write_text("mine\n")
+    every = f"Every path call {call_id} changed has been changed since, so nothing was put back."
+    with pytest.raises(UndoRefused, match=f"^{every}$"):
+        place.undo.carry_out(place.undo.plan(call_id), by="test", partial=partial)
+    (place.root / "a").write_text("a\n")
+    with pytest.raises(UndoRefused, match=r"^Nothing was put back: .*/sub/b cannot be, .*; no others are left\.$"):
+        place.undo.carry_out(place.undo.plan(call_id), by="test", partial=partial)

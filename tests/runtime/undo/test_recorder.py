@@ -44,7 +44,8 @@ def test_where_undo_cannot_serve_the_note_says_so(tmp_path: Path) -> None:
     inside = Recorder(place.ledger, place.ground, SandboxConfig(), place.root / "state")
     assert inside.begin("c") is None
     bare = Recorder(place.ledger, Ground(place.root, mode="off"), SandboxConfig(), place.state)
-    assert f"only what it changes in {place.root}" in (bare.note() or "")
+    assert (bare.note(), bare.only_in()) == (None, (str(place.root),))
+    assert place.recorder.only_in() == ()
     recording = bare.begin("c")
     assert recording is not None
     (place.root / ".envrc").write_text("x")

@@ -7,10 +7,11 @@ import sys
 from typing import Final
 
 from holdfast.contract import errors
-from holdfast.doors.cli.screen import note, paint, put_json, shown_block
+from holdfast.doors.cli.screen import note, paint, put_json, shown, shown_block
 
 FAILED: Final = 1
 USAGE: Final = 2
+REJECTED: Final = 3
 WAITING: Final = 4
 INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141
@@ -44,7 +45,7 @@ def report(kind: str, message: str, exit_code: int, *, as_json: bool = False) ->
     if as_json:
         put_json({"error": {"kind": kind, "message": message, "exit_code": exit_code}})
     else:
-        note(f"{paint('Error:', 'red', stream=sys.stderr)} {shown_block(message)}")
+        note(f"{paint('Error:', 'red', stream=sys.stderr)} {shown(message)}")
     return exit_code
 
 

@@ -31,6 +31,16 @@ class HeldView:
 
     def short(self) -> Iterator[str]:
         """What a person has to see in any case."""
+        yield from self._head()
+        yield from self._body(_MAX_LINES)
+
+    def whole(self) -> Iterator[str]:
+        """All there is to know, once."""
+        yield from self._head()
+        yield ""
+        yield from self.details()
+
+    def _head(self) -> Iterator[str]:
         held = self._held
         yield self._paint(shown(held.preview), "bold")
         if held.summary and held.summary not in held.preview:
@@ -39,7 +49,6 @@ class HeldView:
             yield self._field("risk", self._paint(self._risk, _RISK_COLOURS.get(self._risk, "yellow")))
         if not held.definition_only:
             yield self._field("why", f"{visible(held.decision.reason)} ({visible(held.decision.source)})")
-        yield from self._body(_MAX_LINES)
 
     def details(self) -> Iterator[str]:
         """Everything an approval is bound to, nothing cut."""

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from typing import Final, TextIO
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import Final, TextIO, cast
 
 from holdfast.contract.values import encode_json
 from holdfast.text.visible import visible, visible_block
 from holdfast.text.width import clip, text_width
 
 _CODES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+_CLEAR: Final = "\r\x1b[K"
 _GAP: Final = "  "
 _DEFAULT_WIDTH: Final = 80
 _NARROW: Final = 70
@@ -73,6 +75,28 @@ def prompt(text: str) -> None:
     sys.stderr.flush()
 
 
+@contextmanager
+def progress() -> Generator[Callable[[str], None]]:
+    """For work that takes a while: what is said replaces what was said before, and in the end nothing is left of it.
+
+    Only a person at a terminal sees it.
+    """
+    seen = _is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb"
+    said = False
+
+    def tell(words: str) -> None:
+        nonlocal said
+        if seen:
+            prompt(f"{_CLEAR}{clip(words, screen_width() - 1)}")
+            said = True
+
+    try:
+        yield tell
+    finally:
+        if said:
+            prompt(_CLEAR)
+
+
 def put_output(text: str) -> None:
     """What a tool returned: as it is into a pipe, made visible on a terminal."""
     if not text:
@@ -83,7 +107,12 @@ def put_output(text: str) -> None:
 
 def put_json(value: object) -> None:
     """One JSON value on one line; on a terminal with every character that could act written as an escape."""
-    text = encode_json(value).decode()
+    try:
+        text = encode_json(value).decode()
+    except UnicodeEncodeError:
+        from msgspec import to_builtins
+
+        text = encode_json(_without_surrogates(to_builtins(value))).decode()
     _write(sys.stdout, f"{''.join(map(_json_safe, text)) if on_terminal() else text}\n")
 
 
@@ -134,6 +163,24 @@ def _write(stream: TextIO, text: str) -> None:
     except UnicodeEncodeError:
         encoding = stream.encoding or "utf-8"
         stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+
+
+def _without_surrogates(value: object) -> object:
+    """Bytes that are not UTF-8, as in the names of files, written out in every text: they have no form in JSON."""
+    if isinstance(value, str):
+        return "".join(map(_written_out, value))
+    if isinstance(value, dict):
+        items = cast(dict[object, object], value).items()
+        return {_without_surrogates(key): _without_surrogates(item) for key, item in items}
+    if isinstance(value, list | tuple):
+        return [_without_surrogates(item) for item in cast(list[object], value)]
+    return value
+
+
+def _written_out(char: str) -> str:
+    if "\udc80" <= char <= "\udcff":
+        return f"\\x{ord(char) - 0xDC00:02x}"
+    return char.encode("utf-8", "backslashreplace").decode()
 
 
 def _json_safe(char: str) -> str:

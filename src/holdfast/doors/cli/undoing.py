@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _COLOURS: Final = {"+": "green", "-": "red", "@": "cyan", "[": "yellow"}
 MAX_SHOWN: Final = 200
 """Lines of a diff that are shown before someone is asked."""
+MAX_PATHS: Final = 50
+"""Paths that are shown then."""
 
 
 @contextmanager
@@ -48,7 +50,7 @@ def change_shape(item: Planned, call_id: str, diff: str | None) -> Shape:
         "path": visible_path(item.path),
         "kind": item.change.kind,
         "undo": item.fate,
-        "why": item.why or None,
+        "why": visible_path(item.why) or None,
         "diff": diff,
     }
 

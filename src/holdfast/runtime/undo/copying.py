@@ -78,8 +78,9 @@ class CopyPart:
         with Tree(self.root, self._folder) as tree:
             settle(tree, steps, BlobSource(self._blobs))
 
-    def take_over(self, changes: list[PathChange]) -> None:
+    def take_over(self, changes: list[PathChange]) -> list[str]:
         """The command changed the root itself."""
+        return []
 
     def close(self) -> None:
         """Nothing of it is left."""
@@ -105,7 +106,10 @@ def _walk(root: Path, bounds: Bounds | None, contents: Contents | None) -> dict[
     with Tree(root, root) as tree:
         while pending:
             path = pending.pop()
-            here = tree.folder(path)
+            try:
+                here = tree.folder(path)
+            except FileNotFoundError:
+                continue  # it went while we looked
             prefix = f"{path}/" if path else ""
             for name, facts in _entries(here):
                 kind = facts.st_mode & _KIND

@@ -54,14 +54,16 @@ class OverlayPart:
     def roll_back(self, refused: list[PathChange]) -> None:
         """What is not taken over has never happened."""
 
-    def take_over(self, changes: list[PathChange]) -> None:
+    def take_over(self, changes: list[PathChange]) -> list[str]:
         """Make the root what the command made of it. Every path changes whole, and the ledger knows of it already."""
+        failed: list[str] = []
         steps = [Step(change.path, change.before, change.after) for change in changes]
         with Tree(self.root, self._folder) as tree:
-            settle(tree, steps, self)
+            settle(tree, steps, self, failed)
             for path, times in self._touched.items():
                 with suppress(OSError):
                     tree.set_times(path, times)
+        return failed
 
     def place(self, tree: Tree, step: Step) -> None:
         made = self._upper / step.path

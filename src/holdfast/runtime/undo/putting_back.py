@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 TOOL: Final = "holdfast.undo"
 Fate = Literal["put_back", "already", "refused"]
+_CHANGED: Final = "it has changed since"
 
 
 class Planned(Struct, frozen=True, kw_only=True):
@@ -178,7 +179,7 @@ class Undo:
         if after is None:
             return "the call was interrupted and what it left there is not known"
         if not (now.same_as(after) or _is_between(before, after, now)):
-            return "it has changed since"
+            return _CHANGED
         if before.kind == "other":
             return "a socket or a device was there, which cannot be made again"
         if before.kind == "file" and before.content != now.content:
@@ -262,15 +263,19 @@ def check(plan: Plan, *, partial: bool) -> None:
         raise UndoRefused(
             f"Call {plan.call_id} was undone already; `holdfast undo {plan.undone_by}` brings its changes back."
         )
-    if plan.refused and not partial:
-        first = plan.refused[0]
-        more = f", and {len(plan.refused) - 1} more" if len(plan.refused) > 1 else ""
-        raise UndoRefused(
-            f"Nothing was put back: {first.path} cannot be, because {first.why}{more}; "
-            f"`holdfast undo --partial {plan.call_id}` puts back the rest."
-        )
+    if plan.refused and not (partial and plan.to_put_back):
+        raise UndoRefused(_refusal(plan))
     if not plan.to_put_back:
         raise UndoRefused(f"Everything call {plan.call_id} changed is as it was before; there is nothing to undo.")
+
+
+def _refusal(plan: Plan) -> str:
+    if all(item.why == _CHANGED for item in plan.items):
+        return f"Every path call {plan.call_id} changed has been changed since, so nothing was put back."
+    first = plan.refused[0]
+    more = f", and {len(plan.refused) - 1} more" if len(plan.refused) > 1 else ""
+    rest = f"`holdfast undo --partial {plan.call_id}` puts back the rest" if plan.to_put_back else "no others are left"
+    return f"Nothing was put back: {first.path} cannot be, because {first.why}{more}; {rest}."
 
 
 def _summary(plan: Plan) -> str:

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from msgspec import Struct
-
-from holdfast.config.protected import is_git_folder
 from holdfast.contract.command import Change
-from holdfast.contract.errors import CallError
+from holdfast.contract.errors import HoldfastError
+from holdfast.runtime.undo.judging import judge
 from holdfast.runtime.undo.overlay import OverlayPart
-from holdfast.runtime.undo.runs import new_run, remove_dead_runs, remove_tree
+from holdfast.runtime.undo.runs import keep_run, new_run, remove_dead_runs, remove_tree
 from holdfast.sandbox.launch import Changes, Overlay
-from holdfast.store.changes import PathChange, absolute, record_changes, shown_change
+from holdfast.store.changes import PathChange, record_changes, shown_change
 
 if TYPE_CHECKING:
     from holdfast.config.model import SandboxConfig
     from holdfast.runtime.undo.copying import Bounds
     from holdfast.sandbox.policy import Policy
     from holdfast.store.ledger import Ledger
+
+
+_one_at_a_time = threading.Lock()
+"""What one command may leave depends on what another has left."""
 
 
 class Ground(Protocol):
@@ -48,7 +51,10 @@ class Part(Protocol):
         ...
 
     def roll_back(self, refused: list[PathChange]) -> None: ...
-    def take_over(self, changes: list[PathChange]) -> None: ...
+    def take_over(self, changes: list[PathChange]) -> list[str]:
+        """What could not be, and why."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -85,10 +91,13 @@ class Recorder:
         for root in self._roots():
             if not self._overlays(root) and (why := self._why_not_copied(root)) is not None:
                 return why
-        if not _contains(self._sandbox):
-            places = ", ".join(map(str, self._roots())) or "no folder"
-            return f"it runs without a sandbox, so only what it changes in {places} could be put back"
+        if not _contains(self._sandbox) and not self._roots():
+            return "it runs without a sandbox, and there is no folder in which its changes are recorded"
         return None
+
+    def only_in(self) -> tuple[str, ...]:
+        """The folders in which alone it could be undone; none: it cannot change anything else."""
+        return () if _contains(self._sandbox) else tuple(map(str, self._roots()))
 
     def _why_never(self) -> str | None:
         if self._config.undo == "off":
@@ -181,73 +190,26 @@ class Running:
         """Keep what was there before, refuse what is protected, write all of it down, and only then take it over."""
         changes: list[Change] = []
         violations: list[str] = []
+        lost: list[str] = []
         try:
             for part in self._parts:
-                judged = judge(part.root, part.changes(), self._sandbox if self._contained else None)
-                part.roll_back(judged.refused)
-                record_changes(self._ledger, self._call_id, part.root, judged.allowed)
-                part.take_over(judged.allowed)
+                with _one_at_a_time:
+                    judged = judge(part.root, part.changes(), self._sandbox if self._contained else None)
+                    part.roll_back(judged.refused)
+                    record_changes(self._ledger, self._call_id, part.root, judged.allowed)
+                    lost += part.take_over(judged.allowed)
                 changes += (shown_change(part.root, change) for change in judged.allowed)
                 violations += judged.violations
-        except RecursionError:
-            raise CallError("The command nested folders too deeply for its changes to be taken over.") from None
-        finally:
-            self.discard()
-        return Changes(changes=tuple(changes), violations=tuple(violations))
+        except (OSError, RecursionError, HoldfastError) as error:
+            lost.append(str(error) or type(error).__name__)
+        kept = str(keep_run(self._run, self._call_id)) if lost else None
+        self.discard()
+        return Changes(changes=tuple(changes), violations=tuple(violations), lost=tuple(lost), kept=kept)
 
     def discard(self) -> None:
         for part in self._parts:
             part.close()
         remove_tree(self._run)
-
-
-class Judged(Struct):
-    allowed: list[PathChange]
-    refused: list[PathChange]
-    violations: list[str]
-    """What was refused because something would obey it."""
-
-
-def judge(root: str, found: list[PathChange], sandbox: Ground | None) -> Judged:
-    """Which changes may be taken over. A folder is not removed while something protected stays in it.
-
-    A protected folder that only comes or goes is neither: nothing obeys an empty one, and some are put there, and
-    taken away again, to keep a place occupied while a command runs.
-    """
-    if sandbox is None:
-        return Judged(found, [], [])
-    locked = [change for change in found if _is_locked(root, change, sandbox)]
-    stays = {folder for change in locked if change.before.kind != "absent" for folder in _folders_above(change.path)}
-    nothing = {change.path for change in locked if _is_folder_or_nothing(change) and change.path not in stays}
-    violations = [change.path for change in locked if change.path not in nothing]
-    lost = {
-        change.path
-        for change in found
-        if change.path in stays and change.before.kind == "directory" and change.after.kind != "directory"
-    }
-    lost.update(violations)
-    return Judged(
-        [change for change in found if change.path not in lost and change.path not in nothing],
-        [change for change in found if change.path in lost],
-        [absolute(root, path) for path in violations],
-    )
-
-
-def _is_locked(root: str, change: PathChange, sandbox: Ground) -> bool:
-    path = Path(absolute(root, change.path))
-    if is_git_folder(path.name) and change.after.kind not in ("directory", "absent"):
-        return True
-    return sandbox.is_protected(path) is not None
-
-
-def _is_folder_or_nothing(change: PathChange) -> bool:
-    return {change.before.kind, change.after.kind} == {"absent", "directory"}
-
-
-def _folders_above(path: str) -> Iterator[str]:
-    while path:
-        path = path.rpartition("/")[0]
-        yield path
 
 
 def _contains(sandbox: Ground) -> bool:

@@ -27,6 +27,14 @@ def new_run(state: Path) -> Path:
     return run
 
 
+def keep_run(run: Path, call_id: str) -> Path:
+    """What could not be taken over stays, outside the project, until somebody has looked at it."""
+    kept = run.parent.parent / "kept" / call_id
+    make_private_folder(kept.parent)
+    run.rename(kept)
+    return kept
+
+
 def remove_dead_runs(state: Path) -> None:
     """What a killed process left: nothing of it was taken over, or the ledger knows of it."""
     try:

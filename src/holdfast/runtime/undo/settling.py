@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 from msgspec import Struct
@@ -47,19 +48,35 @@ def in_order(paths: Iterable[str]) -> list[str]:
     return sorted(paths, key=lambda path: path.split("/") if path else [])
 
 
-def settle(tree: Tree, steps: Sequence[Step], source: Source) -> None:
-    """Remove what is in the way, the deepest first; then make and fill; then set the modes of folders."""
+def settle(tree: Tree, steps: Sequence[Step], source: Source, failed: list[str] | None = None) -> None:
+    """Remove what is in the way, the deepest first; then make and fill; then set the modes of folders.
+
+    With `failed` a path that cannot be settled is put there, and the others are settled all the same.
+    """
     by_path = {step.path: step for step in steps}
     ordered = [by_path[path] for path in in_order(by_path)]
     for step in reversed(ordered):
         if _must_go(step):
-            tree.remove(step.path, folder=step.now.kind == "directory")
+            with _noting(step, failed):
+                tree.remove(step.path, folder=step.now.kind == "directory")
     for step in ordered:
-        _make(tree, step, source)
+        with _noting(step, failed):
+            _make(tree, step, source)
     tree.restore_modes()
     for step in reversed(ordered):
         if step.wanted.kind == "directory" and step.wanted.mode is not None:
-            tree.set_mode(step.path, step.wanted.mode)
+            with _noting(step, failed):
+                tree.set_mode(step.path, step.wanted.mode)
+
+
+@contextmanager
+def _noting(step: Step, failed: list[str] | None) -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        if failed is None:
+            raise
+        failed.append(f"{step.path}: {error.strerror or error}")
 
 
 def _must_go(step: Step) -> bool:

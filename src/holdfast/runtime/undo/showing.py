@@ -28,6 +28,8 @@ class _Side(Struct, frozen=True):
 
 def diff_of(item: Planned, blobs: Blobs, name: str, *, back: bool = False) -> str:
     """The diff of what the call did; with `back` of what undoing it does. Lines in brackets say what is not text."""
+    if (folder := _folder_words(item, back=back)) is not None:
+        return f"[{name}: a folder, {folder}]\n"
     before = _of_kept(item.change.before, blobs)
     after = _after(item, blobs)
     old, new = (after, before) if back else (before, after)
@@ -35,6 +37,17 @@ def diff_of(item: Planned, blobs: Blobs, name: str, *, back: bool = False) -> st
     if not lines:
         lines = [unified_diff(old.text, new.text, name)]
     return _mode_line(item, name, back=back) + "".join(lines)
+
+
+def _folder_words(item: Planned, *, back: bool) -> str | None:
+    """Of a folder that the call made or removed."""
+    after = item.change.after
+    kinds = (item.change.before.kind, None if after is None else after.kind)
+    if kinds == ("absent", "directory"):
+        return "will be removed" if back else "made"
+    if kinds == ("directory", "absent"):
+        return "will be made" if back else "removed"
+    return None
 
 
 def _mode_line(item: Planned, name: str, *, back: bool) -> str:

@@ -212,6 +212,8 @@ def _make_and_move(
         if state.owner is not None:
             with suppress(PermissionError):
                 os.chown(new, *state.owner, dir_fd=folder, follow_symlinks=False)
+                if state.kind == "file" and state.mode is not None:
+                    os.chmod(new, state.mode, dir_fd=folder)  # a change of owner takes away setuid and setgid
         os.rename(new, name, src_dir_fd=folder, dst_dir_fd=parent)
     except BaseException as error:
         with suppress(OSError):

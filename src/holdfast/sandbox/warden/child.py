@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 SIGTERM = 15
-MAX_FDS = 64
+MAX_FDS = 253
 TIDY_MS = 1000
 """How often a worker reaps what was orphaned while its command runs."""
 
@@ -244,7 +244,7 @@ class Worker:
                 data = marshal.dumps(message)
                 self._connection.sendall(len(data).to_bytes(4, "little") + data)
             except OSError:
-                self._gone = True
+                pass  # it is gone, but what it asked for last is still to be read
 
 
 def _receive_fds(connection: _socket.socket, size: int) -> tuple[bytes, list[int]] | None:

@@ -7,8 +7,10 @@ import contextlib
 import marshal
 import os
 import select
+import signal
 import socket
 import sys
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,10 +20,11 @@ from msgspec import Struct
 
 from holdfast.contract.errors import SandboxRefused
 from holdfast.sandbox.confine import filled, open_file
-from holdfast.sandbox.launch import Launch
+from holdfast.sandbox.launch import FIRST_FD, Launch
 
 MAX_IDLE: Final = 4
-FIRST_FD: Final = 3
+_CLOSING: Final = 2.0
+"""Seconds a warden has to end by itself."""
 _PROGRAM: Final = (
     "import sys; h = sys.modules['holdfast'] = type(sys)('holdfast'); h.__path__ = [sys.argv[2]]; "
     "from holdfast.sandbox.warden.child import main; main(int(sys.argv[1]))"
@@ -91,17 +94,20 @@ class Warden:
     ) -> Job:
         """Hand a command to a worker. With a log the worker keeps the output, and the two descriptors are not used.
 
-        The command finds the launch's files from descriptor 3 on, and after them the `passed` ones. `thorough`: the
+        The command finds the launch's files from descriptor 3 on, then those that are open, then the `passed` ones;
+        the open ones are closed here. `thorough`: the
         end is told when also its namespaces are gone, not only all that ran in them.
         """
         contents = [open_file(content) for content in launch.files]
         try:
             request = _request(launch, log, detached=detached, thorough=thorough)
             streams = [stdin] if log is not None else [stdin, stdout, stderr]
-            job = Job(self, self._send(request, [*streams, *contents, *passed]), once=log is not None)
+            fds = [*streams, *contents, *launch.opened.fds, *passed]
+            job = Job(self, self._send(request, fds), once=log is not None)
         finally:
             for fd in contents:
                 os.close(fd)
+            launch.opened()
         self._jobs.add(job)
         return job
 
@@ -322,7 +328,18 @@ def _close_all(sockets: set[socket.socket], pids: list[int]) -> None:
         sockets.pop().close()
     while pids:
         with contextlib.suppress(ChildProcessError):
-            os.waitpid(pids.pop(), 0)  # it ends as soon as its socket is closed
+            _reap(pids.pop())
+
+
+def _reap(pid: int) -> None:
+    """It ends as soon as its socket is closed, unless somebody has stopped it."""
+    deadline = time.monotonic() + _CLOSING
+    while os.waitpid(pid, os.WNOHANG) == (0, 0):
+        if time.monotonic() > deadline:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            return
+        time.sleep(0.001)
 
 
 def _forget_in_child() -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 PR_SET_PDEATHSIG = 1
 SIGKILL, SIGPIPE, SIGXFSZ = 9, 13, 25
-HIGH_FD = 100
+HIGH_FD = 300
 
 _libc = ctypes.CDLL(None)
 _signal, _prctl = _libc.signal, getattr(_libc, "prctl", None)  # found here once, not in every child

@@ -28,6 +28,7 @@ _EMPTY: Final = "(empty directory)"
 def _execute(args: Args, ctx: Context) -> Result:
     given = cast(str, args.get("path") or ".")
     depth = _depth(args)
+    place: Place | None = None
     try:
         place = reading(ctx, given)
         with folder(place.root, place.path) as opened:
@@ -36,10 +37,18 @@ def _execute(args: Args, ctx: Context) -> Result:
             return _result(listing, walk, place, depth, ctx)
     except PathRefused as error:
         return fail(str(error))
-    except (FileNotFoundError, NotADirectoryError):
+    except NotADirectoryError:
+        return fail(_no_folder(given, place))
+    except FileNotFoundError:
         return fail(f"Directory not found: {given}")
     except OSError as error:
         return fail(f"{given} cannot be listed: {reason(error)}.")
+
+
+def _no_folder(given: str, place: Place | None) -> str:
+    if place is not None and place.path.is_file():
+        return f"{given} is a file, not a folder; use file.read to see what is in it."
+    return f"Directory not found: {given}"
 
 
 def _result(listing: Listing, walk: Walk, place: Place, depth: int, ctx: Context) -> Result:
@@ -59,7 +68,7 @@ def _result(listing: Listing, walk: Walk, place: Place, depth: int, ctx: Context
 
 
 def _footer(done: Args, count: int) -> str:
-    parts = [f"{count} entries"]
+    parts = ["1 entry" if count == 1 else f"{count} entries"]
     if cast(int, done["depth"]) > 1:
         parts.append(f"depth={done['depth']}")
     if hidden := cast(int, done["total"]) - count:

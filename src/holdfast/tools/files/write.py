@@ -59,7 +59,8 @@ def _apply(payload: Args, ctx: Context) -> Result:
     if isinstance(before, Result):
         return before
     done = _output(place, content, "overwritten" if before.exists else "created")
-    said = f"Successfully wrote {done['bytes']} bytes to {done['path']} ({done['outcome']})."
+    size = "1 byte" if done["bytes"] == 1 else f"{done['bytes']} bytes"
+    said = f"Successfully wrote {size} to {done['path']} ({done['outcome']})."
     return ok(said, structured=done)
 
 

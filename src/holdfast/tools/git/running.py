@@ -52,7 +52,7 @@ class GitFailed(Exception):
 
 async def git(ctx: Context, *args: str, max_bytes: int) -> Ran:
     """One git command in the project root. Raises `GitFailed` with a sentence where git cannot work."""
-    program = _program()
+    program = git_program()
     if program is None:
         raise GitFailed("git is not installed; the git tools need it.")
     assert ctx.root is not None
@@ -122,7 +122,8 @@ def git_tool(
     )
 
 
-def _program() -> str | None:
+def git_program() -> str | None:
+    """Where git is; PATH has no say in it."""
     return next((path for path in PROGRAMS if Path(path).is_file()), None)
 
 

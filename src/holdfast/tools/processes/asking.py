@@ -12,6 +12,8 @@ from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args, Json
 from holdfast.contract.vocabulary import Risk
 from holdfast.text.preview import with_label
+from holdfast.text.truncate import format_size
+from holdfast.tools.paging import Page, page_of
 from holdfast.tools.processes.naming import ID, PID, PROCESS, describe, name_of, plain, preview
 from holdfast.tools.schemas import LABEL, optional, strict_object
 
@@ -44,9 +46,8 @@ def _output(args: Args, ctx: Context) -> Result:
         return fail(str(error))
     if offset is not None and offset > max(1, page.total_lines):
         return fail(f"Offset {offset} is beyond the end of the output ({page.total_lines} lines so far).")
-    cut = (ctx.truncate.tail if offset is None else ctx.truncate.head)(page.text)
-    lines = cut.output_lines if page.text else 0
-    first = page.first + (cut.total_lines - cut.output_lines if offset is None else 0)
+    first, shown = _end(page, ctx) if offset is None else (page.first, page_of(page.text, page.first, ctx))
+    lines = shown.lines if page.text else 0
     structured: Args = {
         "id": info.id,
         "pid": info.pid,
@@ -55,10 +56,10 @@ def _output(args: Args, ctx: Context) -> Result:
         "lines": lines,
         "total_lines": page.total_lines,
         "dropped_lines": page.dropped,
-        "content": cut.content,
+        "content": shown.content,
     }
-    body = cut.content or ("(no output)" if not page.total_lines else f"[Line {first} is too long to show.]")
-    notice = _notice(page, first, lines)
+    body = shown.content if page.total_lines else "(no output)"
+    notice = _notice(page, first + lines - 1, shown, whole=first == 1 and not shown.cut)
     return Result(
         True,
         f"{body}\n\n{notice}" if notice else body,
@@ -67,13 +68,21 @@ def _output(args: Args, ctx: Context) -> Result:
     )
 
 
-def _notice(page: ProcessOutput, first: int, lines: int) -> str:
-    last = first + lines - 1
-    if first == 1 and last >= page.total_lines:
+def _end(page: ProcessOutput, ctx: Context) -> tuple[int, Page]:
+    """The last lines, and the number of the first of them."""
+    cut = ctx.truncate.tail(page.text)
+    first = page.first + cut.total_lines - cut.output_lines
+    last = first + cut.output_lines - 1
+    what = f"the last {format_size(cut.output_bytes)} of line {last}" if cut.last_line_partial else ""
+    return first, Page(cut.content, cut.output_lines, cut.truncated, what or f"lines {first}-{last}")
+
+
+def _notice(page: ProcessOutput, last: int, shown: Page, *, whole: bool) -> str:
+    if whole and last >= page.total_lines:
         return ""
     dropped = f" Lines 1-{page.dropped} are not kept any more." if page.dropped else ""
     more = f" Use offset={last + 1} to continue." if last < page.total_lines else ""
-    return f"[Showing lines {first}-{last} of {page.total_lines}.{more}{dropped}]"
+    return f"[Showing {shown.range} of {page.total_lines}.{more}{dropped}]"
 
 
 def _output_preview(args: Args, width: int) -> str:

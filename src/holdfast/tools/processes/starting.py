@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final, cast
 
+from msgspec.structs import replace
+
 from holdfast.contract.call import Proposal
-from holdfast.contract.command import Command
+from holdfast.contract.command import Command, Outlook
 from holdfast.contract.context import Context
 from holdfast.contract.errors import HoldfastError, SandboxRefused
 from holdfast.contract.processes import Processes
@@ -18,7 +20,8 @@ from holdfast.tools.processes.naming import PROCESS, plain
 from holdfast.tools.schemas import LABEL, optional, strict_object, text
 from holdfast.tools.shell import running
 
-_UNDO: Final = "what a process changes while it runs is not recorded"
+_UNDO: Final = "cannot be undone: what a process changes while it runs is not recorded"
+_ENDS: Final = "The process would end with this command, which makes only one call; use detached=true."
 
 
 async def _propose(args: Args, ctx: Context) -> Proposal | Result:
@@ -26,6 +29,8 @@ async def _propose(args: Args, ctx: Context) -> Proposal | Result:
     if not command.strip():
         return fail("No command provided")
     detached = bool(args.get("detached"))
+    if _would_end(detached, ctx):
+        return fail(_ENDS)
     try:
         folder = running.folder_of(args, ctx)
         payload: Args = {
@@ -35,22 +40,26 @@ async def _propose(args: Args, ctx: Context) -> Proposal | Result:
             "label": args.get("label"),
             "detached": detached,
         }
-        outlook = await ctx.sandbox.outlook(_command(payload, ctx))
+        planned = _command(payload, ctx)
+        outlook = await ctx.sandbox.outlook(planned)
     except HoldfastError as error:
         return fail(str(error))
     shown = _shown(payload)
     until = "runs on after holdfast has ended" if detached else "runs until it ends or holdfast does"
-    seen = running.describe(shown, args, folder, outlook, ctx, undo=_UNDO)
+    seen = running.describe(shown, args, folder, _without_hosts(outlook), ctx, undo=_UNDO)
     return Proposal(
         tool_name="process.start",
         summary=f"start {shown.strip().partition(chr(10))[0]}" + (" (detached)" if detached else ""),
         risk=running.risk_of(outlook),
         payload=payload,
         preview=f"{seen}\n{until}",
+        preconditions=(running.surroundings(planned, outlook),),
     )
 
 
 async def _apply(payload: Args, ctx: Context) -> Result:
+    if _would_end(bool(payload["detached"]), ctx):
+        return fail(_ENDS)
     try:
         info = await ctx.service(Processes).start(
             ctx,
@@ -66,6 +75,15 @@ async def _apply(payload: Args, ctx: Context) -> Result:
         f"process.output shows what it prints, process.kill ends it.",
         structured=plain(info),
     )
+
+
+def _without_hosts(outlook: Outlook) -> Outlook:
+    """The way out to a list of hosts ends with the call, so that a process has none."""
+    return outlook if outlook.network in ("on", "off") else replace(outlook, network="off")
+
+
+def _would_end(detached: bool, ctx: Context) -> bool:
+    return not detached and ctx.service(Processes).end_with_call
 
 
 def _command(payload: Args, ctx: Context) -> Command:

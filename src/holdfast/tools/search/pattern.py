@@ -63,7 +63,7 @@ def regular(query: str, *, fold: bool = False) -> Pattern:
     reader = _Reader(query, fold)
     text, _ = reader.alternatives(0)
     if reader.at < len(query):
-        reader.refuse("a ')' that closes nothing")
+        reader.wrong("a ')' that closes nothing", reader.at)
     if reader.is_plain and not reader.plain:
         raise BadPattern("The query is empty; say what to look for.")
     return Pattern(reader.plain, fold=reader.fold) if reader.is_plain else Pattern(text, regex=True)
@@ -95,7 +95,15 @@ class _Reader:
             self.fold = True
             self.at = 4
 
+    def wrong(self, what: str, at: int) -> NoReturn:
+        """What no engine could read, and where it is."""
+        raise BadPattern(
+            f"The pattern has {what} at character {at + 1}; mend it, escape the character with a backslash, "
+            "or search for plain text without `regex`."
+        )
+
     def refuse(self, what: str) -> NoReturn:
+        """What engines read differently; it is where the reader stands."""
         raise BadPattern(
             f"The pattern contains {what} at character {self.at + 1}, which is not supported here; "
             "escape it with a backslash, write it another way, or search for plain text without `regex`."
@@ -141,25 +149,25 @@ class _Reader:
         return b"".join(out), total
 
     def part(self, depth: int) -> tuple[bytes, int, bool]:
+        start = self.at
         char = self.take()
         if char == "(":
             self.is_plain = False
-            return self.group(depth)
+            return self.group(depth, start)
         if char in "^$":
             self.is_plain = False
             return char.encode(), 1, False
         if char in "*+?{":
-            self.at -= 1
-            self.refuse(f"a '{char}' with nothing to repeat")
+            self.wrong(f"a '{char}' with nothing to repeat", start)
         if char == ".":
             return self.one_of(_ALL)
         if char == "[":
-            return self.one_of(self.choice())
+            return self.one_of(self.choice(start))
         if char == "\\":
             return self.escaped()
         return self.character(char)
 
-    def group(self, depth: int) -> tuple[bytes, int, bool]:
+    def group(self, depth: int, start: int) -> tuple[bytes, int, bool]:
         if self.peek() == "?":
             rest = self.pattern[self.at :]
             if rest.startswith("?:"):
@@ -167,13 +175,13 @@ class _Reader:
             elif rest.startswith(("?P<", "?<")) and not rest.startswith(("?<=", "?<!")):
                 end = rest.find(">")
                 if not rest[rest.find("<") + 1 : end].isidentifier():
-                    self.refuse("a group without a proper name")
+                    self.wrong("a group without a proper name", start)
                 self.at += end + 1
             else:
                 self.refuse("a look-around, a flag or another kind of special group")
         text, size = self.alternatives(depth + 1)
         if self.take() != ")":
-            self.refuse("a '(' that is never closed")
+            self.wrong("a '(' that is never closed", start)
         return b"(?:" + text + b")", size + 1, True
 
     def repeat(self, repeatable: bool) -> tuple[int, int | None]:
@@ -212,16 +220,19 @@ class _Reader:
         return self.character(chr(byte))
 
     def escaped_byte(self, char: str) -> int:
+        if not char:
+            self.wrong("a backslash with nothing to escape", len(self.pattern) - 1)
+        start = self.at - 2
         value = _CONTROLS.get(char, -1)
         if char == "x":
             digits = self.pattern[self.at : self.at + 2]
             if len(digits) == 2 and all(digit in "0123456789abcdefABCDEF" for digit in digits):
                 value = int(digits, 16)
                 self.at += 2
-        elif char and char.isascii() and char.isprintable() and not char.isalnum() and char not in "<>":
+        elif char.isascii() and char.isprintable() and not char.isalnum() and char not in "<>":
             value = ord(char)
         if not 0 <= value < 0x80 or value in _NEVER:
-            self.at -= 1
+            self.at = start
             self.refuse(f"the escape \\{char}")
         return value
 
@@ -242,20 +253,21 @@ class _Reader:
             self.refuse("a class that matches nothing")
         return bytes_class(members), 1, True
 
-    def choice(self) -> frozenset[int]:
+    def choice(self, start: int) -> frozenset[int]:
         negated = self.peek() == "^"
         self.at += negated
         members: set[int] = set()
         first = True
         while first or self.peek() != "]":
-            found = self.member()
+            place = self.at
+            found = self.member(start)
             if isinstance(found, frozenset):
                 members |= found
             elif self.peek() == "-" and self.pattern[self.at + 1 : self.at + 2] != "]":
                 self.at += 1
-                last = self.member()
+                last = self.member(start)
                 if isinstance(last, frozenset) or last < found:
-                    self.refuse("a range that is backwards or has no end")
+                    self.wrong("a range that is backwards or has no end", place)
                 members.update(range(found, last + 1))
             else:
                 members.add(found)
@@ -265,17 +277,18 @@ class _Reader:
             members |= {byte ^ 0x20 for byte in members & (_LOWER | _UPPER)}
         return _ALL - members if negated else frozenset(members) - _NEVER
 
-    def member(self) -> int | frozenset[int]:
+    def member(self, start: int) -> int | frozenset[int]:
         """One character of a class, or a set of them. What Rust's set notation would read otherwise is refused."""
         char = self.take()
         if not char:
-            self.refuse("a '[' that is never closed")
+            self.wrong("a '[' that is never closed", start)
         if char == "[":
             end = self.pattern.find(":]", self.at)
             name = self.pattern[self.at + 1 : end]
             if self.peek() == ":" and end > 0 and name in _POSIX:
                 self.at = end + 2
                 return _POSIX[name]
+            self.at -= 1
             self.refuse("an unescaped '[' in a class")
         if char == "\\":
             char = self.take()

@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final, cast
 
-from holdfast.contract.call import Precondition, Proposal
+from holdfast.contract.call import Proposal
 from holdfast.contract.command import Command, Ran
 from holdfast.contract.context import Context
 from holdfast.contract.errors import HoldfastError, SandboxRefused
 from holdfast.contract.result import Result, fail
 from holdfast.contract.tool import Tool
-from holdfast.contract.values import Args, Json, digest_of
+from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import AUTO_APPROVED_IF_SANDBOXED, RUNS_COMMANDS, Failure, Risk, State
 from holdfast.tools.schemas import LABEL, optional, strict_object, text
-from holdfast.tools.shell.running import describe, folder_of, preview, risk_of, settings
+from holdfast.tools.shell.running import describe, folder_of, preview, risk_of, settings, surroundings, undo_words
 
 DEFAULT_SECONDS: Final = 30.0
 _NOTHING: Final = "(no output)"
@@ -49,15 +49,8 @@ async def _propose(args: Args, ctx: Context) -> Proposal | Result:
         summary=command.strip().partition("\n")[0],
         risk=risk_of(outlook),
         payload=payload,
-        preview=describe(command, args, folder, outlook, ctx, undo=outlook.undo_note),
-        preconditions=(_surroundings(planned),),
-    )
-
-
-def _surroundings(command: Command) -> Precondition:
-    """The shell and its variables come from the configuration, which may be another when the approval comes."""
-    return Precondition(
-        kind="shell", subject=command.argv[0], value=digest_of([command.argv[0], cast(Json, dict(command.env))])
+        preview=describe(command, args, folder, outlook, ctx, undo=undo_words(outlook)),
+        preconditions=(surroundings(planned, outlook),),
     )
 
 
@@ -67,16 +60,16 @@ async def _apply(payload: Args, ctx: Context) -> Result:
     except SandboxRefused as error:
         return fail(f"Sandbox error: {error}")
     body = ran.output or _NOTHING
-    parts = [body, *([ran.notice] if ran.notice else []), *_violations(ran)]
+    parts = [body, *([ran.notice] if ran.notice else []), *_violations(ran), *_changed(ran, ctx)]
     metadata: Args = {"truncated": True} if ran.truncated else {}
     if ran.spill is not None:
-        metadata |= {"spill": ran.spill, "spilled_bytes": ran.spilled_bytes}
+        metadata |= {"spill": ran.spill, "spilled_bytes": ran.spilled_bytes, "spilled_lines": ran.total_lines}
     if ran.code == 0 and ran.stopped is None:
         return Result(True, "\n\n".join(parts), structured=_structured(ran), metadata=metadata)
     state, failure = (State.FAILED, Failure.TOOL_ERROR) if ran.stopped is None else _STATES[ran.stopped]
     return Result(
         False,
-        error="\n\n".join((*parts, _end(ran, ctx))),
+        error="\n\n".join((*parts, *_surrounded(ran), _end(ran, ctx))),
         structured=_structured(ran),
         metadata=metadata,
         state=state,
@@ -98,6 +91,23 @@ def _violations(ran: Ran) -> list[str]:
         return []
     listed = "\n".join(f"- {item}" for item in ran.violations)
     return [f"[The sandbox kept the command from this:\n{listed}]"]
+
+
+def _changed(ran: Ran, ctx: Context) -> list[str]:
+    if not ran.changes:
+        return []
+    one = len(ran.changes) == 1
+    paths, them = ("path", "it") if one else ("paths", "them")
+    return [f"[Changed {len(ran.changes)} {paths}; holdfast undo {ctx.call_id} puts {them} back]"]
+
+
+def _surrounded(ran: Ran) -> list[str]:
+    """What may be why a command failed in a sandbox and would not have outside."""
+    if not ran.contained or ran.stopped is not None:
+        return []
+    writable = f"only {', '.join(ran.writable)} is writable" if ran.writable else "nothing else is writable"
+    private = "temporary files and the home folder are private to this call"
+    return [f"[In the sandbox: network {ran.network}; {private}; {writable}]"]
 
 
 def _structured(ran: Ran) -> Args:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final, cast
 
-from holdfast.contract.command import Outlook
+from holdfast.contract.call import Precondition
+from holdfast.contract.command import Command, Outlook
 from holdfast.contract.context import Context
 from holdfast.contract.errors import PathRefused
-from holdfast.contract.values import Args
+from holdfast.contract.values import Args, Json, digest_of
 from holdfast.contract.vocabulary import Risk
 from holdfast.text.preview import with_label
 
@@ -52,20 +53,38 @@ def risk_of(outlook: Outlook) -> Risk:
     return Risk.HIGH if outlook.contained_by is None else Risk.MEDIUM
 
 
-def describe(command: str, args: Args, folder: str | None, outlook: Outlook, ctx: Context, *, undo: str | None) -> str:
-    """The command, where it runs, what holds it, and what cannot be taken back."""
+def describe(command: str, args: Args, folder: str | None, outlook: Outlook, ctx: Context, *, undo: str) -> str:
+    """The command, where it runs, what holds it, and whether it can be taken back."""
     held = "not contained" if outlook.contained_by is None else f"contained by {outlook.contained_by}"
-    lines = [
+    lines = (
         with_label(f"$ {command}", args),
         f"in {shown_folder(folder, ctx)}",
         f"{held}; network {outlook.network}",
-    ]
-    if undo is not None:
-        lines.append(f"cannot be undone: {undo}")
+        undo,
+    )
     return "\n".join(lines)
+
+
+def undo_words(outlook: Outlook) -> str:
+    if outlook.undo_note is not None:
+        return f"cannot be undone: {outlook.undo_note}"
+    if outlook.undo_only_in:
+        return f"can be undone only in {', '.join(outlook.undo_only_in)}: it runs without a sandbox"
+    return "can be undone"
 
 
 def preview(args: Args, width: int) -> str:
     given = args.get("args")
     words = [str(args.get("command", "")), *(str(word) for word in (given if isinstance(given, list) else ()))]
     return with_label(f"$ {' '.join(words)}", args)
+
+
+def surroundings(command: Command, outlook: Outlook) -> Precondition:
+    """What was shown beside the command: the shell and its variables, what holds it, and whether it can be undone.
+
+    All of it comes from the configuration and the machine, which may be others when the approval comes.
+    """
+    undoable = outlook.undo_note is None
+    env = cast(Json, dict(command.env))
+    seen: Json = [command.argv[0], env, outlook.contained_by, outlook.network, undoable]
+    return Precondition(kind="shell", subject=command.argv[0], value=digest_of(seen))

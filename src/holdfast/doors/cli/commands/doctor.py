@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
@@ -35,7 +34,8 @@ class Finding(NamedTuple):
 @click.pass_obj
 def doctor(flags: Flags, as_json: bool) -> int:
     """Check that everything works here."""
-    findings = list(_findings(flags))
+    with screen.progress() as tell:
+        findings = list(_findings(flags, tell))
     for finding in findings:
         if as_json:
             screen.put_json(finding._asdict())
@@ -45,7 +45,7 @@ def doctor(flags: Flags, as_json: bool) -> int:
     return FAILED if any(finding.status == "bad" for finding in findings) else 0
 
 
-def _findings(flags: Flags) -> Iterator[Finding]:
+def _findings(flags: Flags, tell: Callable[[str], None]) -> Iterator[Finding]:
     yield _python()
     setting = _configuration(flags)
     if isinstance(setting, Finding):
@@ -55,7 +55,7 @@ def _findings(flags: Flags) -> Iterator[Finding]:
     yield _terminal()
     yield _git()
     if not isinstance(setting, Finding):
-        yield from _sandbox(setting)
+        yield from _sandbox(setting, tell)
 
 
 def _place(setting: Setting) -> Iterator[Finding]:
@@ -127,11 +127,13 @@ def _terminal() -> Finding:
 
 
 def _git() -> Finding:
-    found = shutil.which("git")
+    from holdfast.tools.git.running import git_program
+
+    found = git_program()
     return Finding("git", "ok", found) if found else Finding("git", "note", "not found; the git tools need it")
 
 
-def _sandbox(setting: Setting) -> Iterator[Finding]:
+def _sandbox(setting: Setting, tell: Callable[[str], None]) -> Iterator[Finding]:
     """Every backend with what it held just now, and what follows for commands. Nothing of it is remembered."""
     from holdfast.sandbox.sandbox import Sandbox
 
@@ -148,13 +150,13 @@ def _sandbox(setting: Setting) -> Iterator[Finding]:
         if sandbox.mode == "off":
             yield Finding("sandbox", "note", 'switched off (sandbox.mode = "off"): commands run bare')
             return
-        yield from _battery(sandbox)
+        yield from _battery(sandbox, tell)
         yield _consequence(sandbox)
     except HoldfastError as error:
         yield Finding("sandbox", "bad", str(error))
 
 
-def _battery(sandbox: Sandbox) -> Iterator[Finding]:
+def _battery(sandbox: Sandbox, tell: Callable[[str], None]) -> Iterator[Finding]:
     """The backends in their order, down to the first that holds everything."""
     enough = False
     for backend in sandbox.backends():
@@ -163,6 +165,7 @@ def _battery(sandbox: Sandbox) -> Iterator[Finding]:
             reason = fault or f"not tried, the one above holds (`holdfast --set sandbox.backend={backend.name} doctor`)"
             yield Finding("battery", "note", f"{backend.title}: {reason}")
             continue
+        tell(f"attacking the sandbox ({backend.title})…")
         found = sandbox.examine(backend)
         held = [case.name for case in found if case.held]
         enough = len(held) == len(found)

@@ -35,7 +35,8 @@ def fuzz(flags: Flags, target: str, count: int, seed: int, as_json: bool) -> int
     from holdfast.doors.fuzzing import fuzz as run_fuzz
 
     approval = setting_here(flags).loaded.config.approval
-    report = run_fuzz(_bases(approval, target), _gate(approval, target), count=count, seed=seed)
+    with screen.progress() as tell:
+        report = run_fuzz(_bases(approval, target), _gate(approval, target), count=count, seed=seed, tell=tell)
     if as_json:
         screen.put_json({"rule": target, "seed": seed, **to_builtins(report)})
     else:

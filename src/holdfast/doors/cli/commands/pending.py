@@ -28,8 +28,7 @@ def pending(flags: Flags, call_id: str | None, as_json: bool) -> int:
         for held in waiting:
             screen.put_json(held_shape(held))
     elif call_id is not None:
-        view = HeldView(waiting[0], sys.stdout)
-        for line in (*view.short(), "", *view.details()):
+        for line in HeldView(waiting[0], sys.stdout).whole():
             screen.say(line)
     elif not waiting:
         screen.say("Nothing is waiting.")

@@ -10,10 +10,11 @@ import click
 
 from holdfast.contract.errors import UndoRefused
 from holdfast.doors.cli import screen
-from holdfast.doors.cli.failures import FAILED, UsageProblem
+from holdfast.doors.cli.failures import FAILED, REJECTED, UsageProblem, report
 from holdfast.doors.cli.options import common, complete_call
 from holdfast.doors.cli.place import Flags, whoami
 from holdfast.doors.cli.undoing import (
+    MAX_PATHS,
     MAX_SHOWN,
     change_shape,
     diff_lines,
@@ -51,12 +52,14 @@ def undo(flags: Flags, call_id: str | None, yes: bool, partial: bool, as_json: b
         if not as_json:
             _show(plan, setting, ledger)
         check(plan, partial=partial)
-        if not yes and not _confirmed():
+        if not yes and not screen.can_ask():
             raise UsageProblem(f"Nothing was put back; look at it, then run `holdfast undo --yes {plan.call_id}`.")
+        if not yes and not _confirmed():
+            return _left(as_json=as_json)
         result = undoing.carry_out(plan, by=whoami(), partial=partial)
     if as_json:
         screen.put_json({"call_id": plan.call_id, "undo_id": result.call_id, "success": result.success,
-                         "error": result.error,
+                         "error": None if result.error is None else visible_path(result.error),
                          "changes": [change_shape(item, plan.call_id, None) for item in plan.items]})  # fmt: skip
     elif result.success:
         screen.say(f"{result.output} It is call {result.call_id}.")
@@ -81,18 +84,39 @@ def _show(plan: Plan, setting: Setting, ledger: Ledger) -> None:
     if plan.items:
         screen.note(screen.paint(f"Undo call {plan.call_id}:", "bold"))
     room = MAX_SHOWN
-    for item in plan.items:
+    for item in plan.items[:MAX_PATHS]:
         name = name_of(item, setting)
         screen.note(f"  {visible(visible_path(name))} ({item.change.kind}): {fate_words(item)}")
         if item.fate == "put_back" and room > 0:
             for line in diff_lines(diff_of(item, ledger.blobs, visible_path(name), back=True), sys.stderr, room):
                 screen.note(f"    {line}")
                 room -= 1
+    if len(plan.items) > MAX_PATHS:
+        screen.note(f"  … and {len(plan.items) - MAX_PATHS:,} more")
+    if plan.items:
+        screen.note(f"In all: {_counts(plan)}.")
+
+
+def _counts(plan: Plan) -> str:
+    already = len(plan.items) - len(plan.to_put_back) - len(plan.refused)
+    found = [f"{len(plan.to_put_back):,} to put back"]
+    if plan.refused:
+        found.append(f"{len(plan.refused):,} that cannot be")
+    if already:
+        found.append(f"{already:,} as before the call already")
+    return ", ".join(found)
+
+
+def _left(*, as_json: bool) -> int:
+    """A person said no, which is no error."""
+    said = "Nothing was put back."
+    if as_json:
+        return report("rejected", said, REJECTED, as_json=True)
+    screen.note(said)
+    return REJECTED
 
 
 def _confirmed() -> bool:
-    if not screen.can_ask():
-        return False
     from holdfast.doors.cli.typing_in import forget_typed_ahead, read_line
 
     forget_typed_ahead()

@@ -1,0 +1,149 @@
+"""Which of a command's changes may be taken over: nothing that something obeys or runs later."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast.config.protected import is_git_folder
+from holdfast.sandbox.protection import GIT_NAMES, GIT_SKELETON, is_exempt, is_repository, link_reason
+from holdfast.store.changes import PathChange, absolute
+
+if TYPE_CHECKING:
+    from holdfast.sandbox.policy import Policy
+
+
+class Judging(Protocol):
+    """What must be known of the sandbox."""
+
+    @property
+    def policy(self) -> Policy: ...
+    def is_protected(self, path: Path, /) -> str | None: ...
+
+
+class Judged(Struct):
+    allowed: list[PathChange]
+    refused: list[PathChange]
+    violations: list[str]
+    """What was refused because something would obey it."""
+
+
+def judge(root: str, found: list[PathChange], sandbox: Judging | None) -> Judged:
+    """Which changes may be taken over. A folder is not removed while something protected stays in it.
+
+    A protected folder that only comes or goes is neither: nothing obeys an empty one, and some are put there, and
+    taken away again, to keep a place occupied while a command runs.
+    """
+    if sandbox is None:
+        return Judged(found, [], [])
+    folders = _GitFolders(root, found, sandbox)
+    locked: dict[str, str] = {}
+    """What is refused, and as what it is reported."""
+    kept: list[PathChange] = []
+    for change in found:
+        reported = folders.locks(change)
+        if reported is not None or _is_locked(root, change, sandbox):
+            locked[change.path] = reported or change.path
+            kept.append(change)
+    stays = {folder for change in kept if change.before.kind != "absent" for folder in _folders_above(change.path)}
+    nothing = {change.path for change in kept if _is_folder_or_nothing(change) and change.path not in stays}
+    violations = [change.path for change in kept if change.path not in nothing]
+    lost = {
+        change.path
+        for change in found
+        if change.path in stays and change.before.kind == "directory" and change.after.kind != "directory"
+    }
+    lost.update(violations)
+    homeless = {path for path in (*lost, *nothing) if _becomes_folder(path, found)}
+    for change in found:
+        above = set(_folders_above(change.path))
+        if change.path not in lost and not homeless.isdisjoint(above):
+            lost.add(change.path)
+            locked[change.path] = change.path
+            if above.isdisjoint(locked[path] for path in violations):
+                violations.append(change.path)
+    return Judged(
+        [change for change in found if change.path not in lost and change.path not in nothing],
+        [change for change in found if change.path in lost],
+        list(dict.fromkeys(absolute(root, locked[path]) for path in violations)),
+    )
+
+
+def _becomes_folder(path: str, found: list[PathChange]) -> bool:
+    """Whether what is inside can only be there if the refused folder is."""
+    return any(
+        change.path == path and change.before.kind != "directory" and change.after.kind == "directory"
+        for change in found
+    )
+
+
+def _is_locked(root: str, change: PathChange, sandbox: Judging) -> bool:
+    path = Path(absolute(root, change.path))
+    if is_git_folder(path.name) and change.after.kind not in ("directory", "absent"):
+        return True
+    if "symlink" in (change.before.kind, change.after.kind):
+        policy = sandbox.policy
+        if link_reason(path, root=policy.root, extra=policy.protected, writable=policy.writable) is not None:
+            return True
+    return sandbox.is_protected(path) is not None
+
+
+class _GitFolders:
+    """Folders git takes for repositories whatever their names are: what it obeys in them is locked, and a command
+    cannot make one of what was none."""
+
+    def __init__(self, root: str, found: list[PathChange], sandbox: Judging) -> None:
+        self._root = root
+        self._sandbox = sandbox
+        self._changes = {change.path: change for change in found}
+        self._known: dict[str, tuple[bool, bool]] = {}
+
+    def locks(self, change: PathChange) -> str | None:
+        """The path to report if the change is refused."""
+        if GIT_NAMES.isdisjoint(names := change.path.split("/")):
+            return None
+        for place, name in enumerate(names):
+            if is_git_folder(name):
+                return None  # the rules for paths know it
+            folder = "/".join(names[:place])
+            if name not in GIT_NAMES or True not in (known := self._is_git(folder)):
+                continue
+            if known == (False, True):
+                return "/".join(names[: place + 1])
+            inside = "/".join((*names[:place], ".git", *names[place:]))
+            if _is_locked(self._root, replace(change, path=inside), self._sandbox):
+                return change.path
+        return None
+
+    def _is_git(self, folder: str) -> tuple[bool, bool]:
+        """Whether it is one before the command, and after it."""
+        if folder not in self._known:
+            states = [self._is_there(f"{folder}/{name}" if folder else name) for name in GIT_SKELETON]
+            before, after = (
+                {name for name, state in zip(GIT_SKELETON, states, strict=True) if state[when]} for when in (0, 1)
+            )
+            exempt = is_exempt(absolute(self._root, folder), (Path(self._root),))
+            self._known[folder] = (not exempt and is_repository(before), not exempt and is_repository(after))
+        return self._known[folder]
+
+    def _is_there(self, path: str) -> tuple[bool, bool]:
+        change = self._changes.get(path)
+        if change is None:
+            there = os.path.lexists(absolute(self._root, path))
+            return there, there
+        return change.before.kind != "absent", change.after.kind != "absent"
+
+
+def _is_folder_or_nothing(change: PathChange) -> bool:
+    return {change.before.kind, change.after.kind} == {"absent", "directory"}
+
+
+def _folders_above(path: str) -> Iterator[str]:
+    while path:
+        path = path.rpartition("/")[0]
+        yield path

@@ -1,0 +1,43 @@
+"""What a wrapped command does when it is told to end."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from holdfast.config.model import SandboxConfig
+from holdfast.sandbox.sandbox import Sandbox
+
+_IMPATIENT = """
+import os, signal, sys
+from holdfast.sandbox import enter, running
+real = running.finish
+def finish(launch):
+    for _ in range(0 if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL else 3):  # not after the probe
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            os.kill(os.getpid(), number)
+    return real(launch)
+running.finish = finish
+sys.exit(enter.main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.spec("N1", "N2")
+@pytest.mark.parametrize("told_first", [False, True])
+def test_signals_do_not_disturb_what_is_put_right_at_the_end(tmp_path: Path, told_first: bool) -> None:
+    wrapped = Sandbox(SandboxConfig(), root=tmp_path, cwd=tmp_path).wrap_command(
+        ["sh", "-c", f"echo evil > conftest.py; echo ready; {'sleep 60' if told_first else 'exit 5'}"]
+    )
+    argv = [sys.executable, "-I", "-c", _IMPATIENT, *wrapped[4:]]
+    with subprocess.Popen(argv, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline() == b"ready\n", process.stderr.read()
+        if told_first:
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == (143 if told_first else 5)
+        assert b"conftest.py' was put back" in process.stderr.read()
+    assert list(tmp_path.iterdir()) == []
