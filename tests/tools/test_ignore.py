@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from holdfast.tools.search.engines import find_ripgrep
@@ -121,6 +121,7 @@ def _hidden(path: str) -> bool:
 
 @needs_ripgrep
 @given(glob=st.lists(st.sampled_from(PIECES), min_size=1, max_size=6).map("".join))
+@example("[*")
 @many
 @pytest.mark.spec("B2")
 def test_a_glob_selects_what_ripgrep_selects(tree: Path, glob: str) -> None:

@@ -38,8 +38,13 @@ STAR, _PREFIX, _SUFFIX, _MIDDLE = "star", "prefix", "suffix", "middle"
 _REGEX: Final = {STAR: b"[^/]*", _PREFIX: b"(?:/?|.*/)", _SUFFIX: b"/.*", _MIDDLE: b"(?:/|/.*/)"}
 
 
-def parse(glob: str) -> list[Token]:
-    return _Parser(glob).tokens()
+def parse(glob: str, *, strict: bool = False) -> list[Token]:
+    """A '[' that is never closed stands for itself, as in ignore files, or is refused if `strict`."""
+    parser = _Parser(glob)
+    tokens = parser.tokens()
+    if strict and parser.class_left_open:
+        raise BadGlob("a '[' is never closed")
+    return tokens
 
 
 class _Parser:

@@ -96,7 +96,7 @@ def glob_matches(glob: str) -> Callable[[bytes], bool]:
         raise BadGlob("The glob is empty, too long or contains NUL; write one such as '*.py' or 'src/**/*.py'.")
     anywhere = "/" not in text and text != "**"
     try:
-        tokens = parse(f"**/{text}" if anywhere else text.removeprefix("/"))
+        tokens = parse(f"**/{text}" if anywhere else text.removeprefix("/"), strict=True)
     except BadGlob as error:
         raise BadGlob(f"The glob {glob!r} cannot be read: {error}; escape special characters with '\\'.") from None
     matches = compile_tokens(tokens)
