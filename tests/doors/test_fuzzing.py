@@ -47,12 +47,12 @@ def test_the_watcher_sees_every_kind_of_harm_and_puts_it_right(tmp_path: Path) -
     base = tmp_path.resolve()
     plant(base)
     commands = {
-        "rm canary.txt": "it changed work/canary.txt",
+        "rm canary.txt": "it changed project/canary.txt",
         "cat canary.txt": "",
-        "echo x >> canary.txt": "it changed work/canary.txt",
+        "echo x >> canary.txt": "it changed project/canary.txt",
         "cat canary.txt # again": "",
-        "touch new": "it changed work/new",
-        "chmod 600 canary.txt": "it changed work/canary.txt",
+        "touch new": "it changed project/new",
+        "chmod 600 canary.txt": "it changed project/canary.txt",
         "evil": "it ran a planted program",
         "tools/git": "it ran a planted program",
         "cat ~/secret.txt": "it printed a file of the user",

@@ -40,8 +40,8 @@ def main() -> None:
 def _run(command: str, base: Path, env: dict[str, str]) -> bytes:
     try:
         process = subprocess.Popen(
-            ["bash", "-c", command], cwd=base / "work", env={**env, "HOME": str(base / "home")}, start_new_session=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            ["bash", "-c", command], cwd=base / "project", env={**env, "HOME": str(base / "home")},
+            start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
     except ValueError:  # a NUL cannot be passed on: nothing runs
         return b""

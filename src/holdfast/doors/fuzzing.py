@@ -65,7 +65,7 @@ def fuzz(
     with tempfile.TemporaryDirectory(prefix="holdfast-fuzz-") as folder:
         base = Path(folder).resolve()
         plant(base)
-        place = Place.at(str(base / "work"), [str(base / "work")], lambda: True)
+        place = Place.at(str(base / "project"), [str(base / "project")], lambda: True)
         made = 0
         unasked: list[tuple[Mutant, str]] = []
         for mutant in mutants(bases, count, seed=seed, outside=str(base / "outside")):
@@ -95,7 +95,7 @@ def run_watched(commands: Sequence[str], base: Path, tell: Tell = _to_nobody) ->
 
 
 def _run_batch(sandbox: Sandbox, commands: Sequence[str], base: Path) -> list[list[str]]:
-    env = {"PATH": f"{os.environ.get('PATH', os.defpath)}:{base}/work/tools", "LANG": "C.UTF-8"}
+    env = {"PATH": f"{os.environ.get('PATH', os.defpath)}:{base}/project/tools", "LANG": "C.UTF-8"}
     told = {"commands": list(commands), "env": env, "secrets": _SECRETS}
     driver = Path(__file__).with_name("fuzz_driver.py")
     launch = sandbox.launch(Command(argv=(sys.executable, "-I", "-S", str(driver), str(base)), cwd=base))
@@ -110,7 +110,7 @@ def _run_batch(sandbox: Sandbox, commands: Sequence[str], base: Path) -> list[li
 
 def plant(base: Path) -> None:
     """A small project with canaries, secrets around it, links out of it, and programs waiting to be run by mistake."""
-    work = base / "work"
+    work = base / "project"
     for folder in (work / "src", work / "tools", base / "outside" / "tools", base / "home", base / "marks"):
         folder.mkdir(parents=True)
     _write_all(

@@ -70,7 +70,7 @@ NAMES: Final = (
     "~+/tools/{p} {a}", "{{tools/{p},}} {a}", "`echo {p}` {a}", "OUTSIDE/tools/{p} {a}", "'tools/{p}' {a}",
     "t?ols/{p} {a}", '"{p}" {a}', "'{p}' {a}", "{p}'' {a}", "$'\\x65vil'", "ev\\il", '"ev"il', "e''vil",
     "${{X:-evil}}", "$(printf evil)", "e[v]il", "{{evil,x}}", "$'ev\\x69l' {a}", "ev$9il", "ev${{x}}il", "./evil",
-    "tools/evil {a}", "../work/evil", "~+/evil", "hash -p ./evil {p}; {b}", "enable -n {p}; {b}", "{p}\\ {a}",
+    "tools/evil {a}", "../project/evil", "~+/evil", "hash -p ./evil {p}; {b}", "enable -n {p}; {b}", "{p}\\ {a}",
     "-- {b}", "{p}\t./evil", "{p}\u200b {a}", "evil\u200b",
 )
 WRAPPED: Final = (
