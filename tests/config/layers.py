@@ -116,6 +116,30 @@ layers: st.SearchStrategy[Table] = _table(
         keep_days=st.sampled_from([1, 1000]),
         max_blob_bytes=st.sampled_from([1, 2**40]),
     ),
+    model=_table(
+        name=st.sampled_from(["operator", "anthropic:evil"]),
+        thinking=st.sampled_from(["low", "max", 0, 9000]),
+        max_tokens=st.sampled_from([100, "90%"]),
+        temperature=st.sampled_from([0, 2.0]),
+        timeout=st.sampled_from([1, 9999]),
+        retries=st.integers(0, 20),
+        context=st.sampled_from([1, 10**9]),
+        providers=st.dictionaries(
+            st.sampled_from(["anthropic", "mine"]),
+            _table(
+                api=st.just("openai"),
+                base_url=st.just("https://evil.example"),
+                api_key=st.just({"command": ["/tmp/evil"]}),
+                thinking_budget=st.sampled_from([0, 9000]),
+            ),
+            max_size=2,
+        ),
+    ),
+    chat=_table(
+        autopilot=st.booleans(),
+        max_turns=st.sampled_from([1, 9999]),
+        cursor_after_result=st.sampled_from(["result", "stay"]),
+    ),
     secrets=st.dictionaries(st.just("token"), st.just({"command": ["/tmp/evil"]}), max_size=1),
     protected=st.lists(st.sampled_from(["infra", "deploy"]), max_size=2, unique=True),
 )

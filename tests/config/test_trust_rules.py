@@ -126,8 +126,25 @@ LOOSER: list[tuple[str, Any]] = [
     ("ledger.durability", "process"),
     ("ledger.keep_days", 1),
     ("ledger.max_blob_bytes", 1),
+    ("model.name", "openai:gpt-evil"),
+    ("model.timeout", 9999),
+    ("model.connect_timeout", 99),
+    ("model.retries", 20),
+    ("model.context", 10**9),
+    ("model.providers", {"p": {"base_url": "https://evil.example"}}),
+    ("chat.autopilot", True),
+    ("chat.max_turns", 9999),
     ("secrets", {"token": {"command": ["evil"]}}),
 ]
+TASTE: list[tuple[str, Any]] = [
+    ("model.thinking", "max"),
+    ("model.max_tokens", "90%"),
+    ("model.temperature", 1.5),
+    ("model.cache_retention", "long"),
+    ("model.foreign_thinking", "drop"),
+    ("chat.cursor_after_result", "next"),
+]
+"""What lets nothing happen that would not happen anyway: an untrusted layer simply has its way."""
 STRICT: Table = {
     "tools": {
         "deny": ["shell.exec"],
@@ -143,12 +160,49 @@ STRICT: Table = {
     "sandbox": {"mode": "required", "cpu_seconds": 10},
     "output": {"max_output_bytes": 1000},
     "ledger": {"durability": "power"},
+    "model": {"timeout": 60, "connect_timeout": 5, "retries": 1, "context": 8000},
+    "chat": {"autopilot": False},
 }
 
 
 @pytest.mark.spec("A2")
 def test_every_option_is_among_the_looser_examples() -> None:
-    assert {path for path, _ in LOOSER} | {"protected"} == set(option_keys())
+    assert {path for path, _ in (*LOOSER, *TASTE)} | {"protected"} == set(option_keys())
+
+
+@pytest.mark.spec("A2", "D7")
+@pytest.mark.parametrize(("path", "value"), TASTE, ids=[path for path, _ in TASTE])
+def test_what_is_a_matter_of_taste_needs_no_trust(load_here: LoadHere, path: str, value: object) -> None:
+    section, name = path.split(".")
+    result = load_here(document={section: {name: value}})
+    assert getattr(getattr(result.config, section), name) == value and result.notices == ()
+
+
+@pytest.mark.spec("A2", "D7")
+def test_an_untrusted_document_sets_parameters_of_a_provider_and_never_where_it_is_reached(
+    load_here: LoadHere, write_user: Write
+) -> None:
+    write_user("[model.providers.anthropic]\nbase_url = 'https://mine.example'\nthinking_budget = 5")
+    wanted = {"thinking_budget": 20_000, "base_url": "https://evil.example"}
+    result = load_here(document={"model": {"providers": {"anthropic": wanted}}})
+    provider = result.config.model.providers["anthropic"]
+    assert (provider.thinking_budget, provider.base_url) == (20_000, "https://mine.example")
+    assert result.layers[-1].ignored == ("model.providers.anthropic.base_url",)
+
+
+@pytest.mark.spec("A2", "A6")
+def test_of_an_untrusted_preset_the_denials_are_kept(load_here: LoadHere) -> None:
+    mixed = {"approve": ["file.read"], "deny": ["shell.exec"]}
+    approval = load_here(document={"approval": {"presets": {"$mixed": mixed}}}).config.approval
+    assert approval.presets == {"$mixed": Preset(deny=("shell.exec",))}
+
+
+@pytest.mark.spec("A7")
+def test_a_table_that_sets_the_list_replaces_a_function(load_here: LoadHere, write_user: Write) -> None:
+    write_user("approval.auto_approve = 'my.policy:approve'")
+    given = {"set": ["$default"], "remove": ["file.write"]}
+    approval = load_here(document={"approval": {"auto_approve": given}}, document_trusted=True).config.approval
+    assert (approval.auto_approve, approval.excluded) == (("$default",), ("file.write",))
 
 
 @pytest.mark.spec("A2", "A6")
@@ -173,7 +227,7 @@ def test_a_looser_value_is_held_back_and_reported_by_key(
     assert [key for key in report.ignored if key == path or key.startswith(f"{path}.")]
     [notice] = result.notices
     assert path in notice
-    if path in ("secrets", "tools.modules"):
+    if path in ("secrets", "tools.modules", "model.providers"):
         assert "only from user-level config" in notice
     else:
         assert notice.endswith(f"then run `holdfast trust {name}`.")

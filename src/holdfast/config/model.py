@@ -16,11 +16,18 @@ Profile = Literal["minimal", "messaging", "coding", "full"]
 Caps = Literal["standard", "small"]
 Action = Literal["confirm", "log", "silent"]
 Autonomy = Literal["cautious", "standard", "autonomous"]
+ThinkingLevel = Literal["minimal", "low", "medium", "high", "max"]
+CacheRetention = Literal["none", "short", "long"]
+ForeignThinking = Literal["preserve", "drop"]
+ModelApi = Literal["anthropic", "openai", "openai-chat", "google", "vertex"]
 
 Name = Annotated[str, Meta(min_length=1, max_length=1024)]
 Names = Annotated[tuple[Name, ...], Meta(max_length=1000)]
 Count = Annotated[int, Meta(ge=1, le=2**53)]
 Seconds = Annotated[float, Meta(gt=0, le=31_536_000)]
+Budget = Annotated[int, Meta(ge=0, le=2**31)]
+Percent = Annotated[str, Meta(pattern=r"^(100|[1-9][0-9]?)%$")]
+Temperature = Annotated[float, Meta(ge=0, le=2)]
 
 INTERNAL: Final = frozenset(
     {
@@ -201,6 +208,50 @@ class SecretSource(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             raise ValueError("write a keyring entry as 'service/user'")
 
 
+class ModelProvider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One provider: where it is reached, and parameters that win over the general ones."""
+
+    api: ModelApi | None = None
+    """The wire format of a server holdfast does not know by name."""
+    base_url: Name | None = None
+    api_key: SecretSource | None = None
+    """Instead of the provider's usual environment variable."""
+    project: Name | None = None
+    location: Name | None = None
+    thinking: ThinkingLevel | Budget | Literal[False] | None = None
+    thinking_budget: Budget | None = None
+    reasoning: Name | None = None
+    effort: Name | None = None
+    max_tokens: Count | Percent | None = None
+    temperature: Temperature | None = None
+    cache_retention: CacheRetention | None = None
+
+
+class ModelConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: Name = "operator"
+    """`provider:model`, such as `anthropic:claude-sonnet-4-5`; `operator` is built in and needs no key."""
+    thinking: ThinkingLevel | Budget | Literal[False] = "high"
+    max_tokens: Count | Percent = "50%"
+    temperature: Temperature | None = None
+    cache_retention: CacheRetention = "short"
+    foreign_thinking: ForeignThinking = "preserve"
+    """What becomes of thinking another provider signed: sent as text, or dropped."""
+    timeout: Seconds = 600.0
+    connect_timeout: Seconds = 10.0
+    retries: Annotated[int, Meta(ge=0, le=20)] = 4
+    context: Count | None = None
+    """Tokens the model has room for; set it for small ones, and old tool results are trimmed to fit."""
+    providers: dict[Name, ModelProvider] = field(default_factory=dict[str, ModelProvider])
+
+
+class ChatConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    autopilot: bool = True
+    """Go on by itself after approved calls, until a person is needed."""
+    max_turns: Count = 100
+    """Replies in a row without a message of yours."""
+    cursor_after_result: Literal["result", "stay", "next"] = "result"
+
+
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tools: ToolsConfig = field(default_factory=ToolsConfig)
     approval: ApprovalConfig = field(default_factory=ApprovalConfig)
@@ -208,6 +259,8 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     sandbox: SandboxConfig = field(default_factory=SandboxConfig)
     output: OutputConfig = field(default_factory=OutputConfig)
     ledger: LedgerConfig = field(default_factory=LedgerConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    chat: ChatConfig = field(default_factory=ChatConfig)
     secrets: dict[Name, SecretSource] = field(default_factory=dict[str, SecretSource])
     protected: Names = ()
     """Protected path patterns beyond the built-in ones; every layer adds, none removes."""

@@ -159,7 +159,7 @@ def _merge_auto_approve(current: Table, given: object, where: str, user_level: b
         value, excluded = given, ()
     else:
         if isinstance(before, str):
-            if isinstance(given, dict):
+            if _only_changes(given, where):
                 raise ConfigError(f"{where}: there is no list to change, it is '{before}' so far; give a whole list.")
             before = ()
         after = edit(NameList(tuple(before), tuple(current["excluded"])), given, where)
@@ -167,6 +167,10 @@ def _merge_auto_approve(current: Table, given: object, where: str, user_level: b
     current.update(auto_approve=value, auto_approve_set=True, excluded=excluded)
     if user_level:
         current["importable"] = tuple(dict.fromkeys((*current["importable"], *_put_in(given, where))))
+
+
+def _only_changes(given: object, where: str) -> bool:
+    return isinstance(given, dict) and "set" not in operations(cast(Table, given), where)
 
 
 def _check_function(given: str, where: str) -> None:

@@ -7,7 +7,16 @@ from typing import Any, Final, cast
 from msgspec import Struct
 
 from holdfast.config.lists import OPERATIONS
-from holdfast.config.model import FUNCTION_PATH, PRESET_NAME, CommandRule, Config, PolicyLayer, Preset, SecretSource
+from holdfast.config.model import (
+    FUNCTION_PATH,
+    PRESET_NAME,
+    CommandRule,
+    Config,
+    ModelProvider,
+    PolicyLayer,
+    Preset,
+    SecretSource,
+)
 from holdfast.config.shape import is_list, is_section, options
 
 JsonObject = dict[str, Any]
@@ -69,6 +78,34 @@ DESCRIPTIONS: Final = {
     "ledger.durability": "What the record survives: the end of the process, or the loss of power.",
     "ledger.keep_days": "How many days finished calls are kept; older ones are pruned once a day.",
     "ledger.max_blob_bytes": "How many bytes of before-images and long outputs are kept; the oldest go first.",
+    "model": "Which model answers, and how it is asked.",
+    "model.name": "provider:model, such as `anthropic:claude-sonnet-4-5`; `operator` is built in and needs no key.",
+    "model.thinking": "How much the model thinks: a level, a number of tokens, or false.",
+    "model.max_tokens": "The longest reply, in tokens or in per cent of what the model can write.",
+    "model.temperature": "How freely the model chooses its words; without it the provider decides.",
+    "model.cache_retention": "How long the provider keeps the beginning of a conversation for the next request.",
+    "model.foreign_thinking": "What becomes of thinking another provider signed: sent as text, or dropped.",
+    "model.timeout": "Seconds one request may take.",
+    "model.connect_timeout": "Seconds to reach the provider.",
+    "model.retries": "How often a request is made again after a limit, an overload or a dropped connection.",
+    "model.context": "Tokens a small model has room for: old tool results are trimmed to fit.",
+    "model.providers": "Parameters of single providers, which win over the general ones, and where they are reached.",
+    "chat": "How documents are driven.",
+    "chat.autopilot": "Go on after approved calls until a person is needed.",
+    "chat.max_turns": "Replies in a row without a message of yours.",
+    "chat.cursor_after_result": "Where the cursor goes when a result has been written.",
+    "ModelProvider.api": "The wire format of a server holdfast does not know by name. User-level only.",
+    "ModelProvider.base_url": "Where the server is. User-level only.",
+    "ModelProvider.api_key": "Where the key comes from, instead of the usual variable. User-level only.",
+    "ModelProvider.project": "The cloud project. User-level only.",
+    "ModelProvider.location": "The cloud region. User-level only.",
+    "ModelProvider.thinking": "Wins over `model.thinking`.",
+    "ModelProvider.thinking_budget": "Tokens to think with; 0 switches it off.",
+    "ModelProvider.reasoning": "The effort OpenAI is asked for.",
+    "ModelProvider.effort": "The effort Anthropic is asked for.",
+    "ModelProvider.max_tokens": "Wins over `model.max_tokens`.",
+    "ModelProvider.temperature": "Wins over `model.temperature`.",
+    "ModelProvider.cache_retention": "Wins over `model.cache_retention`.",
     "secrets": "Where the value of a secret scope comes from, by scope. User-level only.",
     "protected": "Patterns of protected paths beyond the built-in ones. Every layer adds, none removes.",
     "PolicyLayer.profile": "The set of tools to begin with.",
@@ -99,7 +136,7 @@ def json_schema() -> JsonObject:
     for section, kind in options(Config).items():
         if is_section(kind):
             _describe(defs, kind, section, section)
-    for named in (PolicyLayer, Preset, CommandRule, SecretSource):
+    for named in (PolicyLayer, Preset, CommandRule, SecretSource, ModelProvider):
         _describe(defs, named, "", named.__name__)
     approval = cast(dict[str, JsonObject], defs["ApprovalConfig"]["properties"])
     approval["presets"]["propertyNames"] = {"pattern": PRESET_NAME}

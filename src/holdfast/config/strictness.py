@@ -10,9 +10,12 @@ from typing import Final
 
 from holdfast.config.model import (
     ApprovalConfig,
+    ChatConfig,
     CommandRule,
     Config,
     HooksConfig,
+    ModelConfig,
+    ModelProvider,
     PolicyLayer,
     Preset,
     SandboxConfig,
@@ -37,6 +40,8 @@ def looser_options(one: Config, other: Config) -> list[str]:
         *_approval(one.approval, other.approval),
         *_hooks(one.hooks, other.hooks),
         *_sandbox(one.sandbox, other.sandbox),
+        *_model(one.model, other.model),
+        *_chat(one.chat, other.chat),
         ("output.max_lines", one.output.max_lines <= other.output.max_lines),
         ("output.max_bytes", one.output.max_bytes <= other.output.max_bytes),
         ("output.max_spill", one.output.max_spill <= other.output.max_spill),
@@ -124,6 +129,34 @@ def _sandbox(one: SandboxConfig, other: SandboxConfig) -> tuple[Check, ...]:
         ("sandbox.undo", one.undo == other.undo),
         ("sandbox.undo_max_files", one.undo_max_files == other.undo_max_files),
         ("sandbox.undo_max_bytes", one.undo_max_bytes == other.undo_max_bytes),
+    )
+
+
+def _model(one: ModelConfig, other: ModelConfig) -> tuple[Check, ...]:
+    """Thinking, temperature and the like are taste; who is asked, where and for how long is not."""
+    names = one.providers.keys() | other.providers.keys()
+    unknown = ModelProvider()
+    endpoints = (
+        _endpoint(one.providers.get(name, unknown)) == _endpoint(other.providers.get(name, unknown)) for name in names
+    )
+    return (
+        ("model.name", one.name == other.name),
+        ("model.providers", all(endpoints)),
+        ("model.timeout", one.timeout <= other.timeout),
+        ("model.connect_timeout", one.connect_timeout <= other.connect_timeout),
+        ("model.retries", one.retries <= other.retries),
+        ("model.context", _within(one.context, other.context)),
+    )
+
+
+def _endpoint(provider: ModelProvider) -> tuple[object, ...]:
+    return (provider.api, provider.base_url, provider.api_key, provider.project, provider.location)
+
+
+def _chat(one: ChatConfig, other: ChatConfig) -> tuple[Check, ...]:
+    return (
+        ("chat.autopilot", other.autopilot or not one.autopilot),
+        ("chat.max_turns", one.max_turns <= other.max_turns),
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from msgspec import Struct, structs
 
-from holdfast.config.model import FUNCTION_PATH, Action, CommandRule, Config, PolicyLayer, Preset
+from holdfast.config.model import FUNCTION_PATH, Action, CommandRule, Config, ModelProvider, PolicyLayer, Preset
 from holdfast.config.overlay import Table
 from holdfast.config.shape import dotted, is_section, options
 from holdfast.contract.vocabulary import Risk
@@ -71,7 +71,22 @@ def take_user_only(given: Table) -> tuple[Table, list[str]]:
         if value is not None and (name == "modules" or _is_function(value)):
             kept[section] = {key: value for key, value in cast(Table, table).items() if key != name}
             taken.append(f"{section}.{name}")
+    _take_endpoints(kept, taken)
     return kept, taken
+
+
+def _take_endpoints(kept: Table, taken: list[str]) -> None:
+    """Where conversations are sent, and with which key, is nobody's choice but the user's."""
+    model = kept.get("model")
+    providers = cast(Table, model).get("providers") if isinstance(model, dict) else None
+    if not isinstance(providers, dict):
+        return
+    left: Table = {}
+    for name, given in cast(Table, providers).items():
+        table = cast(Table, given) if isinstance(given, dict) else {}
+        taken += [dotted(f"model.providers.{name}", key) for key in table if key in ENDPOINT]
+        left[name] = {key: value for key, value in table.items() if key not in ENDPOINT} if table else given
+    kept["model"] = {**cast(Table, model), "providers": left}
 
 
 def _is_function(value: object) -> bool:
@@ -91,6 +106,22 @@ def _rule(path: str) -> Rule:
 
 def _unchanged(base: Any, wanted: Any) -> Any:
     return base
+
+
+def _wanted(base: Any, wanted: Any) -> Any:
+    """For what is a matter of taste, not of rules."""
+    return wanted
+
+
+def _model_providers(
+    base: Mapping[str, ModelProvider], wanted: Mapping[str, ModelProvider]
+) -> dict[str, ModelProvider]:
+    """Parameters as wanted, endpoints as they are."""
+    merged = dict(base)
+    for name, provider in wanted.items():
+        old = base.get(name, ModelProvider())
+        merged[name] = structs.replace(provider, **{key: getattr(old, key) for key in ENDPOINT})
+    return merged
 
 
 def _smaller(base: float | None, wanted: float | None) -> float | None:
@@ -149,8 +180,8 @@ def _presets(base: Mapping[str, Preset], wanted: Mapping[str, Preset]) -> dict[s
         old = base.get(name)
         if old is not None:
             merged[name] = structs.replace(old, deny=_united(old.deny, preset.deny))
-        elif preset.deny and not preset.approve:
-            merged[name] = preset
+        elif preset.deny:
+            merged[name] = structs.replace(preset, approve=())
     return merged
 
 
@@ -207,6 +238,8 @@ def _fully_narrowed(kept: Config, wanted: Config) -> set[str]:
     return met
 
 
+ENDPOINT: Final = ("api", "base_url", "api_key", "project", "location")
+"""What of a model provider only user-level config may say."""
 _ACTIONS: Final[tuple[Action, ...]] = ("confirm", "log", "silent")
 _RULES: Final[dict[str, Rule]] = {
     "tools.deny": _united,
@@ -244,9 +277,22 @@ _RULES: Final[dict[str, Rule]] = {
     "output.max_output_bytes": _smaller,
     "ledger.enabled": _either,
     "ledger.durability": _stricter("power", "process"),
+    "model.thinking": _wanted,
+    "model.max_tokens": _wanted,
+    "model.temperature": _wanted,
+    "model.cache_retention": _wanted,
+    "model.foreign_thinking": _wanted,
+    "model.timeout": _smaller,
+    "model.connect_timeout": _smaller,
+    "model.retries": _smaller,
+    "model.context": _smaller,
+    "model.providers": _model_providers,
+    "chat.autopilot": _both,
+    "chat.max_turns": _smaller,
+    "chat.cursor_after_result": _wanted,
     "protected": _united,
 }
 """No rule for `tools.config`, `tools.skills`, `tools.modules`, `secrets`, `sandbox.backend`, `sandbox.undo*`,
-`ledger.keep_days`, `ledger.max_blob_bytes`: an untrusted layer has no say in them.
+`ledger.keep_days`, `ledger.max_blob_bytes`, `model.name`: an untrusted layer has no say in them.
 
 `tools.profile`, `tools.allow` and `approval.auto_approve` keep their values and become an entry of `narrow`."""

@@ -18,10 +18,14 @@ class Caller(Struct, frozen=True, kw_only=True, omit_defaults=True):
     provider: str | None = None
     skill: str | None = None
     session: str | None = None
+    document: str | None = None
+    """The document that asks, by its full path: only a runtime of that document runs what waits."""
     scopes: frozenset[str] = frozenset()
     """Secret scopes granted to this caller."""
     autonomy: Literal["cautious", "standard", "autonomous"] | None = None
     """Overrides the configured autonomy level, towards more caution only."""
+    only: frozenset[str] | None = None
+    """The canonical names of the tools that are left for it, of those it would have; None leaves all."""
 
 
 class Decision(Struct, frozen=True):

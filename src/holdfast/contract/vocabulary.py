@@ -96,6 +96,7 @@ class Failure(StrEnum):
     DENIED_BY_MIDDLEWARE = "denied_by_middleware"
     DENIED_BY_POLICY = "denied_by_policy"
     NOBODY_TO_ASK = "nobody_to_ask"
+    PLANNED = "planned"
     REJECTED = "rejected"
     AWAITING_APPROVAL = "awaiting_approval"
     AWAITING_ANSWER = "awaiting_answer"

@@ -55,7 +55,7 @@ class Policy:
 
     def __init__(self, rules: PolicyRules | None = None) -> None:
         self.rules: Final = rules or PolicyRules()
-        self._compiled: dict[tuple[str | None, str | None, str | None], CompiledPolicy] = {}
+        self._compiled: dict[tuple[str | None, str | None, str | None, frozenset[str] | None], CompiledPolicy] = {}
         profile = _profile(self.rules.profile, "tools.profile")
         self._base = _Layer("tools", profile, self.rules.allow, self.rules.deny)
         self._agents = {name: _narrowing(f"tools.agents.{name}", layer) for name, layer in self.rules.agents.items()}
@@ -70,16 +70,19 @@ class Policy:
         """What this kind of caller may use; the same object for callers that differ in nothing that counts."""
         agent = caller.agent if caller.agent in self._agents else None
         provider = caller.provider if caller.provider in self._providers else None
-        key = (agent, provider, caller.skill)
+        key = (agent, provider, caller.skill, caller.only)
         found = self._compiled.get(key)
         if found is None:
             if len(self._compiled) >= _MAX_COMPILED:
                 self._compiled.clear()
-            found = self._compiled[key] = CompiledPolicy(self._layers(agent, provider, caller.skill))
+            layers = self._layers(agent, provider, caller.skill)
+            if caller.only is not None:
+                layers.append(_Only(caller.only))
+            found = self._compiled[key] = CompiledPolicy(layers)
         return found
 
-    def _layers(self, agent: str | None, provider: str | None, skill: str | None) -> list[_Layer | _SkillLayer]:
-        layers: list[_Layer | _SkillLayer] = [self._base]
+    def _layers(self, agent: str | None, provider: str | None, skill: str | None) -> list[AnyLayer]:
+        layers: list[AnyLayer] = [self._base]
         if agent is not None:
             layers.append(self._agents[agent])
         if provider is not None:
@@ -94,7 +97,7 @@ class CompiledPolicy:
 
     __slots__ = ("_judged", "_layers")
 
-    def __init__(self, layers: Iterable[_Layer | _SkillLayer]) -> None:
+    def __init__(self, layers: Iterable[AnyLayer]) -> None:
         self._layers = tuple(layers)
         self._judged: dict[str, tuple[Tool, bool, Decision]] = {}
 
@@ -183,6 +186,23 @@ class _SkillLayer:
         else:
             reason = f"the skill '{self._skill}' has no tools: {self._reason}"
         return Decision(Verdict.DENY, f"skill:{self._skill}", reason)
+
+
+class _Only:
+    """What is left for this turn, or in this document."""
+
+    __slots__ = ("_names",)
+
+    def __init__(self, names: frozenset[str]) -> None:
+        self._names = names
+
+    def judge(self, tool: Tool) -> Decision:
+        if tool.name in self._names:
+            return Decision(Verdict.APPROVE, "surface", f"'{tool.name}' is among the tools left here")
+        return Decision(Verdict.DENY, "surface", f"'{tool.name}' is not among the tools left here")
+
+
+AnyLayer = _Layer | _SkillLayer | _Only
 
 
 def check_names(rules: PolicyRules, known: Iterable[Tool]) -> list[str]:

@@ -43,6 +43,7 @@ class Desk:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._woken: dict[str, asyncio.Event] = {}
+        self._document = None if runtime.document is None else str(runtime.document)
 
     async def hold(self, plan: Plan, ctx: RunContext, decision: Decision, proposal: Proposal | None) -> Result:
         """Hold a call until somebody answers, or say at once that nobody will."""
@@ -247,11 +248,11 @@ class Desk:
         return result
 
     async def resume(self) -> list[Result]:
-        """Run what was approved while nobody who knows the tool was there."""
+        """Run what was approved while nobody who knows the tool was there. A document's calls wait until it goes on."""
         ledger = self._runtime.ledger
         results: list[Result] = []
         for held in ledger.pending() if ledger is not None else ():
-            if held.state is State.APPROVED:
+            if held.state is State.APPROVED and held.call.caller.document is None:
                 result = await self.resume_one(held)
                 if result is not None:
                     results.append(result)
@@ -262,6 +263,8 @@ class Desk:
         plan = self._plan(held)
         if plan is None or held.definition_only or (held.waiter is not None and owner.alive(held.waiter)):
             return None
+        if held.call.caller.document not in (None, self._document):
+            return None  # its paths and its rules are those of that document
         outcome = await self.run_approved(plan, held)
         return outcome if isinstance(outcome, Result) else self._parked(outcome, stale=True)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.contract.call import Call, Caller, Proposal
-from holdfast.contract.errors import UnknownTool
+from holdfast.contract.call import Call, Caller, Decision, Proposal
+from holdfast.contract.errors import ArgumentsError, UnknownTool
+from holdfast.contract.result import Result
 from holdfast.contract.vocabulary import Verdict
 from holdfast.rules.explain import Explanation, explain
 from holdfast.rules.question import Question
@@ -13,6 +14,7 @@ from holdfast.runtime.arguments import Arguments, read_arguments
 from holdfast.runtime.context import RunContext
 from holdfast.runtime.judging import question_about
 from holdfast.runtime.plans import Plan
+from holdfast.runtime.refusals import PLANNING
 
 if TYPE_CHECKING:
     from holdfast.runtime.runtime import Runtime
@@ -40,3 +42,23 @@ async def explain_call(runtime: Runtime, name: str, arguments: Arguments, caller
     else:
         question = question_about(runtime, tool, call, proposal if isinstance(proposal, Proposal) else None)
     return explain(policy, runtime.gate.chain, runtime.gate.caps, question)
+
+
+async def judge_call(runtime: Runtime, name: str, arguments: Arguments, caller: Caller) -> Decision | None:
+    """The decision alone; None for a call that would end before one is made, or without anybody's leave."""
+    plan = runtime.plans.find(name, caller)
+    if isinstance(plan, Result) or plan.missing_scope is not None:
+        return None
+    try:
+        args = plan.tool.schema.accept(read_arguments(arguments))
+    except ArgumentsError:
+        return None
+    call = Call(
+        id="judged", tool=plan.tool.name, name_used=name, args=args, caller=caller, cwd=runtime.cwd, group="judged"
+    )
+    proposal = await runtime.pipeline.propose(plan, RunContext(runtime, plan.tool, call, plan.timeout))
+    if isinstance(proposal, Result):
+        return None
+    if runtime.planning and plan.mutates:
+        return PLANNING
+    return await runtime.decide(plan.tool, call, proposal)

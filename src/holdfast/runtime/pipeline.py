@@ -27,9 +27,11 @@ from holdfast.runtime.middleware import Deny, run_after, run_before
 from holdfast.runtime.outcome import STOPPED, checked_proposal, owned, to_result
 from holdfast.runtime.plans import Plan
 from holdfast.runtime.refusals import (
+    PLANNING,
     broken,
     invalid,
     no_secret,
+    planned,
     refused_paths,
     result_lost,
     too_deep,
@@ -52,6 +54,7 @@ class Origin(NamedTuple):
     parent: RunContext | None = None
     request: str | None = None
     given_id: str | None = None
+    call_id: str | None = None
 
 
 class Pipeline:
@@ -66,8 +69,10 @@ class Pipeline:
         runtime = self._runtime
         if get_running_loop() is not runtime.loop:
             runtime.attach()
-        runtime.calls += 1
-        call_id = f"{runtime.session}-{runtime.calls}"
+        call_id = origin.call_id
+        if call_id is None:
+            runtime.calls += 1
+            call_id = f"{runtime.session}-{runtime.calls}"
         plan = self._plans.get(name) if origin.caller is runtime.caller else None
         if plan is None:
             plan = runtime.plans.find(name, origin.caller)
@@ -99,7 +104,7 @@ class Pipeline:
             call = _call(call_id, tool.name, name, {}, origin)
             return await self.end_early(call, invalid(call, args), "schema", arguments)
         if origin.parent is None:
-            caller, cwd, _, request, given_id = origin
+            caller, cwd, _, request, given_id, _ = origin
             call = Call(call_id, tool.name, name, args, caller, cwd, None, request, given_id, 0, call_id, original)
         else:
             call = _call(call_id, tool.name, name, args, origin, original)
@@ -161,7 +166,7 @@ class Pipeline:
         decision = plan.decision
         if decision is None:
             decision = await runtime.decide(plan.tool, ctx.call_record, proposal)
-        if decision.source == GRANTS and not self._use_grant(plan, ctx, proposal):
+        if decision.source == GRANTS and not runtime.planning and not self._use_grant(plan, ctx, proposal):
             decision = Decision(Verdict.ASK, GRANTS, "The grant that covered this call has been used up.")
         if decision.verdict is Verdict.DENY:
             refusal = Result(
@@ -172,6 +177,9 @@ class Pipeline:
             )
             self._tell(Decided(ctx.call_id, decision))
             return await self.end_early(ctx.call_record, refusal, decision.source, decision=decision)
+        if runtime.planning and plan.mutates:
+            self._tell(Decided(ctx.call_id, PLANNING))
+            return await self.end_early(ctx.call_record, planned(plan.tool, ctx.call_record, proposal), PLANNING.source)
         if decision.verdict is Verdict.ASK or plan.tool.definition_only:
             self._tell(Decided(ctx.call_id, decision))
             return await runtime.desk.hold(plan, ctx, decision, proposal)
@@ -252,7 +260,9 @@ class Pipeline:
                 await ledger.begin(
                     call, digest=digest, definition_digest=tool.digest, mutates=plan.mutates, decision=decision
                 )
-            except LedgerError as error:
+            except (LedgerError, NotPending) as error:
+                if digest is not None and isinstance(error, NotPending):
+                    raise  # the approval has been used elsewhere
                 return self._finish(call, unrecorded(tool.name, error))
         ctx.begun = True
         if not runtime.bus.idle:
@@ -376,7 +386,7 @@ class Pipeline:
 
 
 def _call(call_id: str, tool: str, name_used: str, args: Args, origin: Origin, original: Args | None = None) -> Call:
-    caller, cwd, parent, request, given_id = origin
+    caller, cwd, parent, request, given_id, _ = origin
     if parent is None:
         return Call(call_id, tool, name_used, args, caller, cwd, None, request, given_id, 0, call_id, original)
     above = parent.call_record

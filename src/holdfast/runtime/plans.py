@@ -94,7 +94,7 @@ class Plans:
     def _compile(self, name: str, caller: Caller) -> Plan | Result:
         runtime = self._runtime
         tool = runtime.registry.find(name)
-        if tool is None or not runtime.is_enabled(tool):
+        if tool is None or not runtime.is_enabled(tool, caller):
             return self.unknown(name, caller)
         policy = runtime.policy.compile(caller)
         if not policy.allows(tool):
@@ -124,7 +124,8 @@ class Plans:
         plan.decision = runtime.gate.static_decision(tool, caller)
         at_once = tool.propose is None and tool.touches is None and not tool.definition_only
         approved = plan.decision is not None and plan.decision.verdict is Verdict.APPROVE
-        plan.settled = plan.decision if at_once and approved else None
+        only_planned = runtime.planning and plan.mutates
+        plan.settled = plan.decision if at_once and approved and not only_planned else None
         return plan
 
     def unknown(self, name: str, caller: Caller) -> Result:

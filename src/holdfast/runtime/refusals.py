@@ -4,16 +4,43 @@ from __future__ import annotations
 
 from typing import Final
 
-from holdfast.contract.call import Call
+from holdfast.contract.call import Call, Decision, HeldCall, Proposal
 from holdfast.contract.errors import ArgumentsError, BadJson, HoldfastError, LedgerError
 from holdfast.contract.result import Result
-from holdfast.contract.vocabulary import Failure, State
+from holdfast.contract.tool import Tool
+from holdfast.contract.vocabulary import Failure, State, Verdict
 
 ABORTED: Final = "User aborted tool execution."
+PLANNING: Final = Decision(Verdict.DENY, "plan", "This session only plans: what would change something is not run.")
+_PREVIEW_WIDTH: Final = 160
 
 
 def refused_paths(error: HoldfastError) -> Result:
     return Result(False, error=str(error), state=State.INVALID, failure=Failure.INVALID_ARGUMENTS)
+
+
+def planned(tool: Tool, call: Call, proposal: Proposal | None) -> Result:
+    """What a session that only plans is told instead of the result of a change."""
+    if proposal is None:
+        from holdfast.text.preview import preview
+
+        would = preview(call.name_used, call.args, _PREVIEW_WIDTH, tool.format_preview)
+    else:
+        would = "\n".join(part for part in (proposal.summary, proposal.preview) if part)
+    text = f"Plan mode: nothing was run or changed. It would do this:\n{would}"
+    return Result(False, error=text, state=State.DENIED, failure=Failure.PLANNED)
+
+
+def awaiting_program(held: HeldCall) -> str:
+    """Where an approved call runs that does not run here."""
+    call = held.call
+    if held.waiter is None and call.caller.document is not None:
+        from shlex import quote
+
+        document = quote(call.caller.document)
+        return f"Call {call.id} is approved; it runs when its document goes on: holdfast chat {document}"
+    when = "which waits for it" if held.waiter is not None else "when that next starts"
+    return f"Call {call.id} is approved; it runs in the program that knows '{call.tool}', {when}."
 
 
 def words_of(error: BaseException, otherwise: str) -> str:
@@ -56,7 +83,7 @@ def no_secret(name: str, scope: str) -> Result:
     )
 
 
-def unrecorded(name: str, error: LedgerError) -> Result:
+def unrecorded(name: str, error: HoldfastError) -> Result:
     return Result(
         False,
         error=f"Tool '{name}' was not run: the call cannot be recorded. {error}",

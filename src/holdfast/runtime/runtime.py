@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from msgspec import Struct
 
 from holdfast.config.model import Config
-from holdfast.config.protected import is_protected
 from holdfast.contract.call import Answer, Call, Caller, Decision, HeldCall, Proposal
 from holdfast.contract.errors import GrantRefused, HoldfastError, UnknownCall
 from holdfast.contract.event import Event, Warned
@@ -27,21 +26,23 @@ from holdfast.contract.vocabulary import Failure, State, Verdict
 from holdfast.registry.listing import Format, Listing, ToolList
 from holdfast.registry.registry import Registry
 from holdfast.registry.sources import WAITING
-from holdfast.rules.caps import containment_cap
+from holdfast.rules.caps import Cap
 from holdfast.rules.gate import Gate
 from holdfast.rules.hooks import Hooks
 from holdfast.rules.policy import Policy, PolicyRules, check_names
 from holdfast.rules.skills import read_skill
-from holdfast.rules.standard import standard_caps, standard_chain
+from holdfast.rules.standard import DocumentPolicy
 from holdfast.runtime import judging
 from holdfast.runtime.arguments import Arguments
 from holdfast.runtime.bus import QUEUE_LIMIT, Bus, Subscription
 from holdfast.runtime.context import RunContext
 from holdfast.runtime.desk import Asker, Desk, Nobody
+from holdfast.runtime.gating import grants_in, standard_gate
 from holdfast.runtime.hands import Hands
 from holdfast.runtime.middleware import After, Before, HookHandle, Middleware
 from holdfast.runtime.pipeline import Origin, Pipeline
 from holdfast.runtime.plans import Plans
+from holdfast.runtime.refusals import awaiting_program
 from holdfast.runtime.secrets import Secrets
 from holdfast.runtime.telemetry import Telemetry
 from holdfast.store.redact import Redactor
@@ -86,6 +87,9 @@ class Runtime:
         caller: Caller | None = None,
         sandbox: Sandbox | None = None,
         services: Mapping[type[Any], Any] | None = None,
+        document_policy: DocumentPolicy | None = None,
+        caps: Sequence[Cap] = (),
+        plan: bool = False,
     ) -> None:
         self.config = config or Config()
         self.root = root = None if root is None else root.resolve()
@@ -94,6 +98,8 @@ class Runtime:
         self.ledger = ledger
         self.asker = asker
         self.nobody: Nobody = nobody
+        self.planning = plan
+        """Whether calls that would change something are only proposed."""
         self.session = b32encode(os.urandom(5)).decode().lower()
         self.redactor = Redactor() if ledger is None else ledger.redactor
         self.secrets = Secrets(self.config.secrets, self.redactor.add)
@@ -107,9 +113,9 @@ class Runtime:
         self.policy = Policy(PolicyRules.of(self.config.tools, skills))
         self.registry.set_policy(self.policy)
         self.hooks = Hooks(self.config.hooks)
-        self.grants = grants or (_grants_in(ledger) if ledger is not None else None)
+        self.grants = grants or (grants_in(ledger) if ledger is not None else None)
         self.hands = Hands(self, sandbox, state)
-        self.gate = gate or self._standard_gate()
+        self.gate = gate or standard_gate(self, document_policy, caps)
         limits = self.config.output
         self.surely_short = min(limits.max_bytes // 4, limits.max_lines, (limits.max_output_bytes or 1 << 30) // 4)
         """Characters below which no output can be too long, in bytes or in lines."""
@@ -172,14 +178,23 @@ class Runtime:
         request: str | None = None,
         given_id: str | None = None,
         cwd: str | None = None,
+        call_id: str | None = None,
     ) -> Coroutine[Any, Any, Result]:
-        """Ask for one action: `await runtime.call("add", {"a": 1})`. Whatever happens is in the result."""
-        if caller is None and request is None and given_id is None and cwd is None:
+        """Ask for one action: `await runtime.call("add", {"a": 1})`. Whatever happens is in the result.
+
+        `call_id` is one that `new_call_id` gave, for a caller that must know the call before it begins.
+        """
+        if caller is None and request is None and given_id is None and cwd is None and call_id is None:
             origin = self._origin
         else:
-            origin = Origin(caller or self.caller, cwd or self.cwd, None, request, given_id)
+            origin = Origin(caller or self.caller, cwd or self.cwd, None, request, given_id, call_id)
         work = self.pipeline.run(name if type(name) is str else repr(name), args, origin)
         return work if self._telemetry is None else self._telemetry.span(name, given_id or "", work)
+
+    def new_call_id(self) -> str:
+        """An id no other call has."""
+        self.calls += 1
+        return f"{self.session}-{self.calls}"
 
     async def call_many(
         self, requests: Sequence[Request | tuple[str, Any]], *, caller: Caller | None = None, request: str | None = None
@@ -220,8 +235,7 @@ class Runtime:
         ran = await self.desk.resume_one(held)
         if ran is not None:
             return ran
-        when = "which waits for it" if held.waiter is not None else "when that next starts"
-        text = f"Call {call_id} is approved; it runs in the program that knows '{held.call.tool}', {when}."
+        text = awaiting_program(held)
         return Result(False, error=text, state=State.APPROVED, failure=Failure.AWAITING_PROGRAM, call_id=call_id)
 
     async def approve(
@@ -286,7 +300,9 @@ class Runtime:
 
     def visible(self, caller: Caller | None = None) -> list[Tool]:
         """The tools a caller may see, sorted."""
-        return self.policy.compile(caller or self.caller).visible(filter(self.is_enabled, self.registry.list()))
+        who = caller or self.caller
+        enabled = (tool for tool in self.registry.list() if self.is_enabled(tool, who))
+        return self.policy.compile(who).visible(enabled)
 
     def warnings(self) -> list[str]:
         """What is odd about the tools and the names the policy uses; ask when the sources are ready."""
@@ -302,6 +318,12 @@ class Runtime:
         if not self.registry.ready:
             self.bus.emit(Warned("", WAITING))
             await self.registry.wait_ready()
+
+    async def judge(self, name: str, args: Arguments = None, *, caller: Caller | None = None) -> Decision | None:
+        """What would be decided about a call, with nothing run or recorded; None if it would end before that."""
+        from holdfast.runtime.explaining import judge_call
+
+        return await judge_call(self, name, args, caller or self.caller)
 
     async def explain(self, name: str, args: Arguments = None, *, caller: Caller | None = None) -> Explanation:
         """Who decides about a call and why, without making it."""
@@ -319,8 +341,11 @@ class Runtime:
 
     # What the rooms of the runtime ask of it.
 
-    def is_enabled(self, tool: Tool) -> bool:
-        return tool.enabled or any(name in self.config.tools.allow for name in tool.names)
+    def is_enabled(self, tool: Tool, caller: Caller | None = None) -> bool:
+        """A tool that is switched off is there for those who name it."""
+        if tool.enabled or any(name in self.config.tools.allow for name in tool.names):
+            return True
+        return caller is not None and caller.only is not None and tool.name in caller.only
 
     async def decide(self, tool: Tool, call: Call, proposal: Proposal | None) -> Decision:
         try:
@@ -369,30 +394,6 @@ class Runtime:
         else:
             self.loop.call_soon_threadsafe(self.bus.emit, event)
 
-    def _standard_gate(self) -> Gate:
-        approval, root, extra = self.config.approval, self.root, self.config.protected
-        chain = standard_chain(
-            approval,
-            grants=self.grants,
-            sandbox_held=self.hands.held,
-            is_tool=self.registry.has,
-            protected=tuple(extra),
-        )
-        caps = standard_caps(
-            approval,
-            chain,
-            hooks=self.hooks,
-            is_protected=lambda path: is_protected(path, root=root, extra=extra),
-            sandbox_held=self.hands.held,
-        )
-        return Gate(chain, (*caps, containment_cap(self.hands.containment)))
-
     def attach(self) -> None:
         self.loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
-
-
-def _grants_in(ledger: Ledger) -> StoredGrants:
-    from holdfast.rules.grants import StoredGrants
-
-    return StoredGrants(ledger.grants)

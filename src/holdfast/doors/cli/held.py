@@ -73,7 +73,7 @@ class HeldView:
         elif proposal.preview:
             yield ""
             for place, line in enumerate(_bounded(visible_block(proposal.preview.rstrip("\n")).split("\n"), limit)):
-                yield f"  {self._paint(line, *_diff_style(line, place))}"
+                yield f"  {self._paint(line, *diff_style(line, place))}"
 
     def _arguments(self) -> Iterator[str]:
         for name, value in self._held.call.args.items():
@@ -93,7 +93,7 @@ class HeldView:
     def _caller_words(self) -> Iterator[str]:
         caller = self._held.call.caller
         yield visible(caller.door)
-        for kind in ("agent", "provider", "skill", "session"):
+        for kind in ("agent", "provider", "skill", "session", "document"):
             if (name := getattr(caller, kind)) is not None:
                 yield f"{kind} {visible(name)}"
 
@@ -124,7 +124,8 @@ def _bounded(lines: list[str], limit: int | None) -> list[str]:
     return [*lines[: limit - tail], f"[{len(lines) - limit:,} lines hidden; the details show all]", *lines[-tail:]]
 
 
-def _diff_style(line: str, place: int) -> tuple[str, ...]:
+def diff_style(line: str, place: int) -> tuple[str, ...]:
+    """How a line of a diff is painted; the first two name the files."""
     if place < 2 and line.startswith(("+++ ", "--- ")):
         return ("bold",)
     colour = _DIFF_COLOURS.get(line[:1])

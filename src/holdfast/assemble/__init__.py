@@ -19,8 +19,11 @@ from holdfast.contract.call import Caller
 from holdfast.contract.errors import ConfigError, HoldfastError
 from holdfast.contract.tool import Tool
 from holdfast.registry.entry_points import load_entry_points
+from holdfast.registry.registry import Registry
+from holdfast.rules.caps import Cap
 from holdfast.rules.grants import StoredGrants
 from holdfast.rules.shell.cap import CommandRules
+from holdfast.rules.standard import DocumentPolicy
 from holdfast.runtime.desk import Asker, Nobody
 from holdfast.runtime.runtime import Runtime
 from holdfast.store.ledger import Ledger
@@ -106,48 +109,74 @@ def _prune_once_a_day(setting: Setting) -> None:
     threading.Thread(target=prune, name="holdfast-prune", daemon=True).start()
 
 
+def build_registry(setting: Setting, *, tools: Iterable[Any] = (), entry_points: bool = True) -> Registry:
+    """The built-in tools, those the user's configuration and installed packages add, and `tools`."""
+    config = setting.loaded.config.tools
+    registry = Registry(
+        default_timeout=config.default_timeout, strict_check=config.strict_check, has_root=setting.root is not None
+    )
+    registry.register(builtin_tools())
+    for module in config.modules:
+        try:
+            registry.register(module)
+        except HoldfastError as error:
+            raise ConfigError(f"tools.modules names '{module}', which cannot be used: {error}") from error
+    if entry_points and config.entry_points:
+        load_entry_points(registry)
+    for tool in tools:
+        if not isinstance(tool, Tool) or registry.get(tool.name) is not tool:
+            registry.register(tool)
+    return registry
+
+
+class Behind(Struct, frozen=True, kw_only=True):
+    """The document a runtime works for, and what follows from it."""
+
+    path: Path
+    policy: DocumentPolicy | None = None
+    caps: tuple[Cap, ...] = ()
+    plan: bool = False
+
+
 def build_runtime(
     setting: Setting,
     *,
+    registry: Registry | None = None,
     ledger: Ledger | None = None,
     tools: Iterable[Any] = (),
     asker: Asker | None = None,
     nobody: Nobody = "deny",
     door: str = "python",
     entry_points: bool = True,
+    document: Behind | None = None,
 ) -> Runtime:
-    """A runtime with the built-in tools, those the user's configuration and installed packages add, and `tools`."""
+    """A runtime for what is on disk here, with its ledger and its tools."""
     config = setting.loaded.config
+    registry = registry or build_registry(setting, tools=tools, entry_points=entry_points)
     opened = open_ledger(setting) if ledger is None and config.ledger.enabled else None
     ledger = ledger or opened
     grants = None if ledger is None else ledger.grants.with_user(setting.user_db)
     runtime = Runtime(
         config=config,
+        registry=registry,
         ledger=ledger,
         grants=None if grants is None else StoredGrants(grants),
         root=setting.root,
         cwd=setting.cwd,
         state=setting.state,
+        document=None if document is None else document.path,
         asker=asker,
         nobody=nobody,
         caller=Caller(door=door, scopes=frozenset(config.secrets)),
+        document_policy=None if document is None else document.policy,
+        caps=() if document is None else document.caps,
+        plan=document is not None and document.plan,
     )
     if grants is not None:
         runtime.on_close(grants.close)
     if opened is not None:
         runtime.on_close(opened.close)
         _prune_once_a_day(setting)
-    runtime.register(builtin_tools())
-    for module in config.tools.modules:
-        try:
-            runtime.register(module)
-        except HoldfastError as error:
-            raise ConfigError(f"tools.modules names '{module}', which cannot be used: {error}") from error
-    if entry_points and config.tools.entry_points:
-        load_entry_points(runtime.registry)
-    for tool in tools:
-        if not isinstance(tool, Tool) or runtime.registry.get(tool.name) is not tool:
-            runtime.register(tool)
     return runtime
 
 

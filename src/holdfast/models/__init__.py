@@ -1,0 +1,1 @@
+"""Who asks: the port every model is reached through, the providers behind it, and the embedded operator."""
