@@ -229,7 +229,7 @@ class ModelProvider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 class ModelConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: Name = "operator"
-    """`provider:model`, such as `anthropic:claude-sonnet-4-5`; `operator` is built in and needs no key."""
+    """`provider:model`, such as `anthropic:claude-opus-4-5`; `operator` is built in and needs no key."""
     thinking: ThinkingLevel | Budget | Literal[False] = "high"
     max_tokens: Count | Percent = "50%"
     temperature: Temperature | None = None

@@ -79,7 +79,7 @@ DESCRIPTIONS: Final = {
     "ledger.keep_days": "How many days finished calls are kept; older ones are pruned once a day.",
     "ledger.max_blob_bytes": "How many bytes of before-images and long outputs are kept; the oldest go first.",
     "model": "Which model answers, and how it is asked.",
-    "model.name": "provider:model, such as `anthropic:claude-sonnet-4-5`; `operator` is built in and needs no key.",
+    "model.name": "provider:model, such as `anthropic:claude-opus-4-5`; `operator` is built in and needs no key.",
     "model.thinking": "How much the model thinks: a level, a number of tokens, or false.",
     "model.max_tokens": "The longest reply, in tokens or in per cent of what the model can write.",
     "model.temperature": "How freely the model chooses its words; without it the provider decides.",

@@ -19,6 +19,10 @@ HoldfastError
 ├── ConfigError              a configuration file says something wrong
 ├── GrantRefused             the "always allow" asked for would be too wide
 ├── UndoRefused              what a call changed cannot be put back
+├── ModelError               a model did not answer (in `models.port`, with its fault)
+├── DocumentError            a document cannot be read or written (in `chat.files`)
+│   ├── DocumentBusy         another process drives it (in `chat.locking`)
+│   └── Unreadable           it is gone, or not a text file
 └── LedgerError              the record cannot be kept
     ├── LedgerUnavailable    locked, full or read-only: nothing was written
     └── LedgerCorrupt        the file is damaged or was changed by someone else

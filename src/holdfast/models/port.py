@@ -120,7 +120,7 @@ class Model(Protocol):
 
     @property
     def name(self) -> str:
-        """As a person names it: `anthropic:claude-sonnet-4-5`."""
+        """As a person names it: `anthropic:claude-opus-4-5`."""
         ...
 
     def stream(

@@ -1,0 +1,152 @@
+"""A `.chat` document: its text as nodes, and new documents made from it by edits that share all they leave alone."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import accumulate
+from typing import cast
+
+from holdfast.agent.conversation import Diagnostic
+from holdfast.chat.nodes import Block, Frontmatter, Message
+from holdfast.chat.parse import OPEN_TEXT, Note, open_fence
+from holdfast.chat.parts import Part, Place, group, rescan
+from holdfast.chat.scan import Mode, State, scan
+
+
+class Document:
+    """Immutable. A node is read when it is first asked for, and kept by all the documents that share it."""
+
+    def __init__(self, parts: Sequence[Part], after: State) -> None:
+        self._parts = parts
+        self._after = after
+
+    @classmethod
+    def parse(cls, text: str) -> Document:
+        """Never raises: whatever is wrong is in `diagnostics`, and every character is in a node."""
+        pieces, after = scan([text])
+        return cls(group(pieces), after)
+
+    @cached_property
+    def blocks(self) -> Sequence[Block]:
+        return tuple([part.block or part.read() for part in self._parts])
+
+    @cached_property
+    def messages(self) -> Sequence[Message]:
+        blocks = self.blocks
+        return cast("tuple[Message, ...]", blocks[self._leading :])
+
+    @cached_property
+    def _leading(self) -> int:
+        """How many blocks stand before the first message: at most frontmatter and a preamble."""
+        return sum(part.pieces[0].opens != "marker" for part in self._parts[:2])
+
+    @property
+    def frontmatter(self) -> Frontmatter | None:
+        first = self._parts[0].read() if self._parts else None
+        return first if isinstance(first, Frontmatter) else None
+
+    @property
+    def text(self) -> str:
+        return "".join([piece.source for part in self._parts for piece in part.pieces])
+
+    @property
+    def newline(self) -> str:
+        """How its first line ends; a line feed where it has none."""
+        for part in self._parts:
+            for piece in part.pieces:
+                if (feed := piece.source.find("\n")) >= 0:
+                    return "\r\n" if piece.source.endswith("\r", 0, feed) else "\n"
+        return "\n"
+
+    @cached_property
+    def diagnostics(self) -> Sequence[Diagnostic]:
+        """In the order of the text. Errors are what would keep anything added from being read as it is meant."""
+        blocks, parts = self.blocks, self._parts
+        noted = {index: parts[index].notes for index in range(len(blocks)) if parts[index].notes}
+        if self._after.fence and self._after.mode in (Mode.TEXT, Mode.THINKING):
+            last = len(parts) - 1
+            noted[last] = (*noted.get(last, ()), self._open_fence())
+        return tuple(found for index, notes in noted.items() for found in self._placed(index, notes))
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    def offset(self, message_index: int, segment_index: int | None = None) -> int:
+        """Where a message begins in the text, or one of its segments."""
+        message = self.messages[message_index]
+        begin = self._starts[self._leading + range(len(self.messages))[message_index]]
+        if segment_index is None:
+            return begin
+        before = message.segments[: range(len(message.segments))[segment_index]]
+        return begin + len(message.marker) + sum(len(segment.source) for segment in before)
+
+    def line(self, offset: int) -> int:
+        """The line a place in the text is on, from 1."""
+        if not self._parts:
+            return 1
+        index = min(bisect_right(self._starts, offset), len(self._parts)) - 1
+        return self._feeds[index] + self._parts[index].source.count("\n", 0, offset - self._starts[index]) + 1
+
+    def append(self, text: str) -> Document:
+        if not self._parts:
+            return Document.parse(text)
+        pieces = self._parts[-1].pieces
+        last = len(self._parts) - 1, len(pieces) - 1
+        return self._changed(last, last, pieces[-1].source + text)
+
+    def edit(self, start: int, end: int, new: str) -> Document:
+        """The document with these characters replaced; the same as parsing the whole of the new text."""
+        if not 0 <= start <= end <= len(self):
+            raise ValueError(f"Cannot replace {start} to {end} in a document of {len(self)} characters.")
+        if not self._parts:
+            return Document.parse(new)
+        first, first_begin = self._find(start)
+        last, last_begin = self._find(end)
+        head = self._source(first)[: start - first_begin]
+        tail = self._source(last)[end - last_begin :]
+        return self._changed(first, last, head + new + tail)
+
+    def _changed(self, first: Place, last: Place, text: str) -> Document:
+        parts, after = rescan(self._parts, first, last, text)
+        return Document(parts, after or self._after)
+
+    @cached_property
+    def _starts(self) -> Sequence[int]:
+        """Where each part begins, and where the last one ends."""
+        return [0, *accumulate([part.size for part in self._parts])]
+
+    @cached_property
+    def _feeds(self) -> Sequence[int]:
+        """How many line feeds stand before each part."""
+        return [0, *accumulate([part.count_feeds() for part in self._parts])]
+
+    def _find(self, offset: int) -> tuple[Place, int]:
+        """The piece that has this character, or else the last one, and where it begins."""
+        index = min(bisect_right(self._starts, offset), len(self._parts)) - 1
+        begin = self._starts[index]
+        pieces = self._parts[index].pieces
+        inner = 0
+        while inner < len(pieces) - 1 and begin + len(pieces[inner].source) <= offset:
+            begin += len(pieces[inner].source)
+            inner += 1
+        return (index, inner), begin
+
+    def _source(self, place: Place) -> str:
+        return self._parts[place[0]].pieces[place[1]].source
+
+    def _placed(self, index: int, notes: Sequence[Note]) -> Iterator[Diagnostic]:
+        """The notes of a part, with line and column."""
+        source, line, at = self._parts[index].source, self._feeds[index] + 1, 0
+        for note in sorted(notes):
+            line += source.count("\n", at, note.offset)
+            at = note.offset
+            yield Diagnostic(note.severity, note.message, line, at - source.rfind("\n", 0, at))
+
+    def _open_fence(self) -> Note:
+        """The fence that is open at the end of the text."""
+        last = self._parts[-1]
+        block = last.read()
+        source = block.segments[-1].source if isinstance(block, Message) else block.source
+        return Note(last.size - len(source) + open_fence(source), "error", OPEN_TEXT)

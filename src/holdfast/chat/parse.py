@@ -1,0 +1,243 @@
+"""Reads the nodes out of pieces that belong together, with what is wrong in them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import Final, Literal, NamedTuple
+
+from holdfast.chat.escape import decode_field, unescape_edges, unescape_lines
+from holdfast.chat.grammar import (
+    ABORTED,
+    ASSISTANT,
+    BLANK,
+    BODY,
+    BOM,
+    FENCE,
+    FRONTMATTER,
+    IN_THINKING,
+    THINKING,
+    TOOL_RESULT,
+    TOOL_USE,
+    closing_fence,
+    reader_of,
+)
+from holdfast.chat.nodes import (
+    AbortedSegment,
+    Block,
+    Frontmatter,
+    Message,
+    Preamble,
+    Segment,
+    TextSegment,
+    ThinkingSegment,
+    ToolResultSegment,
+    ToolUseSegment,
+)
+from holdfast.chat.scan import Piece
+from holdfast.chat.status import in_fence, in_header
+
+NO_INPUT: Final = "Tool use requires a fenced code block with JSON input"
+OPEN_INPUT: Final = "Unclosed fenced code block in tool use (missing closing fence)"
+NO_OUTPUT: Final = "Tool result requires a fenced code block"
+OPEN_OUTPUT: Final = "Unclosed fenced code block in tool result (missing closing fence)"
+OPEN_TEXT: Final = "Unclosed fenced code block (missing closing fence)"
+OPEN_THINKING: Final = "Unclosed thinking block (missing </thinking>)"
+OPEN_FRONTMATTER: Final = "Unclosed frontmatter (missing closing fence)"
+UNKNOWN: Final = 'The status "{}" is not known and read as pending; write approved, rejected or pending'
+DROPPED: Final = "Text before the first role marker is not part of the conversation; put a line with @You: before it"
+
+
+class Note(NamedTuple):
+    """Something wrong, with how far into the block it stands."""
+
+    offset: int
+    severity: Literal["error", "warning"]
+    message: str
+
+
+_USE: Final = re.compile(TOOL_USE + BODY, re.MULTILINE)
+_RESULT: Final = re.compile(TOOL_RESULT + BODY, re.MULTILINE)
+_THINKING: Final = re.compile(THINKING, re.MULTILINE)
+_ABORTED: Final = re.compile(ABORTED, re.MULTILINE)
+_FRONTMATTER: Final = re.compile(BOM + "?" + FRONTMATTER, re.MULTILINE)
+_OPENER: Final = re.compile(rf"\n{FENCE}", re.MULTILINE)
+_NO_FENCE: Final = "no fence"
+_OPEN_FENCE: Final = "open fence"
+_EDGES: Final = BLANK + "\n"
+
+
+def read_block(pieces: Sequence[Piece]) -> tuple[Block, Sequence[Note]]:
+    kind = pieces[0].opens
+    if kind == "marker":
+        return _message(pieces)
+    source = "".join(piece.source for piece in pieces)
+    if kind == "frontmatter":
+        return _frontmatter(source)
+    said = source.strip(_EDGES + BOM)
+    return Preamble(source), [Note(source.index(said), "warning", DROPPED)] if said else ()
+
+
+def _frontmatter(source: str) -> tuple[Block, Sequence[Note]]:
+    opening = _found(_FRONTMATTER, source)
+    closing = source.rstrip(_EDGES).rfind("\n") + 1
+    if closing <= opening.end() or source[closing:].rstrip(_EDGES) != "```":
+        return Preamble(source), [Note(0, "error", OPEN_FRONTMATTER)]
+    return Frontmatter(source, opening["language"], _inside(source, opening.end(), closing)), ()
+
+
+def _message(pieces: Sequence[Piece]) -> tuple[Message, Sequence[Note]]:
+    marker = pieces[0].source
+    role, reader, crlf = _marker(marker[: marker.find("\n") + 1] or marker)
+    segments: list[Segment] = []
+    notes: list[Note] = []
+    offset = len(marker)
+    for piece in pieces[1:]:
+        kind, source = piece.opens, piece.source
+        if kind == "text":
+            segments.append(_text(source, reader, crlf))
+        elif kind == "use":
+            segments.append(_use(source, offset, notes))
+        elif kind == "result":
+            segments.append(_result(source, offset, notes))
+        elif kind == "thinking":
+            segments.append(_thinking(source, offset, notes))
+        elif kind == "aborted":
+            segments.append(_aborted(source))
+        else:
+            return _message(_joined(pieces))
+        offset += len(source)
+    return Message(role, tuple(segments), marker), notes or ()
+
+
+@lru_cache(maxsize=32)
+def _marker(line: str) -> tuple[str, int, bool]:
+    """The role, how its text is read, and whether its line ends with a carriage return, too."""
+    role = line[line.index("@") + 1 : line.index(":")]
+    return role, reader_of(role), line.endswith("\r\n")
+
+
+def _joined(pieces: Sequence[Piece]) -> list[Piece]:
+    """What goes on with a node is put to it."""
+    begins = [index for index, piece in enumerate(pieces) if piece.opens]
+    return [
+        Piece("".join([piece.source for piece in pieces[begin:end]]), pieces[begin].before, pieces[begin].opens)
+        for begin, end in pairwise([*begins, len(pieces)])
+    ]
+
+
+def _text(source: str, reader: int, crlf: bool) -> TextSegment:
+    text = source.rstrip("\n")
+    if text[-1] in BLANK:
+        feed = source.find("\n", len(source.rstrip(_EDGES)))
+        text = source if feed < 0 else _without_feed(source[: feed + 1], crlf)
+    if "\\" in text and (text.startswith("\\") or "\n\\" in text):
+        text = unescape_edges(unescape_lines(text, reader))
+    return TextSegment(source, text)
+
+
+def _use(source: str, offset: int, notes: list[Note]) -> ToolUseSegment:
+    found = _found(_USE, source)
+    name, use_id = found.group("name", "use")
+    body, problem = _body(source, found)
+    if problem:
+        problem = NO_INPUT if problem is _NO_FENCE else OPEN_INPUT
+        notes.append(_broken(problem, offset, found))
+    return ToolUseSegment(source, decode_field(name), decode_field(use_id), body, problem)
+
+
+def _result(source: str, offset: int, notes: list[Note]) -> ToolResultSegment:
+    found = _found(_RESULT, source)
+    use_id, suffix, info = found.group("result", "suffix", "info")
+    content, problem = _body(source, found)
+    if problem:
+        problem = NO_OUTPUT if problem is _NO_FENCE else OPEN_OUTPUT
+        notes.append(_broken(problem, offset, found))
+    use_id = decode_field(use_id)
+    if not suffix and not info:
+        return ToolResultSegment(source, use_id, False, None, content, None, problem)
+    marked = in_header(suffix)
+    error, form = marked.error, "header" if marked.status else None
+    if info and (placeholder := in_fence(info)):
+        marked, form = placeholder, "fence"
+    if marked.unknown:
+        notes.append(Note(offset, "warning", UNKNOWN.format(marked.unknown)))
+    return ToolResultSegment(source, use_id, error, marked.status, content, form, problem)
+
+
+def _body(source: str, found: re.Match[str]) -> tuple[str, str | None]:
+    """What stands in the fence of a tool block, and what is wrong with it."""
+    ticks: str | None = found["ticks"]
+    if ticks is None:
+        return "", _NO_FENCE
+    shown = source.rstrip(_EDGES)
+    closing, opening_end = shown.rfind("\n") + 1, found.end()
+    if closing > opening_end and len(shown) - closing >= len(ticks) and not shown[closing:].strip("`"):
+        return _inside(source, opening_end, closing), None
+    return _inside(source, opening_end, len(source)), _OPEN_FENCE
+
+
+def _broken(problem: str, offset: int, found: re.Match[str]) -> Note:
+    if found["ticks"] is None:
+        return Note(offset, "warning", problem)
+    return Note(offset + found.start("ticks"), "error", problem)
+
+
+def _thinking(source: str, offset: int, notes: list[Note]) -> ThinkingSegment:
+    found = _found(_THINKING, source)
+    end = found.end() if found["closed"] else _end_of_thinking(source, found.end())
+    if end is None:
+        notes.append(Note(offset, "warning", OPEN_THINKING))
+        end = len(source)
+    text = _inside(source, found.end(), end)
+    if text.startswith("\\") or "\n\\" in text:
+        text = unescape_lines(text, ASSISTANT)
+    provider, signature = (
+        None if field is None else decode_field(field)
+        for field in (found["unsigned"] if found["provider"] is None else found["provider"], found["signature"])
+    )
+    return ThinkingSegment(source, text, provider, signature, found["redacted"] is not None)
+
+
+def _end_of_thinking(source: str, at: int) -> int | None:
+    while found := IN_THINKING.search(source, at):
+        if not found["fence"]:
+            return found.start() + 1
+        closing = closing_fence(source, found.end(), len(found["fence"]))
+        if closing is None:
+            return None
+        at = closing.start(1)
+    return None
+
+
+def _aborted(source: str) -> AbortedSegment:
+    return AbortedSegment(source, decode_field(_found(_ABORTED, source)["message"].strip(" \t")))
+
+
+def open_fence(source: str) -> int:
+    """Where the fence begins that is still open at the end of a text or of thinking."""
+    text, at = "\n" + source, 0
+    while found := _OPENER.search(text, at):
+        closing = closing_fence(text, found.end(), len(found["fence"]))
+        if closing is None:
+            return found.start()
+        at = closing.start(1)
+    return 0
+
+
+def _inside(source: str, opening_end: int, closing: int) -> str:
+    """The lines between two structural ones; the last line break is of the kind the first of those has."""
+    return _without_feed(source[opening_end + 1 : closing], source[opening_end - 1] == "\r")
+
+
+def _without_feed(text: str, crlf: bool) -> str:
+    return text[:-2] if crlf and text.endswith("\r\n") else text[:-1] if text.endswith("\n") else text
+
+
+def _found(pattern: re.Pattern[str], source: str, at: int = 0) -> re.Match[str]:
+    """What the scanner saw there must be there."""
+    found = pattern.match(source, at)
+    assert found
+    return found
