@@ -12,10 +12,11 @@ digest = $(shell cat $(1) | sha256sum | cut -c 1-16)
 RUN := $(VENV)/ready-to-run-$(call digest,requirements.lock pyproject.toml)
 DEV := $(VENV)/ready-to-test-$(call digest,requirements-dev.lock pyproject.toml)
 SUITE := $(VENV)/json-schema-test-suite-$(call digest,tests/contract/suite.lock)
+LLAMA := $(VENV)/llama-$(call digest,tests/models/llama/requirements.lock)
 
 heading = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help run test check lint pytest spec spec-mutants lock bench clean
+.PHONY: help run test check lint pytest test-llama spec spec-mutants lock bench clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -38,6 +39,9 @@ lint: $(DEV) ## ruff, pyright (strict), import-linter
 pytest: $(DEV) $(SUITE) ## The tests, on two processes (WORKERS=2)
 	$(call heading,pytest)
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --spec-report=$(REPORT)
+
+test-llama: $(DEV) $(LLAMA) ## The model transports against a real llama.cpp server with a small model
+	@HOLDFAST_LLAMA=$(abspath $(LLAMA)) $(BIN)/python -m pytest -q tests/models/llama
 
 spec: $(DEV) $(SUITE) ## Which tests prove which requirement; runs them first
 	@$(BIN)/python -m pytest -q -n $(WORKERS) -m spec --spec-report=$(REPORT) || true
@@ -94,4 +98,11 @@ $(SUITE): | $(BIN)/python
 	@rm -rf $(VENV)/json-schema-test-suite* && mkdir -p $@.part
 	@$(PIP) download --no-deps --no-binary jsonschema --require-hashes -r tests/contract/suite.lock -d $@.part
 	@tar -xzf $@.part/jsonschema-*.tar.gz -C $@.part --strip-components 2 --wildcards '*/json/tests' '*/json/remotes'
+	@mv $@.part $@
+
+# A build of llama.cpp's server and a model of 90 MB, beside the environment and not in it.
+$(LLAMA): | $(BIN)/python
+	$(call heading,fetching llama.cpp and a small model)
+	@rm -rf $(VENV)/llama-* && mkdir -p $@.part
+	@$(PIP) install --no-deps --require-hashes -r tests/models/llama/requirements.lock --target $@.part
 	@mv $@.part $@

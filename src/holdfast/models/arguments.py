@@ -1,0 +1,65 @@
+"""Arguments and ids of calls, made fit for a request: whatever a model or a person wrote, a server can read it."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final, cast
+
+BROKEN: Final = "INVALID_JSON"
+"""The one key of arguments that could not be read; its value is what was written."""
+_LONE: Final = re.compile("[\ud800-\udfff]")
+_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_LONGEST: Final = 64
+
+
+def sendable(text: str) -> str:
+    """Text that can be encoded: halves of characters and undecodable bytes are shown as U+FFFD."""
+    return _LONE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def as_object(arguments: str) -> dict[str, Any]:
+    if not arguments.strip():
+        return {}
+    try:
+        value: object = json.loads(arguments)
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError):
+        return {BROKEN: sendable(arguments)}
+    return cast(dict[str, Any], value) if isinstance(value, dict) else {BROKEN: sendable(arguments)}
+
+
+def as_text(arguments: str | dict[str, Any] | None) -> str:
+    """What a model gave, as the document keeps it."""
+    if isinstance(arguments, str):
+        return arguments if arguments.strip() else "{}"
+    return json.dumps(arguments or {}, ensure_ascii=False)
+
+
+class CallIds:
+    """Gives every call of one request an id of its own; one that is fit and not taken stays as it is.
+
+    Earlier calls never change their id because of later ones, so that prompt caches hold.
+    """
+
+    def __init__(self, *, plain: bool) -> None:
+        self._plain = plain
+        """Whether only letters, digits, `_` and `-` are taken, at most 64 of them."""
+        self._taken: set[str] = set()
+
+    def give(self, wanted: str) -> str:
+        stem = self._fit(wanted)
+        given, number = stem, 1
+        while given in self._taken:
+            number += 1
+            end = f"-{number}"
+            given = stem[: _LONGEST - len(end)] + end if self._plain else stem + end
+        self._taken.add(given)
+        return given
+
+    def _fit(self, wanted: str) -> str:
+        if not self._plain:
+            return sendable(wanted) or "call"
+        if _ID.fullmatch(wanted):
+            return wanted
+        return re.sub(r"[^A-Za-z0-9_-]", "_", wanted)[:_LONGEST].rstrip("_") or "call"

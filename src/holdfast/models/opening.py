@@ -1,0 +1,192 @@
+"""From configuration to a model: which provider a name means, where it is reached, with which key and parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from ipaddress import ip_address
+from typing import Final
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from holdfast.config.model import ModelApi, ModelConfig, ModelProvider, SecretSource
+from holdfast.contract.errors import ConfigError, HoldfastError
+from holdfast.models.endpoint import Endpoint
+from holdfast.models.port import Model, ModelError, ModelFault
+from holdfast.models.settings import Settings
+from holdfast.models.transport import Transport
+from holdfast.text.suggest import did_you_mean
+
+OPERATOR: Final = "operator"
+Secret = Callable[[SecretSource], str]
+
+
+class Known(Struct, frozen=True, kw_only=True):
+    """A provider that needs no configuration of its own."""
+
+    api: ModelApi
+    base_url: str
+    keys: tuple[str, ...] = ()
+    """The variables its key is looked for in; none where no key is needed."""
+
+
+KNOWN: Final = {
+    "anthropic": Known(api="anthropic", base_url="https://api.anthropic.com", keys=("ANTHROPIC_API_KEY",)),
+    "openai": Known(api="openai", base_url="https://api.openai.com/v1", keys=("OPENAI_API_KEY",)),
+    "google": Known(
+        api="google",
+        base_url="https://generativelanguage.googleapis.com",
+        keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    ),
+    "vertex": Known(api="vertex", base_url="https://aiplatform.googleapis.com", keys=("VERTEX_ACCESS_TOKEN",)),
+    "ollama": Known(api="openai-chat", base_url="http://127.0.0.1:11434/v1"),
+    "llamacpp": Known(api="openai-chat", base_url="http://127.0.0.1:8080/v1"),
+    "vllm": Known(api="openai-chat", base_url="http://127.0.0.1:8000/v1"),
+    "lmstudio": Known(api="openai-chat", base_url="http://127.0.0.1:1234/v1"),
+}
+_PACKAGES: Final[dict[ModelApi, str]] = {
+    "anthropic": "anthropic",
+    "openai": "openai",
+    "openai-chat": "openai",
+    "google": "google.genai",
+    "vertex": "google.genai",
+}
+
+
+def open_model(config: ModelConfig, *, secret: Secret, cache_key: str | None = None) -> tuple[Model, Settings]:
+    """The model a configuration names, and the parameters to ask it with. Nothing is sent yet."""
+    provider, colon, model = config.name.partition(":")
+    own = config.providers.get(provider)
+    settings = settings_for(config, provider, cache_key)
+    if config.name == OPERATOR:
+        from holdfast.models.operator import Operator
+
+        return Operator(), settings
+    if provider not in KNOWN and own is None:
+        raise ConfigError(_unknown(provider, config))
+    if not colon or not model:
+        raise ConfigError(f"model.name is '{config.name}'; write it as 'provider:model', such as '{provider}:NAME'.")
+    return Transport(_endpoint(provider, model, own or ModelProvider(), secret)), settings
+
+
+def settings_for(config: ModelConfig, provider: str, cache_key: str | None = None) -> Settings:
+    """The general parameters, with those of the provider over them."""
+    own = config.providers.get(provider) or ModelProvider()
+    known = KNOWN.get(provider)
+    thinking = config.thinking if own.thinking is None else own.thinking
+    reasoning = own.reasoning
+    if reasoning is None and isinstance(own.thinking, str) and (own.api or (known and known.api)) == "openai-chat":
+        # A general level is not sent to such servers: many reject it for models that do not think.
+        reasoning = own.thinking
+    return Settings(
+        max_tokens=config.max_tokens if own.max_tokens is None else own.max_tokens,
+        temperature=config.temperature if own.temperature is None else own.temperature,
+        thinking=thinking or None,
+        thinking_budget=own.thinking_budget,
+        reasoning=reasoning,
+        effort=own.effort,
+        cache_retention=own.cache_retention or config.cache_retention,
+        cache_key=cache_key,
+        foreign_thinking=config.foreign_thinking,
+        timeout=config.timeout,
+        connect_timeout=config.connect_timeout,
+        retries=config.retries,
+    )
+
+
+def _unknown(provider: str, config: ModelConfig) -> str:
+    names = [OPERATOR, *KNOWN, *config.providers]
+    meant = did_you_mean(provider, names)
+    end = f"did you mean '{meant}'?" if meant else f"known are {', '.join(names)}, and what [model.providers] names."
+    return f"There is no model provider '{provider}' (model.name is '{config.name}'); {end}"
+
+
+def _endpoint(provider: str, model: str, own: ModelProvider, secret: Secret) -> Endpoint:
+    known = KNOWN.get(provider)
+    api = own.api or (known.api if known else None)
+    if api is None:
+        raise ConfigError(f"model.providers.{provider} has no `api`; give one of {', '.join(_PACKAGES)}.")
+    base = own.base_url or (known.base_url if known and known.api == api else None)
+    if base is None:
+        raise ConfigError(f"model.providers.{provider} has no `base_url`; say where the server is.")
+    if api == "vertex" and not own.project:
+        raise ConfigError(f"model.providers.{provider} has no `project`; give the id of a Google Cloud project.")
+    location = (own.location or "global") if api == "vertex" else None
+    if known and own.base_url is None and location not in (None, "global"):
+        base = f"https://{location}-aiplatform.googleapis.com"
+    _check_installed(api)
+    key, key_from = _key(provider, known, own, secret)
+    _check_address(provider, base, key)
+    return Endpoint(
+        provider=provider,
+        api=api,
+        model=model,
+        base_url=base.rstrip("/"),
+        key=key,
+        key_from=key_from,
+        project=own.project,
+        location=location,
+        priced=known is not None and bool(known.keys) and own.base_url is None,
+    )
+
+
+def _key(provider: str, known: Known | None, own: ModelProvider, secret: Secret) -> tuple[str | None, str]:
+    if own.api_key is not None:
+        key_from = own.api_key.env or f"model.providers.{provider}.api_key"
+        key = _fetch(own.api_key, secret)
+        if not key:
+            raise ModelError(ModelFault.AUTH, f"{provider} needs a key, and {key_from} gives none; set it.")
+        return key, key_from
+    names = known.keys if known else ()
+    for name in names:
+        if key := _fetch(SecretSource(env=name), secret):
+            return key, name
+    if names:
+        raise ModelError(
+            ModelFault.AUTH,
+            f"{provider} needs a key: set the variable {' or '.join(names)}, or model.providers.{provider}.api_key.",
+        )
+    return None, ""
+
+
+def _fetch(source: SecretSource, secret: Secret) -> str:
+    try:
+        return secret(source).strip()
+    except HoldfastError:
+        return ""
+
+
+def _check_installed(api: ModelApi) -> None:
+    try:
+        found = find_spec("pydantic_ai") is not None and find_spec(_PACKAGES[api]) is not None
+    except ModuleNotFoundError:
+        found = False
+    if not found:
+        message = f"The '{api}' API needs packages that are not installed: pip install 'holdfast[models]'."
+        raise ModelError(ModelFault.NOT_INSTALLED, message)
+
+
+def _check_address(provider: str, base_url: str, key: str | None) -> None:
+    what = f"model.providers.{provider}.base_url"
+    try:
+        url = urlsplit(base_url)
+        host = url.hostname or ""
+        _ = url.port
+    except ValueError:
+        raise ConfigError(f"{what} is not an address; write it as 'https://host/path'.") from None
+    if url.scheme not in ("http", "https") or not host or url.query or url.fragment:
+        raise ConfigError(f"{what} is '{base_url}'; write it as 'https://host/path', without anything after it.")
+    if url.username is not None or url.password is not None:
+        raise ConfigError(f"{what} carries a name or password; give the key as `api_key` instead.")
+    if url.scheme == "http" and key is not None and not _is_loopback(host):
+        raise ConfigError(f"{what} is not encrypted, and a key would be sent to {host}; use https, or no key.")
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

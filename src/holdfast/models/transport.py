@@ -1,0 +1,165 @@
+"""A model behind a network: asks through pydantic-ai, retries what may pass, and gives the reply part by part."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from holdfast.contract.message import Message
+from holdfast.contract.tool import Tool
+from holdfast.models import faults
+from holdfast.models.endpoint import Endpoint
+from holdfast.models.incoming import Reply
+from holdfast.models.outgoing import outgoing
+from holdfast.models.parameters import request_parameters
+from holdfast.models.port import Ended, ModelEvent, Retrying, Stop
+from holdfast.models.pricing import usage_of
+from holdfast.models.settings import Settings
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import Model as WireModel
+    from pydantic_ai.models import StreamedResponse
+
+_LOG: Final = logging.getLogger("holdfast")
+_FIRST_DELAY: Final = 1.0
+_LONGEST_DELAY: Final = 60.0
+_LONGEST_ASKED_FOR: Final = 120.0
+"""A server that wants a longer pause gets no silent one: the person is told."""
+_STOPS: Final[dict[str, Stop]] = {"stop": "end", "tool_call": "tool_use", "length": "max_tokens"}
+
+
+@dataclass(frozen=True, slots=True)
+class Transport:
+    endpoint: Endpoint
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+    chance: Callable[[], float] = field(default=random.random)
+    """Between 0 and 1: how much of a pause is taken, so that many clients do not come back at once."""
+    _told: set[str] = field(default_factory=set[str], repr=False)
+
+    @property
+    def provider(self) -> str:
+        return self.endpoint.provider
+
+    @property
+    def name(self) -> str:
+        return self.endpoint.name
+
+    async def stream(
+        self, messages: Sequence[Message], tools: Sequence[Tool], settings: Settings
+    ) -> AsyncGenerator[ModelEvent]:
+        attempt = 1
+        while True:
+            failed: list[faults.Failed] = []
+            async with aclosing(self._attempt(messages, tools, settings, failed)) as events:
+                async for event in events:
+                    yield event
+            if not failed:
+                return
+            pause = self._pause(failed[0], attempt)
+            if attempt > settings.retries or pause is None:
+                raise failed[0].error
+            yield Retrying(attempt, pause, str(failed[0].error))
+            await self.sleep(pause)
+            attempt += 1
+
+    def _pause(self, failed: faults.Failed, attempt: int) -> float | None:
+        if not failed.again:
+            return None
+        asked = failed.error.retry_after
+        if asked is not None:
+            return asked if asked <= _LONGEST_ASKED_FOR else None
+        return min(_FIRST_DELAY * 2 ** (attempt - 1), _LONGEST_DELAY) * (0.5 + self.chance() / 2)
+
+    async def _attempt(
+        self, messages: Sequence[Message], tools: Sequence[Tool], settings: Settings, failed: list[faults.Failed]
+    ) -> AsyncGenerator[ModelEvent]:
+        """One request. What came before it failed is given out; why it failed is put into `failed`."""
+        from holdfast.models.clients import connected
+
+        reply = Reply(self.endpoint, tools)
+        begun = False
+        stream: StreamedResponse | None = None
+        async with connected(self.endpoint, settings) as wire:
+            request = self._request(wire, messages, tools, settings)
+            try:
+                async with request as stream, aclosing(cast(AsyncGenerator[Any], aiter(stream))) as events:
+                    async for event in events:
+                        begun = True
+                        for ours in reply.take(event):
+                            yield ours
+            except Exception as error:
+                # Whatever breaks after the provider has said that its reply is whole does not matter.
+                if stream is None or not _finish(stream):
+                    failed.append(faults.judge(error, self.endpoint, begun=begun))
+        if not failed and stream is not None and (problem := self._ended_badly(stream)):
+            failed.append(problem)
+        if failed:
+            for ours in reply.cut():
+                yield ours
+            return
+        assert stream is not None
+        for ours in reply.end():
+            yield ours
+        stop = "tool_use" if reply.calls else _STOPS.get(stream.finish_reason or "", "other")
+        if stream.finish_reason == "length":
+            stop = "max_tokens"
+        yield Ended(stop, usage_of(stream, self.endpoint), stream.model_name)
+
+    def _request(
+        self, wire: WireModel[Any], messages: Sequence[Message], tools: Sequence[Tool], settings: Settings
+    ) -> AbstractAsyncContextManager[StreamedResponse]:
+        from pydantic_ai.direct import model_request_stream
+        from pydantic_ai.messages import InstructionPart
+        from pydantic_ai.models import ModelRequestParameters
+        from pydantic_ai.tools import ToolDefinition
+
+        sent = outgoing(messages, tools, self.endpoint, wire.system, settings.foreign_thinking)
+        parameters = request_parameters(
+            self.endpoint, settings, cast(dict[str, Any], wire.profile), thought=not sent.calls_without_thinking
+        )
+        for note in parameters.notes:
+            if note not in self._told:
+                self._told.add(note)
+                _LOG.warning(note)
+        strict = self.endpoint.api == "openai"
+        definitions = [
+            ToolDefinition(
+                name=tool.api_name,
+                description=tool.description,
+                parameters_json_schema=cast(dict[str, Any], tool.input_schema),
+                strict=True if strict and tool.strict else None,
+            )
+            for tool in tools
+        ]
+        return model_request_stream(
+            wire,
+            cast(Any, sent.messages),
+            model_settings=cast(Any, parameters.values),
+            model_request_parameters=ModelRequestParameters(
+                function_tools=definitions,
+                instruction_parts=[InstructionPart(content=sent.system)] if sent.system else [],
+            ),
+            instrument=False,
+        )
+
+    def _ended_badly(self, stream: StreamedResponse) -> faults.Failed | None:
+        details: dict[str, Any] = stream.provider_details or {}
+        if not _finish(stream):
+            return faults.cut(self.endpoint)
+        if stream.finish_reason == "content_filter":
+            why = details.get("refusal") or details.get("block_reason") or details.get("finish_reason") or ""
+            return faults.Failed(faults.refused(self.endpoint, str(why)), again=False)
+        if stream.finish_reason == "error":
+            why = details.get("finish_reason") or ""
+            return faults.Failed(faults.ended_in_error(self.endpoint, str(why)), again=False)
+        return None
+
+
+def _finish(stream: StreamedResponse) -> object:
+    """What the provider said about the end of its reply; nothing if it did not get there."""
+    return stream.finish_reason or (stream.provider_details or {}).get("finish_reason")

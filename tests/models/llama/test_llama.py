@@ -1,0 +1,97 @@
+"""A real server and a real, very small model, through our transports: the protocols hold, whatever it says."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.contract.message import Message, Text, Thinking, ToolResult, ToolUse
+from holdfast.models.endpoint import Endpoint
+from holdfast.models.port import ModelError, ModelEvent, ModelFault, TextDelta
+from holdfast.models.settings import Settings
+from holdfast.models.transport import Transport
+from tests.models.support import TOOLS, end, hear, parts, run
+
+APIS = pytest.mark.parametrize(("api", "path"), [("openai-chat", "/v1"), ("anthropic", ""), ("openai", "/v1")])
+PLAIN = Settings(max_tokens=48, temperature=0.0, thinking=None, retries=0)
+HELLO = (Message("system", (Text("You answer briefly."),)), Message("user", (Text("Say hello to the world."),)))
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    environment = {**os.environ, "PYTHONPATH": os.environ["HOLDFAST_LLAMA"]}
+    command = [sys.executable, str(Path(__file__).with_name("serve.py"))]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, env=environment, text=True, **pipes) as server:
+        assert server.stdout is not None
+        lines = (line.removeprefix("listening ").strip() for line in server.stdout if line.startswith("listening "))
+        try:
+            yield next(lines)
+        finally:
+            server.kill()
+
+
+def model(address: str, api: Any = "openai-chat", path: str = "/v1") -> Transport:
+    return Transport(Endpoint(provider="llamacpp", api=api, model="smollm2", base_url=address + path))
+
+
+@APIS
+@pytest.mark.spec("M1", "M5")
+def test_text_streams_and_is_counted(address: str, api: str, path: str) -> None:
+    events = run(hear(model(address, api, path), HELLO, (), PLAIN), 120)
+    shown = [event.text for event in events if isinstance(event, TextDelta)]
+    assert len(shown) > 3
+    assert "".join(shown) == "".join(part.text for part in parts(events) if isinstance(part, Text))
+    counted = end(events).usage
+    assert counted.input > 10 and 3 < counted.output <= 48
+    assert counted.cost is None
+    assert end(events).stop in ("end", "max_tokens")
+
+
+# Its Responses API does not take assistant messages as plain text, which OpenAI's does.
+@pytest.mark.parametrize(("api", "path"), [("openai-chat", "/v1"), ("anthropic", "")])
+@pytest.mark.spec("M1")
+def test_a_conversation_with_calls_and_thinking_is_taken(address: str, api: str, path: str) -> None:
+    history = (
+        *HELLO,
+        Message("assistant", (Thinking("hm"), Text("Let me look."), ToolUse("call_1", "file.read", '{"path": "a"}'))),
+        Message("user", (ToolResult("call_1", "file.read", "hello world"), Text("What did it say?"))),
+        Message("assistant", (ToolUse("call_1", "file.read", '{"path": '),)),
+        Message("user", (ToolResult("call_1", "file.read", "The arguments are not JSON.", error=True),)),
+    )
+    events = run(hear(model(address, api, path), history, TOOLS, PLAIN), 120)
+    assert end(events).usage.output > 0
+    for part in parts(events):
+        assert isinstance(part, Text | Thinking | ToolUse)
+
+
+@pytest.mark.spec("M1")
+def test_leaving_mid_stream_frees_the_server_for_the_next_request(address: str) -> None:
+    async def leave() -> list[ModelEvent]:
+        long = Settings(max_tokens=2000, temperature=0.0, thinking=None, retries=0)
+        stream = model(address).stream((Message("user", (Text("Tell a very long story."),)),), (), long)
+        async for event in stream:
+            if isinstance(event, TextDelta):
+                break
+        await stream.aclose()
+        # It has one slot: this one is answered only when the first has been given up.
+        return await asyncio.wait_for(hear(model(address), HELLO, (), PLAIN), 60)
+
+    assert end(run(leave(), 120)).usage.output > 0
+
+
+@pytest.mark.spec("M1")
+def test_a_conversation_that_is_too_long_is_known_as_that(address: str) -> None:
+    async def ask() -> ModelError:
+        with pytest.raises(ModelError) as caught:
+            await hear(model(address), (Message("user", (Text("word " * 9000),)),), (), PLAIN)
+        return caught.value
+
+    assert run(ask(), 120).fault is ModelFault.CONTEXT

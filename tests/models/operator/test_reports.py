@@ -1,0 +1,93 @@
+"""What the operator says about real results of the real tools, and about none."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from holdfast import Runtime
+from holdfast.contract.message import Message, ToolResult, ToolUse
+from holdfast.models.operator.reporting import report
+from holdfast.tools import builtin_tools
+from tests.models.operator.support import collect, message_of, you
+from tests.runtime.support import open_ledger, run, yes
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    root = tmp_path / "project"
+    (root / "src").mkdir(parents=True)
+    (root / "src" / "a.py").write_text("import os\n\ndef main():\n    return os.name\n")
+    (root / "empty.txt").write_text("")
+    (root / "long.txt").write_text("".join(f"line {number}\n" for number in range(5000)))
+    (root / "dot.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(40))
+    subprocess.run(["git", "init", "-q", "-b", "main"], cwd=root, check=True)
+    return root
+
+
+async def _said(project: Path, tmp_path: Path, text: str) -> str:
+    """All the operator says while a request is done for real."""
+    conversation, said = [you(text)], list[str]()
+    ledger = open_ledger(tmp_path / "state")
+    async with Runtime(tools=builtin_tools(), root=project, ledger=ledger, asker=yes()) as runtime:
+        while (answer := message_of(await collect(conversation))).tool_uses:
+            said.append(answer.text)
+            done = [await runtime.call(use.name, use.arguments) for use in answer.tool_uses]
+            results = tuple(
+                ToolResult(use.id, use.name, result.text, not result.success, result.attachments)
+                for use, result in zip(answer.tool_uses, done, strict=True)
+            )
+            conversation += [answer, Message("user", results)]
+    ledger.close()
+    return "\n".join([*said, answer.text])
+
+
+SAID = [
+    ("read src/a.py", "Read `src/a.py`: 4 lines."),
+    ("read empty.txt", "Read `empty.txt`: it is empty."),
+    ("read long.txt", "Not all of it is shown: `Showing lines 1-"),
+    ("read lines 1-2 of src/a.py", "Read `src/a.py`, lines 1-2: 2 lines. Not all of it is shown: `2 more lines"),
+    ("read dot.png", "Attached: `image/png`."),
+    ("read nope.txt", "This did not succeed: read `nope.txt`."),
+    ("list src", "List `src`: 1 entry."),
+    ("ls", "List the project's folder: 5 entries."),
+    ("find *.py", "Find files like `*.py`: 1 file (`src/a.py`)."),
+    ("find *.rs", "Find files like `*.rs`: no files."),
+    ("search for os", "Search for `os`: 2 matches in 1 file."),
+    ("search for line in long.txt", "Search for `line` in `long.txt`: 5000 matches."),
+    ("search for zebra", "Search for `zebra`: no matches."),
+    ("what is 6 times 7?", "Calculate `6 * 7`: `42`."),
+    ("calculate 1/0", "This did not succeed: calculate `1/0`."),
+    ("run `echo hello`", "Run `echo hello`: it printed `hello`."),
+    ("run `true`", "Run `true`: it printed nothing."),
+    ("run `printf 'a\\nb\\nc\\n'`", "it printed 3 lines, the first `a`."),
+    ("run `echo no; exit 3`", "`Command exited with code 3`"),
+    ('write n.txt with "x" then read it', "Read `n.txt`: 1 line.\n\nAll 2 steps are done."),
+    ('edit src/a.py: replace "main" with "go"', "Edit `src/a.py`: `Successfully replaced text in src/a.py.`"),
+    ("git status", "Look at the git status: on `main`, 4 changed paths."),
+    ("git log", "Look at the last commits: no commits yet."),
+    ("git diff", "Look at the diff: no unstaged changes."),
+]
+
+
+@pytest.mark.spec("M2")
+@pytest.mark.parametrize(("text", "expected"), SAID, ids=[text for text, _ in SAID])
+def test_a_report_says_what_the_result_says(project: Path, tmp_path: Path, text: str, expected: str) -> None:
+    assert expected in run(_said(project, tmp_path, text))
+
+
+@pytest.mark.spec("M2")
+def test_a_report_shows_foreign_text_on_one_line_and_in_backticks() -> None:
+    use = ToolUse("x", "shell.exec", json.dumps({"command": "a\n\x1b[2J`b`"}))
+    said = report(use, ToolResult("x", "shell.exec", "\x1b]0;evil\x07\u202e" + "y" * 5000))
+    assert "\n" not in said and "\x1b" not in said and "\u202e" not in said and len(said) < 500
+    assert said.startswith("Run `` a ‹\\x1b›[2J`b` ``: it printed `")
+
+
+@pytest.mark.spec("M2")
+def test_a_report_about_a_call_the_operator_does_not_know_only_counts() -> None:
+    said = report(ToolUse("x", "weather", "broken"), ToolResult("x", "weather", "sun\nrain"))
+    assert said == "Call `weather`: 2 lines."
