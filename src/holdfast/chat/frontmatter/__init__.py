@@ -1,0 +1,1 @@
+"""What a document says about itself: options, tools, a policy, variables; in TOML, JSON or Lua."""

@@ -1,0 +1,90 @@
+"""What a document's word is worth: a trusted one decides within the rules, any other can only make them stricter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, cast
+
+from msgspec import Struct, structs
+
+from holdfast.chat.frontmatter.evaluated import Evaluated
+from holdfast.config.load import Loaded
+from holdfast.config.model import Config
+from holdfast.contract.call import Decision
+from holdfast.contract.tool import Tool
+from holdfast.contract.vocabulary import Verdict
+from holdfast.registry.selection import select
+from holdfast.rules.caps import CAP_URN, Cap
+from holdfast.rules.chain import Resolve
+from holdfast.rules.profiles import GROUPS
+from holdfast.rules.question import Question, ResolveContext
+from holdfast.rules.standard import DocumentPolicy
+
+DOCUMENT: Final = f"{CAP_URN}document"
+BROKEN: Final = f"{CAP_URN}broken-document"
+
+
+class Ruling(Struct, frozen=True):
+    """What a runtime for the document is made of: its configuration, and the arguments of `standard_gate`."""
+
+    config: Config
+    document: DocumentPolicy | None = None
+    caps: tuple[Cap, ...] = ()
+
+
+def ruling(evaluated: Evaluated, loaded: Loaded, *, trusted: bool) -> Ruling:
+    """`loaded` is the configuration with `evaluated.settings` as its document, read with the same `trusted`."""
+    config = loaded.config
+    document: DocumentPolicy | None = None
+    caps: list[Cap] = []
+    if trusted and (evaluated.approve is not None or _sets_list(evaluated.settings)):
+        document = DocumentPolicy(loaded.outer.approval, evaluated.approve)
+        config = structs.replace(config, approval=structs.replace(config.approval, auto_approve_set=True))
+    elif evaluated.approve is not None:
+        caps.append(tightening(evaluated.approve))
+    if evaluated.failed:
+        caps.append(Cap(BROKEN, _asks_about_everything))
+    return Ruling(config, document, tuple(caps))
+
+
+def tightening(function: Resolve) -> Cap:
+    """The function of a document nobody has trusted: its yes counts for nothing, its no counts."""
+
+    def judge(question: Question) -> Decision | None:
+        own = question.with_own_args()
+        answer = function(question.tool.name, own.args, ResolveContext(own))
+        if isinstance(answer, Decision):
+            return answer
+        verdict = Verdict.ASK if answer is False else Verdict.parse(answer)
+        if verdict is None or verdict is Verdict.APPROVE or answer is True:
+            return None
+        return Decision(verdict, DOCUMENT, f"The function of the document, which is not trusted, says {verdict}.")
+
+    return Cap(DOCUMENT, judge)
+
+
+def chosen_tools(
+    evaluated: Evaluated,
+    tools: Iterable[Tool],
+    *,
+    trusted: bool,
+    groups: Mapping[str, Sequence[str]] = GROUPS,
+) -> frozenset[str] | None:
+    """The names for `Caller.only`; None if the document leaves its tools as they are.
+
+    Only a trusted document can bring in a tool that is switched off.
+    """
+    if not evaluated.tool_edits:
+        return None
+    known = tuple(tools)
+    chosen = frozenset(select(known, evaluated.tool_edits, groups=groups))
+    return chosen if trusted else chosen & {tool.name for tool in known if tool.enabled}
+
+
+def _asks_about_everything(question: Question) -> Decision:
+    return Decision(Verdict.ASK, BROKEN, "The document's frontmatter has a mistake, so a person is asked; correct it.")
+
+
+def _sets_list(settings: Mapping[str, Any]) -> bool:
+    approval = settings.get("approval")
+    return isinstance(approval, dict) and "auto_approve" in cast(dict[str, Any], approval)

@@ -1,0 +1,1 @@
+"""Expressions, code and file references in what a person writes."""

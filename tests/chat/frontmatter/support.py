@@ -1,0 +1,97 @@
+"""What the tests of frontmatter share: documents evaluated, and what a runtime then decides about calls."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from holdfast import Runtime
+from holdfast.agent.conversation import Diagnostic
+from holdfast.chat.frontmatter.evaluate import evaluate
+from holdfast.chat.frontmatter.evaluated import Base, Evaluated
+from holdfast.chat.frontmatter.policy import Ruling, chosen_tools, ruling
+from holdfast.chat.lua.host import LuaHost
+from holdfast.config.load import Loaded, load
+from holdfast.config.model import Config
+from holdfast.contract.tool import Tool
+from holdfast.tools import builtin_tools
+
+TOOLS: tuple[Tool, ...] = tuple(builtin_tools())
+CALLS: dict[str, tuple[str, dict[str, Any]]] = {
+    "calculator": ("calculator", {"expression": "1 + 1"}),
+    "read": ("file.read", {"path": "a.txt"}),
+    "write": ("file.write", {"path": "new.txt", "content": "x"}),
+    "edit": ("file.edit", {"path": "a.txt", "search": "one", "replace": "two"}),
+    "bash": ("shell.exec", {"command": "ls"}),
+    "rm": ("shell.exec", {"command": "rm -rf build"}),
+}
+
+
+class Place:
+    """A project whose user has a configuration of their own."""
+
+    def __init__(self, folder: Path, user: str = "") -> None:
+        self.root = folder / "project"
+        self.root.mkdir(exist_ok=True)
+        (self.root / "a.txt").write_text("one\n")
+        self._user = folder / "user.toml"
+        # What a sandbox would approve is for other tests.
+        self._user.write_text(f"sandbox.mode = 'off'\n{user}")
+
+    def base(self) -> Base:
+        return Base(config=self.load().config, tools=TOOLS)
+
+    def load(self, document: Evaluated | None = None, *, trusted: bool = False) -> Loaded:
+        return load(
+            root=self.root,
+            user_file=self._user,
+            is_trusted=lambda path, digest: False,
+            document=None if document is None else document.settings,
+            document_trusted=trusted,
+        )
+
+    def ruling(self, document: Evaluated, *, trusted: bool) -> Ruling:
+        return ruling(document, self.load(document, trusted=trusted), trusted=trusted)
+
+    def runtime(self, document: Evaluated, *, trusted: bool) -> Runtime:
+        made = self.ruling(document, trusted=trusted)
+        return Runtime(
+            TOOLS, config=made.config, root=self.root, document_policy=made.document, caps=made.caps, nobody="deny"
+        )
+
+    def verdicts(self, document: Evaluated, *, trusted: bool, calls: str = "calculator read write edit bash") -> str:
+        """What is decided about each of the calls, in a row: `approve ask …`."""
+
+        async def judge() -> list[str]:
+            async with self.runtime(document, trusted=trusted) as runtime:
+                decisions = [await runtime.judge(*CALLS[name]) for name in calls.split()]
+            return [str(decision.verdict) if decision else "none" for decision in decisions]
+
+        return " ".join(asyncio.run(judge()))
+
+
+def lua_document(code: str, lua: LuaHost, place: Place | None = None) -> Evaluated:
+    base = Base(tools=TOOLS) if place is None else place.base()
+    return evaluate("lua", code, base, lua)
+
+
+def clean(document: Evaluated) -> Evaluated:
+    """The document, which nothing is wrong with."""
+    assert document.diagnostics == ()
+    return document
+
+
+def config_of(document: Evaluated, place: Place, *, trusted: bool) -> Config:
+    return place.ruling(document, trusted=trusted).config
+
+
+def tools_of(document: Evaluated, *, trusted: bool = True) -> list[str] | None:
+    chosen = chosen_tools(document, TOOLS, trusted=trusted)
+    return None if chosen is None else sorted(chosen)
+
+
+def only(document: Evaluated) -> Diagnostic:
+    """The one thing that is wrong."""
+    [found] = document.diagnostics
+    return found

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from holdfast.chat.frontmatter import seed_options
+from holdfast.chat.frontmatter.evaluate import evaluate
+from holdfast.chat.lua.host import LuaHost
+from holdfast.chat.templates.expand import Scope, expand
+from holdfast.chat.templates.files import Files
+from holdfast.config.model import Config
+from holdfast.contract.message import Text
+from tests.chat.frontmatter.support import Place, clean, config_of, tools_of
+
+GUIDE = (Path(__file__).parents[3] / "docs" / "frontmatter.md").read_text()
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
+SNIPPETS = [(language, code) for language, code in BLOCKS if language != "text"]
+
+
+@pytest.mark.spec("D6")
+@pytest.mark.parametrize(("language", "code"), SNIPPETS, ids=range(len(SNIPPETS)))
+def test_every_frontmatter_of_the_guide_works(lua: LuaHost, tmp_path: Path, language: str, code: str) -> None:
+    place = Place(tmp_path)
+    document = clean(evaluate(language, code, place.base(), lua))
+    expected = "ask approve" if document.approve is None and language == "lua" else "approve approve"
+    if document.approve is not None:
+        assert place.verdicts(document, trusted=True, calls="rm") == "deny"
+    else:
+        assert place.verdicts(document, trusted=True, calls="write bash") == expected
+        assert config_of(document, place, trusted=True).model.thinking in ("medium", "low")
+        chosen = tools_of(document)
+        assert chosen is not None and "calculator" not in chosen
+
+
+@pytest.mark.spec("D8")
+def test_the_template_of_the_guide_becomes_what_the_guide_says(lua: LuaHost, tmp_path: Path) -> None:
+    template, becomes = (code for language, code in BLOCKS if language == "text")
+    [toml] = [code for language, code in BLOCKS if language == "toml"]
+    place = Place(tmp_path)
+    found = clean(evaluate("toml", toml, place.base(), lua))
+    files = Files.of(Config(), document=place.root / "t.chat", root=place.root, trusted=False)
+    assert expand(template, Scope(files=files, lua=lua, frontmatter=found)).parts == (Text(becomes),)
+
+
+@pytest.mark.spec("D6", "D7")
+def test_the_guide_names_every_option() -> None:
+    table = GUIDE.partition("| option | |")[2].partition("\n\n")[0]
+    named = {option for group in re.findall(r"`([\w. ]+)`", table) for option in group.split()}
+    options = {".".join(path[:2]) for path in seed_options.SCALARS if path[0] != "sandbox"}
+    assert options | {"tools", "tools.auto_approve", "tools.presets", "model", "provider", "sandbox"} <= named

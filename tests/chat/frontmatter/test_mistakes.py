@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.chat.frontmatter.evaluate import MAX_CODE, evaluate
+from holdfast.chat.frontmatter.evaluated import Base
+from holdfast.chat.lua.host import LuaHost
+from holdfast.config.model import Config, SandboxConfig
+from tests.chat.frontmatter.support import TOOLS, Place, clean, config_of, lua_document, only, tools_of
+
+
+@pytest.mark.spec("R8", "D6")
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ('tools.auto_approve = { "raed" }', "tools.auto_approve: unknown value 'raed'. Did you mean 'read'?"),
+        ('tools.auto_approve:append("$defualt")', "unknown value '$defualt'. Did you mean '$default'?"),
+        ('tools = { "bsah" }', "flemma.opt.tools: unknown value 'bsah'. Did you mean 'bash'?"),
+        ('tools:remove("calculater")', "unknown value 'calculater'. Did you mean 'calculator'?"),
+        ('tools = { "group:gti" }', "unknown value 'group:gti'. Did you mean 'group:git'?"),
+        ('tools = { "zzzzzzzzz" }', "unknown value 'zzzzzzzzz'; use names that `holdfast tools` shows."),
+        ('tools.presets = { ["$a"] = { deny = { "bsh" } } }', "presets.$a.deny: unknown value 'bsh'. Did you mean"),
+        ("tools.presets = { mine = { deny = { } } }", "the name of a preset begins with `$`"),
+        ('tools.presets = { ["$a"] = "x" }', "a preset is a table with the lists 'approve' and 'deny'."),
+        ('thnking = "low"', "flemma.opt.thnking: unknown option 'thnking'. Did you mean 'thinking'?"),
+        ('thinking = "medum"', "flemma.opt.thinking: expected one of minimal, low, medium"),
+        ("antropic.thinking_budget = 1", "unknown option 'antropic'. Did you mean 'anthropic'?"),
+        ("anthropic.thinking_budgt = 1", "unknown option 'thinking_budgt'. Did you mean 'thinking_budget'?"),
+        ("anthropic = 3", "flemma.opt.anthropic: it takes no single value; set one of"),
+        ("tools.aproove = { }", "unknown option 'aproove'. Did you mean 'approve'?"),
+        ("tools = 3", "flemma.opt.tools: expected a list of names, got 3."),
+        ('tools = { "read", 3 }', "expected a list of names, got 3 in it."),
+        ("max_tokens = function() end", "a function can be given only to tools.auto_approve."),
+        ("temperature = 7", "flemma.opt.temperature: expected"),
+        ("tools.autopilot.max_turns = 0", "flemma.opt.tools.autopilot.max_turns: expected"),
+        ("sandbox = 'yes'", "flemma.opt.sandbox: expected true or false"),
+        ('tools.presets:append("x")', "it is not a list; assign a value to it instead."),
+        ('nonsense:append("x")', "unknown option 'nonsense'"),
+        ("tools.auto_approve = flemma.opt.tools + 'read'", "it cannot take the list of another option"),
+        ("thinking = flemma.opt.tools", "it cannot take the list of another option"),
+        ("provider = 'openai'", "no model of 'openai' is named; set flemma.opt.model too."),
+    ],
+)
+def test_a_mistake_in_lua_is_named_with_its_line_and_what_was_meant(lua: LuaHost, code: str, message: str) -> None:
+    found = only(lua_document(f"\nflemma.opt.{code}", lua))
+    assert found.severity == "error" and message in found.message
+    assert found.line == (None if "provider" in code else 3)
+
+
+@pytest.mark.spec("D6")
+def test_mistakes_are_collected_and_what_is_right_still_counts(lua: LuaHost, tmp_path: Path) -> None:
+    code = 'flemma.opt.thinking = "low"\nflemma.opt.tools = {"raed", "read"}\nflemma.opt.tempreature = 1'
+    document = lua_document(code, lua)
+    assert [item.line for item in document.diagnostics] == [3, 4]
+    assert tools_of(document) == ["file.read"]
+    assert config_of(document, Place(tmp_path), trusted=False).model.thinking == "low"
+
+
+@pytest.mark.spec("R8")
+def test_a_name_that_a_later_line_takes_out_again_is_checked_too(lua: LuaHost) -> None:
+    code = 'flemma.opt.tools.auto_approve = { "raed" }\nflemma.opt.tools.auto_approve = function() end'
+    assert only(lua_document(code, lua)).line == 2
+
+
+@pytest.mark.spec("R8")
+def test_a_tool_that_is_not_for_this_caller_is_never_suggested(lua: LuaHost) -> None:
+    visible = tuple(tool for tool in TOOLS if tool.name != "shell.exec")
+    base = Base(tools=visible, hidden=frozenset({"shell.exec", "bash", "shell"}))
+    typo = evaluate("lua", 'flemma.opt.tools = { "bsah" }', base, lua)
+    assert "bash" not in only(typo).message
+    hidden = evaluate("lua", 'flemma.opt.tools = { "bash", "read" }\nflemma.opt.tools:remove("shell")', base, lua)
+    assert only(hidden).severity == "warning" and "'bash' is not available here" in only(hidden).message
+    assert hidden.tool_edits == (("set", ("file.read",)), ("remove", ()))
+    clean(evaluate("lua", 'flemma.opt.tools.auto_approve = { "bash", "web.fetch" }', base, lua))
+
+
+@pytest.mark.spec("A7")
+@pytest.mark.parametrize("user", ["", "approval.auto_approve = 'my.policy:approve'"])
+def test_where_a_function_decides_there_is_no_list_to_change(lua: LuaHost, tmp_path: Path, user: str) -> None:
+    place = Place(tmp_path, user)
+    first = "" if user else "flemma.opt.tools.auto_approve = function() end\n"
+    document = lua_document(f'{first}flemma.opt.tools.auto_approve:append("bash")', lua, place)
+    assert "it is a function, there is no list to change; give a whole list." in only(document).message
+    whole = clean(lua_document(f'{first}flemma.opt.tools.auto_approve = {{ "bash" }}', lua, place))
+    assert whole.approve is None
+    assert config_of(whole, place, trusted=True).approval.auto_approve == ("shell.exec",)
+
+
+@pytest.mark.spec("D6")
+def test_options_can_be_read_back_and_cleared(lua: LuaHost, tmp_path: Path) -> None:
+    place = Place(tmp_path, "model.thinking = 'low'")
+    code = """
+        assert(flemma.opt.thinking == "low" and flemma.opt.max_tokens == "50%")
+        flemma.opt.thinking = false
+        assert(flemma.opt.thinking == false)
+        flemma.opt.thinking = "max"
+        assert(flemma.opt.thinking == "max" and flemma.opt.tools.max_concurrent == 8)
+        flemma.opt.thinking = nil
+        flemma.opt.tools = { "read" } flemma.opt.tools = nil
+        local list = flemma.opt.tools.auto_approve
+        list:append("bash"):remove("write")
+        local other = list + "read"
+        other:append("find")
+    """
+    document = clean(lua_document(code, lua, place))
+    assert document.tool_edits == () and config_of(document, place, trusted=True).model.thinking == "low"
+    kept = {"set": ["$default", "shell.exec"], "remove": ["file.write"]}
+    assert document.settings == {"approval": {"auto_approve": kept}}, "what is made of a list does not change it"
+
+
+@pytest.mark.spec("D6")
+@pytest.mark.parametrize(
+    ("outer", "code", "name"),
+    [
+        ("operator", "flemma.opt.model = 'claude'", "claude"),
+        ("anthropic:a", "flemma.opt.model = 'b'", "anthropic:b"),
+        ("anthropic:a", "flemma.opt.model = 'openai:b'", "openai:b"),
+        ("anthropic:a", "flemma.opt.model = 'operator'", "operator"),
+        ("ollama:a", "flemma.opt.model = 'llama3:8b'", "ollama:llama3:8b"),
+        ("operator", "flemma.opt.model, flemma.opt.provider = 'llama3:8b', 'ollama'", "ollama:llama3:8b"),
+        ("anthropic:a", "flemma.opt.provider = 'anthropic'", "anthropic:a"),
+    ],
+)
+def test_model_and_provider_make_one_name(lua: LuaHost, tmp_path: Path, outer: str, code: str, name: str) -> None:
+    place = Place(tmp_path, f"model.name = '{outer}'")
+    assert config_of(clean(lua_document(code, lua, place)), place, trusted=True).model.name == name
+    assert config_of(clean(lua_document(code, lua, place)), place, trusted=False).model.name == outer
+
+
+@pytest.mark.spec("D6")
+def test_the_sandbox_is_switched_and_described(lua: LuaHost, tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    code = 'flemma.opt.sandbox = { enabled = true, policy = { network = true, rw_paths = { "urn:flemma:cwd" } } }'
+    sandbox = config_of(clean(lua_document(code, lua, place)), place, trusted=True).sandbox
+    assert (sandbox.mode, sandbox.network, sandbox.writable) == ("auto", "on", ("urn:flemma:cwd",))
+    held = config_of(clean(lua_document(code, lua, place)), place, trusted=False).sandbox
+    assert (held.mode, held.network, held.writable) == ("auto", "off", ())
+    required = clean(lua_document('flemma.opt.sandbox = { backend = "required" }', lua, place))
+    assert config_of(required, place, trusted=False).sandbox.mode == "required"
+
+
+@pytest.mark.spec("D6")
+def test_switching_the_sandbox_on_takes_nothing_from_one_that_is_required(lua: LuaHost) -> None:
+    base = Base(config=Config(sandbox=SandboxConfig(mode="required")))
+    assert clean(evaluate("lua", "flemma.opt.sandbox = true", base, lua)).settings == {}
+
+
+@pytest.mark.spec("D6")
+@pytest.mark.parametrize("language", ["yaml", "python", ""])
+def test_a_language_we_do_not_know_is_an_error(lua: LuaHost, language: str) -> None:
+    found = only(evaluate(language, "x", Base(), lua))
+    assert (found.severity, found.message, found.line) == (
+        "error", f"Unsupported frontmatter language: {language}", 1,
+    )  # fmt: skip
+
+
+@pytest.mark.spec("D6")
+@pytest.mark.parametrize("language", ["lua", "JSON", "Toml"])
+def test_a_frontmatter_that_is_too_long_is_not_read(lua: LuaHost, language: str) -> None:
+    assert "larger than" in only(evaluate(language, " " * (MAX_CODE + 1), Base(), lua)).message

@@ -1,0 +1,56 @@
+"""A project with files, and texts expanded in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from holdfast.agent.conversation import Diagnostic
+from holdfast.chat.frontmatter.evaluate import evaluate
+from holdfast.chat.frontmatter.evaluated import NOTHING, Base, Evaluated
+from holdfast.chat.lua.host import LuaHost
+from holdfast.chat.templates.expand import Expanded, Scope, expand
+from holdfast.chat.templates.files import Files
+from holdfast.config.model import Config, SandboxConfig
+from holdfast.contract.message import Text
+
+PNG = b"\x89PNG\r\n\x1a\n\0rest"
+
+
+class Project:
+    def __init__(self, folder: Path, lua: LuaHost) -> None:
+        self.root = folder / "project"
+        self.docs = self.root / "docs"
+        self.docs.mkdir(parents=True)
+        self.lua = lua
+
+    def put(self, **files: str | bytes) -> None:
+        """Files of the document's folder; `__` in a name stands for its dot."""
+        for name, content in files.items():
+            path = self.docs / name.replace("__", ".")
+            path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+    def expand(
+        self, text: str, code: str = "", *, language: str = "lua", trusted: bool = False, line: int = 1, **sandbox: Any
+    ) -> Expanded:
+        found: Evaluated = evaluate(language, code, Base(), self.lua) if code else NOTHING
+        assert found.diagnostics == ()
+        document = self.docs / "t.chat"
+        config = Config(sandbox=SandboxConfig(**sandbox))
+        files = Files.of(config, document=document, root=self.root, trusted=trusted)
+        return expand(text, Scope(files=files, lua=self.lua, frontmatter=found, document=document, line=line))
+
+    def text(self, text: str, code: str = "", **options: Any) -> str:
+        """The text it becomes, with nothing to complain about."""
+        done = self.expand(text, code, **options)
+        assert done.diagnostics == ()
+        return shown(done)
+
+
+def shown(done: Expanded) -> str:
+    return "".join(part.text if isinstance(part, Text) else f"<{part.mime_type}>" for part in done.parts)
+
+
+def only(done: Expanded) -> Diagnostic:
+    [found] = done.diagnostics
+    return found
