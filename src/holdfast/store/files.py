@@ -36,7 +36,7 @@ class NewFile:
         make_private_folder(path.parent)
         self._path.replace(path)
         if sync:
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
 
     def discard(self) -> None:
         """Harmless after `publish`."""
@@ -45,7 +45,8 @@ class NewFile:
         self._path.unlink(missing_ok=True)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """The names in it are on the disk before this returns."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,0 +1,197 @@
+"""What the phases of the loop share: runtime, conversation, who asks, whether to stop, and how changes are written."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from holdfast.agent.conversation import Conflict, Conversation, Open, Placed, Settled, Slot, Status
+from holdfast.agent.events import AgentEvent, CallPlaced, CallSettled, OnEvent
+from holdfast.agent.standing import Standing, standing_of
+from holdfast.agent.surfaces import Surface
+from holdfast.contract.call import Caller, Decision
+from holdfast.contract.errors import HoldfastError
+from holdfast.contract.event import Warned
+from holdfast.contract.message import ToolUse
+from holdfast.contract.result import Result
+from holdfast.runtime.runtime import Runtime
+
+T = TypeVar("T")
+
+
+class Stopped(Exception):
+    """Somebody asked the loop to stop."""
+
+
+class Bench:
+    def __init__(self, runtime: Runtime, conversation: Conversation, caller: Caller, by: str, on_event: OnEvent | None):
+        self.runtime = runtime
+        self.conversation = conversation
+        self.by = by
+        self.surface: Surface | None = None
+        self.stop = asyncio.Event()
+        self.results: dict[str, Result] = {}
+        """What ended before it ran, by call: the ledger knows it too, where there is one."""
+        self.settled: dict[str, Result] = {}
+        """What was written, by the id of the use."""
+        self.resting: set[tuple[int, ToolUse]] = set()
+        """Slots nothing more can be done about for now."""
+        self.conflict: str | None = None
+        self.trouble: Exception | None = None
+        """Why the conversation cannot be written."""
+        self._over: set[str] = set()
+        """Calls nobody asks for and nobody can run any more."""
+        self._caller = caller
+        self._on_event = on_event
+        self._warned: set[str] = set()
+
+    def begin(self) -> None:
+        """Somebody told the loop to go on."""
+        self.stop = asyncio.Event()
+        self.conflict = self.trouble = None
+        self.results.clear()
+        self.settled.clear()
+        self.resting.clear()
+        self._warned.clear()
+
+    @property
+    def caller(self) -> Caller:
+        """Who asks, with the tools this turn leaves them."""
+        if self.surface is None:
+            return self._caller
+        left = frozenset(tool.name for tool in self.surface.of(self.runtime.visible(self._caller)))
+        return replace(self._caller, only=left)
+
+    @property
+    def stopped(self) -> bool:
+        return self.stop.is_set()
+
+    def tell(self, event: AgentEvent) -> None:
+        if self._on_event is None:
+            return
+        try:
+            self._on_event(event)
+        except Exception as error:  # who only watches must not come between a call and its result
+            self.runtime.report(error)
+
+    def warn(self, message: str) -> None:
+        if message not in self._warned:
+            self._warned.add(message)
+            self.tell(Warned("", message))
+
+    async def unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do it; raises `Stopped` as soon as somebody says stop."""
+        task, stop = asyncio.ensure_future(work), asyncio.ensure_future(self.stop.wait())
+        try:
+            await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+            raise Stopped
+        finally:
+            stop.cancel()
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task})
+
+    def slots(self) -> Sequence[Slot]:
+        """What has no result yet. A held call the conversation does not ask for any more is withdrawn.
+
+        One that ran stays remembered: if it is asked for again, unchanged, it must not run again.
+        """
+        slots = self.conversation.slots()
+        wanted = {slot.open.call_id for slot in slots if slot.open is not None}
+        stale = {opened.call_id for opened in self.conversation.remembered()} - wanted - self._over
+        withdrawn = {call_id for call_id in stale if self.runtime.desk.cancel(call_id)}
+        if withdrawn:
+            self.conversation.forget(withdrawn)
+        self._over = (self._over | stale) - wanted
+        return slots
+
+    def forget_all(self) -> None:
+        """A new reply has been written: nothing before it can be asked for again."""
+        if past := [opened.call_id for opened in self.conversation.remembered()]:
+            self.conversation.forget(past)
+        self._over.clear()
+
+    def standings(self, only: str | None = None) -> list[Standing]:
+        """The slots, one of each id, as the ledger knows them."""
+        first: dict[str, Slot] = {}
+        for slot in self.slots():
+            if only in (None, slot.use.id):
+                first.setdefault(slot.use.id, slot)
+        return [standing_of(self.runtime, slot) for slot in first.values()]
+
+    def open_all(self, slots: Sequence[Slot]) -> list[Slot]:
+        """The slots, each with the id its call will have: after a crash the ledger is asked what became of it."""
+        opened = [slot if slot.open else replace(slot, open=self._new()) for slot in slots]
+        fresh = [(slot, now.open) for slot, now in zip(slots, opened, strict=True) if now.open and not slot.open]
+        if fresh:
+            self.conversation.remember_all(fresh)
+        return opened
+
+    async def judge(self, slot: Slot) -> Decision | None:
+        return await self.runtime.judge(slot.use.name, _arguments(slot), caller=self.caller)
+
+    async def call(self, slot: Slot) -> Result:
+        """Ask for a slot's call on the one path there is, under the id it was opened with."""
+        assert slot.open is not None
+        return await self.runtime.call(
+            slot.use.name,
+            _arguments(slot),
+            caller=self.caller,
+            request=f"{self.conversation.id}:{slot.turn}",
+            given_id=slot.use.id,
+            call_id=slot.open.call_id,
+        )
+
+    def _new(self) -> Open:
+        return Open(call_id=self.runtime.new_call_id(), digest="")
+
+    def write(self, changes: Sequence[Placed | Settled]) -> None:
+        """Write what goes together with what others wrote meanwhile; the rest is in the ledger, and taken up again."""
+        if self.trouble is not None or not changes:
+            return
+        try:
+            self._remember_held(changes)
+            self.conversation.change(changes)
+        except Conflict as conflict:
+            if len(changes) == 1:
+                self.conflict = str(conflict)
+                return
+            for change in changes:
+                self.write([change])
+        except (OSError, HoldfastError) as error:
+            self.trouble = error
+        else:
+            self._announce(changes)
+
+    def _remember_held(self, changes: Sequence[Placed | Settled]) -> None:
+        """An approval of a placeholder is one of what was held when it was written."""
+        ledger = self.runtime.ledger_for_held()
+        shown: list[tuple[Slot, Open]] = []
+        for change in changes:
+            opened = change.slot.open
+            if isinstance(change, Placed) and change.status is Status.PENDING and opened is not None:
+                held = ledger.held(opened.call_id)
+                if held is not None and held.digest != opened.digest:
+                    shown.append((change.slot, Open(call_id=opened.call_id, digest=held.digest)))
+        if shown:
+            self.conversation.remember_all(shown)
+
+    def _announce(self, changes: Sequence[Placed | Settled]) -> None:
+        for change in changes:
+            slot = change.slot
+            if isinstance(change, Settled):
+                self.settled[slot.use.id] = change.result
+                self.tell(CallSettled(slot.use, change.result))
+            else:
+                waits = change.status is Status.PENDING and slot.open is not None
+                self.tell(CallPlaced(slot.use, change.status, slot.open.call_id if waits and slot.open else None))
+
+
+def _arguments(slot: Slot) -> str:
+    """A model that has nothing to say about a call sometimes says nothing."""
+    return slot.use.arguments.strip() or "{}"

@@ -1,0 +1,43 @@
+"""Phase 1: say beside each call what is to become of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.agent.bench import Bench
+from holdfast.agent.conversation import Placed, Slot, Status
+from holdfast.agent.events import PhaseBegun
+from holdfast.agent.execute import Job, carry_out
+from holdfast.agent.standing import Standing, Step
+from holdfast.contract.vocabulary import Verdict
+
+
+async def categorise(bench: Bench, standings: Sequence[Standing]) -> None:
+    """Nothing runs here but what ends before anybody could be asked: an unknown tool, arguments that do not fit."""
+    bench.tell(PhaseBegun("categorise"))
+    placed: list[Placed] = []
+    called: list[tuple[Slot, bool]] = []
+    for standing in standings:
+        slot = standing.slot
+        if slot.aborted is not None:
+            placed.append(Placed(slot, Status.ABORTED))
+        elif standing.step is Step.SHOW:
+            placed.append(_shown_again(bench, slot))
+        else:
+            decision = await bench.unless_stopped(bench.judge(slot))
+            if decision is None or decision.verdict is not Verdict.APPROVE:
+                called.append((slot, decision is not None and decision.verdict is Verdict.DENY))
+            elif slot.status is Status.PENDING:
+                bench.resting.add((slot.turn, slot.use))  # a person wrote it, so a person takes it away
+            else:
+                placed.append(Placed(slot, Status.APPROVED))
+    bench.write(placed)
+    opened = bench.open_all([slot for slot, _ in called])
+    jobs = [Job(slot, Step.RUN, denied=denied) for slot, (_, denied) in zip(opened, called, strict=True)]
+    await carry_out(bench, jobs)
+
+
+def _shown_again(bench: Bench, slot: Slot) -> Placed:
+    if slot.status is Status.APPROVED:
+        bench.warn(f"Call '{slot.use.id}' is not what it was when it was shown, so it waits again; look at it anew.")
+    return Placed(slot, Status.PENDING)

@@ -1,0 +1,88 @@
+"""What the loop tells while it works, and how a turn of it ended. For terminals, and as JSON lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from holdfast.agent.conversation import Slot, Status
+from holdfast.contract.event import Warned
+from holdfast.contract.message import ToolUse
+from holdfast.contract.result import Result
+from holdfast.models.port import CallBegun, Retrying, TextDelta, ThinkingDelta, Usage
+
+Phase = Literal["categorise", "execute", "send"]
+Kind = Literal["done", "stepped", "pending", "edited", "stopped", "stale", "failed", "conflict", "cancelled"]
+
+EXIT_CODES: Final[dict[Kind, int]] = {
+    "done": 0,
+    "stepped": 0,
+    "pending": 4,
+    "edited": 4,
+    "stopped": 1,
+    "stale": 1,
+    "failed": 1,
+    "conflict": 1,
+    "cancelled": 130,
+}
+
+
+class PhaseBegun(Struct, frozen=True, tag_field="event", tag="phase"):
+    phase: Phase
+
+
+class CallPlaced(Struct, frozen=True, tag_field="event", tag="placed"):
+    """The conversation says this about a call now."""
+
+    use: ToolUse
+    status: Status
+    call_id: str | None = None
+    """Of the call in the ledger that waits for an answer, if one does."""
+
+
+class CallSettled(Struct, frozen=True, tag_field="event", tag="settled"):
+    """The result of a call is in the conversation."""
+
+    use: ToolUse
+    result: Result
+
+
+class ReplyWritten(Struct, frozen=True, tag_field="event", tag="reply"):
+    calls: tuple[ToolUse, ...]
+    aborted: str | None = None
+    model: str = ""
+
+
+class UsageCounted(Struct, frozen=True, tag_field="event", tag="usage"):
+    reply: Usage
+    total: Usage
+    """Of all replies since the loop was last told to go on."""
+
+
+class Outcome(Struct, frozen=True, tag_field="event", tag="outcome"):
+    """Why the loop stopped."""
+
+    kind: Kind
+    message: str = ""
+    slots: tuple[Slot, ...] = ()
+    """The calls that still have no result."""
+    usage: Usage = Usage()
+    exit_code: int = 0
+
+
+AgentEvent = (
+    PhaseBegun
+    | TextDelta
+    | ThinkingDelta
+    | CallBegun
+    | Retrying
+    | CallPlaced
+    | CallSettled
+    | ReplyWritten
+    | UsageCounted
+    | Warned
+    | Outcome
+)
+OnEvent = Callable[[AgentEvent], None]

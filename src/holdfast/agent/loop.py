@@ -1,0 +1,273 @@
+"""The loop between a model and the path: sort the calls, run them, send; until it is done or a person is needed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from holdfast.agent.bench import Bench, Stopped
+from holdfast.agent.categorise import categorise
+from holdfast.agent.context import trim
+from holdfast.agent.conversation import Conflict, Conversation, Placed, Slot, Status
+from holdfast.agent.events import EXIT_CODES, Kind, OnEvent, Outcome, PhaseBegun, ReplyWritten, UsageCounted
+from holdfast.agent.execute import RUNNING_STEPS, execute
+from holdfast.agent.reply import Reply, ask, unanswered
+from holdfast.agent.standing import INTERRUPTED, Standing, Step
+from holdfast.agent.surfaces import Surface
+from holdfast.contract.call import Caller
+from holdfast.contract.errors import HoldfastError
+from holdfast.contract.message import ToolUse
+from holdfast.contract.result import Result
+from holdfast.models.port import Model, Usage
+from holdfast.models.settings import Settings
+from holdfast.runtime.refusals import ABORTED
+from holdfast.runtime.runtime import Runtime
+
+_ACTIONABLE: Final = RUNNING_STEPS | {Step.SETTLE}
+_SORTED: Final = frozenset({Step.JUDGE, Step.SHOW})
+_SHOWN: Final = 3
+
+
+class Stale(Exception):
+    """Somebody changed the rules of the conversation."""
+
+
+class Loop:
+    """Drives one conversation. One thing at a time; `cancel` may come from anywhere."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        model: Model,
+        conversation: Conversation,
+        settings: Settings,
+        *,
+        autopilot: bool = True,
+        max_turns: int = 100,
+        context: int | None = None,
+        surface: Surface | None = None,
+        caller: Caller | None = None,
+        by: str = "person",
+        is_current: Callable[[], bool] | None = None,
+        on_event: OnEvent | None = None,
+    ) -> None:
+        self.runtime = runtime
+        self.model = model
+        self.conversation = conversation
+        self.settings = settings
+        self.autopilot = autopilot
+        self.max_turns = max_turns
+        self.context = context
+        """Tokens the model has room for; None sends everything."""
+        self.surface = surface
+        """What the model is left with; may be changed between two turns."""
+        self._is_current = is_current or (lambda: True)
+        """Whether the rules this loop was given are still those of the conversation; asked before every step."""
+        who = caller or replace(runtime.caller, provider=model.provider)
+        self._bench = Bench(runtime, conversation, who, by, on_event)
+        self._usage = Usage()
+        self._running: asyncio.AbstractEventLoop | None = None
+
+    async def advance(self, *, step: bool = False) -> Outcome:
+        """Go on until it is done or a person is needed; with `step`, or without autopilot, one phase at a time."""
+        return await self._guarded(self._advance(step or not self.autopilot))
+
+    async def run_one(self, use_id: str) -> Outcome:
+        """Run or resolve one call of the last reply alone. One that waits is approved by this, as it was shown."""
+        return await self._guarded(self._run_one(use_id))
+
+    def cancel(self) -> bool:
+        """Stop the request or the tools that run, from any thread; False if nothing is going on."""
+        running = self._running
+        if running is None:
+            return False
+        try:
+            running.call_soon_threadsafe(self._bench.stop.set)
+        except RuntimeError:  # its event loop is gone, and all of it with it
+            return False
+        return True
+
+    async def _guarded(self, work: Coroutine[Any, Any, Outcome]) -> Outcome:
+        """One at a time. A caller that is cancelled stops the work as a person would, and waits for its end."""
+        if self._running is not None:
+            work.close()
+            return self._outcome("failed", "This conversation is being driven already; wait, or cancel that first.")
+        self._running = asyncio.get_running_loop()
+        self._bench.begin()
+        self._bench.surface = self.surface
+        self._usage = Usage()
+        task = asyncio.create_task(self._ended(work))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            self._bench.stop.set()
+            await asyncio.wait({task})
+            raise
+        finally:
+            self._running = None
+
+    async def _ended(self, work: Coroutine[Any, Any, Outcome]) -> Outcome:
+        try:
+            outcome = await work
+        except Stale:
+            outcome = self._outcome("stale", "The rules of this conversation have changed; open it again to go on.")
+        except Stopped:
+            outcome = self._outcome("cancelled", INTERRUPTED)
+        except Conflict as conflict:
+            outcome = self._outcome("conflict", str(conflict))
+        except (HoldfastError, OSError) as error:
+            outcome = self._outcome("failed", str(error))
+        self._bench.tell(outcome)
+        return outcome
+
+    async def _advance(self, step: bool) -> Outcome:
+        while True:
+            self._refresh()
+            self.conversation.repair()
+            if self._bench.slots():
+                outcome = await self._work()
+                if outcome is not None:
+                    return outcome
+                if step:
+                    return self._outcome("stepped")
+            if not self.runtime.registry.ready:
+                await self._bench.unless_stopped(self.runtime.wait_for_sources())
+                continue
+            outcome = self._nothing_to_send(step) or await self._send(step)
+            if outcome is not None:
+                return outcome
+
+    def _refresh(self) -> None:
+        self.conversation.refresh()
+        if not self._is_current():
+            raise Stale
+
+    async def _work(self, only: str | None = None) -> Outcome | None:
+        """Phases 1 and 2, until nothing can be done about any call; None when none is left."""
+        bench = self._bench
+        before: list[Standing] = []
+        while True:
+            if bench.trouble is not None:
+                raise bench.trouble
+            if bench.conflict is not None:
+                return self._outcome("conflict", bench.conflict)
+            self._refresh()
+            standings = bench.standings(only)
+            awake = [each for each in standings if (each.slot.turn, each.slot.use) not in bench.resting]
+            if bench.stopped:
+                return self._outcome("cancelled", ABORTED)
+            if awake == before:
+                return self._left(standings)
+            before = awake
+            if unsorted := [each for each in awake if each.step in _SORTED]:
+                await categorise(bench, unsorted)
+            elif ready := [each for each in awake if each.step in _ACTIONABLE]:
+                await execute(bench, ready)
+            else:
+                return self._left(standings)
+
+    def _left(self, standings: list[Standing]) -> Outcome | None:
+        """What is said about calls only a person can do something about."""
+        edited = [each.slot for each in standings if each.step is Step.EDITED]
+        if edited:
+            for slot in edited:
+                self._bench.warn(_edited(slot))
+            return self._outcome("edited", _edited(edited[0]))
+        if not standings:
+            return None
+        names = [f"{each.slot.use.name} ({each.slot.use.id})" for each in standings]
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        calls = "1 call waits" if len(names) == 1 else f"{len(names)} calls wait"
+        return self._outcome("pending", f"{calls} for an answer: {', '.join(names[:_SHOWN])}{more}.")
+
+    def _nothing_to_send(self, step: bool) -> Outcome | None:
+        found = self.conversation.diagnostics()
+        for diagnostic in found:
+            if diagnostic.severity == "warning":
+                self._bench.warn(diagnostic.message)
+        errors = [diagnostic for diagnostic in found if diagnostic.severity == "error"]
+        if errors:
+            place = "" if errors[0].line is None else f"line {errors[0].line}: "
+            return self._outcome("failed", f"{place}{errors[0].message}")
+        if not self.conversation.awaits_reply():
+            return self._outcome("done")
+        if not step and self.conversation.turns_since_user() >= self.max_turns:
+            message = f"Autopilot stopped – exceeded {self.max_turns} consecutive turns."
+            self._bench.warn(message)
+            return self._outcome("stopped", message)
+        return None
+
+    async def _send(self, step: bool) -> Outcome | None:
+        """Phase 3; None when the reply asks for calls that are to be seen to at once."""
+        bench = self._bench
+        if bench.stopped:
+            raise Stopped
+        messages = self.conversation.messages()
+        if self.context is not None:
+            messages = trim(messages, self.context)
+        if missing := unanswered(messages):
+            return self._outcome("failed", f"Call '{missing[0]}' has no result beside it, so nothing was sent.")
+        bench.tell(PhaseBegun("send"))
+        tools = sorted(self.runtime.visible(bench.caller), key=lambda tool: tool.name)
+        reply = await ask(bench, self.model.stream(messages, tools, self.settings))
+        uses = self._write(reply)
+        if reply.stopped:
+            return self._outcome("cancelled", INTERRUPTED)
+        if reply.ended is None:
+            return self._outcome("failed", reply.fault)
+        if reply.ended.stop == "refusal":
+            return self._outcome("failed", "The model refused to answer; ask in another way.")
+        if reply.ended.stop == "max_tokens":
+            bench.warn("The reply is longer than `model.max_tokens` lets it be, and was cut there.")
+        if not reply.parts:
+            return self._outcome("done", "The model had nothing to say.")
+        if uses and not step:
+            return None
+        return self._outcome("stepped" if uses else "done")
+
+    def _write(self, reply: Reply) -> tuple[ToolUse, ...]:
+        """Put the reply into the conversation, all at once; nothing if nothing came."""
+        bench, ended = self._bench, reply.ended
+        usage = None if ended is None else ended.usage
+        if usage is not None:
+            self._usage += usage
+            bench.tell(UsageCounted(usage, self._usage))
+        if not reply.parts:
+            return ()
+        aborted = reply.fault if ended is None else None
+        self.conversation.add_reply(reply.parts, aborted=aborted, usage=usage)
+        bench.forget_all()
+        uses = tuple(part for part in reply.parts if isinstance(part, ToolUse))
+        bench.tell(ReplyWritten(uses, aborted, "" if ended is None else ended.model))
+        return uses
+
+    async def _run_one(self, use_id: str) -> Outcome:
+        bench = self._bench
+        self._refresh()
+        found = bench.standings(use_id)
+        if not found:
+            return self._outcome("failed", f"No call '{use_id}' of the last reply waits for a result.")
+        slot = found[0].slot
+        if slot.status is Status.PENDING and not slot.text.strip():
+            bench.write([Placed(slot, Status.APPROVED)])
+        outcome = await self._work(use_id)
+        return outcome or self._outcome("stepped", result=bench.settled.get(use_id))
+
+    def _outcome(self, kind: Kind, message: str = "", result: Result | None = None) -> Outcome:
+        code = EXIT_CODES[kind] if result is None else result.exit_code
+        slots: Sequence[Slot] = ()
+        with suppress(HoldfastError, OSError):
+            slots = self.conversation.slots()
+        return Outcome(kind, message, tuple(slots), self._usage, code)
+
+
+def _edited(slot: Slot) -> str:
+    place = "" if slot.line is None else f" (line {slot.line})"
+    return (
+        f"Call '{slot.use.id}'{place} was not run, because there is text where its result goes; "
+        "remove the `flemma:tool` fence to send your text, or the text to let the call run."
+    )

@@ -1,0 +1,146 @@
+"""Phase 3: ask the model, and put together what it answers, whole or as far as it came."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast.agent.bench import Bench
+from holdfast.agent.standing import INTERRUPTED
+from holdfast.contract.message import Message, Part, Text, ToolResult, ToolUse
+from holdfast.models.port import (
+    CallBegun,
+    Ended,
+    ModelError,
+    ModelEvent,
+    ModelFault,
+    PartEnded,
+    Retrying,
+    TextDelta,
+    ThinkingDelta,
+)
+from holdfast.runtime.refusals import words_of
+
+_GRACE: Final = 2.0
+"""Seconds a request has to end after it was stopped."""
+
+
+class Reply(Struct, frozen=True):
+    parts: tuple[Part, ...]
+    ended: Ended | None = None
+    """None for a reply that was stopped or cut."""
+    fault: str = ""
+    """Why it was, in a sentence."""
+    stopped: bool = False
+    """By a person."""
+
+
+class Collector:
+    """Takes in a model's events until it is closed."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self._parts: list[Part] = []
+        self._text = ""
+        self._closed = False
+        self.ended: Ended | None = None
+
+    async def take(self, stream: AsyncIterator[ModelEvent]) -> None:
+        try:
+            async for event in stream:
+                if self._closed:
+                    return
+                self._one(event)
+        finally:
+            await _close(stream)
+        if self.ended is None and not self._closed:
+            raise ModelError(ModelFault.CUT, "The model's stream ended before its reply did; ask again.")
+
+    def _one(self, event: ModelEvent) -> None:
+        if isinstance(event, TextDelta | ThinkingDelta | CallBegun | Retrying):
+            self._bench.tell(event)
+        if isinstance(event, TextDelta):
+            self._text += event.text
+        elif isinstance(event, Retrying):
+            self._parts.clear()
+            self._text = ""
+        elif isinstance(event, PartEnded):
+            if isinstance(event.part, Text):
+                self._text = ""
+            self._parts.append(event.part)
+        elif isinstance(event, Ended):
+            self.ended = event
+
+    def close(self) -> tuple[Part, ...]:
+        """What came: all of a reply that ended; of another one the complete parts and the text so far."""
+        self._closed = True
+        if self.ended is not None:
+            return distinct(self._parts)
+        parts = [*self._parts, Text(self._text)] if self._text.strip() else self._parts
+        said = any(isinstance(part, ToolUse) or (isinstance(part, Text) and part.text.strip()) for part in parts)
+        return distinct(parts) if said else ()
+
+
+async def ask(bench: Bench, stream: AsyncIterator[ModelEvent]) -> Reply:
+    """The model's reply. Does not raise: a fault of the model is in the reply."""
+    collector = Collector(bench)
+    request = asyncio.create_task(collector.take(stream))
+    stop = asyncio.create_task(bench.stop.wait())
+    await asyncio.wait({request, stop}, return_when=asyncio.FIRST_COMPLETED)
+    stop.cancel()
+    if not request.done():
+        request.cancel()
+        await asyncio.wait({request}, timeout=_GRACE)
+    parts = collector.close()
+    if collector.ended is not None:
+        return Reply(parts, collector.ended)
+    if not request.done() or request.cancelled():
+        return Reply(parts, fault=INTERRUPTED, stopped=True)
+    return Reply(parts, fault=_fault(bench, request.exception()), stopped=bench.stopped)
+
+
+def _fault(bench: Bench, error: BaseException | None) -> str:
+    if isinstance(error, ModelError) or error is None:
+        return str(error)
+    if not isinstance(error, Exception):
+        raise error
+    bench.runtime.report(error)
+    return f"The model could not be asked: {words_of(error, type(error).__name__)}"
+
+
+def distinct(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """The parts with ids that are: a call whose id is missing or taken gets a fresh one, and a result of its own."""
+    taken = {part.id for part in parts if isinstance(part, ToolUse)}
+    seen: set[str] = set()
+    made: list[Part] = []
+    for part in parts:
+        if isinstance(part, ToolUse):
+            number, fresh = 2, part.id
+            while fresh in seen or not fresh or (fresh != part.id and fresh in taken):
+                fresh, number = f"{part.id or 'call'}-{number}", number + 1
+            seen.add(fresh)
+            part = replace(part, id=fresh)  # noqa: PLW2901 - the same part under its own name
+        made.append(part)
+    return tuple(made)
+
+
+def unanswered(messages: Sequence[Message]) -> list[str]:
+    """The ids of calls whose result is not in the message after them: nothing like that may be sent."""
+    missing: list[str] = []
+    for place, message in enumerate(messages):
+        if message.tool_uses:
+            after = messages[place + 1].parts if place + 1 < len(messages) else ()
+            results = Counter(part.id for part in after if isinstance(part, ToolResult))
+            missing += (Counter(use.id for use in message.tool_uses) - results).elements()
+    return missing
+
+
+async def _close(stream: Any) -> None:
+    close = getattr(stream, "aclose", None)
+    if close is not None:
+        await close()

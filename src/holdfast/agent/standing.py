@@ -1,0 +1,146 @@
+"""What the ledger knows of a slot, and what that and the person's word about it together ask for."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast.agent.conversation import Slot, Status
+from holdfast.contract.call import HeldCall
+from holdfast.contract.errors import UnknownCall
+from holdfast.contract.result import Result
+from holdfast.contract.values import encode_json
+from holdfast.contract.vocabulary import Failure, State
+from holdfast.runtime.desk import REJECTED_BY_USER
+from holdfast.runtime.runtime import Runtime
+from holdfast.store.queries import CallRecord
+
+DENIED: Final = "The tool was denied by a policy."
+INTERRUPTED: Final = "Response interrupted by the user."
+_NOT_RUN: Final = frozenset({State.REJECTED, State.CANCELLED, State.DENIED})
+_REFUSALS: Final = (Status.REJECTED, Status.DENIED, Status.ABORTED)
+
+
+class Step(Enum):
+    """What is to be done about a slot."""
+
+    JUDGE = auto()
+    """Nobody has said anything about it that counts."""
+    RUN = auto()
+    """It runs if the path lets it."""
+    APPROVE = auto()
+    """A person approved what is held."""
+    RESUME = auto()
+    """It was approved, here or elsewhere, and has not run."""
+    AWAIT = auto()
+    """It runs elsewhere, right now."""
+    SETTLE = auto()
+    """It has ended; or a person answers for it, or against it."""
+    SHOW = auto()
+    """It is held, but the conversation does not say so, or says it about something else."""
+    LEAVE = auto()
+    """It waits for a person."""
+    EDITED = auto()
+    """A person wrote where a result was to go."""
+
+
+class Standing(Struct, frozen=True):
+    """A slot as the ledger knows it."""
+
+    slot: Slot
+    record: CallRecord | None = None
+    held: HeldCall | None = None
+    said: str = ""
+    """The slot's text as the ledger would keep it."""
+
+    @property
+    def state(self) -> State | None:
+        return None if self.record is None else self.record.state
+
+    @property
+    def step(self) -> Step:
+        slot = self.slot
+        if self.record is not None and self.record.result is not None:
+            return Step.EDITED if self._contradicts(self.record.result) else Step.SETTLE
+        if self.state is State.RUNNING:
+            return Step.AWAIT
+        if slot.aborted is not None and slot.status is None:
+            return Step.JUDGE
+        if slot.aborted is not None or slot.status in _REFUSALS:
+            return Step.SETTLE
+        if slot.text.strip():
+            return Step.EDITED if slot.status is Status.APPROVED else Step.SETTLE
+        if self.state is State.APPROVED:
+            return Step.RESUME
+        if self.held is not None:
+            return self._step_held(self.held)
+        return Step.RUN if slot.status is Status.APPROVED else Step.JUDGE
+
+    def _step_held(self, held: HeldCall) -> Step:
+        if self.slot.status is Status.PENDING:
+            return Step.LEAVE
+        approved = self.slot.status is Status.APPROVED and is_as_shown(self.slot, held)
+        return Step.APPROVE if approved else Step.SHOW
+
+    def _contradicts(self, result: Result) -> bool:
+        """A person's text beside a call that has ended as something else; where it did not run, the person is right."""
+        text = self.said
+        if not text or text in (result.output.strip(), (result.error or "").strip()):
+            return False
+        return self.slot.status is Status.APPROVED or result.state not in _NOT_RUN
+
+
+def is_as_shown(slot: Slot, held: HeldCall) -> bool:
+    """Whether what is held is still what was held when the placeholder was written."""
+    return slot.open is not None and slot.open.digest == held.digest
+
+
+def standing_of(runtime: Runtime, slot: Slot) -> Standing:
+    if slot.open is None:
+        return Standing(slot)
+    ledger = runtime.ledger_for_held()
+    try:
+        record = ledger.call(slot.open.call_id)
+    except UnknownCall:
+        return Standing(slot)
+    held = ledger.held(slot.open.call_id) if record.result is None else None
+    return Standing(slot, record, held, runtime.redact(slot.text.strip()))
+
+
+def persons_result(slot: Slot) -> Result | None:
+    """What a person says in the tool's place, or against it; None where nobody does."""
+    text = slot.text.strip()
+    if slot.aborted is not None or slot.status is Status.ABORTED:
+        return _refusal(slot.aborted or INTERRUPTED, State.CANCELLED, Failure.CANCELLED)
+    if slot.status is Status.DENIED:
+        return _refusal(DENIED, State.DENIED, Failure.DENIED_BY_POLICY)
+    if slot.status is Status.REJECTED:
+        return _refusal(text or REJECTED_BY_USER, State.REJECTED, Failure.REJECTED)
+    return Result(True, slot.text) if text and slot.status is not Status.APPROVED else None
+
+
+def told(standing: Standing, result: Result) -> Result:
+    """The result a call ended with, in the words the model is told."""
+    slot, record = standing.slot, standing.record
+    said = persons_result(slot) if result.state in _NOT_RUN and slot.status is not Status.DENIED else None
+    if said is not None:
+        return replace(said, call_id=result.call_id)
+    if result.failure is Failure.DENIED_BY_POLICY:
+        reason = record.decisions[-1].reason if record is not None and record.decisions else result.error or ""
+        return replace(result, error=f"{DENIED} {reason}")
+    if record is None:
+        return result
+    edited = any(given.answer.kind == "edit" for given in record.answers)
+    if not edited or record.began_at is None:
+        return result
+    note = f"The arguments were changed to {encode_json(record.call.args).decode()} before it ran."
+    if result.success:
+        return replace(result, output=f"{note}\n\n{result.output}")
+    return replace(result, error=f"{note}\n\n{result.error or 'Unknown error'}")
+
+
+def _refusal(text: str, state: State, failure: Failure) -> Result:
+    return Result(False, error=text, state=state, failure=failure)

@@ -1,0 +1,249 @@
+"""Opens a document: its frontmatter under the trust rules, the runtime that follows from it, its model and its loop."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast.agent.events import AgentEvent
+from holdfast.agent.loop import Loop
+from holdfast.assemble import Behind, Setting, build_registry, build_runtime, check_config, load_setting
+from holdfast.chat.conversation import DocumentConversation
+from holdfast.chat.document import Document
+from holdfast.chat.frontmatter.evaluate import evaluate
+from holdfast.chat.frontmatter.evaluated import NOTHING, Base, Evaluated, digest_of_frontmatter
+from holdfast.chat.frontmatter.policy import Ruling, chosen_tools, ruling
+from holdfast.chat.lua.host import LuaHost
+from holdfast.chat.templates.expand import Expanded, Scope, expand
+from holdfast.chat.templates.files import Files
+from holdfast.config.load import Loaded, load
+from holdfast.config.model import SecretSource
+from holdfast.contract.call import Caller
+from holdfast.contract.errors import ConfigError
+from holdfast.contract.event import Warned
+from holdfast.contract.message import Role
+from holdfast.contract.tool import Tool
+from holdfast.models.opening import open_model
+from holdfast.models.port import Model
+from holdfast.registry.registry import Registry
+from holdfast.registry.sources import WAITING
+from holdfast.rules.policy import Policy, PolicyRules
+from holdfast.rules.skills import read_skill
+from holdfast.runtime.desk import Nobody
+from holdfast.runtime.runtime import Runtime
+from holdfast.runtime.secrets import Secrets
+
+Flags = Mapping[str, Any]
+DOOR = "chat"
+
+
+class Chat(Struct, frozen=True, kw_only=True, eq=False):
+    """A document that is open to be driven."""
+
+    path: Path
+    setting: Setting
+    conversation: DocumentConversation
+    runtime: Runtime
+    model: Model
+    loop: Loop
+    untrusted: tuple[str, ...]
+    """Options of the frontmatter that count as limits only, because nobody trusted exactly it."""
+    digest: str
+    trusted: bool
+
+    def stale(self) -> bool:
+        """Whether the frontmatter, or the trust in it, has changed since: open it again before going on."""
+        return not _is_current(self.conversation, self.setting, self.digest, self.trusted)
+
+
+class Review(Struct, frozen=True, kw_only=True):
+    """What trusting a document's frontmatter would change."""
+
+    path: Path
+    digest: str
+    source: str
+    """The frontmatter as it stands in the document."""
+    now: Loaded
+    then: Loaded
+    functions: bool
+    """Whether it decides about calls with a function of its own."""
+
+
+class _Read(Struct, frozen=True, kw_only=True, eq=False):
+    """A document's frontmatter, evaluated against what holds without it."""
+
+    path: Path
+    setting: Setting
+    evaluated: Evaluated
+    tools: tuple[Tool, ...]
+    flags: Flags | None
+
+    @property
+    def trusted(self) -> bool:
+        return bool(self.evaluated.digest) and self.setting.trust.is_trusted(self.path, self.evaluated.digest)
+
+    def loaded(self, *, trusted: bool) -> Loaded:
+        """The configuration with the document in it. Raises `ConfigError` for what the frontmatter gets wrong."""
+        errors = [item for item in self.evaluated.diagnostics if item.severity == "error"]
+        if errors:
+            told = "; ".join(item.message.rstrip(".") for item in errors)
+            line = "" if errors[0].line is None else f":{errors[0].line}"
+            raise ConfigError(f"{self.path}{line}: {told}.")
+        loaded = load(
+            root=self.setting.root,
+            is_trusted=self.setting.trust.is_trusted,
+            document=self.evaluated.settings,
+            document_trusted=trusted,
+            document_name=str(self.path),
+            flags=self.flags,
+        )
+        check_config(loaded.config)
+        return loaded
+
+
+@asynccontextmanager
+async def open_chat(
+    path: Path,
+    *,
+    flags: Flags | None = None,
+    nobody: Nobody = "park",
+    plan: bool = False,
+    by: str = "person",
+    model: Model | None = None,
+    on_event: Callable[[AgentEvent], None] | None = None,
+) -> AsyncGenerator[Chat]:
+    """The document at `path`, locked for us; raises `HoldfastError` if it cannot be read, used or locked."""
+    path = _real(path)
+    setting = load_setting(path.parent, flags)
+    conversation = DocumentConversation(path, state=chats_of(setting))
+    with conversation.held(), LuaHost() as lua:
+        conversation.refresh()
+        registry = build_registry(setting)
+        await registry.start()
+        if not registry.ready:
+            if on_event is not None:
+                on_event(Warned("", WAITING))
+            await registry.wait_ready()
+        read = _read(path, conversation.document, setting, registry, lua, flags)
+        trusted = read.trusted
+        loaded = read.loaded(trusted=trusted)
+        ruled = ruling(read.evaluated, loaded, trusted=trusted)
+        conversation.expand_with(_expander(read, ruled, lua, trusted=trusted))
+        setting = replace(setting, loaded=replace(loaded, config=ruled.config))
+        behind = Behind(path=path, policy=ruled.document, caps=ruled.caps, plan=plan)
+        runtime = build_runtime(setting, registry=registry, nobody=nobody, door=DOOR, document=behind)
+        config = ruled.config
+        async with runtime:
+            made, settings = open_model(
+                config.model, secret=lambda source: _secret(runtime, source), cache_key=conversation.id
+            )
+            answering = model or made
+            caller = replace(
+                runtime.caller,
+                document=str(path),
+                provider=answering.provider,
+                only=chosen_tools(read.evaluated, read.tools, trusted=trusted),
+            )
+            loop = Loop(
+                runtime,
+                answering,
+                conversation,
+                settings,
+                autopilot=config.chat.autopilot,
+                max_turns=config.chat.max_turns,
+                context=config.model.context,
+                caller=caller,
+                by=by,
+                is_current=lambda: _is_current(conversation, setting, read.evaluated.digest, trusted),
+                on_event=on_event,
+            )
+            layer = loaded.layer("document")
+            yield Chat(
+                path=path,
+                setting=setting,
+                conversation=conversation,
+                runtime=runtime,
+                model=answering,
+                loop=loop,
+                untrusted=() if trusted or layer is None else _held_back(layer.ignored, read.evaluated),
+                digest=read.evaluated.digest,
+                trusted=trusted,
+            )
+
+
+def review(path: Path, *, flags: Flags | None = None) -> Review | None:
+    """What the frontmatter asks for beyond what it gets; None for a document without frontmatter."""
+    path = _real(path)
+    setting = load_setting(path.parent, flags)
+    document = DocumentConversation(path, state=chats_of(setting)).document
+    if document.frontmatter is None:
+        return None
+    with LuaHost() as lua:
+        read = _read(path, document, setting, build_registry(setting), lua, flags)
+        return Review(
+            path=path,
+            digest=read.evaluated.digest,
+            source=document.frontmatter.source,
+            now=read.loaded(trusted=read.trusted),
+            then=read.loaded(trusted=True),
+            functions=read.evaluated.approve is not None,
+        )
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def chats_of(setting: Setting) -> Path:
+    """Where what is remembered about this project's documents is kept."""
+    return setting.state / "chats"
+
+
+def _read(
+    path: Path, document: Document, setting: Setting, registry: Registry, lua: LuaHost, flags: Flags | None
+) -> _Read:
+    config = setting.loaded.config
+    skills = {name: read_skill(Path(folder)) for name, folder in config.tools.skills.items()}
+    policy = Policy(PolicyRules.of(config.tools, skills)).compile(Caller(door=DOOR))
+    known = registry.list()
+    tools = tuple(policy.visible(known))
+    hidden = frozenset(name for tool in known if tool not in tools for name in (*tool.names, tool.api_name))
+    found = document.frontmatter
+    evaluated = NOTHING
+    if found is not None:
+        evaluated = evaluate(found.language, found.code, Base(config=config, tools=tools, hidden=hidden), lua)
+    return _Read(path=path, setting=setting, evaluated=evaluated, tools=tools, flags=flags)
+
+
+def _expander(read: _Read, ruled: Ruling, lua: LuaHost, *, trusted: bool) -> Callable[[str, Role], Expanded]:
+    setting = read.setting
+    files = Files.of(ruled.config, document=read.path, root=setting.root, trusted=trusted, state=setting.state)
+    scope = Scope(files=files, lua=lua, frontmatter=read.evaluated, document=read.path)
+    return lambda text, role: expand(text, scope)
+
+
+def _held_back(ignored: tuple[str, ...], evaluated: Evaluated) -> tuple[str, ...]:
+    function = "approval.auto_approve"
+    if evaluated.approve is not None and function not in ignored:
+        return (*ignored, function)
+    return ignored
+
+
+def _is_current(conversation: DocumentConversation, setting: Setting, digest: str, trusted: bool) -> bool:
+    now = _digest(conversation.document)
+    return now == digest and (not digest or setting.trust.is_trusted(conversation.path, digest) == trusted)
+
+
+def _digest(document: Document) -> str:
+    found = document.frontmatter
+    return "" if found is None else digest_of_frontmatter(found.language, found.code)
+
+
+def _secret(runtime: Runtime, source: SecretSource) -> str:
+    return Secrets({"model": source}, runtime.redactor.add).get("model")

@@ -1,0 +1,221 @@
+"""The document on the disk: read whole, and replaced as one step or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from holdfast.chat.swapping import swap
+from holdfast.contract.errors import HoldfastError
+from holdfast.store.files import sync_folder
+
+MAX_BYTES: Final = 256 * 1024 * 1024
+_PAUSE: Final = 0.02
+_READS: Final = 50
+"""An editor that writes in place is seen half-way; this often it is looked at again until it is still."""
+_YOUNG: Final = 2 * 10**9
+"""A file changed this short (ns) before it was read may change again without its times telling."""
+_FORGOTTEN: Final = 60.0
+_UNWRITABLE: Final = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+
+
+class DocumentError(HoldfastError):
+    """A document cannot be read or written; nothing was changed."""
+
+
+class Unreadable(DocumentError):
+    """It is gone, or not a file that can be read."""
+
+
+class Changed(Exception):
+    """The file is not what it was when it was read."""
+
+
+class Snapshot(Struct, frozen=True):
+    """A file as it was read."""
+
+    data: bytes
+    identity: tuple[int, ...]
+    read_at: int
+    """Nanoseconds since 1970."""
+
+    def is_still(self, path: Path) -> bool:
+        """Whether the file surely has the same content, as far as that can be told without reading it."""
+        try:
+            found = path.stat()
+        except OSError:
+            return False
+        return _identity(found) == self.identity and self.read_at - found.st_mtime_ns > _YOUNG
+
+
+def decode(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def encode(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def storable(text: str) -> str:
+    """The text as it would be read back: characters that no file can hold are replaced."""
+    try:
+        return decode(encode(text))
+    except UnicodeEncodeError:
+        return decode(encode(_UNWRITABLE.sub("\ufffd", text)))
+
+
+def read(path: Path) -> Snapshot:
+    """Raises `Unreadable` for whatever is not a readable file of bearable size."""
+    try:
+        return _read(path)
+    except OSError as error:
+        raise Unreadable(_why_unread(path, error)) from None
+
+
+def read_settled(path: Path, known: Snapshot) -> Snapshot:
+    """Read; what differs from what is known is read until nobody writes it any more."""
+    found = read(path)
+    for _ in range(_READS):
+        if found.data == known.data:
+            break
+        time.sleep(_PAUSE)
+        again = read(path)
+        if again.identity == found.identity and again.data == found.data:
+            break
+        found = again
+    return found
+
+
+def replace(path: Path, known: Snapshot, data: bytes) -> Snapshot:
+    """Put `data` in the place of what is known. Raises `Changed` if that is not what is there."""
+    if len(data) > MAX_BYTES:
+        raise DocumentError(f"{path} would be longer than {MAX_BYTES:,} bytes; begin a new document.")
+    temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}.new")
+    try:
+        if not path.stat().st_mode & 0o222 or not os.access(path, os.W_OK):
+            raise DocumentError(f"{path} is read-only; make it writable and run again.")
+        _write_new(temporary, data, like=path)
+        _take_place(temporary, path, known.data, data)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise DocumentError(_why_unwritten(path, error)) from None
+    finally:
+        temporary.unlink(missing_ok=True)
+    return Snapshot(data, (), time.time_ns())
+
+
+def keep_beside(path: Path, elsewhere: Path, data: bytes) -> Path:
+    """Write a version that could not be merged into a file of its own, beside the document if that is possible."""
+    for folder in (path.parent, elsewhere):
+        number = 0
+        while number < 10_000:
+            number += 1
+            kept = folder / f"{path.stem}.conflict-{number}{path.suffix}"
+            try:
+                _write_new(kept, data)
+            except FileExistsError:
+                continue
+            except OSError:
+                break
+            return kept
+    raise DocumentError(f"What was to be written to {path} could not be kept in any file; free some space.")
+
+
+def sweep(path: Path) -> None:
+    """Remove what a killed process left half-written beside the document."""
+    left = re.compile(re.escape(f".{path.name}.") + r"[0-9a-f]{16}\.new")
+    with suppress(OSError):
+        for entry in os.scandir(path.parent):
+            if left.fullmatch(entry.name) and time.time() - entry.stat().st_mtime > _FORGOTTEN:
+                Path(entry.path).unlink(missing_ok=True)
+
+
+def _read(path: Path) -> Snapshot:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            kind = "a directory" if stat.S_ISDIR(found.st_mode) else "not a regular file"
+            raise Unreadable(f"{path} is {kind}; name a .chat file.")
+        if found.st_size > MAX_BYTES:
+            raise Unreadable(f"{path} is {found.st_size:,} bytes long; at most {MAX_BYTES:,} are read.")
+        now = time.time_ns()
+        with open(descriptor, "rb", buffering=0, closefd=False) as file:
+            data = file.readall()
+    finally:
+        os.close(descriptor)
+    return Snapshot(data, _identity(found), now)
+
+
+def _identity(found: os.stat_result) -> tuple[int, ...]:
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def _write_new(path: Path, data: bytes, *, like: Path | None = None) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        if like is not None:
+            _own_like(descriptor, like)
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+        os.fsync(descriptor)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def _own_like(descriptor: int, like: Path) -> None:
+    """Owner, extended attributes and mode of another file, as far as this process may give them."""
+    found = like.stat()
+    with suppress(OSError):
+        os.fchown(descriptor, found.st_uid, found.st_gid)
+    if hasattr(os, "listxattr"):
+        for name in os.listxattr(like):
+            with suppress(OSError):
+                os.setxattr(descriptor, name, os.getxattr(like, name))
+    os.fchmod(descriptor, stat.S_IMODE(found.st_mode))
+
+
+def _take_place(temporary: Path, path: Path, known: bytes, data: bytes) -> None:
+    """Where the system can swap two files, what was there is in our hands, and goes back if it is a surprise."""
+    if _read(path).data != known:
+        raise Changed
+    placed, expected = data, known
+    while swap(temporary, path):
+        displaced = _read(temporary).data
+        if displaced == expected:
+            break
+        placed, expected = displaced, placed
+    else:
+        temporary.replace(path)
+    if placed is not data:
+        raise Changed
+
+
+def _why_unread(path: Path, error: OSError) -> str:
+    if error.errno == errno.ENOENT:
+        return f"{path} does not exist; create it with `holdfast chat new {path.name}`."
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return f"{path} may not be read; check its permissions."
+    return f"{path} cannot be read ({error.strerror}); check the path and the disk."
+
+
+def _why_unwritten(path: Path, error: OSError) -> str:
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return f"{path} cannot be replaced because its folder is not writable; check the permissions of the folder."
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return f"{path} was left as it is because there is no space for the new version; free some and run again."
+    if error.errno == errno.ENOENT:
+        return f"{path} is gone; put it back and run again."
+    return f"{path} could not be written ({error.strerror}); check the disk and run again."

@@ -1,0 +1,176 @@
+"""What is known of a document and is not in it: which calls of the ledger stand for its calls, what it cost, what
+its results carry beside text. One file per document in the user's state folder, never in the project."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote_to_bytes, urlsplit
+
+import msgspec
+from msgspec import Struct, structs
+
+from holdfast.agent.conversation import Open
+from holdfast.chat.files import DocumentError
+from holdfast.chat.locking import key
+from holdfast.contract.errors import LedgerError
+from holdfast.contract.message import ToolUse
+from holdfast.contract.result import Attachment
+from holdfast.models.port import Usage
+from holdfast.store.blobs import Blobs
+from holdfast.store.files import NewFile
+from holdfast.store.redact import Redactor
+
+
+class Key(Struct, frozen=True):
+    """Exactly one call of a document."""
+
+    turn: int
+    id: str
+    call: str
+    """Of its id, name and arguments."""
+
+
+class OpenCall(Struct, frozen=True):
+    key: Key
+    open: Open
+
+
+class _Kept(Struct, frozen=True):
+    """Attachments whose bytes are in a blob."""
+
+    key: Key
+    attachments: tuple[tuple[Attachment, str], ...]
+
+
+class Remembered(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    version: int = 1
+    uri: str
+    open: tuple[OpenCall, ...] = ()
+    kept: tuple[_Kept, ...] = ()
+    usage: Usage = Usage()
+    replies: int = 0
+
+    @property
+    def path(self) -> Path:
+        return Path(os.fsdecode(unquote_to_bytes(urlsplit(self.uri).path)))
+
+
+_decoder: Final = msgspec.json.Decoder(Remembered)
+
+
+def key_of(turn: int, use: ToolUse) -> Key:
+    parts = "".join(f"{len(part)}:{part}" for part in (use.id, use.name, use.arguments))
+    digest = hashlib.sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()
+    return Key(turn, _writable(use.id) or "", digest)
+
+
+class Memory:
+    """Read anew each time, because other processes write it as well; written only by who holds the document's lock."""
+
+    def __init__(self, path: Path, state: Path) -> None:
+        self._file = state / f"{key(path)}.json"
+        self._blobs = Blobs(state / "attachments", Redactor(), sync=True)
+        self._nothing = Remembered(uri=Path(os.path.realpath(path)).as_uri())
+
+    def read(self) -> Remembered:
+        try:
+            found = _decoder.decode(self._file.read_bytes())
+        except FileNotFoundError:
+            return self._nothing
+        except (OSError, msgspec.MsgspecError) as error:
+            raise DocumentError(
+                f"What is remembered of {self._nothing.path} cannot be read ({error}); check which of its calls have "
+                f"run with `holdfast ledger`, then remove {self._file}."
+            ) from None
+        return found if found.uri == self._nothing.uri else self._nothing
+
+    def open(self, opened: Sequence[tuple[Key, Open | None]]) -> None:
+        """Remember open calls, or forget them."""
+        found = self.read()
+        new = {item.key: item for item in found.open}
+        for call, one in opened:
+            new.pop(call, None)
+            if one is not None:
+                new[call] = OpenCall(call, one)
+        self._write(structs.replace(found, open=tuple(new.values())), found)
+
+    def forget(self, call_ids: Collection[str]) -> None:
+        found = self.read()
+        left = tuple(item for item in found.open if item.open.call_id not in call_ids)
+        self._write(structs.replace(found, open=left), found)
+
+    def keep(self, results: Sequence[tuple[Key, Sequence[Attachment]]]) -> None:
+        """Keep what results carry beside their text; nothing for nothing."""
+        found = self.read()
+        new = {item.key: item for item in found.kept}
+        for call, attachments in results:
+            new.pop(call, None)
+            if attachments:
+                new[call] = _Kept(call, self._put(attachments))
+        self._write(structs.replace(found, kept=tuple(new.values())), found)
+
+    def attachments(self, found: Remembered) -> dict[Key, tuple[Attachment, ...]]:
+        """What results carry; an attachment whose bytes are gone is left out."""
+        return {item.key: tuple(self._loaded(item.attachments)) for item in found.kept}
+
+    def count(self, usage: Usage, *, first: bool) -> None:
+        """Add what a reply cost; the first reply of a document counts from nothing."""
+        found = self.read()
+        before = self._nothing if first else found
+        self._write(structs.replace(found, usage=before.usage + usage, replies=before.replies + 1), found)
+
+    def _put(self, attachments: Sequence[Attachment]) -> tuple[tuple[Attachment, str], ...]:
+        try:
+            return tuple((_described(item), self._blobs.put(item.data)) for item in attachments)
+        except LedgerError as error:
+            raise DocumentError(str(error)) from None
+
+    def _loaded(self, put: Sequence[tuple[Attachment, str]]) -> list[Attachment]:
+        loaded: list[Attachment] = []
+        for attachment, reference in put:
+            try:
+                loaded.append(structs.replace(attachment, data=self._blobs.read(reference)))
+            except LedgerError:
+                continue
+        return loaded
+
+    def _write(self, new: Remembered, old: Remembered) -> None:
+        if new == old:
+            return
+        try:
+            file = NewFile(self._file.parent)
+            try:
+                file.file.write(msgspec.json.encode(new))
+                file.publish(self._file, sync=True)
+            finally:
+                file.discard()
+        except OSError as error:
+            raise DocumentError(
+                f"{self._file} could not be written ({error.strerror}); check the disk and permissions of the folder."
+            ) from None
+
+
+def remembered_documents(state: Path) -> Sequence[Remembered]:
+    """All documents something is remembered of, to find one by the id of a call; what cannot be read is left out."""
+    found: list[Remembered] = []
+    for file in sorted(state.glob("*.json")):
+        try:
+            remembered = _decoder.decode(file.read_bytes())
+        except (OSError, msgspec.MsgspecError):
+            continue
+        if f"{key(remembered.path)}.json" == file.name:
+            found.append(remembered)
+    return found
+
+
+def _described(attachment: Attachment) -> Attachment:
+    """All but its bytes."""
+    return structs.replace(attachment, data=b"", name=_writable(attachment.name), uri=_writable(attachment.uri))
+
+
+def _writable(text: str | None) -> str | None:
+    return None if text is None else text.encode("utf-8", "replace").decode()

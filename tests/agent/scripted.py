@@ -1,0 +1,149 @@
+"""What the loop's tests share: a model that says what it was told to, tools that count, and a loop around them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from holdfast import Config, Runtime, Tool
+from holdfast.agent.conversation import Conversation, Slot
+from holdfast.agent.events import AgentEvent, Outcome
+from holdfast.agent.loop import Loop
+from holdfast.agent.memory import MemoryConversation, Person
+from holdfast.config.model import ApprovalConfig
+from holdfast.contract.message import Message, Part, Text, ToolResult, ToolUse
+from holdfast.contract.vocabulary import State
+from holdfast.models.port import Ended, ModelEvent, PartEnded, TextDelta, Usage
+from holdfast.models.settings import Settings
+from holdfast.store.ledger import Ledger
+from tests.runtime.support import recorder, runtime_in
+
+SPENT = Usage(input=10, output=5)
+Script = Sequence[ModelEvent | BaseException | Callable[[], None]]
+
+
+def said(*parts: Part | str) -> list[ModelEvent]:
+    """A whole reply."""
+    events: list[ModelEvent] = []
+    for part in parts:
+        whole = Text(part) if isinstance(part, str) else part
+        if isinstance(whole, Text):
+            events.append(TextDelta(whole.text))
+        events.append(PartEnded(whole))
+    calls = any(isinstance(part, ToolUse) for part in parts)
+    return [*events, Ended("tool_use" if calls else "end", SPENT, "scripted-1")]
+
+
+def use(use_id: str, name: str = "note", arguments: str = '{"text": "x"}') -> ToolUse:
+    return ToolUse(use_id, name, arguments)
+
+
+class Scripted:
+    """A model: each time it is asked it says the next of its replies; when there are none left, that it is done."""
+
+    provider = "scripted"
+    name = "scripted:one"
+
+    def __init__(self, *replies: Script) -> None:
+        self.replies = list(replies)
+        self.asked: list[list[Message]] = []
+        self.tools: list[list[str]] = []
+        self.closed = 0
+        self.started = asyncio.Event()
+
+    async def stream(
+        self, messages: Sequence[Message], tools: Sequence[Tool], settings: Settings
+    ) -> AsyncIterator[ModelEvent]:
+        self.asked.append(list(messages))
+        self.tools.append([tool.name for tool in tools])
+        try:
+            for event in self.replies.pop(0) if self.replies else said("Done."):
+                if isinstance(event, BaseException):
+                    raise event
+                if callable(event):
+                    event()
+                    self.started.set()
+                    await asyncio.Event().wait()
+                else:
+                    yield event
+        finally:
+            self.closed += 1
+
+
+def saying(name: str, words: str) -> Tool:
+    """A tool without effects that says this."""
+
+    async def execute(args: Any) -> str:
+        return words
+
+    return Tool(name=name, execute=execute, effects=frozenset())
+
+
+def hang() -> None:
+    """In a script: nothing more comes, ever."""
+
+
+class Stage:
+    """A loop with all that is around it. The tool `note` runs if the policy says so, `ask` if a person does."""
+
+    def __init__(self, folder: Path, *replies: Script, tools: Sequence[Tool] = (), **options: Any) -> None:
+        self.folder = folder
+        self.note, self.notes = recorder()
+        self.ask, self.asks = recorder("ask")
+        self.tools: tuple[Tool, ...] = (self.note, self.ask, *tools)
+        self.model = Scripted(*replies)
+        self.conversation = MemoryConversation()
+        self.person = Person(self.conversation.shelf)
+        self.events: list[AgentEvent] = []
+        self.options = options
+        self.person.say("Go.")
+
+    def config(self) -> Config:
+        return Config(approval=ApprovalConfig(auto_approve=("note",), presets={}))
+
+    def runtime(self, **options: Any) -> Runtime:
+        options = {"config": self.config(), "nobody": "park", **options}
+        return runtime_in(self.folder, *self.tools, **options)
+
+    def loop(self, runtime: Runtime, conversation: Conversation | None = None, **options: Any) -> Loop:
+        options = {"on_event": self.events.append, **self.options, **options}
+        return Loop(runtime, self.model, conversation or self.conversation, Settings(), **options)
+
+    def go(self, work: Callable[[Loop], Any] | None = None, *, step: bool = False, **options: Any) -> Any:
+        """Open everything anew, as another process would, and advance once or do that work."""
+
+        async def inside() -> Any:
+            async with self.runtime(**options) as runtime:
+                loop = self.loop(runtime)
+                done = await (work(loop) if work is not None else loop.advance(step=step))
+            if runtime.ledger is not None:
+                runtime.ledger.close()
+            return done
+
+        return asyncio.run(asyncio.wait_for(inside(), 30))
+
+    def advance(self, *, step: bool = False, **options: Any) -> Outcome:
+        return self.go(step=step, **options)
+
+    def run_one(self, use_id: str, **options: Any) -> Outcome:
+        return self.go(lambda loop: loop.run_one(use_id), **options)
+
+    def slots(self) -> list[Slot]:
+        self.conversation.refresh()
+        return list(self.conversation.slots())
+
+    def results(self) -> list[ToolResult]:
+        return results_in(self.conversation.messages())
+
+    def ledger(self) -> Ledger:
+        return Ledger.open(self.folder / "state" / "ledger.db")
+
+    def states(self) -> list[State]:
+        with self.ledger() as ledger:
+            return [record.state for record in reversed(ledger.calls())]
+
+
+def results_in(messages: Sequence[Message]) -> list[ToolResult]:
+    return [part for message in messages for part in message.parts if isinstance(part, ToolResult)]

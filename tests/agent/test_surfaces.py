@@ -1,0 +1,99 @@
+"""Surfaces narrow what is shown and what runs; plan mode lets nothing change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from holdfast import Caller, Config, HoldfastError, Tool
+from holdfast.agent.surfaces import (
+    ANSWER_ONLY,
+    GIT_READ_ONLY,
+    MUTATION_ENABLED,
+    RETRIEVAL_FIRST,
+    SURFACES,
+    Surface,
+    surface_named,
+)
+from holdfast.config.model import ApprovalConfig
+from holdfast.contract.vocabulary import State
+from tests.agent.scripted import Stage, said, saying, use
+
+NAMES = (
+    "file.read", "file.list", "file.find", "file.write", "file.edit", "code.search", "git.status", "git.diff",
+    "git.log", "shell.exec",
+)  # fmt: skip
+
+
+def tools() -> list[Tool]:
+    return [saying(name, name) for name in NAMES]
+
+
+@pytest.mark.spec("P6")
+@pytest.mark.parametrize(
+    ("surface", "shown"),
+    [
+        (RETRIEVAL_FIRST, {"file.read", "file.list", "file.find", "code.search"}),
+        (GIT_READ_ONLY, {"git.status", "git.diff", "git.log"}),
+        (MUTATION_ENABLED, {"file.read", "file.list", "file.find", "code.search", "file.write", "file.edit"}),
+        (ANSWER_ONLY, set[str]()),
+        (Surface("mine", ("group:git", "shell.*", "note")), {*GIT_READ_ONLY.tools, "shell.exec", "note"}),
+    ],
+)
+def test_a_surface_narrows_what_is_shown_and_what_runs(tmp_path: Path, surface: Surface, shown: set[str]) -> None:
+    calls = [use(name, name, "{}") for name in NAMES]
+    stage = Stage(tmp_path, said(use("n", "note"), *calls), tools=tools(), surface=surface)
+    assert stage.advance().kind == "done"
+    assert stage.model.tools == [sorted(shown)] * 2
+    told = {result.name: result.output for result in stage.results()}
+    for name in NAMES:
+        assert told[name] == (name if name in shown else f"Tool '{name}' is not allowed by tool policy")
+    assert len(stage.notes) == ("note" in shown)
+
+
+@pytest.mark.spec("P6")
+def test_a_surface_adds_nothing_to_what_the_caller_has(tmp_path: Path) -> None:
+    off = saying("file.list", "off").with_(enabled=False)
+    kept = [tool for tool in tools() if tool.name != "file.list"]
+    only = Caller(only=frozenset({"file.read", "git.log"}))
+    stage = Stage(tmp_path, said(use("a1", "file.find", "{}")), tools=[*kept, off], surface=RETRIEVAL_FIRST)
+    stage.options["caller"] = only
+    assert stage.advance().kind == "done"
+    assert stage.model.tools == [["file.read"]] * 2
+    assert stage.results()[0].error
+    stage.options["caller"] = None
+    stage.person.say("Again.")
+    assert stage.advance().kind == "done"
+    assert stage.model.tools[-1] == ["code.search", "file.find", "file.read"]
+
+
+@pytest.mark.spec("P6")
+def test_a_surface_lasts_for_the_turns_it_is_set_for(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, surface=ANSWER_ONLY)
+    assert stage.advance().kind == "done"
+    stage.options.pop("surface")
+    stage.person.say("Again.")
+    assert stage.advance().kind == "done"
+    assert stage.model.tools == [[], ["ask", "note"]]
+
+
+@pytest.mark.spec("P6")
+def test_surfaces_are_found_by_name_and_a_slip_is_answered() -> None:
+    assert [surface_named(name) for name in SURFACES] == list(SURFACES.values())
+    with pytest.raises(HoldfastError, match="There is no surface 'answer-olny'; did you mean 'answer-only'\\?"):
+        surface_named("answer-olny")
+
+
+@pytest.mark.spec("X17")
+def test_a_session_that_plans_goes_to_its_end_and_changes_nothing(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, said(use("a1"), use("a2", "look", "{}"), use("a3", "ask")), tools=[saying("look", "seen")])
+    config = Config(approval=ApprovalConfig(auto_approve=("note",)))
+    outcome = stage.advance(config=config, plan=True)
+    assert (outcome.kind, stage.notes, stage.asks) == ("done", [], [])
+    note, look, asked = stage.results()
+    assert (look.output, look.error) == ("seen", False)
+    for result in (note, asked):
+        assert result.error
+        assert result.output.startswith("Plan mode: nothing was run or changed. It would do this:\n")
+    assert stage.states().count(State.DENIED) == 2

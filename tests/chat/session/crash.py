@@ -1,0 +1,85 @@
+"""Run as a program: kills processes that write a document, again and again, and looks at what they leave.
+
+Each of them replays the same turns, so that all the states a document may be in are known.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from holdfast.agent.conversation import Open, Placed, Settled, Status
+from holdfast.chat.conversation import DocumentConversation
+from holdfast.contract.message import Text, ToolUse
+from holdfast.contract.result import ok
+
+TURNS = 4
+
+
+def replay(folder: Path, done: Callable[[DocumentConversation], None]) -> None:
+    path = folder / "a.chat"
+    path.write_text("@You:\nPlease.\n")
+    conversation = DocumentConversation(path, state=folder / "state")
+    done(conversation)
+    for number in range(TURNS):
+        conversation.messages()
+        conversation.add_reply([Text("word " * 500), ToolUse("a1", "x", f'{{"n": {number}}}')])
+        done(conversation)
+        [slot] = conversation.slots()
+        conversation.remember(slot, Open(call_id=f"x-{number}", digest="d"))
+        conversation.change([Placed(slot, Status.PENDING)])
+        done(conversation)
+        [slot] = conversation.slots()
+        conversation.change([Settled(slot, ok("line\n" * 2000))])
+        done(conversation)
+        conversation.forget([f"x-{number}"])
+
+
+def one_kill(folder: Path, states: list[bytes], chance: random.Random) -> int:
+    """Which state was left; fails if it is none of them, or if one cannot go on from it."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        replay(folder, lambda _: _tell(writing))
+        os._exit(0)
+    os.close(writing)
+    for _ in range(chance.randrange(1, len(states))):
+        os.read(reading, 1)
+    end = time.perf_counter() + chance.random() * 0.004
+    while time.perf_counter() < end:
+        pass
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    os.close(reading)
+    left = DocumentConversation(folder / "a.chat", state=folder / "state")
+    with left.held():
+        remembered, slots = left.remembered(), left.slots()
+    assert all(slot.status is None or slot.open in remembered for slot in slots), "a placeholder nobody remembers"
+    return states.index((folder / "a.chat").read_bytes())
+
+
+def _tell(descriptor: int) -> None:
+    os.write(descriptor, b".")
+
+
+def main(folder: Path, seconds: float) -> None:
+    states: list[bytes] = []
+    (folder / "all").mkdir()
+    replay(folder / "all", lambda conversation: states.append(conversation.path.read_bytes()))
+    chance = random.Random(4)
+    end = time.monotonic() + seconds
+    found: list[int] = []
+    while time.monotonic() < end:
+        here = folder / str(len(found))
+        here.mkdir()
+        found.append(one_kill(here, states, chance))
+    sys.stdout.write(f"{len(found)} {len(set(found))}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), float(sys.argv[2]))

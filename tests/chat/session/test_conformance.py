@@ -1,0 +1,42 @@
+"""A document is a conversation like any other, with either kind of line ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.agent.conformance import ConversationConformance, Person
+from holdfast.agent.conversation import Conversation
+from holdfast.chat.conversation import DocumentConversation
+from tests.chat.session.support import Editor, opened
+
+
+@pytest.mark.spec("D2")
+@pytest.mark.spec("D5")
+@pytest.mark.spec("U2")
+@pytest.mark.spec("U3")
+@pytest.mark.spec("U6")
+@pytest.mark.spec("A13")
+class TestDocument(ConversationConformance):
+    newline = "\n"
+    beginning = ""
+
+    def make(self, folder: Path) -> Conversation:
+        return opened(folder, self.beginning)
+
+    def reopen(self, folder: Path) -> Conversation:
+        return opened(folder)
+
+    def person(self, conversation: Conversation) -> Person:
+        assert isinstance(conversation, DocumentConversation)
+        return Editor(conversation.path, self.newline)
+
+
+class TestDocumentOfWindows(TestDocument):
+    newline = "\r\n"
+    beginning = "\ufeff@System:\r\n\r\n@You:\r\n"
+
+
+class TestDocumentWithRoom(TestDocument):
+    beginning = "```toml\nx = 1\n```\n@You:\n\n"

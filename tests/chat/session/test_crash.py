@@ -1,0 +1,22 @@
+"""Killed at any moment, a document is what it was before or after a write, and what was remembered can be read."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.spec("U6")
+@pytest.mark.spec("A13")
+def test_a_document_is_never_torn_by_a_kill(tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "error", "-m", "tests.chat.session.crash", str(tmp_path), "5"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
+    assert ended.returncode == 0, ended.stderr
+    kills, states = map(int, ended.stdout.split())
+    assert kills >= 10
+    assert states >= 3

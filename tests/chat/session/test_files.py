@@ -1,0 +1,246 @@
+"""The document on the disk: what can be read, and writes that happen whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import resource
+import stat
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from holdfast.chat import files
+from holdfast.chat.files import Changed, DocumentError, Unreadable
+from holdfast.chat.swapping import swap
+
+
+def entries(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@contextmanager
+def little_space(size: int) -> Generator[None]:
+    """Files of this process may not grow beyond `size`: the system refuses the rest, as a full disk does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_any_bytes_survive_reading_and_writing(tmp_path: Path) -> None:
+    path = tmp_path / "a.chat"
+    wild = b"\xef\xbb\xbf@You:\r\n\x00\xff\xc3\x28 \xed\xa0\x80"
+    path.write_bytes(wild)
+    assert files.encode(files.decode(files.read(path).data)) == wild
+
+
+@pytest.mark.parametrize("text", ["plain", "a\ud800b", "\udcff", "\udcc3\udca9", "\U0001f600"])
+def test_text_that_no_file_can_hold_becomes_text_that_is_read_back_the_same(text: str) -> None:
+    kept = files.storable(text)
+    assert files.decode(files.encode(kept)) == kept
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [("missing", "does not exist"), ("folder", "is a directory"), ("fifo", "not a regular file"), ("loop", "cannot")],
+)
+def test_what_is_no_readable_file_is_refused_with_its_name(tmp_path: Path, kind: str, says: str) -> None:
+    path = tmp_path / "a.chat"
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "loop":
+        path.symlink_to(path)
+    with pytest.raises(Unreadable, match=says) as refused:
+        files.read(path)
+    assert str(path) in str(refused.value)
+
+
+def test_a_file_beyond_the_bound_is_neither_read_nor_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.chat"
+    path.write_bytes(b"x" * 11)
+    monkeypatch.setattr(files, "MAX_BYTES", 10)
+    with pytest.raises(Unreadable, match="at most 10"):
+        files.read(path)
+    path.write_bytes(b"x")
+    with pytest.raises(DocumentError, match="longer than 10"):
+        files.replace(path, files.read(path), b"x" * 11)
+    assert path.read_bytes() == b"x"
+
+
+def test_a_file_that_may_not_be_read_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(Unreadable, match="may not be read"):
+        files.read(tmp_path / "a.chat")
+
+
+@pytest.mark.spec("U6")
+def test_a_write_keeps_the_mode_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.chat"
+    path.write_bytes(b"old")
+    path.chmod(0o640)
+    known = files.replace(path, files.read(path), b"new")
+    assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"new", 0o640)
+    assert known.data == b"new"
+    assert entries(tmp_path) == ["a.chat"]
+
+
+@pytest.mark.spec("U6")
+def test_a_file_that_is_not_the_known_one_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "a.chat"
+    path.write_bytes(b"old")
+    known = files.read(path)
+    path.write_bytes(b"odd")
+    with pytest.raises(Changed):
+        files.replace(path, known, b"new")
+    assert path.read_bytes() == b"odd"
+    assert entries(tmp_path) == ["a.chat"]
+
+
+@pytest.mark.spec("U6")
+@pytest.mark.parametrize("saves", [1, 2, 3])
+def test_what_an_editor_saves_in_the_very_moment_of_the_write_is_put_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saves: int
+) -> None:
+    """Right before each exchange an editor puts another version into place."""
+    path = tmp_path / "a.chat"
+    path.write_bytes(b"old")
+    known = files.read(path)
+    left = list(range(saves))
+
+    def late(first: Path, second: Path) -> bool:
+        if left:
+            beside = tmp_path / "editor"
+            beside.write_bytes(b"edit %d" % left.pop(0))
+            beside.replace(path)
+        return swap(first, second)
+
+    monkeypatch.setattr(files, "swap", late)
+    with pytest.raises(Changed):
+        files.replace(path, known, b"new")
+    assert path.read_bytes() == b"edit %d" % (saves - 1)
+    assert entries(tmp_path) == ["a.chat"]
+
+
+@pytest.mark.spec("U6")
+def test_where_files_cannot_be_exchanged_the_new_one_takes_the_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cannot(first: Path, second: Path) -> bool:
+        return False
+
+    monkeypatch.setattr(files, "swap", cannot)
+    path = tmp_path / "a.chat"
+    path.write_bytes(b"old")
+    files.replace(path, files.read(path), b"new")
+    assert path.read_bytes() == b"new"
+    path.write_bytes(b"theirs")
+    with pytest.raises(Changed):
+        files.replace(path, files.Snapshot(b"new", (), 0), b"newer")
+    assert path.read_bytes() == b"theirs"
+
+
+@pytest.mark.spec("U6")
+def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "a.chat"
+    path.write_bytes(b"old")
+    known = files.read(path)
+    with little_space(4096), pytest.raises(DocumentError, match="no space"):
+        files.replace(path, known, b"x" * 100_000)
+    assert path.read_bytes() == b"old"
+    assert entries(tmp_path) == ["a.chat"]
+
+
+@pytest.mark.spec("U6")
+def test_a_read_only_file_is_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "a.chat"
+    path.write_bytes(b"old")
+    path.chmod(0o444)
+    with pytest.raises(DocumentError, match="read-only"):
+        files.replace(path, files.read(path), b"new")
+    assert path.read_bytes() == b"old"
+
+
+def _refusing_new_files_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.open
+
+    def opened(path: str | Path, flags: int, mode: int = 0o777, **rest: int) -> int:
+        if flags & os.O_CREAT and Path(path).parent == folder:
+            raise PermissionError(13, "Permission denied")
+        return real(path, flags, mode, **rest)
+
+    monkeypatch.setattr(os, "open", opened)
+
+
+@pytest.mark.spec("U6")
+def test_in_a_read_only_folder_the_document_stays_and_a_conflict_is_kept_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, state = tmp_path / "project", tmp_path / "state"
+    folder.mkdir()
+    state.mkdir()
+    path = folder / "a.chat"
+    path.write_bytes(b"old")
+    known = files.read(path)
+    _refusing_new_files_in(folder, monkeypatch)
+    with pytest.raises(DocumentError, match="folder is not writable"):
+        files.replace(path, known, b"new")
+    kept = files.keep_beside(path, state, b"ours")
+    assert (kept, kept.read_bytes()) == (state / "a.conflict-1.chat", b"ours")
+    assert path.read_bytes() == b"old"
+
+
+@pytest.mark.spec("U6")
+def test_a_version_that_is_kept_never_replaces_another(tmp_path: Path) -> None:
+    path = tmp_path / "a.chat"
+    kept = [files.keep_beside(path, tmp_path, b"%d" % number) for number in range(3)]
+    assert [one.name for one in kept] == [f"a.conflict-{number}.chat" for number in (1, 2, 3)]
+    assert [one.read_bytes() for one in kept] == [b"0", b"1", b"2"]
+
+
+def test_what_a_killed_process_left_is_removed_when_it_is_old(tmp_path: Path) -> None:
+    path = tmp_path / "a.chat"
+    old, young = tmp_path / f".a.chat.{'0' * 16}.new", tmp_path / f".a.chat.{'1' * 16}.new"
+    other = tmp_path / f".b.chat.{'0' * 16}.new"
+    for one in (path, old, young, other):
+        one.write_bytes(b"")
+    for one in (old, other):
+        os.utime(one, (1, 1))
+    files.sweep(path)
+    assert entries(tmp_path) == sorted([path.name, young.name, other.name])
+
+
+def test_a_file_written_in_pieces_is_read_when_it_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.chat"
+    path.write_bytes(b"old")
+    known = files.read(path)
+    pieces = [b"one", b" two", b" three"]
+    path.write_bytes(b"")
+
+    def meanwhile(_: float) -> None:
+        if pieces:
+            with path.open("ab") as file:
+                file.write(pieces.pop(0))
+
+    monkeypatch.setattr(time, "sleep", meanwhile)
+    assert files.read_settled(path, known).data == b"one two three"
+
+
+def test_a_young_file_is_read_again_because_its_times_do_not_tell(tmp_path: Path) -> None:
+    path = tmp_path / "a.chat"
+    path.write_bytes(b"old")
+    assert not files.read(path).is_still(path)
+    os.utime(path, (1, 1))
+    known = files.read(path)
+    assert known.is_still(path)
+    path.write_bytes(b"new")
+    assert not known.is_still(path)

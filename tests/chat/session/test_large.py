@@ -1,0 +1,140 @@
+"""Long documents and long conversations stay fast and small."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from holdfast.agent.conversation import Placed, Settled, Status
+from holdfast.chat.document import Document
+from holdfast.chat.merging import changed, difference, repaired
+from holdfast.contract.message import Text, ToolUse
+from holdfast.contract.result import ok
+from tests.chat.session.support import ONE, Editor, opened, place, settle
+
+TURN = (
+    "@You:\nPlease.\n\n@Assistant:\nA call.\n\n**Tool Use:** `x` (`a`)\n\n```json\n{}\n```\n\n"
+    "@You:\n\n**Tool Result:** `a`\n\n```\n" + "line of output\n" * 600 + "```\n\n"
+)
+ROOT = Path(__file__).parents[3]
+
+
+def best(work: Callable[[], object], times: int = 3) -> float:
+    """The shortest of a few runs, so that a busy machine does not count."""
+    taken: list[float] = []
+    for _ in range(times):
+        begin = time.perf_counter()
+        work()
+        taken.append(time.perf_counter() - begin)
+    return min(taken)
+
+
+@pytest.mark.spec("D9")
+def test_a_turn_at_the_end_of_ten_megabytes_costs_little_more_than_reading_them(tmp_path: Path) -> None:
+    text = TURN * (10_000_000 // len(TURN)) + "@You:\nOn.\n"
+    plain = best(lambda: opened(tmp_path, text).messages())
+    conversation = opened(tmp_path)
+
+    def turn() -> None:
+        conversation.messages()
+        conversation.add_reply([Text("A call."), ONE])
+        place(conversation)
+        settle(conversation)
+
+    assert best(turn) < plain * 5
+
+
+def test_what_changed_in_a_long_text_is_found_at_once() -> None:
+    text = "x" * 10_000_000
+    assert difference(text, text[:7_000_000] + "yy" + text[7_000_000:]) == (7_000_000, 7_000_000, "yy")
+    assert difference(text, text[1:]) == (len(text) - 1, len(text), "")
+    assert difference("", "ab") == (0, 0, "ab")
+    assert difference("aba", "a") == (1, 3, "")
+    taken = best(lambda: difference(text, text[:7_000_000] + "y" + text[7_000_001:]))
+    assert taken < best(lambda: sum(map(ord, text[:1_000_000]))) * 10
+
+
+def _asking(count: int) -> Document:
+    uses = "".join(f"**Tool Use:** `x` (`a{number}`)\n\n```json\n{{}}\n```\n\n" for number in range(count))
+    return Document.parse(f"@You:\nGo.\n\n@Assistant:\n{uses}")
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_ten_times_the_calls_take_about_ten_times_as_long(tmp_path: Path, again: bool) -> None:
+    def work(count: int) -> float:
+        path = tmp_path / f"{count}.chat"
+        path.write_text(_asking(count).text)
+        slots = opened(tmp_path, name=path.name).slots()
+        document = changed(_asking(count), [Placed(slot, Status.PENDING) for slot in slots] if again else [])
+        path.write_text(document.text)
+        changes = [Settled(slot, ok("x")) for slot in opened(tmp_path, name=path.name).slots()]
+        return best(lambda: changed(document, changes))
+
+    assert work(3000) < work(300) * 50
+
+
+def test_many_orphans_are_repaired_in_one_go() -> None:
+    def work(count: int) -> float:
+        turn = "@Assistant:\n**Tool Use:** `x` (`a`)\n\n```json\n{}\n```\n\n"
+        document = Document.parse(turn * count)
+        new, orphans = repaired(document)
+        assert (orphans, repaired(new)[1]) == (count - 1, 0)
+        return best(lambda: repaired(document))
+
+    assert work(3000) < work(300) * 50
+
+
+MANY_TURNS = """
+import os, pathlib, sys
+from tests.chat.session.support import ONE, asking, place, settle
+from holdfast.agent.conversation import Open
+
+def size():
+    return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+os.fsync = lambda descriptor: None
+conversation = asking(pathlib.Path(sys.argv[1]), ONE)
+for number in range(1000):
+    if number == 100:
+        before = size()
+    place(conversation)
+    [slot] = conversation.slots()
+    conversation.remember(slot, Open(call_id=f"x-{number}", digest="d"))
+    settle(conversation, "some output\\n" * 5)
+    conversation.forget([f"x-{number}"])
+    if number % 20 == 0:
+        conversation.messages()
+    conversation.add_reply([ONE])
+sys.stdout.write(str(size() - before))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
+def test_a_thousand_turns_take_little_memory(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", MANY_TURNS, str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False, cwd=ROOT)
+    assert ended.returncode == 0, ended.stderr
+    assert int(ended.stdout) < 20_000_000
+
+
+def test_an_edit_in_the_middle_of_a_long_document_is_taken_in(tmp_path: Path) -> None:
+    conversation = opened(tmp_path, TURN * 50 + "@You:\nLast.\n\n" + TURN * 50)
+    Editor(conversation.path).replace("Last.", "Not last.")
+    assert conversation.refresh()
+    assert conversation.document.text == opened(tmp_path).document.text
+    assert conversation.messages() == opened(tmp_path).messages()
+
+
+def test_a_hundred_thousand_calls_and_their_placeholders_are_read(tmp_path: Path) -> None:
+    blocks = "".join(f"**Tool Result:** `a{number}`\n\n```flemma:tool\n```\n\n" for number in range(100_000))
+    conversation = opened(tmp_path, f"{_asking(100_000).text}@You:\n{blocks}@You:\n{blocks}")
+    slots = conversation.slots()
+    assert len(slots) == 100_000
+    assert (slots[-1].use, slots[-1].status) == (ToolUse("a99999", "x", "{}"), Status.PENDING)
+    assert slots[-1].line == 4 + 100_000 * 6 + 1 + 99_999 * 5 + 1
+    assert len(conversation.diagnostics()) == 100_000

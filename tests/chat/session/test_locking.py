@@ -1,0 +1,88 @@
+"""One process at a time drives a document, and others are told which."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from holdfast.chat.files import DocumentError
+from holdfast.chat.locking import DocumentBusy, DocumentLock, driver, key
+
+HOLDER = """
+import sys, pathlib
+from holdfast.chat.locking import DocumentLock
+with DocumentLock(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])).held():
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def holder(path: Path, state: Path) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(path), str(state)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+@pytest.mark.spec("U6")
+def test_a_second_process_is_refused_at_once_and_told_who_drives_the_document(tmp_path: Path) -> None:
+    path, state = tmp_path / "a.chat", tmp_path / "state"
+    with holder(path, state) as other:
+        with pytest.raises(DocumentBusy, match=rf"a\.chat is being driven by process {other.pid};"):
+            DocumentLock(path, state).held().__enter__()
+        owner = driver(path, state)
+        assert owner is not None
+        assert owner.pid == other.pid
+        other.communicate("\n", timeout=10)
+    assert driver(path, state) is None
+    with DocumentLock(path, state).held():
+        owner = driver(path, state)
+        assert owner is not None
+        assert owner.pid == os.getpid()
+
+
+@pytest.mark.spec("U6")
+def test_a_killed_process_drives_nothing_any_more(tmp_path: Path) -> None:
+    path, state = tmp_path / "a.chat", tmp_path / "state"
+    with holder(path, state) as other:
+        other.kill()
+        other.wait(10)
+    assert driver(path, state) is None
+    with DocumentLock(path, state).held(wait=10):
+        pass
+
+
+@pytest.mark.spec("U6")
+def test_waiting_for_a_document_is_bounded(tmp_path: Path) -> None:
+    path, state = tmp_path / "a.chat", tmp_path / "state"
+    lock, other = DocumentLock(path, state), DocumentLock(path, state)
+    with lock.held(), pytest.raises(DocumentBusy), other.held(wait=0.05):
+        pass
+    with other.held(), other.held():
+        pass
+    with lock.held():
+        pass
+
+
+def test_every_name_of_a_file_is_the_same_document(tmp_path: Path) -> None:
+    path, link = tmp_path / "a.chat", tmp_path / "b.chat"
+    path.touch()
+    link.symlink_to(path)
+    assert key(link) == key(path) == key(tmp_path / "x" / ".." / "a.chat")
+    assert key(path) != key(tmp_path / "c.chat")
+
+
+def test_a_state_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    blocker = tmp_path / "state"
+    blocker.touch()
+    with pytest.raises(DocumentError, match="cannot be locked"):
+        DocumentLock(tmp_path / "a.chat", blocker / "chats").held().__enter__()

@@ -1,0 +1,292 @@
+"""What others change while a turn runs: merged where it goes together, else both versions are kept."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+from holdfast.agent.conversation import Conflict, Placed, Settled, Status
+from holdfast.chat import files
+from holdfast.chat.conversation import DocumentConversation
+from holdfast.chat.files import DocumentError, Unreadable
+from holdfast.contract.message import Text, ToolResult
+from holdfast.contract.result import ok
+from tests.chat.session.support import ONE, THREE, TWO, Editor, asking, only, opened, place, settle, text_of
+
+EARLIER = "@System:\nBe brief.\n\n@You:\nBegin.\n\n@Assistant:\nBegun.\n\n@You:\nPlease.\n"
+
+
+def conflicts(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.conflict-*"))
+
+
+@pytest.mark.spec("U6")
+def test_a_result_goes_beside_its_call_while_prose_and_other_placeholders_are_edited(tmp_path: Path) -> None:
+    conversation = asking(tmp_path, ONE, TWO, THREE, text=EARLIER)
+    place(conversation)
+    slot = conversation.slots()[0]
+    editor = Editor(conversation.path)
+    editor.replace("Be brief.", "Be very brief.")
+    editor.replace("Begun.\n", "Begun, as you said.\n")
+    editor.set_status("a2", Status.APPROVED)
+    editor.put_text("a3", "my own words")
+    editor.say("And then?")
+    theirs = text_of(conversation)
+    conversation.change([Settled(slot, ok("content"))])
+    mine = theirs.replace("```flemma:tool status=pending\n```", "```\ncontent\n```", 1)
+    assert text_of(conversation) == mine
+    assert [(slot.use.id, slot.status, slot.text) for slot in conversation.slots()] == [
+        ("a2", Status.APPROVED, ""),
+        ("a3", Status.PENDING, "my own words"),
+    ]
+    assert conflicts(tmp_path) == []
+
+
+@pytest.mark.spec("U6")
+@pytest.mark.parametrize("change", ["gone", "come"])
+def test_a_result_finds_its_call_when_earlier_replies_come_or_go(tmp_path: Path, change: str) -> None:
+    conversation = asking(tmp_path, ONE, text=EARLIER)
+    slot = only(conversation)
+    editor = Editor(conversation.path)
+    if change == "gone":
+        editor.replace("@Assistant:\nBegun.\n\n", "")
+    else:
+        editor.replace("@You:\nBegin.\n", "@You:\nHello.\n\n@Assistant:\nHello.\n\n@You:\nBegin.\n")
+    conversation.change([Settled(slot, ok("content"))])
+    assert conversation.slots() == []
+    assert conversation.messages()[-1].parts == (ToolResult("a1", "file.read", "content"),)
+
+
+@pytest.mark.spec("U6")
+def test_a_result_never_goes_to_another_call_that_only_looks_the_same(tmp_path: Path) -> None:
+    conversation = asking(tmp_path, ONE)
+    settle(conversation)
+    conversation.messages()
+    conversation.add_reply([ONE])
+    slot = only(conversation)
+    settle(conversation)
+    before = text_of(conversation)
+    with pytest.raises(Conflict):
+        conversation.change([Settled(slot, ok("late"))])
+    assert text_of(conversation) == before
+
+
+@pytest.mark.spec("U6")
+def test_where_two_calls_could_be_meant_none_is_written_to(tmp_path: Path) -> None:
+    call = "@Assistant:\n**Tool Use:** `file.read` (`a1`)\n\n```json\n{}\n```\n\n"
+    conversation = opened(tmp_path, f"{call}{call}{call}")
+    slot = only(conversation)
+    conversation.path.write_text(f"{call}{call}")
+    with pytest.raises(Conflict):
+        conversation.change([Settled(slot, ok("content"))])
+    assert text_of(conversation) == f"{call}{call}"
+
+
+def _edit(editor: Editor, how: str) -> None:
+    if how == "status":
+        editor.set_status("a1", Status.REJECTED)
+    elif how == "text":
+        editor.put_text("a1", "mine")
+    elif how == "result":
+        editor.put_text("a1", "mine")
+        editor.remove_fence("a1")
+    elif how == "placeholder":
+        editor.remove_placeholder("a1")
+    elif how == "arguments":
+        editor.edit_call("a1", "{}")
+    else:
+        editor.remove_call("a1")
+
+
+@pytest.mark.spec("U6")
+@pytest.mark.parametrize("how", ["status", "text", "result", "placeholder", "arguments", "call"])
+def test_a_call_that_was_changed_stops_the_turn_with_both_versions_kept(tmp_path: Path, how: str) -> None:
+    conversation = asking(tmp_path)
+    place(conversation, Status.APPROVED)
+    slot = conversation.slots()[0]
+    _edit(Editor(conversation.path), how)
+    theirs = conversation.path.read_bytes()
+    with pytest.raises(Conflict) as conflict:
+        conversation.change([Settled(slot, ok("what the tool said"))])
+    assert conversation.path.read_bytes() == theirs
+    [kept] = conflicts(tmp_path)
+    assert kept.name == "a.conflict-1.chat"
+    assert "what the tool said" in kept.read_text()
+    assert str(kept) in str(conflict.value)
+    assert str(conversation.path) in str(conflict.value)
+    again = DocumentConversation(kept, state=tmp_path / "state")
+    assert [one.use.id for one in again.slots()] == ["a2"]
+
+
+@pytest.mark.spec("U6")
+def test_a_result_whose_call_is_known_to_be_gone_is_kept_too(tmp_path: Path) -> None:
+    conversation = asking(tmp_path)
+    slot = conversation.slots()[0]
+    Editor(conversation.path).remove_call("a1")
+    conversation.refresh()
+    with pytest.raises(Conflict):
+        conversation.change([Settled(slot, ok("what the tool said"))])
+    [kept] = conflicts(tmp_path)
+    assert "what the tool said" in kept.read_text()
+
+
+@pytest.mark.spec("U6")
+def test_what_a_person_adds_while_the_model_answers_comes_after_the_answer(tmp_path: Path) -> None:
+    conversation = opened(tmp_path, EARLIER)
+    conversation.messages()
+    with conversation.path.open("a") as file:
+        file.write("\n@You:\nOne more thing.\n")
+    conversation.refresh()
+    conversation.add_reply([Text("An answer.")])
+    assert text_of(conversation) == f"{EARLIER}\n@Assistant:\nAn answer.\n\n@You:\nOne more thing.\n"
+    assert conversation.awaits_reply()
+
+
+@pytest.mark.spec("U6")
+def test_frontmatter_and_blank_lines_may_change_while_the_model_answers(tmp_path: Path) -> None:
+    conversation = opened(tmp_path, f"```toml\na = 1\n```\n{EARLIER}")
+    conversation.messages()
+    editor = Editor(conversation.path)
+    editor.replace("a = 1", "a = 2\nb = 3")
+    editor.replace("Please.\n", "Please.\n\n\n")
+    theirs = text_of(conversation)
+    conversation.add_reply([Text("An answer.")])
+    assert text_of(conversation).startswith(theirs)
+    assert "An answer." in text_of(conversation)
+
+
+@pytest.mark.spec("U6")
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Be brief.", "Be long."),
+        ("Begun.", "Not begun."),
+        ("Please.\n", "Please do not.\n"),
+        ("Please.\n", "Please.\nAnd more.\n"),
+        ("Please.\n", "Please.\n\n@Assistant:\nI did it myself.\n"),
+        ("@You:\nPlease.\n", ""),
+    ],
+)
+def test_an_answer_to_something_else_is_kept_and_not_written(tmp_path: Path, old: str, new: str) -> None:
+    conversation = opened(tmp_path, EARLIER)
+    conversation.messages()
+    Editor(conversation.path).replace(old, new)
+    theirs = conversation.path.read_bytes()
+    for _ in range(2):
+        with pytest.raises(Conflict):
+            conversation.add_reply([Text("An answer.")])
+    assert conversation.path.read_bytes() == theirs
+    kept = conflicts(tmp_path)
+    assert [one.name for one in kept] == ["a.conflict-1.chat", "a.conflict-2.chat"]
+    assert kept[0].read_text().startswith(f"{EARLIER}\n@Assistant:\nAn answer.\n")
+
+
+@pytest.mark.spec("U6")
+@pytest.mark.parametrize("what", ["file", "folder", "directory"])
+def test_a_document_that_vanished_stops_the_turn_and_nothing_is_lost(tmp_path: Path, what: str) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    path = folder / "a.chat"
+    path.write_text(EARLIER)
+    conversation = DocumentConversation(path, state=tmp_path / "state")
+    conversation.messages()
+    path.unlink()
+    if what == "folder":
+        shutil.rmtree(folder)
+    elif what == "directory":
+        path.mkdir()
+    with pytest.raises(Conflict):
+        conversation.add_reply([Text("An answer.")])
+    [kept] = conflicts(tmp_path / "state" if what == "folder" else folder)
+    assert "An answer." in kept.read_text()
+    with pytest.raises(Unreadable):
+        conversation.refresh()
+
+
+@pytest.mark.spec("U6")
+@pytest.mark.parametrize("when", ["_write_new", "_take_place"])
+def test_an_edit_between_the_look_and_the_write_is_merged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    conversation = asking(tmp_path, ONE, text=EARLIER)
+    editor = Editor(conversation.path)
+    real = getattr(files, when)
+    left = [("Be brief.", "Be long."), ("Begun.", "Not begun.")]
+
+    def late(*given: object, **named: object) -> object:
+        if left:
+            editor.replace(*left.pop())
+        return real(*given, **named)
+
+    monkeypatch.setattr(files, when, late)
+    place(conversation)
+    text = text_of(conversation)
+    assert "Be long." in text
+    assert "Not begun." in text
+    assert only(conversation).status is Status.PENDING
+    assert conflicts(tmp_path) == []
+
+
+@pytest.mark.spec("U6")
+def test_a_file_that_never_keeps_still_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    conversation = asking(tmp_path, ONE)
+
+    def never(*_: object) -> None:
+        raise files.Changed
+
+    monkeypatch.setattr(files, "_take_place", never)
+    before = text_of(conversation)
+    with pytest.raises(DocumentError, match="all the time"):
+        place(conversation)
+    assert text_of(conversation) == before
+
+
+@pytest.mark.spec("U6")
+@pytest.mark.parametrize("in_place", [False, True])
+def test_nothing_an_editor_saves_is_ever_lost(tmp_path: Path, in_place: bool) -> None:
+    """An editor saves higher and higher numbers, and never finds a lower one than it saved."""
+    conversation = asking(tmp_path, ONE, TWO, text="@System:\nSaved 0 times.\n\n@You:\nPlease.\n")
+    stop, lost = threading.Event(), list[str]()
+    editor = threading.Thread(target=_save_often, args=(conversation.path, in_place, stop, lost))
+    editor.start()
+    try:
+        done = 0
+        for _ in range(200):
+            conversation.refresh()
+            try:
+                conversation.change([Placed(slot, Status.APPROVED) for slot in conversation.slots()])
+                conversation.change([Placed(slot, Status.PENDING) for slot in conversation.slots()])
+            except Conflict:
+                continue
+            done += 1
+            if done == 12:
+                break
+    finally:
+        stop.set()
+        editor.join(30)
+    assert lost == []
+    assert done == 12
+
+
+def _save_often(path: Path, in_place: bool, stop: threading.Event, lost: list[str]) -> None:
+    saved = 0
+    while not stop.wait(0.07):
+        text = path.read_text()
+        for _ in range(1000):
+            if f"Saved {saved} times." in text or stop.wait(0.001):
+                break
+            text = path.read_text()
+        else:
+            lost.append(f"{saved} in {text!r}")
+            return
+        saved += 1
+        new = text.replace(f"Saved {saved - 1} times.", f"Saved {saved} times.")
+        if in_place:
+            path.write_text(new)
+        else:
+            beside = path.with_suffix(".editing")
+            beside.write_text(new)
+            beside.replace(path)

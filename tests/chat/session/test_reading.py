@@ -1,0 +1,213 @@
+"""What a document tells a model, and what it tells a person before that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from msgspec import Struct
+
+from holdfast.agent.conversation import NOT_RECORDED, Diagnostic, Settled
+from holdfast.chat.conversation import DocumentConversation
+from holdfast.contract.message import Aborted, Message, Part, Role, Text, Thinking, ToolResult, ToolUse
+from holdfast.contract.result import Attachment, Result
+from holdfast.models.port import Usage
+from tests.chat.session.support import ONE, Editor, asking, only, opened, place, settle, text_of
+
+CALLS = """@Assistant:
+**Tool Use:** `x` (`a`)
+
+```json
+{}
+```
+
+**Tool Use:** `y` (`b`)
+
+```json
+{"k": 1}
+```
+"""
+RESULT = "**Tool Result:** `{}`\n\n```\n{}\n```\n\n"
+
+
+class Expanded(Struct, frozen=True):
+    parts: Sequence[Part]
+    diagnostics: Sequence[Diagnostic] = ()
+
+
+def found(conversation: DocumentConversation) -> list[tuple[str, int | None]]:
+    return [(one.message.partition(";")[0], one.line) for one in conversation.diagnostics()]
+
+
+def test_the_last_system_message_wins_and_unknown_roles_are_left_out(tmp_path: Path) -> None:
+    text = "stray\n@System:\nOne.\n\n@You:\nHello.\n\n@Moderator:\nOrder!\n\n@System:\nTwo.\n\n@You:\nThere.\n"
+    conversation = opened(tmp_path, text)
+    assert conversation.messages() == [
+        Message("system", (Text("Two."),)),
+        Message("user", (Text("Hello."), Text("There."))),
+    ]
+    assert ("Nobody is called @Moderator", 8) in found(conversation)
+    assert any(line == 1 for _, line in found(conversation))
+    assert all(one.severity == "warning" for one in conversation.diagnostics())
+
+
+@pytest.mark.spec("D5")
+def test_results_come_first_in_the_order_of_the_calls_with_the_names_of_their_tools(tmp_path: Path) -> None:
+    text = f"@You:\nGo.\n\n{CALLS}\n@You:\nWords.\n\n{RESULT.format('b', 'two')}{RESULT.format('a', 'one')}More.\n"
+    assert opened(tmp_path, text).messages()[-1] == Message(
+        "user", (ToolResult("a", "x", "one"), ToolResult("b", "y", "two"), Text("Words."), Text("More."))
+    )
+
+
+@pytest.mark.spec("D5")
+def test_a_call_without_a_result_is_told_so_and_a_placeholder_is_never_sent(tmp_path: Path) -> None:
+    text = f"@You:\nGo.\n\n{CALLS}\n@You:\n\n**Tool Result:** `a`\n\n```flemma:tool status=approved\nmine\n```\n"
+    conversation = opened(tmp_path, text)
+    assert conversation.messages()[-1].parts == (
+        ToolResult("a", "x", NOT_RECORDED, error=True),
+        ToolResult("b", "y", NOT_RECORDED, error=True),
+    )
+    assert not conversation.awaits_reply()
+
+
+def test_thinking_calls_and_the_end_of_a_reply_are_parts(tmp_path: Path) -> None:
+    text = (
+        "@Assistant:\nHi.\n\n**Tool Use:** `x` (`a`)\n\n```json\n{oops\n```\n\n"
+        '<thinking anthropic:signature="c2ln">\nplan\n</thinking>\n<thinking redacted>\nb3Bh\n</thinking>\n'
+        "<!-- flemma:aborted: Stopped. -->\n"
+    )
+    conversation = opened(tmp_path, text)
+    assert conversation.messages()[0].parts == (
+        Text("Hi."),
+        ToolUse("a", "x", "{oops"),
+        Thinking("plan", "anthropic", "c2ln"),
+        Thinking("b3Bh", redacted=True),
+        Aborted("Stopped."),
+    )
+    assert found(conversation) == [("The arguments of 'a' are not JSON.", 4)]
+    assert only(conversation).aborted == "Stopped."
+
+
+def test_an_abort_marker_counts_only_at_the_end_of_a_reply(tmp_path: Path) -> None:
+    text = f"{CALLS}\n<!-- flemma:aborted: Stopped. -->\n\nAnd on.\n"
+    assert {slot.aborted for slot in opened(tmp_path, text).slots()} == {None}
+
+
+@pytest.mark.spec("D5")
+def test_ids_and_results_that_fit_nowhere_are_pointed_at_and_not_sent(tmp_path: Path) -> None:
+    text = (
+        f"@You:\n{RESULT.format('early', 'x')}\n{CALLS}\n**Tool Use:** `z` (`a`)\n\n```json\n{{}}\n```\n\n"
+        f"@You:\n{RESULT.format('a', 'one')}{RESULT.format('a', 'again')}{RESULT.format('b', 'two')}"
+        f"{RESULT.format('c', 'three')}"
+    )
+    conversation = opened(tmp_path, text)
+    assert found(conversation) == [
+        ("No call of the reply before has the id 'early'", 2),
+        ("Another call of this reply has the id 'a' already", 22),
+        ("Call 'a' has a result already", 35),
+        ("No call of the reply before has the id 'c'", 47),
+    ]
+    calls = [part for message in conversation.messages() for part in message.parts if isinstance(part, ToolUse)]
+    results = [part for message in conversation.messages() for part in message.parts if isinstance(part, ToolResult)]
+    assert [(use.id, use.name) for use in calls] == [("a", "x"), ("b", "y")]
+    assert [(result.id, result.output) for result in results] == [("a", "one"), ("b", "two")]
+
+
+@pytest.mark.spec("D5")
+def test_the_same_id_in_two_turns_has_two_results(tmp_path: Path) -> None:
+    turn = f"{CALLS}\n@You:\n{RESULT.format('a', '{0}')}{RESULT.format('b', '{0}')}"
+    conversation = opened(tmp_path, turn.replace("{0}", "first") + turn.replace("{0}", "second"))
+    outputs = [part.output for said in conversation.messages() for part in said.parts if isinstance(part, ToolResult)]
+    assert outputs == ["first", "first", "second", "second"]
+    assert found(conversation) == []
+
+
+def test_what_people_wrote_is_expanded_and_what_models_and_tools_wrote_is_not(tmp_path: Path) -> None:
+    seen: list[tuple[str, Role]] = []
+
+    def expand(text: str, role: Role) -> Expanded:
+        seen.append((text, role))
+        problems = [Diagnostic("error", "No such file", 2, 3)] if "@./" in text else []
+        return Expanded([Text(text.upper())], problems)
+
+    path = tmp_path / "a.chat"
+    path.write_text(
+        f"@System:\nold\n\n@System:\nbe\n\n@You:\n\nsee\n@./x\n\n@Assistant:\n@./no\n{CALLS.partition(chr(10))[2]}"
+        f"\n@You:\n{RESULT.format('a', '@./no')}"
+    )
+    conversation = DocumentConversation(path, state=tmp_path / "state", expand=expand)
+    assert [(one.message, one.line, one.column) for one in conversation.diagnostics()] == [("No such file", 10, 3)]
+    system, user = conversation.messages()[:2]
+    assert (system.text, user.text) == ("BE", "SEE\n@./X")
+    assert seen == [("be", "system"), ("see\n@./x", "user")]
+    conversation.refresh()
+    conversation.messages()
+    assert len(seen) == 4
+
+
+def test_a_reply_never_brings_two_calls_with_one_id(tmp_path: Path) -> None:
+    conversation = asking(tmp_path, ToolUse("c", "x"), ToolUse("c", "y"), ToolUse("", "z"), ToolUse("c-2", "w"))
+    ids = [slot.use.id for slot in conversation.slots()]
+    assert len(set(ids)) == 4
+    assert (ids[0], ids[3], "" in ids) == ("c", "c-2", False)
+    assert conversation.diagnostics() == []
+
+
+@pytest.mark.parametrize(
+    ("text", "awaits"),
+    [
+        ("", False),
+        ("@You:", False),
+        ("@You:\n \t\n\n", False),
+        ("@System:\nHi.\n", False),
+        ("@You:\nHi.", True),
+        ("@You:\nHi.\n\n@You:\n\n", True),
+        ("@You:\nHi.\n\n@Assistant:\n\n@You:\n\n", False),
+        (f"@Assistant:\nHo.\n\n@You:\n{RESULT.format('stray', '1')}", False),
+        ("@You:\nHi.\n\n@Assistant:\nHo.\n\n@You:\n\n", False),
+        ("@You:\nHi.\n\n@Assistant:\nHo.\n\n@You:\nHm.\n", True),
+        (f"{CALLS}\n@You:\n{RESULT.format('a', '1')}{RESULT.format('b', '2')}", True),
+        (f"{CALLS}\n@You:\n{RESULT.format('a', '1')}", False),
+        (f"{CALLS}\n@You:\n{RESULT.format('a', '1')}Words.\n", False),
+    ],
+)
+def test_a_model_is_asked_only_when_somebody_said_something(tmp_path: Path, text: str, awaits: bool) -> None:
+    assert opened(tmp_path, text).awaits_reply() is awaits
+
+
+def test_attachments_of_a_result_are_told_again_after_a_restart(tmp_path: Path) -> None:
+    conversation = asking(tmp_path, ONE)
+    image = Attachment(kind="image", mime_type="image/png", data=b"\x89PNG")
+    conversation.change([Settled(only(conversation), Result(True, attachments=(image,)))])
+    assert "[image/png]" in text_of(conversation)
+    [result] = opened(tmp_path).messages()[-1].parts
+    assert isinstance(result, ToolResult)
+    assert result.attachments == (image,)
+
+
+def test_usage_is_of_all_replies_and_of_a_new_document_nothing(tmp_path: Path) -> None:
+    conversation = opened(tmp_path, "@You:\nHi.\n")
+    for _ in range(2):
+        conversation.messages()
+        conversation.add_reply([Text("Ho.")], usage=Usage(input=3, output=1))
+        Editor(conversation.path).say("More.")
+        conversation.refresh()
+    assert (opened(tmp_path).usage, opened(tmp_path).replies) == (Usage(input=6, output=2), 2)
+    fresh = opened(tmp_path, "@You:\nHi.\n")
+    fresh.add_reply([Text("Ho.")], usage=Usage(input=1))
+    assert (fresh.usage, fresh.replies) == (Usage(input=1), 1)
+
+
+@pytest.mark.spec("D2")
+def test_what_was_sent_before_stays_the_same_when_the_document_grows(tmp_path: Path) -> None:
+    conversation = asking(tmp_path, ONE, text="@System:\nBe.\n\n@You:\n\n  indented\n\n\n")
+    before = conversation.messages()[:-1]
+    place(conversation)
+    settle(conversation, "\n\n out \n\n")
+    for _ in range(3):
+        assert conversation.messages()[: len(before)] == before
+        before = conversation.messages()
+        conversation.add_reply([Text("\n\n answer\n\n")])
+        Editor(conversation.path).say("Again.")
+        conversation.refresh()
