@@ -58,6 +58,7 @@ spec-mutants: $(DEV) $(SUITE) ## Switch off each requirement's guard: its tests 
 bench: $(DEV) ## Benchmarks against peers and limits
 	@$(BIN)/python bench/run.py
 	@$(BIN)/python bench/hands.py
+	@$(BIN)/python bench/chats.py
 
 lock: $(BIN)/python ## Choose the newest versions and pin them by hash
 	@$(PIP) install uv

@@ -1,4 +1,4 @@
-"""Measure the `.chat` document: `python bench/documents.py [--quick]` prints a table and writes bench/documents.json.
+"""What reading and changing a `.chat` document costs: `python documents.py [--quick]` prints one JSON object.
 
 The yardstick is the least any reader of such a document must do: split it into lines and keep track of the fences.
 """
@@ -12,19 +12,15 @@ import json
 import random
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-import report
 from measure import Effort, Run, race
-from targets import Measured, Target, ratio
 
 from holdfast.chat import render
 from holdfast.chat.document import Document
 from holdfast.contract.message import Text, Thinking, ToolUse
 
-HERE = Path(__file__).resolve().parent
 SIZE = 10_000_000
 STREAM = 1_500_000
 PIECE = 100
@@ -34,22 +30,6 @@ PEERS: dict[str, Callable[[Any, str], object]] = {
     "mistune": lambda module, text: module.create_markdown(renderer="ast")(text),
     "markdown_it": lambda module, text: module.MarkdownIt().parse(text),
 }
-
-
-def slowest(*keys: str) -> Callable[[Measured], float]:
-    return lambda m: max(m[key] for key in keys) / m["parse"]
-
-
-TARGETS: tuple[Target, ...] = (
-    Target("parse 10 MB into nodes; against a fence loop over its lines", "×", ratio("parse", "lines"), 3),
-    Target("change one line of it; against parsing it", "×", ratio("edit", "parse"), 1 / 30),
-    Target("open or close a fence at its start; against parsing it", "×", slowest("open", "close"), 1.2),
-    Target("a streamed reply of 1.5 MB, a byte at its end; against one at its start", "×", ratio("end", "start"), 1.25),
-    *(
-        Target(f"for scale: {name} parses it; against the fence loop", "×", ratio(f"peer.{name}", "lines"), None)
-        for name in PEERS
-    ),
-)
 
 
 def conversation(size: int) -> str:
@@ -177,21 +157,13 @@ def peers(text: str) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="few rounds, no peers; prints, writes nothing")
+    parser.add_argument("--quick", action="store_true", help="few rounds, no peers")
     quick: bool = parser.parse_args().quick
-    about = report.machine(None)
     text = conversation(SIZE)[:SIZE].rpartition("\n@You:")[0] + "\n"
-    measured = {**documents(text, Effort(4 if quick else 15, 0.1)), **stream(2 if quick else 6)}
+    taken = {**documents(text, Effort(4 if quick else 15, 0.1)), **stream(2 if quick else 6)}
     if not quick:
-        measured |= peers(text)
-    rows = report.targets(measured, partly=True, wanted=TARGETS)
-    where = f"{about['cpu']}, {about['cores']} cores, Python {about['python']}, {about['system']}"
-    lines, nodes = text.count("\n"), sum(len(message.segments) + 1 for message in Document.parse(text).messages)
-    print(f"Measured {about['date']} on {where}: {len(text)} characters, {lines} lines, {nodes} nodes.\n")
-    print(report.target_table(rows))
-    if not quick:
-        results = {"machine": about, "targets": rows, "measured": measured}
-        (HERE / "documents.json").write_text(json.dumps(results, indent=2, sort_keys=True) + "\n")
+        taken |= peers(text)
+    print(json.dumps({"times": taken}))
 
 
 if __name__ == "__main__":

@@ -1,24 +1,16 @@
 """Run the benchmarks of the hands (files, shell, search, undo): `python bench/hands.py [--quick] [--only PART]`.
 
-Each part is a script of its own that prints its times; here they become ratios, a table and bench/hands.json.
+Each part is a script of its own that prints its times; here they become ratios.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
-import report
+import parts
 from targets import Measured, Target, ratio
 
-HERE = Path(__file__).resolve().parent
 PARTS = ("files", "shell", "search", "undo")
-START, END = "<!-- hands:start -->", "<!-- hands:end -->"
 
 
 def more(part: str, whole: str, factor: float) -> Callable[[Measured], float]:
@@ -57,28 +49,5 @@ TARGETS: tuple[Target, ...] = (
 )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Measure the hands against doing it by hand.")
-    parser.add_argument("--quick", action="store_true", help="short rounds; prints, writes nothing")
-    parser.add_argument("--only", choices=PARTS)
-    options = parser.parse_args()
-    about = report.machine(None)
-    measured: dict[str, float] = {}
-    for part in (options.only,) if options.only else PARTS:
-        print(f"measuring {part}", file=sys.stderr)
-        command = [sys.executable, str(HERE / f"{part}.py"), *(["--quick"] if options.quick else [])]
-        done = subprocess.run(command, cwd=HERE.parent, stdout=subprocess.PIPE, text=True, timeout=900, check=True)
-        measured |= {f"{part}.{key}": value for key, value in json.loads(done.stdout.splitlines()[-1])["times"].items()}
-    rows = report.targets(measured, partly=options.only is not None, wanted=TARGETS)
-    where = f"{about['cpu']}, {about['cores']} cores, Python {about['python']}, {about['system']}"
-    head = f"Measured {about['date']} on {where} (load average when it began: {about['load']})."
-    text = f"{head}\n\n{report.target_table(rows)}"
-    print(text)
-    if not options.quick and not options.only:
-        results: dict[str, Any] = {"machine": about, "targets": rows, "measured": measured}
-        (HERE / "hands.json").write_text(json.dumps(results, indent=2, sort_keys=True) + "\n")
-        report.write_into(HERE / "README.md", text, (START, END))
-
-
 if __name__ == "__main__":
-    main()
+    parts.main("Measure the hands against doing it by hand.", "hands", PARTS, TARGETS)

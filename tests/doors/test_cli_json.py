@@ -66,6 +66,13 @@ def _outputs(cli: Cli) -> Iterator[tuple[str, tuple[str, list[Json]]]]:
     yield "config show", ("configuration", cli.run("config", "--json").lines)
     yield "config path", ("places", cli.run("config", "path", "--json").lines)
     yield "config check", ("check", cli.run("config", "check", "--json").lines)
+    yield "chat new", ("written", cli.run("chat", "new", "a.chat", "-m", 'write "x" to x.txt', "--json").lines)
+    yield "chat advance", ("outcome", cli.run("chat", "a.chat", "--json").lines[-1:])
+    documents = cli.run("chat", "status", "--json").lines
+    yield "chat status", ("document", documents)
+    assert [set(slot) for slot in documents[0]["slots"]] == [set(FIELDS["slot"])]
+    yield "chat run", ("outcome", cli.run("chat", "run", documents[0]["slots"][0]["id"], "--json").lines[-1:])
+    yield "chat cancel", ("stop", cli.run("chat", "cancel", "a.chat", "--json").lines)
     yield "trust file", ("trust", cli.run("trust", "--yes", "--json").lines)
     yield "trust list", ("trust", cli.run("trust", "list", "--json").lines)
     yield "trust revoke", ("trust", cli.run("trust", "revoke", "--json").lines)

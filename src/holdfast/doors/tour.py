@@ -1,203 +1,219 @@
-"""A short tour on real parts: a tool, a held call, its approval, a contained command, its undoing, the ledger."""
+"""A sample conversation with the built-in operator, in a scratch copy of a small project."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import shlex
+import shutil
 import sys
 import tempfile
-import textwrap
-import time
-from collections.abc import Callable
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-from holdfast.config.model import ApprovalConfig, Config
-from holdfast.contract.call import Answer, HeldCall
-from holdfast.contract.function import tool
-from holdfast.contract.result import Result
-from holdfast.contract.vocabulary import State
-from holdfast.runtime.runtime import Runtime
-from holdfast.store.changes import changes_of
-from holdfast.store.ledger import Ledger
-from holdfast.text.visible import visible_block
-from holdfast.tools import builtin_tools
+from holdfast.agent.events import AgentEvent, CallSettled, Outcome, ReplyWritten
+from holdfast.contract.errors import HoldfastError
+from holdfast.doors.cli import screen
+from holdfast.doors.cli.held import HeldView
+from holdfast.text.visible import visible
 
-_LIST = "eggs\nmilk\n"
-_NEW_LIST = "eggs\noat milk\nbread\n"
-_COMMAND = "sort -o list.txt list.txt; echo sorted; echo evil > /etc/planted"
+if TYPE_CHECKING:
+    from holdfast.assemble.chat import Chat
+    from holdfast.contract.call import HeldCall
+
+_SAMPLE: Final = Path(__file__).parent / "sample"
+_DOCUMENT: Final = "tour.chat"
+_WIDEST: Final = 88
+_BY: Final = "tour"
+_STARTS: Final = ("@", "**Tool")
 
 
-@tool(effects=())
-def price(item: str, count: int = 1) -> float:
-    """What some groceries cost."""
-    return {"eggs": 3.2, "milk": 1.1}.get(item, 2.0) * count
+class Scratch:
+    """A folder with a copy of the sample project, and beside it a state and a configuration of its own.
+
+    The user's ledger is not written to, and their configuration does not change what there is to see.
+    """
+
+    def __init__(self) -> None:
+        self.folder = Path(os.path.realpath(tempfile.mkdtemp(prefix="holdfast-tour-")))
+        self.project = self.folder / "project"
+        self.document = self.project / _DOCUMENT
+        self.variables = {
+            "XDG_STATE_HOME": str(self.folder / "state"),
+            "XDG_CONFIG_HOME": str(self.folder / "config"),
+        }
+        self.project.mkdir()
+        for file in _SAMPLE.iterdir():  # the contents only: what is installed may be read-only
+            shutil.copyfile(file, self.project / file.name)
+
+    @contextmanager
+    def entered(self) -> Generator[None]:
+        before = {name: os.environ.get(name) for name in self.variables}
+        os.environ.update(self.variables)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class Guide:
-    """Tells, shows and asks; without a terminal it answers for itself."""
+    """Tells, and shows the document as it grows."""
 
-    def __init__(self, *, interactive: bool, colour: bool, width: int, say: Callable[[str], None]) -> None:
-        self.interactive = interactive
-        self._colour = colour
-        self._width = max(30, min(width, 88))
-        self._say = say
+    def __init__(self, scratch: Scratch) -> None:
+        self._scratch = scratch
+        self._width = min(screen.screen_width(), _WIDEST)
+        self._seen: list[str] = []
 
-    def title(self, number: int, text: str) -> None:
-        self._say("")
-        self._say(self._paint(f"{number}. {text}", "1"))
-
-    def pause(self) -> None:
-        self._say("")
+    def title(self, text: str) -> None:
+        screen.say()
+        for line in _wrapped(text, self._width):
+            screen.say(screen.paint(line, "bold"))
 
     def tell(self, text: str) -> None:
-        for line in textwrap.wrap(" ".join(text.split()), self._width - 2):
-            self._say(f"  {line}")
+        for line in _wrapped(text, self._width):
+            screen.say(line)
 
-    def show(self, text: str) -> None:
-        for line in visible_block(text).rstrip("\n").split("\n"):
-            code = {"+": "32", "-": "31", "@": "36"}.get(line[:1], "2")
-            self._say(self._paint(f"    {line}", code))
+    def show_growth(self) -> None:
+        """What is new in the document, from the beginning of the block it is in."""
+        lines = self._scratch.document.read_text(encoding="utf-8").rstrip("\n").split("\n")
+        for line in lines[_first_new(self._seen, lines) :]:
+            for piece in _wrapped(visible(line), self._width - 2):
+                screen.say(f"{screen.paint('│', 'dim')} {screen.paint(piece, *_style(line))}".rstrip())
+        self._seen = lines
 
-    def ask(self, question: str) -> bool:
-        if not self.interactive:
-            self._say(f"  {question} [Y/n] y   (no terminal: the tour answers yes)")
-            return True
-        try:
-            return input(f"  {question} [Y/n] ").strip().lower() not in ("n", "no")
-        except EOFError:
-            return False
-
-    def _paint(self, text: str, code: str) -> str:
-        return f"\x1b[{code}m{text}\x1b[0m" if self._colour else text
+    def heard(self, event: AgentEvent) -> None:
+        if isinstance(event, ReplyWritten | CallSettled):
+            self.show_growth()
 
 
 def main() -> int:
-    """Take the tour. 0 when it was taken to its end."""
-    terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    guide = Guide(interactive=terminal, colour=colour, width=_columns(), say=print)
-    with tempfile.TemporaryDirectory(prefix="holdfast-tour-") as scratch:
-        try:
-            asyncio.run(_tour(guide, Path(scratch).resolve()))
-        except KeyboardInterrupt:
-            print("\nThe tour was left early; nothing of it stays behind.")
-            return 130
+    """Take the tour. 0 when it was taken to its end, or to the call that waits where nobody can be asked."""
+    scratch = Scratch()
+    try:
+        with scratch.entered():
+            waiting = asyncio.run(_tour(scratch))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        scratch.remove()
+        screen.say("\nThe tour was left early; nothing of it stays behind.")
+        return 130
+    except BaseException:
+        scratch.remove()
+        raise
+    if not waiting:
+        scratch.remove()
     return 0
 
 
-async def _tour(guide: Guide, scratch: Path) -> None:
-    project = scratch / "groceries"
-    project.mkdir()
-    (project / "list.txt").write_text(_LIST)
-    config = Config(approval=ApprovalConfig(auto_approve=("$readonly",)))
-    ledger = Ledger.open(scratch / "state" / "ledger.db")
+async def _tour(scratch: Scratch) -> bool:
+    """Whether something waits in the end."""
+    from holdfast.assemble.chat import open_chat
+
+    guide = Guide(scratch)
     guide.tell(
-        "holdfast is the one path every action of a model must take: found, allowed, validated, shown, held, run, "
-        "bounded, recorded. This tour plays on real parts in a scratch folder that is removed afterwards."
+        "A conversation with holdfast is a plain file. This one is in a scratch copy of a small project, and who "
+        "answers is the built-in operator: no key, no network, a small grammar of plain requests."
     )
-    async with Runtime(
-        tools=[price, *builtin_tools()], config=config, root=project, ledger=ledger, nobody="park"
-    ) as runtime:
-        await _call_a_tool(guide, runtime)
-        held = await _see_it_held(guide, runtime)
-        await _answer_it(guide, runtime, held)
-        await _run_a_command(guide, runtime, ledger)
-        _see_the_ledger(guide, ledger)
-    ledger.close()
-    guide.pause()
+    guide.title(f"1. You write a request ({_DOCUMENT})")
+    guide.show_growth()
+    guide.title("2. The model asks for calls, holdfast decides")
+    guide.tell("Reading, and changing files of the project, is approved by default; a command is not.")
+    async with open_chat(scratch.document, by=_BY, on_event=guide.heard) as chat:
+        outcome = await chat.loop.advance()
+        while outcome.kind == "pending" and (held := _held(chat, outcome)) is not None:
+            guide.show_growth()
+            guide.title("3. The command waits for you")
+            if not await _ask(chat, held, guide):
+                _say_how(guide, scratch, held)
+                return True
+            guide.title("4. What you said is in the document, and it goes on")
+            outcome = await chat.loop.advance()
+    if outcome.kind != "done":
+        raise HoldfastError(f"The tour cannot go on: {outcome.message or outcome.kind}")
+    guide.title("That is all")
     guide.tell(
-        "That is the path. Next: `holdfast tools`, `holdfast call calculator expression='6 * 7'`, "
-        "`holdfast doctor`, `holdfast policy explain shell.exec command='git status; rm x'`, and the README for the "
-        "Python side."
+        "The document holds the whole conversation, and can be edited, diffed and committed. Begin your own in a "
+        "project: `holdfast chat new plan.chat`, then `holdfast chat plan.chat`. Other models are named by "
+        "`model.name`; see `holdfast chat --help`. The scratch copy is removed now."
     )
+    return False
 
 
-async def _call_a_tool(guide: Guide, runtime: Runtime) -> None:
-    guide.title(1, "A typed Python function is a tool")
-    guide.show("@tool(effects=())\ndef price(item: str, count: int = 1) -> float: ...")
-    guide.tell("It declares no effects, so it is pure and needs nobody's leave. A model sends JSON:")
-    began = time.perf_counter()
-    result = await runtime.call("price", '{"item": "eggs", "count": 2}')
-    guide.show(
-        f'price {{"item": "eggs", "count": 2}}  ->  {result.output}   ({(time.perf_counter() - began) * 1000:.1f} ms)'
-    )
-    guide.tell("A slip is named so that the model can mend it:")
-    guide.show((await runtime.call("price", '{"itme": "eggs"}')).text)
+def _held(chat: Chat, outcome: Outcome) -> HeldCall | None:
+    """The call that waits."""
+    opened = next((slot.open for slot in outcome.slots if slot.open is not None), None)
+    return None if opened is None else chat.runtime.ledger_for_held().held(opened.call_id)
 
 
-async def _see_it_held(guide: Guide, runtime: Runtime) -> HeldCall:
-    guide.title(2, "A change is proposed, and held")
-    await runtime.call("file.write", {"path": "list.txt", "content": _NEW_LIST, "label": "healthier"})
-    (held,) = runtime.pending()
-    guide.show(held.preview)
-    assert held.proposal is not None
+async def _ask(chat: Chat, held: HeldCall, guide: Guide) -> bool:
+    """Whether it was answered; without a terminal it is only shown."""
+    if screen.can_ask():
+        from holdfast.doors.cli.asking import TerminalAsker
+
+        asker = TerminalAsker(chat.runtime)
+        await asker(held)
+        return asker.answered
+    for line in HeldView(held, sys.stdout).short():
+        guide.tell(line)
+    return False
+
+
+def _say_how(guide: Guide, scratch: Scratch, held: HeldCall) -> None:
+    """The exact commands that go on from here."""
+    program = _program()
+    exports = " ".join(f"{name}={shlex.quote(value)}" for name, value in scratch.variables.items())
+    guide.title("Nobody answered, so it waits")
+    guide.tell("To look at it again, approve it, and let the conversation go on:")
+    for command in (
+        f"cd {shlex.quote(str(scratch.project))}",
+        f"export {exports}",
+        f"{program} pending",
+        f"{program} approve {held.call.id}",
+        f"{program} chat {_DOCUMENT}",
+    ):
+        screen.say(f"  {command}")
     guide.tell(
-        f"Risk: {held.proposal.risk}. Why it is held: {held.decision.reason} (This tour approves only reading; by "
-        "default, writing inside a project is approved too.) What would happen:"
+        f"Or write status=approved into the block in {_DOCUMENT} instead of the approve command. "
+        f"`{program} reject {held.call.id}` says no."
     )
-    guide.show(held.proposal.preview)
-    guide.tell(f"Nothing has been written yet. The call waits as {held.call.id}, also after a restart.")
-    return held
+    guide.tell("Everything is in one folder; remove it when you are done:")
+    screen.say(f"  rm -r {shlex.quote(str(scratch.folder))}")
 
 
-async def _answer_it(guide: Guide, runtime: Runtime, held: HeldCall) -> None:
-    guide.title(3, "You answer; what was shown is what runs")
-    yes = guide.ask("Approve it?")
-    answer = Answer(kind="approve", by="you") if yes else Answer(kind="reject", by="you", message="not today")
-    if yes:
-        assert runtime.root is not None
-        (runtime.root / "list.txt").write_text("eggs\nmilk\nbirthday cake\n")
-        guide.tell("Somebody edited list.txt in the meantime. The approval was for another file, so it is not used:")
-        stale = await runtime.answer(held.call.id, answer, digest=held.digest)
-        guide.show(stale.text)
-        (held,) = runtime.pending()
-        assert held.proposal is not None
-        guide.show(held.proposal.preview)
-        if not guide.ask("Approve it as it is now?"):
-            answer = Answer(kind="reject", by="you", message="keep the cake")
-    _tell_end(guide, await runtime.answer(held.call.id, answer, digest=held.digest))
+def _program() -> str:
+    """What to type so that this very holdfast is run."""
+    ours = Path(sys.executable).parent / "holdfast"
+    found = shutil.which("holdfast")
+    if found is not None and ours.exists() and ours.samefile(found):
+        return "holdfast"
+    return shlex.quote(str(ours)) if ours.exists() else f"{shlex.quote(sys.executable)} -m holdfast"
 
 
-def _tell_end(guide: Guide, result: Result) -> None:
-    guide.show(f"{result.state}: {result.text}")
-    if result.state is State.REJECTED:
-        guide.tell("The model is told your words, and nothing was written.")
+def _first_new(before: Sequence[str], now: Sequence[str]) -> int:
+    """The line from which to show: that of the block in which the first change is."""
+    first = next((at for at, pair in enumerate(zip(before, now, strict=False)) if pair[0] != pair[1]), len(before))
+    first = min(first, len(now))
+    while first < len(now) and not now[first].strip():
+        first += 1
+    if first == len(now):
+        return first
+    return next((at for at in range(first, -1, -1) if now[at].startswith(_STARTS)), first)
 
 
-async def _run_a_command(guide: Guide, runtime: Runtime, ledger: Ledger) -> None:
-    guide.title(4, "A command runs where it can do no harm, and can be undone")
-    await runtime.call("shell.exec", {"command": _COMMAND, "label": "tidy up"})
-    (held,) = runtime.pending()
-    assert held.proposal is not None
-    guide.show(held.proposal.preview)
-    if not guide.ask("Run it?"):
-        _tell_end(guide, await runtime.reject(held.call.id, by="you"))
-        return
-    result = await runtime.approve(held.call.id, by="you", digest=held.digest)
-    guide.show(f"{result.state}: {result.text}")
-    changes = changes_of(ledger, held.call.id)
-    if not changes:
-        guide.tell("It changed nothing.")
-        return
-    guide.tell("What it changed in the project was recorded:")
-    for change in changes:
-        guide.show(f"{change.kind:<9} {Path(change.path).name}")
-    if guide.ask("Undo it?"):
-        done = await runtime.undo(held.call.id, by="you")
-        guide.show(f"{done.state}: {done.text}")
+def _style(line: str) -> tuple[str, ...]:
+    if line.startswith("@"):
+        return ("bold",)
+    if line.startswith("**Tool"):
+        return ("cyan",)
+    return ("dim",) if line.startswith("```") else ()
 
 
-def _see_the_ledger(guide: Guide, ledger: Ledger) -> None:
-    guide.title(5, "Everything is in the ledger")
-    for record in reversed(ledger.calls(limit=10)):
-        by = f" by {record.answers[-1].answer.by}" if record.answers else ""
-        guide.show(f"{record.call.id}  {record.state:<9} {record.call.tool}{by}")
-    verified = ledger.verify()
-    guide.tell(f"{verified.entries} entries, chained by hash; verified: {'yes' if verified.ok else 'NO'}.")
+def _wrapped(text: str, width: int) -> Iterator[str]:
+    import textwrap
 
-
-def _columns() -> int:
-    try:
-        return os.get_terminal_size().columns
-    except OSError:
-        return 80
+    return iter(textwrap.wrap(text, width, break_on_hyphens=False) or [""])

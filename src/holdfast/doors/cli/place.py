@@ -64,7 +64,7 @@ def runtime_here(flags: Flags, *, entry_points: bool = True, looking: bool = Fal
 def runtime_in(setting: Setting, *, entry_points: bool = True, looking: bool = False) -> Generator[Runtime]:
     from holdfast.assemble import build_runtime
 
-    _show_warnings()
+    show_warnings()
     keeps = setting.loaded.config.ledger.enabled
     runtime = build_runtime(
         setting,
@@ -133,7 +133,7 @@ def _ledger_to_look_at(setting: Setting) -> Ledger:
     return open_ledger(setting, read_only=True) if setting.ledger_path.exists() else Ledger.in_memory()
 
 
-def _show_warnings() -> None:
+def show_warnings() -> None:
     """Warnings of our own rooms go to standard error, made visible."""
     import logging
 

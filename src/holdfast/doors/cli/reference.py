@@ -17,6 +17,11 @@ from holdfast.doors.cli.root import holdfast
 _WIDTH: Final = 80
 OUTPUTS: Final = {
     "init": "one `written`",
+    "chat advance": "an event per line, see [chat.md](chat.md#events); the last one is an `outcome`",
+    "chat new": "one `written`",
+    "chat run": "an event per line; the last one is an `outcome`",
+    "chat cancel": "one `stop`",
+    "chat status": "a `document` per line",
     "call": "one `result`",
     "tools": "a `tool` per line; with NAME one `tool`",
     "policy show": "one `policy`",

@@ -14,6 +14,7 @@ _COMMANDS: Final = "holdfast.doors.cli.commands"
 COMMANDS: Final = {
     "tour": f"{_COMMANDS}.tour:tour",
     "init": f"{_COMMANDS}.init:init",
+    "chat": f"{_COMMANDS}.chat:chat",
     "call": f"{_COMMANDS}.call:call",
     "tools": f"{_COMMANDS}.tools:tools",
     "policy": f"{_COMMANDS}.policy:policy",

@@ -75,6 +75,14 @@ def prompt(text: str) -> None:
     sys.stderr.flush()
 
 
+def put_piece(text: str, stream: TextIO) -> None:
+    """A piece of a text that goes on; whoever gives it has made it visible."""
+    other = sys.stderr if stream is sys.stdout else sys.stdout
+    other.flush()
+    _write(stream, text)
+    stream.flush()
+
+
 @contextmanager
 def progress() -> Generator[Callable[[str], None]]:
     """For work that takes a while: what is said replaces what was said before, and in the end nothing is left of it.

@@ -123,12 +123,19 @@ def _show(held: HeldCall, *, as_json: bool) -> None:
 
 
 def _who_runs(result: Result, held: HeldCall) -> Result:
-    """An approved call whose own process waits for it is run there."""
+    """An approved call whose own process waits for it is run there; one of a document when that goes on."""
     from holdfast.store.owner import alive
 
-    if result.state is not State.APPROVED or held.waiter is None or not alive(held.waiter):
+    if result.state is not State.APPROVED:
         return result
-    text = f"Call {result.call_id} is approved; process {held.waiter.pid}, which waits for it, runs it."
+    if held.waiter is not None and alive(held.waiter):
+        text = f"Call {result.call_id} is approved; process {held.waiter.pid}, which waits for it, runs it."
+    elif held.call.caller.document is not None:
+        from holdfast.doors.cli.chatting.documents import place
+
+        text = f"Call {result.call_id} is approved; `holdfast chat {place(held.call.caller.document)}` runs it."
+    else:
+        return result
     return replace(result, error=text)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sys
 import time
@@ -12,21 +11,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from msgspec import to_builtins
 
 from holdfast.config.load import load
 from holdfast.config.roots import PROJECT_FILE
+from holdfast.contract.errors import HoldfastError
 from holdfast.doors.cli import screen
+from holdfast.doors.cli.chatting.trusting import change_lines, changed_options
 from holdfast.doors.cli.failures import UsageProblem
 from holdfast.doors.cli.groups import DefaultGroup
 from holdfast.doors.cli.options import common
-from holdfast.doors.cli.place import Flags, in_force, whoami
+from holdfast.doors.cli.place import Flags, whoami
 from holdfast.doors.cli.shapes import Shape
 from holdfast.text.visible import visible
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from holdfast.assemble import Setting
-    from holdfast.config.load import LayerReport, Loaded
+    from holdfast.config.load import LayerReport
     from holdfast.store.bodies import TrustedContent
 
 
@@ -41,7 +43,7 @@ def trust() -> None:
 @common
 @click.pass_obj
 def trust_file(flags: Flags, file: str | None, yes: bool, as_json: bool) -> int:
-    """Trust the project's holdfast.toml with exactly its present content.
+    """Trust the project's holdfast.toml, or a document's frontmatter, exactly as it is now.
 
     What would become looser is shown first. This is what `holdfast trust [FILE]`
     does.
@@ -49,16 +51,18 @@ def trust_file(flags: Flags, file: str | None, yes: bool, as_json: bool) -> int:
     from holdfast.assemble import check_config
 
     setting = _setting(flags)
+    if file is not None and _is_document(file):
+        return _trust_document(flags, file, yes=yes, as_json=as_json)
     path = _project_file(setting, file)
     whole = load(root=setting.root, is_trusted=lambda path, digest: True, flags=flags or None)
     layer = whole.layer("project")
     if layer is None:
         raise UsageProblem(f"There is no {path} to trust; `holdfast init` writes one.")
     check_config(whole.config)
-    changes = _changes(setting.loaded, whole)
+    changes = changed_options(setting.loaded, whole)
     if not as_json:
         _show(path, layer, changes, whole.notices)
-    if not yes and not _confirmed():
+    if not yes and not _confirmed("Trust exactly this? [y/n] "):
         raise UsageProblem(f"{path} was not trusted; read it, then run `holdfast trust --yes`.")
     by = whoami()
     setting.trust.trust(path, layer.digest, by=by)
@@ -91,10 +95,10 @@ def list_trusted(flags: Flags, as_json: bool) -> int:
 @common
 @click.pass_obj
 def revoke(flags: Flags, file: str | None, as_json: bool) -> int:
-    """Take back the trust in a file: the project's holdfast.toml, or one that is listed."""
+    """Take back the trust in a file: the project's holdfast.toml, a document, or one that is listed."""
     setting = _setting(flags)
     listed = {item.path: item for item in setting.trust.list()}
-    path = Path(file) if file is not None and file in listed else _project_file(setting, file)
+    path = _listed_file(file, listed) or _project_file(setting, file)
     if not setting.trust.revoke(path, by=whoami()):
         raise UsageProblem(f"{path} is not trusted; `holdfast trust list` shows what is.")
     if as_json:
@@ -102,6 +106,45 @@ def revoke(flags: Flags, file: str | None, as_json: bool) -> int:
     else:
         screen.note(f"{visible(str(path))} is not trusted any more.")
     return 0
+
+
+def _trust_document(flags: Flags, file: str, *, yes: bool, as_json: bool) -> int:
+    from holdfast.assemble import check_config
+    from holdfast.assemble.chat import review
+    from holdfast.doors.cli.chatting.documents import find_document, place
+    from holdfast.doors.cli.chatting.trusting import keep_trust, review_lines
+
+    path = find_document(file)
+    found = review(path, flags=flags or None)
+    if found is None:
+        raise UsageProblem(f"{place(path)} has no frontmatter, so there is nothing to trust.")
+    check_config(found.then.config)
+    if not as_json:
+        for line in review_lines(found, sys.stdout):
+            screen.say(line)
+        sys.stdout.flush()
+    if not yes and not _confirmed("Trust exactly this frontmatter? [y/n] "):
+        raise UsageProblem(f"{place(path)} was not trusted; read it, then run `holdfast trust {place(path)} --yes`.")
+    keep_trust(found)
+    if as_json:
+        loosens = changed_options(found.now, found.then)
+        shape = _shape(str(found.path), found.digest, by=whoami(), at=time.time(), trusted=True, loosens=loosens)
+        screen.put_json(shape)
+    else:
+        screen.note("Trusted. Any change to the frontmatter ends this.")
+    return 0
+
+
+def _is_document(file: str) -> bool:
+    """Whatever is not named like a configuration."""
+    return Path(file).suffix != ".toml"
+
+
+def _listed_file(file: str | None, listed: Mapping[str, TrustedContent]) -> Path | None:
+    for name in () if file is None else (file, os.path.realpath(file)):
+        if name in listed:
+            return Path(name)
+    return None
 
 
 def _setting(flags: Flags) -> Setting:
@@ -119,35 +162,23 @@ def _project_file(setting: Setting, file: str | None) -> Path:
     return path
 
 
-def _changes(now: Loaded, then: Loaded) -> list[Shape]:
-    """The options that would get another value."""
-    before, after = in_force(now.config), in_force(then.config)
-    return [
-        {"key": key, "from": to_builtins(before[key]), "to": to_builtins(value)}
-        for key, value in after.items()
-        if value != before[key]
-    ]
-
-
 def _show(path: Path, layer: LayerReport, changes: list[Shape], notices: tuple[str, ...]) -> None:
     screen.say(f"{visible(str(path))}, content {layer.digest}")
     if not changes:
         screen.say("It only tightens: trusting it changes nothing now.")
-    for change in changes:
-        screen.say(screen.paint(visible(change["key"]), "bold"))
-        screen.say(f"  now    {visible(json.dumps(change['from'], ensure_ascii=False))}")
-        screen.say(f"  then   {visible(json.dumps(change['to'], ensure_ascii=False))}")
+    for line in change_lines(changes, sys.stdout):
+        screen.say(line)
     for notice in notices:
         screen.say(f"Note: {screen.shown(notice)}")
     sys.stdout.flush()
 
 
-def _confirmed() -> bool:
+def _confirmed(question: str) -> bool:
     if not screen.can_ask():
         return False
     from holdfast.doors.cli.typing_in import read_line
 
-    typed = asyncio.run(read_line("Trust exactly this? [y/n] "))
+    typed = asyncio.run(read_line(question))
     return (typed or "").strip().lower() in ("y", "yes")
 
 
@@ -160,9 +191,15 @@ def _now(item: TrustedContent) -> str:
 
 
 def _is_current(item: TrustedContent) -> bool:
+    """A document is trusted for its frontmatter, the project's configuration for all of it."""
+    path = Path(item.path)
     try:
-        return sha256(Path(item.path).read_bytes()).hexdigest() == item.digest
-    except OSError:
+        if not _is_document(item.path):
+            return sha256(path.read_bytes()).hexdigest() == item.digest
+        from holdfast.doors.cli.chatting.trusting import frontmatter_digest
+
+        return frontmatter_digest(path) == item.digest
+    except (OSError, HoldfastError):
         return False
 
 

@@ -1,0 +1,122 @@
+"""Asking the person at the terminal about the calls of a document that wait, one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from holdfast.agent.conversation import Slot, Status
+from holdfast.contract.call import HeldCall
+from holdfast.contract.vocabulary import State
+from holdfast.doors.cli import screen
+from holdfast.doors.cli.asking import TerminalAsker
+from holdfast.doors.cli.chatting.documents import place
+from holdfast.doors.cli.chatting.shapes import preview_of
+from holdfast.doors.cli.held import HeldView
+
+if TYPE_CHECKING:
+    from holdfast.assemble.chat import Chat
+    from holdfast.doors.cli.chatting.interrupting import Interrupt
+
+_LOOK: Final = 0.2
+"""Seconds between two looks at what others do while a question stands."""
+
+
+class Questions:
+    """Remembers who was asked what, so that a call that has changed since is shown as such."""
+
+    def __init__(self, chat: Chat, interrupt: Interrupt) -> None:
+        self._chat = chat
+        self._interrupt = interrupt
+        self._askers: dict[str, TerminalAsker] = {}
+        self._changed = False
+        self.left = False
+        """The person went away: nothing more is asked."""
+
+    async def ask(self, slots: Sequence[Slot]) -> bool:
+        """Ask about each call that waits; whether there is any reason to look at the document again."""
+        news = self._changed = False
+        for slot in slots:
+            held = self._held(slot)
+            if held is None:
+                news = news or slot.open is not None
+                continue
+            if self.left:
+                break
+            news = await self._ask_one(slot, held) or news
+            if self._document_changed():
+                return True
+        return news
+
+    async def _ask_one(self, slot: Slot, held: HeldCall) -> bool:
+        """Whether it was answered, here or elsewhere."""
+        asker = self._askers.setdefault(held.call.id, TerminalAsker(self._chat.runtime))
+        screen.note(f"\n{screen.paint(place(self._chat.path, slot.line), 'dim', stream=sys.stderr)}")
+        asker.answered = False
+        asking = asyncio.create_task(asker(held))
+        others = asyncio.create_task(self._others(slot))
+        stopped = asyncio.create_task(self._interrupt.wanted.wait())
+        tasks = (asking, others, stopped)
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        if asker.answered:
+            return True
+        if self._interrupt.pressed or not others.done() or others.cancelled():
+            self.left = True
+            return False
+        screen.note("It was answered elsewhere, or the document has changed.")
+        return True
+
+    def _held(self, slot: Slot) -> HeldCall | None:
+        if slot.open is None or slot.status is not Status.PENDING:
+            return None
+        held = self._chat.runtime.ledger_for_held().held(slot.open.call_id)
+        return held if held is not None and held.state is State.PENDING else None
+
+    async def _others(self, slot: Slot) -> None:
+        """Until the call was answered at another door or somebody saved the document."""
+        while self._held(slot) is not None and not self._document_changed():  # noqa: ASYNC110 - others do not tell us
+            await asyncio.sleep(_LOOK)
+
+    def _document_changed(self) -> bool:
+        self._changed = self._chat.conversation.refresh() or self._changed
+        return self._changed
+
+
+def waiting_lines(chat: Chat, slots: Sequence[Slot]) -> Iterator[str]:
+    """What waits, where, and how to answer without a terminal."""
+    runtime, path = chat.runtime, chat.path
+    shown: list[HeldCall] = []
+    for slot in slots:
+        if slot.status is not Status.PENDING:
+            continue
+        held = None if slot.open is None else runtime.ledger_for_held().held(slot.open.call_id)
+        yield f"{screen.paint('Waiting', 'yellow', stream=sys.stderr)} at {place(path, slot.line)}"
+        if held is None:
+            yield f"  {screen.shown(preview_of(slot, runtime))}"
+            continue
+        shown.append(held)
+        tool = runtime.registry.find(held.call.tool)
+        yield from (f"  {line}" for line in HeldView(held, risk=None if tool is None else tool.risk).short())
+    if shown:
+        yield from _how(path, shown[0], kept=runtime.ledger is not None)
+
+
+def _how(path: Path, held: HeldCall, *, kept: bool) -> Iterator[str]:
+    name = place(path)
+    if not kept:
+        yield f"The ledger is switched off, so only `holdfast chat {name}` on a terminal can ask you about this."
+        return
+    first = held.call.id
+    if held.definition_only:
+        yield f"Answer with `holdfast answer {first} TEXT`, or write the result into the block in {name}."
+    else:
+        yield f"Approve with `holdfast approve {first}`, or by writing status=approved into the block in {name}."
+    yield f"Then `holdfast chat {name}` goes on; on a terminal it asks."

@@ -1,0 +1,175 @@
+"""Advancing a document: once, step by step, or whenever it is saved."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast.agent.events import CallSettled, Outcome
+from holdfast.chat.files import encode
+from holdfast.contract.vocabulary import Failure
+from holdfast.doors.cli import screen
+from holdfast.doors.cli.arguments import read_text
+from holdfast.doors.cli.chatting.answering import Questions, waiting_lines
+from holdfast.doors.cli.chatting.documents import find_document
+from holdfast.doors.cli.chatting.interrupting import Interrupt, interrupts
+from holdfast.doors.cli.chatting.trusting import settle_trust, untrusted_function
+from holdfast.doors.cli.chatting.viewing import JsonView, PersonView, View
+from holdfast.doors.cli.failures import INTERRUPTED, PIPE_CLOSED, REJECTED, hush
+from holdfast.doors.cli.place import Flags, show_warnings, whoami
+
+if TYPE_CHECKING:
+    from holdfast.agent.events import AgentEvent
+    from holdfast.assemble.chat import Chat
+
+E = TypeVar("E")
+
+
+class Wishes(Struct, frozen=True, kw_only=True):
+    """What the command line asks for."""
+
+    flags: Flags
+    message: str | None = None
+    step: bool = False
+    plan: bool = False
+    headless: bool = False
+    as_json: bool = False
+
+    @property
+    def asks(self) -> bool:
+        """Whether a person is there who may be asked."""
+        return not self.headless and screen.can_ask()
+
+
+def drive(file: str, wishes: Wishes, commands: Sequence[str], *, watch: bool) -> int:
+    """The exit code of `holdfast chat FILE`."""
+    path = find_document(file, commands)
+    if wishes.message is not None:
+        wishes = replace(wishes, message=read_text(wishes.message))
+    show_warnings()
+    if watch:
+        from holdfast.doors.cli.chatting.keeping_up import keep_up
+
+        return asyncio.run(keep_up(path, wishes))
+    return asyncio.run(_once(path, wishes))
+
+
+async def _once(path: Path, wishes: Wishes) -> int:
+    await settle_trust(path, wishes.flags, ask=wishes.asks)
+    with interrupts() as interrupt:
+        return (await Driver(path, wishes, interrupt).advance()).exit_code
+
+
+class Driver:
+    """Opens a document, and drives it until nothing can be done without somebody else."""
+
+    def __init__(self, path: Path, wishes: Wishes, interrupt: Interrupt, *, watching: bool = False) -> None:
+        self._path = path
+        self._asks = wishes.asks and not watching and not wishes.step
+        self.left = ""
+        """A digest of the document as it was when we stopped."""
+        self._wishes = wishes
+        self._interrupt = interrupt
+        self._message = wishes.message
+        self._unasked = False
+        """Whether something was denied because nobody was there to ask."""
+        self._view: View = JsonView() if wishes.as_json else PersonView()
+        self._told: set[str] = set()
+        self._alone = False
+        """Whoever read what we write has gone; the work goes on."""
+
+    async def advance(self) -> Outcome:
+        """Until it stops; opened anew whenever its frontmatter has become another."""
+        while True:
+            async with self.opened() as chat:
+                outcome = await self._advance(chat)
+                if outcome is not None:
+                    return self._ended(chat, outcome)
+
+    async def run_one(self, use_id: str) -> Outcome:
+        """One call alone."""
+        async with self.opened() as chat:
+            with self._interrupt.stops(chat.loop.cancel):
+                outcome = await chat.loop.run_one(use_id)
+            return self._ended(chat, outcome)
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncGenerator[Chat]:
+        from holdfast.assemble.chat import open_chat
+
+        async with open_chat(
+            self._path,
+            flags=self._wishes.flags or None,
+            nobody="deny" if self._wishes.headless else "park",
+            plan=self._wishes.plan,
+            by=whoami(),
+            on_event=self._heard,
+        ) as chat:
+            self._view.attach(chat)
+            self._tell_notices(chat)
+            stop = chat.runtime.bus.listen(lambda event: self._show(self._view.runtime, event))
+            try:
+                yield chat
+            finally:
+                stop()
+                self._view.rest()
+
+    async def _advance(self, chat: Chat) -> Outcome | None:
+        """None: the document has to be opened anew."""
+        if self._message is not None:
+            from holdfast.doors.cli.chatting.saying import say
+
+            say(chat.conversation, self._message)
+            self._message = None
+        questions = Questions(chat, self._interrupt)
+        while not self._interrupt.pressed:
+            with self._interrupt.stops(chat.loop.cancel):
+                outcome = await chat.loop.advance(step=self._wishes.step)
+            self._view.rest()
+            if outcome.kind != "pending" or not self._asks:
+                return outcome
+            if questions.left or not await questions.ask(outcome.slots):
+                if not self._interrupt.pressed:
+                    return outcome
+            elif chat.stale():
+                return None
+        return Outcome("cancelled", slots=tuple(chat.conversation.slots()), exit_code=INTERRUPTED)
+
+    def _heard(self, event: AgentEvent) -> None:
+        if isinstance(event, CallSettled) and event.result.failure is Failure.NOBODY_TO_ASK:
+            self._unasked = True
+        self._show(self._view.agent, self._honest(event) if isinstance(event, Outcome) else event)
+
+    def _honest(self, outcome: Outcome) -> Outcome:
+        """Done is not done where something needed a person and nobody was asked."""
+        return replace(outcome, exit_code=REJECTED) if self._unasked and outcome.exit_code == 0 else outcome
+
+    def _show(self, view: Callable[[E], None], event: E) -> None:
+        if self._alone:
+            return
+        try:
+            view(event)
+        except BrokenPipeError:
+            self._alone = True
+            hush()
+
+    def _tell_notices(self, chat: Chat) -> None:
+        """What did not take effect, once."""
+        for notice in (*chat.setting.loaded.notices, *untrusted_function(chat)):
+            if notice not in self._told:
+                self._told.add(notice)
+                screen.note(f"Note: {screen.shown_block(notice)}")
+
+    def _ended(self, chat: Chat, outcome: Outcome) -> Outcome:
+        self._view.rest()
+        self.left = sha256(encode(chat.conversation.document.text)).hexdigest()
+        outcome = replace(outcome, exit_code=PIPE_CLOSED) if self._alone else self._honest(outcome)
+        self._view.outcome(outcome, [] if self._wishes.as_json else list(waiting_lines(chat, outcome.slots)))
+        return outcome

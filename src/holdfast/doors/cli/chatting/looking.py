@@ -1,0 +1,142 @@
+"""`holdfast chat status`: where documents stand, without touching them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from msgspec import to_builtins
+
+from holdfast.agent.conversation import Diagnostic, Status
+from holdfast.contract.errors import HoldfastError
+from holdfast.doors.cli import screen
+from holdfast.doors.cli.chatting.documents import find_document, place
+from holdfast.doors.cli.chatting.finding import known_documents, looked_at, setting_of
+from holdfast.doors.cli.chatting.shapes import position_shape, slot_shape
+from holdfast.doors.cli.chatting.stopping import driver_of
+from holdfast.doors.cli.place import Flags, runtime_in
+from holdfast.doors.cli.shapes import Shape
+from holdfast.text.visible import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.agent.conversation import Slot
+    from holdfast.chat.conversation import DocumentConversation
+    from holdfast.config.model import Config
+
+_NEXT: Final = {
+    "categorise": "new calls are looked at",
+    "execute": "answered calls run",
+    "pending": "you answer what waits",
+    "edited": "you remove the fence around your text",
+    "send": "the model answers",
+    "yours": "you write",
+}
+
+_COLOURS: Final = {
+    "pending": "yellow",
+    "approved": "green",
+    "denied": "red",
+    "rejected": "red",
+    "aborted": "red",
+    "error": "red",
+    "warning": "yellow",
+}
+_INDENT: Final = 12
+
+
+def show_status(flags: Flags, file: str | None, *, as_json: bool) -> int:
+    paths = [find_document(file)] if file is not None else list(known_documents(setting_of(None, flags)))
+    for path in paths:
+        shape = _document(path.resolve(), flags)
+        if as_json:
+            screen.put_json(shape)
+        else:
+            _show(shape)
+    if not paths and not as_json:
+        screen.say("No document of this project is being advanced or has calls open.")
+    return 0
+
+
+def _document(path: Path, flags: Flags) -> Shape:
+    from holdfast.chat.cursor import first_pending
+    from holdfast.chat.turns import starts
+
+    setting = setting_of(path, flags)
+    conversation = looked_at(path, setting)
+    config, problems, trusted = _frontmatter(path, flags)
+    slots = conversation.slots()
+    owner = driver_of(path, flags)
+    with runtime_in(setting, looking=True) as runtime:
+        shown = [slot_shape(slot, runtime) for slot in slots]
+    return {
+        "path": str(path),
+        "next": _next(conversation, slots),
+        "pid": None if owner is None else owner.pid,
+        "model": (config or setting.loaded.config).model.name,
+        "trusted": trusted,
+        "slots": shown,
+        "diagnostics": to_builtins([*problems, *conversation.diagnostics()]),
+        "cursor": position_shape(first_pending(conversation.document)),
+        "replies": len(starts(conversation.document)),
+        "since_you": conversation.turns_since_user(),
+        "usage": to_builtins(conversation.usage),
+    }
+
+
+def _frontmatter(path: Path, flags: Flags) -> tuple[Config | None, list[Diagnostic], bool | None]:
+    """The configuration with it, what is wrong with it, and whether it counts in full; None without one."""
+    from holdfast.assemble.chat import review
+    from holdfast.doors.cli.chatting.trusting import is_trusted
+
+    try:
+        found = review(path, flags=flags or None)
+    except HoldfastError as error:
+        return None, [Diagnostic("error", str(error), 1, 1)], False
+    return (None, [], None) if found is None else (found.now.config, [], is_trusted(found))
+
+
+def _next(conversation: DocumentConversation, slots: Sequence[Slot]) -> str:
+    """What happens when the document advances."""
+    if not slots:
+        return "send" if conversation.awaits_reply() else "yours"
+    if any(slot.status is None for slot in slots):
+        return "categorise"
+    if all(slot.status is Status.PENDING and not slot.text.strip() for slot in slots):
+        return "pending"
+    if any(slot.status is Status.APPROVED and slot.text.strip() for slot in slots):
+        return "edited"
+    return "execute"
+
+
+def _show(shape: Shape) -> None:
+    screen.say(screen.paint(place(shape["path"]), "bold"))
+    by = "" if shape["pid"] is None else f" (process {shape['pid']} is at it)"
+    _row("next", f"{_NEXT[shape['next']]}{by}")
+    _row("model", visible(shape["model"]))
+    if shape["trusted"] is False:
+        _row("trust", f"its frontmatter can only tighten; `holdfast trust {place(shape['path'])}`")
+    used = shape["usage"]
+    cost = "" if used["cost"] is None else f", ${used['cost']}"
+    _row("replies", f"{shape['replies']}, {shape['since_you']} since you wrote")
+    _row("tokens", f"{used['input']:,} in, {used['output']:,} out{cost}")
+    for slot in shape["slots"]:
+        status = slot["status"] or "new"
+        _row(status, screen.shown(slot["preview"]), _COLOURS.get(status, "dim"))
+        call = "" if slot["call_id"] is None else f", call {slot['call_id']}"
+        _row("", f"{visible(slot['id'])} at {place(shape['path'], slot['line'])}{call}")
+    for item in shape["diagnostics"]:
+        where = place(shape["path"], item["line"])
+        _row(item["severity"], f"{where}: {visible(item['message'])}", _COLOURS[item["severity"]])
+
+
+def _row(label: str, text: str, colour: str = "dim") -> None:
+    """A word and what there is to say about it, folded on a terminal."""
+    from textwrap import wrap
+
+    room = screen.screen_width() - _INDENT - 1
+    lines = wrap(text, max(10, room)) if screen.on_terminal() else [text]
+    head = screen.paint(f"{label:<{_INDENT - 3}}", colour)
+    for number, line in enumerate(lines or [""]):
+        screen.say(f"  {head} {line}".rstrip() if number == 0 else f"{' ' * _INDENT}{line}")

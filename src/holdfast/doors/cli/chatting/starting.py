@@ -1,0 +1,68 @@
+"""`holdfast chat new`: a document to begin with."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from holdfast.doors.cli import screen
+from holdfast.doors.cli.arguments import read_text
+from holdfast.doors.cli.chatting.documents import place
+from holdfast.doors.cli.chatting.saying import beginning
+from holdfast.doors.cli.chatting.trusting import keep_trust, wants_trust
+from holdfast.doors.cli.failures import UsageProblem
+from holdfast.doors.cli.place import Flags
+from holdfast.text.visible import visible
+
+
+def start_document(
+    flags: Flags, file: str, *, system: str | None, message: str | None, model: str | None, as_json: bool
+) -> int:
+    if system == "-" and message == "-":
+        raise UsageProblem("Only one of --system and --message can be read from standard input.")
+    path = Path(file)
+    text = beginning(
+        frontmatter="" if model is None else _frontmatter(model),
+        system="" if system is None else read_text(system),
+        words="" if message is None else read_text(message),
+    )
+    _create(path, text)
+    if model is not None:
+        _trust(path, flags)
+    if as_json:
+        screen.put_json({"path": os.path.realpath(path), "content": text})
+        return 0
+    then = "`holdfast chat FILE`" if path.name.startswith("-") else f"`holdfast chat {place(path)}`"
+    first = "" if message is not None else "write below @You:, then "
+    screen.note(f"Written to {place(path)}; {first}{then} goes on.")
+    return 0
+
+
+def _frontmatter(model: str) -> str:
+    from holdfast.contract.values import encode_json
+
+    # A JSON string is also a TOML one, apart from DEL, which JSON leaves alone.
+    name = encode_json(model).decode().replace("\x7f", "\\u007f")
+    return f"```toml\n[model]\nname = {name}\n```\n"
+
+
+def _create(path: Path, text: str) -> None:
+    try:
+        with path.open("x", encoding="utf-8", errors="surrogateescape", newline="\n") as file:
+            file.write(text)
+    except FileExistsError:
+        raise UsageProblem(
+            f"{visible(str(path))} is there already; `holdfast chat {place(path)}` goes on with it."
+        ) from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "that is no file name"
+        raise UsageProblem(f"{visible(str(path))} cannot be written: {reason}; choose another place.") from None
+
+
+def _trust(path: Path, flags: Flags) -> None:
+    """Whoever typed the model's name here has seen all there is in the frontmatter."""
+    from holdfast.assemble.chat import review
+
+    found = review(path, flags=flags or None)
+    if found is not None and wants_trust(found):
+        keep_trust(found)

@@ -1,0 +1,58 @@
+"""A model's words while they come: shown at once, and never more dangerous in pieces than as a whole."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final, TextIO
+from unicodedata import category
+
+from holdfast.doors.cli import screen
+from holdfast.text.visible import visible_block
+
+_MAX_HELD: Final = 200
+"""A letter with more marks than this is shown as it is so far."""
+
+
+class Stream:
+    """Text in pieces on standard output, or dimmed on standard error: made visible on a terminal, raw in a pipe."""
+
+    def __init__(self, *, dim: bool = False) -> None:
+        self._dim = dim
+        self._held = ""
+        self.open = False
+        """Whether something was written that no newline ended."""
+
+    def write(self, piece: str) -> None:
+        text = self._held + piece
+        cut = _complete(text)
+        self._held = text[cut:]
+        self._put(text[:cut])
+
+    def end(self) -> None:
+        """All that is left, and the end of the line."""
+        self._put(self._held)
+        self._held = ""
+        if self.open:
+            self._put("\n")
+
+    def _put(self, text: str) -> None:
+        if not text:
+            return
+        target = self._target()
+        shown = visible_block(text) if target.isatty() else text
+        lines = shown.split("\n")
+        # Line by line: a colour that spans lines would stay on when the output is cut.
+        painted = [screen.paint(line, "dim", stream=target) if self._dim and line else line for line in lines]
+        screen.put_piece("\n".join(painted), target)
+        self.open = not text.endswith("\n")
+
+    def _target(self) -> TextIO:
+        return sys.stderr if self._dim else sys.stdout
+
+
+def _complete(text: str) -> int:
+    """Up to where it can be shown: how many marks pile up on a letter is known when the next letter comes."""
+    place = len(text)
+    while place > 0 and len(text) - place < _MAX_HELD and category(text[place - 1]) in ("Mn", "Me"):
+        place -= 1
+    return place if len(text) - place < _MAX_HELD else len(text)

@@ -1,0 +1,126 @@
+"""Whether a document's frontmatter may loosen the rules: shown, asked about once, and kept for exactly that text."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from msgspec import to_builtins
+
+from holdfast.doors.cli import screen
+from holdfast.doors.cli.chatting.documents import place
+from holdfast.doors.cli.place import Flags, in_force, whoami
+from holdfast.doors.cli.shapes import Shape
+from holdfast.text.visible import visible, visible_block
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from holdfast.assemble.chat import Chat, Review
+    from holdfast.config.load import Loaded
+
+
+def changed_options(now: Loaded, then: Loaded) -> list[Shape]:
+    """The options that would get another value."""
+    before, after = in_force(now.config), in_force(then.config)
+    return [
+        {"key": key, "from": to_builtins(before[key]), "to": to_builtins(value)}
+        for key, value in after.items()
+        if value != before[key]
+    ]
+
+
+def change_lines(found: list[Shape], stream: TextIO) -> Iterator[str]:
+    for change in found:
+        yield screen.paint(visible(change["key"]), "bold", stream=stream)
+        yield f"  now    {_value(change['from'])}"
+        yield f"  then   {_value(change['to'])}"
+
+
+def review_lines(review: Review, stream: TextIO) -> Iterator[str]:
+    """What a person has to see before trusting a frontmatter: all of it."""
+    yield f"{place(review.path)}, frontmatter {review.digest}"
+    for line in visible_block(review.source.rstrip("\n")).split("\n"):
+        yield f"  {line}"
+    found = changed_options(review.now, review.then)
+    yield from change_lines(found, stream)
+    if review.functions:
+        yield "It decides about calls with a function of its own."
+    elif not found:
+        yield "It only tightens: trusting it changes nothing now."
+
+
+def wants_trust(review: Review) -> bool:
+    """Whether trusting it would change anything; a function counts, whatever it says."""
+    return (review.functions or bool(changed_options(review.now, review.then))) and not is_trusted(review)
+
+
+def frontmatter_digest(path: Path) -> str | None:
+    """What a trust in the document's frontmatter, as it is now, is bound to."""
+    from holdfast.chat import files
+    from holdfast.chat.document import Document
+    from holdfast.chat.frontmatter.evaluated import digest_of_frontmatter
+
+    found = Document.parse(files.decode(files.read(path).data)).frontmatter
+    return None if found is None else digest_of_frontmatter(found.language, found.code)
+
+
+def is_trusted(review: Review) -> bool:
+    trust = _book()
+    try:
+        return trust.is_trusted(review.path, review.digest)
+    finally:
+        trust.close()
+
+
+def keep_trust(review: Review) -> None:
+    trust = _book()
+    try:
+        trust.trust(review.path, review.digest, by=whoami())
+    finally:
+        trust.close()
+
+
+async def settle_trust(path: Path, flags: Flags, *, ask: bool) -> None:
+    """Ask the person whether the frontmatter counts in full, or say how to have it so."""
+    if not ask:
+        return
+    from holdfast.assemble.chat import review
+    from holdfast.doors.cli.typing_in import forget_typed_ahead, read_line
+
+    found = review(path, flags=flags or None)
+    if found is None or not wants_trust(found):
+        return
+    for line in review_lines(found, sys.stderr):
+        screen.note(line)
+    forget_typed_ahead()
+    typed = await read_line("Trust exactly this frontmatter? Without, it can only tighten. [y/n] ")
+    if (typed or "").strip().lower() in ("y", "yes"):
+        keep_trust(found)
+        screen.note("Trusted. Any change to the frontmatter ends this.")
+    else:
+        screen.note(f"Not trusted; `holdfast trust {place(path)}` does it later.")
+
+
+def untrusted_function(chat: Chat) -> Iterator[str]:
+    """What is to be said of a function nobody trusted, where the configuration does not say it."""
+    layer = chat.setting.loaded.layer("document")
+    if chat.untrusted and (layer is None or not layer.ignored):
+        name = place(chat.path)
+        yield (
+            f"The function in the frontmatter of {name} can only make the rules stricter, because nobody trusted it; "
+            f"read it, then run `holdfast trust {name}`."
+        )
+
+
+def _value(value: Any) -> str:
+    return visible(json.dumps(value, ensure_ascii=False))
+
+
+def _book() -> Any:
+    from holdfast.config.roots import user_state_dir
+    from holdfast.store.trust import Trust
+
+    return Trust(user_state_dir() / "user.db")

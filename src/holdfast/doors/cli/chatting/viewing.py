@@ -1,0 +1,233 @@
+"""What a person, or a program, is shown while a document advances."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, Protocol
+
+from holdfast.agent.events import AgentEvent, CallSettled, Outcome, PhaseBegun, ReplyWritten
+from holdfast.contract.errors import HoldfastError
+from holdfast.contract.event import Event, Finished, Output, Progress, Started, Warned
+from holdfast.contract.result import Result
+from holdfast.contract.vocabulary import Failure
+from holdfast.doors.cli import screen
+from holdfast.doors.cli.chatting.documents import place
+from holdfast.doors.cli.chatting.living import LiveLine
+from holdfast.doors.cli.chatting.shapes import call_preview, event_shape, outcome_shape
+from holdfast.doors.cli.chatting.streaming import Stream
+from holdfast.doors.cli.held import diff_style
+from holdfast.doors.cli.shapes import Shape
+from holdfast.models.opening import OPERATOR
+from holdfast.models.port import CallBegun, Retrying, TextDelta, ThinkingDelta, Usage
+from holdfast.registry.sources import WAITING
+from holdfast.text.visible import visible, visible_block
+from holdfast.text.width import clip
+
+if TYPE_CHECKING:
+    from holdfast.assemble.chat import Chat
+
+_MAX_LINES: Final = 6
+_MAX_PLANNED: Final = 40
+"""Of what would be done: that is what somebody in plan mode wants to see."""
+_MODEL: Final = "model"
+
+
+class View(Protocol):
+    """Told of everything, in order, while a document is open."""
+
+    def attach(self, chat: Chat) -> None: ...
+
+    def agent(self, event: AgentEvent) -> None: ...
+
+    def runtime(self, event: Event) -> None: ...
+
+    def rest(self) -> None:
+        """Nothing runs any more: whoever speaks next finds an empty line."""
+        ...
+
+    def outcome(self, outcome: Outcome, waiting: Sequence[str]) -> None:
+        """The last word. `waiting` are lines about the calls that need a person."""
+        ...
+
+
+class JsonView:
+    """One JSON object per line."""
+
+    def __init__(self) -> None:
+        self._chat: Chat | None = None
+        self._settled: str | None = None
+
+    def attach(self, chat: Chat) -> None:
+        self._chat = chat
+
+    def agent(self, event: AgentEvent) -> None:
+        if isinstance(event, CallSettled):
+            self._settled = event.use.id
+        elif isinstance(event, ReplyWritten):
+            self._settled = None
+        self._put(event_shape(event) if not isinstance(event, Outcome) else self._outcome(event))
+
+    def runtime(self, event: Event) -> None:
+        self._put(event_shape(event))
+
+    def rest(self) -> None:
+        sys.stdout.flush()
+
+    def outcome(self, outcome: Outcome, waiting: Sequence[str]) -> None:
+        """It has been written as an event."""
+
+    def _outcome(self, outcome: Outcome) -> Shape:
+        assert self._chat is not None
+        return outcome_shape(outcome, self._chat, self._settled)
+
+    def _put(self, shape: Shape) -> None:
+        screen.put_json(shape)
+        sys.stdout.flush()
+
+
+class PersonView:
+    """The reply on standard output as it comes; calls and their results, in a few lines, on standard error."""
+
+    def __init__(self) -> None:
+        self._chat: Chat | None = None
+        self._words = Stream()
+        self._thoughts = Stream(dim=True)
+        self._live = LiveLine()
+        self._said: set[str] = set()
+        self._busy = False
+        """Whether anything was done since the last outcome."""
+
+    def attach(self, chat: Chat) -> None:
+        self._chat = chat
+
+    def agent(self, event: AgentEvent) -> None:
+        self._busy = self._busy or not isinstance(event, Outcome)
+        match event:
+            case TextDelta(text):
+                self._say(self._words, text)
+            case ThinkingDelta(text):
+                if sys.stderr.isatty():
+                    self._say(self._thoughts, text)
+            case PhaseBegun("send"):
+                self._live.begin(_MODEL, f"{visible(self._open.model.name)} answers")
+            case CallBegun(_, name):
+                self._live.hear(f"calls {visible(name)}")
+            case Retrying():
+                self.rest()
+                screen.note(f"The model is asked again in {event.delay:.0f} s: {screen.shown(event.reason)}")
+            case ReplyWritten():
+                self._reply(event)
+            case CallSettled(use, result):
+                self._settled(use.name, use.arguments, result)
+            case Warned():
+                self._warn(event.message)
+            case Outcome():
+                self._live.end_all()
+            case _:
+                pass
+
+    def runtime(self, event: Event) -> None:
+        match event:
+            case Started() if event.parent is None:
+                self._live.begin(event.call_id, self._running(event))
+            case Output():
+                self._live.hear(event.text)
+            case Progress():
+                self._live.hear(event.message)
+            case Finished():
+                self._live.end(event.call_id)
+            case Warned() if event.message == WAITING:
+                self._warn(event.message)  # the others have been said as warnings already
+            case _:
+                pass
+
+    def rest(self) -> None:
+        self._live.clear()
+        self._thoughts.end()
+        self._words.end()
+
+    def outcome(self, outcome: Outcome, waiting: Sequence[str]) -> None:
+        self.rest()
+        message = "" if outcome.message in self._said else screen.shown_block(outcome.message)
+        match outcome.kind:
+            case "pending":
+                for line in waiting:
+                    screen.note(line.rstrip())
+            case "stepped":
+                screen.note(f"One step done; `holdfast chat {place(self._open.path)} --step` does the next.")
+            case "failed" | "conflict" | "stopped" if message:
+                screen.note(f"{screen.paint('Error:', 'red', stream=sys.stderr)} {message}")
+            case "done" if not self._busy:
+                screen.note(f"There is nothing to answer; write below @You: in {place(self._open.path)}.")
+            case _ if message:
+                screen.note(message)
+            case _:
+                pass
+        self._count(outcome.usage)
+        self._busy = False
+
+    def _count(self, usage: Usage) -> None:
+        """What the replies cost, for a person who pays for them."""
+        if usage.output and sys.stderr.isatty() and self._open.model.provider != OPERATOR:
+            cost = "" if usage.cost is None else f", ${usage.cost:.4f}"
+            line = f"{usage.input:,} tokens in, {usage.output:,} out{cost}"
+            screen.note(screen.paint(line, "dim", stream=sys.stderr))
+
+    @property
+    def _open(self) -> Chat:
+        assert self._chat is not None
+        return self._chat
+
+    def _say(self, stream: Stream, text: str) -> None:
+        self._live.end(_MODEL)
+        other = self._thoughts if stream is self._words else self._words
+        if other.open:
+            other.end()
+        stream.write(text)
+
+    def _reply(self, event: ReplyWritten) -> None:
+        self._live.end(_MODEL)
+        self.rest()
+        if event.aborted is not None:
+            screen.note(screen.paint(f"The reply was stopped: {visible(event.aborted)}", "yellow", stream=sys.stderr))
+
+    def _settled(self, name: str, arguments: str, result: Result) -> None:
+        self.rest()
+        self._head("✓" if result.success else "✗", name, arguments, "green" if result.success else "red")
+        planned = result.failure is Failure.PLANNED
+        for number, line in enumerate(_bounded(result.text, _MAX_PLANNED if planned else _MAX_LINES)):
+            style = diff_style(line, number) if planned else ("dim",) if line else ()
+            screen.note(f"    {screen.paint(line, *style, stream=sys.stderr)}".rstrip())
+
+    def _head(self, sign: str, name: str, arguments: str, colour: str) -> None:
+        self.rest()
+        words = call_preview(name, arguments, self._open.runtime, screen.screen_width() - 3)
+        screen.note(f"{screen.paint(sign, colour, stream=sys.stderr)} {screen.shown(words)}")
+
+    def _running(self, event: Started) -> str:
+        """What runs, as far as the ledger can already tell."""
+        runtime = self._open.runtime
+        if runtime.ledger is None:
+            return visible(event.tool)
+        try:
+            call = runtime.ledger.call(event.call_id).call
+        except HoldfastError:
+            return visible(event.tool)
+        from holdfast.contract.values import encode_json
+
+        return call_preview(call.name_used, encode_json(call.args).decode(), runtime, screen.screen_width() // 2)
+
+    def _warn(self, message: str) -> None:
+        self.rest()
+        self._said.add(message)
+        screen.note(f"Note: {screen.shown_block(message)}")
+
+
+def _bounded(text: str, limit: int) -> list[str]:
+    lines = visible_block(text.strip("\n")).split("\n")
+    shown = [clip(line.expandtabs(4), screen.screen_width() - 5) for line in lines[:limit]]
+    hidden = len(lines) - limit
+    if hidden > 0:
+        shown.append(f"[{hidden:,} more {'line' if hidden == 1 else 'lines'} in the document]")
+    return [] if shown == [""] else shown

@@ -1,0 +1,125 @@
+"""`holdfast chat`: documents that people and models write together."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.doors.cli.groups import DefaultGroup
+from holdfast.doors.cli.options import common, complete_pending
+from holdfast.doors.cli.place import Flags
+
+
+@click.group(cls=DefaultGroup)
+def chat() -> None:
+    """Conversations in plain files: advance them, watch them, look."""
+
+
+@chat.command()
+@click.argument("file", type=click.Path())
+@click.option("-m", "--message", metavar="TEXT", help="Say this first (- reads standard input).")
+@click.option("--model", metavar="NAME", help="Who answers, for this run only: operator, or provider:model.")
+@click.option("--step", is_flag=True, help="Do one step only, then stop.")
+@click.option("--watch", is_flag=True, help="Go on whenever the file is saved, until Ctrl-C.")
+@click.option("--plan", is_flag=True, help="Change nothing: say what would be done instead.")
+@click.option("--headless", is_flag=True, help="Nobody is asked: what needs a person is denied.")
+@common
+@click.pass_obj
+def advance(
+    flags: Flags,
+    file: str,
+    message: str | None,
+    model: str | None,
+    step: bool,
+    watch: bool,
+    plan: bool,
+    headless: bool,
+    as_json: bool,
+) -> int:
+    """Advance a document until it is done or a person is needed.
+
+    This is what `holdfast chat FILE` does. The reply goes to standard output,
+    everything else to standard error. On a terminal you are asked about calls
+    that need a person. Without one the command stops there, says what waits and
+    how to answer, and exits with 4.
+
+    \b
+    Exit codes: 0 done, 1 failed, 2 invalid, 3 denied or rejected, 4 waiting,
+    5 timed out, 6 a change whose end was not seen, 130 cancelled.
+    """
+    from holdfast.doors.cli.chatting.driving import Wishes, drive
+
+    wishes = Wishes(
+        flags=flags if model is None else {**flags, "model.name": model},
+        message=message,
+        step=step,
+        plan=plan,
+        headless=headless,
+        as_json=as_json,
+    )
+    return drive(file, wishes, list(chat.commands), watch=watch)
+
+
+@chat.command()
+@click.argument("file", type=click.Path())
+@click.option("--system", metavar="TEXT", help="What the model is told about its task (- reads standard input).")
+@click.option("-m", "--message", metavar="TEXT", help="Your first message (- reads standard input).")
+@click.option("--model", metavar="NAME", help="Who answers: operator, or provider:model.")
+@common
+@click.pass_obj
+def new(
+    flags: Flags, file: str, system: str | None, message: str | None, model: str | None, as_json: bool
+) -> int:
+    """Start a document; never over one that is there.
+
+    A --model is written into its frontmatter, which counts as trusted: you
+    asked for it here.
+    """
+    from holdfast.doors.cli.chatting.starting import start_document
+
+    return start_document(flags, file, system=system, message=message, model=model, as_json=as_json)
+
+
+@chat.command()
+@click.argument("call", metavar="ID", shell_complete=complete_pending)
+@click.argument("file", required=False, type=click.Path())
+@common
+@click.pass_obj
+def run(flags: Flags, call: str, file: str | None, as_json: bool) -> int:
+    """Run or settle one call of a document alone.
+
+    ID is the id in the document, or that of `holdfast pending`, or how either
+    begins. A call that waits is approved by this and runs. FILE can be left out
+    where only one document of this project has such a call open.
+    """
+    from holdfast.doors.cli.chatting.single import run_one
+
+    return run_one(flags, call, file, as_json=as_json)
+
+
+@chat.command()
+@click.argument("file", required=False, type=click.Path())
+@common
+@click.pass_obj
+def cancel(flags: Flags, file: str | None, as_json: bool) -> int:
+    """Stop whoever is advancing a document just now, as Ctrl-C there would.
+
+    FILE can be left out where only one document of this project is advanced.
+    """
+    from holdfast.doors.cli.chatting.stopping import cancel_driver
+
+    return cancel_driver(flags, file, as_json=as_json)
+
+
+@chat.command()
+@click.argument("file", required=False, type=click.Path())
+@common
+@click.pass_obj
+def status(flags: Flags, file: str | None, as_json: bool) -> int:
+    """Show where a document stands: what comes next, what waits and where.
+
+    Without FILE: every document of this project that somebody advances or that
+    has calls open.
+    """
+    from holdfast.doors.cli.chatting.looking import show_status
+
+    return show_status(flags, file, as_json=as_json)
