@@ -35,7 +35,7 @@ def test_autopilot_goes_on_until_the_model_has_answered(tmp_path: Path) -> None:
 def test_autopilot_stops_at_its_limit_counted_from_the_persons_last_words(tmp_path: Path) -> None:
     stage = Stage(tmp_path, *(said(use("call_1")) for _ in range(50)), max_turns=3)
     outcome = stage.advance()
-    assert (outcome.kind, outcome.message, outcome.exit_code) == ("stopped", STOPPED, 1)
+    assert (outcome.kind, outcome.message, outcome.exit_code) == ("stopped", f"{STOPPED} Write something of your own to go on.", 1)
     assert (len(stage.model.asked), len(stage.notes)) == (3, 3)
     assert Warned("", STOPPED) in stage.events
     assert stage.advance().kind == "stopped"
@@ -190,11 +190,11 @@ def test_an_error_in_the_conversation_keeps_it_from_being_sent_and_a_warning_doe
     problem = Diagnostic("error", "Unsupported frontmatter language: cobol", line=1)
     stage.conversation.shelf.problems = [Diagnostic("warning", "Odd."), problem]
     outcome = stage.advance()
-    assert (outcome.kind, outcome.message) == ("failed", "line 1: Unsupported frontmatter language: cobol")
+    assert (outcome.kind, outcome.message) == ("failed", "The conversation:1: Unsupported frontmatter language: cobol")
     assert stage.model.asked == []
     stage.conversation.shelf.problems = [Diagnostic("warning", "Odd.")]
     assert stage.advance().kind == "done"
-    assert Warned("", "Odd.") in stage.events
+    assert Warned("", "The conversation: Odd.") in stage.events
 
 
 @pytest.mark.spec("D5")

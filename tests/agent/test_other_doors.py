@@ -86,17 +86,17 @@ def test_a_call_whose_arguments_were_changed_elsewhere_says_so(stage: Stage) -> 
 
 
 @pytest.mark.spec("A13")
-def test_a_person_who_approves_here_what_was_changed_there_is_asked_again(stage: Stage) -> None:
-    """What was changed and then approved ran; what was only changed is not what the placeholder stood for."""
+def test_what_was_changed_there_cannot_be_approved_here_where_something_else_is_shown(stage: Stage) -> None:
 
     async def change(runtime: Runtime, call: str) -> None:
         await runtime.desk.change(runtime.pending()[0], {"text": "y"}, by="ann")
 
     elsewhere(stage, change, *stage.tools)
-    stage.person.set_status("a1", Status.APPROVED)
-    assert stage.advance().kind == "pending"
-    assert stage.asks == []
-    stage.person.set_status("a1", Status.APPROVED)
+    for _ in range(2):
+        stage.person.set_status("a1", Status.APPROVED)
+        assert stage.advance().kind == "pending"
+        assert stage.asks == []
+    elsewhere(stage, lambda runtime, call: runtime.approve(call), *stage.tools)
     assert stage.advance().kind == "done"
     assert stage.asks == [{"text": "y"}]
     assert stage.results()[0].output.startswith('The arguments were changed to {"text":"y"} before it ran.')

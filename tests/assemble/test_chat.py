@@ -3,67 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
-from holdfast.agent.events import Outcome
-from holdfast.assemble.chat import Chat, open_chat, review
+from holdfast.assemble.chat import open_chat, review
 from holdfast.config.load import Loaded
 from holdfast.contract.errors import ConfigError, HoldfastError
-from holdfast.contract.message import ToolResult
 from tests.agent.scripted import Scripted, said, use
+from tests.assemble.places import Place, results
 from tests.runtime.support import run
 
-T = TypeVar("T")
 ALLOWS_SHELL = "```lua\nflemma.opt.tools.auto_approve = { '$default', 'bash' }\n```\n"
-
-
-class Place:
-    """A project with a document in it."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.document = root / "talk.chat"
-
-    def write(self, text: str) -> Path:
-        self.document.write_text(text)
-        return self.document
-
-    def drive(self, model: Scripted, look: Callable[[Chat], T] | None = None) -> tuple[Outcome, T | None]:
-        async def session() -> tuple[Outcome, T | None]:
-            async with open_chat(self.document, model=model) as chat:
-                outcome = await chat.loop.advance()
-                return outcome, None if look is None else look(chat)
-
-        return run(session())
-
-    def trust(self) -> None:
-        async def session() -> None:
-            async with open_chat(self.document, model=Scripted()) as chat:
-                chat.setting.trust.trust(chat.path, chat.digest, by="ann")
-
-        run(session())
-
-
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    root = tmp_path / "project"
-    root.mkdir()
-    (root / "holdfast.toml").touch()
-    return Place(root)
 
 
 def echoing() -> Scripted:
     return Scripted(said(use("a", "shell.exec", '{"command": "echo hello > made.txt"}')))
-
-
-def results(model: Scripted) -> list[ToolResult]:
-    return [part for message in model.asked[-1] for part in message.parts if isinstance(part, ToolResult)]
 
 
 @pytest.mark.spec("A2", "D6")

@@ -139,6 +139,7 @@ layers: st.SearchStrategy[Table] = _table(
         autopilot=st.booleans(),
         max_turns=st.sampled_from([1, 9999]),
         cursor_after_result=st.sampled_from(["result", "stay"]),
+        files=st.sampled_from(["project", "anywhere"]),
     ),
     secrets=st.dictionaries(st.just("token"), st.just({"command": ["/tmp/evil"]}), max_size=1),
     protected=st.lists(st.sampled_from(["infra", "deploy"]), max_size=2, unique=True),

@@ -134,6 +134,7 @@ LOOSER: list[tuple[str, Any]] = [
     ("model.providers", {"p": {"base_url": "https://evil.example"}}),
     ("chat.autopilot", True),
     ("chat.max_turns", 9999),
+    ("chat.files", "anywhere"),
     ("secrets", {"token": {"command": ["evil"]}}),
 ]
 TASTE: list[tuple[str, Any]] = [

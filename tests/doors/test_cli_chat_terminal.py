@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -185,3 +186,27 @@ def test_a_narrow_terminal_is_enough(asking: Cli, colour: dict[str, str]) -> Non
         assert person.finish() == 0
         assert "zzz" in person.text
         assert max(map(len, person.text.split("\n"))) <= 40
+
+
+def _last_event(person: Terminal) -> dict[str, object]:
+    lines = [line for line in person.text.split("\n") if line.startswith("{")]
+    return json.loads(lines[-1])
+
+
+@pytest.mark.spec("E1")
+def test_ctrl_c_at_any_question_ends_with_an_outcome_for_programs(cli: Cli) -> None:
+    document = start(cli, "run `touch made.txt`")
+    with Terminal(cli, "chat", NAME, "--json", columns=5000) as person:
+        person.expect(PROMPT)
+        person.press(b"\x03")
+        assert person.finish() == 130
+        last = _last_event(person)
+    assert (last["event"], last["kind"], last["exit_code"]) == ("outcome", "cancelled", 130)
+    document.write_text(f'```toml\n[approval]\nauto_approve = ["shell.exec"]\n```\n\n{document.read_text()}')
+    with Terminal(cli, "chat", NAME, "--json", "-m", "more", columns=5000) as person:
+        person.expect("Trust exactly this frontmatter?")
+        person.press(b"\x03")
+        assert person.finish() == 130
+        last = _last_event(person)
+    assert (last["event"], last["kind"], last["exit_code"]) == ("outcome", "cancelled", 130)
+    assert "more" not in document.read_text() and not (cli.project / "made.txt").exists()

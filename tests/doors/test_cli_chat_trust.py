@@ -82,8 +82,7 @@ def test_on_a_terminal_it_is_asked_once(cli: Cli) -> None:
     with Terminal(cli, "chat", NAME) as person:
         person.expect(QUESTION)
         person.type("y")
-        person.expect("leave it waiting\n> ")
-        person.type("y")
+        person.expect("✓ shell.exec")
         assert person.finish() == 0
         assert person.text.count(QUESTION) == 1
     with Terminal(cli, "chat", NAME, "-m", "run `echo hi > more.txt`") as person:
@@ -104,3 +103,55 @@ def test_what_needs_no_trust_is_not_asked_about(cli: Cli) -> None:
     assert none.code == 2 and "no frontmatter" in none.sentence
     gone = cli.run("trust", "gone.chat")
     assert gone.code == 2 and "There is no file gone.chat" in gone.sentence
+
+
+ANYWHERE = '```toml\n[chat]\nfiles = "anywhere"\n```\n\n'
+OFF = '```lua\nflemma.opt.tools:append("calculator_async")\n```\n\n@You:\ncalculate 1 + 1\n'
+
+
+@pytest.mark.spec("D6", "D8")
+def test_trust_in_a_frontmatter_lets_nothing_else_of_the_document_reach_files_elsewhere(cli: Cli) -> None:
+    secret = cli.project.parent / "secret.txt"
+    secret.write_text("hunter2")
+    words = f"@You:\ncalculate 1 + 1 @/{secret}\n"
+    document = _write(cli, LOOSER.partition("@You:")[0] + words)
+    assert cli.run("trust", NAME, "-y").code == 0
+    assert "chat.files" in cli.run("chat", NAME).err
+    document.write_text(ANYWHERE + words)
+    untrusted = cli.run("chat", NAME)
+    assert "kept as text" in untrusted.err and "limits only: chat.files" in untrusted.err
+    shown = cli.run("trust", NAME, "-y").out
+    assert 'then   "anywhere"' in shown and "files from anywhere" in shown
+    document.write_text(ANYWHERE + words)
+    assert cli.run("chat", NAME).err.count("kept as text") == 0
+    cli.configure(f'[sandbox]\nread_deny = ["{secret}"]\n')
+    document.write_text(ANYWHERE + words)
+    assert "sandbox.read_deny" in cli.run("chat", NAME).err
+
+
+@pytest.mark.spec("R8", "E1c")
+def test_a_tool_that_trust_would_switch_on_is_shown_asked_about_and_said_to_be_off(cli: Cli) -> None:
+    document = _write(cli, OFF)
+    assert "A tool that is switched off stays off" in cli.run("chat", NAME).err
+    document.write_text(OFF)
+    with Terminal(cli, "chat", NAME) as person:
+        person.expect("It switches on: calculator_async.")
+        person.expect(QUESTION)
+        person.type("n")
+        assert person.finish() == 0
+    shown = cli.run("trust", NAME)
+    assert "It switches on: calculator_async." in shown.out and "only tightens" not in shown.out
+    (change,) = cli.run("trust", NAME, "-y", "--json").json["loosens"]
+    assert change["key"] == "document.tools"
+    assert set(change["to"]) - set(change["from"]) == {"calculator_async"}
+    again = cli.run("trust", NAME, "-y")
+    assert "trusted already" in again.out and "switches on" not in again.out
+    document.write_text(OFF)
+    assert "switched off" not in cli.run("chat", NAME).err
+
+
+@pytest.mark.spec("E1c")
+def test_a_function_that_would_decide_is_among_what_trust_loosens(cli: Cli) -> None:
+    _write(cli, FUNCTION)
+    (change,) = cli.run("trust", NAME, "-y", "--json").json["loosens"]
+    assert (change["key"], change["to"]) == ("approval.auto_approve", "a function of its own")

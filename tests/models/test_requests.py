@@ -6,12 +6,14 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from holdfast.contract.message import Aborted, Message, Text, ToolResult, ToolUse
+from holdfast.models.arguments import CallIds
 from holdfast.models.clients import http_client
 from holdfast.models.faults import WrongAnswer
 from holdfast.models.settings import Settings
@@ -268,6 +270,32 @@ def test_a_connection_goes_to_its_own_address_and_no_other() -> None:
             assert not server.asked
 
     run(ask())
+
+
+WELCOME = Message("assistant", (Text("Welcome!"),))
+
+
+@EACH
+@pytest.mark.spec("M1")
+@pytest.mark.parametrize("before", [[], [Message("system", (Text("Be kind."),)), Message("user", (Text(" "),))]])
+def test_where_the_assistant_has_the_first_word_the_user_begins(api: Api, before: list[Message]) -> None:
+    begins = Message("user", (Text("(The conversation begins here.)"),))
+    assert body(api, [*before, WELCOME, *HELLO]) == body(api, [*before, begins, WELCOME, *HELLO])
+    asking = call("a")
+    assert body(api, [*before, asking, result("a")]) == body(api, [*before, begins, asking, result("a")])
+
+
+@pytest.mark.spec("M1")
+@pytest.mark.parametrize("plain", [True, False])
+@pytest.mark.parametrize("wanted", ["call_1", "x" * 60 + "{:04}", "a-{}"])
+def test_thousands_of_calls_with_the_same_id_get_ids_in_bounded_time(plain: bool, wanted: str) -> None:
+    ids = CallIds(plain=plain)
+    begun = time.process_time()
+    given = [ids.give(wanted.format(number % 4_000)) for number in range(16_000)]
+    given += [ids.give("a") for _ in range(4_000)]
+    assert time.process_time() - begun < 2
+    assert len(set(given)) == len(given) and given[0] == wanted.format(0)
+    assert not plain or max(map(len, given)) <= 64
 
 
 SURROUNDINGS = {

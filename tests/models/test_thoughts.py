@@ -145,3 +145,12 @@ def test_a_turn_that_began_without_thinking_goes_on_without_it_where_a_budget_wo
     assert again(ANTHROPIC, (own, *asked))["thinking"]["type"] == "enabled"
     done = [*HELLO, Message("assistant", asked), result("call_a"), Message("assistant", (Text("ok"),)), *HELLO]
     assert body(ANTHROPIC, done)["thinking"]["type"] == "enabled"
+
+
+@EACH
+@pytest.mark.spec("M1")
+@pytest.mark.parametrize("provider", ["anthropic", None])
+def test_redacted_thinking_that_holds_nothing_is_left_out(api: Api, provider: str | None) -> None:
+    said = (Thinking("", provider, None, redacted=True), Thinking(" \n", provider, None, redacted=True))
+    call = ToolUse("call_a", "file.read", "{}")
+    assert again(api, (*said, Text("Well."), call)) == again(api, (Text("Well."), call))

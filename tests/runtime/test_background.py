@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import subprocess
+import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
+from time import time
 from typing import Any
 
 import pytest
 
 from holdfast import Result, Runtime
+from holdfast.contract.event import Warned
 from holdfast.runtime.pages import read_page
 from holdfast.sandbox.warden.client import Job, Warden
 from tests.runtime.commanding import mark, shell_in, survivors, until
@@ -114,3 +119,138 @@ def test_output_is_read_while_its_log_turns_over(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(Path, "open", turning)
     page = read_page(tmp_path / "p", None, 10)
     assert (page.text, page.first, page.total_lines, page.dropped) == ("line 2\nline 3", 2, 3, 1)
+
+
+@pytest.mark.spec("B4")
+def test_nothing_is_made_to_learn_that_no_process_runs(tmp_path: Path) -> None:
+    async def script(runtime: Runtime) -> None:
+        assert not runtime.hands.background_alive()
+        assert not {"processes", "warden", "sandbox"} & set(vars(runtime.hands))
+        assert not (tmp_path / "state" / "processes").exists()
+
+    _with(tmp_path, script)
+    assert not Runtime(root=tmp_path).hands.background_alive()
+
+
+@pytest.mark.parametrize("detached", [False, True])
+@pytest.mark.spec("B4")
+def test_it_is_known_whether_a_process_runs_here_or_was_left_by_another_runtime(tmp_path: Path, detached: bool) -> None:
+    async def script(runtime: Runtime) -> str:
+        await runtime.call("process.start", {"command": f"sleep {mark()}", "detached": detached})
+        assert runtime.hands.background_alive()
+        return runtime.hands.processes.list()[0].id
+
+    async def later(runtime: Runtime) -> None:
+        assert runtime.hands.background_alive() is detached
+        assert "warden" not in vars(runtime.hands)
+        if detached:
+            await runtime.call("process.kill", {"id": name, "signal": "SIGKILL"})
+            await until(lambda: not runtime.hands.background_alive())
+        assert runtime.hands.background_alive(since=before)
+        assert not runtime.hands.background_alive(since=time() + 1)
+
+    before = time()
+    name = _with(tmp_path, script)
+    _with(tmp_path, later)
+
+
+@pytest.mark.spec("B4")
+def test_a_process_counts_while_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bool] = []
+    message = Job.message
+
+    async def script(runtime: Runtime) -> None:
+        async def watched(job: Job) -> Any:
+            seen.append(runtime.hands.background_alive())
+            return await message(job)
+
+        monkeypatch.setattr(Job, "message", watched)
+        await runtime.call("process.start", {"command": "true"})
+
+    _with(tmp_path, script)
+    assert seen == [True]
+
+
+@pytest.mark.spec("B4")
+def test_another_process_with_the_number_of_one_that_is_gone_does_not_count(tmp_path: Path) -> None:
+    async def script(runtime: Runtime) -> None:
+        await runtime.call("process.start", {"command": f"sleep {mark()}"})
+        (file,) = (tmp_path / "state" / "processes").glob("*.json")
+        record = json.loads(file.read_bytes())
+        boot, container, _ = record["worker"]["started"].split(":")
+        record["worker"]["started"] = f"{boot}:{container}:1"
+        file.write_text(json.dumps(record))
+        assert not runtime.hands.background_alive()
+
+    _with(tmp_path, script)
+
+
+@pytest.mark.spec("N2")
+def test_commands_do_not_write_to_the_document_whatever_its_name_and_however_it_is_reached(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    document, link = project / "notes [*].md", project / "link.md"
+    document.write_text("mine")
+    link.symlink_to(document.name)
+
+    async def main() -> None:
+        async with shell_in(tmp_path, "required", document=link) as runtime:
+            script = "echo x > 'notes [*].md'; echo x > link.md; rm link.md; echo x > link.md; echo x > 'notes X.md'"
+            result = await runtime.call("shell.exec", {"command": script})
+            assert str(link) in result.text and str(tmp_path / "state" / "blocked") in result.text
+
+    run(main())
+    assert (document.read_text(), link.is_symlink()) == ("mine", True)
+    assert (project / "notes X.md").exists()
+
+
+LEFT = """
+import asyncio, os, sys
+from pathlib import Path
+from tests.runtime.commanding import shell_in
+async def main():
+    async with shell_in(Path(sys.argv[1]), "required") as runtime:
+        await runtime.call("process.start", {"command": "sleep " + sys.argv[2], "detached": True})
+asyncio.run(main())
+"""
+
+
+@pytest.mark.spec("N2", "B4")
+def test_what_a_person_makes_while_a_process_runs_stays_if_it_is_a_document_and_is_told_of_if_not(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "project" / "sub").mkdir(parents=True)
+    mine, other = tmp_path / "project" / "mine.chat", tmp_path / "project" / "sub" / ".npmrc"
+    subprocess.run([sys.executable, "-c", LEFT, tmp_path, mark()], timeout=30, check=True, cwd=Path.cwd())
+
+    async def main() -> Result:
+        async with shell_in(tmp_path, "required") as runtime:
+            assert runtime.hands.background_alive()
+            mine.write_text("my words")
+            other.write_text("taken")
+            result = await runtime.call("shell.exec", {"command": "true"})
+            for process in runtime.hands.processes.list():
+                await runtime.call("process.kill", {"id": process.id, "signal": "SIGKILL"})
+            return result
+
+    text = run(main()).text
+    assert mine.read_text() == "my words"
+    assert f"What was at {other} was taken away and is kept as {tmp_path / 'state' / 'blocked'}" in text
+    assert not other.exists()
+
+
+@pytest.mark.spec("N2", "B4")
+def test_what_is_taken_away_after_a_process_has_ended_is_told(tmp_path: Path) -> None:
+    (tmp_path / "project" / "sub").mkdir(parents=True)
+
+    async def main() -> str:
+        async with shell_in(tmp_path, "required") as runtime:
+            with runtime.subscribe() as events:
+                await runtime.call("process.start", {"command": "echo planted > sub/.npmrc"})
+                async for event in events:
+                    if isinstance(event, Warned):
+                        return event.message
+        return ""
+
+    told = run(main())
+    assert str(tmp_path / "project" / "sub" / ".npmrc") in told and str(tmp_path / "state" / "blocked") in told

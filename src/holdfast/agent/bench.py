@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from holdfast.agent.conversation import Conflict, Conversation, Open, Placed, Settled, Slot, Status
 from holdfast.agent.events import AgentEvent, CallPlaced, CallSettled, OnEvent
+from holdfast.agent.sight import Sight
 from holdfast.agent.standing import Standing, standing_of
 from holdfast.agent.surfaces import Surface
 from holdfast.contract.call import Caller, Decision
@@ -44,6 +45,7 @@ class Bench:
         """Why the conversation cannot be written."""
         self._over: set[str] = set()
         """Calls nobody asks for and nobody can run any more."""
+        self.sight = Sight(runtime, conversation)
         self._caller = caller
         self._on_event = on_event
         self._warned: set[str] = set()
@@ -110,6 +112,12 @@ class Bench:
         self._over = (self._over | stale) - wanted
         return slots
 
+    def withdraw(self, slot: Slot) -> None:
+        """Take a held call back, and say that it may run."""
+        if slot.open is not None and self.runtime.desk.cancel(slot.open.call_id):
+            self.conversation.forget([slot.open.call_id])
+            self.write([Placed(replace(slot, open=None), Status.APPROVED)])
+
     def forget_all(self) -> None:
         """A new reply has been written: nothing before it can be asked for again."""
         if past := [opened.call_id for opened in self.conversation.remembered()]:
@@ -155,8 +163,8 @@ class Bench:
         if self.trouble is not None or not changes:
             return
         try:
-            self._remember_held(changes)
             self.conversation.change(changes)
+            self.sight.remember_shown(changes)
         except Conflict as conflict:
             if len(changes) == 1:
                 self.conflict = str(conflict)
@@ -167,19 +175,6 @@ class Bench:
             self.trouble = error
         else:
             self._announce(changes)
-
-    def _remember_held(self, changes: Sequence[Placed | Settled]) -> None:
-        """An approval of a placeholder is one of what was held when it was written."""
-        ledger = self.runtime.ledger_for_held()
-        shown: list[tuple[Slot, Open]] = []
-        for change in changes:
-            opened = change.slot.open
-            if isinstance(change, Placed) and change.status is Status.PENDING and opened is not None:
-                held = ledger.held(opened.call_id)
-                if held is not None and held.digest != opened.digest:
-                    shown.append((change.slot, Open(call_id=opened.call_id, digest=held.digest)))
-        if shown:
-            self.conversation.remember_all(shown)
 
     def _announce(self, changes: Sequence[Placed | Settled]) -> None:
         for change in changes:

@@ -22,7 +22,7 @@ async def categorise(bench: Bench, standings: Sequence[Standing]) -> None:
         if slot.aborted is not None:
             placed.append(Placed(slot, Status.ABORTED))
         elif standing.step is Step.SHOW:
-            placed.append(_shown_again(bench, slot))
+            placed.append(_shown_again(bench, standing))
         else:
             decision = await bench.unless_stopped(bench.judge(slot))
             if decision is None or decision.verdict is not Verdict.APPROVE:
@@ -37,7 +37,14 @@ async def categorise(bench: Bench, standings: Sequence[Standing]) -> None:
     await carry_out(bench, jobs)
 
 
-def _shown_again(bench: Bench, slot: Slot) -> Placed:
+def _shown_again(bench: Bench, standing: Standing) -> Placed:
+    slot = standing.slot
     if slot.status is Status.APPROVED:
-        bench.warn(f"Call '{slot.use.id}' is not what it was when it was shown, so it waits again; look at it anew.")
+        what, call = f"Call '{slot.use.id}'", "" if slot.open is None else slot.open.call_id
+        if standing.changed:
+            bench.warn(f"{what} was changed elsewhere, so its approval here does not count: holdfast approve {call}")
+        elif standing.doubtful or bench.sight.blocked:
+            bench.warn(f"{what} still waits, as a background process could have typed that: holdfast approve {call}")
+        else:
+            bench.warn(f"{what} waits again: it is not what was shown, or something ran that could have typed that.")
     return Placed(slot, Status.PENDING)

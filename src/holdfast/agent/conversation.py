@@ -91,6 +91,11 @@ class Conversation(Protocol):
         """The same for the same conversation in every process; no other has it."""
         ...
 
+    @property
+    def name(self) -> str:
+        """How messages call it: the name of a file, for one."""
+        ...
+
     def refresh(self) -> bool:
         """Take in what others changed since; whether anything did."""
         ...

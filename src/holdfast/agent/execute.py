@@ -72,6 +72,11 @@ async def carry_out(bench: Bench, jobs: Sequence[Job]) -> None:
 
     When somebody says stop, what runs is stopped and what has not begun does not begin: all of them get their result.
     """
+    with bench.sight.acting([job.slot for job in jobs if not job.denied]):
+        await _carry_out(bench, jobs)
+
+
+async def _carry_out(bench: Bench, jobs: Sequence[Job]) -> None:
     waiting = deque(sorted(jobs, key=lambda job: job.step is Step.AWAIT))
     limit = 1 if bench.runtime.asker is not None else bench.runtime.config.tools.max_concurrent
     running: dict[asyncio.Task[Result | None], Job] = {}
@@ -125,6 +130,9 @@ async def _bring(bench: Bench, job: Job) -> Result | None:
         return await _elsewhere(bench, call_id) if known.state is State.RUNNING else result
     if job.step is Step.AWAIT:
         return await _elsewhere(bench, call_id)
+    refusal = runtime.plans.find(slot.use.name, bench.caller)
+    if isinstance(refusal, Result) and refusal.failure is Failure.NOT_ALLOWED:
+        return refusal if runtime.desk.refuse(call_id, refusal) else None
     if job.step is Step.RESUME:
         return await _resume(bench, call_id)
     try:
@@ -170,6 +178,8 @@ def _change(bench: Bench, job: Job, task: asyncio.Task[Result | None]) -> Placed
     if result is None:
         return None
     if result.state is State.PENDING:
+        if job.step is Step.RUN and slot.status is Status.APPROVED:
+            bench.warn(f"Call '{slot.use.id}' waits: nobody was asked about it as it stands now, nor approved it.")
         if result.failure is Failure.STALE:
             bench.warn(f"Call '{slot.use.id}' was not run: {result.error}")
         return None if known.held is None else Placed(slot, Status.PENDING)

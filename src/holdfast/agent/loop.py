@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from holdfast.agent.bench import Bench, Stopped
 from holdfast.agent.categorise import categorise
 from holdfast.agent.context import trim
-from holdfast.agent.conversation import Conflict, Conversation, Placed, Slot, Status
+from holdfast.agent.conversation import Conflict, Conversation, Diagnostic, Placed, Slot, Status
 from holdfast.agent.events import EXIT_CODES, Kind, OnEvent, Outcome, PhaseBegun, ReplyWritten, UsageCounted
 from holdfast.agent.execute import RUNNING_STEPS, execute
 from holdfast.agent.reply import Reply, ask, unanswered
@@ -22,6 +22,7 @@ from holdfast.contract.call import Caller
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.message import ToolUse
 from holdfast.contract.result import Result
+from holdfast.contract.vocabulary import Verdict
 from holdfast.models.port import Model, Usage
 from holdfast.models.settings import Settings
 from holdfast.runtime.refusals import ABORTED
@@ -125,6 +126,9 @@ class Loop:
         return outcome
 
     async def _advance(self, step: bool) -> Outcome:
+        self._refresh()
+        self._tell_warnings()
+        await self._judge_again()
         while True:
             self._refresh()
             self.conversation.repair()
@@ -140,6 +144,27 @@ class Loop:
             outcome = self._nothing_to_send(step) or await self._send(step)
             if outcome is not None:
                 return outcome
+
+    async def _judge_again(self) -> None:
+        """What waits for a person may be approved by the rules as they are now: it then runs like any other call."""
+        for standing in self._bench.standings():
+            slot, held = standing.slot, standing.held
+            if standing.step is not Step.LEAVE or slot.open is None or held is None:
+                continue
+            if standing.changed or held.definition_only:
+                continue
+            decision = await self._bench.unless_stopped(self._bench.judge(slot))
+            if decision is not None and decision.verdict is Verdict.APPROVE:
+                self._bench.withdraw(slot)
+
+    def _tell_warnings(self) -> None:
+        for diagnostic in self.conversation.diagnostics():
+            if diagnostic.severity == "warning":
+                self._bench.warn(self._placed(diagnostic))
+
+    def _placed(self, diagnostic: Diagnostic) -> str:
+        line = "" if diagnostic.line is None else f":{diagnostic.line}"
+        return f"{self.conversation.name}{line}: {diagnostic.message}"
 
     def _refresh(self) -> None:
         self.conversation.refresh()
@@ -157,6 +182,7 @@ class Loop:
                 return self._outcome("conflict", bench.conflict)
             self._refresh()
             standings = bench.standings(only)
+            bench.sight.show_again(standings)
             awake = [each for each in standings if (each.slot.turn, each.slot.use) not in bench.resting]
             if bench.stopped:
                 return self._outcome("cancelled", ABORTED)
@@ -185,20 +211,16 @@ class Loop:
         return self._outcome("pending", f"{calls} for an answer: {', '.join(names[:_SHOWN])}{more}.")
 
     def _nothing_to_send(self, step: bool) -> Outcome | None:
-        found = self.conversation.diagnostics()
-        for diagnostic in found:
-            if diagnostic.severity == "warning":
-                self._bench.warn(diagnostic.message)
-        errors = [diagnostic for diagnostic in found if diagnostic.severity == "error"]
+        self._tell_warnings()
+        errors = [item for item in self.conversation.diagnostics() if item.severity == "error"]
         if errors:
-            place = "" if errors[0].line is None else f"line {errors[0].line}: "
-            return self._outcome("failed", f"{place}{errors[0].message}")
+            return self._outcome("failed", self._placed(errors[0]))
         if not self.conversation.awaits_reply():
             return self._outcome("done")
         if not step and self.conversation.turns_since_user() >= self.max_turns:
             message = f"Autopilot stopped – exceeded {self.max_turns} consecutive turns."
             self._bench.warn(message)
-            return self._outcome("stopped", message)
+            return self._outcome("stopped", f"{message} Write something of your own to go on.")
         return None
 
     async def _send(self, step: bool) -> Outcome | None:
@@ -209,6 +231,8 @@ class Loop:
         messages = self.conversation.messages()
         if self.context is not None:
             messages = trim(messages, self.context)
+        if not messages or messages[-1].role != "user":
+            return self._outcome("failed", "There is nothing to answer: your words are empty once they are filled in.")
         if missing := unanswered(messages):
             return self._outcome("failed", f"Call '{missing[0]}' has no result beside it, so nothing was sent.")
         bench.tell(PhaseBegun("send"))
@@ -253,6 +277,7 @@ class Loop:
             return self._outcome("failed", f"No call '{use_id}' of the last reply waits for a result.")
         slot = found[0].slot
         if slot.status is Status.PENDING and not slot.text.strip():
+            bench.sight.vouch(found[0])
             bench.write([Placed(slot, Status.APPROVED)])
         outcome = await self._work(use_id)
         return outcome or self._outcome("stepped", result=bench.settled.get(use_id))

@@ -87,6 +87,10 @@ class MemoryConversation:
         return self.shelf.id
 
     @property
+    def name(self) -> str:
+        return "The conversation"
+
+    @property
     def usage(self) -> Usage:
         """Of all replies so far."""
         return self.shelf.usage

@@ -117,12 +117,14 @@ def distinct(parts: Sequence[Part]) -> tuple[Part, ...]:
     """The parts with ids that are: a call whose id is missing or taken gets a fresh one, and a result of its own."""
     taken = {part.id for part in parts if isinstance(part, ToolUse)}
     seen: set[str] = set()
+    numbers: dict[str, int] = {}
     made: list[Part] = []
     for part in parts:
         if isinstance(part, ToolUse):
-            number, fresh = 2, part.id
+            fresh = part.id
             while fresh in seen or not fresh or (fresh != part.id and fresh in taken):
-                fresh, number = f"{part.id or 'call'}-{number}", number + 1
+                number = numbers[part.id] = numbers.get(part.id, 1) + 1
+                fresh = f"{part.id or 'call'}-{number}"
             seen.add(fresh)
             part = replace(part, id=fresh)  # noqa: PLW2901 - the same part under its own name
         made.append(part)

@@ -55,6 +55,8 @@ class Standing(Struct, frozen=True):
     held: HeldCall | None = None
     said: str = ""
     """The slot's text as the ledger would keep it."""
+    doubtful: bool = False
+    """A process ran in the background since it was held: it may have typed what stands there."""
 
     @property
     def state(self) -> State | None:
@@ -82,8 +84,13 @@ class Standing(Struct, frozen=True):
     def _step_held(self, held: HeldCall) -> Step:
         if self.slot.status is Status.PENDING:
             return Step.LEAVE
-        approved = self.slot.status is Status.APPROVED and is_as_shown(self.slot, held)
-        return Step.APPROVE if approved else Step.SHOW
+        counts = is_as_shown(self.slot, held) and not self.changed and not self.doubtful
+        return Step.APPROVE if self.slot.status is Status.APPROVED and counts else Step.SHOW
+
+    @property
+    def changed(self) -> bool:
+        """Somebody gave it other arguments elsewhere: it is not what the conversation shows."""
+        return self.record is not None and any(given.answer.kind == "edit" for given in self.record.answers)
 
     def _contradicts(self, result: Result) -> bool:
         """A person's text beside a call that has ended as something else; where it did not run, the person is right."""
@@ -107,7 +114,9 @@ def standing_of(runtime: Runtime, slot: Slot) -> Standing:
     except UnknownCall:
         return Standing(slot)
     held = ledger.held(slot.open.call_id) if record.result is None else None
-    return Standing(slot, record, held, runtime.redact(slot.text.strip()))
+    typed = held is not None and held.state is State.PENDING and slot.status is Status.APPROVED
+    doubtful = typed and held is not None and runtime.hands.background_alive(since=held.held_at)
+    return Standing(slot, record, held, runtime.redact(slot.text.strip()), doubtful)
 
 
 def persons_result(slot: Slot) -> Result | None:
@@ -133,8 +142,7 @@ def told(standing: Standing, result: Result) -> Result:
         return replace(result, error=f"{DENIED} {reason}")
     if record is None:
         return result
-    edited = any(given.answer.kind == "edit" for given in record.answers)
-    if not edited or record.began_at is None:
+    if not standing.changed or record.began_at is None:
         return result
     note = f"The arguments were changed to {encode_json(record.call.args).decode()} before it ran."
     if result.success:

@@ -133,6 +133,7 @@ class Behind(Struct, frozen=True, kw_only=True):
     """The document a runtime works for, and what follows from it."""
 
     path: Path
+    caller: Caller
     policy: DocumentPolicy | None = None
     caps: tuple[Cap, ...] = ()
     plan: bool = False
@@ -167,7 +168,7 @@ def build_runtime(
         document=None if document is None else document.path,
         asker=asker,
         nobody=nobody,
-        caller=Caller(door=door, scopes=frozenset(config.secrets)),
+        caller=Caller(door=door, scopes=frozenset(config.secrets)) if document is None else document.caller,
         document_policy=None if document is None else document.policy,
         caps=() if document is None else document.caps,
         plan=document is not None and document.plan,

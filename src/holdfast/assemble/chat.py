@@ -16,6 +16,7 @@ from holdfast.agent.loop import Loop
 from holdfast.assemble import Behind, Setting, build_registry, build_runtime, check_config, load_setting
 from holdfast.chat.conversation import DocumentConversation
 from holdfast.chat.document import Document
+from holdfast.chat.files import check_writable
 from holdfast.chat.frontmatter.evaluate import evaluate
 from holdfast.chat.frontmatter.evaluated import NOTHING, Base, Evaluated, digest_of_frontmatter
 from holdfast.chat.frontmatter.policy import Ruling, chosen_tools, ruling
@@ -29,7 +30,7 @@ from holdfast.contract.errors import ConfigError
 from holdfast.contract.event import Warned
 from holdfast.contract.message import Role
 from holdfast.contract.tool import Tool
-from holdfast.models.opening import open_model
+from holdfast.models.opening import open_model, settings_for
 from holdfast.models.port import Model
 from holdfast.registry.registry import Registry
 from holdfast.registry.sources import WAITING
@@ -41,6 +42,7 @@ from holdfast.runtime.secrets import Secrets
 
 Flags = Mapping[str, Any]
 DOOR = "chat"
+TOOLS = "document.tools"
 
 
 class Chat(Struct, frozen=True, kw_only=True, eq=False):
@@ -73,6 +75,13 @@ class Review(Struct, frozen=True, kw_only=True):
     then: Loaded
     functions: bool
     """Whether it decides about calls with a function of its own."""
+    tools_now: frozenset[str]
+    tools_then: frozenset[str]
+
+    @property
+    def switched_on(self) -> list[str]:
+        """The tools that come in with the trust."""
+        return sorted(self.tools_then - self.tools_now)
 
 
 class _Read(Struct, frozen=True, kw_only=True, eq=False):
@@ -88,13 +97,18 @@ class _Read(Struct, frozen=True, kw_only=True, eq=False):
     def trusted(self) -> bool:
         return bool(self.evaluated.digest) and self.setting.trust.is_trusted(self.path, self.evaluated.digest)
 
+    def chosen(self, *, trusted: bool) -> frozenset[str]:
+        """The tools the document works with, apart from what the configuration takes away."""
+        chosen = chosen_tools(self.evaluated, self.tools, trusted=trusted)
+        return frozenset(tool.name for tool in self.tools if tool.enabled) if chosen is None else chosen
+
     def loaded(self, *, trusted: bool) -> Loaded:
         """The configuration with the document in it. Raises `ConfigError` for what the frontmatter gets wrong."""
         errors = [item for item in self.evaluated.diagnostics if item.severity == "error"]
         if errors:
             told = "; ".join(item.message.rstrip(".") for item in errors)
             line = "" if errors[0].line is None else f":{errors[0].line}"
-            raise ConfigError(f"{self.path}{line}: {told}.")
+            raise ConfigError(f"{self.path}{line}: {told}{'' if told.endswith('?') else '.'}")
         loaded = load(
             root=self.setting.root,
             is_trusted=self.setting.trust.is_trusted,
@@ -124,6 +138,7 @@ async def open_chat(
     conversation = DocumentConversation(path, state=chats_of(setting))
     with conversation.held(), LuaHost() as lua:
         conversation.refresh()
+        check_writable(path)
         registry = build_registry(setting)
         await registry.start()
         if not registry.ready:
@@ -133,23 +148,32 @@ async def open_chat(
         read = _read(path, conversation.document, setting, registry, lua, flags)
         trusted = read.trusted
         loaded = read.loaded(trusted=trusted)
+        if not loaded.config.ledger.enabled:
+            raise ConfigError(
+                f"{path} cannot be driven without the ledger, which remembers what was approved; set ledger.enabled."
+            )
         ruled = ruling(read.evaluated, loaded, trusted=trusted)
-        conversation.expand_with(_expander(read, ruled, lua, trusted=trusted))
+        conversation.expand_with(_expander(read, ruled, lua))
         setting = replace(setting, loaded=replace(loaded, config=ruled.config))
-        behind = Behind(path=path, policy=ruled.document, caps=ruled.caps, plan=plan)
-        runtime = build_runtime(setting, registry=registry, nobody=nobody, door=DOOR, document=behind)
         config = ruled.config
+        provider = config.model.name.partition(":")[0] if model is None else model.provider
+        caller = Caller(
+            door=DOOR,
+            document=str(path),
+            provider=provider,
+            scopes=frozenset(config.secrets),
+            only=chosen_tools(read.evaluated, read.tools, trusted=trusted),
+        )
+        behind = Behind(path=path, caller=caller, policy=ruled.document, caps=ruled.caps, plan=plan)
+        runtime = build_runtime(setting, registry=registry, nobody=nobody, door=DOOR, document=behind)
         async with runtime:
-            made, settings = open_model(
-                config.model, secret=lambda source: _secret(runtime, source), cache_key=conversation.id
-            )
-            answering = model or made
-            caller = replace(
-                runtime.caller,
-                document=str(path),
-                provider=answering.provider,
-                only=chosen_tools(read.evaluated, read.tools, trusted=trusted),
-            )
+            _withdraw_orphans(runtime)
+            if model is None:
+                answering, settings = open_model(
+                    config.model, secret=lambda source: _secret(runtime, source), cache_key=conversation.id
+                )
+            else:
+                answering, settings = model, settings_for(config.model, provider, conversation.id)
             loop = Loop(
                 runtime,
                 answering,
@@ -158,7 +182,7 @@ async def open_chat(
                 autopilot=config.chat.autopilot,
                 max_turns=config.chat.max_turns,
                 context=config.model.context,
-                caller=caller,
+                caller=runtime.caller,
                 by=by,
                 is_current=lambda: _is_current(conversation, setting, read.evaluated.digest, trusted),
                 on_event=on_event,
@@ -171,7 +195,7 @@ async def open_chat(
                 runtime=runtime,
                 model=answering,
                 loop=loop,
-                untrusted=() if trusted or layer is None else _held_back(layer.ignored, read.evaluated),
+                untrusted=() if trusted or layer is None else _held_back(layer.ignored, read),
                 digest=read.evaluated.digest,
                 trusted=trusted,
             )
@@ -193,6 +217,8 @@ def review(path: Path, *, flags: Flags | None = None) -> Review | None:
             now=read.loaded(trusted=read.trusted),
             then=read.loaded(trusted=True),
             functions=read.evaluated.approve is not None,
+            tools_now=read.chosen(trusted=read.trusted),
+            tools_then=read.chosen(trusted=True),
         )
 
 
@@ -221,18 +247,26 @@ def _read(
     return _Read(path=path, setting=setting, evaluated=evaluated, tools=tools, flags=flags)
 
 
-def _expander(read: _Read, ruled: Ruling, lua: LuaHost, *, trusted: bool) -> Callable[[str, Role], Expanded]:
+def _expander(read: _Read, ruled: Ruling, lua: LuaHost) -> Callable[[str, Role], Expanded]:
     setting = read.setting
-    files = Files.of(ruled.config, document=read.path, root=setting.root, trusted=trusted, state=setting.state)
+    files = Files.of(ruled.config, document=read.path, root=setting.root, state=setting.state)
     scope = Scope(files=files, lua=lua, frontmatter=read.evaluated, document=read.path)
     return lambda text, role: expand(text, scope)
 
 
-def _held_back(ignored: tuple[str, ...], evaluated: Evaluated) -> tuple[str, ...]:
-    function = "approval.auto_approve"
-    if evaluated.approve is not None and function not in ignored:
-        return (*ignored, function)
-    return ignored
+def _held_back(ignored: tuple[str, ...], read: _Read) -> tuple[str, ...]:
+    """What only trust would bring about, the configuration's options first."""
+    function = ("approval.auto_approve",) if read.evaluated.approve is not None else ()
+    tools = (TOOLS,) if read.chosen(trusted=True) - read.chosen(trusted=False) else ()
+    return tuple(dict.fromkeys((*ignored, *function, *tools)))
+
+
+def _withdraw_orphans(runtime: Runtime) -> None:
+    """What waits for a document that is gone or was renamed can never run: nobody has to be asked about it."""
+    for held in runtime.pending():
+        document = held.call.caller.document
+        if document is not None and not os.path.lexists(document):
+            runtime.desk.cancel(held.call.id)
 
 
 def _is_current(conversation: DocumentConversation, setting: Setting, digest: str, trusted: bool) -> bool:

@@ -15,10 +15,12 @@ from holdfast.chat.document import Document
 from holdfast.chat.locking import DocumentLock, key
 from holdfast.chat.merging import Mismatch, changed, difference, repaired, replied, unplaced, with_own_ids
 from holdfast.chat.reading import Expand, Reading, awaits_reply, turns_since_user
-from holdfast.chat.remembering import Key, Memory, key_of
+from holdfast.chat.remembering import Key, Memory, OpenCalls, key_of
+from holdfast.chat.speaking import spoken
 from holdfast.chat.turns import last_turn, lines, starts, words
 from holdfast.contract.message import Message, Part
 from holdfast.models.port import Usage
+from holdfast.text.visible import visible
 
 _TRIES: Final = 20
 _WAIT: Final = 5.0
@@ -45,6 +47,10 @@ class DocumentConversation:
     @property
     def id(self) -> str:
         return key(self._path)
+
+    @property
+    def name(self) -> str:
+        return visible(self._path.name)
 
     @property
     def path(self) -> Path:
@@ -87,7 +93,7 @@ class DocumentConversation:
         turn = last_turn(self._document)
         if turn is None or not any(asked.is_open for asked in turn.asked):
             return []
-        opened = {item.key: item.open for item in self._memory.read().open}
+        opened = OpenCalls(self._memory.read().open, turn.number)
         line = lines(self._document, (asked.answer.start for asked in turn.asked if asked.answer))
         return [
             Slot(
@@ -96,7 +102,7 @@ class DocumentConversation:
                 status=asked.answer and asked.answer.status,
                 text=words(self._document, asked),
                 aborted=turn.aborted,
-                open=opened.get(key_of(turn.number, asked.use)),
+                open=opened.take(key_of(turn.number, asked.use)),
                 line=asked.answer and line[asked.answer.start],
             )
             for asked in turn.asked
@@ -164,6 +170,18 @@ class DocumentConversation:
             if usage is not None:
                 self._memory.count(usage, first=len(starts(self._document)) == 1)
         self._sent = None
+
+    def say(self, text: str) -> None:
+        """Append a person's words: in their message if the document ends with one, else in a new one."""
+
+        def op(document: Document) -> Document:
+            for found in document.diagnostics:
+                if found.severity == "error":
+                    line = "" if found.line is None else f":{found.line}"
+                    raise files.DocumentError(f"{self._path}{line}: {found.message}")
+            return spoken(document, text)
+
+        self._write(op, lambda base: spoken(base, text).text)
 
     def _write(self, op: Callable[[Document], Document], ours: Callable[[Document], str]) -> None:
         """Do `op` on what the file is now, again if it changes meanwhile; `ours` is kept where that cannot be done."""

@@ -94,14 +94,19 @@ def read_settled(path: Path, known: Snapshot) -> Snapshot:
     return found
 
 
+def check_writable(path: Path) -> None:
+    """Raises `DocumentError` for a document that could not be written: better known before a model is asked."""
+    if not path.stat().st_mode & 0o222 or not os.access(path, os.W_OK):
+        raise DocumentError(f"{path} is read-only; make it writable and run again.")
+
+
 def replace(path: Path, known: Snapshot, data: bytes) -> Snapshot:
     """Put `data` in the place of what is known. Raises `Changed` if that is not what is there."""
     if len(data) > MAX_BYTES:
         raise DocumentError(f"{path} would be longer than {MAX_BYTES:,} bytes; begin a new document.")
     temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}.new")
     try:
-        if not path.stat().st_mode & 0o222 or not os.access(path, os.W_OK):
-            raise DocumentError(f"{path} is read-only; make it writable and run again.")
+        check_writable(path)
         _write_new(temporary, data, like=path)
         _take_place(temporary, path, known.data, data)
         sync_folder(path.parent)

@@ -47,7 +47,7 @@ OPEN_TEXT: Final = "Unclosed fenced code block (missing closing fence)"
 OPEN_THINKING: Final = "Unclosed thinking block (missing </thinking>)"
 OPEN_FRONTMATTER: Final = "Unclosed frontmatter (missing closing fence)"
 UNKNOWN: Final = 'The status "{}" is not known and read as pending; write approved, rejected or pending'
-DROPPED: Final = "Text before the first role marker is not part of the conversation; put a line with @You: before it"
+DROPPED: Final = "Text before the first role marker is not part of the conversation; put a line with @You: before it."
 
 
 class Note(NamedTuple):

@@ -47,7 +47,8 @@ class Reading:
         self._document = document
         self._expand = expand
         self._expanded: dict[int, tuple[Part, ...]] = {}
-        self._found: list[Diagnostic] = []
+        self._found: list[tuple[int, Diagnostic]] = []
+        """What expanding has found, with the place where the text begins."""
         self._diagnostics: list[Diagnostic] | None = None
 
     def messages(self, attachments: Mapping[Key, tuple[Attachment, ...]]) -> list[Message]:
@@ -66,9 +67,10 @@ class Reading:
             self._system()
             self._words(0, len(self._document.messages))
             strange = list(self._strange())
-            line = lines(self._document, [start for start, _ in strange])
+            line = lines(self._document, [start for start, _ in (*strange, *self._found)])
             own = [Diagnostic("warning", message, line[start], 1) for start, message in strange]
-            found = [*self._document.diagnostics, *own, *self._found]
+            own += [_moved(one, line[start]) for start, one in self._found]
+            found = [*self._document.diagnostics, *own]
             self._diagnostics = sorted(found, key=lambda one: (one.line or 0, one.column or 0))
         return self._diagnostics
 
@@ -99,15 +101,15 @@ class Reading:
         if self._expand is None:
             return (Text(segment.text),)
         expanded = self._expand(segment.text, _ROLES[self._document.messages[index].role])
-        line = self._document.line(start)
-        self._found += [_moved(one, line) for one in expanded.diagnostics]
+        self._found += [(start, one) for one in expanded.diagnostics]
         return expanded.parts
 
     def _strange(self) -> Iterator[_Warning]:
         document = self._document
         for index, message in enumerate(document.messages):
             if message.role not in (YOU, ASSISTANT, SYSTEM):
-                yield document.offset(index), f"Nobody is called @{message.role}; this message is not sent."
+                told = f"Nobody is called @{message.role}, so this is not sent; use @You:, @Assistant: or @System:."
+                yield document.offset(index), told
         replies = starts(document)
         yield from self._strays({}, 0, replies[0] if replies else len(document.messages))
         for turn in turns(document):

@@ -39,6 +39,20 @@ class OpenCall(Struct, frozen=True):
     open: Open
 
 
+class OpenCalls:
+    """Finds the calls of a turn among those remembered, each once.
+
+    Where a person removed an earlier reply the same call has a lower turn than it had, and is still found.
+    """
+
+    def __init__(self, remembered: Sequence[OpenCall], turn: int) -> None:
+        self._exact = {item.key: item.open for item in remembered if item.key.turn == turn}
+        self._moved = {(item.key.id, item.key.call): item.open for item in remembered if item.key.turn > turn}
+
+    def take(self, key: Key) -> Open | None:
+        return self._exact.pop(key, None) or self._moved.pop((key.id, key.call), None)
+
+
 class _Kept(Struct, frozen=True):
     """Attachments whose bytes are in a blob."""
 

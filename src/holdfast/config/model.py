@@ -19,6 +19,7 @@ Autonomy = Literal["cautious", "standard", "autonomous"]
 ThinkingLevel = Literal["minimal", "low", "medium", "high", "max"]
 CacheRetention = Literal["none", "short", "long"]
 ForeignThinking = Literal["preserve", "drop"]
+Reach = Literal["project", "anywhere"]
 ModelApi = Literal["anthropic", "openai", "openai-chat", "google", "vertex"]
 
 Name = Annotated[str, Meta(min_length=1, max_length=1024)]
@@ -250,6 +251,8 @@ class ChatConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_turns: Count = 100
     """Replies in a row without a message of yours."""
     cursor_after_result: Literal["result", "stay", "next"] = "result"
+    files: Reach = "project"
+    """Where files may be that the text of a document refers to or includes."""
 
 
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

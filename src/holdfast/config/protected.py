@@ -1,7 +1,8 @@
 """Protected paths: files that something obeys or runs later, which no general "may write" covers.
 
 A pattern is one or more names joined by `/`. It matches wherever those names stand next to each other in a path,
-and everything beneath; `~/`, `$root/` and `/` pin it to a place. `*` and `?` stand for characters of one name.
+and everything beneath; `~/`, `$root/` and `/` pin it to a place. `*` and `?` stand for characters of one name;
+`[*]`, `[?]` and `[[]` stand for those characters themselves.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from glob import escape
 from pathlib import Path
 from typing import Final
 
 from holdfast.config.roots import user_config_file, user_state_dir
 
 _OWN: Final = "holdfast obeys it"
+_DOCUMENTS: Final = "*.chat"
 _BY_GIT: Final = "git obeys or runs it"
 PROTECTED: Final[Mapping[str, tuple[str, ...]]] = {
     _BY_GIT: (
@@ -30,7 +33,7 @@ PROTECTED: Final[Mapping[str, tuple[str, ...]]] = {
         ".lefthook.y*ml",
         ".pre-commit-config.y*ml",
     ),
-    _OWN: ("holdfast.toml", "*.chat", "~/.config/holdfast", "~/.local/state/holdfast"),
+    _OWN: ("holdfast.toml", _DOCUMENTS, "~/.config/holdfast", "~/.local/state/holdfast"),
     "a shell runs it": (
         ".bashrc",
         ".bash_profile",
@@ -172,6 +175,7 @@ PROTECTED: Final[Mapping[str, tuple[str, ...]]] = {
         "~/Library/LaunchAgents",
     ),
 }
+_PARTS: Final = re.compile(r"\[[*?[]\]|[*?[]|[^*?[]+")
 _SHORT_NAMES: Final = {"git~1": ".git"}
 GENERATED: Final = frozenset({"Makefile", "GNUmakefile", "BSDmakefile", "package.json", "conftest.py"})
 """Files that builds make by the dozen: for commands only those at the top of the project are protected."""
@@ -184,18 +188,23 @@ _WAYS_IN_GIT: Final = re.compile(r"(?:^|/)\.git/(?:info|(?:modules|worktrees)(?:
 
 
 def is_protected(
-    path: Path, *, root: Path | None, extra: Iterable[str] = (), for_commands: bool = False
+    path: Path,
+    *,
+    root: Path | None,
+    extra: Iterable[str] = (),
+    for_commands: bool = False,
+    as_document: bool = True,
 ) -> str | None:
     """Why a path is protected, or None. Both the path as written and where its symlinks lead are looked at.
 
     `for_commands`: inside `.git` only what git obeys or runs counts, so that a command can commit, and below the top
-    of the project build files do not count, so that it can build.
+    of the project build files do not count, so that it can build. `as_document`: being a document is a reason.
     """
     full = (root or Path.cwd()) / path
     subjects = {_fold_path(os.path.normpath(full)), _fold_path(_real(full))}
     if for_commands and any(_GIT.search(subject) for subject in subjects):
         return _BY_GIT
-    for reason, pattern in _patterns(root, tuple(extra), for_commands):
+    for reason, pattern in _patterns(root, tuple(extra), for_commands, as_document):
         if any(pattern.search(subject) for subject in subjects):
             return reason
     return None
@@ -219,6 +228,16 @@ def could_be_protected(name: str, extra: Iterable[str] = ()) -> bool:
     return _last_names(tuple(extra)).fullmatch(_fold(name)) is not None
 
 
+def is_document(name: str) -> bool:
+    """Whether it is the name of a conversation."""
+    return _fold(name).endswith(_DOCUMENTS[1:])
+
+
+def exact(path: str | Path) -> str:
+    """The pattern of one path, whatever characters are in it."""
+    return escape(_fold_path(os.path.abspath(path)))  # noqa: PTH100 - its symlinks are not followed
+
+
 def is_git_folder(name: str) -> bool:
     return _fold(name) == ".git"
 
@@ -231,9 +250,9 @@ def _last_names(extra: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def _patterns(
-    root: Path | None, extra: tuple[str, ...], for_commands: bool
+    root: Path | None, extra: tuple[str, ...], for_commands: bool, as_document: bool
 ) -> tuple[tuple[str, re.Pattern[str]], ...]:
-    return _compiled(*_surroundings(), "" if root is None else str(root), extra, for_commands)
+    return _compiled(*_surroundings(), "" if root is None else str(root), extra, for_commands, as_document)
 
 
 def _ways(
@@ -248,10 +267,10 @@ def _surroundings() -> tuple[str, tuple[str | None, ...]]:
 
 @lru_cache(maxsize=16)
 def _compiled(
-    home: str, given: tuple[str | None, ...], root: str, extra: tuple[str, ...], for_commands: bool
+    home: str, given: tuple[str | None, ...], root: str, extra: tuple[str, ...], for_commands: bool, as_document: bool
 ) -> tuple[tuple[str, re.Pattern[str]], ...]:
     found: list[tuple[str, re.Pattern[str]]] = []
-    for reason, places in _grouped(home, root, extra, for_commands):
+    for reason, places in _grouped(home, root, extra, for_commands, as_document):
         found += _matching(reason, [(_names(folded), pinned) for folded, pinned in places], "(?:/|$)")
     return tuple(found)
 
@@ -269,10 +288,11 @@ def _compiled_ways(
 
 
 def _grouped(
-    home: str, root: str, extra: tuple[str, ...], for_commands: bool
+    home: str, root: str, extra: tuple[str, ...], for_commands: bool, as_document: bool = True
 ) -> list[tuple[str, list[tuple[str, bool]]]]:
     own = (str(user_config_file().parent), _real(user_config_file()), str(user_state_dir()))
-    groups = {**PROTECTED, _OWN: (*PROTECTED[_OWN], *own), "the configuration protects it": extra}
+    own += tuple(pattern for pattern in PROTECTED[_OWN] if as_document or pattern != _DOCUMENTS)
+    groups = {**PROTECTED, _OWN: own, "the configuration protects it": extra}
     meant = {key: _for_commands(patterns) if for_commands else patterns for key, patterns in groups.items()}
     return [(key, [place for one in patterns for place in _places(one, home, root)]) for key, patterns in meant.items()]
 
@@ -316,11 +336,22 @@ def _real(path: Path | str) -> str:
 
 def _name_regex(name: str) -> str:
     """A glob as a regex whose stars do not backtrack: an untrusted file's pattern must not take for ever."""
-    first, *rest = (re.escape(piece).replace(r"\?", "[^/]") for piece in name.split("*"))
+    first, *rest = _pieces(name)
     if not rest:
         return first
     middle = "".join(f"(?>[^/]*?{piece})" for piece in rest[:-1] if piece)
     return f"{first}{middle}[^/]*{rest[-1]}"
+
+
+def _pieces(name: str) -> list[str]:
+    """What stands between the stars, as regexes."""
+    pieces = [""]
+    for part in _PARTS.findall(name):
+        if part == "*":
+            pieces.append("")
+        else:
+            pieces[-1] += "[^/]" if part == "?" else re.escape(part[1] if part[0] == "[" != part else part)
+    return pieces
 
 
 def _fold_path(path: str) -> str:

@@ -94,6 +94,7 @@ DESCRIPTIONS: Final = {
     "chat.autopilot": "Go on after approved calls until a person is needed.",
     "chat.max_turns": "Replies in a row without a message of yours.",
     "chat.cursor_after_result": "Where the cursor goes when a result has been written.",
+    "chat.files": "Where the files may be that a document refers to: in the project, or anywhere.",
     "ModelProvider.api": "The wire format of a server holdfast does not know by name. User-level only.",
     "ModelProvider.base_url": "Where the server is. User-level only.",
     "ModelProvider.api_key": "Where the key comes from, instead of the usual variable. User-level only.",

@@ -157,6 +157,7 @@ def _chat(one: ChatConfig, other: ChatConfig) -> tuple[Check, ...]:
     return (
         ("chat.autopilot", other.autopilot or not one.autopilot),
         ("chat.max_turns", one.max_turns <= other.max_turns),
+        ("chat.files", one.files == "project" or other.files == "anywhere"),
     )
 
 

@@ -290,6 +290,7 @@ _RULES: Final[dict[str, Rule]] = {
     "chat.autopilot": _both,
     "chat.max_turns": _smaller,
     "chat.cursor_after_result": _wanted,
+    "chat.files": _stricter("project", "anywhere"),
     "protected": _united,
 }
 """No rule for `tools.config`, `tools.skills`, `tools.modules`, `secrets`, `sandbox.backend`, `sandbox.undo*`,

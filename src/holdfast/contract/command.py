@@ -83,5 +83,7 @@ class Ran(Struct, frozen=True, kw_only=True):
     """What it changed in the writable folders; None if that was not recorded."""
     violations: tuple[str, ...] = ()
     """Protected paths it tried to change; none of them is changed."""
+    notes: tuple[str, ...] = ()
+    """What was done about protected paths, in sentences: what was taken away, and where it is kept."""
     stopped: Literal["timeout", "cancelled"] | None = None
     """It was killed, with everything it started, because its time was up or a person said so."""

@@ -11,6 +11,8 @@ BROKEN: Final = "INVALID_JSON"
 _LONE: Final = re.compile("[\ud800-\udfff]")
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _LONGEST: Final = 64
+_UNCUT: Final = 56
+"""Ids that are the same up to here may become the same when a number is put behind them."""
 
 
 def sendable(text: str) -> str:
@@ -46,12 +48,14 @@ class CallIds:
         self._plain = plain
         """Whether only letters, digits, `_` and `-` are taken, at most 64 of them."""
         self._taken: set[str] = set()
+        self._numbers: dict[str, int] = {}
+        """The last number that was tried behind an id."""
 
     def give(self, wanted: str) -> str:
-        stem = self._fit(wanted)
-        given, number = stem, 1
+        stem = given = self._fit(wanted)
+        same = stem[:_UNCUT] if self._plain else stem
         while given in self._taken:
-            number += 1
+            number = self._numbers[same] = self._numbers.get(same, 1) + 1
             end = f"-{number}"
             given = stem[: _LONGEST - len(end)] + end if self._plain else stem + end
         self._taken.add(given)

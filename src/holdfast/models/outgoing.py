@@ -20,6 +20,8 @@ from holdfast.models.history import Call, reply_parts
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage, ModelRequestPart, ToolReturnPart, UserContent
 
+BEGINNING: Final = "(The conversation begins here.)"
+"""What the user says where the assistant would have the first word: not every provider lets it."""
 NO_RESULT: Final = "No result was recorded for this call; it was not run again."
 _FAILED: Final = "Tool execution failed"
 
@@ -87,10 +89,12 @@ class _Writer:
         return Call(use.id, self._ids.give(use.id), self._names.get(use.name) or to_api_name(use.name))
 
     def _reply(self, message: Message) -> None:
-        from pydantic_ai.messages import ModelResponse, ThinkingPart
+        from pydantic_ai.messages import ModelRequest, ModelResponse, ThinkingPart, UserPromptPart
 
         parts = reply_parts(message, self._open, self._endpoint, self._system, self._foreign)
         self.calls_without_thinking = bool(message.tool_uses) and not isinstance(parts[0], ThinkingPart)
+        if parts and not self.messages:
+            self.messages.append(ModelRequest(parts=[UserPromptPart(content=BEGINNING)]))
         if parts:
             self.messages.append(ModelResponse(parts=parts, provider_name=self._system))
 

@@ -28,6 +28,8 @@ def native(part: Thinking, endpoint: Endpoint, system: str) -> list[ThinkingPart
     signed = part.signature if part.provider == endpoint.signer else None
     match endpoint.api:
         case "anthropic":
+            if part.redacted and not part.text.strip():
+                return None  # there is nothing to give back, and it would be refused
             if part.redacted and part.provider in (None, endpoint.signer):
                 return [ThinkingPart(content="", id=REDACTED, signature=sendable(part.text), provider_name=system)]
             if signed:

@@ -24,6 +24,7 @@ from holdfast.contract.context import Context
 from holdfast.contract.errors import CallError, SandboxRefused
 from holdfast.contract.processes import ProcessInfo, ProcessOutput, Signal
 from holdfast.runtime.commands import CallSandbox, signal_name
+from holdfast.runtime.hands import PROCESSES
 from holdfast.runtime.pages import MAX_READ, read_page
 from holdfast.sandbox.warden.client import Exit, Job, Logged, NotStarted, WardenLost
 from holdfast.store.files import make_private_folder
@@ -60,8 +61,9 @@ class Background:
 
     def __init__(self, runtime: Runtime, state: Path | None) -> None:
         self._runtime = runtime
-        self._folder = _temporary(self) if state is None else state / "processes"
+        self._folder = _temporary(self) if state is None else state / PROCESSES
         self._running: dict[str, tuple[Job, Launch]] = {}
+        self._starting = 0
         self._tidying: list[threading.Thread] = []
 
     @property
@@ -75,7 +77,16 @@ class Background:
         assert isinstance(sandbox, CallSandbox)
         make_private_folder(self._folder)
         self._forget_old()
-        launch = await sandbox.launch(command)
+        launch = self._say_what_was_left(await sandbox.launch(command))
+        self._starting += 1
+        try:
+            return await self._start(launch, str(command.cwd or ctx.cwd), shown=shown, label=label, detached=detached)
+        finally:
+            self._starting -= 1
+
+    async def _start(
+        self, launch: Launch, cwd: str, *, shown: str, label: str | None, detached: bool
+    ) -> ProcessInfo:
         name = b32encode(os.urandom(5)).decode().lower()
         job = self._begin(launch, name, detached=detached)
         try:
@@ -91,7 +102,7 @@ class Background:
             pid=pid,
             worker=owner_of(worker),
             command=shown,
-            cwd=str(command.cwd or ctx.cwd),
+            cwd=cwd,
             label=label,
             detached=detached,
             contained=launch.contained,
@@ -137,6 +148,13 @@ class Background:
 
     def list(self) -> list[ProcessInfo]:
         return sorted(map(self._info, self._records()), key=lambda info: info.started)
+
+    def any_alive(self, since: float | None = None) -> bool:
+        """Whether one is starting or runs now; with `since`, also if one ended after that moment."""
+        if self._starting:
+            return True
+        found = map(self._info, self._records())
+        return any(info.state == "running" or (since is not None and (info.ended or 0) >= since) for info in found)
 
     def output(self, name: str | int, *, offset: int | None, limit: int) -> ProcessOutput:
         page = read_page(self._base(self._record(name).id), offset, limit)
@@ -208,10 +226,25 @@ class Background:
             if job.read() is None:
                 return
         del self._running[name]
-        _clean(launch)
+        self._put_right(name, launch)
+
+    def _put_right(self, name: str, launch: Launch) -> None:
+        """No result is left to say what was taken away."""
+        for note in _clean(launch):
+            self._runtime.warn(f"After process {name} had ended: {note}")
+
+    def _say_what_was_left(self, launch: Launch) -> Launch:
+        """What was put right after earlier commands is said now: a process may run for long."""
+        from holdfast.sandbox.running import told
+
+        for note in told(launch):
+            self._runtime.warn(note)
+        return msgspec.structs.replace(
+            launch, cleanup=tuple(step for step in launch.cleanup if not getattr(step, "notes", ()))
+        )
 
     def _forget_old(self) -> None:
-        ended = [info for info in self.list() if info.state != "running"]
+        ended = sorted((info for info in self.list() if info.state != "running"), key=lambda info: info.ended or 0)
         for info in ended[: max(0, len(ended) - MAX_ENDED)]:
             for path in self._folder.glob(f"{info.id}.*"):
                 path.unlink(missing_ok=True)
@@ -219,23 +252,25 @@ class Background:
     def close(self) -> None:
         """What is not detached is killed now. What is goes on, behind the masks its launch made."""
         detached = {record.id for record in self._records() if record.detached}
-        ending = [entry for name, entry in self._running.items() if name not in detached]
+        ending = {name: entry for name, entry in self._running.items() if name not in detached}
         for job, _ in self._running.values():
             job.detach()
-        for job, _ in ending:
+        for job, _ in ending.values():
             job.stop()
-        for job, launch in ending:
+        for name, (job, launch) in ending.items():
             job.wait_blocking(_CLOSING)
-            _clean(launch)
+            self._put_right(name, launch)
         self._running.clear()
         for thread in self._tidying:
             thread.join(_CLOSING)
 
 
-def _clean(launch: Launch) -> None:
-    from holdfast.sandbox.running import finish
+def _clean(launch: Launch) -> tuple[str, ...]:
+    """Put right what a launch left; what there is to say about it."""
+    from holdfast.sandbox.running import finish, told
 
     finish(launch)
+    return told(launch)
 
 
 def _open_process(owner: Owner) -> int:

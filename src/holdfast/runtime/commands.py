@@ -300,6 +300,7 @@ class _Running:
             writable=writable,
             changes=None if self._recording is None else found.changes,
             violations=found.violations,
+            notes=found.notes,
             stopped=_stopped(self._ctx.stopped_by),
         )
 
@@ -320,14 +321,14 @@ def _network(policy: Policy) -> str:
 
 def _settle(launch: Launch, recording: Recording | None) -> Changes:
     """When every process is gone: take over what the command changed, and put right what the launch left."""
-    from holdfast.sandbox.running import finish
+    from holdfast.sandbox.running import finish, told
 
     swept: tuple[str, ...] = ()
     try:
         swept = finish(launch)
     finally:
         found = Changes() if recording is None else recording.finish()
-    return replace(found, violations=(*found.violations, *swept))
+    return replace(found, violations=(*found.violations, *swept), notes=told(launch))
 
 
 async def _through(work: Any) -> tuple[Any, asyncio.CancelledError | None]:

@@ -263,10 +263,19 @@ class Desk:
         plan = self._plan(held)
         if plan is None or held.definition_only or (held.waiter is not None and owner.alive(held.waiter)):
             return None
+        if self._runtime.planning and plan.mutates:
+            return None
         if held.call.caller.document not in (None, self._document):
             return None  # its paths and its rules are those of that document
         outcome = await self.run_approved(plan, held)
         return outcome if isinstance(outcome, Result) else self._parked(outcome, stale=True)
+
+    def refuse(self, call_id: str, refusal: Result) -> bool:
+        """End a held call with a refusal it would get now; False if it does not wait any more."""
+        held = self._runtime.ledger_for_held().held(call_id)
+        if held is None or held.state not in (State.PENDING, State.APPROVED):
+            return False
+        return self._runtime.ledger_for_held().end_now(call_id, replace(refusal, call_id=call_id))
 
     def cancel(self, call_id: str) -> bool:
         ledger = self._runtime.ledger_for_held()

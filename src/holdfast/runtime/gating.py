@@ -24,14 +24,14 @@ def grants_in(ledger: Ledger) -> StoredGrants:
 
 def standard_gate(runtime: Runtime, document: DocumentPolicy | None = None, caps: Sequence[Cap] = ()) -> Gate:
     """What decides unless a program brings its own; `caps` are put beside the built-in ones."""
-    approval, root, extra = runtime.config.approval, runtime.root, runtime.config.protected
+    approval, root, extra = runtime.config.approval, runtime.root, runtime.hands.protected
     chain = standard_chain(
         approval,
         document=document,
         grants=runtime.grants,
         sandbox_held=runtime.hands.held,
         is_tool=runtime.registry.has,
-        protected=tuple(extra),
+        protected=extra,
     )
     built_in = standard_caps(
         approval,

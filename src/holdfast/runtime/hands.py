@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from holdfast.config.protected import exact
 from holdfast.contract.errors import UndoRefused
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from holdfast.sandbox.sandbox import Sandbox
     from holdfast.sandbox.warden.client import Warden
 
+PROCESSES: Final = "processes"
+"""Where in the state folder processes in the background are remembered."""
 _COMMANDS: Final = frozenset({AUTO_APPROVED_IF_SANDBOXED, NEEDS_CONTAINMENT, RUNS_COMMANDS})
 
 
@@ -35,6 +38,14 @@ class Hands:
         """Where the project's state is kept, outside the project; None: nothing is kept beyond the runtime."""
 
     @cached_property
+    def protected(self) -> tuple[str, ...]:
+        """What is protected beyond the built-in patterns: what the configuration names, and the document that is
+        driven, as it was named and where it is, whatever its name."""
+        document = self._runtime.document
+        own = () if document is None else dict.fromkeys((exact(document), exact(document.resolve())))
+        return (*self._runtime.config.protected, *own)
+
+    @cached_property
     def sandbox(self) -> Sandbox:
         """Nothing is tried out before a command is judged."""
         if self._given is not None:
@@ -47,7 +58,7 @@ class Hands:
             root=runtime.root,
             document_dir=None if runtime.document is None else runtime.document.parent,
             state=self.state,
-            extra_protected=runtime.config.protected,
+            extra_protected=self.protected,
             cwd=Path(runtime.cwd),
         )
 
@@ -74,6 +85,17 @@ class Hands:
         background = Background(self._runtime, self.state)
         self._runtime.on_close(background.close)
         return background
+
+    def background_alive(self, since: float | None = None) -> bool:
+        """Whether a process that `process.start` of this project started runs now, in whatever runtime; with `since`
+        (seconds since 1970), also one that ended after that. Makes nothing if there is none."""
+        if "processes" in vars(self):
+            return self.processes.any_alive(since)
+        if self.state is None or not any((self.state / PROCESSES).glob("*.json")):
+            return False
+        from holdfast.runtime.background import Background
+
+        return Background(self._runtime, self.state).any_alive(since)
 
     def undo(self, call_id: str, *, by: str, partial: bool) -> Result:
         """Put back what a call changed; blocks."""

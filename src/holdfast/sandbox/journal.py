@@ -53,8 +53,11 @@ def write(
     return path
 
 
-def recover(keep: Path | None) -> tuple[str, ...]:
-    """Do what dead processes left to be done, except where a living one is at work; what had to be put right."""
+def recover(keep: Path | None, notes: list[str] | None = None) -> tuple[str, ...]:
+    """Do what dead processes left to be done, except where a living one is at work; what had to be put right.
+
+    `notes` gets where things are now.
+    """
     from holdfast.sandbox.sweep import Sweep
 
     if keep is None:
@@ -72,6 +75,8 @@ def recover(keep: Path | None) -> tuple[str, ...]:
         if Path(note.folder).is_dir():
             sweep()
             violations += sweep.violations
+            if notes is not None:
+                notes += (f"Left by an earlier command: {note}" for note in sweep.notes)
         sweep.forget()
         path.unlink(missing_ok=True)
     return tuple(violations)

@@ -19,20 +19,20 @@ _BLOCK: Final = 4096
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def keep_copy(parent: int, name: str, folder: Path, called: str) -> bool:
-    """Copy what lies in an open folder; False if it is too much, and then there is no copy."""
+def keep_copy(parent: int, name: str, folder: Path, called: str) -> str | None:
+    """Copy what lies in an open folder; where the copy is, or None if it is too much, and then there is none."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     top = f"/proc/self/fd/{parent}/{name}"
     found = _below(top)
     size = sum(_BLOCK + about.st_size for _path, about in found)
     if len(found) > KEPT_FILES or size > KEPT_BYTES:
-        return False
+        return None
     if size + sum(_BLOCK + about.st_size for _path, about in _below(str(folder), most=None)) > KEPT_TOTAL:
-        return False
+        return None
     target = f"{folder}/{secrets.token_hex(4)}-{called}"
     for path, about in found:
         _copy(path, target + path.removeprefix(top), about)
-    return True
+    return target
 
 
 def _below(top: str, most: int | None = KEPT_FILES) -> list[tuple[str, os.stat_result]]:

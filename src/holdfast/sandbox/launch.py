@@ -57,6 +57,8 @@ class Changes(Struct, frozen=True, kw_only=True):
     changes: tuple[Change, ...] = ()
     violations: tuple[str, ...] = ()
     """Protected paths it tried to change; none of them is changed any more."""
+    notes: tuple[str, ...] = ()
+    """What was done about protected paths, in sentences: what was taken away, and where it is kept."""
     lost: tuple[str, ...] = ()
     """What could not be taken over, and why."""
     kept: str | None = None

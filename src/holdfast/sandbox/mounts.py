@@ -196,10 +196,10 @@ class Mounts:
         every = find(folder, extra, root=tops[-1])
         found = [item for item in every if not any(is_vacant(item, top) for top in tops)]
         built_in = [item for item in found if not extra or any(locked_reason(item.path, root=top) for top in tops)]
-        held = holding(built_in)
+        held = holding(built_in, extra)
         if len(built_in) < len(found):
             known = {item.path for item in built_in}
-            held += holding([item for item in found if item.path not in known])
+            held += holding([item for item in found if item.path not in known], extra)
         for item in held:
             if not item.mounted:  # what was kept of it must not come from where a link led meanwhile
                 os.close(open_same(folder, item.path, item.identity))

@@ -21,6 +21,8 @@ from msgspec.structs import replace
 from holdfast.config.protected import (
     GIT_PARTS,
     could_be_protected,
+    exact,
+    is_document,
     is_git_folder,
     is_protected,
     leads_to_protected,
@@ -36,6 +38,8 @@ see, nobody can write to and are quickly removed. Every mount costs time, so the
 DEPENDENCIES: Final = frozenset({"node_modules", "site-packages", "dist-packages"})
 """Folders of installed packages: all of it is code that is run, so single names in it are not held."""
 MOUNTED: Final = 64
+DOCUMENTS: Final = 32
+"""Documents that are mounted beside the others: those changed last."""
 KEPT_BYTES: Final = 32 * 1024 * 1024
 KEPT_EACH: Final = 1024 * 1024
 """Of what is mounted: it needs its content only if the mount was carried away with the folder around it."""
@@ -97,6 +101,21 @@ def is_exempt(path: str | Path, tops: Sequence[Path]) -> bool:
     return not DEPENDENCIES.isdisjoint(path.parts)
 
 
+def is_conversation(path: str | Path, extra: Sequence[str]) -> bool:
+    """Whether it is a document, or named as a single path, as the document that is being driven is."""
+    return is_document(Path(path).name) or exact(path) in extra
+
+
+def is_harmless(path: str | Path, tops: Sequence[Path | None], extra: Sequence[str] = ()) -> bool:
+    """Whether a new file there would be a document and nothing else: nothing is remembered of it, so nothing obeys
+    what it says, and a command may make one."""
+    path = Path(path)
+    if not is_document(path.name):
+        return False
+    reasons = (is_protected(path, root=top, extra=extra, for_commands=True, as_document=False) for top in tops)
+    return all(reason is None for reason in reasons)
+
+
 def is_repository(names: Collection[str]) -> bool:
     """Whether git takes a folder with these names in it for a repository, whatever it is called."""
     return "HEAD" in names and ("commondir" in names or ("objects" in names and "refs" in names))
@@ -145,12 +164,17 @@ def is_vacant(item: Locked, folder: Path) -> bool:
     return name in (*MASKED_FOLDERS, *MASKED_FILES) and _is_stub(item.path)
 
 
-def holding(found: Sequence[Locked]) -> list[Locked]:
-    """Decide what is mounted (folders first, then what is nearest to the top), and keep the content of the rest."""
+def holding(found: Sequence[Locked], extra: Sequence[str] = ()) -> list[Locked]:
+    """Decide what is mounted (folders first, then what is nearest to the top; documents apart from them), and keep the
+    content of the rest."""
     mountable = [item for item in found if item.kind in ("folder", "file", "other")]
+    documents = [item for item in mountable if item.kind == "file" and is_conversation(item.path, extra)]
+    documents.sort(key=lambda item: (exact(item.path) not in extra, -item.changed))
+    apart = {item.path for item in documents}
+    mountable = [item for item in mountable if item.path not in apart]
     mountable.sort(key=lambda item: (item.kind != "folder", item.path.count("/"), item.path))
     folders = sum(item.kind == "folder" for item in mountable)
-    mounted = {item.path for item in mountable[: max(MOUNTED, folders)]}
+    mounted = {item.path for item in (*mountable[: max(MOUNTED, folders)], *documents[:DOCUMENTS])}
     room = KEPT_BYTES
     held: list[Locked] = []
     for item in found:

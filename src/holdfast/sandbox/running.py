@@ -94,3 +94,8 @@ def finish(launch: Launch) -> tuple[str, ...]:
     if failed is not None:
         raise failed
     return tuple(found)
+
+
+def told(launch: Launch) -> tuple[str, ...]:
+    """What a person should know of how a launch was finished: what was taken away, and where it is kept."""
+    return tuple(note for step in launch.cleanup for note in getattr(step, "notes", ()))

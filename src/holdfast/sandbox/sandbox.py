@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.config.model import SandboxConfig
 from holdfast.config.roots import user_state_dir
@@ -126,8 +127,10 @@ class Sandbox:
         if backend is not None:
             from holdfast.sandbox.journal import recover
 
-            recover(self.policy.blocked)
-            return backend.launch(self.policy, command, overlays)
+            left = Recovered()
+            recover(self.policy.blocked, left.notes)
+            launch = backend.launch(self.policy, command, overlays)
+            return replace(launch, cleanup=(*launch.cleanup, left)) if left.notes else launch
         if self.mode == "required":
             raise SandboxRefused(
                 f'sandbox.mode is "required" and the command cannot be contained: {self.why_not()}. '
@@ -168,6 +171,16 @@ class Sandbox:
         from holdfast.sandbox.probing import Probing
 
         return Probing(self._config.backend, self.policy, user_state_dir() if self._remember else None)
+
+
+class Recovered:
+    """What had to be put right after earlier commands, told with what the next one leaves."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def __call__(self) -> None:
+        """It is done already."""
 
 
 def _text(path: Path | None) -> str | None:

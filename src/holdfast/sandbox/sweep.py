@@ -2,7 +2,8 @@
 
 Every step goes through open folders and follows no symlink, since another command may be running in the same place.
 What a person or another program did meanwhile cannot always be told from what the command did: where the command
-cannot have done it, it stays, and what is taken away is kept.
+could only have done it after somebody else replaced what was mounted there, it stays, and what is taken away is kept.
+Documents that somebody wrote always stay: whoever obeys them must ask who could have written them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from weakref import WeakSet
 
 from holdfast.sandbox import journal
 from holdfast.sandbox.keeping import keep_copy, remove, shut
-from holdfast.sandbox.protection import Locked, find, is_vacant
+from holdfast.sandbox.protection import Locked, find, is_conversation, is_harmless, is_vacant
 from holdfast.sandbox.reach import Reach
 
 _PASSES: Final = 3
@@ -32,7 +33,7 @@ _taken: dict[tuple[str, tuple[int, int]], int] = {}
 
 
 class Sweep:
-    """Puts one writable folder right when called; `violations` says what had to be."""
+    """Puts one writable folder right when called; `violations` says what had to be, `notes` where things are now."""
 
     def __init__(
         self,
@@ -45,6 +46,7 @@ class Sweep:
         root: Path | None = None,
     ) -> None:
         self.violations: tuple[str, ...] = ()
+        self.notes: tuple[str, ...] = ()
         self.folder = folder
         self._extra = tuple(extra)
         self._masked = tuple(masked)
@@ -62,6 +64,7 @@ class Sweep:
     def __call__(self) -> None:
         violations: list[str] = []
         try:
+            self._left()
             for _ in range(_PASSES):
                 found = self._put_right()
                 violations += found
@@ -102,16 +105,33 @@ class Sweep:
             lost.pop(origin.identity, None)
         moved += self._search(lost)
         for origin, path in moved:
-            self._move_back(path, origin.path)
+            if self._differs(origin):
+                self._move_back(path, origin.path)
         for item in wrong:
             violations.append(item.path)
-            if not self._is_at_home(item) or self._is_changed(item):
+            if self._differs(item):
                 self._take_away(item.path, None)
                 self._put_back(item)
         return [*violations, *unseen]
 
     def _is_wrong(self, item: Locked) -> bool:
-        return not self._is_out_of_reach(item) and (not self._is_at_home(item) or self._is_changed(item))
+        return not self._was_mounted_there(item) and self._differs(item)
+
+    def _differs(self, item: Locked) -> bool:
+        """It is not what it was, and must be: a document may be what somebody made of it."""
+        if self._is_document(item) and self._is_file(item.path):
+            return False
+        return not self._is_at_home(item) or self._is_changed(item)
+
+    def _is_document(self, item: Locked) -> bool:
+        return item.kind == "file" and is_conversation(item.path, self._extra)
+
+    def _left(self) -> None:
+        """Say which documents changed that were not mounted: the command could have written them all the time."""
+        for item in self._before.values():
+            open_to_it = self._is_document(item) and not self._was_mounted_there(item) and self._is_file(item.path)
+            if open_to_it and (not self._is_at_home(item) or self._is_changed(item)):
+                self._note_down(f"{item.path} changed while it was not guarded, and was left as it is now.")
 
     def _search(self, lost: dict[tuple[int, int], Locked]) -> list[tuple[Locked, str]]:
         """Where things went that are neither at home nor at a protected path: anywhere, packages included."""
@@ -122,12 +142,20 @@ class Sweep:
                 for entry in reach.entries(pending.pop()):
                     with suppress(OSError):
                         about = entry.stat(follow_symlinks=False)
-                        origin = lost.pop((about.st_dev, about.st_ino), None)
-                        if origin is not None:
-                            found.append((origin, entry.path))
+                        origin = lost.get((about.st_dev, about.st_ino))
+                        if origin is not None and self._is_it(origin, entry.path):
+                            found.append((lost.pop(origin.identity), entry.path))
                         elif stat.S_ISDIR(about.st_mode):
                             pending.append(entry.path)
         return found
+
+    def _is_it(self, origin: Locked, path: str) -> bool:
+        """Not another document that got the number of one that is gone: that one is somebody's work."""
+        if not self._is_document(origin) or origin.content is None:
+            return True
+        with suppress(OSError), self._parent(path) as (parent, name):
+            return _read(name, parent, len(origin.content) + 1) == origin.content
+        return False
 
     def is_innocent(self, item: Locked) -> bool:
         """It was there before, or the command cannot have put it there."""
@@ -137,10 +165,15 @@ class Sweep:
         if any(Path(item.path).is_relative_to(path) for path in self._masked):
             return True
         before = self._before.get(item.path)
-        return before is not None and (before.identity == item.identity or self._is_out_of_reach(before))
+        if before is None:
+            return item.kind == "file" and is_harmless(item.path, tops, self._extra)
+        if before.identity == item.identity or self._was_mounted_there(before):
+            return True
+        return self._is_document(before) and item.kind == "file"
 
-    def _is_out_of_reach(self, item: Locked) -> bool:
-        """Mounted, in the folder it was in: the command could neither change nor replace it there."""
+    def _was_mounted_there(self, item: Locked) -> bool:
+        """Mounted, in the folder that still holds its name: the command could not change it there. If another one is
+        there now, somebody else replaced it, which takes the mount away: from then on the command could write to it."""
         if not item.mounted:
             return False
         with suppress(OSError), self._parent(item.path) as (parent, _name):
@@ -152,6 +185,11 @@ class Sweep:
         with suppress(OSError), self._parent(item.path) as (parent, name):
             about = os.stat(name, dir_fd=parent, follow_symlinks=False)
             return (about.st_dev, about.st_ino) == item.identity
+        return False
+
+    def _is_file(self, path: str) -> bool:
+        with suppress(OSError), self._parent(path) as (parent, name):
+            return stat.S_ISREG(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
         return False
 
     def _is_changed(self, item: Locked) -> bool:
@@ -175,13 +213,21 @@ class Sweep:
             if item is not None:
                 with _lock:
                     _remember(item)
+            where: str | None = f"{path.rpartition('/')[0]}/{aside}"
             try:
-                if self._keep is None or keep_copy(parent, aside, self._keep, name):
+                copy = None if self._keep is None else keep_copy(parent, aside, self._keep, name)
+                if self._keep is None or copy is not None:
                     remove(parent, aside)
+                    where = copy
                 else:
                     shut(parent, aside)
             except OSError:
                 shut(parent, aside)
+            if where is not None:
+                self._note_down(f"What was at {path} was taken away and is kept as {where}.")
+
+    def _note_down(self, note: str) -> None:
+        self.notes = (*self.notes, note)
 
     def _move_back(self, here: str, there: str) -> None:
         with suppress(OSError), self._parent(here) as (parent, name), self._parent(there, make=True) as (home, old):

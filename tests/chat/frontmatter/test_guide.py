@@ -40,7 +40,7 @@ def test_the_template_of_the_guide_becomes_what_the_guide_says(lua: LuaHost, tmp
     [toml] = [code for language, code in BLOCKS if language == "toml"]
     place = Place(tmp_path)
     found = clean(evaluate("toml", toml, place.base(), lua))
-    files = Files.of(Config(), document=place.root / "t.chat", root=place.root, trusted=False)
+    files = Files.of(Config(), document=place.root / "t.chat", root=place.root)
     assert expand(template, Scope(files=files, lua=lua, frontmatter=found)).parts == (Text(becomes),)
 
 

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
 from holdfast.chat.frontmatter.evaluate import MAX_CODE, evaluate
 from holdfast.chat.frontmatter.evaluated import Base
+from holdfast.chat.frontmatter.lines import Lines
 from holdfast.chat.lua.host import LuaHost
 from holdfast.config.model import Config, SandboxConfig
 from tests.chat.frontmatter.support import TOOLS, Place, clean, config_of, lua_document, only, tools_of
@@ -160,3 +162,37 @@ def test_a_language_we_do_not_know_is_an_error(lua: LuaHost, language: str) -> N
 @pytest.mark.parametrize("language", ["lua", "JSON", "Toml"])
 def test_a_frontmatter_that_is_too_long_is_not_read(lua: LuaHost, language: str) -> None:
     assert "larger than" in only(evaluate(language, " " * (MAX_CODE + 1), Base(), lua)).message
+
+
+MANY = range(12_000)
+LONG = {
+    "options": ("json", '{"flemma": {' + ",\n".join(f'"option{number}": 1' for number in MANY) + "}}"),
+    "operators": ("json", '{"flemma": {"tools": {' + ",\n".join(f'"$op{number}": 1' for number in MANY) + "}}}"),
+    "own options": ("toml", "[document]\n" + "\n".join(f"option{number} = 1" for number in MANY)),
+    "own presets": (
+        "toml", "[approval.presets]\n" + "\n".join(f"'$preset{number}'.approve = ['nobody']" for number in MANY),
+    ),
+    "variables": ("toml", "[vars]\n" + "\n".join(f"variable{number} = nan" for number in MANY)),
+}  # fmt: skip
+
+
+@pytest.mark.spec("D6")
+@pytest.mark.parametrize(("language", "code"), LONG.values(), ids=LONG)
+def test_thousands_of_mistakes_are_found_in_bounded_time_and_a_hundred_are_told(
+    lua: LuaHost, language: str, code: str
+) -> None:
+    base = Base(tools=TOOLS)
+    begun = time.process_time()
+    document = evaluate(language, code, base, lua)
+    assert time.process_time() - begun < 5
+    *told, last = document.diagnostics
+    assert document.failed and len(told) == 100 and last.message.startswith("11,900 more things are wrong")
+    assert [one.line for one in told] == sorted(one.line or 0 for one in told)
+    assert all(one.line is not None for one in told)
+
+
+@pytest.mark.spec("D6")
+def test_a_mistake_is_on_the_first_line_that_has_its_word() -> None:
+    lines = Lines('{\n "a": "b c",\n"$d":\n{"a": 1}}\n[e.f]\n\'g h\' = 2')
+    found = {word: lines.of(word) for word in ("a", "b c", "$d", "e", "f", "g h", "c", "")}
+    assert found == {"a": 2, "b c": 2, "$d": 3, "e": 5, "f": 5, "g h": 6, "c": None, "": None}

@@ -142,9 +142,13 @@ def test_tools_is_a_list_and_a_table_of_options_at_once(lua: LuaHost, tmp_path: 
         flemma.opt.sandbox = false
         flemma.opt.model, flemma.opt.provider = "claude-x", "anthropic"
         flemma.opt.timeout = 60
+        flemma.opt.files = "anywhere"
     """
     document = clean(lua_document(code, lua, place))
     config = config_of(document, place, trusted=True)
+    assert [config_of(document, place, trusted=trusted).chat.files for trusted in (True, False)] == [
+        "anywhere", "project",
+    ]  # fmt: skip
     assert tools_of(document) == ["file.read", "shell.exec"]
     assert config.approval.auto_approve == ("shell.exec",)
     assert not config.approval.require_approval and not config.approval.auto_approve_sandboxed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from msgspec import Struct
 
 from holdfast.agent.conversation import NOT_RECORDED, Diagnostic, Settled
 from holdfast.chat.conversation import DocumentConversation
+from holdfast.chat.document import Document
+from holdfast.chat.reading import Reading
 from holdfast.contract.message import Aborted, Message, Part, Role, Text, Thinking, ToolResult, ToolUse
 from holdfast.contract.result import Attachment, Result
 from holdfast.models.port import Usage
@@ -47,7 +50,7 @@ def test_the_last_system_message_wins_and_unknown_roles_are_left_out(tmp_path: P
         Message("system", (Text("Two."),)),
         Message("user", (Text("Hello."), Text("There."))),
     ]
-    assert ("Nobody is called @Moderator", 8) in found(conversation)
+    assert ("Nobody is called @Moderator, so this is not sent", 8) in found(conversation)
     assert any(line == 1 for _, line in found(conversation))
     assert all(one.severity == "warning" for one in conversation.diagnostics())
 
@@ -211,3 +214,18 @@ def test_what_was_sent_before_stays_the_same_when_the_document_grows(tmp_path: P
         conversation.add_reply([Text("\n\n answer\n\n")])
         Editor(conversation.path).say("Again.")
         conversation.refresh()
+
+
+@pytest.mark.spec("D9")
+def test_ten_thousand_results_and_words_by_turns_are_read_in_bounded_time(tmp_path: Path) -> None:
+    def expand(text: str, role: Role) -> Expanded:
+        return Expanded((Text(text),), (Diagnostic("warning", "Seen.", 1, 1),))
+
+    blocks = "".join(f"{RESULT.format(f'a{number}', 'x')}Words.\n\n" for number in range(10_000))
+    reading = Reading(Document.parse(f"@You:\n{blocks}"), expand)
+    begun = time.process_time()
+    [message] = reading.messages({})
+    seen = [one.line for one in reading.diagnostics() if one.message == "Seen."]
+    assert time.process_time() - begun < 2
+    assert len(message.parts) == 10_000
+    assert seen == [8 * number for number in range(1, 10_001)]

@@ -11,7 +11,7 @@ from holdfast.chat.frontmatter.evaluated import NOTHING, Base, Evaluated
 from holdfast.chat.lua.host import LuaHost
 from holdfast.chat.templates.expand import Expanded, Scope, expand
 from holdfast.chat.templates.files import Files
-from holdfast.config.model import Config, SandboxConfig
+from holdfast.config.model import ChatConfig, Config, Reach, SandboxConfig
 from holdfast.contract.message import Text
 
 PNG = b"\x89PNG\r\n\x1a\n\0rest"
@@ -31,14 +31,21 @@ class Project:
             path.write_bytes(content.encode() if isinstance(content, str) else content)
 
     def expand(
-        self, text: str, code: str = "", *, language: str = "lua", trusted: bool = False, line: int = 1, **sandbox: Any
+        self,
+        text: str,
+        code: str = "",
+        *,
+        language: str = "lua",
+        files: Reach = "project",
+        line: int = 1,
+        **sandbox: Any,
     ) -> Expanded:
         found: Evaluated = evaluate(language, code, Base(), self.lua) if code else NOTHING
         assert found.diagnostics == ()
         document = self.docs / "t.chat"
-        config = Config(sandbox=SandboxConfig(**sandbox))
-        files = Files.of(config, document=document, root=self.root, trusted=trusted)
-        return expand(text, Scope(files=files, lua=self.lua, frontmatter=found, document=document, line=line))
+        config = Config(sandbox=SandboxConfig(**sandbox), chat=ChatConfig(files=files))
+        reach = Files.of(config, document=document, root=self.root)
+        return expand(text, Scope(files=reach, lua=self.lua, frontmatter=found, document=document, line=line))
 
     def text(self, text: str, code: str = "", **options: Any) -> str:
         """The text it becomes, with nothing to complain about."""

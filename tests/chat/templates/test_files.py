@@ -64,7 +64,7 @@ def test_a_missing_file_is_a_warning_with_its_line_and_the_text_stays(project: P
 
 @pytest.mark.spec("D8")
 @pytest.mark.parametrize("text", ["@../../secret", "@//etc/passwd", "@~/secret", "@./link", "@./%2e%2e/../secret"])
-def test_nothing_outside_the_project_is_read_for_an_untrusted_document(
+def test_nothing_outside_the_project_is_read_unless_the_configuration_says_so(
     project: Project, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     home = project.root.parent
@@ -74,11 +74,12 @@ def test_nothing_outside_the_project_is_read_for_an_untrusted_document(
     for inside in (text, f'{{{{ include("{text[1:]}", {{ [symbols.BINARY] = true }}) }}}}'):
         done = project.expand(inside)
         assert shown(done) == inside and "hunter2" not in str(done)
-        assert only(done).message
+        missing = "There is no file" in only(done).message  # in an expression nothing is decoded
+        assert "`chat.files = \"anywhere\"`" in only(done).message or (missing and "%2e" in inside)
 
 
 @pytest.mark.spec("D8")
-def test_a_trusted_document_reaches_further_but_never_what_may_not_be_read(
+def test_files_may_be_anywhere_but_never_what_may_not_be_read(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = project.root.parent
@@ -88,11 +89,11 @@ def test_a_trusted_document_reaches_further_but_never_what_may_not_be_read(
     (home / "notes").write_text("N")
     (project.docs / "link").symlink_to(home / ".ssh" / "id")
     (project.docs / "own").write_text("hunter2")
-    assert project.text("@~/notes @../../notes", trusted=True) == "N N"
+    assert project.text("@~/notes @../../notes", files="anywhere") == "N N"
     for text in ("@~/.ssh/id", "@./link", "@//proc/self/status", "@//dev/zero"):
-        done = project.expand(text, trusted=True)
+        done = project.expand(text, files="anywhere")
         assert shown(done) == text and only(done).severity == "warning"
-    denied = project.expand("@./own", trusted=True, read_deny=(str(project.docs / "own"),))
+    denied = project.expand("@./own", files="anywhere", read_deny=(str(project.docs / "own"),))
     assert "sandbox.read_deny" in only(denied).message
 
 

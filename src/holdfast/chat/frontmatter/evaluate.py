@@ -13,14 +13,18 @@ from holdfast.chat.frontmatter import json_source, lua_source
 from holdfast.chat.frontmatter.draft import Draft
 from holdfast.chat.frontmatter.evaluated import Base, Evaluated, digest_of_frontmatter
 from holdfast.chat.frontmatter.json_source import NotAnObject, merged
+from holdfast.chat.frontmatter.lines import Lines
 from holdfast.chat.frontmatter.own_layout import take_own, where_own
 from holdfast.chat.lua.host import LuaError, LuaHost, Script
+from holdfast.chat.lua.values import has_number
 from holdfast.config.overlay import overlay, plain_table
 from holdfast.contract.errors import BadJson, ConfigError
 from holdfast.contract.values import digest_of
 from holdfast.rules.chain import Resolve
+from holdfast.text.visible import visible
 
 MAX_CODE: Final = 1024 * 1024
+MAX_SAID: Final = 100
 _FIRST_LINE: Final = 2
 """The line of a document on which the code of its frontmatter begins."""
 _AT: Final = re.compile(r" ?\(?at line (\d+),? column (\d+)\)?")
@@ -45,9 +49,19 @@ def evaluate(language: str, code: str, base: Base, lua: LuaHost, *, first_line: 
         found,
         diagnostics=tuple(
             structs.replace(item, line=None if item.line is None else item.line + shift)
-            for item in sorted(found.diagnostics, key=lambda item: item.line or 0)
+            for item in _first(found.diagnostics)
         ),
     )
+
+
+def _first(found: tuple[Diagnostic, ...]) -> list[Diagnostic]:
+    """As many as somebody reads, by line; errors before warnings."""
+    few = sorted(found, key=lambda item: (item.severity != "error", item.line or 0))[:MAX_SAID]
+    few.sort(key=lambda item: item.line or 0)
+    if len(found) > MAX_SAID:
+        more = f"{len(found) - MAX_SAID:,} more things are wrong with the frontmatter; correct the others first."
+        few.append(Diagnostic("warning", more))
+    return few
 
 
 def _lua(digest: str, code: str, base: Base, lua: LuaHost, first_line: int) -> Evaluated:
@@ -59,13 +73,15 @@ def _lua(digest: str, code: str, base: Base, lua: LuaHost, first_line: int) -> E
 
 
 def _json(digest: str, code: str, base: Base) -> Evaluated:
+    lines = Lines(code)
     try:
-        draft, rest, variables = json_source.run(code, base)
+        draft, rest, variables = json_source.run(code, base, lines)
     except BadJson as error:
         return _failed(digest, *_position(f"The frontmatter cannot be read: {error}"))
     except NotAnObject as error:
         warning = Diagnostic("warning", f"Frontmatter must be an object, got {error}", 1)
         return Evaluated(digest=digest, diagnostics=(warning,))
+    _check_numbers(variables, "", draft, lines)
     return _finished(digest, draft, base, rest=rest, variables=variables)
 
 
@@ -81,13 +97,28 @@ def _toml(digest: str, code: str, base: Base) -> Evaluated:
         return _failed(digest, "The frontmatter is not UTF-8 text; save it as UTF-8.")
     except (ConfigError, RecursionError):
         return _failed(digest, "The tables of the frontmatter are nested too deeply; flatten them.")
-    draft = Draft(base, where_own)
+    draft, lines = Draft(base, where_own), Lines(code)
     variables: object = given.pop("vars", {})
     if not isinstance(variables, dict):
-        draft.complain("vars: expected a table of variables.", json_source.line_of(code, "vars"))
+        draft.complain("vars: expected a table of variables.", lines.of("vars"))
         variables = {}
-    rest = take_own(draft, given, base, code)
+    rest = take_own(draft, given, base, lines)
+    _check_numbers(cast(Table, variables), "vars.", draft, lines)
     return _finished(digest, draft, base, rest=rest, variables=cast(Table, variables))
+
+
+def _check_numbers(variables: Table, prefix: str, draft: Draft, lines: Lines) -> None:
+    for name, value in variables.items():
+        waiting: list[object] = [value]
+        while waiting:
+            one = waiting.pop()
+            if isinstance(one, dict | list):
+                inner = cast("dict[str, object] | list[object]", one)
+                waiting += inner.values() if isinstance(inner, dict) else inner
+            elif isinstance(one, int | float) and not has_number(one):
+                problem = "it holds a number that no template can have; write a finite one, or text."
+                draft.complain(f"{prefix}{visible(name[:80])}: {problem}", lines.of(name))
+                break
 
 
 def _finished(

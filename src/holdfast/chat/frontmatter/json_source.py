@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from holdfast.chat.frontmatter.draft import Draft
 from holdfast.chat.frontmatter.evaluated import Base
+from holdfast.chat.frontmatter.lines import Lines
 from holdfast.chat.frontmatter.own_layout import OWN, take_own, where_own
 from holdfast.chat.frontmatter.seed_options import PRESETS, Path, real_path
 from holdfast.config.lists import OPERATIONS
@@ -24,7 +25,7 @@ def json_option(path: Path) -> str:
     return where_own(path, "holdfast.") if path[:2] in OWN else ".".join(("flemma", *path))
 
 
-def run(code: str, base: Base) -> tuple[Draft, Table, Table]:
+def run(code: str, base: Base, lines: Lines) -> tuple[Draft, Table, Table]:
     """The draft, the settings that are not part of it, and the variables. Raises `BadJson` and `NotAnObject`."""
     found = parse_json(code)
     if not isinstance(found, dict):
@@ -35,22 +36,16 @@ def run(code: str, base: Base) -> tuple[Draft, Table, Table]:
     rest: Table = {}
     for name, part in (("flemma", flemma), ("holdfast", own)):
         if not isinstance(part, dict):
-            draft.complain(f"'{name}' must be an object, got {_kind(part)}.", line_of(code, name))
+            draft.complain(f"'{name}' must be an object, got {_kind(part)}.", lines.of(name))
         elif name == "flemma":
-            _walk(draft, (), cast(Table, part), code)
+            _walk(draft, (), cast(Table, part), lines)
         else:
-            rest = take_own(draft, cast(Table, part), base, code, prefix="holdfast.")
+            rest = take_own(draft, cast(Table, part), base, lines, prefix="holdfast.")
     return draft, rest, given
 
 
-def line_of(code: str, word: str) -> int | None:
-    """The first line that holds a word."""
-    before, found, _ = code.partition(word)
-    return before.count("\n") + 1 if found else None
-
-
-def _walk(draft: Draft, path: Path, node: object, code: str) -> None:
-    line = line_of(code, f'"{path[-1]}"') if path else None
+def _walk(draft: Draft, path: Path, node: object, lines: Lines) -> None:
+    line = lines.of(path[-1]) if path else None
     if not isinstance(node, dict):
         draft.assign(path, node, line)
         return
@@ -61,17 +56,17 @@ def _walk(draft: Draft, path: Path, node: object, code: str) -> None:
     operators = {} if real == PRESETS else {key: value for key, value in table.items() if key.startswith("$")}
     for key in operators.keys() - {f"${name}" for name in OPERATIONS}:
         known = ", ".join(f"${name}" for name in OPERATIONS)
-        draft.complain(f"{json_option(path)}: '{key}' is no operator; use {known}.", line_of(code, f'"{key}"'))
+        draft.complain(f"{json_option(path)}: '{key}' is no operator; use {known}.", lines.of(key))
     for name in OPERATIONS:
         if f"${name}" not in operators:
             continue
         if name == "set":
-            _walk(draft, path, operators["$set"], code)
+            _walk(draft, path, operators["$set"], lines)
         else:
             draft.edit(path, name, operators[f"${name}"], line)
     for key, value in table.items():
         if key not in operators:
-            _walk(draft, (*path, key), value, code)
+            _walk(draft, (*path, key), value, lines)
 
 
 def _kind(value: Json) -> str:

@@ -7,6 +7,7 @@ from typing import Any, Final, cast
 
 from holdfast.chat.frontmatter.draft import Draft
 from holdfast.chat.frontmatter.evaluated import Base
+from holdfast.chat.frontmatter.lines import Lines
 from holdfast.chat.frontmatter.seed_options import Path
 from holdfast.config.lists import operations
 from holdfast.config.overlay import overlay
@@ -23,33 +24,33 @@ def where_own(path: Path, prefix: str = "") -> str:
     return prefix + ".".join(path)
 
 
-def take_own(draft: Draft, given: Table, base: Base, code: str, prefix: str = "") -> Table:
+def take_own(draft: Draft, given: Table, base: Base, lines: Lines, prefix: str = "") -> Table:
     """Give the draft the lists whose names are checked; the rest is checked here and handed back."""
     rest = {key: dict(cast(Table, value)) if isinstance(value, dict) else value for key, value in given.items()}
     document = rest.pop("document", {})
     if not isinstance(document, dict):
-        draft.complain(f"{prefix}document: expected a table with 'tools'.", _line(code, "document"))
+        draft.complain(f"{prefix}document: expected a table with 'tools'.", lines.of("document"))
     else:
         table = cast(Table, document)
-        _take_list(draft, TOOLS, table.pop("tools", None), code)
+        _take_list(draft, TOOLS, table.pop("tools", None), lines)
         for key in table:
-            draft.complain(f"{prefix}document.{key} is not an option; known here is tools.", _line(code, key))
+            draft.complain(f"{prefix}document.{key} is not an option; known here is tools.", lines.of(key))
     approval = rest.get("approval")
     if isinstance(approval, dict):
         table = cast(Table, approval)
-        _take_presets(draft, table, code)
+        _take_presets(draft, table, lines)
         if not isinstance(table.get("auto_approve"), str):
-            _take_list(draft, AUTO_APPROVE, table.pop("auto_approve", None), code)
+            _take_list(draft, AUTO_APPROVE, table.pop("auto_approve", None), lines)
     try:
         overlay(base.config, rest, name=prefix.rstrip(".") or "frontmatter", folder=FilePath("/"), user_level=False)
     except ConfigError as error:
-        draft.complain(str(error), _line_of_problem(code, str(error)))
+        draft.complain(str(error), _line_of_problem(lines, str(error)))
         return {}
     return rest
 
 
-def _take_list(draft: Draft, path: Path, given: object, code: str) -> None:
-    line = _line(code, path[-1])
+def _take_list(draft: Draft, path: Path, given: object, lines: Lines) -> None:
+    line = lines.of(path[-1])
     if given is None:
         return
     if not isinstance(given, dict):
@@ -67,24 +68,19 @@ def _take_list(draft: Draft, path: Path, given: object, code: str) -> None:
             draft.edit(path, operation, list(names), line)
 
 
-def _take_presets(draft: Draft, approval: Table, code: str) -> None:
+def _take_presets(draft: Draft, approval: Table, lines: Lines) -> None:
     presets = approval.get("presets")
     if not isinstance(presets, dict):
         return  # whatever else it is, the configuration refuses it
     for name, sides in cast(Table, approval.pop("presets")).items():
-        line = _line(code, name)
+        line = lines.of(name)
         table = cast(Table, sides) if isinstance(sides, dict) else {"": sides}
         draft.assign((*PRESETS, name), [], line)
         for side, names in table.items():
             draft.assign((*PRESETS, name, side), names, line)
 
 
-def _line_of_problem(code: str, message: str) -> int | None:
+def _line_of_problem(lines: Lines, message: str) -> int | None:
     """Where the option stands that a message begins with."""
     option = message.removeprefix("frontmatter: ").removeprefix("holdfast: ").partition(":")[0].partition(" ")[0]
-    return _line(code, option.rpartition(".")[2].strip('"'))
-
-
-def _line(code: str, word: str) -> int | None:
-    before, found, _ = code.partition(word)
-    return before.count("\n") + 1 if found and word else None
+    return lines.of(option.rpartition(".")[2].strip('"'))

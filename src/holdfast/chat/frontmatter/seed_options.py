@@ -27,6 +27,7 @@ SCALARS: Final[dict[Path, Path]] = {
     ("max_tokens",): ("model", "max_tokens"),
     ("temperature",): ("model", "temperature"),
     ("timeout",): ("model", "timeout"),
+    ("files",): ("chat", "files"),
     ("tools", "require_approval"): ("approval", "require_approval"),
     ("tools", "auto_approve_sandboxed"): ("approval", "auto_approve_sandboxed"),
     ("tools", "max_concurrent"): ("tools", "max_concurrent"),

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 MEMORY = 64 << 20
 ADDRESS_SPACE = 1 << 30
-_MINUTE = 60
+_PROCESSOR_SECONDS = 10
+_PR_SET_PDEATHSIG = 1
 _SOURCES = ("environment", "options", "templates")
 
 
@@ -118,7 +119,19 @@ def give_up_rights() -> None:
             resource.setrlimit(kind, (value, value))
 
 
-def allow_processor_time(seconds: int = _MINUTE) -> None:
+def end_with(parent: int) -> None:
+    """Be killed when whoever asks is: a loop would not notice by itself that its pipes are closed."""
+    import ctypes
+    import signal
+
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is not None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it was gone before it could be told
+        os._exit(0)
+
+
+def allow_processor_time(seconds: int = _PROCESSOR_SECONDS) -> None:
     """A loop ends by itself even where nobody is left to end it."""
     import resource
 
@@ -126,7 +139,8 @@ def allow_processor_time(seconds: int = _MINUTE) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + seconds, resource.RLIM_INFINITY))
 
 
-def main(lupa_folder: str) -> None:
+def main(lupa_folder: str, parent: int) -> None:
+    end_with(parent)
     sys.path.append(lupa_folder)
     from lupa import lua54
 

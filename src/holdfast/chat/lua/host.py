@@ -12,10 +12,11 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.chat.lua.process import Child, ChildLost, ChildTooLoud, ChildTooSlow
+from holdfast.chat.lua.values import NotTheSame, as_it_is, from_wire, in_lua, to_wire
 from holdfast.text.visible import visible
 
 Table = dict[str, Any]
-_POSITION: Final = re.compile(r"^(?:frontmatter|template|expression):(\d+): ")
+_POSITION: Final = re.compile(r"^(?:frontmatter|template|expression):([0-9]{1,9}): ")
 _MAX_SHOWN: Final = 400
 _ASK: Final = b"?"
 
@@ -35,6 +36,10 @@ class LuaError(Exception):
         super().__init__(message)
         self.line = line
         self.file = file
+
+
+class _Unreadable(Exception):
+    """The child wrote what is no message; it is not asked again."""
 
 
 class Script(Struct, frozen=True, eq=False):
@@ -79,41 +84,62 @@ class LuaHost:
             return reply
 
     def call(self, script: Script, function: int, tool: str, args: Mapping[str, Any], ctx: Mapping[str, Any]) -> object:
-        """The answer of a function of a frontmatter, which is run again first if its child is gone."""
+        """The answer of a function of a frontmatter, which is run again first if its child is gone.
+
+        It is asked only about arguments that it can see just as they are; `LuaError` for all others.
+        """
+        try:
+            seen = as_it_is(args)
+        except NotTheSame as error:
+            raise LuaError(f"The function of the frontmatter cannot be shown this call: {error}.") from None
         with self._lock:
-            if self._child is None or self._loaded is not script:
+            self._running()
+            if self._loaded is not script:
                 self.evaluate(script)
-            request = {"do": "call", "id": function, "tool": tool, "args": _numbers(args), "ctx": ctx}
+            request = {"do": "call", "id": function, "tool": tool, "args": seen, "ctx": ctx}
             return self._exchange(request, self.limits.call, "The function of the frontmatter").get("answer")
 
     def expand(self, request: Table, include: Callable[[Table], Table]) -> Table:
         """Run a template in a state of its own. `include` reads the files it asks for."""
         with self._lock:
-            return self._exchange({**request, "do": "expand"}, self.limits.expand, "The template", include)
+            try:
+                given = {**request, "do": "expand", "variables": in_lua(request.get("variables", {}))}
+            except RecursionError:
+                raise LuaError("The variables of the template are nested too deeply; flatten them.") from None
+            return self._exchange(given, self.limits.expand, "The template", include)
 
     def _exchange(
         self, request: Table, seconds: float, what: str, answer: Callable[[Table], Table] | None = None
     ) -> Table:
-        if self._child is None:
-            try:
-                self._child = Child()
-            except (OSError, ChildLost, ChildTooSlow, ChildTooLoud):
-                raise LuaError("Lua cannot be started here: the process for it does not come up; try again.") from None
+        child = self._running()
         try:
-            body = self._converse(self._child, request, time.monotonic() + seconds, answer)
+            reply = _table(self._converse(child, request, time.monotonic() + seconds, answer))
         except ChildTooSlow:
             problem = f"{what} did not end within {seconds:g} seconds and was stopped; make it do less."
         except ChildTooLoud:
             problem = f"{what} gives more data than is accepted; make it give less."
         except ChildLost:
             problem = f"{what} ended the process it ran in, by using up what it may use; make it do less."
+        except (_Unreadable, RecursionError):
+            problem = f"{what} gave or was given what cannot be passed on; make it simpler."
         except BaseException:
             self.close()
             raise
         else:
-            return _read(body, what)
-        self._child = self._loaded = None
+            return _succeeded(reply, what)
+        self.close()
         raise LuaError(problem)
+
+    def _running(self) -> Child:
+        """The child; a new one, which knows nothing yet, if it has ended since it was last asked."""
+        if self._child is not None and not self._child.is_alive:
+            self.close()
+        if self._child is None:
+            try:
+                self._child = Child()
+            except (OSError, ChildLost, ChildTooSlow, ChildTooLoud):
+                raise LuaError("Lua cannot be started here: the process for it does not come up; try again.") from None
+        return self._child
 
     @staticmethod
     def _converse(
@@ -124,20 +150,22 @@ class LuaHost:
             frame = child.receive(deadline)
             if frame[:1] != _ASK:
                 return frame[1:]
-            try:
-                question: object = from_wire(msgspec.json.decode(frame[1:]))
-            except msgspec.DecodeError:
-                question = None
-            known = answer is not None and isinstance(question, dict)
-            given = answer(cast(Table, question)) if answer and known else {"error": "nothing can be included here"}
+            question = _table(frame[1:])
+            given = answer(question) if answer is not None else {"error": "nothing can be included here"}
             child.send(msgspec.json.encode(to_wire(given)), deadline)
 
 
-def _read(body: bytes, what: str) -> Table:
+def _table(body: bytes) -> Table:
     try:
-        reply = cast(Table, from_wire(msgspec.json.decode(body)))
-    except (msgspec.DecodeError, RecursionError):
-        raise LuaError(f"{what} gave an answer that cannot be read; make it simpler.") from None
+        found = from_wire(msgspec.json.decode(body))
+    except msgspec.DecodeError:
+        raise _Unreadable from None
+    if not isinstance(found, dict):
+        raise _Unreadable
+    return cast(Table, found)
+
+
+def _succeeded(reply: Table, what: str) -> Table:
     if reply.get("ok") is True:
         return reply
     text, line = str(reply.get("error", "")), reply.get("line")
@@ -151,38 +179,3 @@ def _read(body: bytes, what: str) -> Table:
         message = f"{what} uses more memory than it may; make it do less."
     file = reply.get("file")
     raise LuaError(message, line if isinstance(line, int) else None, file if isinstance(file, str) else None)
-
-
-def to_wire(value: Any) -> Any:
-    """Text as its bytes, one letter for each, so that any bytes of a document get through."""
-    if isinstance(value, str):
-        try:
-            return value.encode("utf-8", "surrogateescape").decode("latin-1")
-        except UnicodeEncodeError:
-            return value.encode("utf-8", "replace").decode("latin-1")
-    if isinstance(value, Mapping):
-        return {to_wire(key): to_wire(item) for key, item in cast(Mapping[str, Any], value).items()}
-    if isinstance(value, list | tuple):
-        return [to_wire(item) for item in cast("list[Any]", value)]
-    return value
-
-
-def from_wire(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("latin-1", "replace").decode("utf-8", "surrogateescape")
-    if isinstance(value, dict):
-        return {from_wire(key): from_wire(item) for key, item in cast(Table, value).items()}
-    if isinstance(value, list):
-        return [from_wire(item) for item in cast("list[Any]", value)]
-    return value
-
-
-def _numbers(value: Any) -> Any:
-    """Whole numbers beyond what Lua has become floats, as Lua's own reader would make them."""
-    if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63:
-        return float(value) if abs(value) < 10**300 else None
-    if isinstance(value, Mapping):
-        return {key: _numbers(item) for key, item in cast(Mapping[str, Any], value).items()}
-    if isinstance(value, list | tuple):
-        return [_numbers(item) for item in cast("list[Any]", value)]
-    return value

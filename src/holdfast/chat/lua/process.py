@@ -16,7 +16,7 @@ MAX_FRAME: Final = 16 << 20
 START_SECONDS: Final = 30.0
 _PROGRAM: Final = (
     "import sys; h = sys.modules['holdfast'] = type(sys)('holdfast'); h.__path__ = [sys.argv[1]]; "
-    "from holdfast.chat.lua.child import main; main(sys.argv[2])"
+    "from holdfast.chat.lua.child import main; main(sys.argv[2], int(sys.argv[3]))"
 )
 """Only the child's own modules are loaded, and of what is installed only lupa."""
 _BLOCK: Final = 1 << 18
@@ -44,7 +44,7 @@ class Child:
         folder = Path(found.origin).parent.parent
         package = Path(__file__).parents[2]
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _PROGRAM, str(package), str(folder)],
+            [sys.executable, "-I", "-S", "-c", _PROGRAM, str(package), str(folder), str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -68,6 +68,10 @@ class Child:
     @property
     def pid(self) -> int:
         return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
 
     def send(self, body: bytes, deadline: float) -> None:
         view = memoryview(len(body).to_bytes(4, "big") + body)

@@ -38,16 +38,18 @@ class Files(Struct, frozen=True, kw_only=True):
     is_readable: Callable[[Path], bool]
 
     @classmethod
-    def of(
-        cls, config: Config, *, document: Path, root: Path | None, trusted: bool, state: Path | None = None
-    ) -> Files:
-        """Those of a document; only a trusted one reaches beyond the project."""
+    def of(cls, config: Config, *, document: Path, root: Path | None, state: Path | None = None) -> Files:
+        """Those of a document; `chat.files` says how far they reach.
+
+        Trust in a frontmatter alone says nothing: the text that refers to files is no part of what is trusted.
+        """
         from holdfast.sandbox.policy import Places, resolve
 
         folder = Path(os.path.realpath(document)).parent
         places = Places(cwd=folder, root=root, document=folder, home=Path.home())
         policy = resolve(config.sandbox, places, state=state)
-        return cls(root=root or folder, folder=folder, outside=trusted, is_readable=policy.is_readable)
+        outside = config.chat.files == "anywhere"
+        return cls(root=root or folder, folder=folder, outside=outside, is_readable=policy.is_readable)
 
     def find(self, path: str, folder: Path | None = None) -> Path:
         """The real path of a file that may be read. Raises `Unreadable`."""
@@ -58,7 +60,7 @@ class Files(Struct, frozen=True, kw_only=True):
             else:
                 real = paths.confine(path, root=self.root, base=base, mutating=False)
         except PathRefused as error:
-            hint = "" if self.outside else " Only a trusted document may refer to files elsewhere."
+            hint = "" if self.outside else " `chat.files = \"anywhere\"` lets a document refer to files elsewhere."
             raise Unreadable(f"{error}{hint if 'outside' in str(error) else ''}") from None
         if any(real.is_relative_to(folder) for folder in _NEVER):
             raise Unreadable(f"{_shown(path)} is no file of yours, but a view of the running system.")

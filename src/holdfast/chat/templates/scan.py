@@ -10,7 +10,8 @@ from msgspec import Struct
 _OPEN: Final = re.compile(r"\{([{%])(-?)")
 _LONG: Final = re.compile(r"\[(=*)\[")
 _AFTER: Final = re.compile(r"[ \t]*(?:\r?\n)?")
-
+_CLOSERS: Final = {"{": "}}", "%": "%}"}
+_COMMENT_ENDS: Final = {close: re.compile(rf"\n|{re.escape(close)}") for close in _CLOSERS.values()}
 
 MAX_TEMPLATE: Final = 65_536
 MAX_WASTED: Final = 2_000_000
@@ -43,13 +44,16 @@ class Scan:
 
     def _scan(self) -> None:
         text, at, start, wasted = self._text, 0, 0, 0
+        last = {mark: text.rfind(close) for mark, close in _CLOSERS.items()}
         while not self.gave_up and (opened := _OPEN.search(text, at)) is not None:
-            limit = min(len(text), opened.end() + MAX_TEMPLATE)
-            end, seen = _end(text, opened.end(), "%}" if opened[1] == "%" else "}}", limit)
+            at = opened.end()
+            if last[opened[1]] < at:
+                continue  # nothing after it can close it
+            inside = _Inner(text, at, _CLOSERS[opened[1]])
+            wasted += inside.wasted
+            self.gave_up = wasted > MAX_WASTED
+            end = inside.end
             if end is None:
-                at = opened.end()
-                wasted += seen - at
-                self.gave_up = wasted > MAX_WASTED
                 continue
             self._add_text(start, opened.start(), trim=bool(opened[2]))
             inner = text[opened.end() : end]
@@ -74,48 +78,73 @@ class Scan:
         return self._line
 
 
-def _end(text: str, at: int, close: str, limit: int) -> tuple[int | None, int]:
-    """Where the closing mark stands (not in a string, a comment or inner brackets), and how far was read."""
-    depth = 0
-    while at < limit:
-        letter = text[at]
-        if depth == 0 and text.startswith(close, at):
-            return at, at
-        if letter in "\"'":
-            past = _after_string(text, at)
-            if past is None:
-                return None, at
-            at = past
-        elif text.startswith("--", at) and not text.startswith(f"-{close}", at + 1):
-            at = _after_comment(text, at + 2, close)
-        elif (long := _LONG.match(text, at)) is not None:
-            ending = text.find(f"]{long[1]}]", long.end(), limit)
-            if ending < 0:
-                return None, limit
-            at = ending + len(long[1]) + 2
-        else:
-            depth += (letter == "{") - (letter == "}")
-            if depth < 0:
-                return None, at
-            at += 1
-    return None, at
+class _Inner:
+    """What follows an opening mark. It is read up to `limit`, and every letter that is looked at is counted."""
 
+    def __init__(self, text: str, start: int, close: str) -> None:
+        self._text = text
+        self._start = start
+        self._close = close
+        self._limit = min(len(text), start + MAX_TEMPLATE)
+        self._absent: set[str] = set()
+        """Long brackets that are not closed before the limit."""
+        self._searched = 0
+        self.end, past = self._find_end()
+        """Where the closing mark stands: not in a string, a comment or inner brackets."""
+        self.wasted = self._searched + (0 if self.end is not None else past - start)
+        """Letters that were read in vain."""
 
-def _after_string(text: str, at: int) -> int | None:
-    quote = text[at]
-    at += 1
-    while at < len(text) and text[at] != "\n":
-        if text[at] == quote:
-            return at + 1
-        at += 2 if text[at] == "\\" else 1
-    return None
+    def _find_end(self) -> tuple[int | None, int]:
+        """The end, and how far was read."""
+        text, at, limit, close, depth = self._text, self._start, self._limit, self._close, 0
+        while at < limit:
+            letter = text[at]
+            if depth == 0 and text.startswith(close, at):
+                return at, at
+            if letter in "\"'":
+                at, closed = self._after_string(at)
+                if not closed:
+                    return None, at
+            elif text.startswith("--", at) and not text.startswith(f"-{close}", at + 1):
+                at = self._after_comment(at + 2)
+            elif (long := _LONG.match(text, at, limit)) is not None:
+                past = self._after_long(long)
+                if past is None:
+                    return None, at
+                at = past
+            else:
+                depth += (letter == "{") - (letter == "}")
+                if depth < 0:
+                    return None, at
+                at += 1
+        return None, at
 
+    def _after_string(self, at: int) -> tuple[int, bool]:
+        """Behind a string, or where it breaks off."""
+        text, quote = self._text, self._text[at]
+        at += 1
+        while at < self._limit and text[at] != "\n":
+            if text[at] == quote:
+                return at + 1, True
+            at += 2 if text[at] == "\\" else 1
+        return at, False
 
-def _after_comment(text: str, at: int, close: str) -> int:
-    """A comment ends with its line, its long bracket, or where the template closes."""
-    long = _LONG.match(text, at)
-    if long is not None and (ending := text.find(f"]{long[1]}]", long.end())) >= 0:
-        return ending + len(long[1]) + 2
-    newline, closing = text.find("\n", at), text.find(close, at)
-    ends = [end for end in (newline, closing) if end >= 0]
-    return min(ends, default=len(text))
+    def _after_comment(self, at: int) -> int:
+        """A comment ends with its line, its long bracket, or where the template closes."""
+        long = _LONG.match(self._text, at, self._limit)
+        past = None if long is None else self._after_long(long)
+        if past is not None:
+            return past
+        ends = _COMMENT_ENDS[self._close].search(self._text, at, self._limit)
+        return self._limit if ends is None else ends.start()
+
+    def _after_long(self, long: re.Match[str]) -> int | None:
+        closing = f"]{long[1]}]"
+        if closing in self._absent:
+            return None
+        ending = self._text.find(closing, long.end(), self._limit)
+        if ending < 0:
+            self._absent.add(closing)
+            self._searched += self._limit - long.end()
+            return None
+        return ending + len(closing)

@@ -169,8 +169,8 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
         "loosens": "what trusting it changes: key, from, to",
     },
     "outcome": {
-        "event": "`outcome`: always the last line of a run",
-        "kind": "done, stepped, pending, edited, stopped, failed, conflict or cancelled",
+        "event": "`outcome`: the last line of a run, unless its kind is `stale`, or a person is asked",
+        "kind": "done, stepped, pending, edited, stopped, failed, conflict, cancelled, or stale: opened again",
         "message": "why it stopped, in a sentence; may be empty",
         "exit_code": "the exit code",
         "path": "the document",

@@ -25,16 +25,20 @@ def _paths(slots: Slots) -> list[str]:
     return slots.get("FILES") or [slots.get("FILE") or slots["NAME"]]
 
 
+def _folder(slots: Slots) -> str | None:
+    return slots.get("FOLDER") or slots.get("DIR")
+
+
 def listing(recursive: bool | None) -> Build:
     def build(slots: Slots) -> list[Args]:
-        folders: list[str | None] = slots.get("FOLDERS") or [slots.get("FOLDER")]
+        folders: list[str | None] = slots.get("FOLDERS") or slots.get("DIRS") or [_folder(slots)]
         return [{"path": folder, "recursive": recursive} for folder in folders]
 
     return build
 
 
 def find(slots: Slots) -> list[Args]:
-    return [{"pattern": slots.get("GLOB") or slots["NAME"], "path": slots.get("FOLDER")}]
+    return [{"pattern": slots.get("GLOB") or slots["NAME"], "path": _folder(slots)}]
 
 
 def search(*, regex: bool | None = None, case: str | None = None) -> Build:
@@ -50,7 +54,7 @@ def search(*, regex: bool | None = None, case: str | None = None) -> Build:
 def run(unit: int = 1000) -> Build:
     def build(slots: Slots) -> list[Args]:
         timeout = slots["N"] * unit if "N" in slots else None
-        return [{"command": slots["COMMAND"], "cwd": slots.get("FOLDER"), "timeout": timeout}]
+        return [{"command": slots["COMMAND"], "cwd": _folder(slots), "timeout": timeout}]
 
     return build
 
@@ -60,7 +64,7 @@ def run_it(slots: Slots) -> list[Args]:
 
 
 def start(slots: Slots) -> list[Args]:
-    return [{"command": slots["COMMAND"], "cwd": slots.get("FOLDER")}]
+    return [{"command": slots["COMMAND"], "cwd": _folder(slots)}]
 
 
 def edit(mode: str | None = None) -> Build:

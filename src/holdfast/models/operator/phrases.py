@@ -9,8 +9,8 @@ from holdfast.models.operator.forms import Build, Phrase
 
 _SHOW: Final = "read/show/open/view/display/print/cat [me]"
 _FROM: Final = "of/from/in [the file] FILE"
-_IN: Final = "in/under/of [the] [folder/directory] FOLDER"
-_AT: Final = "in [the] [folder/directory] FOLDER"
+_IN: Final = "in/under/of (FOLDER / [the] folder/directory DIR)"
+_AT: Final = "in (FOLDER / [the] folder/directory DIR)"
 _SEARCH: Final = "(search for / look for / grep [for])"
 _REGEX: Final = "[the] (regex / pattern / regular expression)"
 _WHERE: Final = "[in/under PLACE]"
@@ -45,13 +45,13 @@ GRAMMAR: Final[dict[str, tuple[Phrase, ...]]] = {
     "file.list": (
         Phrase("list/ls/dir [files/everything] [here]", "ls", _FLAT),
         Phrase("list/show [me] [all] [the] files [here]", "list all files", _FLAT),
-        Phrase("list/ls [[the] folder/directory] FOLDERS", "list src and tests", _FLAT),
-        Phrase("list/show [me] [the] FOLDER folder/directory", "show the src folder", _FLAT),
+        Phrase("list/ls (FOLDERS / [the] folder/directory DIRS)", "list src and tests", _FLAT),
+        Phrase("list/show [me] [the] DIR folder/directory", "show the src folder", _FLAT),
         Phrase(f"list/show [me] [all] [the] files/everything {_IN}", "list the files in src", _FLAT),
-        Phrase("show [me] the contents of [the] folder/directory FOLDER", "show the contents of the folder x", _FLAT),
-        Phrase("(what is / what's) in [the] folder/directory FOLDER", "what is in the folder x?", _FLAT),
+        Phrase("show [me] the contents of [the] folder/directory DIR", "show the contents of the folder x", _FLAT),
+        Phrase("(what is / what's) in [the] folder/directory DIR", "what is in the folder x?", _FLAT),
         Phrase("list/ls [all] [files/everything] recursively", "list all recursively", _DEEP),
-        Phrase("list/ls [[the] folder/directory] FOLDERS recursively", "list src recursively", _DEEP),
+        Phrase("list/ls (FOLDERS / [the] folder/directory DIRS) recursively", "list src recursively", _DEEP),
         Phrase(
             f"list [all] [the] files/everything {_IN} recursively",
             "list the files in src recursively",

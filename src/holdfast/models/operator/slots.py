@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Final
 
 from holdfast.models.operator import arithmetic
+from holdfast.models.operator.commands import bare_command, is_said
 from holdfast.models.operator.literals import BLOCK, END, INLINE, IT, Masked
-from holdfast.models.operator.words import ENGLISH, EXTENSIONLESS, NO_FOLDERS, PROGRAMS
+from holdfast.models.operator.words import ENGLISH, EXTENSIONLESS, FOLDERS, NO_FOLDERS
 
 Value = str | int | tuple[int, int] | list[str]
 
@@ -28,6 +29,8 @@ PATTERNS: Final[dict[str, str]] = {
     "NAME": _ONE,
     "FOLDER": _ONE,
     "FOLDERS": f"{_ONE}(?:{_AND}{_ONE})*",
+    "DIR": _ONE,
+    "DIRS": f"{_ONE}(?:{_AND}{_ONE})*",
     "PLACE": f"(?:{_LITERAL}|{_GLOB_WORD})",
     "GLOB": f"(?:{_LITERAL}|{_GLOB_WORD})",
     "TEXT": _ONE,
@@ -41,14 +44,14 @@ PATTERNS: Final[dict[str, str]] = {
     "EXPRESSION": f"(?:{_LITERAL}|[^{INLINE}{BLOCK}{END}{IT}]+?)",
     "N": r"[0-9]{1,9}",
     "RANGE": r"[0-9]{1,9}(?: ?(?:-|–|\.\.) ?| to | through )[0-9]{1,9}",
-    "ID": r"[A-Za-z0-9][A-Za-z0-9_-]*",
+    "ID": f"(?:{_LITERAL}|[A-Za-z0-9][A-Za-z0-9_-]*)",
 }
 
 _GLOB: Final = re.compile(r"[*?\[{]")
 _NUMBER: Final = re.compile(r"[0-9.]+")
 _SPLIT: Final = re.compile(_AND)
 _MARKED: Final = re.compile(_LITERAL)
-_PLAIN: Final = re.compile(r"[\w./:=@%+,~^*\-\[\]{} ]+")
+_NAMED_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 
 def value_of(slot: str, found: str, masked: Masked) -> Value | None:
@@ -67,26 +70,40 @@ def _file(found: str, masked: Masked) -> str | None:
 def _looks_like_a_file(word: str) -> bool:
     if "://" in word or _GLOB.search(word) or _NUMBER.fullmatch(word) or word[0] == "-":
         return False
-    return ("." in word or "/" in word) and word[-1] not in "./" and word.strip("./~") != ""
+    return ("." in word or "/" in word) and word[-1] not in "./" and word.strip("./~") != "" and not _in_words(word)
+
+
+def _in_words(word: str) -> bool:
+    """Such as "and/or"."""
+    return "/" in word and "." not in word and is_said(word)
 
 
 def _name(found: str, masked: Masked) -> str | None:
     """Any word, where the phrase has said that it is a file."""
     piece = masked.piece(found)
     word = found if piece is None else piece.text
-    return word if _is_name(word) and word[0] != "-" and not (piece is None and _GLOB.search(word)) else None
+    if piece is None and (_GLOB.search(word) or is_said(word)):
+        return None
+    return word if _is_name(word) and word[0] != "-" else None
 
 
 def _is_name(text: str) -> bool:
     return bool(text.strip()) and "\n" not in text
 
 
-def _folder(found: str, masked: Masked) -> str | None:
+def _dir(found: str, masked: Masked) -> str | None:
+    """Any word, where the phrase has said that it is a folder."""
     if (piece := masked.piece(found)) is not None:
         return piece.text if _is_name(piece.text) else None
-    if found[0] == "-" or "://" in found or _GLOB.search(found) or found.lower() in NO_FOLDERS:
+    if found[0] == "-" or "://" in found or _GLOB.search(found) or found.lower() in NO_FOLDERS or is_said(found):
         return None
     return found
+
+
+def _folder(found: str, masked: Masked) -> str | None:
+    """A name that can only be a folder's."""
+    known = masked.piece(found) is not None or "/" in found or found[0] == "." or found in FOLDERS
+    return _dir(found, masked) if known else None
 
 
 def _several(one: Callable[[str, Masked], str | None]) -> Callable[[str, Masked], list[str] | None]:
@@ -101,7 +118,7 @@ def _several(one: Callable[[str, Masked], str | None]) -> Callable[[str, Masked]
 def _place(found: str, masked: Masked) -> str | None:
     if masked.piece(found) is None and _GLOB.search(found):
         return found
-    return _folder(found, masked)
+    return found if masked.piece(found) is None and _looks_like_a_file(found) else _folder(found, masked)
 
 
 def _glob(found: str, masked: Masked) -> str | None:
@@ -140,16 +157,7 @@ def _quotes(found: str, masked: Masked) -> list[str]:
 def _command(found: str, masked: Masked) -> str | None:
     if (piece := masked.piece(found)) is not None:
         return piece.text if piece.text.strip() else None
-    return masked.unmasked(found) if _is_plain_command(_MARKED.sub("", found)) else None
-
-
-def _is_plain_command(text: str) -> bool:
-    """A known program, or one with a path, with words that no English sentence has."""
-    words = text.split()
-    if not words or not _PLAIN.fullmatch(text):
-        return False
-    known = words[0] in PROGRAMS or ("/" in words[0].strip("/") and "://" not in words[0])
-    return known and not any(word.lower().strip(".,:") in ENGLISH for word in words[1:])
+    return bare_command(found, masked)
 
 
 def _expression(found: str, masked: Masked) -> str | None:
@@ -166,8 +174,11 @@ def _range(found: str, masked: Masked) -> tuple[int, int] | None:
     return (first, last) if 1 <= first <= last else None
 
 
-def _as_it_is(found: str, masked: Masked) -> str:
-    return found
+def _id(found: str, masked: Masked) -> str | None:
+    """Ids that are made here have a number in them; others are quoted."""
+    if (piece := masked.piece(found)) is not None:
+        return piece.text if _NAMED_ID.fullmatch(piece.text) else None
+    return found if re.search("[0-9]", found) and not is_said(found) else None
 
 
 _READERS: Final[dict[str, Callable[[str, Masked], Value | None]]] = {
@@ -176,6 +187,8 @@ _READERS: Final[dict[str, Callable[[str, Masked], Value | None]]] = {
     "NAME": _name,
     "FOLDER": _folder,
     "FOLDERS": _several(_folder),
+    "DIR": _dir,
+    "DIRS": _several(_dir),
     "PLACE": _place,
     "GLOB": _glob,
     "TEXT": _text,
@@ -189,5 +202,5 @@ _READERS: Final[dict[str, Callable[[str, Masked], Value | None]]] = {
     "EXPRESSION": _expression,
     "N": _number,
     "RANGE": _range,
-    "ID": _as_it_is,
+    "ID": _id,
 }

@@ -11,7 +11,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.config.protected import is_git_folder
-from holdfast.sandbox.protection import GIT_NAMES, GIT_SKELETON, is_exempt, is_repository, link_reason
+from holdfast.sandbox.protection import (
+    GIT_NAMES,
+    GIT_SKELETON,
+    is_conversation,
+    is_exempt,
+    is_harmless,
+    is_repository,
+    link_reason,
+)
 from holdfast.store.changes import PathChange, absolute
 
 if TYPE_CHECKING:
@@ -74,6 +82,18 @@ def judge(root: str, found: list[PathChange], sandbox: Judging | None) -> Judged
     )
 
 
+def by_the_command(root: str, found: list[PathChange], sandbox: Judging) -> list[PathChange]:
+    """Without documents that were there before: a command in the root itself sees them read-only, and what holdfast or
+    a person wrote into them meanwhile is neither taken back nor counted as the command's."""
+    extra = sandbox.policy.protected
+    return [
+        change
+        for change in found
+        if {change.before.kind, change.after.kind} != {"file"}
+        or not is_conversation(absolute(root, change.path), extra)
+    ]
+
+
 def _becomes_folder(path: str, found: list[PathChange]) -> bool:
     """Whether what is inside can only be there if the refused folder is."""
     return any(
@@ -84,6 +104,10 @@ def _becomes_folder(path: str, found: list[PathChange]) -> bool:
 
 def _is_locked(root: str, change: PathChange, sandbox: Judging) -> bool:
     path = Path(absolute(root, change.path))
+    if change.before.kind == "absent" and change.after.kind == "file":
+        policy = sandbox.policy
+        if is_harmless(path, (policy.root, *policy.writable), policy.protected):
+            return False
     if is_git_folder(path.name) and change.after.kind not in ("directory", "absent"):
         return True
     if "symlink" in (change.before.kind, change.after.kind):

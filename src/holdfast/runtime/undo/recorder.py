@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from holdfast.contract.command import Change
 from holdfast.contract.errors import HoldfastError
-from holdfast.runtime.undo.judging import judge
+from holdfast.runtime.undo.judging import by_the_command, judge
 from holdfast.runtime.undo.overlay import OverlayPart
 from holdfast.runtime.undo.runs import keep_run, new_run, remove_dead_runs, remove_tree
 from holdfast.sandbox.launch import Changes, Overlay
@@ -194,7 +194,10 @@ class Running:
         try:
             for part in self._parts:
                 with _one_at_a_time:
-                    judged = judge(part.root, part.changes(), self._sandbox if self._contained else None)
+                    found = part.changes()
+                    if part.overlay is None and self._contained:
+                        found = by_the_command(part.root, found, self._sandbox)
+                    judged = judge(part.root, found, self._sandbox if self._contained else None)
                     part.roll_back(judged.refused)
                     record_changes(self._ledger, self._call_id, part.root, judged.allowed)
                     lost += part.take_over(judged.allowed)

@@ -87,10 +87,11 @@ def _end(ran: Ran, ctx: Context) -> str:
 
 
 def _violations(ran: Ran) -> list[str]:
+    notes = [f"[{note}]" for note in ran.notes]
     if not ran.violations:
-        return []
+        return notes
     listed = "\n".join(f"- {item}" for item in ran.violations)
-    return [f"[The sandbox kept the command from this:\n{listed}]"]
+    return [f"[The sandbox kept the command from this:\n{listed}]", *notes]
 
 
 def _changed(ran: Ran, ctx: Context) -> list[str]:

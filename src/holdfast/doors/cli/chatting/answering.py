@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from holdfast.agent.conversation import Slot, Status
@@ -14,8 +13,6 @@ from holdfast.contract.vocabulary import State
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.asking import TerminalAsker
 from holdfast.doors.cli.chatting.documents import place
-from holdfast.doors.cli.chatting.shapes import preview_of
-from holdfast.doors.cli.held import HeldView
 
 if TYPE_CHECKING:
     from holdfast.assemble.chat import Chat
@@ -88,35 +85,3 @@ class Questions:
     def _document_changed(self) -> bool:
         self._changed = self._chat.conversation.refresh() or self._changed
         return self._changed
-
-
-def waiting_lines(chat: Chat, slots: Sequence[Slot]) -> Iterator[str]:
-    """What waits, where, and how to answer without a terminal."""
-    runtime, path = chat.runtime, chat.path
-    shown: list[HeldCall] = []
-    for slot in slots:
-        if slot.status is not Status.PENDING:
-            continue
-        held = None if slot.open is None else runtime.ledger_for_held().held(slot.open.call_id)
-        yield f"{screen.paint('Waiting', 'yellow', stream=sys.stderr)} at {place(path, slot.line)}"
-        if held is None:
-            yield f"  {screen.shown(preview_of(slot, runtime))}"
-            continue
-        shown.append(held)
-        tool = runtime.registry.find(held.call.tool)
-        yield from (f"  {line}" for line in HeldView(held, risk=None if tool is None else tool.risk).short())
-    if shown:
-        yield from _how(path, shown[0], kept=runtime.ledger is not None)
-
-
-def _how(path: Path, held: HeldCall, *, kept: bool) -> Iterator[str]:
-    name = place(path)
-    if not kept:
-        yield f"The ledger is switched off, so only `holdfast chat {name}` on a terminal can ask you about this."
-        return
-    first = held.call.id
-    if held.definition_only:
-        yield f"Answer with `holdfast answer {first} TEXT`, or write the result into the block in {name}."
-    else:
-        yield f"Approve with `holdfast approve {first}`, or by writing status=approved into the block in {name}."
-    yield f"Then `holdfast chat {name}` goes on; on a terminal it asks."

@@ -12,17 +12,20 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from holdfast.agent.conversation import Conflict
 from holdfast.agent.events import CallSettled, Outcome
 from holdfast.chat.files import encode
+from holdfast.contract.result import Result
 from holdfast.contract.vocabulary import Failure
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.arguments import read_text
-from holdfast.doors.cli.chatting.answering import Questions, waiting_lines
+from holdfast.doors.cli.chatting.answering import Questions
 from holdfast.doors.cli.chatting.documents import find_document
 from holdfast.doors.cli.chatting.interrupting import Interrupt, interrupts
-from holdfast.doors.cli.chatting.trusting import settle_trust, untrusted_function
+from holdfast.doors.cli.chatting.trusting import settle_trust, untrusted_rest
 from holdfast.doors.cli.chatting.viewing import JsonView, PersonView, View
-from holdfast.doors.cli.failures import INTERRUPTED, PIPE_CLOSED, REJECTED, hush
+from holdfast.doors.cli.chatting.waiting import waiting_lines
+from holdfast.doors.cli.failures import FAILED, INTERRUPTED, PIPE_CLOSED, REJECTED, hush
 from holdfast.doors.cli.place import Flags, show_warnings, whoami
 
 if TYPE_CHECKING:
@@ -62,8 +65,8 @@ def drive(file: str, wishes: Wishes, commands: Sequence[str], *, watch: bool) ->
 
 
 async def _once(path: Path, wishes: Wishes) -> int:
-    await settle_trust(path, wishes.flags, ask=wishes.asks)
     with interrupts() as interrupt:
+        await interrupt.ends(settle_trust(path, wishes.flags, ask=wishes.asks))
         return (await Driver(path, wishes, interrupt).advance()).exit_code
 
 
@@ -80,13 +83,14 @@ class Driver:
         self._message = wishes.message
         self._unasked = False
         """Whether something was denied because nobody was there to ask."""
+        self._settled: dict[str, Result] = {}
         self._view: View = JsonView() if wishes.as_json else PersonView()
         self._told: set[str] = set()
         self._alone = False
         """Whoever read what we write has gone; the work goes on."""
 
     async def advance(self) -> Outcome:
-        """Until it stops; opened anew whenever its frontmatter has become another."""
+        """Until it stops; opened anew whenever its frontmatter, or the trust in it, has become another."""
         while True:
             async with self.opened() as chat:
                 outcome = await self._advance(chat)
@@ -94,11 +98,14 @@ class Driver:
                     return self._ended(chat, outcome)
 
     async def run_one(self, use_id: str) -> Outcome:
-        """One call alone."""
-        async with self.opened() as chat:
-            with self._interrupt.stops(chat.loop.cancel):
-                outcome = await chat.loop.run_one(use_id)
-            return self._ended(chat, outcome)
+        """One call alone; opened anew once if the frontmatter, or the trust in it, becomes another meanwhile."""
+        again = True
+        while True:
+            async with self.opened() as chat:
+                outcome = await self._run_one(chat, use_id)
+                if outcome.kind != "stale" or not again:
+                    return self._ended(chat, outcome)
+                again = False
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[Chat]:
@@ -123,16 +130,19 @@ class Driver:
 
     async def _advance(self, chat: Chat) -> Outcome | None:
         """None: the document has to be opened anew."""
-        if self._message is not None:
-            from holdfast.doors.cli.chatting.saying import say
-
-            say(chat.conversation, self._message)
-            self._message = None
         questions = Questions(chat, self._interrupt)
         while not self._interrupt.pressed:
+            if self._message is not None:
+                try:
+                    chat.conversation.say(self._message)
+                except Conflict as conflict:
+                    return self._end(Outcome("conflict", str(conflict), exit_code=FAILED))
+                self._message = None
             with self._interrupt.stops(chat.loop.cancel):
                 outcome = await chat.loop.advance(step=self._wishes.step)
             self._view.rest()
+            if outcome.kind == "stale":
+                return None
             if outcome.kind != "pending" or not self._asks:
                 return outcome
             if questions.left or not await questions.ask(outcome.slots):
@@ -140,11 +150,32 @@ class Driver:
                     return outcome
             elif chat.stale():
                 return None
-        return Outcome("cancelled", slots=tuple(chat.conversation.slots()), exit_code=INTERRUPTED)
+        return self._cancelled(chat)
+
+    async def _run_one(self, chat: Chat, use_id: str) -> Outcome:
+        if self._interrupt.pressed:
+            return self._cancelled(chat)
+        with self._interrupt.stops(chat.loop.cancel):
+            outcome = await chat.loop.run_one(use_id)
+        result = self._settled.get(use_id)
+        if outcome.kind != "stale" or result is None:
+            return outcome
+        # It had its result before the rules became others: there is nothing left to run.
+        return self._end(replace(outcome, kind="stepped", message="", exit_code=result.exit_code))
+
+    def _cancelled(self, chat: Chat) -> Outcome:
+        """Somebody wants us to stop, and nothing runs."""
+        return self._end(Outcome("cancelled", slots=tuple(chat.conversation.slots()), exit_code=INTERRUPTED))
+
+    def _end(self, outcome: Outcome) -> Outcome:
+        """An end that the loop knows nothing of."""
+        self._heard(outcome)
+        return outcome
 
     def _heard(self, event: AgentEvent) -> None:
-        if isinstance(event, CallSettled) and event.result.failure is Failure.NOBODY_TO_ASK:
-            self._unasked = True
+        if isinstance(event, CallSettled):
+            self._settled[event.use.id] = event.result
+            self._unasked = self._unasked or event.result.failure is Failure.NOBODY_TO_ASK
         self._show(self._view.agent, self._honest(event) if isinstance(event, Outcome) else event)
 
     def _honest(self, outcome: Outcome) -> Outcome:
@@ -162,7 +193,7 @@ class Driver:
 
     def _tell_notices(self, chat: Chat) -> None:
         """What did not take effect, once."""
-        for notice in (*chat.setting.loaded.notices, *untrusted_function(chat)):
+        for notice in (*chat.setting.loaded.notices, *untrusted_rest(chat)):
             if notice not in self._told:
                 self._told.add(notice)
                 screen.note(f"Note: {screen.shown_block(notice)}")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.failures import INTERRUPTED
@@ -35,6 +35,18 @@ class Interrupt:
         if self.cancel is not None:
             screen.note("\nStopping; Ctrl-C again stops at once.")
             self.cancel()
+
+    async def ends(self, work: Coroutine[Any, Any, object]) -> None:
+        """Until it is done, or somebody wants us to stop."""
+        task, stop = asyncio.ensure_future(work), asyncio.ensure_future(self.wanted.wait())
+        try:
+            await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                task.result()
+        finally:
+            task.cancel()
+            stop.cancel()
+            await asyncio.gather(task, stop, return_exceptions=True)
 
     def forget(self) -> None:
         """The turn has stopped, and whoever waits for the next one may be stopped anew."""

@@ -27,6 +27,9 @@ _ATTEMPTS: Final = 5
 """Answers that come while we look are taken in at once, but nobody keeps us busy for ever."""
 
 
+Stamp = tuple[int, int]
+
+
 class Seen(Struct, frozen=True):
     """What an advance depends on. As long as it stays the same there is nothing to do."""
 
@@ -59,13 +62,15 @@ class Keeper:
         self._interrupt = interrupt
         self._setting = setting
         self._seen: Seen | None = None
+        self._stopped: tuple[str | None, Stamp | None] | None = None
+        """Somebody stopped a turn: how it left the document. Until somebody saves that again nothing goes on."""
         self._told = ""
 
     async def look(self) -> None:
         """Advance if anything is not as we left it."""
         for _ in range(_ATTEMPTS):
             now = self._now()
-            if now == self._seen:
+            if self._rests(now):
                 break
             if now.content is None:
                 self._seen = now
@@ -76,19 +81,35 @@ class Keeper:
                 break
         self._tell(f"Watching {place(self._path)}; Ctrl-C ends.")
 
+    def _rests(self, now: Seen) -> bool:
+        """An answer elsewhere or a new trust lets a turn go on, but not one that somebody stopped."""
+        return now == self._seen if self._stopped is None else (now.content, self._stamp()) == self._stopped
+
     async def _advance(self, now: Seen) -> Outcome | None:
         self._told = ""
+        outcome: Outcome | None = None
         try:
             find_document(str(self._path))
             outcome = await self._driver.advance()
         except HoldfastError as error:
             failures.report_error(error, as_json=self._as_json)
             self._seen = now
-            return None
-        finally:
-            self._interrupt.forget()
-        self._seen = Seen(self._driver.left, self._calls(), self._trusted())
+        else:
+            self._seen = Seen(self._driver.left, self._calls(), self._trusted())
+        self._stopped = None
+        if self._interrupt.pressed or (outcome is not None and outcome.kind == "cancelled"):
+            self._stopped = self._seen.content, self._stamp()
+            screen.note(f"Nothing goes on until {place(self._path)} is saved again.")
+        self._interrupt.forget()
         return outcome
+
+    def _stamp(self) -> Stamp | None:
+        """Another one after every save, also after one that changed nothing."""
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns
 
     def _now(self) -> Seen:
         try:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from holdfast.chat.speaking import beginning
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.arguments import read_text
 from holdfast.doors.cli.chatting.documents import place
-from holdfast.doors.cli.chatting.saying import beginning
 from holdfast.doors.cli.chatting.trusting import keep_trust, wants_trust
 from holdfast.doors.cli.failures import UsageProblem
 from holdfast.doors.cli.place import Flags

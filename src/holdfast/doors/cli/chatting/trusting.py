@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from msgspec import to_builtins
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from holdfast.assemble.chat import Chat, Review
     from holdfast.config.load import Loaded
 
+_OFF: Final = "A tool that is switched off stays off, although the frontmatter of {} names it"
+_FUNCTION: Final = "The function in the frontmatter of {} can only make the rules stricter"
+
 
 def changed_options(now: Loaded, then: Loaded) -> list[Shape]:
     """The options that would get another value."""
@@ -30,6 +33,19 @@ def changed_options(now: Loaded, then: Loaded) -> list[Shape]:
         for key, value in after.items()
         if value != before[key]
     ]
+
+
+def loosened(review: Review) -> list[Shape]:
+    """All that trusting a frontmatter would change: options, tools that are switched off, a function that decides."""
+    found = changed_options(review.now, review.then)
+    if review.switched_on:
+        from holdfast.assemble.chat import TOOLS
+
+        found.append({"key": TOOLS, "from": sorted(review.tools_now), "to": sorted(review.tools_then)})
+    if review.functions and not is_trusted(review):
+        names = to_builtins(review.now.config.approval.auto_approve)
+        found.append({"key": "approval.auto_approve", "from": names, "to": "a function of its own"})
+    return found
 
 
 def change_lines(found: list[Shape], stream: TextIO) -> Iterator[str]:
@@ -44,17 +60,23 @@ def review_lines(review: Review, stream: TextIO) -> Iterator[str]:
     yield f"{place(review.path)}, frontmatter {review.digest}"
     for line in visible_block(review.source.rstrip("\n")).split("\n"):
         yield f"  {line}"
-    found = changed_options(review.now, review.then)
-    yield from change_lines(found, stream)
+    options = changed_options(review.now, review.then)
+    yield from change_lines(options, stream)
+    if review.switched_on:
+        yield f"It switches on: {visible(', '.join(review.switched_on))}."
+    if any(change["key"] == "chat.files" for change in options):
+        yield "Whatever is written into the document, also later, can then bring in files from anywhere."
     if review.functions:
         yield "It decides about calls with a function of its own."
-    elif not found:
+    if is_trusted(review):
+        yield "It is trusted already."
+    elif not loosened(review):
         yield "It only tightens: trusting it changes nothing now."
 
 
 def wants_trust(review: Review) -> bool:
     """Whether trusting it would change anything; a function counts, whatever it says."""
-    return (review.functions or bool(changed_options(review.now, review.then))) and not is_trusted(review)
+    return bool(loosened(review)) and not is_trusted(review)
 
 
 def frontmatter_digest(path: Path) -> str | None:
@@ -84,7 +106,7 @@ def keep_trust(review: Review) -> None:
 
 
 async def settle_trust(path: Path, flags: Flags, *, ask: bool) -> None:
-    """Ask the person whether the frontmatter counts in full, or say how to have it so."""
+    """Ask the person whether the frontmatter counts in full. Whoever cancels this leaves it as it is."""
     if not ask:
         return
     from holdfast.assemble.chat import review
@@ -104,15 +126,17 @@ async def settle_trust(path: Path, flags: Flags, *, ask: bool) -> None:
         screen.note(f"Not trusted; `holdfast trust {place(path)}` does it later.")
 
 
-def untrusted_function(chat: Chat) -> Iterator[str]:
-    """What is to be said of a function nobody trusted, where the configuration does not say it."""
+def untrusted_rest(chat: Chat) -> Iterator[str]:
+    """What is to be said of a frontmatter nobody trusted, where the configuration does not say it."""
+    from holdfast.assemble.chat import TOOLS
+
     layer = chat.setting.loaded.layer("document")
-    if chat.untrusted and (layer is None or not layer.ignored):
-        name = place(chat.path)
-        yield (
-            f"The function in the frontmatter of {name} can only make the rules stricter, because nobody trusted it; "
-            f"read it, then run `holdfast trust {name}`."
-        )
+    said = () if layer is None else layer.ignored
+    name = place(chat.path)
+    for key in chat.untrusted:
+        if key not in said:
+            what = _OFF if key == TOOLS else _FUNCTION
+            yield what.format(name) + f", because nobody trusted it; read it, then run `holdfast trust {name}`."
 
 
 def _value(value: Any) -> str:

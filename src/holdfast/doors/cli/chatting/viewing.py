@@ -151,8 +151,8 @@ class PersonView:
         self.rest()
         message = "" if outcome.message in self._said else screen.shown_block(outcome.message)
         match outcome.kind:
-            case "pending":
-                for line in waiting:
+            case "pending" | "edited":
+                for line in waiting or [outcome.message]:
                     screen.note(line.rstrip())
             case "stepped":
                 screen.note(f"One step done; `holdfast chat {place(self._open.path)} --step` does the next.")

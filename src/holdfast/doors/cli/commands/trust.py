@@ -112,7 +112,7 @@ def _trust_document(flags: Flags, file: str, *, yes: bool, as_json: bool) -> int
     from holdfast.assemble import check_config
     from holdfast.assemble.chat import review
     from holdfast.doors.cli.chatting.documents import find_document, place
-    from holdfast.doors.cli.chatting.trusting import keep_trust, review_lines
+    from holdfast.doors.cli.chatting.trusting import keep_trust, loosened, review_lines
 
     path = find_document(file)
     found = review(path, flags=flags or None)
@@ -125,9 +125,9 @@ def _trust_document(flags: Flags, file: str, *, yes: bool, as_json: bool) -> int
         sys.stdout.flush()
     if not yes and not _confirmed("Trust exactly this frontmatter? [y/n] "):
         raise UsageProblem(f"{place(path)} was not trusted; read it, then run `holdfast trust {place(path)} --yes`.")
+    loosens = loosened(found)
     keep_trust(found)
     if as_json:
-        loosens = changed_options(found.now, found.then)
         shape = _shape(str(found.path), found.digest, by=whoami(), at=time.time(), trusted=True, loosens=loosens)
         screen.put_json(shape)
     else:

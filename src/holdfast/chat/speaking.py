@@ -1,41 +1,15 @@
-"""A person's words put into a document from the command line: as words, whatever they look like."""
+"""A person's words put into a document from elsewhere: as words, whatever they look like.
+
+What would be read as markup is escaped; templates and file references are the person's, and stay.
+"""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING, Final
 
 from holdfast.chat import files
 from holdfast.chat.document import Document
 from holdfast.chat.escape import escape_lines
 from holdfast.chat.grammar import reader_of
 from holdfast.chat.turns import SYSTEM, YOU
-from holdfast.doors.cli.chatting.documents import place
-from holdfast.doors.cli.failures import UsageProblem
-
-if TYPE_CHECKING:
-    from holdfast.chat.conversation import DocumentConversation
-
-_WAIT: Final = 5.0
-_TRIES: Final = 20
-
-
-def say(conversation: DocumentConversation, words: str) -> None:
-    """Append a message; what somebody else saves meanwhile is kept."""
-    path = conversation.path
-    with conversation.held(_WAIT):
-        for _ in range(_TRIES):
-            known = files.read(path)
-            document = Document.parse(files.decode(known.data))
-            for found in document.diagnostics:
-                if found.severity == "error":
-                    raise UsageProblem(f"{place(path, found.line)}: {found.message}")
-            try:
-                files.replace(path, known, files.encode(spoken(document, words).text))
-            except files.Changed:
-                continue
-            conversation.refresh()
-            return
-    raise UsageProblem(f"{place(path)} is changed all the time by something else; stop that and run again.")
 
 
 def spoken(document: Document, words: str) -> Document:
