@@ -35,7 +35,8 @@ def test_autopilot_goes_on_until_the_model_has_answered(tmp_path: Path) -> None:
 def test_autopilot_stops_at_its_limit_counted_from_the_persons_last_words(tmp_path: Path) -> None:
     stage = Stage(tmp_path, *(said(use("call_1")) for _ in range(50)), max_turns=3)
     outcome = stage.advance()
-    assert (outcome.kind, outcome.message, outcome.exit_code) == ("stopped", f"{STOPPED} Write something of your own to go on.", 1)
+    assert (outcome.kind, outcome.exit_code) == ("stopped", 1)
+    assert outcome.message == f"{STOPPED} Write something of your own to go on."
     assert (len(stage.model.asked), len(stage.notes)) == (3, 3)
     assert Warned("", STOPPED) in stage.events
     assert stage.advance().kind == "stopped"

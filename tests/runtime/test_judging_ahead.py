@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast import Context, Runtime, State, Tool, Verdict
+from holdfast.contract.errors import CallError
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Failure
 from holdfast.store.ledger import Ledger
@@ -128,13 +129,15 @@ def test_what_a_document_asked_for_runs_only_where_that_document_is_open(tmp_pat
 
     async def held_for_the_document() -> str:
         with Ledger.open(tmp_path / "ledger.db") as ledger:
-            async with Runtime([made], ledger=ledger, nobody="park") as runtime:
+            async with Runtime([made], ledger=ledger, nobody="park", document=chat) as runtime:
                 caller = replace(runtime.caller, door="chat", document=str(chat))
                 return (await runtime.call("note", {"text": "x"}, caller=caller)).call_id
 
     async def approved_elsewhere(call_id: str) -> None:
         with Ledger.open(tmp_path / "ledger.db") as ledger:
             async with Runtime([made], ledger=ledger, nobody="park") as runtime:
+                with pytest.raises(CallError, match="Only where its document is open"):
+                    await runtime.approve(call_id, args={"text": "y"})
                 result = await runtime.approve(call_id)
                 assert result.state is State.APPROVED and f"holdfast chat '{chat}'" in result.text
                 assert await runtime.resume() == []

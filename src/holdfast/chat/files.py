@@ -13,6 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from holdfast.chat import escape
 from holdfast.chat.swapping import swap
 from holdfast.contract.errors import HoldfastError
 from holdfast.store.files import sync_folder
@@ -24,7 +25,6 @@ _READS: Final = 50
 _YOUNG: Final = 2 * 10**9
 """A file changed this short (ns) before it was read may change again without its times telling."""
 _FORGOTTEN: Final = 60.0
-_UNWRITABLE: Final = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 
 
 class DocumentError(HoldfastError):
@@ -66,10 +66,7 @@ def encode(text: str) -> bytes:
 
 def storable(text: str) -> str:
     """The text as it would be read back: characters that no file can hold are replaced."""
-    try:
-        return decode(encode(text))
-    except UnicodeEncodeError:
-        return decode(encode(_UNWRITABLE.sub("\ufffd", text)))
+    return decode(encode(escape.storable(text)))
 
 
 def read(path: Path) -> Snapshot:

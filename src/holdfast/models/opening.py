@@ -56,18 +56,26 @@ _PACKAGES: Final[dict[ModelApi, str]] = {
 
 def open_model(config: ModelConfig, *, secret: Secret, cache_key: str | None = None) -> tuple[Model, Settings]:
     """The model a configuration names, and the parameters to ask it with. Nothing is sent yet."""
-    provider, colon, model = config.name.partition(":")
+    provider, _, model = config.name.partition(":")
     own = config.providers.get(provider)
     settings = settings_for(config, provider, cache_key)
     if config.name == OPERATOR:
         from holdfast.models.operator import Operator
 
         return Operator(), settings
-    if provider not in KNOWN and own is None:
+    check_name(config)
+    return Transport(_endpoint(provider, model, own or ModelProvider(), secret)), settings
+
+
+def check_name(config: ModelConfig) -> None:
+    """Raises `ConfigError` for a name no provider stands behind; whether that can be reached is not looked at."""
+    provider, colon, model = config.name.partition(":")
+    if config.name == OPERATOR:
+        return
+    if provider not in KNOWN and provider not in config.providers:
         raise ConfigError(_unknown(provider, config))
     if not colon or not model:
         raise ConfigError(f"model.name is '{config.name}'; write it as 'provider:model', such as '{provider}:NAME'.")
-    return Transport(_endpoint(provider, model, own or ModelProvider(), secret)), settings
 
 
 def settings_for(config: ModelConfig, provider: str, cache_key: str | None = None) -> Settings:

@@ -184,6 +184,9 @@ class Desk:
         self, held: HeldCall, answer: Answer, digest: str | None, ledger: Ledger
     ) -> tuple[HeldCall, Answer]:
         """Changed arguments are validated, proposed and judged like any others, then approved as they are."""
+        if held.call.caller.document not in (None, self._document):
+            document = held.call.caller.document
+            raise CallError(f"Only where its document is open can new arguments be checked: holdfast chat {document}")
         plan = self._plan(held)
         if plan is None:
             raise CallError(

@@ -91,3 +91,50 @@ def test_a_report_shows_foreign_text_on_one_line_and_in_backticks() -> None:
 def test_a_report_about_a_call_the_operator_does_not_know_only_counts() -> None:
     said = report(ToolUse("x", "weather", "broken"), ToolResult("x", "weather", "sun\nrain"))
     assert said == "Call `weather`: 2 lines."
+
+
+@pytest.mark.spec("M2", "X17")
+def test_a_plan_goes_on_to_its_end_and_says_what_was_only_planned(project: Path) -> None:
+    async def session() -> tuple[list[str], str]:
+        conversation = [you("write b.txt with content 'x' then run `touch made` then read src/a.py")]
+        asked: list[str] = []
+        async with Runtime(tools=builtin_tools(), root=project, plan=True) as runtime:
+            while (answer := message_of(await collect(conversation))).tool_uses:
+                (use,) = answer.tool_uses
+                asked.append(use.name)
+                result = await runtime.call(use.name, use.arguments)
+                told = ToolResult(use.id, use.name, result.text, not result.success)
+                conversation += [answer, Message("user", (told,))]
+        return asked, "\n".join(message.text for message in [*conversation, answer])
+
+    asked, said = run(session())
+    assert asked == ["file.write", "shell.exec", "file.read"]
+    assert "Only planned: write `b.txt`." in said and "Only planned: run `touch made`." in said
+    assert "Read `src/a.py`: 4 lines." in said
+    assert not (project / "b.txt").exists() and not (project / "made").exists()
+
+
+@pytest.mark.spec("M2")
+@pytest.mark.parametrize(
+    ("arguments", "output", "said"),
+    [
+        ('{"command":"ls"}', "(no output)\n\n[Kept: a]", "Run `ls`: it printed nothing. `[Kept: a]`"),
+        (
+            '{"command":"ls"}',
+            'The arguments were changed to {"command":"pwd"} before it ran.\n\n/home',
+            "You changed it first. Run `pwd`: it printed `/home`.",
+        ),
+        ('{"command": "x"', "done", "Run something: it printed `done`."),
+    ],
+    ids=["notes of holdfast are not printed by the program", "changed by a person", "broken arguments"],
+)
+def test_a_result_is_told_as_what_it_is(arguments: str, output: str, said: str) -> None:
+    assert report(ToolUse("a", "shell.exec", arguments), ToolResult("a", "shell.exec", output)) == said
+
+
+@pytest.mark.spec("M2")
+@pytest.mark.parametrize("tool", sorted({tool.name for tool in builtin_tools()}))
+def test_every_call_can_be_told_whatever_its_arguments(tool: str) -> None:
+    for arguments in ("", "{", "[]", "{}", '{"path": null}', '{"command": 3, "offset": "x"}'):
+        for error in (True, False):
+            assert report(ToolUse("a", tool, arguments), ToolResult("a", tool, "x", error))

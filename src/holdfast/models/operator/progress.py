@@ -10,6 +10,7 @@ from holdfast.contract.message import Aborted, Message, Part, Text, ToolResult, 
 from holdfast.contract.result import Attachment
 from holdfast.contract.values import parse_json
 from holdfast.models.operator.planning import Wanted
+from holdfast.models.operator.reporting import PLANNED
 
 
 class Round(NamedTuple):
@@ -21,7 +22,7 @@ class Round(NamedTuple):
 
     @property
     def failed(self) -> bool:
-        return self.aborted or any(self.result(use).error for use in self.uses)
+        return self.aborted or any(_failed(self.result(use)) for use in self.uses)
 
     def result(self, use: ToolUse) -> ToolResult:
         missing = ToolResult(use.id, use.name, "No result was recorded for this call.", error=True)
@@ -68,6 +69,11 @@ def standing(messages: Sequence[Message]) -> Standing:
                 rounds.append(Round(message.tool_uses, {}, _is_aborted(message)))
             answered = answered or not message.tool_uses
     return Standing(tuple(requests), tuple(rounds), answered or messages[-1].role != "user")
+
+
+def _failed(result: ToolResult) -> bool:
+    """What was only planned has not failed: the plan goes on."""
+    return result.error and not result.output.startswith(PLANNED)
 
 
 def _own_text(message: Message) -> str:

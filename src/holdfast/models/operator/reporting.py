@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from msgspec.structs import replace
+
 from holdfast.contract.errors import BadJson
 from holdfast.contract.message import ToolResult, ToolUse
 from holdfast.contract.values import Args, parse_json
@@ -13,6 +15,8 @@ from holdfast.models.operator.wording import in_words, quoted
 
 REJECTED: Final = "This tool has been rejected by the user."
 DENIED: Final = "The tool was denied by a policy."
+PLANNED: Final = "Plan mode: nothing was run or changed."
+_CHANGED: Final = re.compile(r"\AThe arguments were changed to (\{.*\}) before it ran\.\n\n")
 _CUT: Final = re.compile(
     r"^\[(?:Showing (?:lines|last|the first)|showing first|Output t(?:oo large|runcated)|Results limited"
     r"|The diff is longer|[0-9]+ more lines|Line [0-9]+ is)[^\n]*\]$",
@@ -26,6 +30,9 @@ _EMPTY: Final = frozenset({"(no output)", "(empty file)", ""})
 
 def report(use: ToolUse, result: ToolResult) -> str:
     """One paragraph about one call."""
+    if changed := _CHANGED.match(result.output):
+        use = replace(use, arguments=changed[1])
+        return f"You changed it first. {report(use, replace(result, output=result.output[changed.end() :]))}"
     said = in_words(use.name, _arguments(use))
     if result.error:
         return _failure(said, use.name, result.output)
@@ -41,6 +48,8 @@ def report(use: ToolUse, result: ToolResult) -> str:
 
 def _failure(said: str, tool: str, output: str) -> str:
     text = output.strip()
+    if text.startswith(PLANNED):
+        return f"Only planned: {said}."
     if text == REJECTED:
         return f"You rejected this: {said}."
     if text.startswith(DENIED):
@@ -71,6 +80,8 @@ def _printed(output: str) -> str:
     text = output.strip("\n")
     if text in _EMPTY:
         return "it printed nothing."
+    if text.startswith("(no output)\n\n["):
+        return f"it printed nothing. {quoted(text.partition(chr(10))[2].strip())}"
     lines = text.split("\n")
     if len(lines) == 1:
         return f"it printed {quoted(text)}."

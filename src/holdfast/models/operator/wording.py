@@ -27,7 +27,12 @@ def in_words(tool: str, args: Args) -> str:
     if tool not in _VERBS:
         return f"call {quoted(tool)}"
     value = args.get(key)
-    said = f"{verb} {quoted(_text(value))}" if key and value is not None else verb if not key else _WITHOUT[tool]
+    if not key:
+        said = verb
+    elif value is None:
+        said = _WITHOUT.get(tool, f"{verb} something")
+    else:
+        said = f"{verb} {quoted(_text(value))}"
     return said + _details(tool, args)
 
 
