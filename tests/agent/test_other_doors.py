@@ -39,7 +39,7 @@ def stage(tmp_path: Path) -> Stage:
     return stage
 
 
-@pytest.mark.spec("A13")
+@pytest.mark.spec("A13b")
 def test_a_call_that_was_approved_and_ran_elsewhere_brings_its_result(stage: Stage) -> None:
     elsewhere(stage, lambda runtime, call: runtime.approve(call), *stage.tools)
     assert len(stage.asks) == 1
@@ -47,7 +47,7 @@ def test_a_call_that_was_approved_and_ran_elsewhere_brings_its_result(stage: Sta
     assert (len(stage.asks), stage.results()[0].output) == (1, "noted x")
 
 
-@pytest.mark.spec("A13")
+@pytest.mark.spec("A13b")
 def test_a_call_that_was_approved_where_nobody_knows_the_tool_runs_here(stage: Stage) -> None:
     done = elsewhere(stage, lambda runtime, call: runtime.approve(call))
     assert (done.state, stage.asks) == (State.APPROVED, [])
@@ -59,7 +59,7 @@ def test_a_call_that_was_approved_where_nobody_knows_the_tool_runs_here(stage: S
     assert (len(stage.asks), stage.results()[0].output) == (1, "noted x")
 
 
-@pytest.mark.spec("A13")
+@pytest.mark.spec("A13b")
 @pytest.mark.parametrize("words", ["", "Not now."])
 def test_a_call_that_was_rejected_elsewhere_is_told_so(stage: Stage, words: str) -> None:
     elsewhere(stage, lambda runtime, call: runtime.reject(call, words))
@@ -68,7 +68,7 @@ def test_a_call_that_was_rejected_elsewhere_is_told_so(stage: Stage, words: str)
     assert (stage.results()[0].error, stage.asks) == (True, [])
 
 
-@pytest.mark.spec("A13")
+@pytest.mark.spec("A13b")
 @pytest.mark.parametrize("success", [True, False])
 def test_a_result_that_was_given_elsewhere_is_the_result(stage: Stage, success: bool) -> None:
     elsewhere(stage, lambda runtime, call: runtime.give_result(call, "from elsewhere", success=success))
@@ -77,7 +77,7 @@ def test_a_result_that_was_given_elsewhere_is_the_result(stage: Stage, success: 
     assert stage.asks == []
 
 
-@pytest.mark.spec("A13")
+@pytest.mark.spec("A13b")
 def test_a_call_whose_arguments_were_changed_elsewhere_says_so(stage: Stage) -> None:
     elsewhere(stage, lambda runtime, call: runtime.approve(call, args={"text": "y"}), *stage.tools)
     assert stage.asks == [{"text": "y"}]
@@ -85,7 +85,7 @@ def test_a_call_whose_arguments_were_changed_elsewhere_says_so(stage: Stage) -> 
     assert stage.results()[0].output == 'The arguments were changed to {"text":"y"} before it ran.\n\nnoted y'
 
 
-@pytest.mark.spec("A13")
+@pytest.mark.spec("A13b")
 def test_what_was_changed_there_cannot_be_approved_here_where_something_else_is_shown(stage: Stage) -> None:
 
     async def change(runtime: Runtime, call: str) -> None:
@@ -102,7 +102,7 @@ def test_what_was_changed_there_cannot_be_approved_here_where_something_else_is_
     assert stage.results()[0].output.startswith('The arguments were changed to {"text":"y"} before it ran.')
 
 
-@pytest.mark.spec("A13")
+@pytest.mark.spec("A13b")
 @pytest.mark.parametrize("status", [Status.REJECTED, Status.DENIED, Status.ABORTED])
 def test_a_no_here_outweighs_a_yes_there_as_long_as_nothing_ran(tmp_path: Path, status: Status) -> None:
     document = tmp_path / "talk.chat"
@@ -114,7 +114,7 @@ def test_a_no_here_outweighs_a_yes_there_as_long_as_nothing_ran(tmp_path: Path, 
     assert (stage.asks, stage.results()[0].error, stage.states()) == ([], True, [State.CANCELLED])
 
 
-@pytest.mark.spec("A13")
+@pytest.mark.spec("A13b")
 def test_a_no_here_comes_too_late_for_what_ran_there(stage: Stage) -> None:
     elsewhere(stage, lambda runtime, call: runtime.approve(call), *stage.tools)
     stage.person.set_status("a1", Status.REJECTED)
@@ -144,7 +144,7 @@ def test_a_persons_own_result_outweighs_a_no_there(stage: Stage) -> None:
     assert (stage.results()[0].output, stage.results()[0].error) == ("I ran it myself", False)
 
 
-@pytest.mark.spec("A13")
+@pytest.mark.spec("A13b")
 def test_answers_that_come_while_other_calls_run_are_taken_in_at_once(tmp_path: Path) -> None:
     async def answering(args: Any) -> str:
         async with runtime_in(tmp_path, stage.ask) as other:
@@ -160,7 +160,7 @@ def test_answers_that_come_while_other_calls_run_are_taken_in_at_once(tmp_path: 
     assert [result.output for result in stage.results()] == ["noted x", "answered"]
 
 
-@pytest.mark.spec("A13")
+@pytest.mark.spec("A13b")
 def test_a_call_that_runs_elsewhere_is_waited_for_and_the_wait_can_be_cancelled(tmp_path: Path) -> None:
     async def slow(args: Any) -> str:
         started.set()
@@ -200,7 +200,7 @@ def test_a_call_that_runs_elsewhere_is_waited_for_and_the_wait_can_be_cancelled(
     assert stage.results()[0].output == "slow"
 
 
-@pytest.mark.spec("A13")
+@pytest.mark.spec("A13b")
 def test_a_tool_that_is_finished_from_outside_waits_for_its_result_here_or_there(tmp_path: Path) -> None:
     tool = Tool(name="form", description="Filled in by a person.")
     stage = Stage(tmp_path, said(use("a1", "form", "{}")), said(use("a2", "form", "{}")), tools=[tool])
@@ -215,7 +215,7 @@ def test_a_tool_that_is_finished_from_outside_waits_for_its_result_here_or_there
     assert [result.output for result in stage.results()] == ["filled in", "there"]
 
 
-@pytest.mark.spec("A13")
+@pytest.mark.spec("A13b")
 def test_a_runtime_that_asks_by_itself_needs_no_placeholder_answered(tmp_path: Path) -> None:
     from tests.runtime.support import yes
 
@@ -224,7 +224,7 @@ def test_a_runtime_that_asks_by_itself_needs_no_placeholder_answered(tmp_path: P
     assert len(stage.asks) == 2
 
 
-@pytest.mark.spec("A13")
+@pytest.mark.spec("A13b")
 def test_where_nobody_can_be_asked_the_model_is_told_so(tmp_path: Path) -> None:
     stage = Stage(tmp_path, said(use("a1", "ask")))
     assert stage.advance(nobody="deny").kind == "done"

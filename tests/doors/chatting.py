@@ -95,6 +95,16 @@ class Running:
     def interrupt(self) -> None:
         os.kill(self.process.pid, signal.SIGINT)
 
+    def end(self) -> int:
+        """Ctrl-C until a watcher has ended: one that comes while a turn still ends only stops that turn."""
+        deadline, seen = time.monotonic() + PATIENCE, len(self.text)
+        self.interrupt()
+        while self._read(deadline):
+            if "Nothing goes on until" in self.text[seen:]:
+                seen = len(self.text)
+                self.interrupt()
+        return self.process.wait(PATIENCE)
+
     def finish(self) -> int:
         deadline = time.monotonic() + PATIENCE
         while self._read(deadline):

@@ -38,7 +38,7 @@ def _streamed(pieces: list[str], *, terminal: bool = True) -> str:
     return screen.getvalue()
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1c")
 @settings(deadline=None, max_examples=150)
 @given(st.lists(WORDS, max_size=8))
 def test_pieces_never_show_what_the_whole_would_not(pieces: list[str]) -> None:

@@ -34,7 +34,7 @@ def _tightened_while_running(cli: Cli, document: Path, *args: str) -> Done:
     return Done(code, "\n".join(said), "")
 
 
-@pytest.mark.spec("U4", "E1")
+@pytest.mark.spec("U4", "E1c")
 def test_other_rules_while_it_runs_hold_at_once_and_it_goes_on_under_them(cli: Cli) -> None:
     cli.configure(SHELL_RUNS)
     document = start(cli, f"run `{UNTIL_TOLD}`, then run `touch made.txt`")
@@ -73,7 +73,7 @@ class Counting:
         return Outcome("cancelled" if self.told == 1 else "done")
 
 
-@pytest.mark.spec("E1", "U6")
+@pytest.mark.spec("E1c", "U6")
 def test_after_a_stop_nothing_but_a_save_lets_a_watched_document_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,7 +103,7 @@ def test_after_a_stop_nothing_but_a_save_lets_a_watched_document_go_on(
     assert Counting.told == 3, "a save that changes nothing is no news where nothing was stopped"
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1c")
 def test_a_stopped_turn_is_not_taken_up_by_an_answer_elsewhere(cli: Cli) -> None:
     cli.configure('[[approval.commands]]\nrule = "sleep *"\nverdict = "approve"\n')
     document = write_calls(cli, "touch made.txt", "sleep 60")
@@ -122,7 +122,7 @@ def test_a_stopped_turn_is_not_taken_up_by_an_answer_elsewhere(cli: Cli) -> None
     assert (cli.project / "made.txt").exists()
 
 
-@pytest.mark.spec("E1", "A15")
+@pytest.mark.spec("E1c", "A15b")
 def test_every_call_without_a_result_is_named_with_its_status_and_what_to_do(cli: Cli) -> None:
     document = write_calls(cli, "touch one", "touch two", "touch three")
     assert cli.run("chat", NAME).code == 4
@@ -167,7 +167,7 @@ def test_nothing_is_said_into_a_document_that_cannot_be_read_to_its_end(tmp_path
     assert document.read_text() == before
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1c")
 def test_errors_without_anybody_there_are_one_object_and_the_exit_code(cli: Cli) -> None:
     (cli.project / NAME).write_text("```toml\nnonsense = [\n```\n\n@You:\nhello\n")
     for args, code, kind in (
@@ -179,7 +179,7 @@ def test_errors_without_anybody_there_are_one_object_and_the_exit_code(cli: Cli)
         assert (done.json["error"]["kind"], done.json["error"]["exit_code"]) == (kind, code)
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1c")
 def test_without_a_ledger_no_document_is_driven(cli: Cli) -> None:
     cli.configure("[ledger]\nenabled = false\n")
     document = start(cli, "calculate 1 + 1")

@@ -30,7 +30,7 @@ def with_model(cli: Cli, work: Callable[[], None], *answers: Answer) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1c")
 def test_ctrl_c_in_a_reply_leaves_what_came_marked_as_aborted(cli: Cli) -> None:
     document = start(cli, "Tell me.")
     half = wire.events(Script((Think("hm, hm"), Say("Half an answer"))), "vllm")[:-3]
@@ -48,7 +48,7 @@ def test_ctrl_c_in_a_reply_leaves_what_came_marked_as_aborted(cli: Cli) -> None:
     assert "<!-- flemma:aborted: Response interrupted by the user. -->" in text
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1c")
 def test_what_a_provider_refuses_is_one_sentence_and_the_document_stays_as_it_was(cli: Cli) -> None:
     document = start(cli, "Tell me.")
     before = document.read_bytes()
@@ -64,7 +64,7 @@ def test_what_a_provider_refuses_is_one_sentence_and_the_document_stays_as_it_wa
     assert document.read_bytes() == before
 
 
-@pytest.mark.spec("E1", "O1")
+@pytest.mark.spec("E1c", "O1b")
 def test_a_call_of_a_model_is_shown_as_the_runtime_holds_it(cli: Cli) -> None:
     start(cli, "Say hi.")
     arguments = '{"command": "echo hi", "cwd": null, "timeout": null, "label": "greet"}'
@@ -78,3 +78,18 @@ def test_a_call_of_a_model_is_shown_as_the_runtime_holds_it(cli: Cli) -> None:
         assert events(done, "usage")[0]["reply"]["output"] > 0
 
     with_model(cli, look, Answer(asked))
+
+
+@pytest.mark.spec("E1c")
+def test_why_a_model_is_asked_again_is_said_once(cli: Cli) -> None:
+    start(cli, "Tell me.")
+
+    def look() -> None:
+        done = cli.run("--set", "model.retries=3", "chat", NAME)
+        lines = done.err.splitlines()
+        assert done.code == 0 and "Told." in done.out, done
+        assert lines[0].startswith("The model is asked again in 0 s: ")
+        assert lines[1:] == ["Trying again (2 of 3) in 0 s.", "Trying again (3 of 3) in 0 s."]
+
+    busy = error(503, {"error": {"message": "busy"}}, retry_after="0")
+    with_model(cli, look, busy, busy, busy, Answer(wire.events(Script((Say("Told."),)))))

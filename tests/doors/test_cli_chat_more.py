@@ -13,7 +13,7 @@ from tests.doors.chatting import NAME, PENDING, Running, answer, start, write_ca
 from tests.doors.command import Cli
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1c")
 def test_a_new_document_is_never_written_over_another(cli: Cli) -> None:
     made = cli.run("chat", "new", NAME, "--system", "Be brief.", "-m", "hello")
     document = cli.project / NAME
@@ -30,7 +30,7 @@ def test_a_new_document_is_never_written_over_another(cli: Cli) -> None:
     assert cli.run("chat", "new", "-m", "-", "--system", "-", "b.chat").code == 2
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1c")
 def test_the_model_of_a_new_document_is_trusted_because_it_was_typed_here(cli: Cli) -> None:
     cli.configure('[model]\nname = "openai:gpt-5"\n')
     assert cli.run("chat", "new", NAME, "--model", "operator", "-m", "calculate 6 * 7").code == 0
@@ -70,7 +70,7 @@ def test_an_id_that_several_documents_have_needs_the_file(cli: Cli) -> None:
     assert cli.run("chat", "run", "c1").code == 0
 
 
-@pytest.mark.spec("E1", "O1", "U7")
+@pytest.mark.spec("E1c", "O1b", "U7")
 def test_the_status_says_what_comes_next_and_writes_nothing(cli: Cli) -> None:
     document = start(cli, "run `echo hi`")
     assert cli.run("chat", "status").out == "No document of this project is being advanced or has calls open.\n"
@@ -93,7 +93,7 @@ def test_the_status_says_what_comes_next_and_writes_nothing(cli: Cli) -> None:
     assert cli.run("chat", "status", NAME, "--json").json["next"] == "yours"
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1c")
 def test_the_status_shows_what_is_wrong_with_a_document_and_where(cli: Cli) -> None:
     document = cli.project / NAME
     document.write_text("```toml\nnonsense = [\n```\n\n@You:\nhello\n\n@Nobody:\nx\n")
@@ -105,7 +105,7 @@ def test_the_status_shows_what_is_wrong_with_a_document_and_where(cli: Cli) -> N
     assert document.read_text().endswith("@Nobody:\nx\n")
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1c")
 def test_cancel_says_when_nothing_runs_and_one_document_is_driven_by_one_process(cli: Cli) -> None:
     cli.configure('[approval]\nauto_approve = ["$default", "shell.exec"]\n')
     document = start(cli, "run `echo begun; sleep 60`")
@@ -121,7 +121,7 @@ def test_cancel_says_when_nothing_runs_and_one_document_is_driven_by_one_process
     assert "(error)" in document.read_text()
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1c")
 def test_a_second_ctrl_c_stops_at_once() -> None:
     program = (
         "import asyncio\nfrom holdfast.doors.cli.chatting.interrupting import Interrupt\n"
@@ -134,7 +134,7 @@ def test_a_second_ctrl_c_stops_at_once() -> None:
     assert (done.returncode, done.stdout) == (130, "")
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1c")
 def test_what_is_no_document_is_refused_in_one_sentence(cli: Cli) -> None:
     start(cli, "hello")
     (cli.project / "picture").write_bytes(b"\x89PNG\r\n\x1a\n\0\0")
@@ -157,7 +157,7 @@ def test_what_is_no_document_is_refused_in_one_sentence(cli: Cli) -> None:
     assert cli.run("chat").code == 2
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1c")
 def test_any_text_file_can_be_a_document(cli: Cli) -> None:
     document = cli.project / "talk.md"
     document.write_bytes(b"\xff\xfe not utf-8\r\n@You:\r\ncalculate 6 * 7\r\n")
@@ -168,7 +168,7 @@ def test_any_text_file_can_be_a_document(cli: Cli) -> None:
     assert b"\n" not in data.replace(b"\r\n", b"")
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1c")
 def test_whoever_reads_the_output_may_go_away(cli: Cli) -> None:
     document = start(cli, "calculate 6 * 7")
     command = subprocess.list2cmdline(cli.command("chat", NAME, "--json"))

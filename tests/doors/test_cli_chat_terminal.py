@@ -14,7 +14,7 @@ from tests.doors.terminal import Terminal
 PROMPT = "leave it waiting\n> "
 
 
-@pytest.mark.spec("E1", "O1", "O2")
+@pytest.mark.spec("E1c", "O1b", "O2")
 def test_a_person_sees_the_reply_the_diff_and_the_result_and_is_asked_between(asking: Cli) -> None:
     document = start(asking, 'write "hello" to a.txt, then calculate 6 * 7')
     with Terminal(asking, "chat", NAME) as person:
@@ -34,7 +34,7 @@ def test_a_person_sees_the_reply_the_diff_and_the_result_and_is_asked_between(as
     assert "status=" not in document.read_text()
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1c")
 def test_no_with_a_message_and_a_result_by_hand_are_written_into_the_document(cli: Cli) -> None:
     document = start(cli, "run `rm a`")
     with Terminal(cli, "chat", NAME) as person:
@@ -54,7 +54,7 @@ def test_no_with_a_message_and_a_result_by_hand_are_written_into_the_document(cl
     assert "\n```\nI did it by hand\n```" in document.read_text()
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1c")
 def test_edited_arguments_run_and_the_model_is_told(asking: Cli) -> None:
     document = start(asking, 'write "hello" to a.txt')
     with Terminal(asking, "chat", NAME, EDITOR="sed -i s/hello/edited/") as person:
@@ -68,7 +68,7 @@ def test_edited_arguments_run_and_the_model_is_told(asking: Cli) -> None:
     assert "The arguments were changed" in document.read_text()
 
 
-@pytest.mark.spec("A13")
+@pytest.mark.spec("A13b")
 def test_what_changes_while_the_person_thinks_is_shown_again(asking: Cli) -> None:
     start(asking, 'write "hello" to a.txt')
     with Terminal(asking, "chat", NAME) as person:
@@ -89,7 +89,7 @@ def test_what_changes_while_the_person_thinks_is_shown_again(asking: Cli) -> Non
     assert (asking.project / "a.txt").read_text() == "hello"
 
 
-@pytest.mark.spec("A13", "A15")
+@pytest.mark.spec("A13b", "A15b")
 def test_leaving_keeps_it_waiting_and_what_was_answered_before_is_done(cli: Cli) -> None:
     document = write_calls(cli, "echo 1 > one", "echo 2 > two", "echo 3 > three")
     with Terminal(cli, "chat", NAME) as person:
@@ -109,7 +109,7 @@ def test_leaving_keeps_it_waiting_and_what_was_answered_before_is_done(cli: Cli)
         assert person.finish() == 4
 
 
-@pytest.mark.spec("A13")
+@pytest.mark.spec("A13b")
 def test_an_answer_in_the_editor_or_at_another_door_ends_the_question(cli: Cli) -> None:
     document = start(cli, "run `touch made.txt`")
     with Terminal(cli, "chat", NAME) as person:
@@ -128,19 +128,51 @@ def test_an_answer_in_the_editor_or_at_another_door_ends_the_question(cli: Cli) 
     assert (cli.project / "more.txt").exists()
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1c")
 def test_ctrl_c_at_a_question_leaves_it_waiting(cli: Cli) -> None:
     document = start(cli, "run `touch made.txt`")
     with Terminal(cli, "chat", NAME) as person:
         person.expect(PROMPT)
         person.press(b"\x03")
+        person.expect(f"Waiting at {NAME}:")
         assert person.finish() == 130
         assert "Traceback" not in person.text
     assert "status=pending" in document.read_text()
-    assert len(cli.run("pending", "--json").lines) == 1
+    (held,) = cli.run("pending", "--json").lines
+    assert f"holdfast approve {held['call_id']}" in " ".join(person.text.split())
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1c")
+def test_a_key_that_is_none_is_answered_once_with_what_to_do(cli: Cli) -> None:
+    start(cli, "run `touch made.txt`")
+    with Terminal(cli, "chat", NAME) as person:
+        for key in ("", "x", "q"):
+            person.expect(PROMPT)
+            person.type(key)
+        assert person.finish() == 4
+    assert person.text.count("Type one of the letters.") == 1
+
+
+@pytest.mark.spec("E1c")
+def test_sentences_are_folded_between_words_and_commands_are_left_whole(cli: Cli) -> None:
+    start(cli, "run `echo a-command-that-is-longer-than-the-terminal-is-wide`")
+    (cli.project / NAME).write_text("stray\n" + (cli.project / NAME).read_text())
+    with Terminal(cli, "chat", NAME, columns=40) as person:
+        person.expect(PROMPT)
+        person.type("q")
+        assert person.finish() == 4
+    lines = person.text.split("\n")
+    why = next(number for number, line in enumerate(lines) if line.startswith("  why "))
+    assert lines[why].rstrip() == "  why     No rule answers for this"
+    assert lines[why + 1].startswith("          call, so")
+    note = next(number for number, line in enumerate(lines) if line.startswith("Note: "))
+    assert lines[note + 1].startswith("  ") and max(map(len, lines[note : note + 3])) < 40
+    assert "$ echo a-command-that-is-longer-than-the-terminal-is-wide" in person.text
+    command = f"`holdfast approve {cli.run('pending', '--json').json['call_id']}`"
+    assert any(command in line for line in lines)
+
+
+@pytest.mark.spec("E1c")
 def test_ctrl_c_stops_what_runs_and_has_it_written(cli: Cli) -> None:
     cli.configure('[approval]\nauto_approve = ["$default", "shell.exec"]\n')
     document = start(cli, "run `sleep 60`")
@@ -154,7 +186,7 @@ def test_ctrl_c_stops_what_runs_and_has_it_written(cli: Cli) -> None:
     assert cli.run("ledger", "--json").lines[0]["state"] == "cancelled"
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1c")
 def test_nothing_a_model_says_can_act_on_the_terminal(asking: Cli) -> None:
     (asking.project / "evil.txt").write_text("\x1b]0;title\x07\x1b[2Jgone\u202e\n")
     start(asking, "read evil.txt")
@@ -165,7 +197,7 @@ def test_nothing_a_model_says_can_act_on_the_terminal(asking: Cli) -> None:
     assert not re.findall(r"\x1b(?!\[[0-9;]*[mK])", person.raw)
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1c")
 @pytest.mark.parametrize("colour", [{}, {"NO_COLOR": "1"}])
 def test_a_narrow_terminal_is_enough(asking: Cli, colour: dict[str, str]) -> None:
     (asking.project / "wide.txt").write_text("wide " * 60 + "\n" + "表" * 100 + "\n" + "line\n" * 30)
@@ -193,7 +225,7 @@ def _last_event(person: Terminal) -> dict[str, object]:
     return json.loads(lines[-1])
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1c")
 def test_ctrl_c_at_any_question_ends_with_an_outcome_for_programs(cli: Cli) -> None:
     document = start(cli, "run `touch made.txt`")
     with Terminal(cli, "chat", NAME, "--json", columns=5000) as person:

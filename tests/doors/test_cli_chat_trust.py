@@ -24,7 +24,7 @@ def _write(cli: Cli, text: str) -> Path:
     return document
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1c")
 def test_without_a_terminal_a_note_says_how_and_it_only_tightens(asking: Cli) -> None:
     _write(asking, LOOSER)
     asking.configure('[sandbox]\nmode = "off"\n[approval]\nauto_approve = ["$readonly"]\n')
@@ -34,7 +34,7 @@ def test_without_a_terminal_a_note_says_how_and_it_only_tightens(asking: Cli) ->
     assert not (asking.project / "made.txt").exists()
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1c")
 @pytest.mark.parametrize("text", [LOOSER, FUNCTION], ids=["list", "function"])
 def test_trust_shows_the_frontmatter_and_what_becomes_looser_and_ends_with_a_change(cli: Cli, text: str) -> None:
     document = _write(cli, text)
@@ -55,7 +55,7 @@ def test_trust_shows_the_frontmatter_and_what_becomes_looser_and_ends_with_a_cha
     assert cli.run("trust", "list", "--json").json["trusted"] is False
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1c")
 def test_a_trusted_frontmatter_counts_and_trust_can_be_taken_back(cli: Cli) -> None:
     document = _write(cli, LOOSER)
     assert cli.run("trust", NAME, "--yes", "--json").json["loosens"][0]["key"] == "approval.auto_approve"
@@ -67,7 +67,7 @@ def test_a_trusted_frontmatter_counts_and_trust_can_be_taken_back(cli: Cli) -> N
     assert cli.run("chat", NAME).code == 4
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1c")
 def test_on_a_terminal_it_is_asked_once(cli: Cli) -> None:
     _write(cli, LOOSER.replace("echo hi", "echo \x1b[2J"))
     with Terminal(cli, "chat", NAME) as person:
@@ -91,7 +91,7 @@ def test_on_a_terminal_it_is_asked_once(cli: Cli) -> None:
     assert (cli.project / "more.txt").exists(), "what is trusted is not asked about"
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1c")
 def test_what_needs_no_trust_is_not_asked_about(cli: Cli) -> None:
     _write(cli, '```toml\n[tools]\ndeny = ["shell.exec"]\n```\n\n@You:\ncalculate 1 + 1\n')
     with Terminal(cli, "chat", NAME) as person:

@@ -36,7 +36,7 @@ def _delete_and_recreate(file: Path) -> None:
     file.write_text("recreated")
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1c")
 @pytest.mark.parametrize(
     "save",
     [_in_place, _swap, _rename_away_and_write, _delete_and_recreate, Path.unlink],
@@ -54,7 +54,7 @@ def test_every_way_of_saving_is_seen(tmp_path: Path, save: Callable[[Path], obje
     asyncio.run(main())
 
 
-@pytest.mark.spec("E1")
+@pytest.mark.spec("E1c")
 def test_a_file_that_is_not_there_yet_and_one_behind_a_symlink_are_seen(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     real, link = tmp_path / "real" / "notes.chat", tmp_path / "notes.chat"

@@ -17,7 +17,7 @@ from tests.chat.session.support import Editor, opened
 @pytest.mark.spec("U2")
 @pytest.mark.spec("U3")
 @pytest.mark.spec("U6")
-@pytest.mark.spec("A13")
+@pytest.mark.spec("A13b")
 class TestDocument(ConversationConformance):
     newline = "\n"
     beginning = ""

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.spec("U6")
-@pytest.mark.spec("A13")
+@pytest.mark.spec("A13b")
 def test_a_document_is_never_torn_by_a_kill(tmp_path: Path) -> None:
     command = [sys.executable, "-W", "error", "-m", "tests.chat.session.crash", str(tmp_path), "5"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)

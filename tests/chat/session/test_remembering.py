@@ -20,7 +20,7 @@ USE = ToolUse("a1", "file.read", '{"path": "a"}')
 OPEN = Open(call_id="x-1", digest="d")
 
 
-@pytest.mark.spec("A13")
+@pytest.mark.spec("A13b")
 def test_an_open_call_is_found_by_another_process(tmp_path: Path) -> None:
     path, state = tmp_path / "a.chat", tmp_path / "state"
     Memory(path, state).open([(key_of(3, USE), OPEN)])
@@ -72,7 +72,7 @@ def test_a_file_of_another_document_put_in_its_place_is_not_believed(tmp_path: P
     assert Memory(two, state).read().open == ()
 
 
-@pytest.mark.spec("A13")
+@pytest.mark.spec("A13b")
 def test_a_damaged_memory_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
     path, state = tmp_path / "a.chat", tmp_path / "state"
     memory = Memory(path, state)

@@ -51,6 +51,7 @@ class TerminalAsker:
         self.asked = False
         self.answered = False
         """Whether an answer was given here, and not at another door."""
+        self._helped = False
         self._steps: dict[str, Step] = {
             "y": self._yes,
             "n": self._no,
@@ -122,6 +123,9 @@ class TerminalAsker:
                 raise Leave
             if key in keys:
                 return self._steps[key]
+            if not self._helped:
+                note("Type one of the letters.")
+                self._helped = True
 
     async def _yes(self, held: HeldCall) -> Answer:
         return Answer(kind="approve", by=self._by)

@@ -23,6 +23,7 @@ _WRONG_INPUT: Final = (
     errors.GrantRefused,
     errors.CallError,
 )
+_LANGUAGE: Final = "Unsupported frontmatter language: "
 
 
 class UsageProblem(errors.HoldfastError):
@@ -50,7 +51,10 @@ def report(kind: str, message: str, exit_code: int, *, as_json: bool = False) ->
 
 
 def report_error(error: errors.HoldfastError, *, as_json: bool) -> int:
-    return report(kind_of(error), str(error) or kind_of(error), exit_code_of(error), as_json=as_json)
+    message = str(error) or kind_of(error)
+    if isinstance(error, errors.ConfigError) and _LANGUAGE in message:
+        message = f"{message} Write it in toml, json or lua."
+    return report(kind_of(error), message, exit_code_of(error), as_json=as_json)
 
 
 def report_os_error(error: OSError, *, as_json: bool, debug: bool) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, TextIO
 
 from holdfast.contract.values import Json, encode_json
+from holdfast.doors.cli.folding import folded
 from holdfast.doors.cli.screen import paint, shown
 from holdfast.text.visible import visible, visible_block
 from holdfast.text.width import clip_middle, fingerprint
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 
 _MAX_LINES: Final = 40
 _MAX_VALUE: Final = 400
+_HANG: Final = 10
+"""Where what is said of a field begins."""
+_OUTER: Final = 2
+"""Whoever shows these lines may indent them."""
 _RISK_COLOURS: Final = {"low": "green", "medium": "yellow", "high": "red"}
 _DIFF_COLOURS: Final = {"+": "green", "-": "red", "@": "cyan"}
 
@@ -44,11 +49,11 @@ class HeldView:
         held = self._held
         yield self._paint(shown(held.preview), "bold")
         if held.summary and held.summary not in held.preview:
-            yield self._field("does", visible(held.summary))
+            yield from self._sentence("does", visible(held.summary))
         if self._risk is not None:
             yield self._field("risk", self._paint(self._risk, _RISK_COLOURS.get(self._risk, "yellow")))
         if not held.definition_only:
-            yield self._field("why", f"{visible(held.decision.reason)} ({visible(held.decision.source)})")
+            yield from self._sentence("why", f"{visible(held.decision.reason)} ({visible(held.decision.source)})")
 
     def details(self) -> Iterator[str]:
         """Everything an approval is bound to, nothing cut."""
@@ -96,6 +101,12 @@ class HeldView:
         for kind in ("agent", "provider", "skill", "session", "document"):
             if (name := getattr(caller, kind)) is not None:
                 yield f"{kind} {visible(name)}"
+
+    def _sentence(self, name: str, text: str) -> Iterator[str]:
+        """A field in words: nothing in it is to be copied, so it may be folded."""
+        first, *more = folded(text, self._stream, first=_HANG + _OUTER, hang=_HANG + _OUTER)
+        yield self._field(name, first)
+        yield from (f"{' ' * _HANG}{line}" for line in more)
 
     def _field(self, name: str, text: str) -> str:
         return f"  {self._paint(f'{name:<7}', 'dim')} {text}".rstrip()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.contract.errors import BadJson, LedgerUnavailable
 from holdfast.contract.values import Json, parse_json
 from holdfast.doors.cli.failures import UsageProblem
+from holdfast.doors.cli.folding import note_folded
 from holdfast.doors.cli.screen import note, shown_block
 from holdfast.text.visible import visible
 
@@ -42,7 +43,7 @@ def setting_here(flags: Flags) -> Setting:
 
     setting = load_setting(flags=flags or None)
     for notice in setting.loaded.notices:
-        note(f"Note: {shown_block(notice)}")
+        note_folded(shown_block(notice), "Note:")
     return setting
 
 

@@ -21,11 +21,13 @@ from holdfast.doors.cli import screen
 from holdfast.doors.cli.arguments import read_text
 from holdfast.doors.cli.chatting.answering import Questions
 from holdfast.doors.cli.chatting.documents import find_document
+from holdfast.doors.cli.chatting.ending import NO_PROJECT, UNASKED, became, has_words, no_words
 from holdfast.doors.cli.chatting.interrupting import Interrupt, interrupts
 from holdfast.doors.cli.chatting.trusting import settle_trust, untrusted_rest
 from holdfast.doors.cli.chatting.viewing import JsonView, PersonView, View
 from holdfast.doors.cli.chatting.waiting import waiting_lines
 from holdfast.doors.cli.failures import FAILED, INTERRUPTED, PIPE_CLOSED, REJECTED, hush
+from holdfast.doors.cli.folding import note_folded
 from holdfast.doors.cli.place import Flags, show_warnings, whoami
 
 if TYPE_CHECKING:
@@ -76,6 +78,7 @@ class Driver:
     def __init__(self, path: Path, wishes: Wishes, interrupt: Interrupt, *, watching: bool = False) -> None:
         self._path = path
         self._asks = wishes.asks and not watching and not wishes.step
+        self._watching = watching
         self.left = ""
         """A digest of the document as it was when we stopped."""
         self._wishes = wishes
@@ -84,8 +87,11 @@ class Driver:
         self._unasked = False
         """Whether something was denied because nobody was there to ask."""
         self._settled: dict[str, Result] = {}
-        self._view: View = JsonView() if wishes.as_json else PersonView()
+        self._view: View = JsonView() if wishes.as_json else PersonView(watching=watching)
         self._told: set[str] = set()
+        self._chat: Chat | None = None
+        self._only: str | None = None
+        """The call that is run alone."""
         self._alone = False
         """Whoever read what we write has gone; the work goes on."""
 
@@ -99,7 +105,7 @@ class Driver:
 
     async def run_one(self, use_id: str) -> Outcome:
         """One call alone; opened anew once if the frontmatter, or the trust in it, becomes another meanwhile."""
-        again = True
+        again, self._only = True, use_id
         while True:
             async with self.opened() as chat:
                 outcome = await self._run_one(chat, use_id)
@@ -119,6 +125,7 @@ class Driver:
             by=whoami(),
             on_event=self._heard,
         ) as chat:
+            self._chat = chat
             self._view.attach(chat)
             self._tell_notices(chat)
             stop = chat.runtime.bus.listen(lambda event: self._show(self._view.runtime, event))
@@ -179,8 +186,14 @@ class Driver:
         self._show(self._view.agent, self._honest(event) if isinstance(event, Outcome) else event)
 
     def _honest(self, outcome: Outcome) -> Outcome:
-        """Done is not done where something needed a person and nobody was asked."""
-        return replace(outcome, exit_code=REJECTED) if self._unasked and outcome.exit_code == 0 else outcome
+        """What the loop cannot know: that nobody was there to ask, what one call alone came to, who has not written."""
+        if outcome.kind == "done" and self._chat is not None and not has_words(self._chat.conversation.document):
+            return replace(outcome, kind="failed", message=no_words(self._chat.path), exit_code=FAILED)
+        if outcome.kind == "stepped" and self._only in self._settled:
+            outcome = replace(outcome, message=became(self._only, self._settled[self._only], self._path))
+        if self._unasked and outcome.exit_code == 0:
+            return replace(outcome, message=outcome.message or UNASKED, exit_code=REJECTED)
+        return outcome
 
     def _show(self, view: Callable[[E], None], event: E) -> None:
         if self._alone:
@@ -193,14 +206,16 @@ class Driver:
 
     def _tell_notices(self, chat: Chat) -> None:
         """What did not take effect, once."""
-        for notice in (*chat.setting.loaded.notices, *untrusted_rest(chat)):
+        homeless = () if chat.setting.root is not None else (NO_PROJECT,)
+        for notice in (*chat.setting.loaded.notices, *untrusted_rest(chat), *homeless):
             if notice not in self._told:
                 self._told.add(notice)
-                screen.note(f"Note: {screen.shown_block(notice)}")
+                note_folded(screen.shown_block(notice), "Note:")
 
     def _ended(self, chat: Chat, outcome: Outcome) -> Outcome:
         self._view.rest()
         self.left = sha256(encode(chat.conversation.document.text)).hexdigest()
         outcome = replace(outcome, exit_code=PIPE_CLOSED) if self._alone else self._honest(outcome)
-        self._view.outcome(outcome, [] if self._wishes.as_json else list(waiting_lines(chat, outcome.slots)))
+        waiting = () if self._wishes.as_json else waiting_lines(chat, outcome.slots, watching=self._watching)
+        self._view.outcome(outcome, list(waiting))
         return outcome

@@ -86,7 +86,6 @@ class Keeper:
         return now == self._seen if self._stopped is None else (now.content, self._stamp()) == self._stopped
 
     async def _advance(self, now: Seen) -> Outcome | None:
-        self._told = ""
         outcome: Outcome | None = None
         try:
             find_document(str(self._path))
@@ -96,11 +95,11 @@ class Keeper:
             self._seen = now
         else:
             self._seen = Seen(self._driver.left, self._calls(), self._trusted())
-        self._stopped = None
-        if self._interrupt.pressed or (outcome is not None and outcome.kind == "cancelled"):
-            self._stopped = self._seen.content, self._stamp()
-            screen.note(f"Nothing goes on until {place(self._path)} is saved again.")
+        stopped = self._interrupt.pressed or (outcome is not None and outcome.kind == "cancelled")
+        self._stopped = (self._seen.content, self._stamp()) if stopped else None
         self._interrupt.forget()
+        if stopped:
+            screen.note(f"Nothing goes on until {place(self._path)} is saved again.")
         return outcome
 
     def _stamp(self) -> Stamp | None:

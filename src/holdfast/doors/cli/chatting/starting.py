@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from holdfast.chat.speaking import beginning
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.arguments import read_text
 from holdfast.doors.cli.chatting.documents import place
+from holdfast.doors.cli.chatting.finding import setting_of
 from holdfast.doors.cli.chatting.trusting import keep_trust, wants_trust
 from holdfast.doors.cli.failures import UsageProblem
 from holdfast.doors.cli.place import Flags
@@ -21,6 +24,8 @@ def start_document(
     if system == "-" and message == "-":
         raise UsageProblem("Only one of --system and --message can be read from standard input.")
     path = Path(file)
+    if model is not None:
+        _check_model(path, flags, model)
     text = beginning(
         frontmatter="" if model is None else _frontmatter(model),
         system="" if system is None else read_text(system),
@@ -44,6 +49,13 @@ def _frontmatter(model: str) -> str:
     # A JSON string is also a TOML one, apart from DEL, which JSON leaves alone.
     name = encode_json(model).decode().replace("\x7f", "\\u007f")
     return f"```toml\n[model]\nname = {name}\n```\n"
+
+
+def _check_model(path: Path, flags: Flags, model: str) -> None:
+    """Before anything is written: a name nobody knows would be trusted for nothing."""
+    from holdfast.models.opening import check_name
+
+    check_name(replace(setting_of(path, flags).loaded.config.model, name=model))
 
 
 def _create(path: Path, text: str) -> None:

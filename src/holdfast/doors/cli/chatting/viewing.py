@@ -16,6 +16,7 @@ from holdfast.doors.cli.chatting.documents import place
 from holdfast.doors.cli.chatting.living import LiveLine
 from holdfast.doors.cli.chatting.shapes import call_preview, event_shape, outcome_shape
 from holdfast.doors.cli.chatting.streaming import Stream
+from holdfast.doors.cli.folding import note_folded
 from holdfast.doors.cli.held import diff_style
 from holdfast.doors.cli.shapes import Shape
 from holdfast.models.opening import OPERATOR
@@ -89,7 +90,8 @@ class JsonView:
 class PersonView:
     """The reply on standard output as it comes; calls and their results, in a few lines, on standard error."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, watching: bool = False) -> None:
+        self._watching = watching
         self._chat: Chat | None = None
         self._words = Stream()
         self._thoughts = Stream(dim=True)
@@ -97,12 +99,14 @@ class PersonView:
         self._said: set[str] = set()
         self._busy = False
         """Whether anything was done since the last outcome."""
+        self._trouble = ""
+        """Why the model was asked again last, in this reply."""
 
     def attach(self, chat: Chat) -> None:
         self._chat = chat
 
     def agent(self, event: AgentEvent) -> None:
-        self._busy = self._busy or not isinstance(event, Outcome)
+        self._busy = self._busy or not isinstance(event, (Outcome, Warned))
         match event:
             case TextDelta(text):
                 self._say(self._words, text)
@@ -110,12 +114,12 @@ class PersonView:
                 if sys.stderr.isatty():
                     self._say(self._thoughts, text)
             case PhaseBegun("send"):
+                self._trouble = ""
                 self._live.begin(_MODEL, f"{visible(self._open.model.name)} answers")
             case CallBegun(_, name):
                 self._live.hear(f"calls {visible(name)}")
             case Retrying():
-                self.rest()
-                screen.note(f"The model is asked again in {event.delay:.0f} s: {screen.shown(event.reason)}")
+                self._again(event)
             case ReplyWritten():
                 self._reply(event)
             case CallSettled(use, result):
@@ -155,17 +159,34 @@ class PersonView:
                 for line in waiting or [outcome.message]:
                     screen.note(line.rstrip())
             case "stepped":
-                screen.note(f"One step done; `holdfast chat {place(self._open.path)} --step` does the next.")
+                note_folded(message or self._next_step())
             case "failed" | "conflict" | "stopped" if message:
-                screen.note(f"{screen.paint('Error:', 'red', stream=sys.stderr)} {message}")
+                note_folded(message, "Error:", "red")
             case "done" if not self._busy:
-                screen.note(f"There is nothing to answer; write below @You: in {place(self._open.path)}.")
-            case _ if message:
-                screen.note(message)
+                where = place(self._open.path)
+                note_folded(f"There is nothing to answer; write below a line with only @You: in {where}.")
             case _:
-                pass
+                for line in waiting if outcome.kind == "cancelled" else ():
+                    screen.note(line.rstrip())
+                if message:
+                    note_folded(message)
         self._count(outcome.usage)
         self._busy = False
+
+    def _next_step(self) -> str:
+        name = place(self._open.path)
+        goes_on = f"saving {name}" if self._watching else f"`holdfast chat {name} --step`"
+        return f"One step done; {goes_on} does the next."
+
+    def _again(self, event: Retrying) -> None:
+        """The first time with the reason; as long as that stays the same, only that it goes on."""
+        self.rest()
+        if event.reason == self._trouble:
+            of = self._open.loop.settings.retries
+            screen.note(f"Trying again ({event.attempt} of {of}) in {event.delay:.0f} s.")
+        else:
+            note_folded(f"The model is asked again in {event.delay:.0f} s: {screen.shown(event.reason)}")
+        self._trouble = event.reason
 
     def _count(self, usage: Usage) -> None:
         """What the replies cost, for a person who pays for them."""
@@ -221,7 +242,7 @@ class PersonView:
     def _warn(self, message: str) -> None:
         self.rest()
         self._said.add(message)
-        screen.note(f"Note: {screen.shown_block(message)}")
+        note_folded(screen.shown_block(message), "Note:")
 
 
 def _bounded(text: str, limit: int) -> list[str]:

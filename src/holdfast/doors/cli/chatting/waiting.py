@@ -14,6 +14,7 @@ from holdfast.contract.vocabulary import State
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.chatting.documents import place
 from holdfast.doors.cli.chatting.shapes import preview_of
+from holdfast.doors.cli.folding import folded
 from holdfast.doors.cli.held import HeldView
 from holdfast.text.visible import visible
 
@@ -22,9 +23,10 @@ if TYPE_CHECKING:
     from holdfast.runtime.runtime import Runtime
 
 
-def waiting_lines(chat: Chat, slots: Sequence[Slot]) -> Iterator[str]:
+def waiting_lines(chat: Chat, slots: Sequence[Slot], *, watching: bool = False) -> Iterator[str]:
     """Every one of them, and how to answer without a terminal."""
     runtime, path = chat.runtime, chat.path
+    goes_on = f"saving {place(path)}" if watching else f"`holdfast chat {place(path)}`"
     asked: list[HeldCall] = []
     for slot in slots:
         known = standing_of(runtime, slot)
@@ -37,33 +39,37 @@ def waiting_lines(chat: Chat, slots: Sequence[Slot]) -> Iterator[str]:
             yield from (f"  {line}" for line in HeldView(held, risk=None if tool is None else tool.risk).short())
         else:
             yield f"  {screen.shown(preview_of(slot, runtime))}"
-            yield f"  {_why(known, runtime, place(path))}"
+            yield from (f"  {line}" for line in folded(_why(known, runtime, goes_on), sys.stderr, first=2))
     if asked:
-        yield from _how(path, asked[0])
+        for sentence in _how(path, asked[0], watching=watching):
+            yield "\n  ".join(folded(sentence, sys.stderr))
 
 
-def _why(known: Standing, runtime: Runtime, name: str) -> str:
+def _why(known: Standing, runtime: Runtime, goes_on: str) -> str:
     """Why nobody is asked about it, and what to do."""
     slot, held = known.slot, known.held
     if slot.status is None or slot.status in (Status.DENIED, Status.REJECTED, Status.ABORTED):
-        return f"Its turn has not come yet; `holdfast chat {name}` goes on."
+        return f"Its turn has not come yet; {goes_on} goes on."
     if slot.text.strip():
         return "There is text where its result goes: remove the fence to send it, or the text to let the call run."
     if known.state is State.RUNNING or (held is not None and held.state is State.APPROVED and held.waiter is not None):
-        return f"Another process runs it; `holdfast chat {name}` takes its result in when it has ended."
+        return f"Another process runs it; {goes_on} takes its result in when it has ended."
     if runtime.registry.find(slot.use.name) is None:
         return f"There is no tool '{visible(slot.use.name)}' here: bring it back, or write status=rejected."
     if runtime.planning:
-        return f"It is approved, and with --plan nothing runs that changes something; `holdfast chat {name}` runs it."
+        return "It is approved, and with --plan nothing runs that changes something; without --plan it does."
     if slot.status is Status.PENDING and held is None:
         return "Nothing is held for it: write its result into the block, or remove the block to be asked."
-    return f"It is approved and could not run here: `holdfast chat {name}` tries again, status=rejected gives it up."
+    return f"It is approved and could not run here: {goes_on} tries again, status=rejected gives it up."
 
 
-def _how(path: Path, held: HeldCall) -> Iterator[str]:
+def _how(path: Path, held: HeldCall, *, watching: bool) -> Iterator[str]:
     name, first = place(path), held.call.id
     if held.definition_only:
         yield f"Answer with `holdfast answer {first} TEXT`, or write the result into the block in {name}."
     else:
         yield f"Approve with `holdfast approve {first}`, or by writing status=approved into the block in {name}."
-    yield f"Then `holdfast chat {name}` goes on; on a terminal it asks."
+    if watching:
+        yield f"Then saving {name} goes on."
+    else:
+        yield f"Then `holdfast chat {name}` goes on; on a terminal it asks."

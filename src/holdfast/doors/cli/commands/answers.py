@@ -47,7 +47,9 @@ def approve(
 
     ID may be the beginning of the id. What is approved is shown. If the tool is
     known here and nobody else waits to run the call, it runs at once, and the
-    exit code is that of its result.
+    exit code is that of its result. A call of a document runs when its document
+    goes on: with `holdfast chat FILE`, or by itself where that is watched. Until
+    then the exit code is 4.
     """
     args = None if new_args is None else read_object(new_args, "--args")
     answer = Answer(kind="approve" if args is None else "edit", by=whoami(by), args=args)
@@ -133,7 +135,8 @@ def _who_runs(result: Result, held: HeldCall) -> Result:
     elif held.call.caller.document is not None:
         from holdfast.doors.cli.chatting.documents import place
 
-        text = f"Call {result.call_id} is approved; `holdfast chat {place(held.call.caller.document)}` runs it."
+        goes_on = f"`holdfast chat {place(held.call.caller.document)}`"
+        text = f"Call {result.call_id} is approved; {goes_on} runs it, or `--watch` by itself where that is on."
     else:
         return result
     return replace(result, error=text)

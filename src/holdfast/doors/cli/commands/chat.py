@@ -43,8 +43,13 @@ def advance(
     how to answer, and exits with 4.
 
     \b
-    Exit codes: 0 done, 1 failed, 2 invalid, 3 denied or rejected, 4 waiting,
-    5 timed out, 6 a change whose end was not seen, 130 cancelled.
+    Exit codes, by the kind of the outcome:
+      0    done, stepped
+      1    failed, stopped, conflict, stale
+      2    bad usage, configuration or frontmatter: nothing was done
+      3    instead of 0, with --headless: a call needed a person and was denied
+      4    pending, edited: a person is needed
+      130  cancelled
     """
     from holdfast.doors.cli.chatting.driving import Wishes, drive
 

@@ -98,9 +98,9 @@ def revoke(flags: Flags, file: str | None, as_json: bool) -> int:
     """Take back the trust in a file: the project's holdfast.toml, a document, or one that is listed."""
     setting = _setting(flags)
     listed = {item.path: item for item in setting.trust.list()}
-    path = _listed_file(file, listed) or _project_file(setting, file)
+    path = _listed_file(file, listed) or _unlisted(setting, file)
     if not setting.trust.revoke(path, by=whoami()):
-        raise UsageProblem(f"{path} is not trusted; `holdfast trust list` shows what is.")
+        raise UsageProblem(f"{visible(str(path))} is not trusted; `holdfast trust list` shows what is.")
     if as_json:
         screen.put_json({**_listed(listed[str(path)]), "trusted": False})
     else:
@@ -145,6 +145,10 @@ def _listed_file(file: str | None, listed: Mapping[str, TrustedContent]) -> Path
         if name in listed:
             return Path(name)
     return None
+
+
+def _unlisted(setting: Setting, file: str | None) -> Path:
+    return Path(file) if file is not None and _is_document(file) else _project_file(setting, file)
 
 
 def _setting(flags: Flags) -> Setting:
