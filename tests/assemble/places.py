@@ -9,7 +9,7 @@ from typing import TypeVar
 from holdfast.agent.events import Outcome
 from holdfast.assemble.chat import Chat, open_chat
 from holdfast.contract.message import ToolResult
-from tests.agent.scripted import Scripted
+from tests.agent.scripted import Scripted, said, use
 from tests.runtime.support import run
 
 T = TypeVar("T")
@@ -44,3 +44,41 @@ class Place:
 
 def results(model: Scripted) -> list[ToolResult]:
     return [part for message in model.asked[-1] for part in message.parts if isinstance(part, ToolResult)]
+
+
+WRITES = '{"path": "Makefile", "content": "%s"}'
+"""A protected path: always asked about."""
+
+
+def asking(text: str = "x") -> Scripted:
+    return Scripted(said(use("a", "file.write", WRITES % text)))
+
+
+def approve(place: Place) -> None:
+    place.write(place.document.read_text().replace("status=pending", "status=approved"))
+
+
+def again(place: Place, **options: object) -> tuple[Outcome, list[str], Scripted]:
+    """Drive it on; what was said as a warning."""
+    warned: list[str] = []
+    model = Scripted()
+
+    def heard(event: object) -> None:
+        if type(event).__name__ == "Warned":
+            warned.append(getattr(event, "message", ""))
+
+    async def session() -> Outcome:
+        async with open_chat(place.document, model=model, on_event=heard, **options) as chat:  # type: ignore[arg-type]
+            return await chat.loop.advance()
+
+    return run(session()), warned, model
+
+
+def hold(place: Place, model: Scripted | None = None) -> None:
+    place.write("@You:\nGo.\n")
+    assert place.drive(model or asking())[0].kind == "pending"
+
+
+def background_lived(self: object, since: float | None = None) -> bool:
+    """In place of `Hands.background_alive`: a process that has ended by now."""
+    return since is not None

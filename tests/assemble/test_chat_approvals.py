@@ -12,40 +12,8 @@ from holdfast.assemble.chat import Chat, open_chat
 from holdfast.contract.call import HeldCall
 from holdfast.contract.errors import ConfigError, HoldfastError
 from tests.agent.scripted import Scripted, said, use
-from tests.assemble.places import Place, results
+from tests.assemble.places import WRITES, Place, again, approve, background_lived, hold, results
 from tests.runtime.support import run
-
-WRITES = '{"path": "Makefile", "content": "%s"}'
-"""A protected path: always asked about."""
-
-
-def asking(text: str = "x") -> Scripted:
-    return Scripted(said(use("a", "file.write", WRITES % text)))
-
-
-def approve(place: Place) -> None:
-    place.write(place.document.read_text().replace("status=pending", "status=approved"))
-
-
-def again(place: Place, **options: object) -> tuple[Outcome, list[str], Scripted]:
-    """Drive it on; what was said as a warning."""
-    warned: list[str] = []
-    model = Scripted()
-
-    def heard(event: object) -> None:
-        if type(event).__name__ == "Warned":
-            warned.append(getattr(event, "message", ""))
-
-    async def session() -> Outcome:
-        async with open_chat(place.document, model=model, on_event=heard, **options) as chat:  # type: ignore[arg-type]
-            return await chat.loop.advance()
-
-    return run(session()), warned, model
-
-
-def hold(place: Place, model: Scripted | None = None) -> None:
-    place.write("@You:\nGo.\n")
-    assert place.drive(model or asking())[0].kind == "pending"
 
 
 @pytest.mark.spec("U2")
@@ -87,9 +55,6 @@ def test_an_approval_typed_while_a_command_runs_does_not_count(place: Place) -> 
 @pytest.mark.spec("U2", "B4")
 def test_an_approval_typed_while_a_background_process_lived_does_not_count(place: Place) -> None:
     hold(place)
-
-    def background_lived(self: object, since: float | None = None) -> bool:
-        return since is not None
 
     approve(place)
     with pytest.MonkeyPatch.context() as patch:

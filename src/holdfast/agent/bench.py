@@ -112,11 +112,16 @@ class Bench:
         self._over = (self._over | stale) - wanted
         return slots
 
-    def withdraw(self, slot: Slot) -> None:
-        """Take a held call back, and say that it may run."""
-        if slot.open is not None and self.runtime.desk.cancel(slot.open.call_id):
-            self.conversation.forget([slot.open.call_id])
-            self.write([Placed(replace(slot, open=None), Status.APPROVED)])
+    def withdraw(self, standing: Standing) -> None:
+        """Take a held call back, and say that it may run: first there, so that a crash leaves one that waits."""
+        slot, held = standing.slot, standing.held
+        if slot.open is None or held is None:
+            return
+        self.conversation.remember(slot, Open(call_id=held.call.id, digest=""))
+        self.write([Placed(slot, Status.APPROVED)])
+        written = self.conflict is None and self.trouble is None
+        if written and self.runtime.desk.withdraw(held.call.id, held.digest):
+            self.conversation.forget([held.call.id])
 
     def forget_all(self) -> None:
         """A new reply has been written: nothing before it can be asked for again."""

@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from holdfast.agent.bench import Bench, Stopped
 from holdfast.agent.categorise import categorise
 from holdfast.agent.context import trim
-from holdfast.agent.conversation import Conflict, Conversation, Diagnostic, Placed, Slot, Status
+from holdfast.agent.conversation import Conflict, Conversation, Diagnostic, Open, Placed, Slot, Status
 from holdfast.agent.events import EXIT_CODES, Kind, OnEvent, Outcome, PhaseBegun, ReplyWritten, UsageCounted
-from holdfast.agent.execute import RUNNING_STEPS, execute
+from holdfast.agent.execute import RUNNING_STEPS, Job, carry_out, execute
 from holdfast.agent.reply import Reply, ask, unanswered
-from holdfast.agent.standing import INTERRUPTED, Standing, Step
+from holdfast.agent.standing import INTERRUPTED, Standing, Step, standing_of
 from holdfast.agent.surfaces import Surface
 from holdfast.contract.call import Caller
 from holdfast.contract.errors import HoldfastError
@@ -154,8 +154,11 @@ class Loop:
             if standing.changed or held.definition_only:
                 continue
             decision = await self._bench.unless_stopped(self._bench.judge(slot))
-            if decision is not None and decision.verdict is Verdict.APPROVE:
-                self._bench.withdraw(slot)
+            if decision is None or decision.verdict is not Verdict.APPROVE:
+                continue
+            now = standing_of(self.runtime, slot)
+            if now.held is not None and now.held.digest == held.digest and now.step is Step.LEAVE and not now.changed:
+                self._bench.withdraw(now)
 
     def _tell_warnings(self) -> None:
         for diagnostic in self.conversation.diagnostics():
@@ -182,7 +185,7 @@ class Loop:
                 return self._outcome("conflict", bench.conflict)
             self._refresh()
             standings = bench.standings(only)
-            bench.sight.show_again(standings)
+            bench.sight.show_again(standings if only is None else bench.standings())
             awake = [each for each in standings if (each.slot.turn, each.slot.use) not in bench.resting]
             if bench.stopped:
                 return self._outcome("cancelled", ABORTED)
@@ -275,10 +278,13 @@ class Loop:
         found = bench.standings(use_id)
         if not found:
             return self._outcome("failed", f"No call '{use_id}' of the last reply waits for a result.")
-        slot = found[0].slot
+        slot, held = found[0].slot, found[0].held
         if slot.status is Status.PENDING and not slot.text.strip():
-            bench.sight.vouch(found[0])
-            bench.write([Placed(slot, Status.APPROVED)])
+            if held is not None and slot.open is not None and slot.open.digest in ("", held.digest):
+                shown = replace(slot, open=Open(call_id=held.call.id, digest=held.digest))
+                await carry_out(bench, [Job(shown, Step.APPROVE)])
+            else:
+                bench.write([Placed(slot, Status.APPROVED)])
         outcome = await self._work(use_id)
         return outcome or self._outcome("stepped", result=bench.settled.get(use_id))
 

@@ -10,7 +10,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 from holdfast.agent.conversation import Conversation, Open, Placed, Settled, Slot, Status
-from holdfast.agent.standing import Standing, Step
+from holdfast.agent.standing import Standing, Step, acts_unseen
 from holdfast.runtime.runtime import Runtime
 
 
@@ -31,7 +31,7 @@ class Sight:
     def acting(self, slots: Sequence[Slot]) -> Generator[None]:
         """While these calls run. What was shown of the others is forgotten first, so that it does not count after a
         crash either."""
-        if not any(self._acts_unseen(slot) for slot in slots):
+        if not any(acts_unseen(self._runtime.registry.find(slot.use.name)) for slot in slots):
             yield
             return
         ours = {slot.open.call_id for slot in slots if slot.open is not None}
@@ -65,12 +65,6 @@ class Sight:
             self._conversation.remember_all(again)
         self._shown.clear()
 
-    def vouch(self, standing: Standing) -> None:
-        """A person says yes here and now, so that it does not matter who else could have typed it."""
-        opened, held = standing.slot.open, standing.held
-        if opened is not None and held is not None and not opened.digest:
-            self._conversation.remember(standing.slot, Open(call_id=opened.call_id, digest=held.digest))
-
     def remember_shown(self, changes: Sequence[Placed | Settled]) -> None:
         """After they were written: an approval of a placeholder is one of what was held when it was written."""
         ledger = self._runtime.ledger_for_held()
@@ -85,10 +79,3 @@ class Sight:
             self._shown.update((opened.call_id, opened.digest) for _, opened in shown)
         elif shown:
             self._conversation.remember_all(shown)
-
-    def _acts_unseen(self, slot: Slot) -> bool:
-        """Of the tools holdfast comes with, only those that run programs can write where nobody looks."""
-        tool = self._runtime.registry.find(slot.use.name)
-        if tool is None or not tool.mutates:
-            return False
-        return tool.source != "builtin" or tool.effects is None or "process" in tool.effects

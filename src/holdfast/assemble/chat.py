@@ -265,8 +265,21 @@ def _withdraw_orphans(runtime: Runtime) -> None:
     """What waits for a document that is gone or was renamed can never run: nobody has to be asked about it."""
     for held in runtime.pending():
         document = held.call.caller.document
-        if document is not None and not os.path.lexists(document):
-            runtime.desk.cancel(held.call.id)
+        if document is not None and held.waiter is None and _is_gone(Path(document)):
+            runtime.desk.withdraw(held.call.id, held.digest)
+
+
+def _is_gone(document: Path) -> bool:
+    """Not only out of reach: its folder is there, and nothing of its name is in it."""
+    if not document.is_absolute() or not document.parent.is_dir():
+        return False
+    try:
+        document.lstat()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _is_current(conversation: DocumentConversation, setting: Setting, digest: str, trusted: bool) -> bool:

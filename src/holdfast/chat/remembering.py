@@ -105,7 +105,8 @@ class Memory:
     def open(self, opened: Sequence[tuple[Key, Open | None]]) -> None:
         """Remember open calls, or forget them."""
         found = self.read()
-        new = {item.key: item for item in found.open}
+        again = {one.call_id for _, one in opened if one is not None}
+        new = {item.key: item for item in found.open if item.open.call_id not in again}
         for call, one in opened:
             new.pop(call, None)
             if one is not None:

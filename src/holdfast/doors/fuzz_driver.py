@@ -63,11 +63,16 @@ def _shows(output: bytes, token: str) -> bool:
 
 
 def _traced(base: Path) -> Trace:
-    """Everything under the watched folders by what changes when it is touched. git refreshes its index to read."""
+    """Everything under the watched folders by what changes when it is touched. git refreshes its index to read.
+
+    What is mounted there from outside can only be changed from outside.
+    """
     found: Trace = {}
     for top in (str(base), *_WATCHED):
+        device = os.lstat(top).st_dev
         for folder, folders, files in os.walk(top):
-            folders[:] = [name for name in folders if os.path.join(folder, name) != str(base)]  # noqa: PTH118
+            inner = ((name, os.path.join(folder, name)) for name in folders)  # noqa: PTH118
+            folders[:] = [name for name, path in inner if path != str(base) and os.lstat(path).st_dev == device]
             for name in (*folders, *files):
                 path = os.path.join(folder, name)  # noqa: PTH118
                 if path.endswith(("/.git", "/.git/index", "/.git/index.lock")):

@@ -150,11 +150,11 @@ class Background:
         return sorted(map(self._info, self._records()), key=lambda info: info.started)
 
     def any_alive(self, since: float | None = None) -> bool:
-        """Whether one is starting or runs now; with `since`, also if one ended after that moment."""
+        """Whether one is starting or runs now; with `since`, also if one ended later or nobody knows when."""
         if self._starting:
             return True
         found = map(self._info, self._records())
-        return any(info.state == "running" or (since is not None and (info.ended or 0) >= since) for info in found)
+        return any(info.state == "running" or (since is not None and _ended_after(info, since)) for info in found)
 
     def output(self, name: str | int, *, offset: int | None, limit: int) -> ProcessOutput:
         page = read_page(self._base(self._record(name).id), offset, limit)
@@ -271,6 +271,10 @@ def _clean(launch: Launch) -> tuple[str, ...]:
 
     finish(launch)
     return told(launch)
+
+
+def _ended_after(info: ProcessInfo, since: float) -> bool:
+    return info.ended is None or info.ended >= since
 
 
 def _open_process(owner: Owner) -> int:

@@ -273,6 +273,13 @@ class Desk:
         outcome = await self.run_approved(plan, held)
         return outcome if isinstance(outcome, Result) else self._parked(outcome, stale=True)
 
+    def withdraw(self, call_id: str, digest: str) -> bool:
+        """Take back a call that still waits as exactly this; False if it does not."""
+        held = self._runtime.ledger_for_held().held(call_id)
+        if held is None or held.state is not State.PENDING or held.digest != digest:
+            return False
+        return self.cancel(call_id)
+
     def refuse(self, call_id: str, refusal: Result) -> bool:
         """End a held call with a refusal it would get now; False if it does not wait any more."""
         held = self._runtime.ledger_for_held().held(call_id)

@@ -122,6 +122,19 @@ class Queries:
                     found.append(record)
         return found
 
+    def active_since(self, at: float) -> Generator[str]:
+        """Calls that began or ended at that time or later, newest first."""
+        sql = "SELECT id, call, kind, at FROM entries WHERE id < ? AND call != '' ORDER BY id DESC LIMIT ?"
+        before, seen = 2**63 - 1, set[str]()
+        while page := self.rows(sql, (before, _PAGE)):
+            for _, call, kind, when in page:
+                if when < at:
+                    return
+                if kind in ("intent", "ended") and call not in seen:
+                    seen.add(call)
+                    yield call
+            before = page[-1][0]
+
     def find(self, prefix: str) -> str:
         """The id of the only call that begins so."""
         sql = "SELECT DISTINCT call FROM entries WHERE call >= ? AND call < ? ORDER BY call LIMIT ?"
