@@ -113,8 +113,8 @@ def _refuse(*_: object) -> None:
 @pytest.mark.parametrize("lived", [False, True], ids=["nothing else ran", "a background process lived"])
 def test_one_call_run_alone_is_approved_by_that_and_leaves_the_others_as_they_were(place: Place, lived: bool) -> None:
     place.write("@You:\nGo.\n")
-    other = '{"path": "conftest.py", "content": "x"}'
-    model = Scripted(said(use("a", "file.write", WRITES % "x"), use("b", "file.write", other)))
+    other = use("b", "shell.exec", '{"command": "echo x > made.txt"}')
+    model = Scripted(said(use("a", "file.write", WRITES % "x"), other))
     assert place.drive(model)[0].kind == "pending"
 
     async def alone() -> Outcome:
@@ -125,7 +125,7 @@ def test_one_call_run_alone_is_approved_by_that_and_leaves_the_others_as_they_we
         if lived:
             patch.setattr("holdfast.runtime.hands.Hands.background_alive", background_lived)
         assert run(alone()).exit_code == 0
-    assert (place.root / "conftest.py").exists() and not (place.root / "Makefile").exists()
+    assert (place.root / "made.txt").exists() and not (place.root / "Makefile").exists()
     approve(place)
     assert again(place)[0].kind == "done"
     assert (place.root / "Makefile").exists()
