@@ -253,14 +253,17 @@ class LoopMachine(RuleBasedStateMachine):
         with Ledger.open(self.world.folder / "ledger.db") as ledger:
             for slot in self.slots():
                 status = slot.status
-                if running is not None and running.use.id == slot.use.id and status is Status.PENDING and not slot.text:
+                alone = running is not None and running.use.id == slot.use.id
+                if alone and status is Status.PENDING and not slot.text:
                     status = Status.APPROVED
                 held = None if slot.open is None else ledger.held(slot.open.call_id)
                 approved = held is not None and held.state is State.APPROVED
                 own = self.world.disk.open(Life())
                 if slot.text or slot.aborted or status in NO_RUN - ({Status.PENDING} if approved else set()):
                     self.refused.add((f"{own.id}:{slot.turn}", slot.use.id))
-                elif held and slot.open and status is Status.APPROVED and held.digest == slot.open.digest:
+                elif held and slot.open and status is Status.APPROVED and (
+                    slot.open.digest == held.digest or (alone and not slot.open.digest)
+                ):
                     self.allowed[held.call.id] = held.call.args
 
     # How it is done
