@@ -122,6 +122,8 @@ def _hidden(path: str) -> bool:
 @needs_ripgrep
 @given(glob=st.lists(st.sampled_from(PIECES), min_size=1, max_size=6).map("".join))
 @example("[*")
+@example("{**/}")
+@example("{x,**/}a")
 @many
 @pytest.mark.spec("B2")
 def test_a_glob_selects_what_ripgrep_selects(tree: Path, glob: str) -> None:

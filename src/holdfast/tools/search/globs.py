@@ -198,8 +198,11 @@ def varying(tokens: list[Token]) -> int:
 
 
 def regex_of(tokens: list[Token]) -> bytes:
-    if tokens == [_PREFIX]:
-        return b".*"
+    """Of a whole glob: `**/` alone matches everything, which as one of several choices it does not."""
+    return b".*" if tokens == [_PREFIX] else _regex_of(tokens)
+
+
+def _regex_of(tokens: list[Token]) -> bytes:
     return b"".join(map(_token_regex, tokens))
 
 
@@ -207,7 +210,7 @@ def _token_regex(token: Token) -> bytes:
     if isinstance(token, str):
         return _REGEX[token]
     if isinstance(token, Alternates):
-        branches = [regex for regex in map(regex_of, token) if regex]
+        branches = [regex for regex in map(_regex_of, token) if regex]
         return b"(?:" + b"|".join(branches) + b")" if branches else b""
     if len(token) == 1:
         return re.escape(bytes(token))
