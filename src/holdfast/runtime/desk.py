@@ -275,27 +275,27 @@ class Desk:
 
     def withdraw(self, call_id: str, digest: str) -> bool:
         """Take back a call that still waits as exactly this; False if it does not."""
-        held = self._runtime.ledger_for_held().held(call_id)
-        if held is None or held.state is not State.PENDING or held.digest != digest:
-            return False
-        return self.cancel(call_id)
+        held = self._waiting(call_id)
+        return held is not None and held.state is State.PENDING and held.digest == digest and self.cancel(call_id)
 
     def refuse(self, call_id: str, refusal: Result) -> bool:
         """End a held call with a refusal it would get now; False if it does not wait any more."""
-        held = self._runtime.ledger_for_held().held(call_id)
-        if held is None or held.state not in (State.PENDING, State.APPROVED):
+        if self._waiting(call_id) is None:
             return False
         return self._runtime.ledger_for_held().end_now(call_id, replace(refusal, call_id=call_id))
 
     def cancel(self, call_id: str) -> bool:
-        ledger = self._runtime.ledger_for_held()
-        held = ledger.held(call_id)
-        if held is None or held.state not in (State.PENDING, State.APPROVED):
+        if self._waiting(call_id) is None:
             return False
-        ended = ledger.end_now(call_id, _cancelled(call_id))
+        ended = self._runtime.ledger_for_held().end_now(call_id, _cancelled(call_id))
         if call_id in self._woken:
             self._woken[call_id].set()
         return ended
+
+    def _waiting(self, call_id: str) -> HeldCall | None:
+        """A held call that has not begun: pending, or approved and not yet run."""
+        held = self._runtime.ledger_for_held().held(call_id)
+        return held if held is not None and held.state in (State.PENDING, State.APPROVED) else None
 
     def _plan(self, held: HeldCall) -> Plan | None:
         """As it was asked for: a name can say in which unit its timeout is."""

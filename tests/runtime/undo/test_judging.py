@@ -10,9 +10,9 @@ import pytest
 
 from holdfast.runtime.undo.judging import judge
 from holdfast.store.changes import ABSENT, PathChange, PathState
-from tests.runtime.undo.support import Ground, Mechanism, Place, overlay_bwrap
+from tests.runtime.undo.marks import needs_overlay
+from tests.runtime.undo.support import Ground, Mechanism, Place
 
-needs_overlay = pytest.mark.skipif(overlay_bwrap() is None, reason="no bubblewrap with overlays works here")
 both = pytest.mark.parametrize("mechanism", [pytest.param("overlay", marks=needs_overlay), "copy"])
 
 

@@ -14,9 +14,9 @@ from holdfast.contract.errors import LedgerUnavailable
 from holdfast.runtime.undo import overlay, settling
 from holdfast.sandbox.launch import Changes
 from holdfast.store.changes import changes_of
-from tests.runtime.undo.support import Mechanism, Place, fill, overlay_bwrap, snapshot
+from tests.runtime.undo.marks import needs_overlay
+from tests.runtime.undo.support import Mechanism, Place, fill, snapshot
 
-needs_overlay = pytest.mark.skipif(overlay_bwrap() is None, reason="no bubblewrap with overlays works here")
 MECHANISMS = [pytest.param("overlay", marks=needs_overlay), "copy"]
 both = pytest.mark.parametrize("mechanism", MECHANISMS)
 
