@@ -59,6 +59,7 @@ bench: $(DEV) ## Benchmarks against peers and limits
 	@$(BIN)/python bench/run.py
 	@$(BIN)/python bench/hands.py
 	@$(BIN)/python bench/chats.py
+	@$(BIN)/python bench/text_protocol.py
 
 lock: $(BIN)/python ## Choose the newest versions and pin them by hash
 	@$(PIP) install uv

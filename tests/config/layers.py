@@ -124,6 +124,7 @@ layers: st.SearchStrategy[Table] = _table(
         timeout=st.sampled_from([1, 9999]),
         retries=st.integers(0, 20),
         context=st.sampled_from([1, 10**9]),
+        protocol=st.sampled_from(["native", "text"]),
         providers=st.dictionaries(
             st.sampled_from(["anthropic", "mine"]),
             _table(
@@ -141,6 +142,7 @@ layers: st.SearchStrategy[Table] = _table(
         cursor_after_result=st.sampled_from(["result", "stay"]),
         files=st.sampled_from(["project", "anywhere"]),
     ),
+    guardrails=_table(enabled=st.booleans(), surfaces=st.booleans(), evidence=st.booleans()),
     secrets=st.dictionaries(st.just("token"), st.just({"command": ["/tmp/evil"]}), max_size=1),
     protected=st.lists(st.sampled_from(["infra", "deploy"]), max_size=2, unique=True),
 )

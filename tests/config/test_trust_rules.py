@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 
 from holdfast.config.load import load
-from holdfast.config.model import Config, PolicyLayer, Preset
+from holdfast.config.model import Config, GuardrailsConfig, PolicyLayer, Preset
 from holdfast.config.schema import option_keys
 from holdfast.config.strictness import at_least_as_strict, looser_options
 from holdfast.contract.errors import ConfigError
@@ -135,6 +135,7 @@ LOOSER: list[tuple[str, Any]] = [
     ("chat.autopilot", True),
     ("chat.max_turns", 9999),
     ("chat.files", "anywhere"),
+    *((f"guardrails.{rule}", False) for rule in GuardrailsConfig.__struct_fields__),
     ("secrets", {"token": {"command": ["evil"]}}),
 ]
 TASTE: list[tuple[str, Any]] = [
@@ -143,6 +144,7 @@ TASTE: list[tuple[str, Any]] = [
     ("model.temperature", 1.5),
     ("model.cache_retention", "long"),
     ("model.foreign_thinking", "drop"),
+    ("model.protocol", "text"),
     ("chat.cursor_after_result", "next"),
 ]
 """What lets nothing happen that would not happen anyway: an untrusted layer simply has its way."""
@@ -163,6 +165,7 @@ STRICT: Table = {
     "ledger": {"durability": "power"},
     "model": {"timeout": 60, "connect_timeout": 5, "retries": 1, "context": 8000},
     "chat": {"autopilot": False},
+    "guardrails": {"enabled": True},
 }
 
 

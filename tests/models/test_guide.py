@@ -10,6 +10,8 @@ import pytest
 from holdfast.config.load import load
 from holdfast.config.model import ModelConfig, SecretSource
 from holdfast.models.opening import KNOWN, open_model
+from holdfast.models.text_protocol.choosing import Trying
+from holdfast.models.text_protocol.model import TextModel
 from holdfast.models.transport import Transport
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
@@ -31,7 +33,7 @@ def test_every_configuration_of_the_guide_is_valid(text: str, tmp_path: Path) ->
     assert config != ModelConfig()
     if ":" in config.name:
         model, _ = open_model(config, secret=secret)
-        assert isinstance(model, Transport)
+        assert isinstance(model, Transport | TextModel | Trying)
 
 
 @pytest.mark.spec("M1")

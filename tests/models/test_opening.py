@@ -31,7 +31,7 @@ def _blank(_: SecretSource) -> str:
 
 
 def opened(name: str, *, secret: Callable[[SecretSource], str] | None = None, **providers: ModelProvider) -> Transport:
-    model, _ = open_model(ModelConfig(name=name, providers=providers), secret=secret or secrets())
+    model, _ = open_model(ModelConfig(name=name, protocol="native", providers=providers), secret=secret or secrets())
     assert isinstance(model, Transport)
     _is_a_model: Model = model
     return model

@@ -20,6 +20,7 @@ ThinkingLevel = Literal["minimal", "low", "medium", "high", "max"]
 CacheRetention = Literal["none", "short", "long"]
 ForeignThinking = Literal["preserve", "drop"]
 Reach = Literal["project", "anywhere"]
+Protocol = Literal["auto", "native", "text"]
 ModelApi = Literal["anthropic", "openai", "openai-chat", "google", "vertex"]
 
 Name = Annotated[str, Meta(min_length=1, max_length=1024)]
@@ -226,6 +227,7 @@ class ModelProvider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     max_tokens: Count | Percent | None = None
     temperature: Temperature | None = None
     cache_retention: CacheRetention | None = None
+    protocol: Protocol | None = None
 
 
 class ModelConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -242,6 +244,8 @@ class ModelConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     retries: Annotated[int, Meta(ge=0, le=20)] = 4
     context: Count | None = None
     """Tokens the model has room for; set it for small ones, and old tool results are trimmed to fit."""
+    protocol: Protocol = "auto"
+    """How it asks for tools: by the provider's own means, or in text; `auto` takes text for models without such."""
     providers: dict[Name, ModelProvider] = field(default_factory=dict[str, ModelProvider])
 
 
@@ -255,6 +259,34 @@ class ChatConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where files may be that the text of a document refers to or includes."""
 
 
+class GuardrailsConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Help for small models, rule by rule. None of them lets a call do more than it could without."""
+
+    enabled: bool = False
+    surfaces: bool = True
+    """Only the tools that fit what a message asks for are shown; a call of another ends the turn the second time."""
+    direct: bool = True
+    """What a message names outright (a file to read, a folder to list, an edit) is asked for without the model."""
+    scope: bool = True
+    """`in some/folder` in a message keeps searches there."""
+    simplify_queries: bool = True
+    weak_queries: bool = True
+    search_budget: bool = True
+    list_before_search: bool = True
+    """Where something is to be found in the code, a search comes before listings."""
+    read_budget: bool = True
+    duplicate_calls: bool = True
+    evidence: bool = True
+    """An answer about the code comes after a file that shows it was read."""
+    citations: bool = True
+    """Files an answer names must have been read."""
+    own_answers: bool = True
+    """The runtime says itself what came of a failed read and of a change, instead of the model."""
+    edit_repair: bool = True
+    rounds: bool = True
+    """At most ten rounds of calls for one message."""
+
+
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tools: ToolsConfig = field(default_factory=ToolsConfig)
     approval: ApprovalConfig = field(default_factory=ApprovalConfig)
@@ -264,6 +296,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ledger: LedgerConfig = field(default_factory=LedgerConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     chat: ChatConfig = field(default_factory=ChatConfig)
+    guardrails: GuardrailsConfig = field(default_factory=GuardrailsConfig)
     secrets: dict[Name, SecretSource] = field(default_factory=dict[str, SecretSource])
     protected: Names = ()
     """Protected path patterns beyond the built-in ones; every layer adds, none removes."""

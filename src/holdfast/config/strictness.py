@@ -13,6 +13,7 @@ from holdfast.config.model import (
     ChatConfig,
     CommandRule,
     Config,
+    GuardrailsConfig,
     HooksConfig,
     ModelConfig,
     ModelProvider,
@@ -42,6 +43,7 @@ def looser_options(one: Config, other: Config) -> list[str]:
         *_sandbox(one.sandbox, other.sandbox),
         *_model(one.model, other.model),
         *_chat(one.chat, other.chat),
+        *_guardrails(one.guardrails, other.guardrails),
         ("output.max_lines", one.output.max_lines <= other.output.max_lines),
         ("output.max_bytes", one.output.max_bytes <= other.output.max_bytes),
         ("output.max_spill", one.output.max_spill <= other.output.max_spill),
@@ -159,6 +161,11 @@ def _chat(one: ChatConfig, other: ChatConfig) -> tuple[Check, ...]:
         ("chat.max_turns", one.max_turns <= other.max_turns),
         ("chat.files", one.files == "project" or other.files == "anywhere"),
     )
+
+
+def _guardrails(one: GuardrailsConfig, other: GuardrailsConfig) -> tuple[Check, ...]:
+    rules = GuardrailsConfig.__struct_fields__
+    return tuple((f"guardrails.{rule}", getattr(one, rule) or not getattr(other, rule)) for rule in rules)
 
 
 def _layers(one: Mapping[str, PolicyLayer], other: Mapping[str, PolicyLayer]) -> bool:

@@ -12,7 +12,16 @@ from typing import Any, Final, cast
 
 from msgspec import Struct, structs
 
-from holdfast.config.model import FUNCTION_PATH, Action, CommandRule, Config, ModelProvider, PolicyLayer, Preset
+from holdfast.config.model import (
+    FUNCTION_PATH,
+    Action,
+    CommandRule,
+    Config,
+    GuardrailsConfig,
+    ModelProvider,
+    PolicyLayer,
+    Preset,
+)
 from holdfast.config.overlay import Table
 from holdfast.config.shape import dotted, is_section, options
 from holdfast.contract.vocabulary import Risk
@@ -286,11 +295,13 @@ _RULES: Final[dict[str, Rule]] = {
     "model.connect_timeout": _smaller,
     "model.retries": _smaller,
     "model.context": _smaller,
+    "model.protocol": _wanted,
     "model.providers": _model_providers,
     "chat.autopilot": _both,
     "chat.max_turns": _smaller,
     "chat.cursor_after_result": _wanted,
     "chat.files": _stricter("project", "anywhere"),
+    **{f"guardrails.{rule}": _either for rule in GuardrailsConfig.__struct_fields__},
     "protected": _united,
 }
 """No rule for `tools.config`, `tools.skills`, `tools.modules`, `secrets`, `sandbox.backend`, `sandbox.undo*`,

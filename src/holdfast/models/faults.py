@@ -13,6 +13,14 @@ from holdfast.models.port import ModelError, ModelFault
 
 _LONGEST_DETAIL: Final = 300
 _TOO_LONG: Final = re.compile(r"context (size|length|window)|prompt is too long|too many tokens", re.IGNORECASE)
+_NO_TOOLS: Final = re.compile(
+    r"not support (the )?(tools|tool use|tool calling|tool calls|function calling)\b"  # Ollama, gateways
+    r"|\btools param requires --jinja|unsupported param: tools"  # llama.cpp, by age
+    r"|tool choice requires --enable-auto-tool-choice"  # vLLM
+    r"|no endpoints found that support tool use"  # OpenRouter
+    r"|(`tools`|tool (use|calling)|function calling) is not (supported|enabled)",
+    re.IGNORECASE,
+)
 _MAY_PASS: Final = frozenset({408, 409, 425})
 
 
@@ -86,6 +94,9 @@ def _answered(error: Exception, endpoint: Endpoint) -> Failed:
     match error:
         case _ if isinstance(error, known.ModelContextWindowExceededError) or _is_too_long(status, said):
             return failed(ModelFault.CONTEXT, f"The conversation is longer than {name} takes; shorten it.")
+        case _ if _NO_TOOLS.search(said):
+            message = _with_detail(f"{name} takes no tools{shown}", said, endpoint)
+            return failed(ModelFault.NO_TOOLS, f"{message[:-1]}; set `model.protocol` to \"text\".")
         case _ if status == 413:
             return failed(ModelFault.CONTEXT, f"The request is larger than {name} takes (413); shorten it.")
         case known.ModelAuthenticationError():

@@ -8,43 +8,18 @@ from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
-from msgspec import Struct
-
 from holdfast.config.model import ModelApi, ModelConfig, ModelProvider, SecretSource
 from holdfast.contract.errors import ConfigError, HoldfastError
 from holdfast.models.endpoint import Endpoint
 from holdfast.models.port import Model, ModelError, ModelFault
+from holdfast.models.providers import KNOWN, OPERATOR, Known, api_of
 from holdfast.models.settings import Settings
+from holdfast.models.text_protocol.choosing import with_protocol
 from holdfast.models.transport import Transport
 from holdfast.text.suggest import did_you_mean
 
-OPERATOR: Final = "operator"
 Secret = Callable[[SecretSource], str]
 
-
-class Known(Struct, frozen=True, kw_only=True):
-    """A provider that needs no configuration of its own."""
-
-    api: ModelApi
-    base_url: str
-    keys: tuple[str, ...] = ()
-    """The variables its key is looked for in; none where no key is needed."""
-
-
-KNOWN: Final = {
-    "anthropic": Known(api="anthropic", base_url="https://api.anthropic.com", keys=("ANTHROPIC_API_KEY",)),
-    "openai": Known(api="openai", base_url="https://api.openai.com/v1", keys=("OPENAI_API_KEY",)),
-    "google": Known(
-        api="google",
-        base_url="https://generativelanguage.googleapis.com",
-        keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-    ),
-    "vertex": Known(api="vertex", base_url="https://aiplatform.googleapis.com", keys=("VERTEX_ACCESS_TOKEN",)),
-    "ollama": Known(api="openai-chat", base_url="http://127.0.0.1:11434/v1"),
-    "llamacpp": Known(api="openai-chat", base_url="http://127.0.0.1:8080/v1"),
-    "vllm": Known(api="openai-chat", base_url="http://127.0.0.1:8000/v1"),
-    "lmstudio": Known(api="openai-chat", base_url="http://127.0.0.1:1234/v1"),
-}
 _PACKAGES: Final[dict[ModelApi, str]] = {
     "anthropic": "anthropic",
     "openai": "openai",
@@ -54,8 +29,13 @@ _PACKAGES: Final[dict[ModelApi, str]] = {
 }
 
 
-def open_model(config: ModelConfig, *, secret: Secret, cache_key: str | None = None) -> tuple[Model, Settings]:
-    """The model a configuration names, and the parameters to ask it with. Nothing is sent yet."""
+def open_model(
+    config: ModelConfig, *, secret: Secret, cache_key: str | None = None, edit_repair: bool = True
+) -> tuple[Model, Settings]:
+    """The model a configuration names, and the parameters to ask it with. Nothing is sent yet.
+
+    `edit_repair`: whether a model that writes its calls is shown how to write the edit it failed to repair.
+    """
     provider, _, model = config.name.partition(":")
     own = config.providers.get(provider)
     settings = settings_for(config, provider, cache_key)
@@ -64,7 +44,8 @@ def open_model(config: ModelConfig, *, secret: Secret, cache_key: str | None = N
 
         return Operator(), settings
     check_name(config)
-    return Transport(_endpoint(provider, model, own or ModelProvider(), secret)), settings
+    transport = Transport(_endpoint(provider, model, own or ModelProvider(), secret))
+    return with_protocol(transport, config, edit_repair=edit_repair), settings
 
 
 def check_name(config: ModelConfig) -> None:
@@ -81,10 +62,9 @@ def check_name(config: ModelConfig) -> None:
 def settings_for(config: ModelConfig, provider: str, cache_key: str | None = None) -> Settings:
     """The general parameters, with those of the provider over them."""
     own = config.providers.get(provider) or ModelProvider()
-    known = KNOWN.get(provider)
     thinking = config.thinking if own.thinking is None else own.thinking
     reasoning = own.reasoning
-    if reasoning is None and isinstance(own.thinking, str) and (own.api or (known and known.api)) == "openai-chat":
+    if reasoning is None and isinstance(own.thinking, str) and api_of(config, provider) == "openai-chat":
         # A general level is not sent to such servers: many reject it for models that do not think.
         reasoning = own.thinking
     return Settings(

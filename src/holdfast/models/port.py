@@ -92,6 +92,8 @@ class ModelFault(StrEnum):
     REFUSED = "refused"
     """The provider would not answer this."""
     BAD_REQUEST = "bad_request"
+    NO_TOOLS = "no_tools"
+    """The model, or its server as it was started, takes no tools."""
     OVERLOADED = "overloaded"
     NETWORK = "network"
     CUT = "cut"

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,20 +17,6 @@ from tests.models.support import TOOLS, end, hear, parts, run
 APIS = pytest.mark.parametrize(("api", "path"), [("openai-chat", "/v1"), ("anthropic", ""), ("openai", "/v1")])
 PLAIN = Settings(max_tokens=48, temperature=0.0, thinking=None, retries=0)
 HELLO = (Message("system", (Text("You answer briefly."),)), Message("user", (Text("Say hello to the world."),)))
-
-
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    environment = {**os.environ, "PYTHONPATH": os.environ["HOLDFAST_LLAMA"]}
-    command = [sys.executable, str(Path(__file__).with_name("serve.py"))]
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(command, env=environment, text=True, **pipes) as server:
-        assert server.stdout is not None
-        lines = (line.removeprefix("listening ").strip() for line in server.stdout if line.startswith("listening "))
-        try:
-            yield next(lines)
-        finally:
-            server.kill()
 
 
 def model(address: str, api: Any = "openai-chat", path: str = "/v1") -> Transport:

@@ -18,6 +18,16 @@ def chat() -> None:
 @click.argument("file", type=click.Path())
 @click.option("-m", "--message", metavar="TEXT", help="Say this first (- reads standard input).")
 @click.option("--model", metavar="NAME", help="Who answers, for this run only: operator, or provider:model.")
+@click.option(
+    "--protocol",
+    type=click.Choice(["auto", "native", "text"]),
+    help="How the model asks for tools, for this run only; text is for models that can only write.",
+)
+@click.option(
+    "--guardrails/--no-guardrails",
+    default=None,
+    help="Whether small models get help with searching, reading and editing, for this run only.",
+)
 @click.option("--step", is_flag=True, help="Do one step only, then stop.")
 @click.option("--watch", is_flag=True, help="Go on whenever the file is saved, until Ctrl-C.")
 @click.option("--plan", is_flag=True, help="Change nothing: say what would be done instead.")
@@ -29,6 +39,8 @@ def advance(
     file: str,
     message: str | None,
     model: str | None,
+    protocol: str | None,
+    guardrails: bool | None,
     step: bool,
     watch: bool,
     plan: bool,
@@ -53,8 +65,9 @@ def advance(
     """
     from holdfast.doors.cli.chatting.driving import Wishes, drive
 
+    asked = {"model.name": model, "model.protocol": protocol, "guardrails.enabled": guardrails}
     wishes = Wishes(
-        flags=flags if model is None else {**flags, "model.name": model},
+        flags={**flags, **{option: value for option, value in asked.items() if value is not None}},
         message=message,
         step=step,
         plan=plan,

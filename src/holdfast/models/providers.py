@@ -1,0 +1,42 @@
+"""The providers that need no configuration of their own: which API they speak, where, and with which key."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+from holdfast.config.model import ModelApi, ModelConfig
+
+OPERATOR: Final = "operator"
+
+
+class Known(Struct, frozen=True, kw_only=True):
+    """A provider that needs no configuration of its own."""
+
+    api: ModelApi
+    base_url: str
+    keys: tuple[str, ...] = ()
+    """The variables its key is looked for in; none where no key is needed."""
+
+
+KNOWN: Final = {
+    "anthropic": Known(api="anthropic", base_url="https://api.anthropic.com", keys=("ANTHROPIC_API_KEY",)),
+    "openai": Known(api="openai", base_url="https://api.openai.com/v1", keys=("OPENAI_API_KEY",)),
+    "google": Known(
+        api="google",
+        base_url="https://generativelanguage.googleapis.com",
+        keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    ),
+    "vertex": Known(api="vertex", base_url="https://aiplatform.googleapis.com", keys=("VERTEX_ACCESS_TOKEN",)),
+    "ollama": Known(api="openai-chat", base_url="http://127.0.0.1:11434/v1"),
+    "llamacpp": Known(api="openai-chat", base_url="http://127.0.0.1:8080/v1"),
+    "vllm": Known(api="openai-chat", base_url="http://127.0.0.1:8000/v1"),
+    "lmstudio": Known(api="openai-chat", base_url="http://127.0.0.1:1234/v1"),
+}
+
+
+def api_of(config: ModelConfig, provider: str) -> ModelApi | None:
+    """The API a provider is spoken to with; None for one nobody has described."""
+    own, known = config.providers.get(provider), KNOWN.get(provider)
+    return (own.api if own else None) or (known.api if known else None)

@@ -1,0 +1,1 @@
+"""Calls as plain text, for models that can only write."""

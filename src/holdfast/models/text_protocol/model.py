@@ -1,0 +1,79 @@
+"""`TextModel`: any model that can write, as one that can call tools."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import cast
+
+from msgspec.structs import replace
+
+from holdfast.contract.message import Message, Text
+from holdfast.contract.tool import Tool
+from holdfast.models.port import Model, ModelError, ModelEvent, ModelFault, Retrying, Usage
+from holdfast.models.settings import Settings
+from holdfast.models.text_protocol.corrections import Kind, correction, given_up, reason, worst
+from holdfast.models.text_protocol.heard import Heard
+from holdfast.models.text_protocol.history import failed_edit, plain
+from holdfast.models.text_protocol.notice import Chosen
+
+
+class TextModel:
+    """Tells `inner` how calls are written, reads them in its replies, and corrects each kind of fault once."""
+
+    def __init__(
+        self, inner: Model, *, chosen: Chosen | None = None, edit_repair: bool = True, system_role: bool = True
+    ) -> None:
+        self.inner = inner
+        self.chosen = chosen or Chosen("text")
+        self.edit_repair = edit_repair
+        self.system_role = system_role
+        """Whether it takes a system message; else the first message of the person begins with it."""
+
+    @property
+    def provider(self) -> str:
+        return self.inner.provider
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    async def stream(
+        self, messages: Sequence[Message], tools: Sequence[Tool], settings: Settings
+    ) -> AsyncGenerator[ModelEvent]:
+        sent = plain(messages, tools, system_role=self.system_role)
+        corrected: list[Kind] = []
+        usage = Usage()
+        while True:
+            heard = Heard()
+            stream = cast(AsyncGenerator[ModelEvent], self.inner.stream(sent, (), settings))
+            async with aclosing(stream) as events:
+                async for event in events:
+                    if isinstance(event, Retrying):
+                        heard = Heard()
+                        yield event
+                    for ours in heard.take(event):
+                        yield ours
+            ended = heard.ended
+            if ended is None:
+                raise ModelError(ModelFault.CUT, f"The reply of {self.name} ended before it was complete; send again.")
+            usage += ended.usage
+            for ours in heard.close():
+                yield ours
+            wrong = worst(heard.flaws, cut=ended.stop == "max_tokens")
+            if wrong is None:
+                break
+            kind, flaw = wrong
+            if kind in corrected:
+                raise ModelError(ModelFault.PROTOCOL, given_up(self.name, kind))
+            corrected.append(kind)
+            yield Retrying(len(corrected), 0.0, reason(kind))
+            edited = failed_edit(messages) if self.edit_repair else None
+            told = Message("user", (Text(correction(kind, flaw, failed_edit=edited)),))
+            sent = [*sent, heard.raw, told]
+        # Of a reply that was cut nobody knows whether its last block was complete.
+        calls = heard.calls and not heard.flaws and ended.stop != "max_tokens"
+        for ours in heard.rest(calls=calls):
+            yield ours
+        stop = "tool_use" if calls and ended.stop in ("end", "other") else ended.stop
+        yield replace(ended, stop=stop, usage=usage)

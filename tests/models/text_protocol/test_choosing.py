@@ -1,0 +1,214 @@
+"""Who is spoken to in text: by setting, by what is known of a model, and by what its server says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast.config.model import ModelConfig, ModelProvider, Protocol, SecretSource
+from holdfast.contract.message import Text, ToolUse
+from holdfast.models.opening import open_model
+from holdfast.models.operator import Operator
+from holdfast.models.port import Ended, Model, ModelError, ModelEvent, ModelFault, Retrying
+from holdfast.models.settings import Settings
+from holdfast.models.text_protocol.choosing import Trying, chosen_for, only_writes, protocol_for
+from holdfast.models.text_protocol.model import TextModel
+from holdfast.models.text_protocol.notice import Chosen
+from holdfast.models.transport import Transport
+from tests.models.servers.apis import CHAT
+from tests.models.servers.http import Answer, Server, error, serving
+from tests.models.servers.script import Say, Script, Use
+from tests.models.support import HELLO, fault, hear, parts, run
+from tests.models.text_protocol.scripted import TOOLS
+
+OLLAMA = "registry.ollama.ai/library/gemma3:4b does not support tools"
+VLLM = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
+REFUSALS = [
+    error(400, {"error": {"message": OLLAMA, "type": "api_error", "param": None, "code": None}}),
+    error(500, {"error": {"code": 500, "message": "tools param requires --jinja flag", "type": "server_error"}}),
+    error(500, {"error": {"code": 500, "message": "Unsupported param: tools", "type": "server_error"}}),
+    error(400, {"object": "error", "message": VLLM, "type": "BadRequestError", "param": None, "code": 400}),
+    error(400, {"error": {"message": VLLM, "type": "BadRequestError", "param": None, "code": 400}}),
+    error(404, {"error": {"message": "No endpoints found that support tool use. To learn more, visit", "code": 404}}),
+    error(400, {"error": {"message": "`tools` is not supported with this model", "type": "invalid_request_error"}}),
+]
+"""As Ollama, llama.cpp (now and in 2024), vLLM (in both of its shapes), OpenRouter and Groq say it."""
+ASKING = Script((Say("[read_file: a.py]"),))
+READ = ToolUse("call-1", "file.read", '{"path":"a.py"}')
+
+
+def config(name: str, general: Protocol = "auto", own: Protocol | None = None, **provider: Any) -> ModelConfig:
+    mine = ModelProvider(protocol=own, **provider)
+    return ModelConfig(name=name, protocol=general, providers={name.partition(":")[0]: mine})
+
+
+@pytest.mark.parametrize("name", ["ollama:gemma3:4b", "ollama:qwen3:8b", "anthropic:claude-opus-4-5", "mine:m"])
+@pytest.mark.spec("M3")
+def test_what_is_set_wins_and_what_is_set_for_the_provider_wins_over_it(name: str) -> None:
+    where: dict[str, Any] = {"api": "openai", "base_url": "https://m.example"} if name == "mine:m" else {}
+    for wanted in ("native", "text"):
+        assert protocol_for(config(name, wanted, **where)) == wanted
+        assert protocol_for(config(name, "auto", wanted, **where)) == wanted
+        assert protocol_for(config(name, "text", wanted, **where)) == wanted
+        assert protocol_for(config(name, wanted, "auto", **where)) == protocol_for(config(name, **where))
+    assert protocol_for(ModelConfig(name=name, protocol="text")) == "text"
+
+
+@pytest.mark.spec("M3")
+def test_the_operator_is_always_spoken_to_in_its_own_way() -> None:
+    assert protocol_for(ModelConfig(protocol="text")) == "native"
+    model, _ = open_model(ModelConfig(protocol="text"), secret=_no_secret)
+    assert isinstance(model, Operator) and chosen_for(model) == Chosen("native")
+
+
+@pytest.mark.parametrize("name", ["anthropic:claude-opus-4-5", "openai:gpt-5", "google:gemma-3-27b-it", "vertex:x"])
+@pytest.mark.spec("M3")
+def test_providers_with_tools_of_their_own_are_used_by_their_own_means(name: str) -> None:
+    assert protocol_for(ModelConfig(name=name)) == "native"
+
+
+WRITERS = """
+gemma gemma:2b gemma:7b-instruct gemma-2b-it gemma-7b gemma-1.1-7b-it gemma2 gemma2:9b gemma-2-9b-it
+google/gemma-2-2b-it gemma3 gemma3:270m gemma3:27b-it-fp16 google/gemma-3-27b-it gemma3n:e4b gemma-3n-e4b-it
+hf.co/somebody/gemma-3-4b-it-GGUF:Q4_K_M codegemma:7b-instruct-v1.1-q8_0 smollm smollm:135m smollm-1.7b
+smollm2:135m smollm2-360m-instruct SmolLM2-135M-Instruct tinyllama tinyllama:1.1b TinyLlama-1.1B-Chat-v1.0 phi
+phi:2.7b phi-2 phi3 phi3:mini phi3.5 microsoft/Phi-3.5-mini-instruct phi-3-mini-4k-instruct phi-1_5 phi4 phi4:14b
+phi4-reasoning:plus llama2 llama2:13b llama2-uncensored meta-llama/Llama-2-7b-chat-hf llama3 llama3:8b llama3:latest
+Meta-Llama-3-8B-Instruct codellama codellama:latest orca-mini orca-mini:3b orca2:13b starcoder starcoder2:3b
+deepseek-coder:6.7b deepseek-coder-v2:16b deepseek-llm:7b wizardcoder vicuna:7b dolphin-mistral:7b qwen:4b qwen1.5-7b
+"""
+CALLERS = """
+gemma4 gemma4:12b gemma-4-31b-it functiongemma functiongemma:latest smollm2 smollm2:1.7b smollm3 phi4-mini
+phi4-mini:3.8b Phi-4-mini-instruct llama3.1 llama3.1:8b llama3.2:1b llama3.3 llama-3.1-8b llama4
+llama3-groq-tool-use:8b qwen2.5:7b qwen3 qwen3:8b qwen3.5:0.8b qwen2.5-coder mistral mistral-nemo granite3.3 command-r
+gpt-oss:20b deepseek-r1:8b deepseek-v3 any local-model small hermes3 firefunction-v2 phind megagemma
+"""
+
+
+@pytest.mark.parametrize("model", WRITERS.split())
+@pytest.mark.spec("M3")
+def test_models_known_not_to_call_tools_write_them(model: str) -> None:
+    assert only_writes(model)
+    for provider in ("ollama", "llamacpp", "vllm", "lmstudio"):
+        assert protocol_for(ModelConfig(name=f"{provider}:{model}")) == "text"
+
+
+@pytest.mark.parametrize("model", CALLERS.split())
+@pytest.mark.spec("M3")
+def test_other_models_of_chat_servers_are_tried(model: str) -> None:
+    assert not only_writes(model)
+    assert protocol_for(ModelConfig(name=f"ollama:{model}")) == "try"
+    mine = ModelProvider(api="openai-chat", base_url="https://m.example/v1")
+    assert protocol_for(ModelConfig(name=f"mine:{model}", providers={"mine": mine})) == "try"
+
+
+def _no_secret(_: SecretSource) -> str:
+    return ""
+
+
+def opened(name: str, server: Server | None = None, protocol: Protocol = "auto") -> Model:
+    where = {} if server is None else {"ollama": ModelProvider(base_url=f"{server.url}/v1")}
+    found = ModelConfig(name=name, protocol=protocol, providers=where)
+    return open_model(found, secret=_no_secret)[0]
+
+
+@pytest.mark.spec("M3")
+def test_opening_a_model_wraps_it_as_needed_and_says_what_was_chosen_and_why() -> None:
+    native = opened("ollama:qwen3", protocol="native")
+    assert isinstance(native, Transport) and chosen_for(native) == Chosen("native")
+    trying = opened("ollama:qwen3")
+    assert isinstance(trying, Trying) and isinstance(trying.inner, Transport)
+    assert chosen_for(trying) == Chosen("native") and chosen_for(trying).notice("x") == ""
+    known = opened("ollama:gemma3:4b")
+    assert isinstance(known, TextModel) and isinstance(known.inner, Transport) and known.system_role
+    assert chosen_for(known).notice(known.name) == (
+        "ollama:gemma3:4b writes its tool calls as text: models such as gemma3:4b were not made to call tools."
+    )
+    chosen = opened("ollama:qwen3", protocol="text")
+    assert chosen_for(chosen) == Chosen("text") and chosen_for(chosen).notice("x") == ""
+    assert (known.name, trying.name) == ("ollama:gemma3:4b", "ollama:qwen3")
+    assert known.provider == trying.provider == "ollama"
+
+
+@pytest.mark.parametrize(("name", "system"), [("gemma2:2b", False), ("google/gemma-2b-it", False), ("gemma3:1b", True)])
+@pytest.mark.spec("M3")
+def test_models_whose_templates_refuse_a_system_message_get_none(name: str, system: bool) -> None:
+    model = opened(f"vllm:{name}")
+    assert isinstance(model, TextModel) and model.system_role is system
+
+
+@pytest.mark.spec("M3")
+def test_edit_repair_is_passed_on() -> None:
+    found, _ = open_model(ModelConfig(name="ollama:gemma2"), secret=_no_secret, edit_repair=False)
+    assert isinstance(found, TextModel) and not found.edit_repair
+    tried, _ = open_model(ModelConfig(name="ollama:qwen3"), secret=_no_secret, edit_repair=False)
+    assert isinstance(tried, Trying) and not tried.text.edit_repair
+
+
+@pytest.mark.parametrize("refusal", REFUSALS, ids=range(len(REFUSALS)))
+@pytest.mark.spec("M3")
+def test_a_server_that_says_it_takes_no_tools_is_believed_for_the_rest_of_the_session(refusal: Answer) -> None:
+    async def ask() -> tuple[list[ModelEvent], list[ModelEvent], Server, Model]:
+        again = Answer(CHAT.events(ASKING))
+        async with serving(refusal, again, again) as server:
+            model = opened("ollama:local-model", server)
+            return await hear(model, tools=TOOLS), await hear(model, tools=TOOLS), server, model
+
+    first, second, server, model = run(ask())
+    assert isinstance(first[0], Retrying) and first[0].delay == 0.0
+    assert first[0].reason == (
+        "ollama:local-model writes its tool calls as text: its server says that it takes no tools."
+    )
+    assert chosen_for(model).notice(model.name) == first[0].reason
+    assert parts(first) == parts(second) == [READ]
+    assert isinstance(second[-1], Ended) and not [event for event in second if isinstance(event, Retrying)]
+    assert ["tools" in asked.json for asked in server.asked] == [True, False, False]
+
+
+@pytest.mark.spec("M3")
+def test_a_server_that_takes_tools_is_given_them() -> None:
+    async def ask() -> tuple[list[ModelEvent], Server, Model]:
+        native = Script((Say("[git_log]"), Use("c1", "file--read", '{"path":"a.py"}')))
+        async with serving(Answer(CHAT.events(native))) as server:
+            model = opened("ollama:local-model", server)
+            return await hear(model, tools=TOOLS), server, model
+
+    events, server, model = run(ask())
+    assert parts(events) == [Text("[git_log]"), ToolUse("c1", "file.read", '{"path":"a.py"}')]
+    assert "tools" in server.asked[0].json and chosen_for(model) == Chosen("native")
+
+
+@pytest.mark.spec("M3")
+def test_any_other_fault_is_told_and_changes_nothing() -> None:
+    async def ask() -> tuple[ModelError, Model]:
+        async with serving(error(400, {"error": {"message": "tools[0].name is too long"}})) as server:
+            model = opened("ollama:local-model", server)
+            with pytest.raises(ModelError) as caught:
+                await hear(model, tools=TOOLS)
+            return caught.value, model
+
+    caught, model = run(ask())
+    assert caught.fault is ModelFault.BAD_REQUEST and chosen_for(model) == Chosen("native")
+
+
+@pytest.mark.parametrize("refusal", REFUSALS, ids=range(len(REFUSALS)))
+@pytest.mark.spec("M3")
+def test_a_model_set_to_native_that_takes_no_tools_is_one_sentence_with_the_way_out(refusal: Answer) -> None:
+    caught, before = fault(CHAT, refusal, settings=Settings(retries=3))
+    assert (caught.fault, before) == (ModelFault.NO_TOOLS, [])
+    assert str(caught).startswith("ollama:local-model takes no tools (")
+    assert str(caught).endswith('; set `model.protocol` to "text".') and "\n" not in str(caught)
+
+
+@pytest.mark.spec("M3")
+def test_leaving_while_it_is_tried_leaves_the_server() -> None:
+    async def ask() -> None:
+        stalled = Answer(CHAT.events(Script((Say("A very long sentence."),)))[:4], then="stall")
+        async with serving(stalled) as server:
+            stream: Any = opened("ollama:local-model", server).stream(HELLO, TOOLS, Settings())
+            await anext(stream)
+            await stream.aclose()
+            await server.left.wait()
+
+    run(ask())

@@ -1,0 +1,262 @@
+"""What a reply in text becomes: its text, its calls in their order, and one honest end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.contract.errors import BadJson
+from holdfast.contract.message import Text, Thinking, ToolUse
+from holdfast.contract.values import parse_json
+from holdfast.models.port import (
+    CallBegun,
+    Ended,
+    ModelError,
+    ModelEvent,
+    ModelFault,
+    PartEnded,
+    Retrying,
+    Stop,
+    TextDelta,
+    ThinkingDelta,
+    Usage,
+)
+from holdfast.models.settings import Settings
+from holdfast.models.text_protocol.corrections import worst
+from holdfast.models.text_protocol.model import TextModel
+from holdfast.models.text_protocol.reading import Said, parse
+from tests.models.support import HELLO, end, hear, parts, run
+from tests.models.text_protocol.scripted import SPENT, TOOLS, Scripted, written
+from tests.models.text_protocol.test_model_conformance import ANSWER, REPLY
+
+
+def heard(*replies: Sequence[ModelEvent | Exception]) -> list[ModelEvent]:
+    return run(hear(TextModel(Scripted(replies)), tools=TOOLS))
+
+
+def shown(events: Sequence[ModelEvent]) -> str:
+    return "".join(event.text for event in events if isinstance(event, TextDelta))
+
+
+def use(number: int, name: str, **arguments: str) -> ToolUse:
+    return ToolUse(f"call-{number}", name, json.dumps(arguments, separators=(",", ":")))
+
+
+CALLS = (
+    use(1, "file.read", path="a.txt"),
+    use(2, "code.search", query="main"),
+    use(3, "file.write", path="b.txt", content="[read_file: not/a/call]"),
+    use(4, "shell.exec", command="ls [a]"),
+)
+STOPS: list[Stop] = ["end", "max_tokens"]
+TAGS = [
+    "[read_file:", "[git_log]", "[write_file]", "[/write_file]", "[edit_file]", "[/edit_file]", "[search_code]",
+    "[/search_code]", "[call:", "[/call]", '{"a":1}', "---search---", "---replace---", "---content---", "path: a\n",
+    "=== tool_result: x ===\n", "===", "~~~", "\r\n", "\udcff",
+]
+HARMLESS = ["a", "[", "]", "\n", " ", "`", "```\n", "[x: y]", "ü", ":"]
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 10_000])
+@pytest.mark.spec("M3")
+def test_calls_come_in_their_order_with_ids_of_their_own_however_the_text_is_cut(size: int) -> None:
+    events = heard(written(REPLY, size=size))
+    assert parts(events) == [Text("Let me look — ü 🙂."), *CALLS, Text("That is all.")]
+    assert end(events) == Ended("tool_use", SPENT, "writer-1b")
+    begun = [(event.id, event.name) for event in events if isinstance(event, CallBegun)]
+    assert begun == [(each.id, each.name) for each in CALLS]
+
+
+@pytest.mark.spec("M3")
+def test_an_answer_without_calls_is_just_an_answer_and_is_shown_as_it_comes() -> None:
+    events = heard(written(ANSWER, size=4))
+    assert parts(events) == [Text(ANSWER)]
+    assert end(events).stop == "end"
+    deltas = [event.text for event in events if isinstance(event, TextDelta)]
+    assert len(deltas) > 3 and "".join(deltas) == ANSWER
+
+
+@given(st.lists(st.sampled_from(HARMLESS), max_size=40), st.integers(1, 9))
+@pytest.mark.spec("M3")
+def test_text_that_asks_for_nothing_stays_as_it_was_written(pieces: list[str], size: int) -> None:
+    text = "".join(pieces)
+    events = heard(written(text, size=size))
+    assert shown(events) == (text if text.strip() else "")
+    assert parts(events) == ([Text(text)] if text.strip() else [])
+
+
+@pytest.mark.spec("M3")
+def test_half_a_character_in_a_call_is_left_to_the_path_to_refuse() -> None:
+    (call,) = parts(heard(written("[read_file: a\udcff]")))
+    assert isinstance(call, ToolUse)
+    assert call == ToolUse("call-1", "file.read", r'{"path": "a\udcff"}')
+    with pytest.raises(BadJson, match="surrogate"):
+        parse_json(call.arguments)
+
+
+@given(st.lists(st.sampled_from([*HARMLESS, *TAGS]), max_size=30), st.integers(1, 9), st.sampled_from(STOPS))
+@pytest.mark.spec("M3")
+def test_whatever_a_model_writes_is_a_reply_or_one_sentence_and_calls_come_only_from_what_is_whole(
+    pieces: list[str], size: int, stop: Stop
+) -> None:
+    text = "".join(pieces)
+    read = parse(text)
+    reply = written(text, size=size, stop=stop)
+    if worst(read.flaws, cut=stop == "max_tokens"):
+        with pytest.raises(ModelError, match="nothing was run"):
+            heard(reply)
+        return
+    events = heard(reply)
+    said = [part.text for part in parts(events) if isinstance(part, Text)]
+    assert shown(events) == "".join(said)
+    calls = [(part.name, part.arguments) for part in parts(events) if isinstance(part, ToolUse)]
+    if stop == "max_tokens":
+        assert calls == [] and "".join(said) == (text if text.strip() else "")
+    else:
+        assert [name for name, _ in calls] == [call.name for call in read.calls]
+        kept = " ".join(piece.text for piece in read.pieces if isinstance(piece, Said))
+        assert " ".join(said).split() == kept.split()
+
+
+@pytest.mark.spec("M3")
+def test_white_space_around_calls_is_no_text() -> None:
+    events = heard(written("\n\n[git_status]\n\n[git_log]\n"))
+    assert parts(events) == [use(1, "git.status"), use(2, "git.log")]
+    assert shown(events) == ""
+    events = heard(written("So.  \n\n[git_log] \r\n\n    indented\n  more \n[git_diff]\nEnd. \n", size=1))
+    said = [part.text for part in parts(events) if isinstance(part, Text)]
+    assert said == ["So.", "    indented\n  more", "End. \n"]
+    assert shown(events) == "".join(said)
+
+
+@pytest.mark.spec("M3")
+def test_a_model_that_shows_nothing_until_its_part_is_whole_is_read_all_the_same() -> None:
+    assert parts(heard([PartEnded(Text(REPLY)), Ended("end", SPENT)]))[1:-1] == list(CALLS)
+
+
+@pytest.mark.spec("M3")
+def test_thinking_passes_and_calls_in_it_are_none() -> None:
+    thought = Thinking("[read_file: a]", "anthropic", "c2ln")
+    events = heard([ThinkingDelta("[read_file: a]"), PartEnded(thought), *written("[git_diff]")])
+    assert parts(events) == [thought, use(1, "git.diff")]
+    assert ThinkingDelta("[read_file: a]") in events
+
+
+@pytest.mark.spec("M3")
+def test_a_fence_holds_over_thinking_in_between() -> None:
+    reply = [*written("```\n[git_diff]\n")[:-1], PartEnded(Thinking("hm")), *written("[git_log]\n```\n")]
+    events = heard(reply)
+    assert not [part for part in parts(events) if isinstance(part, ToolUse)]
+    assert shown(events) == "```\n[git_diff]\n[git_log]\n```\n"
+
+
+@pytest.mark.spec("M3")
+def test_calls_by_the_providers_own_means_pass_and_keep_their_ids() -> None:
+    native = ToolUse("call-1", "file.read", '{"path": "n"}')
+    begun = [CallBegun("call-1", "file.read"), PartEnded(native)]
+    events = heard([*written("[git_log]\n")[:-1], *begun, *written("[git_diff]\n")])
+    assert parts(events) == [use(2, "git.log"), native, use(3, "git.diff")]
+    assert [event.id for event in events if isinstance(event, CallBegun)] == ["call-2", "call-1", "call-3"]
+
+
+@pytest.mark.spec("M3")
+def test_what_came_before_a_retry_of_the_provider_is_void() -> None:
+    again = Retrying(1, 0.5, "busy")
+    reply = [*written("[git_log] and [edit_file]")[:-1], again, *written("[git_diff]")]
+    events = heard(reply)
+    assert again in events
+    assert parts(events[events.index(again) :]) == [use(1, "git.diff")]
+
+
+@pytest.mark.spec("M3")
+def test_a_reply_that_is_cut_at_the_limit_makes_no_calls_not_even_those_that_look_whole() -> None:
+    cut = "[write_file]\npath: a.md\n---content---\nclose it with [/write_file] and"
+    events = heard(written(cut, stop="max_tokens"))
+    assert parts(events) == [Text(cut)]
+    assert end(events).stop == "max_tokens"
+
+
+@pytest.mark.parametrize("cut", ["[write_file]\npath: a\n---content---\nbut th", "[read_file: a", "```\n[git_diff]"])
+@pytest.mark.spec("M3")
+def test_a_reply_that_is_cut_inside_a_call_is_not_sent_back_and_none_of_its_calls_is_made(cut: str) -> None:
+    text = f"So.\n[git_log]\n{cut}"
+    model = Scripted([written(text, stop="max_tokens")])
+    events = run(hear(TextModel(model), tools=TOOLS))
+    assert parts(events) == [Text(text)]
+    assert shown(events) == text
+    assert (end(events).stop, len(model.asked)) == ("max_tokens", 1)
+
+
+@pytest.mark.spec("M3")
+def test_a_reply_that_breaks_off_has_no_calls_and_the_fault_is_the_providers() -> None:
+    broken = ModelError(ModelFault.CUT, "It broke off.")
+    events: list[ModelEvent] = []
+
+    async def ask() -> None:
+        model = TextModel(Scripted([[*written("Well.\n[git_log]\nand")[:-2], broken]]))
+        async for event in model.stream(HELLO, TOOLS, Settings()):
+            events.append(event)
+
+    with pytest.raises(ModelError) as caught:
+        run(ask())
+    assert caught.value is broken
+    assert parts(events) == [] and shown(events) == "Well."
+
+
+@pytest.mark.spec("M3")
+def test_a_stream_without_an_end_is_a_cut_one() -> None:
+    with pytest.raises(ModelError) as caught:
+        heard([TextDelta("He"), PartEnded(Text("He"))])
+    assert caught.value.fault is ModelFault.CUT
+
+
+@pytest.mark.spec("M3")
+def test_ten_thousand_calls_are_ten_thousand_calls() -> None:
+    events = heard(written("[read_file: a]\n" * 10_000, size=4096))
+    calls = [part for part in parts(events) if isinstance(part, ToolUse)]
+    assert len({call.id for call in calls}) == 10_000
+
+
+@pytest.mark.spec("M3")
+def test_closing_the_stream_closes_the_one_behind_it() -> None:
+    async def leave() -> int:
+        model = Scripted([written(ANSWER)])
+        stream = TextModel(model).stream(HELLO, TOOLS, Settings())
+        await anext(stream)
+        await stream.aclose()
+        return model.closed
+
+    assert run(leave()) == 1
+
+
+@pytest.mark.spec("M3")
+def test_cancelling_ends_the_request_and_makes_no_other() -> None:
+    model = Scripted([written(ANSWER)])
+    waiting = asyncio.Event()
+
+    async def stall() -> None:
+        async for _ in TextModel(model).stream(HELLO, TOOLS, Settings()):
+            waiting.set()
+            await asyncio.Event().wait()
+
+    async def ask() -> None:
+        task = asyncio.create_task(stall())
+        await waiting.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run(ask())
+    assert len(model.asked) == 1
+
+
+@pytest.mark.spec("M3")
+def test_who_answers_and_what_it_cost_is_said_by_the_model_behind() -> None:
+    model = TextModel(Scripted([written("Yes.")]))
+    assert (model.provider, model.name, model.chosen.protocol) == ("small", "small:writer", "text")
+    assert end(run(hear(model, tools=TOOLS))).usage == SPENT != Usage()

@@ -1,0 +1,193 @@
+"""What a model that only writes is sent: plain text in the provider's plainest form, the same bytes every time."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from holdfast import Tool
+from holdfast.contract.message import Aborted, Message, Text, Thinking, ToolResult, ToolUse
+from holdfast.contract.result import Attachment
+from holdfast.models.settings import Settings
+from holdfast.models.text_protocol.history import plain
+from holdfast.models.text_protocol.model import TextModel
+from holdfast.models.text_protocol.prompt import NO_TOOLS, instructions, signature
+from holdfast.models.text_protocol.reading import parse
+from tests.models.conformance import ModelConformance
+from tests.models.servers.apis import APIS, CHAT, Api
+from tests.models.servers.http import Answer, serving
+from tests.models.servers.script import Say, Script
+from tests.models.support import HELLO, READ, end, hear, parts, run
+from tests.models.text_protocol.scripted import SEEDS, SHELL, TOOLS, Scripted, written
+
+EACH = pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
+NATIVE = """tools tool_choice toolConfig tool_use tool_calls functionCall function_call tool_result functionResponse
+function_call_output tool_call_id functionDeclarations"""
+"""What any of the APIs calls tools, calls and results by."""
+LONG = tuple(ModelConformance().long_conversation())
+IMAGE = Attachment(kind="image", mime_type="image/png", data=b"png")
+PAST = (
+    Message("system", (Text("Be brief."),)),
+    Message("user", (Text("Look."),)),
+    Message("assistant", (Text("Wait."), ToolUse("a", "file.read", '{"path":"x.py"}'), ToolUse("b", "git.log"))),
+    Message("user", (ToolResult("a", "file.read", "x = 1"), ToolResult("b", "git.log", "no", True), Text("Go on."))),
+)
+
+
+def bodies(api: Api, *scripts: Script, messages: tuple[Message, ...] = LONG) -> list[dict[str, Any]]:
+    """The requests an API is sent, checked against its SDK's types."""
+
+    async def ask() -> list[dict[str, Any]]:
+        async with serving(*(Answer(api.events(script)) for script in scripts)) as server:
+            await hear(TextModel(api.open(server)), messages, TOOLS, Settings(thinking=None))
+            return [asked.json for asked in server.asked]
+
+    sent = run(ask())
+    for body in sent:
+        api.check(body)
+    return sent
+
+
+@EACH
+@pytest.mark.spec("M3")
+def test_no_tool_field_is_sent_by_any_transport_whatever_the_conversation_holds(api: Api) -> None:
+    for body in bodies(api, Script((Say("[/write_file]"),)), Script((Say("ok"),))):
+        text = json.dumps(body)
+        for word in NATIVE.split():
+            assert f'"{word}"' not in text
+        assert '"role": "tool"' not in text
+        assert "[read_file: PATH]" in text
+
+
+@EACH
+@pytest.mark.spec("M3")
+def test_calls_are_read_and_corrected_over_every_transport(api: Api) -> None:
+    async def ask() -> Any:
+        flawed, good = Script((Say("[edit_file] oh"),)), Script((Say("Now.\n[read_file: a.py]"),))
+        async with serving(Answer(api.events(flawed)), Answer(api.events(good))) as server:
+            return await hear(TextModel(api.open(server)), HELLO, TOOLS)
+
+    events = run(ask())
+    assert parts(events)[-1] == ToolUse("call-1", "file.read", '{"path":"a.py"}')
+    assert (end(events).stop, end(events).usage.output) == ("tool_use", 24)
+
+
+@pytest.mark.spec("M3")
+def test_the_same_conversation_is_the_same_bytes() -> None:
+    one, two = (bodies(CHAT, Script((Say("ok"),)))[0] for _ in range(2))
+    assert json.dumps(one) == json.dumps(two)
+    assert instructions(TOOLS) == instructions(tuple(TOOLS))
+
+
+@pytest.mark.spec("M3")
+def test_calls_and_results_of_the_past_are_text_in_the_forms_that_are_taught() -> None:
+    system, first, reply, answer = plain(PAST, TOOLS)
+    assert system.role == "system" and system.text == f"Be brief.\n\n{instructions(TOOLS)}"
+    assert first == PAST[1]
+    assert reply.parts == (Text("Wait.\n[read_file: x.py]\n[git_log]"),)
+    assert len(answer.parts) == 1
+    assert answer.text == (
+        "=== tool_result: read_file ===\nx = 1\n=== /tool_result ===\n"
+        "=== tool_error: git_log ===\nno\n=== /tool_error ===\nGo on."
+    )
+
+
+@pytest.mark.spec("M3")
+def test_what_is_attached_to_a_result_stays_beside_it() -> None:
+    given = Message("user", (Text("See."), ToolResult("a", "file.read", "a picture", attachments=(IMAGE,))))
+    (_, message) = plain((given,), TOOLS)
+    first, picture, said = message.parts
+    assert isinstance(first, Text) and "a picture" in first.text
+    assert (picture, said) == (IMAGE, Text("See."))
+
+
+@pytest.mark.spec("M3")
+def test_thinking_and_an_abort_are_left_as_they_are_and_text_around_them_is_joined() -> None:
+    thought, stop = Thinking("hm", "a", "c2ln"), Aborted("Stopped.")
+    given = Message("assistant", (thought, Text("I "), Text("was", included=True), stop))
+    assert plain((given,), ())[1].parts == (thought, Text("I was", included=True), stop)
+
+
+@pytest.mark.spec("M3")
+def test_all_that_the_system_says_is_in_one_message_at_the_beginning() -> None:
+    one, none, two = (Message("system", (Text(text),)) for text in ("One. ", "", "Two."))
+    given = (one, *HELLO, none, two)
+    system, *rest = plain(given, ())
+    assert system == Message("system", (Text(f"One.\n\nTwo.\n\n{NO_TOOLS}"),))
+    assert tuple(rest) == HELLO
+
+
+@pytest.mark.spec("M3")
+def test_a_model_without_system_messages_is_told_in_the_first_message() -> None:
+    sent = plain(PAST, TOOLS, system_role=False)
+    assert [message.role for message in sent] == ["user", "assistant", "user"]
+    assert sent[0].parts == (Text(f"Be brief.\n\n{instructions(TOOLS)}\n\nLook."),)
+    alone = plain((Message("assistant", (Text("Hi."),)),), (), system_role=False)
+    assert [message.role for message in alone] == ["user", "assistant"]
+
+
+@pytest.mark.spec("M3")
+def test_the_model_behind_is_given_no_tools_and_the_settings_as_they_are() -> None:
+    model, settings = Scripted([written("Yes.")]), Settings(max_tokens=7)
+    run(hear(TextModel(model), HELLO, TOOLS, settings))
+    assert model.asked[0][1:] == ((), settings)
+
+
+@pytest.mark.spec("M3")
+def test_the_instructions_say_the_rules_and_exactly_the_tools_there_are() -> None:
+    told = instructions(TOOLS)
+    for rule in ("on a line of its own", "outside code fences", "wait", "Never write a result", "one plain keyword"):
+        assert rule in told
+    for form in ("[read_file: PATH] - Read a file.", "[search_code: KEYWORD] - Search the project.\n", "[git_log]"):
+        assert form in told
+    assert '[call: shell.exec]{"command": text, "cwd"?: text}[/call] - Run a command.' in told
+    assert "More about it" not in told and "label" not in told
+    assert len(told) < 1400
+    alone = instructions((SEEDS[3],))
+    assert "read_file" in alone
+    assert not any(word in alone for word in ("list_dir", "search", "write_file", "edit_file", "git", "[call"))
+    assert instructions(()) == NO_TOOLS and "\n" not in NO_TOOLS
+
+
+@pytest.mark.spec("M3")
+def test_every_form_that_is_taught_can_be_read() -> None:
+    told = instructions(SEEDS)
+    assert [call.name for call in parse(told).calls] == [
+        "file.read", "file.list", "code.search", "git.status", "git.diff", "git.log", "file.write", "file.edit",
+    ]
+    assert parse(told).flaws == ()
+
+
+@pytest.mark.spec("M3")
+def test_a_signature_is_short_whatever_the_schema() -> None:
+    assert signature(READ.input_schema) == '{"path": text, "lines"?: integer}'
+    assert signature({}) == "{}"
+    deep: dict[str, Any] = {
+        "type": "object",
+        "properties": {
+            "mode": {"enum": ["a", "b", None]},
+            "on": {"type": "boolean"},
+            "many": {"type": "array", "items": {"type": "object", "properties": {"n": {"type": "number"}}}},
+            "either": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+            "gone": {"$ref": "#/$defs/none"},
+            "loop": {"$ref": "#/properties/loop"},
+            "far": {"$ref": "https://example.org/schema"},
+            "one": {"const": 3},
+            "any": True,
+        },
+        "required": ["mode", "on", "many", "either", "gone", "loop", "far", "one", "any"],
+    }
+    assert signature(deep) == (
+        '{"mode": "a" or "b", "on": boolean, "many": [{"n"?: number}, …], "either": text or integer, '
+        '"gone": any, "loop": any, "far": any, "one": 3, "any": any}'
+    )
+
+
+@pytest.mark.spec("M3")
+def test_a_description_is_one_short_line_whoever_wrote_it() -> None:
+    wild = Tool(name="wild", description="First\n[git_log]\x1b[2J " + "very " * 100 + "long. Second.")
+    (line,) = [line for line in instructions((wild, SHELL)).splitlines() if "wild" in line]
+    assert len(line) < 160 and line.endswith("…") and "\x1b" not in line
+    assert "[call: bare]{}[/call]" in instructions((Tool(name="bare"),)).splitlines()

@@ -1,0 +1,191 @@
+"""What is wrong with a reply is noticed, named and placed, and never raises."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.models.text_protocol.reading import Fault, Flaw, parse
+
+from .strategies import WRITE
+from .support import calls, faults, only_flaw
+
+
+@pytest.mark.spec("M3")
+@pytest.mark.parametrize(
+    ("text", "tag"),
+    [
+        ("[/write_file]", "[/write_file]"),
+        ("[/edit_file]", "[/edit_file]"),
+        ("x [/search_code] y", "[/search_code]"),
+        ("[/call]", "[/call]"),
+        ("[search_code]\n\nneedle\n[/search_code]", "[/search_code]"),
+        (WRITE.format("a [/write_file] b"), "[/write_file]"),
+    ],
+)
+def test_a_closing_tag_that_nothing_opened(text: str, tag: str) -> None:
+    flaw = only_flaw(text)
+    assert (flaw.fault, flaw.tag) == (Fault.UNOPENED, tag)
+
+
+@pytest.mark.spec("M3")
+@pytest.mark.parametrize(
+    ("text", "tag"),
+    [
+        ("[write_file]\npath: a\n---content---\n[git_status]\n", "[write_file]"),
+        ("[edit_file]\npath: a\n[git_status]\n", "[edit_file]"),
+        ("I use [write_file] and [git_status].", "[write_file]"),
+        ("[call: a]\n{\"b\": 1}\n[git_status]", "[call: a]"),
+        ("[call: a]\n{\"b\": \"[/call]\n[git_status]", "[call: a]"),
+        ("[call: a] [git_status]", "[call: a]"),
+        ("[call: a", "[call: a"),
+        ("[call: a\n[git_log", "[call: a"),
+        ("[read_file: a", "[read_file:"),
+        ("[read_file: a\n", "[read_file:"),
+        ("[read_file: a[b] [git_status]", "[read_file:"),
+        ("[write_file]\npath: a\n---content---\n[write_file]\n[/write_file]\n[git_status]\n", "[write_file]"),
+        ("[write_file]\n```\n[write_file]\npath: a\n---content---\nx\n[/write_file]\n```\n", "[write_file]"),
+        ("[write_file]\n ~~~\n[write_file]\npath: a\n---content---\nx\n[/write_file]\n ~~~\n", "[write_file]"),
+    ],
+)
+def test_what_is_not_closed_asks_for_nothing(text: str, tag: str) -> None:
+    assert calls(text) == []
+    flaw = only_flaw(text)
+    assert (flaw.fault, flaw.tag) == (Fault.UNCLOSED, tag)
+
+
+@pytest.mark.spec("M3")
+def test_a_call_between_a_tag_and_its_repetition_is_not_lost_in_silence() -> None:
+    text = "I could [write_file] or [git_status].\n" + WRITE.format("a")
+    assert parse(text).flaws == (Flaw(Fault.UNCLOSED, "[write_file]", 1),)
+    assert [name for name, _ in calls(text)] == ["file.write"]
+
+
+@pytest.mark.spec("M3")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[write_file]\npath: a\n[/write_file]",
+        "[write_file]\n---content---\nx\n[/write_file]",
+        "[write_file]\npath:\n---content---\nx\n[/write_file]",
+        "[write_file]\npath: a\n[git_status]\n---content---\nx\n[/write_file]",
+        "[write_file][/write_file]",
+        "[search_code]\n[/search_code]",
+        "[search_code]\nquery: \n[/search_code]",
+        "[call: a][/call]",
+        "[call: a]\nb[/call]",
+        "[call: a]\n[1][/call]",
+        '[call: a]\n{"b": 1, "b": 2}\n[/call]',
+        '[call: a]\n{"b": NaN}\n[/call]',
+        '[call: a]\n{"b": "line\nline"}\n[/call]',
+        '[call: a]\n{"b": 1}}\n[/call]',
+        '[call: a]\n{"b": 1} {"c": 2}\n[/call]',
+        '[call: a]\n{"b": [1}\n[/call]',
+        '[call: a]\n{"b": {[/call]',
+        '[call: a]\n{"b": "\ud800"}\n[/call]',
+        '[call: a]\n{"b": 1e999}\n[/call]',
+        "[call: a]\n" + '{"b":' * 300 + "1" + "}" * 300 + "[/call]",
+        '[call: a]\n```json\n{"b": 1}\n[/call]',
+        '[call: a]\n````json\n{"b": 1}\n```\n[/call]',
+        "[call: ]{}[/call]",
+    ],
+)
+def test_a_closed_block_nobody_can_read(text: str) -> None:
+    assert calls(text) == []
+    assert faults(text) == [Fault.UNREADABLE]
+
+
+@pytest.mark.spec("M3")
+@pytest.mark.parametrize(
+    "body",
+    [
+        "",
+        "path: a\n",
+        "path: a\n---search---\nold\n",
+        "path: a\n---replace---\nnew\n---search---\nold\n",
+        "---search---\nold\n---replace---\nnew\n",
+        "path: a\n---search---\nold\n---replace---\nnew\n---search---\nold\n---replace---\nnew\n",
+        "path: a\n---replace---\nnew\n---replace---\nnew\n",
+        "path: a\n<<<<<<< S\nold\n=======\nnew\n",
+        "path: a\n<<<<<<< S\nold\n=======\nnew\n>>>>>>> R\n<<<<<<< S\nold\n=======\nnew\n>>>>>>> R\n",
+        "path: a\n<<<<<<< S\nold\n=======\nnew\n>>>>>>> R\nand more",
+        "path: a\nold content:\nold\n",
+        "path: a\nnew content:\nnew\nold content:\nold\n",
+        "path: a\n---old---\nold\n",
+        "path: a\n---old---\nold\n---new---\nnew\n---end---\n",
+        "path: a\n--- | ---\nold\n---|---\nnew\n",
+        "path: a\n[git_status]\n---search---\nold\n---replace---\nnew\n",
+    ],
+)
+def test_a_closed_edit_nobody_can_read(body: str) -> None:
+    text = f"[edit_file]\n{body}[/edit_file]"
+    assert calls(text) == []
+    assert parse(text).flaws == (Flaw(Fault.UNREADABLE_EDIT, "[edit_file]", 1),)
+
+
+@pytest.mark.spec("M3")
+@pytest.mark.parametrize(
+    ("text", "tag"),
+    [
+        ("```\n[git_status]", "[git_status]"),
+        ("``` [read_file: a]", "[read_file:"),
+        ("a\n~~~\nb\n[call: x]\n{}\n[/call]\n", "[call:"),
+        ("```\n[git_log]\n`` `\n``` x\n", "[git_log]"),
+        ("````\n[git_log]\n```\n", "[git_log]"),
+        ("```\n[git_log]\n~~~\n", "[git_log]"),
+        ("```\n1. a\n    ```\n[git_log]", "[git_log]"),
+        ("say ``` and\n[git_log]\n", "[git_log]"),
+    ],
+)
+def test_a_tag_in_a_fence_that_stays_open(text: str, tag: str) -> None:
+    assert calls(text) == []
+    flaw = only_flaw(text)
+    assert (flaw.fault, flaw.tag) == (Fault.OPEN_FENCE, tag)
+
+
+@pytest.mark.spec("M3")
+def test_an_open_fence_without_a_tag_is_no_flaw() -> None:
+    assert faults("```python\nprint(1)\n") == []
+
+
+@pytest.mark.spec("M3")
+@pytest.mark.parametrize("frame", ["=== tool_result: read_file ===", "=== tool_error: x", "=== tool_result:"])
+@pytest.mark.parametrize(
+    "place",
+    ["{}", "a\n{}", "a {} b", "```\n{}\n```\n", "``` {} ```", "~~~\n{}", "[search_code] {}"],
+)
+def test_a_result_the_model_wrote_itself(frame: str, place: str) -> None:
+    assert faults(place.format(frame)) == [Fault.FABRICATED]
+
+
+@pytest.mark.spec("M3")
+@pytest.mark.parametrize(
+    "text",
+    [
+        WRITE.format("=== tool_result: a ==="),
+        '[call: a]{"b": "=== tool_result: a ==="}[/call]',
+        "[search_code: === tool_result:]",
+        "== tool_result:",
+        "=== tool_results",
+    ],
+)
+def test_a_frame_in_a_body_or_an_argument_is_no_result(text: str) -> None:
+    assert faults(text) == []
+
+
+@pytest.mark.spec("M3")
+def test_a_flaw_says_in_which_line_it_is() -> None:
+    text = "a\r\n[/call]\n```\n=== tool_error: x\n```\n[read_file: a[\nb]\n[edit_file]\n[/edit_file]\n\n```\n[git_log]"
+    assert parse(text).flaws == (
+        Flaw(Fault.UNOPENED, "[/call]", 2),
+        Flaw(Fault.FABRICATED, "=== tool_error:", 4),
+        Flaw(Fault.UNCLOSED, "[read_file:", 6),
+        Flaw(Fault.UNREADABLE_EDIT, "[edit_file]", 8),
+        Flaw(Fault.OPEN_FENCE, "[git_log]", 11),
+    )
+
+
+@pytest.mark.spec("M3")
+def test_calls_beside_a_flaw_are_still_reported() -> None:
+    text = "[git_status]\n[/call]\n[edit_file]\n[/edit_file]\n[git_log]"
+    assert [name for name, _ in calls(text)] == ["git.status", "git.log"]
+    assert faults(text) == [Fault.UNOPENED, Fault.UNREADABLE_EDIT]

@@ -1,0 +1,196 @@
+"""Every form of a call that is read, and what it means."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.contract.values import Args
+from holdfast.models.text_protocol.grammar import TOOLS, seed_name
+
+from .strategies import WRITE
+from .support import calls, faults, only_call
+
+
+@pytest.mark.spec("M3")
+@pytest.mark.parametrize(
+    ("text", "name", "args"),
+    [
+        ("[read_file: src/a.py]", "file.read", {"path": "src/a.py"}),
+        ("text [read_file:\t a b.py ] text", "file.read", {"path": "a b.py"}),
+        ("[read_file:C:\\x:y]", "file.read", {"path": "C:\\x:y"}),
+        ("`[read_file: a.py]`", "file.read", {"path": "a.py"}),
+        ("[list_dir: src]", "file.list", {"path": "src"}),
+        ("[list_dir: ]", "file.list", {"path": "."}),
+        ("[list_dir:]", "file.list", {"path": "."}),
+        ("[search_code: def main]", "code.search", {"query": "def main"}),
+        ("[search_code: query: x]", "code.search", {"query": "query: x"}),
+        ("[git_status]", "git.status", {}),
+        ("[git_diff]", "git.diff", {}),
+        ("[git_log]", "git.log", {}),
+        ("[write_file: a.txt]", "file.write", {"path": "a.txt", "content": ""}),
+        ("[write_file: path= a.txt]", "file.write", {"path": "a.txt", "content": ""}),
+    ],
+)
+def test_a_bracket_is_a_call(text: str, name: str, args: Args) -> None:
+    assert only_call(text) == (name, args)
+
+
+@pytest.mark.spec("M3")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[read_file: ]",
+        "[read_file:]",
+        "[search_code: \t]",
+        "[write_file: path=]",
+        "[read_file]",
+        "[list_dir]",
+        "[Read_file: a]",
+        "[ read_file: a]",
+        "[git_status: a]",
+        "[edit_file: a]",
+        "[search_code]",
+        "[search_code] and [/other]",
+    ],
+)
+def test_what_asks_for_nothing_is_only_text(text: str) -> None:
+    assert calls(text) == []
+    assert faults(text) == []
+
+
+@pytest.mark.spec("M3")
+@pytest.mark.parametrize(
+    ("text", "paths"),
+    [
+        ("[read_file: app/[id]/page.tsx]", ["app/[id]/page.tsx"]),
+        ("[read_file: a[b[c]].py] [read_file: d]", ["a[b[c]].py", "d"]),
+        ("[read_file: a]]", ["a"]),
+        ("[read_file: a[b]\n", ["a[b"]),
+        ("[read_file: a[b] and [read_file: c]\n", ["a[b", "c"]),
+        ("[read_file: a[b] and [read_file: c[d]]\n", ["a[b", "c[d]"]),
+        ("[read_file: a[b] [read_file: c[d] [read_file: e]\r\n[read_file: f]", ["a[b", "c[d", "e", "f"]),
+        ("[read_file: [read_file: a]\n", ["[read_file: a"]),
+    ],
+)
+def test_brackets_in_pairs_belong_to_the_argument(text: str, paths: list[str]) -> None:
+    assert calls(text) == [("file.read", {"path": path}) for path in paths]
+    assert faults(text) == []
+
+
+@pytest.mark.spec("M3")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[search_code]\nneedle\n[/search_code]",
+        "[search_code]needle[/search_code]",
+        "[search_code]\n  query: needle  \nmore\n[/search_code]",
+        "[search_code]\r\npattern=needle\r\n[/search_code]",
+        "I use [search_code] now.\n\n[search_code]\nquery=needle\n[/search_code]",
+        "[search_code] [search_code]\npattern: needle\n[/search_code]",
+    ],
+)
+def test_a_search_block_takes_its_first_line(text: str) -> None:
+    assert only_call(text) == ("code.search", {"query": "needle"})
+
+
+@pytest.mark.spec("M3")
+@pytest.mark.parametrize(
+    ("text", "content"),
+    [
+        ("[write_file]\npath: a\n---content---\nx\ny\n[/write_file]", "x\ny"),
+        ("[write_file]\npath: a\n---content---\n\nx\n\n[/write_file]", "\nx\n"),
+        ("[write_file]path: a\n---content---x[/write_file]", "x"),
+        ("[write_file]\r\npath: a\r\n---content---\r\nx\r\ny\r\n[/write_file]", "x\r\ny"),
+        ("[write_file]\npath: a\n---content---\r\nx\r\n\n[/write_file]", "x\r\n"),
+        ("[write_file]\npath: a\n---content---\n[/write_file]", ""),
+        ("[write_file]\npath: b\nnote: c\n path : a \n---content---\n  x  \n[/write_file]", "  x  "),
+        ("[write_file]\npath: a\n---content---\n---content---\n[/write_file]", "---content---"),
+        ("[write_file]\npath: a\n---content---\n```\n[git_status]\n[/write_file]", "```\n[git_status]"),
+        ("Then [write_file]:\n[write_file]\npath: a\n---content---\nx\n[/write_file]", "x"),
+        (
+            WRITE.format("[write_file]\n  [write_file]\n[/write_file] \r\n[/write_file]").replace("w.py", "a"),
+            "[write_file]\n  [write_file]\n[/write_file] \r\n[/write_file]",
+        ),
+        ("[write_file]\npath: a\n---content---\nsee [write_file] there\n[/write_file]", "see [write_file] there"),
+        ("[write_file]\npath: a\n---content---\nsee [write_file]\n[/write_file]", "see [write_file]"),
+        ("[write_file]\npath: a\n---content---\n[write_file] there\n[/write_file]", "[write_file] there"),
+    ],
+)
+def test_a_file_is_written_byte_for_byte(text: str, content: str) -> None:
+    assert only_call(text) == ("file.write", {"path": "a", "content": content})
+
+
+@pytest.mark.spec("M3")
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    ("body", "search"),
+    [
+        ("path: a\n---search---\nold\n---replace---\nnew\n", "old"),
+        ("path: a ---search---old\n---replace---new", "old"),
+        ("path: a\n---search---\n---replace---\nnew\n", ""),
+        ("path: a\n---replace---\nnew\n", ""),
+        ("path: a\n<<<<<<< SEARCH\nold\n=======\nnew\n>>>>>>> REPLACE\n", "old"),
+        ("path: a\n<<<<<<<\nold\n=======\nnew\n>>>>>>>\n\n", "old"),
+        ("path: a\nold content:\nold\nnew content:\nnew\n", "old"),
+        ("path: a\n  Old content: old\n  New content: new\n", "old"),
+        ("path: a\n---old---\nold\n---new---\nnew\n", "old"),
+        ("path: a\n  --- the old text ---\nold\n--- the new one ---\nnew\n", "old"),
+    ],
+)
+def test_an_edit_is_read_in_all_its_forms(body: str, search: str, newline: str) -> None:
+    text = f"[edit_file]\n{body}[/edit_file]".replace("\n", newline)
+    assert only_call(text) == ("file.edit", {"path": "a", "search": search, "replace": "new", "mode": "first"})
+
+
+@pytest.mark.spec("M3")
+def test_the_texts_of_an_edit_keep_everything_but_one_newline_at_each_end() -> None:
+    text = "[edit_file]\npath: a\n---search---\n\n  x =\t1 \n\n---replace---\n\r\n é\n\n[/edit_file]"
+    _, args = only_call(text)
+    assert (args["search"], args["replace"]) == ("\n  x =\t1 \n", "\r\n é\n")
+
+
+@pytest.mark.spec("M3")
+def test_blocks_in_the_texts_of_an_edit_keep_their_own_delimiters() -> None:
+    example = "[edit_file]\npath: x\n---search---\n1\n---replace---\n2\n[/edit_file]"
+    text = f"[edit_file]\npath: a\n---search---\n{example}\n---replace---\n{example}\n\n[/edit_file]"
+    _, args = only_call(text)
+    assert (args["search"], args["replace"]) == (example, example + "\n")
+
+
+@pytest.mark.spec("M3")
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"b": "[/call] ```", "c": [{}]}',
+        '\n{"b": "[/call] ```",\n "c": [{}]}\n',
+        '\n```json\n{"b": "[/call] ```", "c": [{}]}\n```\n',
+        '\r\n````\r\n{"b": "\\u005b/call] ```", "c": [{}]}\r\n````\r\n',
+    ],
+)
+def test_any_tool_is_called_with_an_object(body: str) -> None:
+    assert only_call(f"[call: my.tool]{body}[/call]") == ("my.tool", {"b": "[/call] ```", "c": [{}]})
+
+
+@pytest.mark.spec("M3")
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [("a", "a"), ('"a"', "a"), ('"a\\u005d b"', "a] b"), ("read_file", "read_file"), ('"a', '"a'), ('""', "")],
+)
+def test_the_name_of_a_call_is_what_the_model_wrote(written: str, name: str) -> None:
+    assert only_call(f"[call: {written} ]{{}}[/call]") == (name, {})
+
+
+@pytest.mark.spec("M3")
+def test_every_small_name_stands_for_a_tool_and_back() -> None:
+    assert len(TOOLS) == 8
+    assert {seed_name(tool): tool for tool in TOOLS.values()} == TOOLS
+    assert seed_name("shell.exec") == "shell.exec"
+
+
+@pytest.mark.spec("M3")
+def test_ten_thousand_calls_are_read_in_their_order() -> None:
+    text = "".join(f"[read_file: f{number}]\n[search_code]\nq{number}\n[/search_code]" for number in range(5000))
+    assert faults(text) == []
+    read = calls(text)
+    assert read[::2] == [("file.read", {"path": f"f{number}"}) for number in range(5000)]
+    assert read[1::2] == [("code.search", {"query": f"q{number}"}) for number in range(5000)]
