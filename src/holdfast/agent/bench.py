@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from holdfast.agent.conversation import Conflict, Conversation, Open, Placed, Settled, Slot, Status
 from holdfast.agent.events import AgentEvent, CallPlaced, CallSettled, OnEvent
+from holdfast.agent.notebook import Notebook
 from holdfast.agent.sight import Sight
 from holdfast.agent.standing import Standing, standing_of
 from holdfast.agent.surfaces import Surface
@@ -46,6 +47,8 @@ class Bench:
         self._over: set[str] = set()
         """Calls nobody asks for and nobody can run any more."""
         self.sight = Sight(runtime, conversation)
+        self.notebook: Notebook | None = None
+        """For whoever has to look at typed results later."""
         self._caller = caller
         self._on_event = on_event
         self._warned: set[str] = set()
@@ -186,6 +189,8 @@ class Bench:
             slot = change.slot
             if isinstance(change, Settled):
                 self.settled[slot.use.id] = change.result
+                if self.notebook is not None:
+                    self.notebook.note(slot.turn, slot.use, change.result)
                 self.tell(CallSettled(slot.use, change.result))
             else:
                 waits = change.status is Status.PENDING and slot.open is not None

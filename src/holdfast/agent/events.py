@@ -55,6 +55,16 @@ class ReplyWritten(Struct, frozen=True, tag_field="event", tag="reply"):
     model: str = ""
 
 
+class Guarded(Struct, frozen=True, tag_field="event", tag="guarded"):
+    """A guard-rail stepped in."""
+
+    rule: str
+    what: Literal["changed", "again", "acted", "answered", "stopped"]
+    """A call was put right; the reply was sent back; a call was asked for, or an answer given, in the model's place;
+    the model was stopped."""
+    message: str = ""
+
+
 class UsageCounted(Struct, frozen=True, tag_field="event", tag="usage"):
     reply: Usage
     total: Usage
@@ -81,6 +91,7 @@ AgentEvent = (
     | CallPlaced
     | CallSettled
     | ReplyWritten
+    | Guarded
     | UsageCounted
     | Warned
     | Outcome

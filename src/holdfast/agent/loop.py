@@ -13,17 +13,19 @@ from holdfast.agent.bench import Bench, Stopped
 from holdfast.agent.categorise import categorise
 from holdfast.agent.context import trim
 from holdfast.agent.conversation import Conflict, Conversation, Diagnostic, Open, Placed, Slot, Status
-from holdfast.agent.events import EXIT_CODES, Kind, OnEvent, Outcome, PhaseBegun, ReplyWritten, UsageCounted
+from holdfast.agent.events import EXIT_CODES, Guarded, Kind, OnEvent, Outcome, PhaseBegun, ReplyWritten, UsageCounted
 from holdfast.agent.execute import RUNNING_STEPS, Job, carry_out, execute
+from holdfast.agent.guarding import Accept, Act, Again, Finish, Guard, Send
+from holdfast.agent.guided import Guided
 from holdfast.agent.reply import Reply, ask, unanswered
 from holdfast.agent.standing import INTERRUPTED, Standing, Step, standing_of
 from holdfast.agent.surfaces import Surface
 from holdfast.contract.call import Caller
 from holdfast.contract.errors import HoldfastError
-from holdfast.contract.message import ToolUse
+from holdfast.contract.message import Message, Text, ToolUse
 from holdfast.contract.result import Result
 from holdfast.contract.vocabulary import Verdict
-from holdfast.models.port import Model, Usage
+from holdfast.models.port import Model, TextDelta, Usage
 from holdfast.models.settings import Settings
 from holdfast.runtime.refusals import ABORTED
 from holdfast.runtime.runtime import Runtime
@@ -51,6 +53,7 @@ class Loop:
         max_turns: int = 100,
         context: int | None = None,
         surface: Surface | None = None,
+        guard: Guard | None = None,
         caller: Caller | None = None,
         by: str = "person",
         is_current: Callable[[], bool] | None = None,
@@ -70,7 +73,10 @@ class Loop:
         """Whether the rules this loop was given are still those of the conversation; asked before every step."""
         who = caller or replace(runtime.caller, provider=model.provider)
         self._bench = Bench(runtime, conversation, who, by, on_event)
+        self._guided = None if guard is None else Guided(guard, self._bench)
         self._usage = Usage()
+        self._unwritten: Usage | None = None
+        """Of replies the conversation does not count yet; some are never kept."""
         self._running: asyncio.AbstractEventLoop | None = None
 
     async def advance(self, *, step: bool = False) -> Outcome:
@@ -178,6 +184,9 @@ class Loop:
         """Phases 1 and 2, until nothing can be done about any call; None when none is left."""
         bench = self._bench
         before: list[Standing] = []
+        bench.surface = self.surface
+        if self._guided is not None:
+            self._guided.look()
         while True:
             if bench.trouble is not None:
                 raise bench.trouble
@@ -232,15 +241,18 @@ class Loop:
         if bench.stopped:
             raise Stopped
         messages = self.conversation.messages()
-        if self.context is not None:
-            messages = trim(messages, self.context)
         if not messages or messages[-1].role != "user":
             return self._outcome("failed", "There is nothing to answer: your words are empty once they are filled in.")
         if missing := unanswered(messages):
             return self._outcome("failed", f"Call '{missing[0]}' has no result beside it, so nothing was sent.")
+        move = Send() if self._guided is None else self._guided.prepare(messages)
+        if not isinstance(move, Send):
+            return self._instead(move, step)
+        bench.surface = move.surface or self.surface
         bench.tell(PhaseBegun("send"))
-        tools = sorted(self.runtime.visible(bench.caller), key=lambda tool: tool.name)
-        reply = await ask(bench, self.model.stream(messages, tools, self.settings))
+        reply = await self._ask(messages, move.notes)
+        if not isinstance(reply, Reply):
+            return self._instead(reply, step)
         uses = self._write(reply)
         if reply.stopped:
             return self._outcome("cancelled", INTERRUPTED)
@@ -256,17 +268,55 @@ class Loop:
             return None
         return self._outcome("stepped" if uses else "done")
 
+    async def _ask(self, messages: Sequence[Message], notes: Sequence[str]) -> Reply | Act | Finish:
+        """The model's reply, or what a guard would have instead; a reply it sends back is not kept."""
+        bench = self._bench
+        tools = sorted(self.runtime.visible(bench.caller), key=lambda tool: tool.name)
+        sent = list(messages) if self.context is None else trim(messages, self.context)
+        if notes:
+            sent[-1] = Message("user", (*sent[-1].parts, Text("\n\n".join(notes))))
+        while True:
+            reply = await ask(bench, self.model.stream(sent, tools, self.settings))
+            if reply.ended is not None:
+                spent = reply.ended.usage
+                self._usage += spent
+                self._unwritten = spent if self._unwritten is None else self._unwritten + spent
+                bench.tell(UsageCounted(spent, self._usage))
+            if self._guided is None or reply.ended is None or reply.ended.stop == "refusal" or not reply.parts:
+                return reply
+            reaction = self._guided.receive(messages, reply.parts)
+            if isinstance(reaction, Accept):
+                for rule, done in reaction.changed.items():
+                    bench.tell(Guarded(rule, "changed", done))
+                return replace(reply, parts=reaction.parts)
+            if not isinstance(reaction, Again):
+                return reaction
+            bench.tell(Guarded(reaction.rule, "again", reaction.note))
+            said = Text("".join(part.text for part in reply.parts if isinstance(part, Text)) or "…")
+            sent += [Message("assistant", (said,)), Message("user", (Text(reaction.note),))]
+
+    def _instead(self, move: Act | Finish, step: bool) -> Outcome | None:
+        """Write what a guard asks for or answers in the model's place, as a reply like any other."""
+        bench = self._bench
+        if isinstance(move, Act):
+            bench.tell(Guarded(move.rule, "acted", move.why))
+            self._write(Reply(move.uses))
+            return self._outcome("stepped") if step else None
+        bench.tell(Guarded(move.rule, "stopped" if move.stopped else "answered"))
+        bench.tell(TextDelta(move.answer))
+        self._write(Reply((Text(move.answer),)))
+        if move.stopped:
+            return self._outcome("stopped", f"The model was stopped by the guard-rail `guardrails.{move.rule}`.")
+        return self._outcome("done")
+
     def _write(self, reply: Reply) -> tuple[ToolUse, ...]:
         """Put the reply into the conversation, all at once; nothing if nothing came."""
-        bench, ended = self._bench, reply.ended
-        usage = None if ended is None else ended.usage
-        if usage is not None:
-            self._usage += usage
-            bench.tell(UsageCounted(usage, self._usage))
         if not reply.parts:
             return ()
-        aborted = reply.fault if ended is None else None
-        self.conversation.add_reply(reply.parts, aborted=aborted, usage=usage)
+        bench, ended = self._bench, reply.ended
+        aborted = reply.fault or None
+        self.conversation.add_reply(reply.parts, aborted=aborted, usage=self._unwritten)
+        self._unwritten = None
         bench.forget_all()
         uses = tuple(part for part in reply.parts if isinstance(part, ToolUse))
         bench.tell(ReplyWritten(uses, aborted, "" if ended is None else ended.model))

@@ -29,6 +29,7 @@ from holdfast.doors.cli.chatting.waiting import waiting_lines
 from holdfast.doors.cli.failures import FAILED, INTERRUPTED, PIPE_CLOSED, REJECTED, hush
 from holdfast.doors.cli.folding import note_folded
 from holdfast.doors.cli.place import Flags, show_warnings, whoami
+from holdfast.models.text_protocol.choosing import chosen_for
 
 if TYPE_CHECKING:
     from holdfast.agent.events import AgentEvent
@@ -205,9 +206,10 @@ class Driver:
             hush()
 
     def _tell_notices(self, chat: Chat) -> None:
-        """What did not take effect, once."""
+        """What did not take effect, or not as one would expect; once."""
         homeless = () if chat.setting.root is not None else (NO_PROJECT,)
-        for notice in (*chat.setting.loaded.notices, *untrusted_rest(chat), *homeless):
+        written = chosen_for(chat.model).notice(chat.model.name)
+        for notice in (*chat.setting.loaded.notices, *untrusted_rest(chat), *homeless, *([written] if written else ())):
             if notice not in self._told:
                 self._told.add(notice)
                 note_folded(screen.shown_block(notice), "Note:")

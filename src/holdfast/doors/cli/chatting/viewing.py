@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
-from holdfast.agent.events import AgentEvent, CallSettled, Outcome, PhaseBegun, ReplyWritten
+from holdfast.agent.events import AgentEvent, CallSettled, Guarded, Outcome, PhaseBegun, ReplyWritten
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.event import Event, Finished, Output, Progress, Started, Warned
 from holdfast.contract.result import Result
@@ -32,6 +32,13 @@ _MAX_LINES: Final = 6
 _MAX_PLANNED: Final = 40
 """Of what would be done: that is what somebody in plan mode wants to see."""
 _MODEL: Final = "model"
+_STEPPED_IN: Final = {
+    "changed": "A call was put right",
+    "again": "The model is asked again",
+    "acted": "holdfast asks for a call itself",
+    "answered": "holdfast answers itself",
+    "stopped": "holdfast stops the model",
+}
 
 
 class View(Protocol):
@@ -120,6 +127,8 @@ class PersonView:
                 self._live.hear(f"calls {visible(name)}")
             case Retrying():
                 self._again(event)
+            case Guarded():
+                self._guarded(event)
             case ReplyWritten():
                 self._reply(event)
             case CallSettled(use, result):
@@ -185,8 +194,15 @@ class PersonView:
             of = self._open.loop.settings.retries
             screen.note(f"Trying again ({event.attempt} of {of}) in {event.delay:.0f} s.")
         else:
-            note_folded(f"The model is asked again in {event.delay:.0f} s: {screen.shown(event.reason)}")
+            when = f" in {event.delay:.0f} s" if event.delay else ""
+            note_folded(f"The model is asked again{when}: {screen.shown(event.reason)}")
         self._trouble = event.reason
+
+    def _guarded(self, event: Guarded) -> None:
+        """A guard-rail stepped in: which, and what it did."""
+        self.rest()
+        words = _STEPPED_IN[event.what] + (f": {screen.shown(event.message)}" if event.message else ".")
+        note_folded(screen.paint(f"{words} ({event.rule})", "dim", stream=sys.stderr))
 
     def _count(self, usage: Usage) -> None:
         """What the replies cost, for a person who pays for them."""
