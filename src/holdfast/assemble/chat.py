@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.agent.events import AgentEvent
+from holdfast.agent.guarding import Guard
 from holdfast.agent.loop import Loop
 from holdfast.assemble import Behind, Setting, build_registry, build_runtime, check_config, load_setting
 from holdfast.chat.conversation import DocumentConversation
@@ -24,7 +25,7 @@ from holdfast.chat.lua.host import LuaHost
 from holdfast.chat.templates.expand import Expanded, Scope, expand
 from holdfast.chat.templates.files import Files
 from holdfast.config.load import Loaded, load
-from holdfast.config.model import SecretSource
+from holdfast.config.model import Config, GuardrailsConfig, SecretSource
 from holdfast.contract.call import Caller
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.event import Warned
@@ -154,8 +155,8 @@ async def open_chat(
             )
         ruled = ruling(read.evaluated, loaded, trusted=trusted)
         conversation.expand_with(_expander(read, ruled, lua))
-        setting = replace(setting, loaded=replace(loaded, config=ruled.config))
-        config = ruled.config
+        config = _for_small_models(ruled.config)
+        setting = replace(setting, loaded=replace(loaded, config=config))
         provider = config.model.name.partition(":")[0] if model is None else model.provider
         caller = Caller(
             door=DOOR,
@@ -170,7 +171,10 @@ async def open_chat(
             _withdraw_orphans(runtime)
             if model is None:
                 answering, settings = open_model(
-                    config.model, secret=lambda source: _secret(runtime, source), cache_key=conversation.id
+                    config.model,
+                    secret=lambda source: _secret(runtime, source),
+                    cache_key=conversation.id,
+                    edit_repair=config.guardrails.enabled and config.guardrails.edit_repair,
                 )
             else:
                 answering, settings = model, settings_for(config.model, provider, conversation.id)
@@ -182,6 +186,7 @@ async def open_chat(
                 autopilot=config.chat.autopilot,
                 max_turns=config.chat.max_turns,
                 context=config.model.context,
+                guard=_guard(runtime, config.guardrails),
                 caller=runtime.caller,
                 by=by,
                 is_current=lambda: _is_current(conversation, setting, read.evaluated.digest, trusted),
@@ -199,6 +204,19 @@ async def open_chat(
                 digest=read.evaluated.digest,
                 trusted=trusted,
             )
+
+
+def _for_small_models(config: Config) -> Config:
+    """Guard-rails come with the small caps: whoever needs the one has no room for more."""
+    return replace(config, tools=replace(config.tools, caps="small")) if config.guardrails.enabled else config
+
+
+def _guard(runtime: Runtime, rules: GuardrailsConfig) -> Guard | None:
+    if not rules.enabled:
+        return None
+    from holdfast.agent.guard.rails import GuardRails
+
+    return GuardRails(rules, lambda: runtime.visible(runtime.caller))
 
 
 def review(path: Path, *, flags: Flags | None = None) -> Review | None:

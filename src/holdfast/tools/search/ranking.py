@@ -56,6 +56,12 @@ def tier_of(path: str) -> int:
     return 0 if found in SOURCE else 1 if found in CONFIG else 2
 
 
+def defined_name(line: str) -> str | None:
+    """The name a line defines, if it reads like a definition; empty where something nameless is defined."""
+    found = _DEFINITION.match(line[:LINE_BYTES].encode(errors="replace"))
+    return None if found is None else found[1].decode()
+
+
 def in_order(hits: Iterable[Hit], wanted: int) -> list[Hit]:
     """The first of them: source before configuration before the rest, each by the characters of its path."""
     tiers: tuple[list[Hit], list[Hit], list[Hit]] = ([], [], [])

@@ -1,0 +1,157 @@
+"""The state of a turn is found by replaying it, from calls and typed results alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.agent.guard.asking import Earlier
+from holdfast.agent.guard.calls import Catalogue, End, end_of, is_inside
+from holdfast.agent.guard.matter import earlier_of, matter_of
+from holdfast.agent.guard.replay import replay
+from holdfast.agent.guard.state import State
+from holdfast.agent.guarding import Round, Step, Turn
+from holdfast.config.model import GuardrailsConfig
+from holdfast.contract.message import ToolResult, ToolUse
+from holdfast.contract.result import Result, fail
+from holdfast.contract.vocabulary import Failure
+from tests.agent.guard.making import (
+    TOOLS,
+    USES,
+    WHERE,
+    denied,
+    found,
+    not_found,
+    rails,
+    read_file,
+    reading,
+    refusal,
+    rejected,
+    round_of,
+    searching,
+    turn_of,
+    use,
+)
+
+DEFINES = {"src/parse.py": ["def parse_line(text):"]}
+
+
+def state_of(turn: Turn) -> State:
+    return replay(matter_of(GuardrailsConfig(), list(TOOLS.values()), turn), turn.rounds)
+
+
+@pytest.mark.spec("M4")
+def test_what_was_refused_is_counted_by_judging_it_again_whatever_was_told() -> None:
+    lie = Step(use("shell.exec", command="ls"), ToolResult("c1", "shell.exec", "all fine"), denied())
+    innocent = Step(use("code.search", query="parse_line"), ToolResult("c1", "code.search", "[runtime:correction] x"))
+    turn = turn_of(WHERE, Round("", (lie,)), Round("[runtime:correction] no", (innocent,)))
+    assert state_of(turn).refused == {"surfaces": 1}
+
+
+@pytest.mark.spec("M4")
+def test_a_reply_without_calls_is_no_round() -> None:
+    assert state_of(turn_of(WHERE, Round("Hm."), round_of(searching("parse_line", {})))).rounds == 1
+
+
+@pytest.mark.spec("M4")
+def test_the_candidates_are_those_of_the_last_search_that_found_something() -> None:
+    turn = turn_of(WHERE, round_of(searching("one_name", DEFINES)), round_of(searching("two_name", {})))
+    state = state_of(turn)
+    assert [each.path for each in state.candidates] == ["src/parse.py"]
+    assert [each.found for each in state.searches] == [True, False]
+
+
+@pytest.mark.spec("M4")
+def test_a_call_that_was_to_be_refused_and_ran_all_the_same_counts_as_what_it_did() -> None:
+    turn = turn_of(WHERE, round_of(searching("git", DEFINES)))
+    state = state_of(turn)
+    assert state.refused == {"weak_queries": 1}
+    assert state.candidates
+
+
+@pytest.mark.spec("M4")
+def test_a_search_whose_typed_result_is_of_another_kind_is_neither_empty_nor_full() -> None:
+    odd = round_of((use("code.search", query="parse_line"), Result(True, "No matches found.")))
+    assert not state_of(turn_of(WHERE, odd)).searches
+
+
+@pytest.mark.spec("M4")
+def test_a_read_that_was_denied_uses_nothing_up_and_is_not_tried_again_by_the_runtime() -> None:
+    files = {**DEFINES, "src/main.py": ["parse_line(x)"]}
+    turn = turn_of(USES, round_of(searching("parse_line", files)), round_of(reading("src/main.py", denied())))
+    state = state_of(turn)
+    assert (state.attempts, state.tried) == ((), ("src/main.py",))
+
+
+@pytest.mark.spec("M4")
+def test_pages_of_one_file_are_one_text() -> None:
+    first = reading("src/parse.py", read_file("src/parse.py", "import os\n", next_offset=2, limited_by="limit"))
+    second = use("file.read", "c2", path="src/parse.py", offset=2), read_file("./src/parse.py", "def parse_line(x):\n")
+    turn = turn_of(WHERE, round_of(searching("parse_line", DEFINES, "c0")), round_of(first, second))
+    assert state_of(turn).answered
+
+
+@pytest.mark.spec("M4")
+def test_what_the_runtime_asked_for_is_known_from_where_the_turn_stood() -> None:
+    first = round_of((use("file.read", "runtime-1", path="a.py"), read_file("a.py")))
+    assert state_of(turn_of("explain a.py", first)).acts == {"direct": 1}
+    search = round_of(searching("parse_line", {"src/main.py": ["parse_line(x)"]}))
+    preferred = round_of((use("file.read", "runtime-1", path="src/main.py"), read_file("src/main.py")))
+    assert state_of(turn_of(USES, search, preferred)).acts == {"preferred": 1}
+    assert state_of(turn_of(USES, search, preferred, preferred)).acts == {"preferred": 1, "cited": 1}
+    early = round_of((use("file.read", "runtime-1", path="src/main.py"), denied()))
+    assert state_of(turn_of(WHERE, search, early)).acts == {"unread": 1}
+
+
+@pytest.mark.spec("M4")
+@pytest.mark.parametrize(
+    ("result", "end"),
+    [
+        (Result(True), End.DONE),
+        (fail("no"), End.FAILED),
+        (denied(Failure.NOT_ALLOWED), End.NOT_RUN),
+        (rejected(), End.NOT_RUN),
+        (None, End.GONE),
+    ],
+)
+def test_how_a_call_ended_is_read_from_its_typed_result(result: Result | None, end: End) -> None:
+    assert end_of(Step(use("file.read"), ToolResult("c1", "file.read", "whatever", error=True), result)) is end
+
+
+@pytest.mark.spec("M4")
+@pytest.mark.parametrize("arguments", ["", "{", "[]", "null", '{"path": 3}', '{"query": null}', '"\\ud800"', "1" * 99])
+@pytest.mark.parametrize("name", ["file.read", "code.search", "file.list", "file.edit", "nobody.knows", ""])
+def test_arguments_that_cannot_be_read_are_left_to_the_path(name: str, arguments: str) -> None:
+    asked = ToolUse("c1", name, arguments)
+    called = Catalogue(list(TOOLS.values())).called(asked)
+    assert called.path == ""
+    text = refusal(rails(), turn_of("Update the parser"), asked)
+    assert text is None or "not among the tools" in text
+
+
+@pytest.mark.spec("M4")
+def test_earlier_calls_are_known_by_their_arguments_where_their_results_are_gone() -> None:
+    tools = Catalogue(list(TOOLS.values()))
+    gone = Step(use("read_file", path="src/a.py"), ToolResult("c1", "read_file", "x"))
+    failed = Step(use("read_file", path="src/b.py"), ToolResult("c1", "read_file", "x", error=True))
+    searched = round_of((use("code.search", query="parse_line", path="lib"), found(DEFINES)))
+    refused = round_of(reading("c.py", not_found("c.py")))
+    rounds = [searched, Round("", (gone,)), Round("", (failed,)), refused]
+    assert earlier_of(rounds, tools) == Earlier("src/a.py", "parse_line", "src")
+    assert earlier_of([], tools) == Earlier()
+
+
+@pytest.mark.spec("M4")
+@pytest.mark.parametrize(
+    ("path", "folder", "inside"),
+    [
+        ("src/a.py", "src", True),
+        ("src", "./src/", True),
+        ("src\\net\\a.py", "src/net", True),
+        ("src_extra/a.py", "src", False),
+        ("src/../lib", "src", False),
+        ("", "src", False),
+        ("a.py", ".", True),
+    ],
+)
+def test_inside_is_by_whole_names(path: str, folder: str, inside: bool) -> None:
+    assert is_inside(path, folder) is inside
