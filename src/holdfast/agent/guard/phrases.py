@@ -79,7 +79,7 @@ _NO_FOLDER: Final = words_of(
 _GIT: Final = _beginning(
     rf"{_GIT_VERB}?{_GIT_WHICH}git (?:status|diff|log)(?= |$)",
     rf"{_GIT_VERB}(?:the |my |our )?(?:working tree|commit (?:history|log))(?= |$)",
-    rf"{_GIT_VERB}(?:the |my |our )?(?:most )?(?:recent|latest|last)(?: \d+)? commits?(?= |$)",
+    rf"{_GIT_VERB}(?:the |my |our )?(?:most )?(?:recent|latest|last)(?: \d+| few| two| three| five| ten)? commits?(?= |$)",
 )
 _GIT_WORD: Final = re.compile(r"[\w'-]+")
 _HEAD: Final = 48

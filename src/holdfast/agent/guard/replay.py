@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.agent.guard.calls import LOOKING, READ, SEARCH, Called, End, end_of, facts, is_by_runtime
+from holdfast.agent.guard.calls import CHANGES, LOOKING, READ, SEARCH, Called, End, end_of, facts, is_by_runtime
 from holdfast.agent.guard.evidence import candidates_of
 from holdfast.agent.guard.matter import Matter, path_read
 from holdfast.agent.guard.progress import UNREAD, due, is_answered
@@ -85,6 +85,9 @@ def _with(state: State, step: Step, called: Called) -> State:
     if end is End.DONE:
         fresh = state.fresh if called.name in LOOKING else frozenset[str]()
         state = replace(state, last_done=called.key, fresh=fresh)
+    elif called.name in CHANGES and end is End.FAILED:
+        # The file is not what it was taken for: what was read of it says nothing any more.
+        state = replace(state, last_done="", fresh=frozenset[str]())
     if called.name == READ:
         return _with_read(state, step, called, end)
     if called.name == SEARCH and end is End.DONE:
