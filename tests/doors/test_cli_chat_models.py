@@ -88,7 +88,7 @@ def test_why_a_model_is_asked_again_is_said_once(cli: Cli) -> None:
         done = cli.run("--set", "model.retries=3", "chat", NAME)
         lines = done.err.splitlines()
         assert done.code == 0 and "Told." in done.out, done
-        assert lines[0].startswith("The model is asked again in 0 s: ")
+        assert lines[0].startswith("The model is asked again: ")
         assert lines[1:] == ["Trying again (2 of 3) in 0 s.", "Trying again (3 of 3) in 0 s."]
 
     busy = error(503, {"error": {"message": "busy"}}, retry_after="0")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from time import perf_counter
+from time import thread_time
 from typing import Any
 
 import pytest
@@ -22,13 +22,13 @@ def with_schema(schema: Any) -> Tool:
 
 
 def fits(tool: Tool, args: Any) -> bool:
-    began = perf_counter()
+    began = thread_time()
     try:
         tool.schema.accept(args)
     except InvalidArguments:
         return False
     finally:
-        assert perf_counter() - began < 1
+        assert thread_time() - began < 1, "more than a second of the processor"
     return True
 
 

@@ -32,6 +32,7 @@ _A_FOLDER: Final = (
 _PROJECT: Final = rf"(?:this|the current|the root|the project root|the project|the repo|the repository)(?: {_FOLDER})?"
 
 _GIT_VERB: Final = r"(?:(?:show|run|give|display|print|view|check|see|get|what is|what's)(?: me| us)? )"
+_HOW_MANY: Final = r"(?:\d+|few|two|three|four|five|ten)"
 _GIT_WHICH: Final = r"(?:(?:the|my|our|current|recent|latest|last|full|output of) )*"
 
 
@@ -79,7 +80,7 @@ _NO_FOLDER: Final = words_of(
 _GIT: Final = _beginning(
     rf"{_GIT_VERB}?{_GIT_WHICH}git (?:status|diff|log)(?= |$)",
     rf"{_GIT_VERB}(?:the |my |our )?(?:working tree|commit (?:history|log))(?= |$)",
-    rf"{_GIT_VERB}(?:the |my |our )?(?:most )?(?:recent|latest|last)(?: \d+| few| two| three| five| ten)? commits?(?= |$)",
+    rf"{_GIT_VERB}(?:the |my |our )?(?:most )?(?:recent|latest|last)(?: {_HOW_MANY})? commits?(?= |$)",
 )
 _GIT_WORD: Final = re.compile(r"[\w'-]+")
 _HEAD: Final = 48
