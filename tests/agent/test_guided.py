@@ -10,13 +10,14 @@ import pytest
 
 from holdfast import Config, Context, Tool
 from holdfast.agent.events import Guarded, ReplyWritten
-from holdfast.agent.guarding import Accept, Act, Again, Finish, Send, Turn
+from holdfast.agent.guarding import Accept, Act, Again, Finish, Refused, Send, Turn
 from holdfast.agent.loop import Loop
-from holdfast.agent.memory import MemoryConversation
+from holdfast.agent.memory import MemoryConversation, Said
 from holdfast.agent.surfaces import Surface
 from holdfast.config.model import ApprovalConfig
 from holdfast.contract.message import Message, Part, Text, ToolUse
 from holdfast.contract.vocabulary import Failure, State
+from holdfast.models.port import Ended, ModelError, ModelEvent, ModelFault, PartEnded
 from tests.agent.scripted import SPENT, Stage, results_in, said, saying, use
 
 pytestmark = pytest.mark.spec("M4")
@@ -50,11 +51,11 @@ class Script:
         self.looked.append(turn)
         return self._surface
 
-    def refusals(self, turn: Turn) -> dict[str, str]:
+    def refusals(self, turn: Turn) -> dict[str, Refused]:
         if self._refuse is None:
             return {}
         said = {step.use.id: self._refuse(turn, step.use.id) for step in turn.rounds[-1].steps}
-        return {use_id: reason for use_id, reason in said.items() if reason is not None}
+        return {use_id: Refused("budget", reason) for use_id, reason in said.items() if reason is not None}
 
 
 def guarded(stage: Stage) -> list[tuple[str, str]]:
@@ -153,6 +154,7 @@ def test_a_refused_call_is_denied_on_the_path_and_recorded(tmp_path: Path) -> No
     with stage.ledger() as ledger:
         denied = next(record for record in ledger.calls() if record.call.given_id == "b")
     assert denied.state is State.DENIED
+    assert guarded(stage) == [("refused", "budget")]
     assert denied.result is not None and denied.result.failure is Failure.DENIED_BY_MIDDLEWARE
 
 
@@ -194,6 +196,84 @@ def test_calls_keep_the_surface_they_were_asked_for_with_when_the_loop_goes_on_l
     stage.go(twice)
     assert [result.error for result in stage.results()] == [False, True]
     assert stage.asks == []
+
+
+@pytest.mark.spec("P6")
+def test_a_guard_leaves_nothing_that_whoever_drives_the_loop_does_not(tmp_path: Path) -> None:
+    wide = Script(surface=Surface("all", ("note", "ask")))
+    stage = Stage(tmp_path, said(use("a"), use("b", "ask")), guard=wide, surface=Surface("asks", ("ask",)))
+    assert stage.advance().kind == "pending"
+    assert stage.model.tools[0] == ["ask"]
+    assert stage.notes == [] and [slot.use.id for slot in stage.slots()] == ["b"]
+
+
+def test_nothing_of_a_guard_is_left_when_the_loop_has_stopped(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, said(use("a")), guard=Script(refuse=lambda turn, use_id: "No."))
+
+    async def then(loop: Loop) -> Any:
+        await loop.advance()
+        return loop.runtime.middleware.before(("note",))
+
+    assert stage.go(then) == ()
+
+
+def test_the_same_call_is_judged_anew_when_the_message_before_it_is_another(tmp_path: Path) -> None:
+    script = Script(refuse=lambda turn, use_id: "No." if turn.prompt == "Go." else None)
+    stage = Stage(tmp_path, said(use("a")), said("Done."), said(use("a")), said("Done."), guard=script)
+
+    async def twice(loop: Loop) -> None:
+        await loop.advance()
+        stage.conversation.shelf.entries[:] = [Said("user", "Go on.")]
+        await loop.advance()
+
+    stage.go(twice)
+    assert stage.notes == [{"text": "x"}]
+
+
+def test_typed_results_stay_when_old_turns_are_taken_away(tmp_path: Path) -> None:
+    script = Script()
+    replies = [reply for _ in range(110) for reply in (said(use("a")), said("Done."))]
+    stage = Stage(tmp_path, *replies, said(use("b")), said("Done."), guard=script)
+
+    async def long(loop: Loop) -> None:
+        for _ in range(110):
+            await loop.advance()
+            stage.person.say("Again.")
+        stage.conversation.shelf.entries[:] = [Said("user", "Once more.")]
+        await loop.advance()
+
+    stage.go(long)
+    typed = script.turns[-1].rounds[0].steps[0].result
+    assert typed is not None and typed.output == "noted x"
+
+
+def test_typed_results_are_found_however_much_others_have_called_since(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, said(use("a")), guard=Script())
+    stage.advance(step=True)
+    stage.advance(step=True)
+
+    async def others(loop: Loop) -> None:
+        for _ in range(150):
+            await loop.runtime.call("note", {"text": "other"})
+
+    stage.go(others)
+    script = stage.options["guard"] = Script()
+    stage.advance()
+    assert script.turns[0].rounds[0].steps[0].result is not None
+
+
+def test_calls_of_a_model_that_refuses_to_answer_are_not_made(tmp_path: Path) -> None:
+    refused: list[ModelEvent] = [PartEnded(use("runtime-9")), Ended("refusal", SPENT)]
+    stage = Stage(tmp_path, refused, guard=Script())
+    assert stage.advance().kind == "failed"
+    assert stage.advance().kind == "done"
+    assert stage.notes == []
+
+
+@pytest.mark.spec("M5")
+def test_what_a_failing_model_costs_is_counted(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, [ModelError(ModelFault.PROTOCOL, "It failed twice.", usage=SPENT)])
+    assert stage.advance().usage == SPENT
 
 
 def test_the_turn_holds_the_words_the_rounds_and_typed_results(tmp_path: Path) -> None:

@@ -22,8 +22,11 @@ from tests.agent.scripted import Stage, said, saying, use
 
 NAMES = (
     "file.read", "file.list", "file.find", "file.write", "file.edit", "code.search", "git.status", "git.diff",
-    "git.log", "shell.exec",
+    "git.log", "shell.exec", "output.read",
 )  # fmt: skip
+
+LOOKING = ("file.read", "file.list", "file.find", "code.search")
+GIT = ("git.status", "git.diff", "git.log")
 
 
 def tools() -> list[Tool]:
@@ -34,11 +37,11 @@ def tools() -> list[Tool]:
 @pytest.mark.parametrize(
     ("surface", "shown"),
     [
-        (RETRIEVAL_FIRST, {"file.read", "file.list", "file.find", "code.search"}),
-        (GIT_READ_ONLY, {"git.status", "git.diff", "git.log"}),
-        (MUTATION_ENABLED, {"file.read", "file.list", "file.find", "code.search", "file.write", "file.edit"}),
+        (RETRIEVAL_FIRST, {*LOOKING, "output.read"}),
+        (GIT_READ_ONLY, {*GIT, "output.read"}),
+        (MUTATION_ENABLED, {*LOOKING, "file.write", "file.edit", "output.read"}),
         (ANSWER_ONLY, set[str]()),
-        (Surface("mine", ("group:git", "shell.*", "note")), {*GIT_READ_ONLY.tools, "shell.exec", "note"}),
+        (Surface("mine", ("group:git", "shell.*", "note")), {*GIT, "shell.exec", "note"}),
     ],
 )
 def test_a_surface_narrows_what_is_shown_and_what_runs(tmp_path: Path, surface: Surface, shown: set[str]) -> None:
@@ -65,7 +68,7 @@ def test_a_surface_adds_nothing_to_what_the_caller_has(tmp_path: Path) -> None:
     stage.options["caller"] = None
     stage.person.say("Again.")
     assert stage.advance().kind == "done"
-    assert stage.model.tools[-1] == ["code.search", "file.find", "file.read"]
+    assert stage.model.tools[-1] == ["code.search", "file.find", "file.read", "output.read"]
 
 
 @pytest.mark.spec("P6")

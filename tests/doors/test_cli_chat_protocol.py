@@ -135,3 +135,31 @@ def test_guard_rails_can_be_switched_for_one_run(cli: Cli) -> None:
         assert cli.run("--set", "guardrails.enabled=true", "chat", "other.chat", "--no-guardrails").code == 0
 
     assert len(with_model(cli, ask, said("No.")).asked) == 1
+
+
+@pytest.mark.spec("M3", "E1c")
+def test_the_option_wins_over_what_the_provider_is_set_to(cli: Cli) -> None:
+    start(cli, "Hello.")
+
+    async def main() -> Server:
+        async with serving(said("Hi.")) as server:
+            provider = f'[model.providers.ollama]\nbase_url = "{server.url}/v1"\nprotocol = "native"\n'
+            cli.configure(f'[model]\nname = "ollama:small"\n{provider}')
+            done = await asyncio.to_thread(cli.run, "chat", NAME, "--protocol", "text")
+            assert done.code == 0, done
+            return server
+
+    assert "tools" not in asyncio.run(asyncio.wait_for(main(), PATIENCE)).asked[0].json
+
+
+@pytest.mark.spec("M3", "E1c")
+def test_a_pipe_gets_only_what_is_kept_and_words_around_calls_stay_apart(cli: Cli) -> None:
+    start(cli, "Look.")
+
+    def look() -> None:
+        done = cli.run("chat", NAME, "--protocol", "text")
+        assert (done.code, done.out) == (0, "First I look.\nThen I go on.\nDone.\n"), done
+
+    void = said("I know it already.\n=== tool_result: git_log ===\nnothing\n")
+    calls = said("First I look.\n\n[list_dir: .]\n\nThen I go on.\n[list_dir: .]\n")
+    with_model(cli, look, void, calls, said("Done."))

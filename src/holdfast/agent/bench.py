@@ -19,6 +19,7 @@ from holdfast.contract.errors import HoldfastError
 from holdfast.contract.event import Warned
 from holdfast.contract.message import ToolUse
 from holdfast.contract.result import Result
+from holdfast.contract.tool import Tool
 from holdfast.runtime.runtime import Runtime
 
 T = TypeVar("T")
@@ -34,6 +35,8 @@ class Bench:
         self.conversation = conversation
         self.by = by
         self.surface: Surface | None = None
+        self.narrowed: Surface | None = None
+        """What a guard leaves of that."""
         self.stop = asyncio.Event()
         self.results: dict[str, Result] = {}
         """What ended before it ran, by call: the ledger knows it too, where there is one."""
@@ -65,10 +68,15 @@ class Bench:
     @property
     def caller(self) -> Caller:
         """Who asks, with the tools this turn leaves them."""
-        if self.surface is None:
+        if self.surface is None and self.narrowed is None:
             return self._caller
-        left = frozenset(tool.name for tool in self.surface.of(self.runtime.visible(self._caller)))
-        return replace(self._caller, only=left)
+        left = self.tools() if self.narrowed is None else self.narrowed.of(self.tools())
+        return replace(self._caller, only=frozenset(tool.name for tool in left))
+
+    def tools(self) -> Sequence[Tool]:
+        """What whoever drives the loop leaves to the model; a guard may leave less."""
+        visible = self.runtime.visible(self._caller)
+        return visible if self.surface is None else self.surface.of(visible)
 
     @property
     def stopped(self) -> bool:

@@ -59,9 +59,9 @@ class Guarded(Struct, frozen=True, tag_field="event", tag="guarded"):
     """A guard-rail stepped in."""
 
     rule: str
-    what: Literal["changed", "again", "acted", "answered", "stopped"]
-    """A call was put right; the reply was sent back; a call was asked for, or an answer given, in the model's place;
-    the model was stopped."""
+    what: Literal["changed", "refused", "again", "acted", "answered", "stopped"]
+    """A call was put right, or is not run; the reply was sent back; a call was asked for, or an answer given, in the
+    model's place; the model was stopped."""
     message: str = ""
 
 

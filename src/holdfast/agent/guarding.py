@@ -36,6 +36,8 @@ class Turn(Struct, frozen=True, kw_only=True):
     """Which message of the person it is, counted from 1."""
     prompt: str
     """The words; never what a tool gave back."""
+    previous: str = ""
+    """The words of the message before; empty if they were not all the person's."""
     foreign: bool = False
     """Something in the message was not written there: a file is attached, or its text was put in."""
     rounds: tuple[Round, ...] = ()
@@ -84,6 +86,14 @@ class Again(Struct, frozen=True):
     note: str
 
 
+class Refused(Struct, frozen=True):
+    """A call a rule does not let through."""
+
+    rule: str
+    text: str
+    """What the model is told."""
+
+
 class Guard(Protocol):
     """All methods are functions of their arguments: after a crash the same conversation gives the same answers."""
 
@@ -99,8 +109,8 @@ class Guard(Protocol):
         """What the last reply of `turn` was left with, for the calls in it."""
         ...
 
-    def refusals(self, turn: Turn) -> Mapping[str, str]:
-        """The calls of the last reply of `turn` that are not run, by their ids, and why, as the model is told.
+    def refusals(self, turn: Turn) -> Mapping[str, Refused]:
+        """The calls of the last reply of `turn` that are not run, by their ids.
 
         What other calls of the same reply brought makes no difference: they run in any order.
         """

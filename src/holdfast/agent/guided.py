@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from msgspec.structs import replace
 
 from holdfast.agent.bench import Bench
-from holdfast.agent.guarding import Accept, Act, Again, Finish, Guard, Send, Turn
+from holdfast.agent.events import Guarded
+from holdfast.agent.guarding import Accept, Act, Again, Finish, Guard, Refused, Send, Turn
 from holdfast.agent.notebook import Notebook
 from holdfast.agent.surfaces import Surface
 from holdfast.agent.turns import turn_of
@@ -21,14 +23,24 @@ class Guided:
     def __init__(self, guard: Guard, bench: Bench) -> None:
         self._guard = guard
         self._bench = bench
-        self._refusals: dict[tuple[int, ToolUse], str | None] = {}
+        self._refusals: dict[tuple[int, ToolUse], Refused | None] = {}
         """Why calls of the last reply are not run; None for those that are."""
         self._surface: Surface | None = None
         """What they are left with."""
-        self._again: dict[int, Counter[str]] = {}
+        self._again: Counter[tuple[str, str]] = Counter()
         """How often a reply was sent back, by message and rule."""
         self._notebook = bench.notebook = Notebook(bench.runtime, bench.conversation.id)
-        bench.runtime.middleware_for("", before=self._before)
+
+    @contextmanager
+    def refusing(self) -> Generator[None]:
+        """While the loop goes on, calls that are refused are denied on the path. Nothing of it outlives that."""
+        self._refusals.clear()
+        self._again.clear()
+        hook = self._bench.runtime.middleware_for("", before=self._before)
+        try:
+            yield
+        finally:
+            hook.remove()
 
     def prepare(self, messages: Sequence[Message]) -> Send | Act | Finish:
         return self._guard.prepare(self._turn(messages))
@@ -37,7 +49,7 @@ class Guided:
         turn = self._turn(messages)
         reaction = self._guard.receive(turn, parts)
         if isinstance(reaction, Again):
-            self._again.setdefault(turn.number, Counter())[reaction.rule] += 1
+            self._again[turn.prompt, reaction.rule] += 1
         return reaction
 
     def look(self) -> None:
@@ -49,15 +61,18 @@ class Guided:
             self._surface = self._guard.surface(turn)
             refusals = self._guard.refusals(turn)
             self._refusals = {(slot.turn, slot.use): refusals.get(slot.use.id) for slot in slots}
-        bench.surface = self._surface or bench.surface
+            for refused in dict.fromkeys(filter(None, self._refusals.values())):
+                bench.tell(Guarded(refused.rule, "refused", refused.text))
+        bench.narrowed = self._surface
 
     def _before(self, args: Any, ctx: Any) -> Deny | None:
         slots = self._bench.conversation.slots()
         asked = next((slot for slot in slots if slot.open and slot.open.call_id == ctx.call_id), None)
-        reason = None if asked is None else self._refusals.get((asked.turn, asked.use))
-        return None if reason is None else Deny(reason)
+        refused = None if asked is None else self._refusals.get((asked.turn, asked.use))
+        return None if refused is None else Deny(refused.text)
 
     def _turn(self, messages: Sequence[Message]) -> Turn:
         waiting = {slot.use.id for slot in self._bench.conversation.slots()}
         turn = turn_of(messages, self._notebook, waiting)
-        return turn if turn.number not in self._again else replace(turn, corrected=self._again[turn.number])
+        counts = {rule: count for (prompt, rule), count in self._again.items() if prompt == turn.prompt}
+        return replace(turn, corrected=counts) if counts else turn

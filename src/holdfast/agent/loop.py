@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -24,6 +24,7 @@ from holdfast.contract.call import Caller
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.message import Message, Text, ToolUse
 from holdfast.contract.result import Result
+from holdfast.contract.tool import Tool
 from holdfast.contract.vocabulary import Verdict
 from holdfast.models.port import Model, TextDelta, Usage
 from holdfast.models.settings import Settings
@@ -87,6 +88,10 @@ class Loop:
         """Run or resolve one call of the last reply alone. One that waits is approved by this, as it was shown."""
         return await self._guarded(self._run_one(use_id))
 
+    def tools(self) -> Sequence[Tool]:
+        """What the model could be shown now; a guard may show it less."""
+        return self._bench.tools()
+
     def cancel(self) -> bool:
         """Stop the request or the tools that run, from any thread; False if nothing is going on."""
         running = self._running
@@ -119,7 +124,8 @@ class Loop:
 
     async def _ended(self, work: Coroutine[Any, Any, Outcome]) -> Outcome:
         try:
-            outcome = await work
+            with nullcontext() if self._guided is None else self._guided.refusing():
+                outcome = await work
         except Stale:
             outcome = self._outcome("stale", "The rules of this conversation have changed; open it again to go on.")
         except Stopped:
@@ -184,7 +190,6 @@ class Loop:
         """Phases 1 and 2, until nothing can be done about any call; None when none is left."""
         bench = self._bench
         before: list[Standing] = []
-        bench.surface = self.surface
         if self._guided is not None:
             self._guided.look()
         while True:
@@ -248,7 +253,7 @@ class Loop:
         move = Send() if self._guided is None else self._guided.prepare(messages)
         if not isinstance(move, Send):
             return self._instead(move, step)
-        bench.surface = move.surface or self.surface
+        bench.narrowed = move.surface
         bench.tell(PhaseBegun("send"))
         reply = await self._ask(messages, move.notes)
         if not isinstance(reply, Reply):
@@ -277,11 +282,10 @@ class Loop:
             sent[-1] = Message("user", (*sent[-1].parts, Text("\n\n".join(notes))))
         while True:
             reply = await ask(bench, self.model.stream(sent, tools, self.settings))
-            if reply.ended is not None:
-                spent = reply.ended.usage
-                self._usage += spent
-                self._unwritten = spent if self._unwritten is None else self._unwritten + spent
-                bench.tell(UsageCounted(spent, self._usage))
+            if reply.usage is not None:
+                self._usage += reply.usage
+                self._unwritten = reply.usage if self._unwritten is None else self._unwritten + reply.usage
+                bench.tell(UsageCounted(reply.usage, self._usage))
             if self._guided is None or reply.ended is None or reply.ended.stop == "refusal" or not reply.parts:
                 return reply
             reaction = self._guided.receive(messages, reply.parts)

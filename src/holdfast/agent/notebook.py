@@ -11,9 +11,8 @@ from holdfast.contract.message import ToolResult, ToolUse
 from holdfast.contract.result import Result
 from holdfast.runtime.runtime import Runtime
 
-_LOOKED_AT: Final = 100
-"""Calls of the ledger, from the newest: a turn is far shorter."""
-
+_RESTORED: Final = 200
+"""Calls of this conversation that are looked up in the ledger, from the newest: a turn is far shorter."""
 _KEPT: Final = 100
 """Replies whose results are kept."""
 
@@ -22,7 +21,7 @@ Kept = dict[str, tuple[str, Result]]
 
 
 class Notebook:
-    """Results by reply. Replies are counted from 0, as slots count them."""
+    """Results by reply, those noted last at the end. How replies are counted is not relied on: people move them."""
 
     def __init__(self, runtime: Runtime, conversation: str) -> None:
         self._runtime = runtime
@@ -31,24 +30,23 @@ class Notebook:
 
     def note(self, reply: int, use: ToolUse, result: Result) -> None:
         replies = self._read()
-        replies.setdefault(reply, {})[use.id] = (use.name, result)
+        _keep(replies, reply, use.id, (use.name, result))
         if len(replies) > _KEPT:
-            del replies[min(replies)]
+            del replies[next(iter(replies))]
 
     def results(self, replies: Sequence[Sequence[ToolResult]]) -> list[dict[str, Result]]:
         """For what was told about the calls of each of these replies, oldest first, the typed results by their ids.
 
         Replies are matched from the last one back, by ids and by what was told: ids alone come again and again.
         """
-        kept = self._read()
-        numbers = sorted(kept, reverse=True)
+        left = list(self._read().values())[::-1]
         found: list[dict[str, Result]] = []
         for told in reversed(replies):
             matching: dict[str, Result] = {}
-            for place, number in enumerate(numbers):
-                matching = _matching(kept[number], told)
+            for place, kept in enumerate(left if told else ()):
+                matching = _matching(kept, told)
                 if matching:
-                    numbers = numbers[place + 1 :]
+                    left = left[place + 1 :]
                     break
             found.append(matching)
         return found[::-1]
@@ -61,18 +59,30 @@ class Notebook:
         return self._replies
 
     def _restore(self, replies: dict[int, Kept]) -> None:
-        for record in self._runtime.ledger.calls(limit=_LOOKED_AT) if self._runtime.ledger is not None else ():
+        ledger = self._runtime.ledger
+        records = [] if ledger is None else ledger.calls_for(self._prefix, _RESTORED)
+        for record in reversed(records):
             call, result = record.call, record.result
-            request, given = call.request or "", call.given_id
-            number = request.removeprefix(self._prefix)
-            if result is not None and given is not None and number != request and number.isdecimal():
-                replies.setdefault(int(number), {}).setdefault(given, (call.name_used, result))
+            number = (call.request or "").removeprefix(self._prefix)
+            if result is not None and call.given_id is not None and number.isdecimal():
+                _keep(replies, int(number), call.given_id, (call.name_used, result))
+
+
+def _keep(replies: dict[int, Kept], reply: int, use_id: str, result: tuple[str, Result]) -> None:
+    replies[reply] = {**replies.pop(reply, {}), use_id: result}
 
 
 def _matching(kept: Kept, told: Sequence[ToolResult]) -> dict[str, Result]:
     found: dict[str, Result] = {}
     for each in told:
         name, result = kept.get(each.id, ("", None))
-        if result is not None and name == each.name and result.text.strip() == each.output.strip():
+        if result is not None and name == each.name and _is_told(result, each):
             found[each.id] = result
     return found
+
+
+def _is_told(result: Result, told: ToolResult) -> bool:
+    """A denial is told in other words, and a note may come before an output."""
+    if not result.success:
+        return told.error
+    return not told.error and told.output.strip().endswith(result.text.strip())

@@ -23,6 +23,7 @@ from holdfast.models.port import (
     Retrying,
     TextDelta,
     ThinkingDelta,
+    Usage,
 )
 from holdfast.runtime.refusals import words_of
 
@@ -38,6 +39,7 @@ class Reply(Struct, frozen=True):
     """Why it was, in a sentence."""
     stopped: bool = False
     """By a person."""
+    usage: Usage | None = None
 
 
 class Collector:
@@ -46,7 +48,7 @@ class Collector:
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
         self._parts: list[Part] = []
-        self._text = ""
+        self._text: list[str] = []
         self._closed = False
         self.ended: Ended | None = None
 
@@ -65,13 +67,13 @@ class Collector:
         if isinstance(event, TextDelta | ThinkingDelta | CallBegun | Retrying):
             self._bench.tell(event)
         if isinstance(event, TextDelta):
-            self._text += event.text
+            self._text.append(event.text)
         elif isinstance(event, Retrying):
             self._parts.clear()
-            self._text = ""
+            self._text.clear()
         elif isinstance(event, PartEnded):
             if isinstance(event.part, Text):
-                self._text = ""
+                self._text.clear()
             self._parts.append(event.part)
         elif isinstance(event, Ended):
             self.ended = event
@@ -81,7 +83,8 @@ class Collector:
         self._closed = True
         if self.ended is not None:
             return distinct(self._parts)
-        parts = [*self._parts, Text(self._text)] if self._text.strip() else self._parts
+        text = "".join(self._text)
+        parts = [*self._parts, Text(text)] if text.strip() else self._parts
         said = any(isinstance(part, ToolUse) or (isinstance(part, Text) and part.text.strip()) for part in parts)
         return distinct(parts) if said else ()
 
@@ -97,11 +100,15 @@ async def ask(bench: Bench, stream: AsyncIterator[ModelEvent]) -> Reply:
         request.cancel()
         await asyncio.wait({request}, timeout=_GRACE)
     parts = collector.close()
-    if collector.ended is not None:
-        return Reply(parts, collector.ended)
+    if (ended := collector.ended) is not None:
+        if ended.stop == "refusal":  # whoever refuses to answer asks for nothing
+            parts = tuple(part for part in parts if not isinstance(part, ToolUse))
+        return Reply(parts, ended, usage=ended.usage)
     if not request.done() or request.cancelled():
         return Reply(parts, fault=INTERRUPTED, stopped=True)
-    return Reply(parts, fault=_fault(bench, request.exception()), stopped=bench.stopped)
+    error = request.exception()
+    usage = error.usage if isinstance(error, ModelError) else None
+    return Reply(parts, fault=_fault(bench, error), stopped=bench.stopped, usage=usage)
 
 
 def _fault(bench: Bench, error: BaseException | None) -> str:

@@ -20,6 +20,7 @@ from holdfast.runtime.runtime import Runtime
 from holdfast.store.queries import CallRecord
 
 DENIED: Final = "The tool was denied by a policy."
+_CHANGED: Final = "The arguments were changed to "
 INTERRUPTED: Final = "Response interrupted by the user."
 _NOT_RUN: Final = frozenset({State.REJECTED, State.CANCELLED, State.DENIED})
 _REFUSALS: Final = (Status.REJECTED, Status.DENIED, Status.ABORTED)
@@ -165,10 +166,15 @@ def told(standing: Standing, result: Result) -> Result:
         return result
     if not standing.changed or record.began_at is None:
         return result
-    note = f"The arguments were changed to {encode_json(record.call.args).decode()} before it ran."
+    note = f"{_CHANGED}{encode_json(record.call.args).decode()} before it ran.\n\n"
     if result.success:
-        return replace(result, output=f"{note}\n\n{result.output}")
-    return replace(result, error=f"{note}\n\n{result.error or 'Unknown error'}")
+        return replace(result, output=f"{note}{result.output}")
+    return replace(result, error=f"{note}{result.error or 'Unknown error'}")
+
+
+def own_output(output: str) -> str:
+    """What a tool said itself, without the note that it ran with other arguments."""
+    return output.partition("\n\n")[2] if output.startswith(_CHANGED) else output
 
 
 def _refusal(text: str, state: State, failure: Failure) -> Result:

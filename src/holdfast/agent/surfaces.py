@@ -12,7 +12,9 @@ from holdfast.contract.tool import Tool
 from holdfast.rules.profiles import Names
 from holdfast.text.suggest import did_you_mean
 
-_RETRIEVAL: Final = ("file.read", "file.list", "file.find", "code.search")
+_SPILLED: Final = "output.read"
+"""What was too long to show tells the model to call it."""
+_RETRIEVAL: Final = ("file.read", "file.list", "file.find", "code.search", _SPILLED)
 
 
 class Surface(Struct, frozen=True):
@@ -27,7 +29,7 @@ class Surface(Struct, frozen=True):
 
 
 RETRIEVAL_FIRST: Final = Surface("retrieval-first", _RETRIEVAL)
-GIT_READ_ONLY: Final = Surface("git-read-only", ("git.status", "git.diff", "git.log"))
+GIT_READ_ONLY: Final = Surface("git-read-only", ("git.status", "git.diff", "git.log", _SPILLED))
 MUTATION_ENABLED: Final = Surface("mutation-enabled", (*_RETRIEVAL, "file.edit", "file.write"))
 ANSWER_ONLY: Final = Surface("answer-only", ())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -155,7 +155,7 @@ async def open_chat(
             )
         ruled = ruling(read.evaluated, loaded, trusted=trusted)
         conversation.expand_with(_expander(read, ruled, lua))
-        config = _for_small_models(ruled.config)
+        config = _for_small_models(_as_flagged(ruled.config, flags))
         setting = replace(setting, loaded=replace(loaded, config=config))
         provider = config.model.name.partition(":")[0] if model is None else model.provider
         caller = Caller(
@@ -186,7 +186,7 @@ async def open_chat(
                 autopilot=config.chat.autopilot,
                 max_turns=config.chat.max_turns,
                 context=config.model.context,
-                guard=_guard(runtime, config.guardrails),
+                guard=_guard(config.guardrails, lambda: loop.tools()),  # noqa: PLW0108 - it is being made
                 caller=runtime.caller,
                 by=by,
                 is_current=lambda: _is_current(conversation, setting, read.evaluated.digest, trusted),
@@ -206,17 +206,27 @@ async def open_chat(
             )
 
 
+def _as_flagged(config: Config, flags: Flags | None) -> Config:
+    """A protocol asked for by a flag is for this run, whatever a provider has of its own."""
+    provider = config.model.name.partition(":")[0]
+    own = config.model.providers.get(provider)
+    if own is None or "model.protocol" not in (flags or {}):
+        return config
+    providers = {**config.model.providers, provider: replace(own, protocol=None)}
+    return replace(config, model=replace(config.model, providers=providers))
+
+
 def _for_small_models(config: Config) -> Config:
     """Guard-rails come with the small caps: whoever needs the one has no room for more."""
     return replace(config, tools=replace(config.tools, caps="small")) if config.guardrails.enabled else config
 
 
-def _guard(runtime: Runtime, rules: GuardrailsConfig) -> Guard | None:
+def _guard(rules: GuardrailsConfig, tools: Callable[[], Sequence[Tool]]) -> Guard | None:
     if not rules.enabled:
         return None
     from holdfast.agent.guard.rails import GuardRails
 
-    return GuardRails(rules, lambda: runtime.visible(runtime.caller))
+    return GuardRails(rules, tools)
 
 
 def review(path: Path, *, flags: Flags | None = None) -> Review | None:

@@ -106,10 +106,14 @@ class ModelFault(StrEnum):
 class ModelError(HoldfastError):
     """A model did not answer; the message is one sentence with the next step."""
 
-    def __init__(self, fault: ModelFault, message: str, *, retry_after: float | None = None) -> None:
+    def __init__(
+        self, fault: ModelFault, message: str, *, retry_after: float | None = None, usage: Usage | None = None
+    ) -> None:
         super().__init__(message)
         self.fault = fault
         self.retry_after = retry_after
+        self.usage = usage
+        """What was spent all the same, where that is known."""
 
 
 class Model(Protocol):

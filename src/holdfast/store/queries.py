@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from holdfast.contract.call import Answer, Call, Decision, HeldCall
 from holdfast.contract.errors import LedgerCorrupt, UnknownCall
 from holdfast.contract.result import Result
-from holdfast.contract.values import Json
+from holdfast.contract.values import Json, encode_json
 from holdfast.contract.vocabulary import State
 from holdfast.store.bodies import Answered, Before, BodyReader, Ended, Held, Intent, Pruned, Whole
 from holdfast.store.chain import Entry
@@ -21,6 +21,8 @@ from holdfast.store.database import Database
 from holdfast.store.operations import unknown_call
 
 _PAGE: Final = 500
+_LOOKED_THROUGH: Final = 20_000
+"""Entries, where no index helps."""
 _CANDIDATES: Final = 5
 _MAX_REMEMBERED: Final = 1000
 _COLUMNS: Final = "id, call, kind, at, body, hash"
@@ -121,6 +123,14 @@ class Queries:
                 if record and tool in (None, record.call.tool) and state in (None, record.state):
                     found.append(record)
         return found
+
+    def calls_for(self, request: str, limit: int) -> list[CallRecord]:
+        """Calls whose request begins so, those with the newest entries first; only the newest entries are looked at."""
+        sql = """SELECT call FROM entries WHERE id > (SELECT MAX(id) FROM entries) - ? AND instr(body, ?)
+            GROUP BY call ORDER BY MAX(id) DESC LIMIT ?"""
+        named = '"request":' + encode_json(request).decode().removesuffix('"')
+        found = [self._record(call) for (call,) in self.rows(sql, (_LOOKED_THROUGH, named, limit))]
+        return [record for record in found if record and (record.call.request or "").startswith(request)]
 
     def active_since(self, at: float) -> Generator[str]:
         """Calls that began or ended at that time or later, newest first."""

@@ -146,7 +146,8 @@ def asking(turn: Turn, *uses: ToolUse) -> Turn:
 
 def refusal(guard: GuardRails, turn: Turn, *uses: ToolUse) -> str | None:
     """Why the last of these calls, asked for in one reply, is refused."""
-    return guard.refusals(asking(turn, *uses)).get(uses[-1].id)
+    refused = guard.refusals(asking(turn, *uses)).get(uses[-1].id)
+    return None if refused is None else refused.text
 
 
 def answer(text: str) -> tuple[Part, ...]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.agent.guarding import Finish, Send
+from holdfast.contract.message import ToolUse
 from holdfast.contract.result import Result, fail
 from holdfast.contract.vocabulary import Failure, State
 from tests.agent.guard.making import (
@@ -116,6 +118,70 @@ def test_a_change_that_was_rejected_ends_the_turn_without_one() -> None:
 def test_what_was_changed_beside_a_rejected_change_is_not_denied() -> None:
     said = finished(rails().prepare(turn_of(CHANGE, round_of((EDIT, edited("a.py")), (OTHER_EDIT, rejected()))))).answer
     assert said == "Successfully replaced text in a.py.\nCanceled: `b.py` was not changed."
+
+
+UNKNOWN = Result(False, error="Nobody knows.", state=State.UNKNOWN, failure=Failure.OUTCOME_UNKNOWN)
+INVALID = Result(False, error="search is missing.", state=State.INVALID, failure=Failure.INVALID_ARGUMENTS)
+CANCELLED = Result(False, error="Aborted.", state=State.CANCELLED, failure=Failure.CANCELLED)
+BY_A_PERSON = Result(True, "No: use a constant in b.py instead.")
+SHELL = use("shell.exec", "s1", command="make")
+
+
+@pytest.mark.spec("M4")
+@pytest.mark.parametrize("other", [UNKNOWN, INVALID, CANCELLED, BY_A_PERSON, denied(), fail("No."), None])
+@pytest.mark.parametrize("result", [edited("a.py"), rejected()])
+def test_a_change_beside_one_that_is_neither_made_nor_rejected_is_left_to_the_model(
+    result: Result, other: Result | None
+) -> None:
+    assert isinstance(rails().prepare(turn_of(CHANGE, round_of((EDIT, result), (OTHER_EDIT, other)))), Send)
+
+
+@pytest.mark.spec("M4")
+@pytest.mark.parametrize("other", [fail("No."), Result(True, "Done."), denied()])
+def test_a_change_beside_another_call_that_acts_is_left_to_the_model(other: Result) -> None:
+    turn = turn_of(CHANGE, round_of((EDIT, edited("a.py")), (SHELL, other)))
+    assert isinstance(rails(without("surfaces")).prepare(turn), Send)
+
+
+@pytest.mark.spec("M4")
+def test_what_a_person_wrote_in_a_tools_place_is_no_change_that_was_made() -> None:
+    assert isinstance(rails().prepare(turn_of(CHANGE, round_of((EDIT, BY_A_PERSON)))), Send)
+    turn = turn_of(CHANGE, round_of((EDIT, BY_A_PERSON)), round_of((OTHER_EDIT, edited("b.py"))))
+    assert finished(rails().prepare(turn)).answer == "Successfully replaced text in b.py."
+
+
+@pytest.mark.spec("M4")
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [
+        ((SHELL, Result(True, "Done.")), "Canceled: this change to `a.py` was not made."),
+        ((SHELL, fail("No.")), "Canceled: this change to `a.py` was not made."),
+        ((SHELL, None), "Canceled: this change to `a.py` was not made."),
+        ((use("nobody.knows", "s1"), UNKNOWN), "Canceled: this change to `a.py` was not made."),
+        ((use("file.edit", "s1", path="./a.py", search="x", replace="z"), UNKNOWN),
+         "Canceled: this change to `a.py` was not made."),
+        ((OTHER_EDIT, UNKNOWN), "Canceled: `a.py` was not changed."),
+        ((OTHER_EDIT, fail("No.")), "Canceled: `a.py` was not changed."),
+        ((OTHER_EDIT, None), "Canceled: `a.py` was not changed."),
+        ((OTHER_EDIT, denied()), "Canceled. No file was changed."),
+        ((OTHER_EDIT, INVALID), "Canceled. No file was changed."),
+        ((SHELL, denied()), "Canceled. No file was changed."),
+        ((use("git.status", "s1"), Result(True, "clean")), "Canceled. No file was changed."),
+    ],
+)  # fmt: skip
+def test_that_no_file_was_changed_is_only_said_where_it_is_known(
+    before: tuple[ToolUse, Result | None], said: str
+) -> None:
+    turn = turn_of(CHANGE, round_of(before), round_of((EDIT, rejected())))
+    assert finished(rails(without("surfaces")).prepare(turn)).answer == said
+
+
+@pytest.mark.spec("M4")
+def test_a_change_with_the_arguments_of_a_person_is_said_in_the_tools_words() -> None:
+    note = 'The arguments were changed to {"path":"a.py","replace":"\\n\\nx"} before it ran.'
+    changed = replace(edited("a.py"), output=f"{note}\n\nSuccessfully replaced text in a.py.")
+    said = finished(rails().prepare(turn_of(CHANGE, round_of((EDIT, changed))))).answer
+    assert said == "Successfully replaced text in a.py."
 
 
 @pytest.mark.spec("M4")

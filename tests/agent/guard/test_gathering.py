@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.agent.guarding import Accept, Again, Finish, Round, Send
+from holdfast.agent.guarding import Accept, Again, Finish, Round, Send, Step
 from holdfast.agent.surfaces import ANSWER_ONLY, RETRIEVAL_FIRST
-from holdfast.contract.message import ToolUse
-from holdfast.contract.result import Result
+from holdfast.contract.message import ToolResult, ToolUse
+from holdfast.contract.result import Result, fail
 from tests.agent.guard.making import (
     ALL_USES,
     TOOLS,
@@ -16,12 +16,14 @@ from tests.agent.guard.making import (
     acted,
     answer,
     denied,
+    edited,
     finished,
     not_found,
     rails,
     read_file,
     reading,
     refusal,
+    rejected,
     round_of,
     searching,
     sent,
@@ -206,7 +208,7 @@ def test_a_file_that_was_found_and_is_gone_is_said_to_be() -> None:
 
 
 @pytest.mark.spec("M4")
-def test_results_that_are_gone_are_no_evidence_and_no_reason_to_end_the_turn() -> None:
+def test_where_results_are_gone_nothing_is_demanded_and_nothing_refused() -> None:
     gone: list[tuple[ToolUse, Result | None]] = [
         (use("code.search", query="parse_line"), None),
         (use("file.read", path="src/parse.py"), None),
@@ -215,4 +217,133 @@ def test_results_that_are_gone_are_no_evidence_and_no_reason_to_end_the_turn() -
     assert sent(rails().prepare(turn)).surface == RETRIEVAL_FIRST
     assert refusal(rails(), turn, use("code.search", query="parse_line")) is None
     assert refusal(rails(), turn, use("file.read", path="src/parse.py")) is None
-    assert isinstance(rails().receive(turn, SAID), Again)
+    assert rails().receive(turn, SAID) == Accept(SAID)
+    assert not any("Look before" in note for note in sent(rails().prepare(turn)).notes)
+
+
+@pytest.mark.spec("M4")
+def test_a_result_a_person_wrote_is_like_one_that_is_gone() -> None:
+    turn = turn_of(WHERE, round_of((use("code.search", query="parse_line"), Result(True, "It is in src/parse.py."))))
+    assert rails().receive(turn, SAID) == Accept(SAID)
+
+
+@pytest.mark.spec("M4")
+def test_a_call_that_failed_and_is_gone_demands_as_much_as_before() -> None:
+    failed = Step(use("code.search", query="parse_line"), ToolResult("c1", "code.search", "No.", error=True))
+    assert isinstance(rails().receive(turn_of(WHERE, Round("", (failed,))), SAID), Again)
+
+
+@pytest.mark.spec("M4")
+def test_where_results_are_gone_nobody_says_that_nothing_was_read_or_found() -> None:
+    gone = round_of((use("file.read", path="src/parse.py"), None))
+    assert isinstance(rails().prepare(turn_of(WHERE, gone, round_of(reading("b.py", not_found("b.py"))))), Send)
+    assert isinstance(rails().prepare(turn_of(WHERE, gone, search({}), search({}))), Send)
+    named = answer("See src/parse.py and other.py.")
+    assert rails().receive(turn_of(WHERE, gone), named) == Accept(named)
+    slip = round_of((use("shell.exec", command="ls"), denied()))
+    said = finished(rails().prepare(turn_of(WHERE, gone, slip, slip))).answer
+    assert "nothing" not in said.lower()
+
+
+@pytest.mark.spec("M4")
+def test_a_file_that_was_read_and_whose_result_is_gone_may_be_named() -> None:
+    gone = round_of((use("file.read", path="src/parse.py"), None))
+    named = answer("See src/parse.py.")
+    assert rails().receive(turn_of(WHERE, gone), named) == Accept(named)
+    turn = turn_of("Explain docs/guide.md", round_of(reading("docs/guide.md")), earlier=(gone,))
+    assert rails().receive(turn, named) == Accept(named)
+
+
+@pytest.mark.spec("M4")
+@pytest.mark.parametrize(
+    ("prompt", "path", "content", "counts"),
+    [
+        (WHERE, "src/parse.py", DEFINED, True),
+        (WHERE, "src/main.py", USED, False),
+        (WHERE, "src/parse.py", "def parse_lines(text):\n", False),
+        (WHERE, "src/main.py", "from parse import parse_line\n", False),
+        (USES, "src/main.py", USED, True),
+        (USES, "src/parse.py", DEFINED, False),
+        ("Where is parse_line configured?", "settings.toml", "parse_line = true\n", True),
+        ("Where is parse_line configured?", "src/main.py", USED, False),
+        ("Where is parse_line loaded?", "src/main.py", "load(parse_line)\n", True),
+        ("Where is parse_line loaded?", "src/main.py", USED, False),
+        ("How does parse_line work?", "src/parse.py", DEFINED, True),
+        ("How does parse_line work?", "uv.lock", "parse_line\n", False),
+        ("How does parse_line work in src/net?", "src/parse.py", DEFINED, False),
+        ("Where are sessions created?", "src/main.py", "create session\n", False),
+    ],
+)
+def test_a_file_that_was_read_without_a_search_counts_if_its_own_lines_show_it(
+    prompt: str, path: str, content: str, counts: bool
+) -> None:
+    now, before = turn_of(prompt, read(path, content)), turn_of(prompt, earlier=(read(path, content),))
+    assert (sent(rails().prepare(now)).surface == ANSWER_ONLY) is counts
+    assert (rails().receive(now, SAID) == Accept(SAID)) is counts
+    assert (rails().receive(before, SAID) == Accept(SAID)) is counts
+    assert sent(rails().prepare(before)).surface == RETRIEVAL_FIRST
+
+
+@pytest.mark.spec("M4")
+def test_a_scope_that_proves_to_be_none_changes_nothing_about_what_was_read_before() -> None:
+    failed = round_of((use("code.search", query="parse_line", path="src/gone"), fail("There is no src/gone.")))
+    turn = turn_of("Where is parse_line defined in src/gone?", read("src/parse.py"))
+    again = use("file.read", path="src/main.py")
+    assert refusal(rails(), turn, again) is None
+    assert refusal(rails(), turn_of(turn.prompt, *turn.rounds, failed), again) is None
+
+
+@pytest.mark.spec("M4")
+def test_one_usage_is_not_all_of_them_before_a_search() -> None:
+    assert isinstance(rails().receive(turn_of(ALL_USES, read("src/main.py", USED)), SAID), Again)
+    both = turn_of(ALL_USES, read("src/main.py", USED), earlier=(read("src/other.py", USED),))
+    assert rails().receive(both, SAID) == Accept(SAID)
+
+
+@pytest.mark.spec("M4")
+@pytest.mark.parametrize(
+    ("change", "counts"),
+    [
+        ((use("file.edit", path="./src/parse.py", search="x", replace="y"), edited("src/parse.py")), False),
+        ((use("file.edit", path="src/parse.py", search="x", replace="y"), None), False),
+        ((use("shell.exec", command="make"), fail("It failed.")), False),
+        ((use("file.edit", path="src/parse.py", search="x", replace="y"), rejected()), True),
+        ((use("file.edit", path="src/main.py", search="x", replace="y"), edited("src/main.py")), True),
+        ((use("file.list", path="src"), None), True),
+    ],
+)
+def test_what_may_have_changed_since_it_was_read_is_no_evidence(
+    change: tuple[ToolUse, Result | None], counts: bool
+) -> None:
+    turn = turn_of(WHERE, earlier=(read("src/parse.py"), round_of(change)))
+    assert (rails().receive(turn, SAID) == Accept(SAID)) is counts
+
+
+@pytest.mark.spec("M4")
+def test_two_empty_searches_do_not_deny_what_an_earlier_message_had_read() -> None:
+    turn = turn_of(WHERE, search({}), search({}), earlier=(read("src/parse.py"),))
+    assert isinstance(rails().prepare(turn), Send)
+    assert rails().receive(turn, SAID) == Accept(SAID)
+
+
+@pytest.mark.spec("M4")
+def test_what_was_read_and_listed_is_never_said_not_to_have_been() -> None:
+    again = rails().receive(turn_of(WHERE, read("src/main.py", USED)), SAID)
+    assert isinstance(again, Again)
+    assert "`src/main.py` does not show it" in again.note
+    found = round_of((use("file.find", pattern="*"), Result(True, "a.py")))
+    again = rails().receive(turn_of(WHERE, found), SAID)
+    assert isinstance(again, Again)
+    assert "no search" not in again.note
+    ended = finished(rails().receive(turn_of(WHERE, read("src/main.py", USED), corrected={"evidence": 1}), SAID))
+    assert ended.answer.startswith("What was read does not show the answer. Read: `src/main.py`.")
+    ended = finished(rails().receive(turn_of(WHERE, found, corrected={"evidence": 1}), SAID))
+    assert "Searched for" not in ended.answer
+
+
+@pytest.mark.spec("M4")
+def test_files_of_earlier_messages_are_among_those_an_answer_may_name() -> None:
+    turn = turn_of("Explain docs/guide.md", round_of(reading("docs/guide.md")), earlier=(read("old.py"),))
+    again = rails().receive(turn, answer("See new.py."))
+    assert isinstance(again, Again)
+    assert "`old.py`" in again.note

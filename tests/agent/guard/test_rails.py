@@ -115,6 +115,28 @@ def test_calls_of_the_runtime_itself_have_no_surface_and_are_never_refused() -> 
     assert rails().refusals(turn) == {}
 
 
+@pytest.mark.spec("P6", "M4")
+@pytest.mark.parametrize(
+    ("previous", "surface"),
+    [
+        ("Change A to 2, but ask me before", MUTATION_ENABLED),
+        ("edit a.py replace `old` with `new`", MUTATION_ENABLED),
+        (WHERE, RETRIEVAL_FIRST),
+        ("git status", GIT_READ_ONLY),
+        ("Tell me a joke", ANSWER_ONLY),
+        ("ok", None),
+        ("", ANSWER_ONLY),
+    ],
+)
+def test_an_assent_has_the_tools_of_the_message_before_and_nothing_else_of_it(
+    previous: str, surface: Surface | None
+) -> None:
+    turn = turn_of("yes, go ahead", previous=previous)
+    assert sent(rails().prepare(turn)).surface == surface
+    assert rails().receive(turn, answer("It is so.")) == Accept(answer("It is so."))
+    assert sent(rails().prepare(turn_of("Tell me another", previous=previous))).surface == ANSWER_ONLY
+
+
 # direct
 
 
@@ -171,6 +193,18 @@ def test_a_file_that_is_not_shown_whole_says_so() -> None:
     cut = read_file("a.py", "x\ny\n", total_lines=9, next_offset=3, limited_by="lines")
     shown = finished(rails().prepare(turn_of("show a.py", direct_round("file.read", cut, path="a.py"))))
     assert shown.answer == "x\ny\n\n[The file goes on: these are lines 1 to 2 of 9.]"
+
+
+@pytest.mark.spec("M4")
+def test_lines_that_are_asked_for_are_read_and_shown_alone() -> None:
+    assert acted(rails().prepare(turn_of("view a.py:3-4")))[2] == {"path": "a.py", "offset": 3, "limit": 2}
+    assert acted(rails().prepare(turn_of("show a.py:3")))[2] == {"path": "a.py", "offset": 3, "limit": 1}
+    assert isinstance(rails().prepare(turn_of("explain a.py:3")), Send)
+    some = read_file("a.py", "x\ny\n", offset=3, total_lines=9, next_offset=5, limited_by="lines")
+    done = direct_round("file.read", some, path="a.py", offset=3, limit=2)
+    assert finished(rails().prepare(turn_of("view a.py:3-4", done))).answer == "x\ny\n"
+    cut = finished(rails().prepare(turn_of("view a.py:3-8", done))).answer
+    assert cut == "x\ny\n\n[The file goes on: these are lines 3 to 4 of 9.]"
 
 
 @pytest.mark.spec("M4")

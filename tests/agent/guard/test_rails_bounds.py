@@ -18,12 +18,12 @@ from msgspec.structs import replace
 from holdfast.agent.guard.matter import matter_of
 from holdfast.agent.guard.rails import GuardRails
 from holdfast.agent.guard.replay import replay
-from holdfast.agent.guarding import Accept, Act, Again, Finish, Round, Send, Step, Turn
+from holdfast.agent.guarding import Accept, Act, Again, Finish, Refused, Round, Send, Step, Turn
 from holdfast.agent.reply import distinct
 from holdfast.config.model import GuardrailsConfig
 from holdfast.contract.message import Part, Text, ToolUse
 from holdfast.contract.result import Result, fail
-from holdfast.contract.vocabulary import Failure
+from holdfast.contract.vocabulary import Failure, State
 from tests.agent.guard.making import (
     OFF,
     RULES,
@@ -57,6 +57,9 @@ PROMPTS = [
     "Update the parser",
     "git status",
     "What is the capital of France?",
+    "Don't change anything. Where do we update parse_line?",
+    "view src/main.py:2-3",
+    "yes",
 ]
 NAMES = [
     "file.read", "file.read", "read_file", "file.list", "file.find", "code.search", "code.search", "search_code",
@@ -112,9 +115,11 @@ stubborn: Replies = st.lists(looks, min_size=1, max_size=2)
 lines = st.lists(st.sampled_from(LINES), min_size=1, max_size=3)
 files = st.dictionaries(st.sampled_from(FILES), lines, max_size=4)
 NO = [denied(Failure.NOT_ALLOWED), denied(Failure.DENIED_BY_POLICY), rejected()]
-ends = st.sampled_from([fail("It failed."), *NO, Result(True, "Odd."), None])
+LOST = Result(False, error="Nobody knows.", state=State.UNKNOWN, failure=Failure.OUTCOME_UNKNOWN)
+ends = st.sampled_from([fail("It failed."), LOST, *NO, Result(True, "Odd."), None])
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
 prompts = st.sampled_from(PROMPTS) | st.text(max_size=60)
+shows = st.sampled_from(["x = 1", *LINES])
 
 
 def result_of(data: st.DataObject, use: ToolUse) -> Result | None:
@@ -144,7 +149,7 @@ class Drive:
         self.config = config
         self.turn = turn
         self.corrected: Counter[str] = Counter()
-        self.live: list[dict[str, str]] = []
+        self.live: list[dict[str, Refused]] = []
         """For each reply, why its calls were refused when they were about to run."""
         self.prepared = self.received = 0
 
@@ -208,30 +213,30 @@ class Drive:
         assert all(count == 1 or (what == "preferred" and count == 2) for what, count in state.acts.items())
 
 
-def earlier() -> tuple[Round, ...]:
-    read = step(ToolUse("c1", "file.read", '{"path": "src/main.py"}'), read_file("src/main.py"))
+def earlier(shown: str) -> tuple[Round, ...]:
+    read = step(ToolUse("c1", "file.read", '{"path": "src/main.py"}'), read_file("src/main.py", f"{shown}\n"))
     search = step(ToolUse("c2", "code.search", '{"query": "parse_line"}'), found({}))
     return (Round("", (read, search)),)
 
 
 @pytest.mark.spec("M4", "P6")
 @settings(max_examples=400, deadline=None, suppress_health_check=SLOW)
-@given(st.data(), prompts, st.booleans())
+@given(st.data(), prompts, prompts, shows, st.booleans())
 def test_with_all_rules_on_every_turn_ends_and_is_replayed_as_it_was(
-    data: st.DataObject, prompt: str, foreign: bool
+    data: st.DataObject, prompt: str, previous: str, shown: str, foreign: bool
 ) -> None:
-    turn = Turn(number=1, prompt=prompt, foreign=foreign, earlier=earlier())
+    turn = Turn(number=2, prompt=prompt, previous=previous, foreign=foreign, earlier=earlier(shown))
     Drive(data, GuardrailsConfig(), turn).run()
 
 
 @pytest.mark.spec("M4", "P6")
 @settings(max_examples=300, deadline=None, suppress_health_check=SLOW)
-@given(st.data(), prompts, st.sets(st.sampled_from([rule for rule in RULES if rule != "rounds"])))
+@given(st.data(), prompts, shows, st.sets(st.sampled_from([rule for rule in RULES if rule != "rounds"])))
 def test_with_any_rules_off_what_was_decided_is_still_found_again(
-    data: st.DataObject, prompt: str, off: set[str]
+    data: st.DataObject, prompt: str, shown: str, off: set[str]
 ) -> None:
     config: Any = replace(GuardrailsConfig(), **dict.fromkeys(off, False))
-    turn = Turn(number=1, prompt=prompt, earlier=earlier())
+    turn = Turn(number=1, prompt=prompt, earlier=earlier(shown))
     Drive(data, config, turn).run()
 
 

@@ -14,6 +14,7 @@ from holdfast.config.model import GuardrailsConfig
 from holdfast.contract.message import ToolResult, ToolUse
 from holdfast.contract.result import Result, fail
 from holdfast.contract.vocabulary import Failure
+from holdfast.contract.vocabulary import State as Ended
 from tests.agent.guard.making import (
     TOOLS,
     USES,
@@ -30,6 +31,7 @@ from tests.agent.guard.making import (
     searching,
     turn_of,
     use,
+    without,
 )
 
 DEFINES = {"src/parse.py": ["def parse_line(text):"]}
@@ -82,6 +84,40 @@ def test_a_read_that_was_denied_uses_nothing_up_and_is_not_tried_again_by_the_ru
     assert (state.attempts, state.tried) == ((), ("src/main.py",))
 
 
+TIMED_OUT = Result(False, error="Too slow.", state=Ended.TIMED_OUT, failure=Failure.TIMEOUT)
+LOST = Result(False, error="Nobody knows.", state=Ended.UNKNOWN, failure=Failure.OUTCOME_UNKNOWN)
+STOPPED = Result(False, error="Aborted.", state=Ended.CANCELLED, failure=Failure.CANCELLED)
+
+
+@pytest.mark.spec("M4")
+@pytest.mark.parametrize("result", [Result(True), fail("exit 1"), TIMED_OUT, LOST, STOPPED, None])
+@pytest.mark.parametrize("name", ["shell.exec", "file.edit", "nobody.knows"])
+def test_after_anything_that_may_have_run_a_file_may_be_read_again(name: str, result: Result | None) -> None:
+    turn = turn_of("Update the file", round_of(reading("a.py")), round_of((use(name, "c2", path="a.py"), result)))
+    guard = rails(without("surfaces"))
+    assert refusal(guard, turn, use("file.read", path="a.py")) is None
+    assert not state_of(turn).fresh
+
+
+@pytest.mark.spec("M4")
+@pytest.mark.parametrize("result", [denied(), rejected()])
+def test_what_did_not_run_leaves_everything_as_it_was(result: Result) -> None:
+    command = use("shell.exec", "c2", command="x")
+    turn = turn_of("Update the file", round_of(reading("a.py")), round_of((command, result)))
+    assert refusal(rails(without("surfaces")), turn, use("file.read", path="a.py")) is not None
+
+
+@pytest.mark.spec("M4")
+@pytest.mark.parametrize("result", [fail("exit 1"), LOST, None])
+def test_a_call_may_be_repeated_after_anything_that_may_have_run(result: Result | None) -> None:
+    rounds = [round_of((use("file.list", path="src"), Result(True, "a.py")))]
+    again = use("file.list", path="src")
+    guard = rails(without("surfaces"))
+    assert refusal(guard, turn_of("Update the file", *rounds), again) is not None
+    rounds.append(round_of((use("shell.exec", command="make"), result)))
+    assert refusal(guard, turn_of("Update the file", *rounds), again) is None
+
+
 @pytest.mark.spec("M4")
 def test_pages_of_one_file_are_one_text() -> None:
     first = reading("src/parse.py", read_file("src/parse.py", "import os\n", next_offset=2, limited_by="limit"))
@@ -110,6 +146,8 @@ def test_what_the_runtime_asked_for_is_known_from_where_the_turn_stood() -> None
         (fail("no"), End.FAILED),
         (denied(Failure.NOT_ALLOWED), End.NOT_RUN),
         (rejected(), End.NOT_RUN),
+        (STOPPED, End.UNCLEAR),
+        (LOST, End.UNCLEAR),
         (None, End.GONE),
     ],
 )

@@ -6,12 +6,26 @@ from collections.abc import Sequence
 from typing import Final
 
 from holdfast.agent.guard.asking import ReadFile
-from holdfast.agent.guard.calls import CHANGES, READ, Called, End, end_of, facts, is_by_runtime
+from holdfast.agent.guard.calls import (
+    CHANGES,
+    LOOKING,
+    READ,
+    Called,
+    End,
+    end_of,
+    facts,
+    is_by_runtime,
+    may_have_changed,
+)
+from holdfast.agent.guard.evidence import same_path
 from holdfast.agent.guard.matter import Matter
+from holdfast.agent.guard.progress import has_evidence
 from holdfast.agent.guard.state import State
 from holdfast.agent.guard.wording import quoted, several
 from holdfast.agent.guarding import Finish, Round, Step, Turn
+from holdfast.agent.standing import own_output
 from holdfast.contract.result import Result
+from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Failure
 
 MAX_ROUNDS: Final = 10
@@ -38,7 +52,7 @@ def own_answer(matter: Matter, turn: Turn) -> Finish | None:
 
 def failed_read(matter: Matter, turn: Turn, state: State) -> Finish | None:
     """A read that failed, where it leaves the model with nothing: it would only guess at other paths."""
-    if not matter.rules.own_answers or state.reads:
+    if not matter.rules.own_answers or state.reads or state.blind:
         return None
     for called, step in _last_calls(matter, turn.rounds):
         if called.name == READ and (end_of(step) is End.FAILED or _is_refused_path(called, step.result)):
@@ -54,32 +68,40 @@ def limit(state: State) -> Finish | None:
     rules = state.matter.rules
     for rule, what in _SLIPS.items():
         if getattr(rules, rule) and state.refused.get(rule, 0) >= MAX_SLIPS:
-            return Finish(rule, f"The model was stopped: it {what}. {_so_far(state)} {_NEXT}", stopped=True)
+            return Finish(rule, f"The model was stopped: it {what}. {_so_far(state)}{_NEXT}", stopped=True)
     if rules.rounds and state.rounds >= MAX_ROUNDS:
         what = f"The model was stopped after {MAX_ROUNDS} rounds of calls without an answer."
-        return Finish("rounds", f"{what} {_so_far(state)} {_NEXT}", stopped=True)
+        return Finish("rounds", f"{what} {_so_far(state)}{_NEXT}", stopped=True)
     return None
 
 
 def nothing_found(state: State) -> Finish | None:
     """Two searches, both empty, and nothing was read."""
-    if not state.matter.gathers or state.reads or len(state.searches) < 2 or state.candidates:
+    if not state.gathers or state.reads or len(state.searches) < 2 or state.candidates or has_evidence(state):
         return None
     return no_evidence(state)
 
 
 def no_evidence(state: State) -> Finish:
-    return Finish("evidence", f"I found nothing in the project that answers this. {_so_far(state)} {_NEXT}", True)
+    if state.reads:
+        what = "What was read does not show the answer."
+    elif state.candidates:
+        what = "What was found could not be read."
+    elif state.searches:
+        what = "I found nothing in the project that answers this."
+    else:
+        what = "The model was stopped: it answered before a file that shows it was read."
+    return Finish("evidence", f"{what} {_so_far(state)}{_NEXT}", True)
 
 
 def loose_citation(path: str, state: State) -> Finish:
     what = f"The model was stopped: its answer names {quoted(path)}, which it has not read"
-    return Finish("citations", f"{what}. {_so_far(state)} {_NEXT}", True)
+    return Finish("citations", f"{what}. {_so_far(state)}{_NEXT}", True)
 
 
 def out_of_scope(path: str, scope: str, state: State) -> Finish:
     what = f"The model was stopped: its answer is about {quoted(path)}, which is not in {quoted(scope)}"
-    return Finish("citations", f"{what}. {_so_far(state)} {_NEXT}", True)
+    return Finish("citations", f"{what}. {_so_far(state)}{_NEXT}", True)
 
 
 _NEXT: Final = "Ask in other words, or name a file to read."
@@ -104,37 +126,51 @@ def _file_shown(matter: Matter, turn: Turn, calls: list[tuple[Called, Step]]) ->
         return Finish("direct", f"{quoted(direct.path)} has a line that is too long to show.")
     if not content:
         return Finish("direct", f"{quoted(direct.path)} is empty.")
-    return Finish("direct", content + _rest(typed.get("next_offset"), typed.get("total_lines"), content))
+    return Finish("direct", content + _rest(direct, typed, content))
 
 
-def _rest(then: object, total: object, content: str) -> str:
-    if not isinstance(then, int):
+def _rest(asked: ReadFile, typed: Args, content: str) -> str:
+    """What is missing of what was asked for."""
+    begins, then, total = typed.get("offset"), typed.get("next_offset"), typed.get("total_lines")
+    if not isinstance(then, int) or (asked.lines is not None and then > asked.lines[1]):
         return ""
-    lines = f"lines 1 to {then - 1}" + (f" of {total}" if isinstance(total, int) else "")
+    lines = f"lines {begins} to {then - 1}" + (f" of {total}" if isinstance(total, int) else "")
     return f"{'' if content.endswith(chr(10)) else chr(10)}\n[The file goes on: these are {lines}.]"
 
 
 def _changed(matter: Matter, rounds: Sequence[Round], calls: list[tuple[Called, Step]]) -> Finish | None:
-    """A change that failed is the model's to mend, whatever else was done beside it."""
-    ends = [(called, step, end_of(step)) for called, step in calls if called.name in CHANGES]
-    if not ends or any(end in (End.FAILED, End.GONE) for _, _, end in ends):
+    """Only where it is known of every call of the reply what it changed: anything else is the model's to tell."""
+    acting = [(called, step) for called, step in calls if called.name not in LOOKING]
+    rejected = [called.path for called, step in acting if called.name in CHANGES and _is_rejected(step.result)]
+    made = [called for called, step in acting if _is_change_made(called, step)]
+    if not acting or len(made) + len(rejected) < len(acting):
         return None
-    rejected = [called.path for called, step, _ in ends if _is_rejected(step.result)]
-    if not rejected and not any(end is End.DONE for _, _, end in ends):
-        return None
-    done = _changes(matter, rounds)
+    turn = [(matter.tools.called(step.use), step) for each in rounds for step in each.steps]
+    done = [_done_line(step.result) for called, step in turn if _is_change_made(called, step)]
     if not rejected:
         return Finish("own_answers", "\n".join(done))
-    if not done:
+    if not any(may_have_changed(called, step) for called, step in turn):
         return Finish("own_answers", "Canceled. No file was changed.")
-    return Finish("own_answers", "\n".join([*done, f"Canceled: {several(rejected)} was not changed."]))
+    return Finish("own_answers", "\n".join([*done, _not_made(turn, rejected)]))
 
 
-def _changes(matter: Matter, rounds: Sequence[Round]) -> list[str]:
-    """What was changed in the whole turn, each in the tool's own line."""
-    steps = [step for each in rounds for step in each.steps if end_of(step) is End.DONE]
-    results = [step.result for step in steps if matter.tools.called(step.use).name in CHANGES]
-    return [_line(result.output, end="") for result in results if result is not None]
+def _is_change_made(called: Called, step: Step) -> bool:
+    """Where a person wrote what came of it there is no typed result, and nobody knows what was changed."""
+    return called.name in CHANGES and end_of(step) is End.DONE and bool(facts(step.result))
+
+
+def _not_made(turn: Sequence[tuple[Called, Step]], rejected: Sequence[str]) -> str:
+    """Whatever else may have changed a file is not denied."""
+    others = [called for called, step in turn if may_have_changed(called, step)]
+    touched = any(called.name not in CHANGES or not called.path for called in others)
+    touched = touched or any(same_path(called.path, path) for called in others for path in rejected)
+    paths = several(list(dict.fromkeys(rejected)))
+    return f"Canceled: this change to {paths} was not made." if touched else f"Canceled: {paths} was not changed."
+
+
+def _done_line(result: Result | None) -> str:
+    """The tool's own line, without the note that a person gave it other arguments."""
+    return _line("" if result is None else own_output(result.output), end="")
 
 
 def _is_rejected(result: Result | None) -> bool:
@@ -147,9 +183,13 @@ def _is_refused_path(called: Called, result: Result | None) -> bool:
 
 
 def _so_far(state: State) -> str:
+    """What is known to have been searched for and read; that there was nothing only where that is known too."""
     searched = [each.query for each in state.searches if each.query]
-    read = list(dict.fromkeys(each.path for each in state.reads))
-    return f"Searched for: {several(searched) or 'nothing'}. Read: {several(read) or 'nothing'}."
+    parts = {
+        "Searched for": several(searched) or ("" if state.blind or state.looked else "nothing"),
+        "Read": several(state.paths_read) or ("" if state.blind else "nothing"),
+    }
+    return "".join(f"{what}: {names}. " for what, names in parts.items() if names)
 
 
 def _line(text: str | None, end: str = ".") -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from itertools import pairwise
 from typing import Final
@@ -11,14 +11,25 @@ from typing import Final
 from msgspec import Struct
 
 from holdfast.agent.guard import vocabulary
+from holdfast.agent.guard.changing import asks_for_change
 from holdfast.agent.guard.edits import edit_in
 from holdfast.agent.guard.file_names import LONGEST, Kind, is_code, is_settings
-from holdfast.agent.guard.phrases import Shape, file_to_read, folder_to_list, is_git_question, is_path, wants_to_read
+from holdfast.agent.guard.pasted import without_pasted
+from holdfast.agent.guard.phrases import (
+    Shape,
+    file_to_read,
+    folder_to_list,
+    is_git_question,
+    is_path,
+    lines_of,
+    wants_to_read,
+)
 from holdfast.agent.guard.vocabulary import (
     ALL_OF_THEM,
     CHANGES,
     CODE_TERMS,
     FOLDER_TERMS,
+    FOLDERS,
     LISTING,
     LOOKS_UP,
     PROPER_NAMES,
@@ -55,6 +66,8 @@ class ReadFile(Struct, frozen=True):
     path: str
     raw: bool
     """The content itself is the answer, not words about it."""
+    lines: tuple[int, int] | None = None
+    """The first and the last line that are asked for; None for all of it."""
 
 
 class ListFolder(Struct, frozen=True):
@@ -99,6 +112,8 @@ class Asking(Struct, frozen=True, kw_only=True):
     scope: str | None = None
     """The folder the message keeps to."""
     direct: Direct | None = None
+    names: frozenset[str] = frozenset()
+    """The identifiers it names."""
 
 
 _MODES: Final = (
@@ -119,25 +134,27 @@ def read_message(text: str, earlier: Earlier) -> Asking:
     | surface | when, the first that fits |
     |---|---|
     | git-read-only | it begins with a git question (`phrases.is_git_question`) |
-    | mutation-enabled | one of `vocabulary.CHANGES` as a plain word: not quoted, not part of a name |
-    | retrieval-first | something to find out, to read or to list; a path |
+    | mutation-enabled | it asks for a change (`changing.asks_for_change`) |
+    | retrieval-first | something to find out, to read or to list; a path, in a pasted traceback too |
     | answer-only | anything else |
 
     Something is to be found out if the message names an identifier (`snake_case`, `PascalCase`, `camelCase`) or a
     file of code, says `search`, or joins a word of looking up with a term of code; not if it names a file to read or a
-    folder to list. Paths are given as they are written; where two readings are possible there is none.
+    folder to list. Paths are given as they are written; where two readings are possible there is none. Of pasted code
+    and tracebacks nothing is read but that a traceback is about files.
     """
     if is_git_question(text):
         return Asking(surface=GIT_READ_ONLY)
-    pieces = pieces_of(text)
+    own, trace = without_pasted(text)
+    pieces = pieces_of(own)
     words = [piece.word for piece in pieces]
-    if any(_is_change(piece) for piece in pieces):
+    if asks_for_change(own):
         edit = edit_in(text)
         direct = None if edit is None else EditFile(*edit)
         return Asking(surface=MUTATION_ENABLED, scope=None if direct else _scope(pieces, earlier), direct=direct)
     said = frozenset(words)
     shape = Shape(pieces)
-    direct, settled = _direct(shape, text, earlier)
+    direct, settled = _direct(shape, own, earlier)
     if settled:
         return Asking(surface=RETRIEVAL_FIRST, direct=direct)
     scope = _scope(pieces, earlier)
@@ -145,21 +162,26 @@ def read_message(text: str, earlier: Earlier) -> Asking:
         return Asking(
             surface=RETRIEVAL_FIRST,
             investigates=True,
-            mode=next((mode for mode, terms in _MODES if said & terms), Mode.GENERAL),
+            mode=_mode(pieces),
             broad=_is_broad(said, words),
             scope=scope,
             direct=direct,
+            names=frozenset(name for piece in pieces for name in _identifiers(piece)),
         )
-    looks = any(map(is_path, pieces)) or bool(said & LISTING and said & FOLDER_TERMS) or wants_to_read(shape)
+    looks = any(map(is_path, [*pieces, *pieces_of(trace.replace('"', " "))]))
+    looks = looks or bool(said & LISTING and said & FOLDER_TERMS) or wants_to_read(shape)
     return Asking(surface=RETRIEVAL_FIRST if looks or scope is not None else ANSWER_ONLY, scope=scope)
 
 
-def _is_change(piece: Piece) -> bool:
-    """A word of change, or several with slashes between them."""
-    if piece.quoted:
-        return False
-    parts = piece.text.lower().split("/") if "/" in piece.text else [piece.word]
-    return all(part in CHANGES for part in parts)
+def _mode(pieces: Sequence[Piece]) -> Mode:
+    """`What does parse_line call?` asks what it does, not where it is used."""
+    before = [None, *pieces]
+    said = frozenset(
+        piece.word
+        for one, piece in zip(before, pieces, strict=False)
+        if not (piece.word in vocabulary.DOES and one is not None and any(_identifiers(one)))
+    )
+    return next((mode for mode, terms in _MODES if said & terms), Mode.GENERAL)
 
 
 def _direct(shape: Shape, text: str, earlier: Earlier) -> tuple[Direct | None, bool]:
@@ -174,12 +196,20 @@ def _direct(shape: Shape, text: str, earlier: Earlier) -> tuple[Direct | None, b
         return (None if earlier.query is None else Search(earlier.query)), False
     found = file_to_read(shape)
     if found is not None:
-        path, raw, rest = found
-        if any(piece.word in LOOKS_UP for piece in rest):
+        piece, raw, rest = found
+        if any(after.word in LOOKS_UP for after in rest):
             return None, False
-        return (None if any(map(is_path, rest)) else ReadFile(path, raw)), True
+        return (None if any(map(is_path, rest)) else _reading(piece, raw)), True
     folder = folder_to_list(shape)
     return (None, False) if folder is None else (ListFolder(folder), True)
+
+
+def _reading(piece: Piece, raw: bool) -> ReadFile | None:
+    """The file, or the lines of it that are to be shown. Which lines help to explain some is for the model to say."""
+    if not piece.place:
+        return ReadFile(piece.text, raw)
+    lines = lines_of(piece.place)
+    return ReadFile(piece.text, raw, lines) if raw and lines is not None else None
 
 
 def _scope(pieces: Sequence[Piece], earlier: Earlier) -> str | None:
@@ -192,14 +222,25 @@ def _scope(pieces: Sequence[Piece], earlier: Earlier) -> str | None:
         if [one.word for one in after] == ["the", "same", "folder"]:
             found |= {earlier.folder} if earlier.folder is not None else set()
             continue
-        named = after[1] if len(after) > 1 and after[0].word == "the" else after[0] if after else None
+        place = at + 2 if after and after[0].word == "the" else at + 1
+        named = pieces[place] if place < len(pieces) else None
         if named is not None and is_path(named) and ("/" in named.text or "\\" in named.text):
             found.add(named.text.rstrip("/\\"))
+            found |= {other.text.rstrip("/\\") for other in _joined(pieces[place + 1 : place + 4])}
     return found.pop() if len(found) == 1 else None
 
 
+def _joined(after: Sequence[Piece]) -> Sequence[Piece]:
+    """The folder that is named together with the one before: `and lib/x`, `, lib/x`, `or the tests`."""
+    rest = list(after)
+    joint = bool(rest) and rest[0].word in ("and", "or", "&", "plus")
+    rest = rest[1:] if joint else rest
+    rest = rest[1:] if rest and rest[0].word in ("the", "in", "within") else rest
+    return rest[:1] if rest and (is_path(rest[0]) or (joint and rest[0].word in FOLDERS)) else []
+
+
 def _is_lookup(said: frozenset[str], words: Sequence[str]) -> bool:
-    if "search" in said or (said & LOOKS_UP and said & CODE_TERMS):
+    if "search" in said or (said & LOOKS_UP and said & (CODE_TERMS | CHANGES)):
         return True
     return any(one == "which" and other in ("file", "files", "module", "modules") for one, other in pairwise(words))
 
@@ -208,9 +249,12 @@ def _names_code(piece: Piece) -> bool:
     """An identifier, perhaps inside `obj.name(…)`, or a file of code. The folders of a path say nothing."""
     if piece.kind is Kind.FILE and " " not in piece.text and (is_code(piece.text) or is_settings(piece.text)):
         return True
-    if piece.kind.is_path or len(piece.text) > LONGEST:
-        return False
-    return any(map(is_identifier, _NAME.findall(piece.text)))
+    return any(_identifiers(piece))
+
+
+def _identifiers(piece: Piece) -> Iterator[str]:
+    if not piece.kind.is_path and len(piece.text) <= LONGEST:
+        yield from filter(is_identifier, _NAME.findall(piece.text))
 
 
 def is_identifier(name: str) -> bool:

@@ -26,13 +26,28 @@ SEARCH: Final = "code.search"
 EDIT: Final = "file.edit"
 WRITE: Final = "file.write"
 CHANGES: Final = frozenset({EDIT, WRITE})
-LOOKING: Final = frozenset({READ, LIST, FIND, SEARCH, "git.status", "git.diff", "git.log"})
+LOOKING: Final = frozenset({READ, LIST, FIND, SEARCH, "output.read", "git.status", "git.diff", "git.log"})
 """Calls that leave everything as it is."""
 
 RUNTIME: Final = "runtime-"
 """How the ids of calls begin that no model asked for."""
 
 _BROKEN: Final = frozenset({Failure.TOOL_ERROR, Failure.TIMEOUT, Failure.INVALID_OUTPUT})
+_BEFORE_IT_RAN: Final = frozenset(
+    {
+        Failure.UNKNOWN_TOOL,
+        Failure.NOT_ALLOWED,
+        Failure.BAD_JSON,
+        Failure.INVALID_ARGUMENTS,
+        Failure.SECRET_UNAVAILABLE,
+        Failure.DENIED_BY_MIDDLEWARE,
+        Failure.DENIED_BY_POLICY,
+        Failure.NOBODY_TO_ASK,
+        Failure.PLANNED,
+        Failure.REJECTED,
+        Failure.TOO_DEEP,
+    }
+)
 
 
 class End(Enum):
@@ -42,7 +57,9 @@ class End(Enum):
     FAILED = auto()
     """The tool itself could not do it."""
     NOT_RUN = auto()
-    """Denied, rejected, cancelled, or not a call at all."""
+    """Denied, rejected, or not a call at all."""
+    UNCLEAR = auto()
+    """Cancelled, or lost: it may have run, or run in part."""
     GONE = auto()
     """Nobody knows any more."""
 
@@ -98,7 +115,19 @@ def end_of(step: Step) -> End:
         return End.GONE
     if result.success:
         return End.DONE
-    return End.FAILED if result.failure in _BROKEN and result.state is not State.CANCELLED else End.NOT_RUN
+    if result.failure in _BROKEN and result.state is not State.CANCELLED:
+        return End.FAILED
+    return End.NOT_RUN if result.failure in _BEFORE_IT_RAN else End.UNCLEAR
+
+
+def may_have_changed(called: Called, step: Step) -> bool:
+    """Whether it could change something, and is not known not to have run."""
+    return called.name not in LOOKING and end_of(step) is not End.NOT_RUN
+
+
+def is_told(step: Step) -> bool:
+    """Whether a call went well as far as the model was told, where its typed result is gone."""
+    return step.result is None and step.told is not None and not step.told.error
 
 
 def is_by_runtime(each: Round) -> bool:

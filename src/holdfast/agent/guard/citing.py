@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from holdfast.agent.guard.calls import CHANGES, LIST, READ, SEARCH, Catalogue, End, end_of, facts, is_inside
 from holdfast.agent.guard.evidence import candidates_of, cited, plain_path, refers_to
-from holdfast.agent.guard.matter import path_read
+from holdfast.agent.guard.matter import path_read, went_well
 from holdfast.agent.guard.state import State
 from holdfast.agent.guarding import Round, Step, Turn
 from holdfast.agent.surfaces import RETRIEVAL_FIRST
@@ -32,7 +32,7 @@ def loose_end(turn: Turn, state: State, answer: str) -> Loose | None:
     matter = state.matter
     if matter.asking is None or matter.asking.surface != RETRIEVAL_FIRST:
         return None
-    known = [*_known(turn.rounds, matter.tools), *_known(turn.earlier, matter.tools)]
+    known = files_known(turn, matter.tools)
     texts = list(_texts(turn.rounds, matter.tools))
     for path in cited(answer):
         if _meant(path, matter.named) is not None:
@@ -42,10 +42,17 @@ def loose_end(turn: Turn, state: State, answer: str) -> Loose | None:
             if matter.scope is not None and not is_inside(read, matter.scope):
                 return Loose(path, outside=True)
             continue
+        if state.blind:
+            continue
         found = _meant(path, [each.path for each in state.candidates])
         if found is not None or not any(path in text for text in texts):
             return Loose(path, found)
     return None
+
+
+def files_known(turn: Turn, tools: Catalogue) -> list[str]:
+    """Files that were read or changed in the conversation, each once, those of this turn first."""
+    return list(dict.fromkeys([*_known(turn.rounds, tools), *_known(turn.earlier, tools)]))
 
 
 def _meant(path: str, known: Iterable[str]) -> str | None:
@@ -54,8 +61,8 @@ def _meant(path: str, known: Iterable[str]) -> str | None:
 
 
 def _known(rounds: Sequence[Round], tools: Catalogue) -> Iterator[str]:
-    """Files that were read or changed."""
-    for step in _done(rounds):
+    """What is told is enough here: to name a file claims less than to have found something in it."""
+    for step in (step for each in rounds for step in each.steps if went_well(step)):
         called = tools.called(step.use)
         if called.name == READ or called.name in CHANGES:
             yield path_read(called, step)

@@ -38,6 +38,11 @@ class Does(Enum):
     USE = "use"
 
 
+def name_defined(line: str) -> str | None:
+    """The name a line defines, whatever modifiers stand before; None if it does not read like a definition."""
+    return defined_name(_bare(line))
+
+
 def what_it_does(line: str, *, exact: bool) -> Does:
     """`exact`: some line of the file defines exactly what was searched for.
 
@@ -45,8 +50,12 @@ def what_it_does(line: str, *, exact: bool) -> Does:
     """
     if _IMPORT.match(line[:_LONGEST]):
         return Does.IMPORT
-    modifiers = _MODIFIERS.match(line[:_LONGEST])
-    bare = line[modifiers.end() :] if modifiers else line
+    bare = _bare(line)
     if defined_name(bare) is None:
         return Does.USE
     return Does.USE if not exact and _GIVES_VALUE.search(bare[:_LONGEST]) else Does.DEFINE
+
+
+def _bare(line: str) -> str:
+    modifiers = _MODIFIERS.match(line[:_LONGEST])
+    return line[modifiers.end() :] if modifiers else line

@@ -31,7 +31,9 @@ def reading(rule: str, path: str, why: str) -> Act:
 
 def _call(direct: Direct, scope: str | None) -> tuple[str, dict[str, Any]]:
     if isinstance(direct, ReadFile):
-        return READ, {"path": direct.path}
+        first, last = direct.lines or (None, None)
+        lines = {} if first is None or last is None else {"offset": first, "limit": last - first + 1}
+        return READ, {"path": direct.path, **lines}
     if isinstance(direct, ListFolder):
         return LIST, {"path": direct.path}
     if isinstance(direct, EditFile):

@@ -10,7 +10,7 @@ from typing import Final, cast
 from msgspec import Struct
 
 from holdfast.agent.guard.asking import Mode
-from holdfast.agent.guard.code_lines import Does, what_it_does
+from holdfast.agent.guard.code_lines import Does, name_defined, what_it_does
 from holdfast.agent.guard.file_names import is_code, is_configuration, is_lockfile, is_prose, is_settings
 from holdfast.agent.guard.mentions import paths_in
 from holdfast.contract.result import Result
@@ -176,6 +176,28 @@ def _rejecting_mode(mode: Mode, path: str, content: str, this: _Seen | None, oth
     if terms and not _holds(content, terms) and any(one.shows_something for one in others):
         return Gate.LACKS_TERM
     return None
+
+
+def shows_alone(mode: Mode, path: str, content: str, names: Collection[str]) -> bool:
+    """Whether a file no search found shows what a message asks that names these identifiers.
+
+    There is nothing to compare it with, so that it counts only where its own lines pass the gates of the mode.
+    """
+    wanted = re.compile(r"(?<!\w)(?:" + "|".join(map(re.escape, sorted(names))) + r")(?!\w)")
+    if not names or is_lockfile(path) or not any(name in content for name in names):
+        return False
+    lines = tuple(line for line in content.splitlines() if wanted.search(line))
+    exact = any(name_defined(line) in names for line in lines)
+    seen = _see(Candidate(path=path, matches=len(lines), lines=lines, exact_definition=exact), 0)
+    if not lines or seen.import_only:
+        return False
+    if mode is Mode.USAGE:
+        return not seen.definition_only
+    if mode is Mode.CONFIG:
+        return is_configuration(path)
+    if mode is Mode.DEFINITION:
+        return seen.definition > 0
+    return mode not in _TERMS or _holds(content, _TERMS[mode])
 
 
 def _holds(text: str, terms: Sequence[str]) -> bool:

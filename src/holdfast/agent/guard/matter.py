@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.agent.guard.asking import Asking, Earlier, Mode, read_message
-from holdfast.agent.guard.calls import LIST, READ, SEARCH, Called, Catalogue, End, end_of, facts
-from holdfast.agent.guard.evidence import cited
+from holdfast.agent.guard.calls import (
+    CHANGES,
+    LIST,
+    READ,
+    SEARCH,
+    Called,
+    Catalogue,
+    End,
+    end_of,
+    facts,
+    is_inside,
+    is_told,
+    may_have_changed,
+)
+from holdfast.agent.guard.evidence import cited, plain_path, shows_alone
+from holdfast.agent.guard.phrases import is_assent
 from holdfast.agent.guarding import Round, Step, Turn
 from holdfast.agent.surfaces import Surface
 from holdfast.config.model import GuardrailsConfig
@@ -26,6 +40,10 @@ class Matter(Struct, frozen=True, kw_only=True):
     """Files the message names."""
     left: tuple[str, ...] = ()
     """The tools of the surface that there are."""
+    no_folder: bool = False
+    """What the message seems to keep to is none, as a search in this turn has shown."""
+    known: tuple[str, ...] = ()
+    """Files that were read before this message, and show what it asks for."""
 
     @property
     def investigates(self) -> bool:
@@ -52,18 +70,55 @@ class Matter(Struct, frozen=True, kw_only=True):
 
     @property
     def scope(self) -> str | None:
-        return self.asking.scope if self.rules.scope and self.asking is not None else None
+        """Where calls and answers keep to, as far as the turn has not shown that there is no such place."""
+        return self.asking.scope if self.rules.scope and self.asking is not None and not self.no_folder else None
+
+    def shows(self, path: str, content: str) -> bool:
+        """Whether a file no search found is evidence. It is so from the beginning to the end of a turn."""
+        if self.asking is None:
+            return False
+        if self.rules.scope and self.asking.scope is not None and not is_inside(path, self.asking.scope):
+            return False
+        return shows_alone(self.mode, path, content, self.asking.names)
 
 
 def matter_of(rules: GuardrailsConfig, tools: Sequence[Tool], turn: Turn) -> Matter:
     catalogue = Catalogue(tools)
     if turn.foreign:
         return Matter(rules=rules, tools=catalogue, asking=None)
-    asking = read_message(turn.prompt, earlier_of(turn.earlier, catalogue))
-    if asking.scope is not None and _is_no_folder(asking.scope, turn.rounds, catalogue):
-        asking = replace(asking, scope=None)
-    left = catalogue.left_by(asking.surface)
-    return Matter(rules=rules, tools=catalogue, asking=asking, named=tuple(cited(turn.prompt)), left=left)
+    asking, named = _asked(turn, catalogue)
+    left = () if asking is None else catalogue.left_by(asking.surface)
+    no_folder = asking is not None and _is_no_folder(asking.scope, turn.rounds, catalogue)
+    matter = Matter(rules=rules, tools=catalogue, asking=asking, named=named, left=left, no_folder=no_folder)
+    return replace(matter, known=tuple(_known(matter, turn.earlier))) if matter.gathers else matter
+
+
+def _asked(turn: Turn, tools: Catalogue) -> tuple[Asking | None, tuple[str, ...]]:
+    """What the message asks for, and the files it names.
+
+    "Yes" asks for what the message before did, as far as the tools go; what it agrees to is in the answer between them.
+    """
+    earlier = earlier_of(turn.earlier, tools)
+    if turn.previous and is_assent(turn.prompt):
+        before = None if is_assent(turn.previous) else Asking(surface=read_message(turn.previous, earlier).surface)
+        return before, tuple(cited(turn.previous))
+    return read_message(turn.prompt, earlier), tuple(cited(turn.prompt))
+
+
+def _known(matter: Matter, earlier: Sequence[Round]) -> Iterator[str]:
+    """Of what was read and not changed since."""
+    contents: dict[str, str] = {}
+    for step in (step for each in earlier for step in each.steps):
+        called = matter.tools.called(step.use)
+        if may_have_changed(called, step):
+            changed = plain_path(path_read(called, step)) if called.name in CHANGES else None
+            contents = {path: content for path, content in contents.items() if changed and path != changed}
+        elif called.name == READ and (content := text_read(step)) is not None:
+            path = plain_path(path_read(called, step))
+            contents[path] = contents.get(path, "") + content
+    for path, content in contents.items():
+        if matter.shows(path, content):
+            yield path
 
 
 def earlier_of(rounds: Sequence[Round], tools: Catalogue) -> Earlier:
@@ -72,7 +127,7 @@ def earlier_of(rounds: Sequence[Round], tools: Catalogue) -> Earlier:
     for each in reversed(rounds):
         for step in reversed(each.steps):
             called = tools.called(step.use)
-            if called.name not in (READ, LIST, SEARCH) or not _went_well(step):
+            if called.name not in (READ, LIST, SEARCH) or not went_well(step):
                 continue
             folder = folder or _folder(called)
             if called.name == READ:
@@ -90,16 +145,25 @@ def path_read(called: Called, step: Step) -> str:
     return path if isinstance(path, str) and path else called.path
 
 
-def _is_no_folder(scope: str, rounds: Sequence[Round], tools: Catalogue) -> bool:
+def text_read(step: Step) -> str | None:
+    """What a read gave, where it is text."""
+    typed = facts(step.result)
+    content = typed.get("content") if typed.get("encoding") == "utf8" else None
+    return content if isinstance(content, str) else None
+
+
+def _is_no_folder(scope: str | None, rounds: Sequence[Round], tools: Catalogue) -> bool:
     """Whether a search in it failed: words such as "client/server" only look like a path."""
+    if scope is None:
+        return False
     calls = ((step, tools.called(step.use)) for each in rounds for step in each.steps)
     return any(called.name == SEARCH and called.path == scope and end_of(step) is End.FAILED for step, called in calls)
 
 
-def _went_well(step: Step) -> bool:
+def went_well(step: Step) -> bool:
     """An earlier call is only spoken of again, so that where its typed result is gone, what was told is enough."""
     if end_of(step) is End.GONE:
-        return step.told is not None and not step.told.error
+        return is_told(step)
     return end_of(step) is End.DONE
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from holdfast.agent.guard.file_names import Kind
-from holdfast.agent.guard.vocabulary import words_of
+from holdfast.agent.guard.vocabulary import FOLDERS, words_of
 from holdfast.agent.guard.words import Piece
 
 _POLITE: Final = r"(?:(?:please|now|just|ok|okay|then|can you|could you|would you|will you) )*"
@@ -66,7 +66,7 @@ _LIST: Final = _whole(
     rf"{_LOOK_INTO} the {_NAME} {_FOLDER}",
     rf"{_LOOK_INTO} (?:the )?{_FOLDER} {_NAME}",
     rf"ls(?: -[a-z1]+)* {_NAME}",
-    r"list (?P<path>src|lib|docs|doc|tests|test|bin|app|cmd|pkg|include|internal|scripts)",
+    rf"list (?P<path>{'|'.join(sorted(FOLDERS))})",
 )
 _LIST_ROOT: Final = _whole(
     r"ls(?: -[a-z1]+)*",
@@ -82,7 +82,14 @@ _GIT: Final = _beginning(
     rf"{_GIT_VERB}(?:the |my |our )?(?:working tree|commit (?:history|log))(?= |$)",
     rf"{_GIT_VERB}(?:the |my |our )?(?:most )?(?:recent|latest|last)(?: {_HOW_MANY})? commits?(?= |$)",
 )
-_GIT_WORD: Final = re.compile(r"[\w'-]+")
+_PLACE: Final = re.compile(r":(\d{1,9})(?:-(\d{1,9}))?:?|:(\d{1,9}):\d+:?|\#L(\d{1,9})(?:-L?(\d{1,9}))?:?")
+_PLAIN_WORD: Final = re.compile(r"[\w'-]+")
+_ASSENT: Final = re.compile(
+    r"(?:(?:yes|yep|yeah|yup|y|ok|okay|sure|right|alright|fine|great|perfect|agreed|correct|of course|absolutely|please"
+    r"|go ahead|go on|go for it|proceed|continue|do it|do that|do so|please do|sounds good|looks good|thanks|thank you)"
+    r"(?: |$))+"
+)
+_THANKS: Final = re.compile(r"(?:(?:thanks|thank you|great|perfect|right|correct)(?: |$))+")
 _HEAD: Final = 48
 """Pieces at the beginning that are looked at."""
 _BEGINNING: Final = 400
@@ -90,9 +97,17 @@ _BEGINNING: Final = 400
 
 def is_git_question(text: str) -> bool:
     """Whether it begins with one: `git status`, `show me the latest git diff`, `show recent commits`."""
-    words = _GIT_WORD.findall(text[:_BEGINNING].lower().replace("’", "'").lstrip())
+    words = _PLAIN_WORD.findall(text[:_BEGINNING].lower().replace("’", "'").lstrip())
     head = " ".join(words)
     return any(form.match(head) for form in _GIT)
+
+
+def is_assent(text: str) -> bool:
+    """Whether it says yes and nothing else: `ok, do it`, `Yes please!`. Thanks or praise alone do not."""
+    if len(text) > _BEGINNING:
+        return False
+    words = " ".join(_PLAIN_WORD.findall(text.lower()))
+    return _ASSENT.fullmatch(words) is not None and _THANKS.fullmatch(words) is None and "?" not in text
 
 
 class Shape:
@@ -119,13 +134,23 @@ def _sign(piece: Piece) -> str:
     return "Q" if piece.quoted else piece.word
 
 
-def file_to_read(shape: Shape) -> tuple[str, bool, Sequence[Piece]] | None:
+def lines_of(place: str) -> tuple[int, int] | None:
+    """The first and the last line a place names (`:12`, `:3-9`, `:12:4`, `#L3-L9`); None if there are none such."""
+    match = _PLACE.fullmatch(place)
+    if match is None:
+        return None
+    first, last = int(match[1] or match[3] or match[4]), match[2] or match[5]
+    lines = first, first if last is None else int(last)
+    return lines if 1 <= lines[0] <= lines[1] else None
+
+
+def file_to_read(shape: Shape) -> tuple[Piece, bool, Sequence[Piece]] | None:
     """The path, whether its content is all that is asked for, and the pieces after it."""
     for forms, shows in ((_READ_RAW, True), (_EXPLAIN, False)):
         for form in forms:
             if match := form.match(shape.text):
                 piece, rest = shape.piece(match)
-                return piece.text, shows and shape.is_over(match), rest
+                return piece, shows and shape.is_over(match), rest
     return None
 
 

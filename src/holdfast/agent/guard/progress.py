@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from msgspec import Struct
@@ -45,18 +46,25 @@ def evidence_of(state: State) -> Evidence:
                 shown.append(path)
             else:
                 rejected.append((path, gate))
-        elif _is_asked_about(state, path):
+        elif _is_asked_about(state, path) or state.matter.shows(path, content):
             shown.append(path)
     return Evidence(tuple(shown), tuple(rejected))
 
 
 def is_answered(state: State) -> bool:
     """Whether enough files were read that count; where there are no more to be read, one is enough."""
-    matter = state.matter
-    if not matter.gathers or not state.reads:
-        return False
-    shown = len(evidence_of(state).shown)
-    return shown >= matter.wanted or (shown > 0 and next_best(state) is None)
+    return state.gathers and bool(state.reads) and _is_enough(state, evidence_of(state).shown)
+
+
+def has_evidence(state: State) -> bool:
+    """Whether it may be answered: what was read before the message counts too, but leaves the model free to look."""
+    return state.answered or _is_enough(state, {*evidence_of(state).shown, *state.matter.known})
+
+
+def _is_enough(state: State, shown: Collection[str]) -> bool:
+    if len(shown) >= state.matter.wanted:
+        return True
+    return len(shown) > 0 and state.search_closed and next_best(state) is None
 
 
 def next_best(state: State) -> str | None:
@@ -66,17 +74,19 @@ def next_best(state: State) -> str | None:
 def due(state: State) -> Due | None:
     """What the runtime reads without asking the model."""
     matter = state.matter
-    if not matter.gathers or state.answered or not state.candidates:
+    if not state.gathers or state.answered or not state.candidates:
         return None
     path = next_best(state)
     if path is None:
         return None
-    for read, gate in evidence_of(state).rejected:
+    evidence = evidence_of(state)
+    for read, gate in evidence.rejected:
         if gate not in state.acts:
             return Due(gate, path, f"{quoted(read)} {GATES[gate]}")
     if matter.mode is Mode.USAGE and state.acts.get(PREFERRED, 0) < matter.wanted:
         return Due(PREFERRED, path, f"{quoted(path)} is the likeliest place")
-    strays = [read for read in state.attempts if not state.is_candidate(read) and not _is_asked_about(state, read)]
+    strays = [read for read in state.attempts if not (state.is_candidate(read) or _is_asked_about(state, read))]
+    strays = [read for read in strays if plain_path(read) not in evidence.shown]
     if strays and REDIRECT not in state.acts and not state.candidate_attempts():
         return Due(REDIRECT, path, f"{quoted(strays[-1])} is not among the files that were found")
     return None

@@ -15,18 +15,21 @@ _ABOUT_ASKING: Final = words_of(
 )
 _DECLARING: Final = words_of("def class function func struct enum trait interface impl pub async")
 """Like `fn`: found in every file, while the word after them is the one that is meant."""
+_OBJECT: Final = words_of("self this cls")
+"""What stands before the dot of a name that is meant."""
 SHORTEST: Final = 3
 
 
 def simplified(query: str) -> str:
-    """The first word that says something; the query itself if there is none, or it is one word already.
+    """The first word that says something and would not find everything; the query itself if there is none.
 
-    Words end at white space, quotes, brackets and ``\\ . , ; :``. Question words and the keywords of a declaration
-    say nothing, in any case of letters: `where is fn parse_line` is `parse_line`, `Session::open()` is `Session`.
+    Words end at white space, quotes, brackets and ``\\ . , ; :``. Question words, the keywords of a declaration and
+    `self` say nothing, in any case of letters: `where is fn parse_line` is `parse_line`, `Session::open()` is
+    `Session`, `os.path.join` is `path`.
     """
     for match in _WORD.finditer(query):
         word = match[0].lower()
-        if word not in _ABOUT_ASKING and word not in _DECLARING:
+        if word not in _ABOUT_ASKING and word not in _DECLARING and word not in _OBJECT and not is_weak(word):
             return match[0]
     return query
 

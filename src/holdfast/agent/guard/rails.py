@@ -7,14 +7,14 @@ from typing import Final
 
 from holdfast.agent.guard import answers, wording
 from holdfast.agent.guard.calls import READ, is_by_runtime
-from holdfast.agent.guard.citing import loose_end
+from holdfast.agent.guard.citing import files_known, loose_end
 from holdfast.agent.guard.direct import named_outright, reading
 from holdfast.agent.guard.matter import Matter, matter_of
 from holdfast.agent.guard.mending import mended
-from holdfast.agent.guard.progress import due, evidence_of, unread
+from holdfast.agent.guard.progress import due, evidence_of, has_evidence, unread
 from holdfast.agent.guard.replay import CITED, judged, replay
 from holdfast.agent.guard.state import State
-from holdfast.agent.guarding import Accept, Act, Again, Finish, Send, Turn
+from holdfast.agent.guarding import Accept, Act, Again, Finish, Refused, Send, Turn
 from holdfast.agent.surfaces import ANSWER_ONLY, Surface
 from holdfast.config.model import GuardrailsConfig
 from holdfast.contract.message import Part, Text, ToolUse
@@ -74,11 +74,11 @@ class GuardRails:
             return None
         return _surface(replay(self._matter(turn), turn.rounds[:-1]))
 
-    def refusals(self, turn: Turn) -> Mapping[str, str]:
+    def refusals(self, turn: Turn) -> Mapping[str, Refused]:
         if self._idle or not turn.rounds:
             return {}
         calls = judged(replay(self._matter(turn), turn.rounds[:-1]), turn.rounds[-1])
-        return {call.called.id: call.refused.text for call in calls if call.refused is not None}
+        return {call.called.id: call.refused for call in calls if call.refused is not None}
 
     def _matter(self, turn: Turn) -> Matter:
         return matter_of(self._rules, self._tools(), turn)
@@ -97,7 +97,7 @@ def _notes(state: State) -> tuple[str, ...]:
     else:
         if matter.surface is not None:
             notes.append(wording.tools_left(matter.left))
-        if matter.gathers and not state.candidates:
+        if state.gathers and not state.candidates and not has_evidence(state):
             notes.append(wording.look_first())
     unexplained = [each.text for each in state.just_refused if each.rule in _SAID_BY_POLICY]
     return (*notes, *dict.fromkeys(unexplained))
@@ -110,10 +110,10 @@ def _read_next(state: State) -> Act | None:
 
 def _without_evidence(turn: Turn, state: State) -> Again | Act | Finish | None:
     """An answer that came before anything shows it."""
-    if not state.matter.gathers or state.answered:
+    if not state.gathers or has_evidence(state):
         return None
     if not state.candidates and not state.search_closed and _may_correct(turn, "evidence"):
-        return Again("evidence", wording.no_evidence_yet(bool(state.searches)))
+        return Again("evidence", wording.no_evidence_yet(bool(state.searches), state.looked, state.paths_read))
     wanted = unread(state)
     return answers.no_evidence(state) if wanted is None else reading("evidence", wanted.path, wanted.why)
 
@@ -131,7 +131,7 @@ def _citing(turn: Turn, state: State, answer: str) -> Again | Act | Finish | Non
     if loose.found is not None and CITED not in state.acts and matter.tools.has(READ):
         return reading("citations", loose.found, f"the answer names {wording.quoted(loose.found)}")
     if _may_correct(turn, "citations"):
-        return Again("citations", wording.not_read(loose.path, [each.path for each in state.reads]))
+        return Again("citations", wording.not_read(loose.path, files_known(turn, matter.tools)))
     return answers.loose_citation(loose.path, state)
 
 

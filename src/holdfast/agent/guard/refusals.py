@@ -13,7 +13,8 @@ from holdfast.agent.guard import wording
 from holdfast.agent.guard.calls import CHANGES, LIST, LOOKING, READ, SEARCH, Called
 from holdfast.agent.guard.progress import evidence_of
 from holdfast.agent.guard.queries import is_weak
-from holdfast.agent.guard.state import Refused, State
+from holdfast.agent.guard.state import State
+from holdfast.agent.guarding import Refused
 
 MAX_READS: Final = 3
 MAX_CANDIDATE_READS: Final = 2

@@ -8,13 +8,23 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.agent.guard.calls import CHANGES, LOOKING, READ, SEARCH, Called, End, end_of, facts, is_by_runtime
+from holdfast.agent.guard.calls import (
+    READ,
+    SEARCH,
+    Called,
+    End,
+    end_of,
+    facts,
+    is_by_runtime,
+    is_told,
+    may_have_changed,
+)
 from holdfast.agent.guard.evidence import candidates_of
-from holdfast.agent.guard.matter import Matter, path_read
-from holdfast.agent.guard.progress import UNREAD, due, is_answered
+from holdfast.agent.guard.matter import Matter, path_read, text_read
+from holdfast.agent.guard.progress import UNREAD, due, has_evidence, is_answered
 from holdfast.agent.guard.refusals import refused
-from holdfast.agent.guard.state import Refused, Searched, Seen, State
-from holdfast.agent.guarding import Round, Step
+from holdfast.agent.guard.state import Searched, Seen, State
+from holdfast.agent.guarding import Refused, Round, Step
 
 DIRECT: Final = "direct"
 CITED: Final = "cited"
@@ -58,6 +68,7 @@ def _after(state: State, each: Round) -> State:
         acts=_counted(state.acts, {_purpose(state)}) if is_by_runtime(each) else state.acts,
     )
     for call in calls:
+        now = _since(now, call.step, call.called)
         if call.refused is None or end_of(call.step) is End.DONE:
             now = _with(now, call.step, call.called)
     return replace(now, answered=is_answered(now))
@@ -70,25 +81,28 @@ def _purpose(state: State) -> str:
     wanted = due(state)
     if wanted is not None:
         return wanted.what
-    return UNREAD if state.matter.gathers and not state.answered else CITED
+    return UNREAD if state.gathers and not has_evidence(state) else CITED
 
 
 def _counted(counts: Mapping[str, int], names: set[str]) -> dict[str, int]:
     return {**counts, **{name: counts.get(name, 0) + 1 for name in names}}
 
 
+def _since(state: State, step: Step, called: Called) -> State:
+    """What is no longer as it was, and what can no longer be known, after a call."""
+    if may_have_changed(called, step):
+        state = replace(state, last_done="", fresh=frozenset[str]())
+    if is_told(step) or (called.name in (READ, SEARCH) and end_of(step) is End.DONE and not facts(step.result)):
+        state = replace(state, blind=True)
+    return state
+
+
 def _with(state: State, step: Step, called: Called) -> State:
     """What a call that ended adds. One whose result is gone adds nothing: it is no reason to refuse anything."""
     end = end_of(step)
-    if end is End.GONE:
-        return state
     if end is End.DONE:
-        fresh = state.fresh if called.name in LOOKING else frozenset[str]()
-        state = replace(state, last_done=called.key, fresh=fresh)
-    elif called.name in CHANGES and end is End.FAILED:
-        # The file is not what it was taken for: what was read of it says nothing any more.
-        state = replace(state, last_done="", fresh=frozenset[str]())
-    if called.name == READ:
+        state = replace(state, last_done=called.key, looked=True)
+    if called.name == READ and end is not End.GONE:
         return _with_read(state, step, called, end)
     if called.name == SEARCH and end is End.DONE:
         return _with_search(state, step, called)
@@ -98,14 +112,12 @@ def _with(state: State, step: Step, called: Called) -> State:
 def _with_read(state: State, step: Step, called: Called, end: End) -> State:
     path = path_read(called, step)
     state = replace(state, tried=(*state.tried, path))
-    if end is End.NOT_RUN:
+    if end in (End.NOT_RUN, End.UNCLEAR):
         return state
     state = replace(state, attempts=(*state.attempts, path))
     if end is End.FAILED:
         return state
-    typed = facts(step.result)
-    content = typed.get("content") if typed.get("encoding") == "utf8" else None
-    seen = Seen(path, content if isinstance(content, str) else None, called.key)
+    seen = Seen(path, text_read(step), called.key)
     return replace(state, reads=(*state.reads, seen), fresh=state.fresh | {called.key})
 
 

@@ -8,14 +8,7 @@ from msgspec import Struct, field
 
 from holdfast.agent.guard.evidence import Candidate, same_path
 from holdfast.agent.guard.matter import Matter
-
-
-class Refused(Struct, frozen=True):
-    """A call a rule does not let through."""
-
-    rule: str
-    text: str
-    """What the model is told."""
+from holdfast.agent.guarding import Refused
 
 
 class Seen(Struct, frozen=True):
@@ -56,6 +49,19 @@ class State(Struct, frozen=True, kw_only=True):
     """How often the runtime asked for calls itself, by what for."""
     answered: bool = False
     """The evidence that was asked for is there."""
+    blind: bool = False
+    """What some call brought is not known in its typed form: nothing can be said about what is missing."""
+    looked: bool = False
+    """Some call succeeded."""
+
+    @property
+    def gathers(self) -> bool:
+        """An answer needs evidence, and it can be judged."""
+        return self.matter.gathers and not self.blind
+
+    @property
+    def paths_read(self) -> list[str]:
+        return list(dict.fromkeys(each.path for each in self.reads))
 
     @property
     def search_closed(self) -> bool:

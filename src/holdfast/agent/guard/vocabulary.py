@@ -16,6 +16,8 @@ USAGE: Final = words_of(
     "use uses used using usage usages call calls called caller callers invoke invokes invoked reference references "
     "referenced occur occurs occurrence occurrences appear appears"
 )
+DOES: Final = words_of("use call invoke reference")
+"""After a name these say what it does itself."""
 CONFIG: Final = words_of("config configs configure configures configured configuring configuration setting settings")
 INIT: Final = words_of(
     "init initialise initialises initialised initialising initialisation initialize initializes initialized "
@@ -43,6 +45,9 @@ ALL_OF_THEM: Final = words_of("all every everywhere usages occurrences callers r
 
 LISTING: Final = words_of("list ls show display explore browse tree what which")
 FOLDER_TERMS: Final = words_of("files folder folders directory directories dir dirs structure layout contents")
+
+FOLDERS: Final = words_of("src lib docs doc tests test bin app cmd pkg include internal scripts")
+"""Folders by their name alone."""
 
 PROPER_NAMES: Final = words_of(
     "JavaScript TypeScript GitHub GitLab BitBucket PostgreSQL MongoDB MySQL MariaDB OpenAI ChatGPT YouTube LinkedIn "

@@ -95,8 +95,13 @@ def call_repeated(tool: str) -> str:
 # Why an answer is sent back
 
 
-def no_evidence_yet(searched: bool) -> str:
-    what = "the search found nothing" if searched else "nothing has been looked up"
+def no_evidence_yet(searched: bool, looked: bool, read: Sequence[str]) -> str:
+    if read:
+        what = f"{several(read)} does not show it" + (", and the search found nothing" if searched else "")
+    elif searched:
+        what = "the search found nothing"
+    else:
+        what = "no file that shows it was read" if looked else "no search was made for this message"
     return (
         f"{CORRECTION}That cannot be answered yet: {what}. "
         f"Search for {'another' if searched else 'one'} name of the code, and read a file that is found."

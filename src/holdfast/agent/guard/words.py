@@ -37,6 +37,8 @@ class Piece(Struct, frozen=True):
     word: str = ""
     """How a plain word is compared; empty for anything else."""
     quoted: bool = False
+    place: str = ""
+    """The line that was named after a path: `:12`, `:3-9`, `#L3-L9`."""
 
 
 _FENCED: Final = Piece("", Kind.WORD, quoted=True)
@@ -51,25 +53,38 @@ def pieces_of(text: str) -> list[Piece]:
         if group == "plain":
             chunk = match[0]
             if (piece := known.get(chunk)) is None:
-                piece = known[chunk] = _plain(chunk)
+                piece = known[chunk] = plain_piece(chunk)
             if piece.text:
                 pieces.append(piece)
         elif group == "fence":
             pieces.append(_FENCED)
         elif group in _QUOTES:
-            inner = without_place(match[group].strip())
-            pieces.append(Piece(inner, kind_of(inner, quoted=True), quoted=True))
+            whole = match[group].strip()
+            inner = without_place(whole)
+            pieces.append(Piece(inner, kind_of(inner, quoted=True), quoted=True, place=whole[len(inner) :]))
     return pieces
 
 
-def _plain(chunk: str) -> Piece:
-    text = without_punctuation(chunk)
+def unquoted(text: str) -> str:
+    """The text with every quoted or fenced part as one sign that is no word."""
+    return _PIECE.sub(lambda match: match[0] if match.lastgroup in (None, "plain") else " · ", text)
+
+
+def plain_piece(chunk: str) -> Piece:
+    """A chunk without white space, outside quotes."""
+    whole = _trimmed(chunk)
+    text = without_place(whole)
     kind = kind_of(text)
-    return Piece(text, kind, text.lower().replace("’", "'") if kind is Kind.WORD else "")
+    word = text.lower().replace("’", "'") if kind is Kind.WORD else ""
+    return Piece(text, kind, word, place=whole[len(text) :])
 
 
 def without_punctuation(chunk: str) -> str:
     """`(see` → `see`, `a.py:12,` → `a.py`, `a.py's` → `a.py`; `..` and `src/..` stay, and so does the `(` of a call."""
+    return without_place(_trimmed(chunk))
+
+
+def _trimmed(chunk: str) -> str:
     plain = chunk.lstrip(_BEFORE)
     if len(plain) <= LONGEST and _DOTS.fullmatch(plain):
         return plain
@@ -77,7 +92,7 @@ def without_punctuation(chunk: str) -> str:
     for ending in ("'s", "’s"):
         if "." in plain:
             plain = plain.removesuffix(ending)
-    return without_place(plain)
+    return plain
 
 
 def without_place(plain: str) -> str:

@@ -14,11 +14,17 @@ _MAX_HELD: Final = 200
 
 
 class Stream:
-    """Text in pieces on standard output, or dimmed on standard error: made visible on a terminal, raw in a pipe."""
+    """Text in pieces on standard output, or dimmed on standard error.
+
+    On a terminal it is shown at once and made visible. In a pipe it is raw, and comes when it is certain to stay: what
+    was said in a reply that is asked for again must not be there.
+    """
 
     def __init__(self, *, dim: bool = False) -> None:
         self._dim = dim
         self._held = ""
+        self._kept: list[str] = []
+        """For a pipe, until it is known that it stays."""
         self.open = False
         """Whether something was written that no newline ended."""
 
@@ -34,17 +40,35 @@ class Stream:
         self._held = ""
         if self.open:
             self._put("\n")
+        if self._kept:
+            screen.put_piece("".join(self._kept), self._target())
+            self._kept.clear()
+
+    def break_line(self) -> None:
+        """What comes next is not the same sentence."""
+        if self.open:
+            self._put(self._held + "\n")
+            self._held = ""
+
+    def drop(self) -> None:
+        """What a pipe has not got yet, it never gets."""
+        if self._kept:
+            self._kept.clear()
+            self._held, self.open = "", False
 
     def _put(self, text: str) -> None:
         if not text:
             return
+        self.open = not text.endswith("\n")
         target = self._target()
-        shown = visible_block(text) if target.isatty() else text
+        if not target.isatty():
+            self._kept.append(text)
+            return
+        shown = visible_block(text)
         lines = shown.split("\n")
         # Line by line: a colour that spans lines would stay on when the output is cut.
         painted = [screen.paint(line, "dim", stream=target) if self._dim and line else line for line in lines]
         screen.put_piece("\n".join(painted), target)
-        self.open = not text.endswith("\n")
 
     def _target(self) -> TextIO:
         return sys.stderr if self._dim else sys.stdout

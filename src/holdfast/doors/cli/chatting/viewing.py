@@ -34,6 +34,7 @@ _MAX_PLANNED: Final = 40
 _MODEL: Final = "model"
 _STEPPED_IN: Final = {
     "changed": "A call was put right",
+    "refused": "A call is refused",
     "again": "The model is asked again",
     "acted": "holdfast asks for a call itself",
     "answered": "holdfast answers itself",
@@ -124,6 +125,7 @@ class PersonView:
                 self._trouble = ""
                 self._live.begin(_MODEL, f"{visible(self._open.model.name)} answers")
             case CallBegun(_, name):
+                self._words.break_line()
                 self._live.hear(f"calls {visible(name)}")
             case Retrying():
                 self._again(event)
@@ -189,6 +191,7 @@ class PersonView:
 
     def _again(self, event: Retrying) -> None:
         """The first time with the reason; as long as that stays the same, only that it goes on."""
+        self._words.drop()
         self.rest()
         if event.reason == self._trouble:
             of = self._open.loop.settings.retries
@@ -200,6 +203,8 @@ class PersonView:
 
     def _guarded(self, event: Guarded) -> None:
         """A guard-rail stepped in: which, and what it did."""
+        if event.what not in ("changed", "refused"):
+            self._words.drop()
         self.rest()
         words = _STEPPED_IN[event.what] + (f": {screen.shown(event.message)}" if event.message else ".")
         note_folded(screen.paint(f"{words} ({event.rule})", "dim", stream=sys.stderr))
@@ -227,6 +232,7 @@ class PersonView:
         self._live.end(_MODEL)
         self.rest()
         if event.aborted is not None:
+            self._said.add(event.aborted)
             screen.note(screen.paint(f"The reply was stopped: {visible(event.aborted)}", "yellow", stream=sys.stderr))
 
     def _settled(self, name: str, arguments: str, result: Result) -> None:
