@@ -13,12 +13,17 @@ from holdfast.models.port import ModelError, ModelFault
 
 _LONGEST_DETAIL: Final = 300
 _TOO_LONG: Final = re.compile(r"context (size|length|window)|prompt is too long|too many tokens", re.IGNORECASE)
+_TOOLS: Final = r"[`'\"]?(tools|functions|tool[ _-]?(use|calls|calling)|function[ _-]?(calls|calling))[`'\"]?"
+_AT_ALL: Final = r"(?!\w|-|\[|\.\w| (when|if|while|unless|together)\b| with (?!this))"
+"""What is refused is not only a field of a tool, or tools together with something else."""
 _NO_TOOLS: Final = re.compile(
-    r"not support (the )?(tools|tool use|tool calling|tool calls|function calling)\b"  # Ollama, gateways
-    r"|\btools param requires --jinja|unsupported param: tools"  # llama.cpp, by age
+    rf"(not|n['’]t) support (the )?{_TOOLS}{_AT_ALL}"  # Ollama, gateways
+    r"|\btools param requires --jinja|unsupported param: tools|cannot use tools with stream"  # llama.cpp, by age
     r"|tool choice requires --enable-auto-tool-choice"  # vLLM
     r"|no endpoints found that support tool use"  # OpenRouter
-    r"|(`tools`|tool (use|calling)|function calling) is not (supported|enabled)",
+    rf"|unrecognized request argument supplied: tools{_AT_ALL}"  # gateways before old models
+    r"|(?<!parallel )(?<!multiple )(?<!strict )(?<![\w`'\".-])"
+    rf"{_TOOLS} (is|are) (currently )?not (supported|enabled){_AT_ALL}",
     re.IGNORECASE,
 )
 _MAY_PASS: Final = frozenset({408, 409, 425})

@@ -32,8 +32,29 @@ REFUSALS = [
     error(400, {"error": {"message": VLLM, "type": "BadRequestError", "param": None, "code": 400}}),
     error(404, {"error": {"message": "No endpoints found that support tool use. To learn more, visit", "code": 404}}),
     error(400, {"error": {"message": "`tools` is not supported with this model", "type": "invalid_request_error"}}),
+    error(500, {"error": {"code": 500, "message": "Cannot use tools with stream", "type": "server_error"}}),
+    error(404, {"error": {"message": "Unrecognized request argument supplied: tools (request id: 2)", "code": None}}),
 ]
-"""As Ollama, llama.cpp (now and in 2024), vLLM (in both of its shapes), OpenRouter and Groq say it."""
+"""As Ollama, llama.cpp (now and in 2024), vLLM (in both of its shapes), OpenRouter, Groq, llama.cpp in the spring of
+2025, and gateways before old models say it."""
+WORDINGS = """This model doesn't support tools
+This model doesn\u2019t support tool calling
+tools are not supported by this model
+tool calling is not supported
+`tool calling` is not supported with this model
+tool use is currently not supported
+Function calling is not enabled for this model
+The model does not support tool-calling.
+The model does not support functions"""
+OTHERS = """m does not support tools[0].function.strict
+m does not support tools when response_format is set
+tools are not supported when response_format is set
+`tools` is not supported with response_format
+tool_choice is not supported for this model
+tools[0].type is not supported
+Parallel tool calls are not supported
+m does not support parallel tool calls"""
+"""What a server says of one field, or of tools together with something else: it takes tools."""
 ASKING = Script((Say("[read_file: a.py]"),))
 READ = ToolUse("call-1", "file.read", '{"path":"a.py"}')
 
@@ -77,12 +98,17 @@ phi:2.7b phi-2 phi3 phi3:mini phi3.5 microsoft/Phi-3.5-mini-instruct phi-3-mini-
 phi4-reasoning:plus llama2 llama2:13b llama2-uncensored meta-llama/Llama-2-7b-chat-hf llama3 llama3:8b llama3:latest
 Meta-Llama-3-8B-Instruct codellama codellama:latest orca-mini orca-mini:3b orca2:13b starcoder starcoder2:3b
 deepseek-coder:6.7b deepseek-coder-v2:16b deepseek-llm:7b wizardcoder vicuna:7b dolphin-mistral:7b qwen:4b qwen1.5-7b
+gemma_3_4b_it gemma_2b_it gemma-3 phi_3_mini phi_3_5_mini phi_2 phi-3.gguf dolphin-phi deepseek-coder deepseek-coder-33b
+deepseek-coder-v2-lite-instruct deepseek-coder:latest
 """
 CALLERS = """
 gemma4 gemma4:12b gemma-4-31b-it functiongemma functiongemma:latest smollm2 smollm2:1.7b smollm3 phi4-mini
 phi4-mini:3.8b Phi-4-mini-instruct llama3.1 llama3.1:8b llama3.2:1b llama3.3 llama-3.1-8b llama4
 llama3-groq-tool-use:8b qwen2.5:7b qwen3 qwen3:8b qwen3.5:0.8b qwen2.5-coder mistral mistral-nemo granite3.3 command-r
 gpt-oss:20b deepseek-r1:8b deepseek-v3 any local-model small hermes3 firefunction-v2 phind megagemma
+gemma3-tools:12b orieg/gemma3-tools:4b llama2-function-calling Llama-2-7b-chat-hf-function-calling-v3 phi3_tool
+llama-3-70b-tool-use llama-3-8b-functionary gemma2:functions dolphin-mistral-24b-venice-edition dolphin-mistral3
+deepseek-coder-v3 deepseek-coder-v2.5 phi3.8 gemma_4 gemma_4_e4b phi_4_mini gemma30b gemma3.5 phi-10
 """
 
 
@@ -199,6 +225,19 @@ def test_a_model_set_to_native_that_takes_no_tools_is_one_sentence_with_the_way_
     assert (caught.fault, before) == (ModelFault.NO_TOOLS, [])
     assert str(caught).startswith("ollama:local-model takes no tools (")
     assert str(caught).endswith('; set `model.protocol` to "text".') and "\n" not in str(caught)
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        *((message, ModelFault.NO_TOOLS) for message in WORDINGS.split("\n")),
+        *((message, ModelFault.BAD_REQUEST) for message in OTHERS.split("\n")),
+    ],
+)
+@pytest.mark.spec("M3")
+def test_only_a_server_that_takes_no_tools_at_all_is_believed_to_take_none(message: str, expected: ModelFault) -> None:
+    caught, _ = fault(CHAT, error(400, {"error": {"message": message}}), settings=Settings(retries=0))
+    assert caught.fault is expected
 
 
 @pytest.mark.spec("M3")

@@ -22,8 +22,11 @@ UNCLOSED = "[git_log]\n[write_file]\npath: a\n---content---\nb\n"
 UNREADABLE = "[git_log]\n[write_file]\nnothing\n[/write_file]\n"
 BROKEN_JSON = '[git_log]\n[call: shell.exec]{"command": [/call]\n'
 OPEN_FENCE = "[git_log]\n```\n[git_diff]\n"
+DOUBTFUL_FENCE = "[git_log]\n```\nls\n"
+MIDDLE = "[git_log]\n[write_file]\npath: a\n---content---\na [/write_file] b\n[/write_file]\n"
+EMPTY = "[git_log]\n[write_file: a]\n```\nx\n```\n"
 EDIT = "[git_log]\n[edit_file]\npath: a\nnothing\n[/edit_file]\n"
-MALFORMED = [UNOPENED, UNCLOSED, UNREADABLE, BROKEN_JSON, OPEN_FENCE]
+MALFORMED = [UNOPENED, UNCLOSED, UNREADABLE, BROKEN_JSON, OPEN_FENCE, DOUBTFUL_FENCE, MIDDLE, EMPTY]
 FLAWED = [FABRICATED, FABRICATED_ERROR, EDIT, *MALFORMED]
 GOOD = "[git_status]\n"
 RIGHT = [ToolUse("call-1", "git.status", "{}")]
@@ -124,6 +127,9 @@ def test_an_invented_result_is_the_worst_that_can_be_wrong() -> None:
         (UNREADABLE, "the [write_file] block on line 2 cannot be read"),
         (BROKEN_JSON, "on line 2 cannot be read"),
         (OPEN_FENCE, "the code fence on line 2 is not closed, and [git_diff] in it does not count"),
+        (DOUBTFUL_FENCE, "the code fence on line 2 is not closed, so that nobody knows which of your calls are quoted"),
+        (MIDDLE, "the [write_file] block on line 2 cannot be read"),
+        (EMPTY, "[write_file: PATH] on line 2 writes an empty file, and what was to be in it follows"),
         (EDIT, "the [edit_file] block on line 2 cannot be read"),
         (FABRICATED, "Line 2 of your reply is a tool result"),
     ],
@@ -133,7 +139,7 @@ def test_a_correction_names_the_place_and_shows_the_form(flawed: str, says: str)
     told = Corrected(flawed, GOOD).told()
     assert says in told
     for name in ("write_file", "edit_file"):
-        if f"[{name}]" in says:
+        if f"[{name}" in says:
             assert told.endswith(FORMS[name])
 
 
@@ -142,6 +148,39 @@ def test_what_corrections_cost_is_counted() -> None:
     usage = end(Corrected(FABRICATED, UNCLOSED, GOOD).events).usage
     assert usage == SPENT + SPENT + SPENT
     assert usage == Usage(input=300, output=30, cache_read=9, cost=Decimal("0.03"))
+
+
+@pytest.mark.spec("M5")
+def test_what_was_spent_in_vain_is_told_with_the_error() -> None:
+    asked = Corrected(FABRICATED, UNCLOSED, UNCLOSED)
+    assert asked.error is not None and asked.error.usage == SPENT + SPENT + SPENT
+
+
+@pytest.mark.parametrize("own", [None, SPENT])
+@pytest.mark.spec("M5")
+def test_an_error_while_a_model_is_corrected_tells_what_was_spent_before(own: Usage | None) -> None:
+    broken = ModelError(ModelFault.OVERLOADED, "Busy.", usage=own)
+    for before in range(3):
+        model = Scripted([*(written(each) for each in (FABRICATED, UNCLOSED)[:before]), [broken]])
+        broken.usage = own
+        with pytest.raises(ModelError) as caught:
+            run(hear(TextModel(model), tools=TOOLS))
+        assert caught.value is broken
+        spent = [SPENT] * before + ([own] if own else [])
+        assert broken.usage == (sum(spent[1:], spent[0]) if spent else None)
+
+
+@pytest.mark.spec("M5")
+def test_a_reply_that_breaks_off_while_a_model_is_corrected_tells_what_was_spent_before() -> None:
+    with pytest.raises(ModelError) as caught:
+        run(hear(TextModel(Scripted([written(UNCLOSED), written(GOOD)[:-1]])), tools=TOOLS))
+    assert (caught.value.fault, caught.value.usage) == (ModelFault.CUT, SPENT)
+
+
+@pytest.mark.spec("M3")
+def test_a_correction_repeats_no_more_than_the_beginning_of_a_tag() -> None:
+    told = Corrected(f"[call: {'a' * 300_000}\n", GOOD).told()
+    assert len(told) < 150 and f"[call: {'a' * 52}… on line 1 is not closed" in told
 
 
 @pytest.mark.spec("M3")

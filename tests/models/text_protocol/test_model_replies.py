@@ -53,7 +53,8 @@ CALLS = (
     use(3, "file.write", path="b.txt", content="[read_file: not/a/call]"),
     use(4, "shell.exec", command="ls [a]"),
 )
-STOPS: list[Stop] = ["end", "max_tokens"]
+WHOLE: list[Stop] = ["end", "tool_use"]
+CUT: list[Stop] = ["max_tokens", "refusal", "other"]
 TAGS = [
     "[read_file:", "[git_log]", "[write_file]", "[/write_file]", "[edit_file]", "[/edit_file]", "[search_code]",
     "[/search_code]", "[call:", "[/call]", '{"a":1}', "---search---", "---replace---", "---content---", "path: a\n",
@@ -99,7 +100,7 @@ def test_half_a_character_in_a_call_is_left_to_the_path_to_refuse() -> None:
         parse_json(call.arguments)
 
 
-@given(st.lists(st.sampled_from([*HARMLESS, *TAGS]), max_size=30), st.integers(1, 9), st.sampled_from(STOPS))
+@given(st.lists(st.sampled_from([*HARMLESS, *TAGS]), max_size=30), st.integers(1, 9), st.sampled_from([*WHOLE, *CUT]))
 @pytest.mark.spec("M3")
 def test_whatever_a_model_writes_is_a_reply_or_one_sentence_and_calls_come_only_from_what_is_whole(
     pieces: list[str], size: int, stop: Stop
@@ -107,7 +108,7 @@ def test_whatever_a_model_writes_is_a_reply_or_one_sentence_and_calls_come_only_
     text = "".join(pieces)
     read = parse(text)
     reply = written(text, size=size, stop=stop)
-    if worst(read.flaws, cut=stop == "max_tokens"):
+    if worst(read.flaws, cut=stop in CUT):
         with pytest.raises(ModelError, match="nothing was run"):
             heard(reply)
         return
@@ -115,7 +116,8 @@ def test_whatever_a_model_writes_is_a_reply_or_one_sentence_and_calls_come_only_
     said = [part.text for part in parts(events) if isinstance(part, Text)]
     assert shown(events) == "".join(said)
     calls = [(part.name, part.arguments) for part in parts(events) if isinstance(part, ToolUse)]
-    if stop == "max_tokens":
+    if stop in CUT:
+        assert end(events).stop == stop
         assert calls == [] and "".join(said) == (text if text.strip() else "")
     else:
         assert [name for name, _ in calls] == [call.name for call in read.calls]
@@ -173,23 +175,53 @@ def test_what_came_before_a_retry_of_the_provider_is_void() -> None:
     assert parts(events[events.index(again) :]) == [use(1, "git.diff")]
 
 
+@pytest.mark.parametrize("stop", CUT)
+@pytest.mark.parametrize("end_of_it", ["with [/write_file] and", "with [/write_file]", "a\n[/write_file]"])
 @pytest.mark.spec("M3")
-def test_a_reply_that_is_cut_at_the_limit_makes_no_calls_not_even_those_that_look_whole() -> None:
-    cut = "[write_file]\npath: a.md\n---content---\nclose it with [/write_file] and"
-    events = heard(written(cut, stop="max_tokens"))
+def test_a_reply_that_its_model_did_not_end_makes_no_calls_not_even_those_that_look_whole(
+    end_of_it: str, stop: Stop
+) -> None:
+    cut = f"[write_file]\npath: a.md\n---content---\n{end_of_it}"
+    model = Scripted([written(cut, stop=stop)])
+    events = run(hear(TextModel(model), tools=TOOLS))
     assert parts(events) == [Text(cut)]
-    assert end(events).stop == "max_tokens"
+    assert (end(events).stop, len(model.asked)) == (stop, 1)
 
 
-@pytest.mark.parametrize("cut", ["[write_file]\npath: a\n---content---\nbut th", "[read_file: a", "```\n[git_diff]"])
+@pytest.mark.parametrize("stop", WHOLE)
 @pytest.mark.spec("M3")
-def test_a_reply_that_is_cut_inside_a_call_is_not_sent_back_and_none_of_its_calls_is_made(cut: str) -> None:
+def test_a_reply_that_its_model_ended_stops_for_its_calls_if_it_has_any(stop: Stop) -> None:
+    assert end(heard(written("[git_log]", stop=stop))).stop == "tool_use"
+    assert end(heard(written("Nothing.", stop=stop))).stop == stop
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        [TextDelta("[git_log]"), PartEnded(Text("nothing here")), Ended("end", SPENT)],
+        [TextDelta("[git_log]"), PartEnded(Text("[git_")), Ended("end", SPENT)],
+        [PartEnded(Text("a")), TextDelta("[git_log]"), Ended("end", SPENT)],
+    ],
+)
+@pytest.mark.spec("M3")
+def test_a_part_that_is_not_what_was_shown_of_it_is_a_fault_of_the_provider(reply: list[ModelEvent]) -> None:
+    with pytest.raises(ModelError, match=r"^The text small:writer sent is not the text it had shown") as caught:
+        heard(reply)
+    assert caught.value.fault is ModelFault.PROTOCOL
+
+
+@pytest.mark.parametrize("stop", CUT)
+@pytest.mark.parametrize("cut", ["[write_file]\npath: a\n---content---\nbut", "[read_file: a", "```\n[git_log]", "~~~"])
+@pytest.mark.spec("M3")
+def test_a_reply_that_is_cut_inside_a_call_is_not_sent_back_and_none_of_its_calls_is_made(
+    cut: str, stop: Stop
+) -> None:
     text = f"So.\n[git_log]\n{cut}"
-    model = Scripted([written(text, stop="max_tokens")])
+    model = Scripted([written(text, stop=stop)])
     events = run(hear(TextModel(model), tools=TOOLS))
     assert parts(events) == [Text(text)]
     assert shown(events) == text
-    assert (end(events).stop, len(model.asked)) == ("max_tokens", 1)
+    assert (end(events).stop, len(model.asked)) == (stop, 1)
 
 
 @pytest.mark.spec("M3")

@@ -23,6 +23,17 @@ def fenced(body: str, char: str, info: str) -> Part:
     return f"{fence}{info}\n{body}\n{fence}\n", 0
 
 
+CONTAINERS = [("> ", "> "), (">", ">"), ("- ", "  "), ("* ", "  "), ("10. ", "    "), ("1) ", "   "), ("-\t", "\t")]
+"""What the first line of a quotation or a list item begins with, and what its other lines do."""
+
+
+def contained(body: str, char: str, places: list[tuple[str, str]], blank: str) -> Part:
+    """A fence in quotations and lists, one in the other."""
+    first, *rest = fenced(body, char, "")[0].removesuffix("\n").split("\n")
+    begin, others = ("".join(place[index] for place in places) for index in (0, 1))
+    return "\n".join((begin + first, *(others + line for line in rest))) + f"{blank}\n", 0
+
+
 def quoted(body: str) -> Part:
     inside = body.replace("\n", " ").replace("`", "'")
     return f"see ``` {inside} ``` there\n", 0
@@ -48,6 +59,13 @@ def plain(text: str) -> Part:
 
 PARTS = st.one_of(
     st.builds(fenced, _LINES, st.sampled_from(["`", "~"]), st.sampled_from(["", "json", " text [git_log]"])),
+    st.builds(
+        contained,
+        _LINES,
+        st.sampled_from(["`", "~"]),
+        st.lists(st.sampled_from(CONTAINERS), min_size=1, max_size=3),
+        st.sampled_from(["", " ", "\t", "\u00a0"]),
+    ),
     st.builds(quoted, TEXT),
     st.builds(written, _LINES),
     st.builds(edited, _LINES),
@@ -87,6 +105,19 @@ def test_only_what_is_neither_fenced_nor_in_a_body_is_a_call(parts: list[Part]) 
         "text ```\n[git_status]\n```\n",
         "```\n[write_file]\npath: a\n---content---\nx\n[/write_file]\n```",
         "``` `` [git_status] ``` ",
+        "> ```\n> make\n> ```\nNever run this:\n```\n[git_log]\n```\nok",
+        "> > ~~~\n> > make\n> > ~~~\n~~~\n[git_log]\n~~~\n",
+        "> ```\n> make\n```\nNever:\n```\n[git_log]\n```\n",
+        "```md\n> ```\n> [git_log]\n> ```\n```\n",
+        "> ```md\n> > ```\n> > [git_log]\n> > ```\n> ```\n",
+        "10. Run:\n10. ```sh\n    make\n    ```\nNever:\n```\n[git_log]\n```\n",
+        "-\t```sh\n\tmake\n\t```\nNever:\n```\n[git_log]\n```\n",
+        "- - ```\n    make\n    ```\nNever:\n```\n[git_log]\n```\n",
+        "- ~~~\n  [git_status]\n  ~~~\n",
+        "1. ~~~\n   [git_status]\n   ~~~\n",
+        "+ > 2) ~~~\n  >    [git_status]\n  >    ~~~\n",
+        "```\na\n```\u00a0\nNever:\n```\n[git_log]\n```\n",
+        "\x0c~~~\n[git_status]\n~~~\n",
     ],
 )
 def test_a_quoted_call_is_none(text: str) -> None:
@@ -106,6 +137,14 @@ def test_a_quoted_call_is_none(text: str) -> None:
         "a ~~~ [git_status]",
         "~~ [git_status]",
         "```\na\n```\r\n[git_status]",
+        "> ```\n> make\n> ```\nRun this:\n[git_status]\n",
+        "> ```\n> [git_log]\n> ```\n[git_status]",
+        "10. ```sh\n    make [git_log]\n    ```\n[git_status]",
+        "-\t~~~\n\t[git_log]\n\t~~~\u00a0\n[git_status]",
+        "-~~~\n[git_status]",
+        "1.~~~\n[git_status]",
+        "1234567890. ~~~\n[git_status]",
+        "- a ~~~\n[git_status]",
     ],
 )
 def test_what_comes_after_a_quotation_is_a_call(text: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.models.text_protocol.reading import Fault, Flaw, parse
 
-from .strategies import WRITE
+from .strategies import EDIT, WRITE
 from .support import calls, faults, only_flaw
 
 
@@ -19,7 +19,6 @@ from .support import calls, faults, only_flaw
         ("x [/search_code] y", "[/search_code]"),
         ("[/call]", "[/call]"),
         ("[search_code]\n\nneedle\n[/search_code]", "[/search_code]"),
-        (WRITE.format("a [/write_file] b"), "[/write_file]"),
     ],
 )
 def test_a_closing_tag_that_nothing_opened(text: str, tag: str) -> None:
@@ -114,6 +113,12 @@ def test_a_closed_block_nobody_can_read(text: str) -> None:
         "path: a\n---old---\nold\n---new---\nnew\n---end---\n",
         "path: a\n--- | ---\nold\n---|---\nnew\n",
         "path: a\n[git_status]\n---search---\nold\n---replace---\nnew\n",
+        "path: a\n<<<<<<< S\nx\n=======\n---replace---\n>>>>>>> R\n",
+        "path: a\n<<<<<<< S\nx\n||||||| base\ny\n=======\nz\n>>>>>>> R\n",
+        "path: a\nold content:\nfoo\n---a---\nold content: q\nnew content:\nbar\n---b---\nz\n",
+        "path: a\nold content:\nx\n---search---\nnew content:\ny\n",
+        "path: a\n---edit---\nold content:\nx\nnew content:\ny\n",
+        "path: a\n---old---\nx\n  ---replace---\ny\n",
     ],
 )
 def test_a_closed_edit_nobody_can_read(body: str) -> None:
@@ -145,6 +150,54 @@ def test_a_tag_in_a_fence_that_stays_open(text: str, tag: str) -> None:
 @pytest.mark.spec("M3")
 def test_an_open_fence_without_a_tag_is_no_flaw() -> None:
     assert faults("```python\nprint(1)\n") == []
+
+
+@pytest.mark.spec("M3")
+@pytest.mark.parametrize(
+    ("text", "run", "line"),
+    [
+        ("Use ``` for fences:\n```\n[git_log]\n```\nDone.", "```", 4),
+        ("[git_log]\n````\n", "````", 2),
+        ('[call: a]{}[/call]\n- ~~~\n', "~~~", 2),
+        (WRITE.format("a") + "\n```", "```", 6),
+    ],
+)
+def test_behind_a_call_every_fence_that_stays_open_leaves_it_in_doubt_what_is_quoted(
+    text: str, run: str, line: int
+) -> None:
+    assert len(calls(text)) == 1
+    assert parse(text).flaws == (Flaw(Fault.OPEN_FENCE, run, line),)
+
+
+@pytest.mark.spec("M3")
+@pytest.mark.parametrize("block", [WRITE, EDIT], ids=["write", "edit"])
+@pytest.mark.parametrize("body", ["a {} b", "End it with {}, then [git_status].", "- {} ends it", "> {} ends it"])
+def test_a_closing_tag_in_a_line_that_goes_on_makes_the_block_unreadable(block: str, body: str) -> None:
+    tag = block.rpartition("\n")[2]
+    text = block.format("x").replace(f"\n{tag}", "\n" + body.format(tag))
+    fault = Fault.UNREADABLE if block is WRITE else Fault.UNREADABLE_EDIT
+    opening = tag.replace("/", "")
+    assert parse(f"{text}\n{tag}\n[git_log]").flaws == (Flaw(fault, opening, 1),)
+    assert "git.status" not in [name for name, _ in calls(f"{text}\n{tag}")]
+    assert parse(text).flaws == (Flaw(Fault.UNCLOSED, opening, 1),)
+
+
+@pytest.mark.spec("M3")
+@pytest.mark.parametrize(
+    "behind",
+    ["\n```python\nx\n```", " ```\nx\n```\n", "\n\n \n~~~\nx\n~~~\n", "\n---content---\nx", "\nx\n[/write_file]\n"],
+)
+@pytest.mark.parametrize("bracket", ["[write_file: a.py]", "[write_file: a[0].py]", "[write_file: a[[0]].py]"])
+def test_what_was_to_be_in_a_file_that_is_written_empty_is_not_lost_in_silence(bracket: str, behind: str) -> None:
+    text = f"So:\n{bracket}{behind}"
+    assert [name for name, _ in calls(text)] == ["file.write"]
+    assert parse(text).flaws == (Flaw(Fault.UNREADABLE, "[write_file:", 2),)
+
+
+@pytest.mark.spec("M3")
+@pytest.mark.parametrize("behind", ["", "\n", "\nSo:\n```\nx\n```\n", "\n---\n", "\n``x``", "\n[git_log]", "`"])
+def test_an_empty_file_without_content_behind_it_is_no_flaw(behind: str) -> None:
+    assert faults(f"[write_file: a.py]{behind}") == []
 
 
 @pytest.mark.spec("M3")

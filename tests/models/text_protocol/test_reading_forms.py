@@ -114,6 +114,11 @@ def test_a_search_block_takes_its_first_line(text: str) -> None:
         ("[write_file]\npath: a\n---content---\nsee [write_file] there\n[/write_file]", "see [write_file] there"),
         ("[write_file]\npath: a\n---content---\nsee [write_file]\n[/write_file]", "see [write_file]"),
         ("[write_file]\npath: a\n---content---\n[write_file] there\n[/write_file]", "[write_file] there"),
+        ("[write_file]\npath: a\n---content--- \t\nx\n[/write_file]", "x"),
+        ("[write_file]\npath: a\n---content---\t\r\n \nx\n[/write_file]", " \nx"),
+        ("[write_file]\npath: a\n---content--- x\n[/write_file]", " x"),
+        ("[write_file]\npath: a\n---content---\nx[/write_file] \n", "x"),
+        ("[write_file]\npath: a\n---content---\nx\n \t[/write_file] and so on", "x\n \t"),
     ],
 )
 def test_a_file_is_written_byte_for_byte(text: str, content: str) -> None:
@@ -134,6 +139,10 @@ def test_a_file_is_written_byte_for_byte(text: str, content: str) -> None:
         ("path: a\nold content:\nold\nnew content:\nnew\n", "old"),
         ("path: a\n  Old content: old\n  New content: new\n", "old"),
         ("path: a\n---old---\nold\n---new---\nnew\n", "old"),
+        ("path: a\n---search--- \nold\n---replace---\t\nnew\n", "old"),
+        ("path: a\n  ---search---\nold\n---replace---\nnew\n", "old"),
+        ("path: a\nold content: \nold\nnew content:\t\nnew\n", "old"),
+        ("path: a\n---old--- \nold\n---new---\t\nnew\n", "old"),
         ("path: a\n  --- the old text ---\nold\n--- the new one ---\nnew\n", "old"),
     ],
 )
@@ -147,6 +156,30 @@ def test_the_texts_of_an_edit_keep_everything_but_one_newline_at_each_end() -> N
     text = "[edit_file]\npath: a\n---search---\n\n  x =\t1 \n\n---replace---\n\r\n é\n\n[/edit_file]"
     _, args = only_call(text)
     assert (args["search"], args["replace"]) == ("\n  x =\t1 \n", "\r\n é\n")
+
+
+@pytest.mark.spec("M3")
+def test_a_delimiter_in_a_name_is_part_of_the_name() -> None:
+    _, args = only_call("[write_file]\npath: docs/---content---x.md\n---content---\nx\n[/write_file]")
+    assert args == {"path": "docs/---content---x.md", "content": "x"}
+    text = "[edit_file]\npath: a---search---b\n---search---\nx\n---replace---\ny\n[/edit_file]"
+    assert only_call(text)[1]["path"] == "a---search---b"
+
+
+@pytest.mark.spec("M3")
+@pytest.mark.parametrize(
+    ("body", "search"),
+    [
+        ("---search---\n<<<<<<<\nx\n=======\ny\n>>>>>>>\n---replace---\nx\n", "<<<<<<<\nx\n=======\ny\n>>>>>>>"),
+        ("---search---\nold content:\n---replace---\nx\n", "old content:"),
+        ("old content:\n<<<<<<< a\nx\n=======\ny\n>>>>>>> b\nnew content:\nx", "<<<<<<< a\nx\n=======\ny\n>>>>>>> b"),
+        ("old content:\n---a---\nnew content:\nx", "---a---"),
+        ("<<<<<<<\nold content:\n=======\nx\n>>>>>>>\n", "old content:"),
+    ],
+)
+def test_the_first_delimiter_of_an_edit_decides_which_form_it_has(body: str, search: str) -> None:
+    _, args = only_call(f"[edit_file]\npath: a\n{body}[/edit_file]")
+    assert (args["search"], args["replace"]) == (search, "x")
 
 
 @pytest.mark.spec("M3")

@@ -35,6 +35,13 @@ HAND_MADE = (
     "[write_file]path: a\n---content---b[/write_file]",
     "=== tool_result: read_file ===\n[git_status]\n=== /tool_result ===",
     "[read_file: \ud800\U0001f600][git_status",
+    "> 10. ~~~\n>     [git_log]\n>     ~~~\u00a0\n[git_status]\n- ```\n[git_log]\n  ```\n[git_diff]\n-~~~",
+    WRITE.format("a").replace("\n[/", "[/") + " \t\n[git_status]\n" + EDIT.format("a").replace("\n[/", "[/"),
+    WRITE.format("a [/write_file], b [git_status]\n[write_file]\nc [/write_file]") + "\n[git_log]",
+    WRITE.format("a [/write_file], then [git_status]").replace("\n[/write_file]", ""),
+    "[write_file: a.py]\n\n```python\nprint(1)\n```\n[write_file: b[0].py] \n---content---\nx\n[/write_file]",
+    "[write_file: a.py]\n--- no ---\n[write_file: b[0 ]\n~~ no\n[write_file: c]\n[/write_file][/write_file]",
+    "[git_status]\n``` never closed",
 )
 
 

@@ -9,14 +9,14 @@ from typing import Any, cast
 
 import pytest
 
-from holdfast.models.text_protocol import blocks, bodies, fences, grammar, objects, prose
+from holdfast.models.text_protocol import behind, blocks, bodies, fences, grammar, objects, prose, tape
 from holdfast.models.text_protocol.reading import parse
 
 from .strategies import EDIT, WRITE
 from .support import in_steps
 
 SIZE = 1_000_000
-MODULES: tuple[ModuleType, ...] = (grammar, prose, fences, blocks, bodies, objects)
+MODULES: tuple[ModuleType, ...] = (grammar, tape, prose, fences, blocks, bodies, objects, behind)
 HOSTILE: dict[str, Callable[[int], str]] = {
     "brackets": lambda n: "[" * n,
     "closing brackets": lambda n: "]" * n,
@@ -57,6 +57,19 @@ HOSTILE: dict[str, Callable[[int], str]] = {
     "calls cut in strings": lambda n: '[call: a]{"[/call]' * (n // 18),
     "blanks after a call": lambda n: "[call: a]" + " " * n + "{}" + " " * n,
     "calls": lambda n: "[read_file: src/a.py]\n" * (n // 22),
+    "markers of lists": lambda n: "- " * (n // 4) + "1. " * (n // 6) + "~~~",
+    "numbers": lambda n: "1" * n + "~~~",
+    "marks of quotations": lambda n: ">" * n + "```\n> ```",
+    "quoted runs in a fence": lambda n: "> ```\n" + "> > ```\n" * (n // 8),
+    "marks of quotations in a fence": lambda n: "```\n" + ">" * n,
+    "fences in lists": lambda n: "- ~~~\n  ~~~\n" * (n // 12),
+    "closing tags in lines": lambda n: WRITE.replace("{}", "a [/write_file] b\n" * (n // 18)),
+    "blanks behind a closing tag": lambda n: WRITE.replace("{}", "a [/write_file]" + " " * n),
+    "a block whose end is not clear": lambda n: WRITE.replace("{}", "a [/write_file] " + "[/write_" * (n // 8)),
+    "blanks behind an empty file": lambda n: "[write_file: a]" + "\n" * n + "---content--",
+    "empty files": lambda n: "[write_file: a]\n" * (n // 16),
+    "labels": lambda n: "[edit_file]\npath: a\n" + "old content:\n" * (n // 13) + "[/edit_file]",
+    "delimiters in names": lambda n: "[write_file]\npath: " + "a---content---" * (n // 14) + "\n[/write_file]",
 }
 
 
@@ -72,8 +85,9 @@ class Counter:
     def search(self, text: str, at: int = 0) -> re.Match[str] | None:
         return self._seen(text, at, self._pattern.search(text, at))
 
-    def match(self, text: str, at: int = 0) -> re.Match[str] | None:
-        return self._seen(text, at, self._pattern.match(text, at))
+    def match(self, text: str, at: int = 0, end: int | None = None) -> re.Match[str] | None:
+        end = len(text) if end is None else end
+        return self._seen(text, at, self._pattern.match(text, at, end), missed=end)
 
     def finditer(self, text: str, at: int = 0, end: int | None = None) -> Iterator[re.Match[str]]:
         end = len(text) if end is None else end
@@ -101,7 +115,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]],
         for name, value in list(names.items()):
             if isinstance(value, re.Pattern):
                 monkeypatch.setattr(module, name, Counter(cast(re.Pattern[str], value)))
-            elif name in ("_HEADER", "_OWN", "_RUN"):
+            elif name in ("_HEADER", "_OWN", "_RUN", "_CLOSING") and isinstance(value, dict):
                 patterns = cast(dict[str, re.Pattern[str]], value)
                 monkeypatch.setattr(module, name, {key: Counter(pattern) for key, pattern in patterns.items()})
 

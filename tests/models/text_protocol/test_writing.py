@@ -10,12 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.contract.message import ToolResult, ToolUse
+from holdfast.contract.result import Attachment
 from holdfast.contract.values import Args
-from holdfast.models.text_protocol.reading import Asked, Fault, Parsed, parse
+from holdfast.models.text_protocol.reading import Asked, Fault, parse
 from holdfast.models.text_protocol.writing import write_call, write_result
 
-from .strategies import REPLY, TEXT, USE, WORDS
+from .strategies import TEXT, USE, WORDS
 from .support import only_call
+
+FRAMED = st.lists(st.sampled_from([*WORDS, "\n", "=== /tool_error ===", "="]), max_size=8).map("".join)
 
 
 @pytest.mark.spec("M3")
@@ -78,17 +81,6 @@ def test_a_call_without_arguments_is_written_with_none() -> None:
 
 
 @pytest.mark.spec("M3")
-@settings(max_examples=400, deadline=None)
-@given(text=REPLY)
-def test_a_reply_written_again_asks_for_the_same(text: str) -> None:
-    read = parse(text)
-    if all(encodable(call.args) for call in read.calls):
-        again = parse(rewritten(read))
-        assert [(call.name, call.args) for call in again.calls] == [(call.name, call.args) for call in read.calls]
-        assert [flaw.fault for flaw in again.flaws] == [flaw.fault for flaw in read.flaws]
-
-
-@pytest.mark.spec("M3")
 @pytest.mark.parametrize(("error", "kind"), [(False, "tool_result"), (True, "tool_error")])
 def test_a_result_stands_in_its_frame(error: bool, kind: str) -> None:
     result = ToolResult("call-1", "file.read", "[2 lines]\na\nb", error)
@@ -104,21 +96,16 @@ def test_a_line_that_looks_like_a_frame_is_marked() -> None:
 
 @pytest.mark.spec("M3")
 @settings(max_examples=400, deadline=None)
-@given(name=TEXT, output=st.lists(st.sampled_from([*WORDS, "\n", "=== /tool_error ===", "="]), max_size=8).map("".join))
-def test_nothing_in_a_result_opens_or_closes_a_frame(name: str, output: str) -> None:
-    shown = write_result(ToolResult("call-1", name, output))
+@given(name=TEXT, output=FRAMED, attached=FRAMED, label=FRAMED)
+def test_nothing_in_a_result_opens_or_closes_a_frame(name: str, output: str, attached: str, label: str) -> None:
+    data = attached.encode("utf-8", "replace")
+    text = Attachment(kind="file", mime_type="text/plain", name=label, data=data)
+    shown = write_result(ToolResult("call-1", name, output, attachments=(text,)))
     assert len(re.findall(r"===\s*tool_(?:result|error)", shown)) == 1
     assert len(re.findall(r"===\s*/\s*tool_(?:result|error)", shown)) == 1
     assert shown.startswith("=== tool_result: ")
     assert shown.endswith("\n=== /tool_result ===")
     assert [flaw.fault for flaw in parse(shown).flaws].count(Fault.FABRICATED) == 1
-
-
-def rewritten(read: Parsed) -> str:
-    return "".join(
-        write_call(ToolUse("call-1", piece.name, json.dumps(piece.args))) if isinstance(piece, Asked) else piece.text
-        for piece in read.pieces
-    )
 
 
 def encodable(args: object) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from holdfast.models.text_protocol.behind import Closed, unreadable
 from holdfast.models.text_protocol.bodies import DELIMITERS, read_edit, read_query, read_write
 from holdfast.models.text_protocol.grammar import ANY_FRAME, ANY_TAG, TOOLS, unfinished
 from holdfast.models.text_protocol.pieces import Fault
-from holdfast.models.text_protocol.tape import Mode, Tape
+from holdfast.models.text_protocol.tape import LISTED, QUOTED, WHITE, Mode, Tape
 
 _FENCE: Final = r"(?P<fence>```|~~~)"
 _HEADER: Final = {
@@ -104,7 +105,7 @@ class Block:
                 tape.flaw_at(Fault.FABRICATED, token[0], start)
             elif what == "fence":
                 tape.count(start)
-                if token[0] == "```" or tape.blank:
+                if token[0] == "```" or tape.lead <= LISTED:
                     return self._only_text(tape, start, flawed=True)
             elif token[0] == _OPENED[self._kind]:
                 return self._only_text(tape, start, flawed=self._mixed)
@@ -123,8 +124,7 @@ class Block:
         return self._prose
 
     def _unreadable(self, tape: Tape, written: str) -> Mode:
-        fault = Fault.UNREADABLE_EDIT if self._kind == "edit_file" else Fault.UNREADABLE
-        tape.flaw(fault, self._tag, self._line)
+        tape.flaw(unreadable(self._kind), self._tag, self._line)
         tape.say(written)
         return self._prose
 
@@ -133,13 +133,14 @@ class Block:
         for token in _OWN[self._kind].finditer(text, at):
             start, at = token.span()
             if token[1] and not self._depth:
-                return self._close(tape, at)
+                tape.count(start)
+                return self._close(tape, at, alone=tape.lead == WHITE)
             line_end = _LINE_END.match(text, at)
             if line_end is None or (line_end.end() == len(text) and not tape.final):
                 tape.at, tape.wait = start, _NOT_BLANK
                 return None
             tape.count(start)
-            if tape.blank and line_end["other"] is None:
+            if tape.lead <= QUOTED and line_end["other"] is None:
                 self._nest(-1 if token[1] else 1, tape.place(start), tape.place(at))
         tape.at = len(text) if tape.final else unfinished(text, at)
         return None
@@ -151,7 +152,8 @@ class Block:
         if not self._depth:
             self._nested.append((self._opened, end))
 
-    def _close(self, tape: Tape, end: int) -> Mode:
+    def _close(self, tape: Tape, end: int, *, alone: bool) -> Mode:
+        """`alone`: its line begins with the tag; else there must be nothing behind it either."""
         written = tape.take(end)
         inner = written[len(self._tag) : -len(self._tag) - 1]
         if self._kind == "write_file":
@@ -162,4 +164,4 @@ class Block:
         if args is None or self._mixed:
             return self._unreadable(tape, written)
         tape.call(TOOLS[self._kind], args, written)
-        return self._prose
+        return self._prose if alone else Closed(self._kind, self._tag, self._line, self._prose)

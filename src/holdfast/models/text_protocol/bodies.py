@@ -11,27 +11,38 @@ from holdfast.contract.values import Args
 CONTENT: Final = "---content---"
 SEARCH: Final = "---search---"
 REPLACE: Final = "---replace---"
+# In the middle of a line a delimiter has a blank before it: else it is part of a name. `re` is faster if told so last.
+_CONTENT: Final = rf"{CONTENT}(?<!\S{CONTENT})"
+_CANONICAL: Final = rf"^[ \t]*+{SEARCH}|{SEARCH}(?<!\S{SEARCH})|^{REPLACE}"
 _OURS: Final = r"^<{7}(?!<)"
 _OLD: Final = r"^[ \t]*+(?i:old content):"
 _NEW: Final = r"^[ \t]*+(?i:new content):"
 _WORDS: Final = r"^[ \t]*+---(?=[^\n]*\w)(?:(?!---)[^\n])++---[ \t]*+\r?$"
 
 DELIMITERS: Final[dict[str, str]] = {
-    "write_file": CONTENT,
-    "edit_file": rf"{SEARCH}|^{REPLACE}|{_OURS}|{_OLD}|{_WORDS}",
+    "write_file": _CONTENT,
+    "edit_file": rf"{_CANONICAL}|{_OURS}|{_OLD}|{_NEW}|{_WORDS}",
     "call": "(?!)",
 }
 """What ends the header of a block, as a pattern; a `call` has no body but its object."""
 
+_CONTENT_MARK: Final = re.compile(_CONTENT)
+_FIRST: Final = re.compile(
+    rf"(?P<canonical>{_CANONICAL})|(?P<conflict>{_OURS})|(?P<labelled>{_OLD}|{_NEW})|(?P<worded>{_WORDS})",
+    re.MULTILINE,
+)
 _REPLACE_LINE: Final = re.compile(rf"^{REPLACE}", re.MULTILINE)
 _CANONICAL_LINE: Final = re.compile(rf"^[ \t]*+(?:{SEARCH}|{REPLACE})[ \t]*+\r?$", re.MULTILINE)
-_CONFLICT: Final = re.compile(rf"{_OURS}[^\n]*+$|^={{7}}[ \t]*+\r?$|^>{{7}}(?!>)[^\n]*+$", re.MULTILINE)
+_CONFLICT: Final = re.compile(
+    rf"{_OURS}[^\n]*+$|^={{7}}[ \t]*+\r?$|^>{{7}}(?!>)[^\n]*+$|^\|{{7}}(?!\|)", re.MULTILINE
+)
 _LABEL: Final = re.compile(rf"(?:{_OLD}|{_NEW})[ \t]*+", re.MULTILINE)
 _WORDS_LINE: Final = re.compile(_WORDS, re.MULTILINE)
+_LINE_END: Final = re.compile(r"[ \t]*+\r?\n")
 _QUERY_LABEL: Final = re.compile(r"(?:pattern|query)[=:]")
 
-_Found = tuple[int, slice, slice]
-"""Where the header ends, and where the two texts are."""
+_Found = tuple[slice, slice]
+"""Where the two texts are."""
 
 
 def read_query(inner: str) -> str:
@@ -42,23 +53,35 @@ def read_query(inner: str) -> str:
 
 
 def read_write(inner: str) -> Args | None:
-    header, delimiter, body = inner.partition(CONTENT)
-    path = _path(header)
-    return {"path": path, "content": _trim(body)} if path and delimiter else None
+    delimiter = _CONTENT_MARK.search(inner)
+    path = _path(inner[: delimiter.start()]) if delimiter else ""
+    return {"path": path, "content": _trim(inner[delimiter.end() :])} if path and delimiter else None
 
 
 def read_edit(inner: str, nested: Iterable[tuple[int, int]]) -> Args | None:
-    """The first form that fits; None if there is none, or if it is not clear where its texts end."""
+    """In the form its first delimiter belongs to; None if it does not fit it, or if nobody knows where a text ends."""
     plain = _without(inner, nested)
-    if SEARCH in plain or _REPLACE_LINE.search(plain):
-        found = _canonical(plain)
-    else:
-        found = _conflict(plain) or _labelled(plain) or _worded(plain)
-    path = _path(inner[: found[0]]) if found else ""
+    first = _FIRST.search(plain)
+    path = _path(inner[: first.start()]) if first else ""
+    found = _texts(plain, first) if first else None
     if found is None or not path:
         return None
-    _, search, replace = found
+    search, replace = found
     return {"path": path, "search": _trim(inner[search]), "replace": _trim(inner[replace]), "mode": "first"}
+
+
+def _texts(plain: str, first: re.Match[str]) -> _Found | None:
+    if first.lastgroup == "canonical":
+        return _canonical(plain, first)
+    if _CANONICAL_LINE.search(plain):
+        return None
+    match first.lastgroup:
+        case "conflict":
+            return _conflict(plain)
+        case "labelled":
+            return _labelled(plain)
+        case _:
+            return _worded(plain)
 
 
 def _without(inner: str, nested: Iterable[tuple[int, int]]) -> str:
@@ -71,17 +94,16 @@ def _without(inner: str, nested: Iterable[tuple[int, int]]) -> str:
     return "".join((*parts, inner[at:])) if parts else inner
 
 
-def _canonical(plain: str) -> _Found | None:
+def _canonical(plain: str, first: re.Match[str]) -> _Found | None:
     """Without `---search---` the search text is empty, about which the tool has something to say."""
-    start = plain.find(SEARCH)
-    replace = _REPLACE_LINE.search(plain, max(start, 0))
+    start = first.end() if first[0].endswith(SEARCH) else None
+    replace = first if start is None else _REPLACE_LINE.search(plain, start)
     if replace is None:
         return None
-    search = slice(start + len(SEARCH), replace.start()) if start >= 0 else slice(0)
-    for line in _CANONICAL_LINE.finditer(plain, max(search.start or 0, 0)):
+    for line in _CANONICAL_LINE.finditer(plain, first.end()):
         if not line.start() <= replace.start() < line.end():
             return None
-    return (start if start >= 0 else replace.start()), search, slice(replace.end(), None)
+    return slice(start or 0, replace.start() if start else 0), slice(replace.end(), None)
 
 
 def _conflict(plain: str) -> _Found | None:
@@ -89,7 +111,7 @@ def _conflict(plain: str) -> _Found | None:
     if [line[0][0] for line in lines] != ["<", "=", ">"] or plain[lines[2].end() :].strip():
         return None
     ours, middle, theirs = lines
-    return ours.start(), slice(ours.end(), middle.start()), slice(middle.end(), theirs.start())
+    return slice(ours.end(), middle.start()), slice(middle.end(), theirs.start())
 
 
 def _labelled(plain: str) -> _Found | None:
@@ -97,7 +119,7 @@ def _labelled(plain: str) -> _Found | None:
     if [label[0].strip()[0].lower() for label in labels] != ["o", "n"]:
         return None
     old, new = labels
-    return old.start(), slice(old.end(), new.start()), slice(new.end(), None)
+    return slice(old.end(), new.start()), slice(new.end(), None)
 
 
 def _worded(plain: str) -> _Found | None:
@@ -105,7 +127,7 @@ def _worded(plain: str) -> _Found | None:
     if len(lines) != 2:
         return None
     first, second = lines
-    return first.start(), slice(first.end(), second.start()), slice(second.end(), None)
+    return slice(first.end(), second.start()), slice(second.end(), None)
 
 
 def _path(header: str) -> str:
@@ -118,6 +140,7 @@ def _path(header: str) -> str:
 
 
 def _trim(body: str) -> str:
-    """Without the one newline that ends the line of a delimiter, and the one before the next."""
-    body = body[2:] if body.startswith("\r\n") else body.removeprefix("\n")
+    """Without what ends the line of a delimiter, and the one newline before the next."""
+    line_end = _LINE_END.match(body)
+    body = body[line_end.end() :] if line_end else body
     return body[:-2] if body.endswith("\r\n") else body.removesuffix("\n")

@@ -17,14 +17,16 @@ from holdfast.models.text_protocol.model import TextModel
 from holdfast.models.text_protocol.notice import Chosen
 
 AS_OF: Final = "November 2026"
-_END: Final = r"(?![0-9.])"
+_END: Final = r"(?!\.?[0-9])"
+"""Behind a generation: no more of its number."""
+_SIZE: Final = r"(?![a-z0-9])"
 _ONLY_WRITE: Final = tuple(
     re.compile(pattern)
     for pattern in (
         # Gemma 1 to 3; the fourth generation and `functiongemma` call tools.
-        r"(code)?gemma($|[:_]|[23]n?" + _END + r"|-[23]n?-|-1\.1-|-[27]b\b)",
-        r"phi($|[:_]|-?[1-3]\b|-?3\.5\b|-?1\.5\b|-?1_5)",
-        r"phi-?4($|:|-reasoning)",  # not `phi4-mini`
+        rf"(code)?gemma($|:|[-_]?[23]n?(?![a-z]){_END}|[-_]1\.1[-_]|[-_][27]b{_SIZE})",
+        rf"phi($|:|[-_]?(1|1[._]5|2|3|3[._]5){_END}(?![a-z]))",
+        r"phi[-_]?4($|:|[-_]reasoning)",  # not `phi4-mini`
         r"smollm($|:|-(135m|360m|1\.7b))",
         r"smollm2[:-](135m|360m)",
         r"tiny(llama|dolphin)",
@@ -33,15 +35,17 @@ _ONLY_WRITE: Final = tuple(
         r"codellama",
         r"orca-?(mini|2)",
         r"(star|wizard)coder",
-        r"deepseek-(coder|llm)",
-        r"dolphin-(mistral|phi)",
+        rf"deepseek-(coder|llm)($|:|-(v2|[0-9.]+b){_SIZE}{_END})",  # not a later generation
+        rf"dolphin-(mistral|phi)($|:|-(7b|2){_SIZE})",
         r"(vicuna|wizardlm|stablelm|stable-code|zephyr|neural-chat)",
         r"qwen(:|-?1\.5|-(0\.5|1\.8|4|7|14|72)b)",
     )
 )
 """How the names of models begin that were not made to call tools, as servers of one's own spell them, as of `AS_OF`.
 One that is missing here is found out by asking; one that is here wrongly can be set to `native`."""
-_NO_SYSTEM: Final = re.compile(r"(code)?gemma($|[:_]|2" + _END + r"|-2-|-1\.1-|-[27]b\b)")
+_MADE_TO_CALL: Final = re.compile(r"(?<![a-z])(tools?|functions?|functionary)(?![a-z])")
+"""What variants of them say that were taught it afterwards."""
+_NO_SYSTEM: Final = re.compile(rf"(code)?gemma($|:|[-_]?2(?![a-z]){_END}|[-_]1\.1[-_]|[-_][27]b{_SIZE})")
 """Their templates refuse a system message on some servers; on the others it makes no difference where it stands."""
 How = Literal["native", "text", "try"]
 
@@ -61,7 +65,8 @@ def protocol_for(config: ModelConfig) -> How:
 
 
 def only_writes(model: str) -> bool:
-    return any(pattern.match(_bare(model)) for pattern in _ONLY_WRITE)
+    bare = _bare(model)
+    return not _MADE_TO_CALL.search(bare) and any(pattern.match(bare) for pattern in _ONLY_WRITE)
 
 
 def with_protocol(model: Model, config: ModelConfig, *, edit_repair: bool = True) -> Model:

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
+from holdfast.models.text_protocol.grammar import WRITE_EMPTY
 from holdfast.models.text_protocol.prompt import FORMS
 from holdfast.models.text_protocol.reading import Fault, Flaw
+from holdfast.models.text_protocol.shapes import shorten
 
 MARK: Final = "[runtime:correction]"
+_LONGEST_TAG: Final = 60
 
 
 class Kind(StrEnum):
@@ -30,7 +33,7 @@ _WRONG: Final = {
 
 
 def worst(flaws: Sequence[Flaw], *, cut: bool) -> tuple[Kind, Flaw] | None:
-    """What a reply is sent back for; None for nothing. `cut`: it ended at the provider's limit, not the model's."""
+    """What a reply is sent back for; None for nothing. `cut`: somebody else than the model ended it."""
     found = {_KINDS.get(flaw.fault, Kind.MALFORMED): flaw for flaw in reversed(flaws) if not _explained(flaw, cut)}
     return next(((kind, found[kind]) for kind in Kind if kind in found), None)
 
@@ -70,13 +73,17 @@ def _explained(flaw: Flaw, cut: bool) -> bool:
 
 
 def _what(flaw: Flaw) -> str:
-    tag, where = flaw.tag, f"on line {flaw.line}"
+    tag, where = shorten(flaw.tag, _LONGEST_TAG), f"on line {flaw.line}"
     match flaw.fault:
         case Fault.UNOPENED:
             return f"{tag} {where} closes nothing"
         case Fault.UNCLOSED:
             return f"{tag} {where} is not closed"
+        case Fault.OPEN_FENCE if not tag.startswith("["):
+            return f"the code fence {where} is not closed, so that nobody knows which of your calls are quoted"
         case Fault.OPEN_FENCE:
             return f"the code fence {where} is not closed, and {tag} in it does not count; write calls outside fences"
+        case Fault.UNREADABLE if flaw.tag == WRITE_EMPTY:
+            return f"{tag} PATH] {where} writes an empty file, and what was to be in it follows"
         case _:
             return f"the {tag} block {where} cannot be read"

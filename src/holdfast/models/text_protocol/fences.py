@@ -6,17 +6,19 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from holdfast.models.text_protocol.grammar import ANY_FRAME, ANY_TAG, unfinished
+from holdfast.models.text_protocol.grammar import ANY_FRAME, ANY_TAG, BLANKS, unfinished
 from holdfast.models.text_protocol.pieces import Fault
 from holdfast.models.text_protocol.tape import Mode, Tape
 
 _RUN: Final = {"`": re.compile("`*+"), "~": re.compile("~*+")}
 _QUOTED: Final = re.compile(rf"\n()|`(`*+)|{ANY_TAG}()|{ANY_FRAME}()")
-_FENCED: Final = re.compile(rf"\n([ \t]*+)(`{{3,}}+|~{{3,}}+)[ \t]*+\r?(?=\n|\Z)|{ANY_TAG}()|{ANY_FRAME}()")
+_FENCED: Final = re.compile(
+    rf"\n([{BLANKS}>]*+)(`{{3,}}+|~{{3,}}+)[{BLANKS}]*+(?=\n|\Z)|{ANY_TAG}()|{ANY_FRAME}()"
+)
 _NEWLINE, _RUNNING = 1, 2
 _CLOSING = 2
-_PERHAPS: Final = re.compile(r"\n[ \t]*+[`~]*+[ \t]*+\r?\Z")
-_NOT_CLOSING: Final = re.compile(r"[^ \t`~\r]")
+_PERHAPS: Final = re.compile(rf"\n[{BLANKS}>]*+[`~]*+[{BLANKS}]*+\Z")
+_NOT_CLOSING: Final = re.compile(rf"[^{BLANKS}`~>]")
 _NOT_A_RUN: Final = re.compile("[^`]")
 _DEEPER: Final = 3
 """A run that is indented more than this beyond the fence is a line of what is quoted."""
@@ -26,11 +28,13 @@ class Fence:
     pending = False
     rewinds = False
 
-    def __init__(self, char: str, size: int, line: int, indent: int, outside: Mode) -> None:
-        self._char = char
-        self._size = size
-        self._line = line
-        self._indent = indent
+    def __init__(self, tape: Tape, run: str, outside: Mode) -> None:
+        """`run`: what is known of the run that opens it; `tape` has counted up to there."""
+        self._char = run[0]
+        self._size = len(run)
+        self._line = tape.line
+        self._indent = tape.indent
+        self._quotes = tape.quotes
         self._outside = outside
         self._step: Callable[[Tape], Mode | None] = self._opening
         self._tag: str | None = None
@@ -39,8 +43,9 @@ class Fence:
         return self._step(tape)
 
     def end(self, tape: Tape) -> None:
-        if self._tag is not None:
-            tape.flaw(Fault.OPEN_FENCE, self._tag, self._line)
+        """With calls before it, a fence that stays open leaves it in doubt which of them were quoted."""
+        if self._tag is not None or tape.called:
+            tape.flaw(Fault.OPEN_FENCE, self._tag or self._char * self._size, self._line)
 
     def _opening(self, tape: Tape) -> Mode | None:
         start = tape.at
@@ -94,8 +99,14 @@ class Fence:
         return None
 
     def _closes(self, run: re.Match[str]) -> bool:
-        indent = len(run[1]) + 3 * run[1].count("\t")
-        return run[2][0] == self._char and len(run[2]) >= self._size and indent <= self._indent + _DEEPER
+        before = run[1]
+        indent = len(before) + 3 * before.count("\t")
+        return (
+            run[2][0] == self._char
+            and len(run[2]) >= self._size
+            and indent <= self._indent + _DEEPER
+            and before.count(">") <= self._quotes
+        )
 
     def _undecided(self, tape: Tape, at: int) -> int:
         newline = tape.text.rfind("\n", at)

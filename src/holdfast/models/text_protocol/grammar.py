@@ -19,6 +19,8 @@ _SEEDS: Final = {tool: seed for seed, tool in TOOLS.items()}
 
 INLINE: Final = ("read_file", "list_dir", "search_code", "write_file")
 """Written with their argument, in one bracket."""
+WRITE_EMPTY: Final = "[write_file:"
+"""Opens the one bracket that is also a block."""
 STATIC: Final = ("git_status", "git_diff", "git_log")
 BLOCKS: Final = ("write_file", "edit_file", "search_code")
 CALL: Final = "[call:"
@@ -35,6 +37,8 @@ TAGS: Final[tuple[str, ...]] = (
     CALL_END,
 )
 
+BLANKS: Final = " \t\r\f\v\N{NO-BREAK SPACE}"
+"""White space that does not end a line."""
 ANY_TAG: Final = (
     rf"\[(?:(?:{'|'.join(INLINE)}):|(?:{'|'.join((*STATIC, *BLOCKS))})\]|call:|/(?:{'|'.join((*BLOCKS, 'call'))})\])"
 )

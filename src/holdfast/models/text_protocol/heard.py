@@ -7,7 +7,17 @@ from collections.abc import Iterable, Sequence
 
 from holdfast.contract.message import Message, Part, Text, Thinking, ToolUse
 from holdfast.contract.values import Args, encode_json
-from holdfast.models.port import CallBegun, Ended, ModelEvent, PartEnded, TextDelta, ThinkingDelta
+from holdfast.models.port import (
+    CallBegun,
+    Ended,
+    ModelError,
+    ModelEvent,
+    ModelFault,
+    PartEnded,
+    TextDelta,
+    ThinkingDelta,
+    Usage,
+)
 from holdfast.models.text_protocol.reading import Asked, Flaw, Reader, Said
 from holdfast.models.text_protocol.writing import write_call
 
@@ -15,7 +25,9 @@ Piece = Said | Asked | ToolUse | Thinking
 
 
 class Heard:
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        """`name`: whose reply it is."""
+        self._name = name
         self.ended: Ended | None = None
         self._reader = Reader()
         self._raw: list[Part] = []
@@ -49,7 +61,10 @@ class Heard:
                 yield from self._read(text)
             case PartEnded(Text(text)):
                 # The part is what counts; a model need not show it piece by piece.
-                rest = text[sum(map(len, self._fed)) :]
+                shown = "".join(self._fed)
+                if not text.startswith(shown):
+                    raise self._contradicted()
+                rest = text[len(shown) :]
                 self._fed = []
                 self._raw.append(Text(text))
                 yield from self._read(rest)
@@ -63,6 +78,8 @@ class Heard:
             case ThinkingDelta():
                 yield event
             case Ended():
+                if self._fed:
+                    raise self._contradicted(event.usage)
                 self.ended = event
             case _:
                 # Calls are begun when they are certain, and retries are the caller's.
@@ -80,6 +97,10 @@ class Heard:
     @property
     def calls(self) -> bool:
         return any(isinstance(piece, Asked | ToolUse) for piece in self._held)
+
+    def _contradicted(self, usage: Usage | None = None) -> ModelError:
+        message = f"The text {self._name} sent is not the text it had shown while it wrote; send again."
+        return ModelError(ModelFault.PROTOCOL, message, usage=usage)
 
     def _read(self, text: str) -> Iterable[ModelEvent]:
         if text:

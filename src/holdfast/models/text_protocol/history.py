@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from holdfast.contract.errors import BadJson
 from holdfast.contract.message import Message, Part, Text, ToolResult, ToolUse
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import parse_json
+from holdfast.models.arguments import as_object
 from holdfast.models.text_protocol.prompt import instructions
-from holdfast.models.text_protocol.writing import write_call, write_result
+from holdfast.models.text_protocol.reading import parse
+from holdfast.models.text_protocol.writing import is_text, without_frames, without_tags, write_call, write_result
 
 _EDIT: Final = "file.edit"
 
@@ -19,12 +21,16 @@ def plain(messages: Sequence[Message], tools: Sequence[Tool], *, system_role: bo
     """The same conversation without a single call or result in the provider's sense."""
     told = [message.text.strip() for message in messages if message.role == "system"]
     system = "\n\n".join(text for text in (*told, instructions(tools)) if text)
-    spoken = [Message(each.role, tuple(_joined(_heard(each)))) for each in messages if each.role != "system"]
+    spoken = [_spoken(each) for each in messages if each.role != "system"]
     if system_role:
         return [Message("system", (Text(system),)), *spoken]
     begins = bool(spoken) and spoken[0].role == "user"
-    first = _joined((Text(f"{system}\n\n"), *(spoken[0].parts if begins else ())))
-    return [Message("user", tuple(first)), *spoken[begins:]]
+    first = spoken[0].parts if begins else ()
+    if first and isinstance(said := first[0], Text):
+        first = (Text(f"{system}\n\n{said.text}", said.included), *first[1:])
+    else:
+        first = (Text(f"{system}\n\n"), *first)
+    return [Message("user", first), *spoken[begins:]]
 
 
 def failed_edit(messages: Sequence[Message]) -> str | None:
@@ -38,44 +44,86 @@ def failed_edit(messages: Sequence[Message]) -> str | None:
     return None
 
 
+def _spoken(message: Message) -> Message:
+    parts = tuple(_joined(_heard(message)))
+    if message.role == "assistant" and not _reads_back(message, parts):
+        # It is only history: what was said gives way, so that what was asked for can be read.
+        parts = tuple(_joined(_heard(message), without_tags))
+    return Message(message.role, parts)
+
+
+def _reads_back(message: Message, parts: Iterable[Part]) -> bool:
+    """Whether exactly its calls are read in what is shown of a reply."""
+    read = parse("\n".join(part.text for part in parts if isinstance(part, Text)))
+    asked = [(use.name, as_object(use.arguments)) for use in message.tool_uses]
+    return [(call.name, call.args) for call in read.calls] == asked and not (asked and read.flaws)
+
+
 def _heard(message: Message) -> Iterable[Part]:
-    """Results come first, as every provider wants them; what is attached to one follows it."""
+    """Results come first, as every provider wants them; what is attached to one, and is no text, follows it."""
     results = [part for part in message.parts if isinstance(part, ToolResult)]
     for result in results:
         yield result
-        yield from result.attachments
+        yield from (attached for attached in result.attachments if not is_text(attached))
     yield from (part for part in message.parts if not isinstance(part, ToolResult))
 
 
-def _joined(parts: Iterable[Part]) -> Iterable[Part]:
-    """Neighbouring text as one part: some servers take no more than one. Frames and calls begin on their own line."""
-    held, included, framed = "", False, False
+class _Joining:
+    """Neighbouring text as it becomes one part. Frames and calls begin, and end, on their own line."""
+
+    def __init__(self, shown: Callable[[str], str]) -> None:
+        self.included = False
+        self._shown = shown
+        self._done: list[str] = []
+        self._said: list[str] = []
+        """Text that may still go on."""
+        self._apart = False
+        """Whether what comes next begins a line."""
+
+    def say(self, text: Text) -> None:
+        self._said.append(text.text)
+        self.included = self.included or text.included
+
+    def frame(self, text: str) -> None:
+        self._end_text()
+        self._add(text, apart=bool(self._done))
+        self._apart = True
+
+    def whole(self) -> str:
+        self._end_text()
+        return "".join(self._done)
+
+    def _end_text(self) -> None:
+        said = self._shown("".join(self._said))
+        self._said.clear()
+        if said:
+            self._add(without_frames(said) if self.included else said, apart=self._apart)
+            self._apart = False
+
+    def _add(self, text: str, *, apart: bool) -> None:
+        if apart and not self._done[-1].endswith("\n"):
+            self._done.append("\n")
+        self._done.append(text)
+
+
+def _joined(parts: Iterable[Part], shown: Callable[[str], str] = str) -> Iterable[Part]:
+    """Neighbouring text as one part: some servers take no more than one. `shown`: what text is shown as."""
+    joining = _Joining(shown)
     for part in parts:
         match part:
-            case Text(text):
-                held = _on_own_line(held) + text if framed and text else held + text
-                included, framed = included or part.included, framed and not text
-                continue
+            case Text():
+                joining.say(part)
             case ToolUse():
-                held = _on_own_line(held) + write_call(part)
-                framed = True
-                continue
+                joining.frame(write_call(part))
             case ToolResult():
-                held = _on_own_line(held) + write_result(part)
-                framed = True
-                continue
+                joining.frame(write_result(part))
             case _:
-                pass
-        if held:
-            yield Text(held, included)
-        held, included, framed = "", False, False
-        yield part
-    if held:
-        yield Text(held, included)
-
-
-def _on_own_line(text: str) -> str:
-    return text if not text or text.endswith("\n") else text + "\n"
+                if text := joining.whole():
+                    yield Text(text, joining.included)
+                joining = _Joining(shown)
+                yield part
+    if text := joining.whole():
+        yield Text(text, joining.included)
 
 
 def _path(use: ToolUse) -> str | None:

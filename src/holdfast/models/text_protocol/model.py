@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import cast
+from typing import Final, cast
 
 from msgspec.structs import replace
 
 from holdfast.contract.message import Message, Text
 from holdfast.contract.tool import Tool
-from holdfast.models.port import Model, ModelError, ModelEvent, ModelFault, Retrying, Usage
+from holdfast.models.port import Model, ModelError, ModelEvent, ModelFault, Retrying, Stop, Usage
 from holdfast.models.settings import Settings
 from holdfast.models.text_protocol.corrections import Kind, correction, given_up, reason, worst
 from holdfast.models.text_protocol.heard import Heard
 from holdfast.models.text_protocol.history import failed_edit, plain
 from holdfast.models.text_protocol.notice import Chosen
+
+_WHOLE: Final[frozenset[Stop]] = frozenset({"end", "tool_use"})
+"""How a reply stops that its model has ended itself."""
 
 
 class TextModel:
@@ -43,37 +46,47 @@ class TextModel:
     ) -> AsyncGenerator[ModelEvent]:
         sent = plain(messages, tools, system_role=self.system_role)
         corrected: list[Kind] = []
-        usage = Usage()
+        spent: Usage | None = None
+        """By the replies that came to their end."""
         while True:
-            heard = Heard()
+            heard = Heard(self.name)
             stream = cast(AsyncGenerator[ModelEvent], self.inner.stream(sent, (), settings))
-            async with aclosing(stream) as events:
-                async for event in events:
-                    if isinstance(event, Retrying):
-                        heard = Heard()
-                        yield event
-                    for ours in heard.take(event):
-                        yield ours
+            try:
+                async with aclosing(stream) as events:
+                    async for event in events:
+                        if isinstance(event, Retrying):
+                            heard = Heard(self.name)
+                            yield event
+                        for ours in heard.take(event):
+                            yield ours
+            except ModelError as error:
+                error.usage = _sum(spent, error.usage)
+                raise
             ended = heard.ended
             if ended is None:
-                raise ModelError(ModelFault.CUT, f"The reply of {self.name} ended before it was complete; send again.")
-            usage += ended.usage
+                message = f"The reply of {self.name} ended before it was complete; send again."
+                raise ModelError(ModelFault.CUT, message, usage=spent)
+            spent = ended.usage if spent is None else spent + ended.usage
             for ours in heard.close():
                 yield ours
-            wrong = worst(heard.flaws, cut=ended.stop == "max_tokens")
+            whole = ended.stop in _WHOLE
+            wrong = worst(heard.flaws, cut=not whole)
             if wrong is None:
                 break
             kind, flaw = wrong
             if kind in corrected:
-                raise ModelError(ModelFault.PROTOCOL, given_up(self.name, kind))
+                raise ModelError(ModelFault.PROTOCOL, given_up(self.name, kind), usage=spent)
             corrected.append(kind)
             yield Retrying(len(corrected), 0.0, reason(kind))
             edited = failed_edit(messages) if self.edit_repair else None
             told = Message("user", (Text(correction(kind, flaw, failed_edit=edited)),))
             sent = [*sent, heard.raw, told]
-        # Of a reply that was cut nobody knows whether its last block was complete.
-        calls = heard.calls and not heard.flaws and ended.stop != "max_tokens"
+        # Of a reply that somebody else ended nobody knows whether its last block was complete.
+        calls = heard.calls and not heard.flaws and whole
         for ours in heard.rest(calls=calls):
             yield ours
-        stop = "tool_use" if calls and ended.stop in ("end", "other") else ended.stop
-        yield replace(ended, stop=stop, usage=usage)
+        yield replace(ended, stop="tool_use" if calls else ended.stop, usage=spent)
+
+
+def _sum(before: Usage | None, after: Usage | None) -> Usage | None:
+    return before + after if before and after else before or after

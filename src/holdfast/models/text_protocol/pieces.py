@@ -29,10 +29,10 @@ class Fault(StrEnum):
     UNOPENED = "unopened"
     UNCLOSED = "unclosed"
     UNREADABLE = "unreadable"
-    """A closed block that cannot be read."""
+    """A block of which it is not clear what was meant."""
     UNREADABLE_EDIT = "unreadable_edit"
     OPEN_FENCE = "open_fence"
-    """A fence that is never closed and holds a tag."""
+    """A fence that is never closed, and holds a tag or comes after a call."""
     FABRICATED = "fabricated"
     """A result the model wrote itself."""
 
@@ -41,4 +41,4 @@ class Flaw(Struct, frozen=True):
     fault: Fault
     tag: str
     line: int
-    """Where the tag is, or the fence that holds it; from 1."""
+    """Where the tag is, or the fence; from 1."""

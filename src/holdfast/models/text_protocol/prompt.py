@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from holdfast.contract.tool import Tool
 from holdfast.models.text_protocol.grammar import TOOLS
+from holdfast.models.text_protocol.shapes import shape, shorten
 
 FORMS: Final = {
     "read_file": "[read_file: PATH]",
@@ -27,8 +28,7 @@ _RULES: Final = (
 )
 _SEARCHING: Final = "To search, give one plain keyword, such as a name: no sentence, no pattern."
 _LONGEST: Final = 120
-_DEEPEST: Final = 4
-_NAMES: Final = {"string": "text"}
+_LONGEST_SIGNATURE: Final = 600
 
 
 def instructions(tools: Sequence[Tool]) -> str:
@@ -46,7 +46,7 @@ def instructions(tools: Sequence[Tool]) -> str:
 
 def signature(schema: Mapping[str, Any]) -> str:
     """A schema as one short line: `{"command": text, "timeout"?: number}`; a `?` may be left out."""
-    return _object(schema, schema, _DEEPEST)
+    return shorten(shape(schema), _LONGEST_SIGNATURE)
 
 
 def _entry(form: str, tool: Tool) -> str:
@@ -60,76 +60,4 @@ def _first_sentence(description: str) -> str:
     """White space and what cannot be printed become blanks: a description is one line whoever wrote it."""
     line = " ".join("".join(char if char.isprintable() else " " for char in description).split())
     sentence = re.split(r"(?<=[.!?]) ", line, maxsplit=1)[0]
-    return sentence if len(sentence) <= _LONGEST else sentence[: _LONGEST - 1] + "…"
-
-
-def _object(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> str:
-    parts = cast(Mapping[str, Any], schema.get("properties") or {})
-    required = cast(Sequence[str], schema.get("required") or ())
-    written: list[str] = []
-    for name, part in parts.items():
-        resolved = _resolved(part, root)
-        optional = name not in required or "null" in _types(resolved)
-        if optional and name == "label":
-            # Every tool of the house takes one, and a small model has better things to write.
-            continue
-        written.append(f'"{name}"{"?" if optional else ""}: {_type(resolved, root, depth - 1)}')
-    return "{" + ", ".join(written) + "}"
-
-
-def _type(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> str:
-    if "const" in schema:
-        return _literal(schema["const"])
-    if isinstance(schema.get("enum"), list):
-        return " or ".join(_literal(value) for value in cast(list[Any], schema["enum"]) if value is not None)
-    choices = schema.get("anyOf") or schema.get("oneOf")
-    if isinstance(choices, list):
-        schemas = (_resolved(choice, root) for choice in cast(list[Any], choices))
-        return _either(_type(choice, root, depth) for choice in schemas if _types(choice) != ["null"])
-    if depth > 0 and isinstance(schema.get("properties"), Mapping):
-        return _object(schema, root, depth)
-    if depth > 0 and isinstance(schema.get("items"), Mapping):
-        return f"[{_type(_resolved(schema['items'], root), root, depth - 1)}, …]"
-    return _either(_NAMES.get(name, name) for name in _types(schema))
-
-
-def _either(types: Iterable[str]) -> str:
-    return " or ".join(dict.fromkeys(name for name in types if name != "null")) or "any"
-
-
-def _types(schema: Mapping[str, Any]) -> list[str]:
-    named = schema.get("type")
-    if isinstance(named, str):
-        return [named]
-    if isinstance(named, list):
-        return [str(name) for name in cast(list[Any], named)]
-    choices = cast(list[Any], schema.get("anyOf") or schema.get("oneOf") or [])
-    schemas = (cast(Mapping[str, Any], choice) for choice in choices if isinstance(choice, Mapping))
-    return [name for choice in schemas for name in _types(choice)]
-
-
-def _resolved(part: object, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a reference inside the schema leads to; anything else that is no object says nothing."""
-    for _ in range(_DEEPEST):
-        if not isinstance(part, Mapping):
-            return {}
-        found = cast(Mapping[str, Any], part)
-        reference = found.get("$ref")
-        if not isinstance(reference, str):
-            return found
-        part = _at(reference, root)
-    return {}
-
-
-def _at(reference: str, root: Mapping[str, Any]) -> object:
-    part: object = root if reference.startswith("#/") else None
-    for step in reference.removeprefix("#/").split("/"):
-        if not isinstance(part, Mapping):
-            return None
-        inside: Mapping[str, object] = part  # pyright: ignore[reportUnknownVariableType]
-        part = inside.get(step)
-    return part
-
-
-def _literal(value: object) -> str:
-    return f'"{value}"' if isinstance(value, str) else str(value).lower()
+    return shorten(sentence, _LONGEST)

@@ -7,12 +7,13 @@ import re
 from typing import Final
 
 from holdfast.contract.values import Args
+from holdfast.models.text_protocol.behind import Written
 from holdfast.models.text_protocol.blocks import Block, Query
 from holdfast.models.text_protocol.fences import Fence
-from holdfast.models.text_protocol.grammar import ANY_FRAME, BLOCKS, INLINE, STATIC, TOOLS, unfinished
+from holdfast.models.text_protocol.grammar import ANY_FRAME, BLOCKS, INLINE, STATIC, TOOLS, WRITE_EMPTY, unfinished
 from holdfast.models.text_protocol.objects import Object
 from holdfast.models.text_protocol.pieces import Asked, Fault, Said
-from holdfast.models.text_protocol.tape import Mode, Tape
+from holdfast.models.text_protocol.tape import LISTED, Mode, Tape
 
 # Every alternative begins with a plain character: so `re` skips what cannot begin one.
 _TOKEN: Final = re.compile(
@@ -46,6 +47,8 @@ class Prose:
 
     def __init__(self) -> None:
         self.line = Line()
+        self._wrote: int | None = None
+        """The line of the last `[write_file: PATH]`."""
 
     def read(self, tape: Tape) -> Mode | None:
         text, at, mark = tape.text, tape.at, tape.mark
@@ -54,12 +57,18 @@ class Prose:
             kind = token.lastindex or 0
             start, at = token.span()
             if kind <= _STATIC and kind != _INLINE:
-                args = _arguments(token[_INLINE], token[_WHOLE]) if kind == _WHOLE else {}
+                name = token[_INLINE if kind == _WHOLE else _STATIC]
+                args = _arguments(name, token[_WHOLE]) if kind == _WHOLE else {}
                 if args is not None:
                     if mark < start:
                         pieces.append(Said(text[mark:start]))
-                    pieces.append(Asked(TOOLS[token[_INLINE] or token[_STATIC]], args, token[0]))
+                    pieces.append(Asked(TOOLS[name], args, token[0]))
                     mark = at
+                    tape.called = True
+                    if name == "write_file":
+                        tape.count(start)
+                        tape.mark = tape.at = at
+                        return self.wrote(tape.line)
                 continue
             tape.mark, tape.at = mark, at
             following = self._other(tape, token, kind)
@@ -90,14 +99,26 @@ class Prose:
                 return None
             tape.flaw_at(Fault.UNCLOSED, token[0], start)
         elif kind == _CLOSING:
-            tape.flaw_at(Fault.UNOPENED, token[0], start)
+            self._unopened(tape, token)
         elif kind == _FRAME:
             tape.flaw_at(Fault.FABRICATED, token[0], start)
         else:
             tape.count(start)
-            if kind == _BACKTICKS or tape.blank:
-                return Fence(tape.text[start], token.end() - start, tape.line, tape.indent, self)
+            if kind == _BACKTICKS or tape.lead <= LISTED:
+                return Fence(tape, token[0], self)
         return self
+
+    def wrote(self, line: int) -> Mode:
+        """A file was written without content."""
+        self._wrote = line
+        return Written(WRITE_EMPTY, line, self)
+
+    def _unopened(self, tape: Tape, token: re.Match[str]) -> None:
+        if token[_CLOSING] == "write_file" and self._wrote is not None:
+            tape.flaw(Fault.UNREADABLE, WRITE_EMPTY, self._wrote)
+            self._wrote = None
+        else:
+            tape.flaw_at(Fault.UNOPENED, token[0], token.start())
 
     def _unbalanced(self, tape: Tape, token: re.Match[str]) -> Mode:
         """A bracket with others in its argument, or one that is not closed in the text so far."""
@@ -114,9 +135,9 @@ class Prose:
         if args is None:
             tape.at = close + 1
             return self
-        tape.begin(start)
+        on = tape.begin(start)
         tape.call(TOOLS[token[1]], args, tape.take(close + 1))
-        return self
+        return self.wrote(on) if token[1] == "write_file" else self
 
 
 class Inline:
@@ -160,9 +181,9 @@ class Inline:
         args = _arguments(self._name, text[len(self._tag) : -1])
         if args is None:
             tape.say(text)
-        else:
-            tape.call(TOOLS[self._name], args, text)
-        return self._prose
+            return self._prose
+        tape.call(TOOLS[self._name], args, text)
+        return self._prose.wrote(self._line) if self._name == "write_file" else self._prose
 
 
 def _arguments(name: str, written: str) -> Args | None:

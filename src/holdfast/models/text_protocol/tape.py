@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import re
-from typing import Protocol
+from typing import Final, Protocol
 
 from holdfast.contract.values import Args
+from holdfast.models.text_protocol.grammar import BLANKS
 from holdfast.models.text_protocol.pieces import Asked, Fault, Flaw, Said
+
+_HEAD: Final = re.compile(
+    rf"[{BLANKS}]*+(?P<quoted>[{BLANKS}>]*+)(?:(?:[-*+]|[0-9]{{1,9}}[.)])(?=[{BLANKS}])[{BLANKS}>]*+)*+"
+)
+"""How a line begins that stands in quotations and lists."""
+_BEGINNING: Final = frozenset(f"{BLANKS}>-*+0123456789")
+_MARKER: Final = re.compile(r"[-*+]|[0-9]{1,9}[.)]?")
+"""What may become the marker of a list with the blank behind it."""
+WHITE, QUOTED, LISTED, WORDS = range(4)
+"""What has come on a line so far, at most: white space, marks of quotations, markers of lists, anything."""
 
 
 class Mode(Protocol):
@@ -46,11 +57,16 @@ class Tape:
         self.flaws: list[Flaw] = []
         self.line = 1
         self.indent = 0
-        """How far the line is indented; a tab counts as four."""
-        self.blank = True
-        """Whether the line has only been indented so far. These three are as of `count`."""
+        """How far the line is indented, markers included; a tab counts as four."""
+        self.quotes = 0
+        """How many marks of quotations it begins with."""
+        self.called = False
+        """Whether there was a call."""
         self._base = -1
         self._counted = 1
+        self._lead = WHITE
+        self._marker = ""
+        """What may be a marker at the end of what is counted."""
         self._held: list[str] = []
         self._waiting: list[str] = []
 
@@ -79,6 +95,11 @@ class Tape:
             self._count(self.text, self._counted, to)
             self._counted = to
 
+    @property
+    def lead(self) -> int:
+        """As of `count`, like the line and what it begins with."""
+        return WORDS if self._marker else self._lead
+
     def begin(self, at: int) -> int:
         """What may be a call begins here; gives its line."""
         self._say(at)
@@ -99,6 +120,7 @@ class Tape:
 
     def call(self, name: str, args: Args, text: str) -> None:
         self.pieces.append(Asked(name, args, text))
+        self.called = True
 
     def say(self, text: str) -> None:
         if text:
@@ -149,11 +171,28 @@ class Tape:
         newline = text.rfind("\n", start, end)
         if newline >= 0:
             self.line += text.count("\n", start, newline + 1)
-            self.indent, self.blank = 0, True
+            self.indent, self.quotes, self._lead, self._marker = 0, 0, WHITE, ""
             start = newline + 1
-        if self.blank and start < end:
-            segment = text[start:end]
-            rest = segment.lstrip(" \t>")
-            blanks = len(segment) - len(rest)
-            self.indent += blanks + 3 * segment.count("\t", 0, blanks)
-            self.blank = not rest
+        if self._lead != WORDS and start < end:
+            if text[start] not in _BEGINNING and not self._marker:
+                self._lead = WORDS
+                return
+            if self._marker:
+                text = self._marker + text[start:end]
+                start, end = 0, len(text)
+            self._head(text, start, end)
+
+    def _head(self, text: str, start: int, end: int) -> None:
+        """The line goes on with this, and has only begun so far."""
+        head = _HEAD.match(text, start, end)
+        after = head.end() if head else start
+        self.indent += after - start + 3 * text.count("\t", start, after)
+        self.quotes += text.count(">", start, after)
+        if head and after > head.end("quoted"):
+            self._lead = LISTED
+        elif head and head["quoted"]:
+            self._lead = max(self._lead, QUOTED)
+        marker = _MARKER.match(text, after, end)
+        self._marker = marker[0] if marker and marker.end() == end else ""
+        if after < end and not self._marker:
+            self._lead = WORDS
