@@ -44,7 +44,7 @@ class Closed:
             tape.flaw(Fault.UNCLOSED, self._tag, self._line)
 
     def _look_behind(self, tape: Tape) -> Mode | None:
-        tape.at = at = _skip(_BLANKS, tape)
+        at = tape.skip(_BLANKS)
         if at == len(tape.text):
             return None
         if tape.text[at] == "\n":
@@ -74,7 +74,7 @@ class Written:
         self._prose = prose
 
     def read(self, tape: Tape) -> Mode | None:
-        tape.at = at = _skip(_SPACE, tape)
+        at = tape.skip(_SPACE)
         begun = tape.text[at : at + len(CONTENT)]
         if not tape.final and any(mark != begun and mark.startswith(begun) for mark in _CONTENTS):
             return None
@@ -84,8 +84,3 @@ class Written:
 
     def end(self, tape: Tape) -> None:
         pass
-
-
-def _skip(pattern: re.Pattern[str], tape: Tape) -> int:
-    found = pattern.match(tape.text, tape.at)
-    return found.end() if found else tape.at

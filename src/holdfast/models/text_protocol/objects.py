@@ -48,7 +48,7 @@ class Object:
 
     def _start(self, tape: Tape) -> Mode | None:
         text = tape.text
-        tape.at = at = _skip(_SPACE, text, tape.at)
+        at = tape.skip(_SPACE)
         if at == len(text):
             return None
         if text[at] == "{":
@@ -94,11 +94,12 @@ class Object:
 
     def _after(self, tape: Tape) -> Mode | None:
         text = tape.text
-        tape.at = at = _skip(_SPACE, text, tape.at)
+        at = tape.skip(_SPACE)
         if at == len(text):
             return None
         if self._fence and text[at] == "`":
-            end = _skip(_RUN, text, at)
+            run = _RUN.match(text, at)
+            end = run.end() if run else at
             if end == len(text) and not tape.final:
                 tape.wait = _NOT_A_RUN
                 return None
@@ -133,11 +134,6 @@ class Object:
         tape.flaw(Fault.UNREADABLE, self._tag, self._line)
         tape.say(written)
         return self._prose
-
-
-def _skip(pattern: re.Pattern[str], text: str, at: int) -> int:
-    found = pattern.match(text, at)
-    return found.end() if found else at
 
 
 def _decode(text: str) -> Args | None:

@@ -100,6 +100,13 @@ class Tape:
         """As of `count`, like the line and what it begins with."""
         return WORDS if self._marker else self._lead
 
+    def skip(self, pattern: re.Pattern[str]) -> int:
+        """Go past what matches here, if anything does; gives where that is."""
+        found = pattern.match(self.text, self.at)
+        if found is not None:
+            self.at = found.end()
+        return self.at
+
     def begin(self, at: int) -> int:
         """What may be a call begins here; gives its line."""
         self._say(at)
