@@ -36,8 +36,8 @@ class Turn(Struct, frozen=True, kw_only=True):
     """Which message of the person it is, counted from 1."""
     prompt: str
     """The words; never what a tool gave back."""
-    previous: str = ""
-    """The words of the message before; empty if they were not all the person's."""
+    before: tuple[str | None, ...] = ()
+    """The words of the messages before, the last at the end; None for one whose words were not all the person's."""
     foreign: bool = False
     """Something in the message was not written there: a file is attached, or its text was put in."""
     rounds: tuple[Round, ...] = ()

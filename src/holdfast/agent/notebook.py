@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
+from holdfast.agent.standing import DENIED, own_output
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.message import ToolResult, ToolUse
 from holdfast.contract.result import Result
+from holdfast.contract.vocabulary import Failure
 from holdfast.runtime.runtime import Runtime
 
 _RESTORED: Final = 200
@@ -82,7 +84,13 @@ def _matching(kept: Kept, told: Sequence[ToolResult]) -> dict[str, Result]:
 
 
 def _is_told(result: Result, told: ToolResult) -> bool:
-    """A denial is told in other words, and a note may come before an output."""
-    if not result.success:
-        return told.error
-    return not told.error and told.output.strip().endswith(result.text.strip())
+    """Word for word, but for the note a call may have, and but for a denial, which is told in other words.
+
+    What says nothing could be anybody's.
+    """
+    if told.error is result.success:
+        return False
+    if result.failure is Failure.DENIED_BY_POLICY:
+        return told.output.startswith(DENIED)
+    said = own_output(told.output).strip()
+    return bool(said) and said == own_output(result.text).strip()

@@ -13,14 +13,16 @@ from holdfast.contract.result import Attachment
 def turn_of(messages: Sequence[Message], notebook: Notebook, waiting: Collection[str]) -> Turn:
     """The last message of a person and what came of it. `waiting`: calls of the last reply that have no result yet."""
     rounds: list[Round] = []
-    number, begins, prompt, previous, foreign = 0, 0, "", "", False
+    begins, foreign = 0, False
+    prompt = ""
+    said: list[str | None] = []
     for place, message in enumerate(messages):
         if message.role == "assistant":
             rounds.append(_round(message, messages[place + 1 : place + 2]))
         elif message.role == "user" and (words := _words(message)) is not None:
-            number, begins = number + 1, len(rounds)
-            previous, prompt = "" if foreign else prompt, words
-            foreign = any(map(_is_foreign, message.parts))
+            begins, foreign = len(rounds), any(map(_is_foreign, message.parts))
+            said.append(None if foreign else words)
+            prompt = words
     if rounds and rounds[-1].steps and waiting:
         rounds[-1] = Round(rounds[-1].text, tuple(_unless(step, waiting) for step in rounds[-1].steps))
     typed = notebook.results([[step.told for step in each.steps if step.told] for each in rounds])
@@ -29,9 +31,9 @@ def turn_of(messages: Sequence[Message], notebook: Notebook, waiting: Collection
         for each, found in zip(rounds, typed, strict=True)
     ]
     return Turn(
-        number=number,
+        number=len(said),
         prompt=prompt,
-        previous=previous,
+        before=tuple(said[:-1]),
         foreign=foreign,
         rounds=tuple(rounds[begins:]),
         earlier=tuple(rounds[:begins]),

@@ -125,8 +125,9 @@ class Queries:
         return found
 
     def calls_for(self, request: str, limit: int) -> list[CallRecord]:
-        """Calls whose request begins so, those with the newest entries first; only the newest entries are looked at."""
-        sql = """SELECT call FROM entries WHERE id > (SELECT MAX(id) FROM entries) - ? AND instr(body, ?)
+        """Calls whose request begins so, those that came last first; only the newest entries are looked at."""
+        sql = """SELECT call FROM entries WHERE id > (SELECT MAX(id) FROM entries) - ?
+            AND kind IN ('call', 'held', 'intent') AND instr(body, ?)
             GROUP BY call ORDER BY MAX(id) DESC LIMIT ?"""
         named = '"request":' + encode_json(request).decode().removesuffix('"')
         found = [self._record(call) for (call,) in self.rows(sql, (_LOOKED_THROUGH, named, limit))]

@@ -85,11 +85,22 @@ def test_where_another_file_was_read_nobody_says_that_none_was() -> None:
 
 
 @pytest.mark.spec("M4")
-def test_a_guess_at_a_path_is_led_to_a_file_that_was_found_before_it_ends_the_turn() -> None:
+def test_a_guess_at_a_path_is_led_to_a_file_that_was_found_and_does_not_end_the_turn() -> None:
     search = round_of(searching("parse_line", {"src/parse.py": ["def parse_line(text):"]}))
     guess = round_of(reading("parser.py", not_found("parser.py")))
     assert acted(rails().prepare(turn_of(WHERE, search, guess)))[2] == {"path": "src/parse.py"}
-    assert finished(rails(without("evidence")).prepare(turn_of(WHERE, search, guess))).rule == "own_answers"
+    assert isinstance(rails(without("evidence")).prepare(turn_of(WHERE, search, guess)), Send)
+
+
+@pytest.mark.spec("M4")
+def test_a_failed_read_ends_the_turn_only_if_nothing_that_was_found_is_left_to_read() -> None:
+    found = searching("parse_line", {"src/parse.py": ["def parse_line(text):"]}, "c0")
+    beside = round_of(found, reading("parse.py", not_found("parse.py")))
+    assert isinstance(rails().prepare(turn_of("Add a docstring to parse_line", beside)), Send)
+    gone = round_of(reading("src/parse.py", not_found("src/parse.py")))
+    assert finished(rails().prepare(turn_of("Add a docstring to parse_line", round_of(found), gone))).answer == (
+        "I couldn't read `src/parse.py`: File not found: src/parse.py. No file contents were read."
+    )
 
 
 @pytest.mark.spec("M4")
@@ -197,3 +208,14 @@ def test_what_a_model_wrote_cannot_break_out_of_the_line_it_is_quoted_in() -> No
     assert "\n" not in said
     assert "\x1b" not in said
     assert len(said) < 700
+
+
+@pytest.mark.spec("M4")
+@pytest.mark.parametrize("path", ["/project/a.py", "src/../a.py", "./b.py", "A.py", "~/project/a.py", "x//a.py"])
+def test_a_file_that_may_have_been_changed_under_another_name_is_not_said_to_be_as_it_was(path: str) -> None:
+    other = use("file.edit", "s1", path=path, search="x", replace="z")
+    said = "Canceled: this change to `a.py` was not made."
+    turn = turn_of(CHANGE, round_of((other, edited("a.py")), (EDIT, rejected())))
+    assert finished(rails().prepare(turn)).answer.endswith(said)
+    odd = turn_of(CHANGE, round_of((EDIT, edited("a.py")), (other, rejected())))
+    assert finished(rails().prepare(odd)).answer.endswith(f"Canceled: this change to `{path}` was not made.")

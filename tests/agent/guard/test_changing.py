@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,6 +45,28 @@ ValueError: write"""
         "If parsing fails, could you add a hint?",
         "Can you change how parse_line works?",
         "find where foo is called and replace it",
+        "Do not touch a.py but change b.py",
+        "Don't touch a.py, instead update b.py",
+        "Do not touch a.py, then please change b.py",
+        "Never touch a.py, but you may edit b.py",
+        "Have a look at a.py and update it, ok?",
+        "Do me a favour and update the README, would you?",
+        "Are you able to update README.md?",
+        "Is it wrong, and if so could you change it?",
+        "Why don't you add a test?",
+        "Why don´t you add a test?",
+        "Why not add a check",
+        "If there is no README create one",
+        "There is no test please write one",
+        "What I need is to add a field",
+        "When the tests pass update README.md",
+        "When a user logs in update the field",
+        "Check what fails & update it",
+        "If you do not find it, create it",
+        "If not, create it",
+        "It does not work, change it",
+        "Please:\n- update a.py\n- don't touch b.py",
+        "Look at this - it is wrong - and\nupdate it",
         f"{TRACE}\n\nupdate the parser",
     ],
 )
@@ -60,6 +84,30 @@ def test_a_change_that_is_asked_for_is_known(prompt: str) -> None:
         ("never overwrite anything", ANSWER, None),
         ("explain it without any change to it", ANSWER, None),
         ("It does not update", ANSWER, None),
+        ("Explain how parse_line works, but do not\nchange anything.", LOOK, GENERAL),
+        ("Where in the code do we\nupdate it?", LOOK, GENERAL),
+        ("Please do not:\n- change files\n- delete anything\n\nHello", ANSWER, None),
+        ("Please do not:\n\n1. change files.\n2. delete anything.\n\nHello", ANSWER, None),
+        ("Don't, under any circumstances, change it", ANSWER, None),
+        ("Do NOT — I repeat, NOT — edit it.", ANSWER, None),
+        ("Do not: change it; delete it - or write it", ANSWER, None),
+        ("Do not read it and then change it", ANSWER, None),
+        ("Don´t change anything", ANSWER, None),
+        ("Don`t change anything", ANSWER, None),
+        ("do _not_ change anything", ANSWER, None),
+        ("Do not, e.g. in a hurry, change it", ANSWER, None),
+        ("Do not do any of the things that were said above and in any other way change it", ANSWER, None),
+        ("You may look but under no circumstances whatsoever may you ever create it", ANSWER, None),
+        ("I don't want you, yet, to modify it", ANSWER, None),
+        ("You are not allowed, as it is late, to modify it", ANSWER, None),
+        ("There is no need to update it", ANSWER, None),
+        ("No edit or update, please", ANSWER, None),
+        ("Change nothing", ANSWER, None),
+        ("Nothing should change", ANSWER, None),
+        ("I would rather wait than read, rather than edit it", ANSWER, None),
+        ("What would you change?", ANSWER, None),
+        ("When do we update it", ANSWER, None),
+        ("When we update it it hangs", ANSWER, None),
         ("where do we create sessions in src/net?", LOOK, CREATE),
         ("Where do we write the log?", LOOK, GENERAL),
         ("please tell me where we write the log", LOOK, GENERAL),
@@ -123,3 +171,35 @@ def test_a_bare_assent_is_one(text: str) -> None:
 )
 def test_what_says_more_or_less_than_yes_is_no_assent(text: str) -> None:
     assert not is_assent(text)
+
+
+RAISED = 'Why does it fail?\n\nTraceback (most recent call last):\n  File "src/app.py", line 3, in f\n    x()\n'
+
+
+@pytest.mark.spec("M4", "P6")
+@pytest.mark.parametrize(
+    "error",
+    [
+        "IntegrityError: UNIQUE\n[SQL: UPDATE users SET name=?]\n(Background on this at: x)",
+        "ValidationError: 1 validation error for Settings\ncreate\n  field required",
+        "RuntimeError: cannot migrate\nPlease update your config\nor delete the file",
+    ],
+)
+def test_an_error_of_several_lines_belongs_to_its_traceback_up_to_a_blank_line(error: str) -> None:
+    assert read_message(f"{RAISED}{error}", EARLIER).surface == RETRIEVAL_FIRST
+    assert read_message(f"{RAISED}{error}\n\nPlease update it", EARLIER).surface == MUTATION_ENABLED
+
+
+@pytest.mark.spec("M4", "P6")
+@pytest.mark.parametrize("place", ["at src/app.py:12\nPlease: update it", "from src/app.py:12\n  change x to y\nHelp"])
+def test_a_place_in_a_file_alone_is_no_traceback(place: str) -> None:
+    assert read_message(place, EARLIER).surface == MUTATION_ENABLED
+    assert read_message(f"Why?\nat src/lib.py:3\n{place}", EARLIER).surface != MUTATION_ENABLED
+
+
+@pytest.mark.spec("M4")
+@pytest.mark.parametrize("unit", ["don't change ", "not ", "no change, ", "but do ", "- not:\n", "could you ", "— "])
+def test_a_very_long_message_is_read_in_time(unit: str) -> None:
+    began = time.process_time()
+    read_message(f"{unit * 20_000}update:", EARLIER)
+    assert time.process_time() - began < 5

@@ -202,7 +202,8 @@ def test_no_evidence_is_asked_for_where_a_file_came_with_the_message() -> None:
 
 @pytest.mark.spec("M4")
 def test_a_file_that_was_found_and_is_gone_is_said_to_be() -> None:
-    turn = turn_of(USES, search(), runtime_read("src/main.py", not_found("src/main.py")))
+    found = search({"src/main.py": FILES["src/main.py"]})
+    turn = turn_of(USES, found, runtime_read("src/main.py", not_found("src/main.py")))
     said = "I couldn't read `src/main.py`: File not found: src/main.py. No file contents were read."
     assert rails().prepare(turn) == Finish("own_answers", said)
 
@@ -347,3 +348,28 @@ def test_files_of_earlier_messages_are_among_those_an_answer_may_name() -> None:
     again = rails().receive(turn, answer("See new.py."))
     assert isinstance(again, Again)
     assert "`old.py`" in again.note
+
+
+@pytest.mark.spec("M4")
+@pytest.mark.parametrize(
+    "change",
+    [
+        (use("shell.exec", "c2", command="make"), Result(True, "Done.")),
+        (use("file.edit", "c2", path="src/parse.py", search="x", replace="y"), edited("src/parse.py")),
+    ],
+)
+def test_what_was_read_beside_a_change_in_one_reply_is_no_evidence_for_later_messages(
+    change: tuple[ToolUse, Result | None],
+) -> None:
+    shown = reading("src/parse.py", read_file("src/parse.py", DEFINED))
+    for both in (round_of(change, shown), round_of(shown, change)):
+        assert rails().receive(turn_of(WHERE, earlier=(both,)), SAID) != Accept(SAID)
+        assert rails().receive(turn_of(WHERE, earlier=(both, round_of(shown))), SAID) == Accept(SAID)
+
+
+@pytest.mark.spec("M4")
+@pytest.mark.parametrize("path", ["/project/src/parse.py", "src/x/../parse.py"])
+def test_a_change_under_a_name_that_may_mean_any_file_leaves_no_evidence(path: str) -> None:
+    change = use("file.edit", path=path, search="x", replace="y"), None
+    turn = turn_of(WHERE, earlier=(read("src/parse.py"), round_of(change)))
+    assert rails().receive(turn, SAID) != Accept(SAID)

@@ -117,24 +117,31 @@ def test_calls_of_the_runtime_itself_have_no_surface_and_are_never_refused() -> 
 
 @pytest.mark.spec("P6", "M4")
 @pytest.mark.parametrize(
-    ("previous", "surface"),
+    ("before", "surface"),
     [
-        ("Change A to 2, but ask me before", MUTATION_ENABLED),
-        ("edit a.py replace `old` with `new`", MUTATION_ENABLED),
-        (WHERE, RETRIEVAL_FIRST),
-        ("git status", GIT_READ_ONLY),
-        ("Tell me a joke", ANSWER_ONLY),
-        ("ok", None),
-        ("", ANSWER_ONLY),
+        (("Change A to 2, but ask me before",), MUTATION_ENABLED),
+        (("edit a.py replace `old` with `new`",), MUTATION_ENABLED),
+        ((WHERE,), RETRIEVAL_FIRST),
+        (("git status",), GIT_READ_ONLY),
+        (("Tell me a joke",), ANSWER_ONLY),
+        (("Change A to 2", "Tell me a joke"), ANSWER_ONLY),
+        (("Tell me a joke", WHERE, "ok", "yes"), RETRIEVAL_FIRST),
+        (("Hello there", "ok"), ANSWER_ONLY),
+        (("Tell me a joke", None), None),
+        (("Tell me a joke", None, "ok"), None),
+        ((None, "Tell me a joke", "ok"), ANSWER_ONLY),
+        (("ok",), ANSWER_ONLY),
+        (("",), ANSWER_ONLY),
+        ((), ANSWER_ONLY),
     ],
 )
-def test_an_assent_has_the_tools_of_the_message_before_and_nothing_else_of_it(
-    previous: str, surface: Surface | None
+def test_an_assent_has_the_tools_of_the_last_message_that_says_more_and_nothing_else_of_it(
+    before: tuple[str | None, ...], surface: Surface | None
 ) -> None:
-    turn = turn_of("yes, go ahead", previous=previous)
+    turn = turn_of("yes, go ahead", before=before)
     assert sent(rails().prepare(turn)).surface == surface
     assert rails().receive(turn, answer("It is so.")) == Accept(answer("It is so."))
-    assert sent(rails().prepare(turn_of("Tell me another", previous=previous))).surface == ANSWER_ONLY
+    assert sent(rails().prepare(turn_of("Tell me another", before=before))).surface == ANSWER_ONLY
 
 
 # direct

@@ -225,7 +225,7 @@ def earlier(shown: str) -> tuple[Round, ...]:
 def test_with_all_rules_on_every_turn_ends_and_is_replayed_as_it_was(
     data: st.DataObject, prompt: str, previous: str, shown: str, foreign: bool
 ) -> None:
-    turn = Turn(number=2, prompt=prompt, previous=previous, foreign=foreign, earlier=earlier(shown))
+    turn = Turn(number=2, prompt=prompt, before=(previous,), foreign=foreign, earlier=earlier(shown))
     Drive(data, GuardrailsConfig(), turn).run()
 
 

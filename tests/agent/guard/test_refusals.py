@@ -168,3 +168,15 @@ def test_tools_that_may_have_something_new_to_say_are_asked_as_often_as_the_mode
     asked = use("process.status", id="p1")
     turn = turn_of("Wait for it", round_of((asked, Result(True, "running"))))
     assert refusal(rails(without("surfaces")), turn, asked) is None
+
+
+@pytest.mark.spec("M4")
+@pytest.mark.parametrize("rules", ["duplicate_calls", "read_budget"])
+def test_of_a_call_that_has_no_result_yet_nobody_says_that_it_is_above(rules: str) -> None:
+    first, second = use("file.read", "c1", path="a.py"), use("file.read", "c2", path="./a.py")
+    text = refusal(rails(only(rules)), turn_of("Update the parser"), first, second)
+    assert text is not None and "your reply asks for it already" in text
+    assert "above" not in text
+    done = turn_of("Update the parser", round_of(reading("a.py")))
+    text = refusal(rails(only(rules)), done, second)
+    assert text is not None and "is above" in text

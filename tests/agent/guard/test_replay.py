@@ -193,3 +193,20 @@ def test_earlier_calls_are_known_by_their_arguments_where_their_results_are_gone
 )
 def test_inside_is_by_whole_names(path: str, folder: str, inside: bool) -> None:
     assert is_inside(path, folder) is inside
+
+
+@pytest.mark.spec("M4")
+@pytest.mark.parametrize("name", ["shell.exec", "file.edit", "nobody.knows"])
+def test_what_was_read_beside_a_change_in_one_reply_may_be_read_again(name: str) -> None:
+    change = use(name, "c2", path="a.py"), Result(True)
+    for both in (round_of(change, reading("a.py")), round_of(reading("a.py"), change)):
+        turn = turn_of("Update the file", both)
+        assert not state_of(turn).fresh
+        assert refusal(rails(without("surfaces")), turn, use("file.read", "c3", path="a.py")) is None
+
+
+@pytest.mark.spec("M4")
+def test_a_change_that_was_made_is_not_made_again_because_something_was_read_before_it() -> None:
+    edit = use("file.edit", "c2", path="a.py", search="x", replace="y")
+    turn = turn_of("Update the file", round_of(reading("a.py"), (edit, Result(True))))
+    assert refusal(rails(), turn, use("file.edit", "c3", path="a.py", search="x", replace="y")) is not None

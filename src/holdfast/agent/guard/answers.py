@@ -17,7 +17,7 @@ from holdfast.agent.guard.calls import (
     is_by_runtime,
     may_have_changed,
 )
-from holdfast.agent.guard.evidence import same_path
+from holdfast.agent.guard.evidence import is_plain, plain_path
 from holdfast.agent.guard.matter import Matter
 from holdfast.agent.guard.progress import has_evidence
 from holdfast.agent.guard.state import State
@@ -52,15 +52,22 @@ def own_answer(matter: Matter, turn: Turn) -> Finish | None:
 
 def failed_read(matter: Matter, turn: Turn, state: State) -> Finish | None:
     """A read that failed, where it leaves the model with nothing: it would only guess at other paths."""
-    if not matter.rules.own_answers or state.reads or state.blind:
+    if not matter.rules.own_answers or state.reads or state.has_untried or state.blind:
         return None
     for called, step in _last_calls(matter, turn.rounds):
+        if called.by_runtime and "/" not in called.path and not _is_raw(matter):
+            continue  # the name of a file, which may lie in a folder: the model can look for it
         if called.name == READ and (end_of(step) is End.FAILED or _is_refused_path(called, step.result)):
             error = step.result.error if step.result is not None else None
             return Finish(
                 "own_answers", f"I couldn't read {quoted(called.path)}: {_line(error)}. No file contents were read."
             )
     return None
+
+
+def _is_raw(matter: Matter) -> bool:
+    direct = None if matter.asking is None else matter.asking.direct
+    return isinstance(direct, ReadFile) and direct.raw
 
 
 def limit(state: State) -> Finish | None:
@@ -163,9 +170,18 @@ def _not_made(turn: Sequence[tuple[Called, Step]], rejected: Sequence[str]) -> s
     """Whatever else may have changed a file is not denied."""
     others = [called for called, step in turn if may_have_changed(called, step)]
     touched = any(called.name not in CHANGES or not called.path for called in others)
-    touched = touched or any(same_path(called.path, path) for called in others for path in rejected)
+    touched = touched or not _are_apart([called.path for called in others], rejected)
     paths = several(list(dict.fromkeys(rejected)))
     return f"Canceled: this change to {paths} was not made." if touched else f"Canceled: {paths} was not changed."
+
+
+def _are_apart(others: Sequence[str], rejected: Sequence[str]) -> bool:
+    """Whether these are surely other files than those: a file may have many names, and on some systems in any case."""
+    if not others:
+        return True
+    names = {plain_path(path).casefold() for path in others}
+    plain = all(is_plain(path) and plain_path(path) == path for path in (*others, *rejected))
+    return plain and not any(plain_path(path).casefold() in names for path in rejected)
 
 
 def _done_line(result: Result | None) -> str:

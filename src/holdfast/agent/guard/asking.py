@@ -135,7 +135,7 @@ def read_message(text: str, earlier: Earlier) -> Asking:
     |---|---|
     | git-read-only | it begins with a git question (`phrases.is_git_question`) |
     | mutation-enabled | it asks for a change (`changing.asks_for_change`) |
-    | retrieval-first | something to find out, to read or to list; a path, in a pasted traceback too |
+    | retrieval-first | something to find, to read or to list; a path, in a pasted traceback too |
     | answer-only | anything else |
 
     Something is to be found out if the message names an identifier (`snake_case`, `PascalCase`, `camelCase`) or a
@@ -169,7 +169,7 @@ def read_message(text: str, earlier: Earlier) -> Asking:
             names=frozenset(name for piece in pieces for name in _identifiers(piece)),
         )
     looks = any(map(is_path, [*pieces, *pieces_of(trace.replace('"', " "))]))
-    looks = looks or bool(said & LISTING and said & FOLDER_TERMS) or wants_to_read(shape)
+    looks = looks or bool(said & LISTING and said & FOLDER_TERMS) or wants_to_read(shape) or bool(said & LOOKS_UP)
     return Asking(surface=RETRIEVAL_FIRST if looks or scope is not None else ANSWER_ONLY, scope=scope)
 
 

@@ -6,30 +6,29 @@ import re
 from typing import Final
 
 from holdfast.agent.guard.file_names import Kind, kind_of
-from holdfast.agent.guard.vocabulary import words_of
 from holdfast.agent.guard.words import without_place
 
 _QUOTES: Final = {'"': '"', "`": "`", "'": "'", "“": "”", "‘": "’"}
 _LEAD: Final = re.compile(r"(?:please )?(?:edit|in|modify|update|change) (?:the )?(?:file )?", re.IGNORECASE)
 _REPLACE: Final = re.compile(
-    r"[,:;]? (?:and |by |to |then )?replac(?:e|ing) (?:the (?:content|text|word|string|line) )?", re.IGNORECASE
+    r"[,:;]? (?:and |by |to |then )?replac(?:e|ing) (?P<whole>the (?:content|text|word|string|line) )?", re.IGNORECASE
 )
 _WITH: Final = re.compile(r" with ", re.IGNORECASE)
 _IN: Final = re.compile(r" in (?:the )?(?:file )?", re.IGNORECASE)
 _OVER: Final = re.compile(r"[.!]?(?:,? (?:please|thanks|thank you))?[.!]?", re.IGNORECASE)
-_NOT_MEANT: Final = words_of(
-    "nothing everything something anything it itself that this them these those all each every both whatever which "
-    "what tab tabs space spaces newline newlines whitespace blank blanks quote quotes comma commas semicolon semicolons"
-)
-"""Words that stand for something else."""
+_LIKE_CODE: Final = re.compile(r"[_(=\d]|[a-z][A-Z]")
+_SHORTEST: Final = 4
+"""Shorter ones stand inside other words too often."""
 _LONGEST: Final = 4000
 
 
 def edit_in(text: str) -> tuple[str, str, str] | None:
     """Path, text and new text. Also read: `in P replace …`, `replace X with Y in P`, on one line.
 
-    Quotes of any kind around X and Y say exactly where they begin and end. Without quotes each is one word, and nothing
-    but a full stop or a courtesy follows: in more words there may be a condition, or a change of mind.
+    Quotes of any kind around X and Y say exactly where they begin and end. Without quotes each is one word that looks
+    like code and is not too short (`old_name`, `retries=3`), not `the line …` or `the word …`, which may mean more or
+    less than that text; and nothing but a full stop or a courtesy follows: in more words there may be a condition, or a
+    change of mind.
     """
     line = text.strip()
     if len(line) > _LONGEST or "\n" in line:
@@ -44,7 +43,7 @@ def _path_first(line: str) -> tuple[str, str, str] | None:
         return None
     path, at = _path(line, lead.end())
     verb = _REPLACE.match(line, at) if path else None
-    parts = None if verb is None else _parts(line[verb.end() :])
+    parts = None if verb is None else _parts(line[verb.end() :], verb["whole"] is not None)
     return None if parts is None else (path, *parts)
 
 
@@ -54,7 +53,9 @@ def _path_last(line: str) -> tuple[str, str, str] | None:
     if verb is None or not ends:
         return None
     path, at = _path(line, ends[-1].end())
-    parts = _parts(line[verb.end() - 1 : ends[-1].start()]) if path and _OVER.fullmatch(line, at) else None
+    if not path or not _OVER.fullmatch(line, at):
+        return None
+    parts = _parts(line[verb.end() - 1 : ends[-1].start()], verb["whole"] is not None)
     return None if parts is None else (path, *parts)
 
 
@@ -73,13 +74,13 @@ def _path(line: str, at: int) -> tuple[str, int]:
     return (path, end) if is_path else ("", end)
 
 
-def _parts(text: str) -> tuple[str, str] | None:
-    """X and Y of `X with Y`."""
+def _parts(text: str, whole: bool) -> tuple[str, str] | None:
+    """X and Y of `X with Y`. `whole`: X is called a line, a word, …"""
     quoted = _quoted(text)
     old, end = (quoted[0], len(text) - len(quoted[1])) if quoted else (text.partition(" ")[0], text.find(" "))
     joint = _WITH.match(text, max(end, 0))
     new = None if joint is None else _last(text[joint.end() :])
-    return None if new is None or not (quoted or _is_one_word(old)) else (old, new)
+    return None if new is None or not (quoted or (_is_one_word(old) and not whole)) else (old, new)
 
 
 def _quoted(text: str) -> tuple[str, str] | None:
@@ -101,4 +102,4 @@ def _last(text: str) -> str | None:
 def _is_one_word(text: str) -> bool:
     """Whether it can be taken as it is, without quotes."""
     plain = text and text.isprintable() and text[0] not in _QUOTES and text[-1] not in ".,:!?…"
-    return bool(plain) and text.lower() not in _NOT_MEANT
+    return bool(plain) and len(text) >= _SHORTEST and _LIKE_CODE.search(text) is not None

@@ -93,6 +93,13 @@ def same_path(one: str, other: str) -> bool:
     return plain_path(one) == plain_path(other)
 
 
+def is_plain(path: str) -> bool:
+    """Whether it leads straight down from the project's folder, so that another such path means another file."""
+    if not path or path.startswith(("/", "~", "\\")) or ":" in path:
+        return False
+    return ".." not in plain_path(path).split("/")
+
+
 def refers_to(written: str, path: str) -> bool:
     """Whether a path as an answer writes it can mean this file: the whole of it, or its last parts (`rails.py`)."""
     short, full = plain_path(written), plain_path(path)

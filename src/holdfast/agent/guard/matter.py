@@ -23,7 +23,7 @@ from holdfast.agent.guard.calls import (
     is_told,
     may_have_changed,
 )
-from holdfast.agent.guard.evidence import cited, plain_path, shows_alone
+from holdfast.agent.guard.evidence import cited, is_plain, plain_path, shows_alone
 from holdfast.agent.guard.phrases import is_assent
 from holdfast.agent.guarding import Round, Step, Turn
 from holdfast.agent.surfaces import Surface
@@ -96,26 +96,32 @@ def matter_of(rules: GuardrailsConfig, tools: Sequence[Tool], turn: Turn) -> Mat
 def _asked(turn: Turn, tools: Catalogue) -> tuple[Asking | None, tuple[str, ...]]:
     """What the message asks for, and the files it names.
 
-    "Yes" asks for what the message before did, as far as the tools go; what it agrees to is in the answer between them.
+    "Yes" asks for what the last message that says more did, as far as the tools go; what it agrees to is in the answers
+    between them.
     """
     earlier = earlier_of(turn.earlier, tools)
-    if turn.previous and is_assent(turn.prompt):
-        before = None if is_assent(turn.previous) else Asking(surface=read_message(turn.previous, earlier).surface)
-        return before, tuple(cited(turn.previous))
-    return read_message(turn.prompt, earlier), tuple(cited(turn.prompt))
+    if not is_assent(turn.prompt):
+        return read_message(turn.prompt, earlier), tuple(cited(turn.prompt))
+    meant = next((words for words in reversed(turn.before) if words is None or not is_assent(words)), "")
+    if meant is None:
+        return None, ()
+    return Asking(surface=read_message(meant, earlier).surface), tuple(cited(meant))
 
 
 def _known(matter: Matter, earlier: Sequence[Round]) -> Iterator[str]:
-    """Of what was read and not changed since."""
+    """Of what was read and not changed since, or in the same reply: its calls run in any order."""
     contents: dict[str, str] = {}
-    for step in (step for each in earlier for step in each.steps):
-        called = matter.tools.called(step.use)
-        if may_have_changed(called, step):
-            changed = plain_path(path_read(called, step)) if called.name in CHANGES else None
+    for each in earlier:
+        calls = [(matter.tools.called(step.use), step) for step in each.steps]
+        changes = [(called, step) for called, step in calls if may_have_changed(called, step)]
+        for called, step in changes:
+            changed = path_read(called, step) if called.name in CHANGES else ""
+            changed = plain_path(changed) if is_plain(changed) else ""
             contents = {path: content for path, content in contents.items() if changed and path != changed}
-        elif called.name == READ and (content := text_read(step)) is not None:
-            path = plain_path(path_read(called, step))
-            contents[path] = contents.get(path, "") + content
+        for called, step in calls:
+            if not changes and called.name == READ and (content := text_read(step)) is not None:
+                path = plain_path(path_read(called, step))
+                contents[path] = contents.get(path, "") + content
     for path, content in contents.items():
         if matter.shows(path, content):
             yield path

@@ -8,10 +8,10 @@ from typing import Final
 
 _HEADER: Final = re.compile(r"\s*(?:\w+ )?Traceback \(most recent call last\):?\s*$", re.IGNORECASE)
 _INLINE: Final = re.compile(r"\(most recent call (?:last|first)\)", re.IGNORECASE)
+_FILE: Final = re.compile(r'\s*File "[^"\n]+", line \d+')
 _FRAME: Final = re.compile(
     r"""\s*(?:
-        File\ "[^"\n]+",\ line\ \d+
-      | (?:at|from)\ [^\s].{0,300}:\d+(?::\d+)?\)?:?\s*$
+        (?:at|from)\ [^\s].{0,300}:\d+(?::\d+)?\)?:?\s*$
       | at\ [\w.$<>/]{1,300}\([^)\n]{0,300}\)\s*$
     )""",
     re.VERBOSE,
@@ -67,8 +67,8 @@ def _closing_fences(lines: Sequence[str]) -> dict[int, int]:
 
 
 def _end_of_trace(lines: Sequence[str], start: int) -> int | None:
-    """The line after a traceback that begins here; None if none does."""
-    if not _begins(lines[start]):
+    """The line after a traceback that begins here; None if none does. An error may go on to the next blank line."""
+    if not _begins(lines[start]) or _is_one_place(lines, start):
         return None
     at, raised = start + 1, False
     while at < len(lines):
@@ -77,12 +77,10 @@ def _end_of_trace(lines: Sequence[str], start: int) -> int | None:
             following = next((place for place in range(at, min(at + 3, len(lines))) if lines[place].strip()), None)
             if following is None or not _begins(lines[following]):
                 break
-            at = following
-        elif _begins(line):
-            at, raised = at + 1, False
-        elif not raised and line[0] in " \t":
+            at, raised = following, False
+        elif raised or _begins(line) or line[0] in " \t":
             at += 1
-        elif not raised and _RAISED.match(line):
+        elif _RAISED.match(line):
             at, raised = at + 1, True
         else:
             break
@@ -90,4 +88,12 @@ def _end_of_trace(lines: Sequence[str], start: int) -> int | None:
 
 
 def _begins(line: str) -> bool:
-    return any(form.match(line) for form in (_HEADER, _FRAME, _CHAIN))
+    return any(form.match(line) for form in (_HEADER, _FILE, _FRAME, _CHAIN))
+
+
+def _is_one_place(lines: Sequence[str], start: int) -> bool:
+    """`at src/app.py:12` with neither an error before it nor another such line after it: a person may write that."""
+    if not _FRAME.match(lines[start]):
+        return False
+    headed = start > 0 and _ERROR.match(lines[start - 1])
+    return not headed and not (start + 1 < len(lines) and _begins(lines[start + 1]))

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from holdfast.agent.guard.asking import Mode
-from holdfast.agent.guard.evidence import Gate, best, plain_path, rejecting, same_path
+from holdfast.agent.guard.evidence import Gate, best, plain_path, refers_to, rejecting
 from holdfast.agent.guard.state import State
 from holdfast.agent.guard.wording import GATES, quoted
 
@@ -112,4 +112,4 @@ def _is_asked_about(state: State, path: str) -> bool:
     """The message names it and asks what is in it: it needs no search to be found."""
     if state.matter.mode is Mode.USAGE or state.matter.wanted > 1:
         return False
-    return any(same_path(path, name) for name in state.matter.named)
+    return any(refers_to(name, path) for name in state.matter.named)

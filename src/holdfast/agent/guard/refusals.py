@@ -74,8 +74,10 @@ def _read_budget(state: State, before: Before, called: Called) -> str | None:
     if called.name != READ:
         return None
     reads = [each for each in before if each.name == READ]
-    if called.key in state.fresh or any(each.key == called.key for each in reads):
+    if called.key in state.fresh:
         return wording.read_already(called.path)
+    if any(each.key == called.key for each in reads):
+        return wording.read_twice(called.path)
     if len(state.attempts) + len(reads) >= MAX_READS:
         return wording.reads_spent(called.path, MAX_READS, "reads")
     if state.matter.investigates and state.is_candidate(called.path):
@@ -89,8 +91,9 @@ def _repeated(state: State, before: Before, called: Called) -> str | None:
     """Only for tools whose answer is known to stay the same: one that waits for something is asked again and again."""
     if called.name not in LOOKING | CHANGES:
         return None
-    same = called.key == state.last_done or any(each.key == called.key for each in before)
-    return wording.call_repeated(called.name) if same else None
+    if called.key == state.last_done:
+        return wording.call_repeated(called.name)
+    return wording.call_doubled(called.name) if any(each.key == called.key for each in before) else None
 
 
 _CHECKS: Final[tuple[tuple[str, Check], ...]] = (

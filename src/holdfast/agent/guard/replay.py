@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.agent.guard.calls import (
+    LOOKING,
     READ,
     SEARCH,
     Called,
@@ -71,6 +72,10 @@ def _after(state: State, each: Round) -> State:
         now = _since(now, call.step, call.called)
         if call.refused is None or end_of(call.step) is End.DONE:
             now = _with(now, call.step, call.called)
+    if any(may_have_changed(call.called, call.step) for call in calls):
+        # The calls of a reply run in any order: what was looked at beside a change may be as it was before it.
+        looked = any(call.called.key == now.last_done and call.called.name in LOOKING for call in calls)
+        now = replace(now, fresh=frozenset[str](), last_done="" if looked else now.last_done)
     return replace(now, answered=is_answered(now))
 
 

@@ -68,6 +68,11 @@ class State(Struct, frozen=True, kw_only=True):
         """One search, and a second only if the first was empty."""
         return any(each.found for each in self.searches) or len(self.searches) > 1
 
+    @property
+    def has_untried(self) -> bool:
+        """A file was found that nobody has tried to read."""
+        return any(not any(same_path(each.path, path) for path in self.tried) for each in self.candidates)
+
     def is_candidate(self, path: str) -> bool:
         return any(same_path(path, each.path) for each in self.candidates)
 

@@ -9,7 +9,10 @@ def words_of(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-CHANGES: Final = words_of("add change create delete edit modify overwrite replace update write")
+CHANGES: Final = words_of(
+    "add change create delete edit modify overwrite replace update write "
+    "append fix implement insert move refactor remove rename"
+)
 
 LOOKS_UP: Final = words_of("find where where's locate search")
 USAGE: Final = words_of(

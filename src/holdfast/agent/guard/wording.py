@@ -84,12 +84,23 @@ def read_already(path: str) -> str:
     return f"{CORRECTION}{quoted(path)} was not read again: its content is above. Use that, or read another file."
 
 
+def read_twice(path: str) -> str:
+    return f"{CORRECTION}{quoted(path)} was not read twice: your reply asks for it already. Use what that call gives."
+
+
 def reads_spent(path: str, count: int, what: str) -> str:
     return f"{CORRECTION}{quoted(path)} was not read: {count} {what} for one message are the limit. Answer from those."
 
 
 def call_repeated(tool: str) -> str:
     return f"{CORRECTION}{quoted(tool)} was not run again with the same arguments: its result is above. Go on from it."
+
+
+def call_doubled(tool: str) -> str:
+    return (
+        f"{CORRECTION}{quoted(tool)} was not run again with the same arguments: "
+        "your reply asks for it already. Go on from what that call gives."
+    )
 
 
 # Why an answer is sent back

@@ -27,6 +27,7 @@ _QUOTES: Final = ("ticks", "double", "curly", "single", "bent")
 _BEFORE: Final = "([{<'‘*,;:!?"
 _AFTER: Final = ".,;:!?)]}>'’*…"
 _PLACE_IN_FILE: Final = re.compile(r"(?::\d+(?:[:-]\d+)?|\#L\d+(?:-L?\d+)?):?$")
+_APOSTROPHES: Final = str.maketrans(dict.fromkeys("’´ʼ′", "'"))
 _DOTS: Final = re.compile(r"(?:.*[/\\])?\.\.?")
 
 
@@ -75,7 +76,7 @@ def plain_piece(chunk: str) -> Piece:
     whole = _trimmed(chunk)
     text = without_place(whole)
     kind = kind_of(text)
-    word = text.lower().replace("’", "'") if kind is Kind.WORD else ""
+    word = text.lower().translate(_APOSTROPHES) if kind is Kind.WORD else ""
     return Piece(text, kind, word, place=whole[len(text) :])
 
 

@@ -40,6 +40,10 @@ class Stream:
         self._held = ""
         if self.open:
             self._put("\n")
+
+    def keep(self) -> None:
+        """What was said stays: a pipe gets it now."""
+        self.end()
         if self._kept:
             screen.put_piece("".join(self._kept), self._target())
             self._kept.clear()

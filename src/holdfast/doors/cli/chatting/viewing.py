@@ -139,6 +139,7 @@ class PersonView:
                 self._warn(event.message)
             case Outcome():
                 self._live.end_all()
+                self._words.drop()
             case _:
                 pass
 
@@ -231,6 +232,7 @@ class PersonView:
     def _reply(self, event: ReplyWritten) -> None:
         self._live.end(_MODEL)
         self.rest()
+        self._words.keep()
         if event.aborted is not None:
             self._said.add(event.aborted)
             screen.note(screen.paint(f"The reply was stopped: {visible(event.aborted)}", "yellow", stream=sys.stderr))

@@ -1,0 +1,67 @@
+"""Typed results are found again for exactly what was told, and for nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.agent.notebook import Notebook
+from holdfast.contract.message import ToolResult, ToolUse
+from holdfast.contract.result import Result
+from holdfast.contract.vocabulary import Failure, State
+from tests.runtime.support import runtime_in
+
+pytestmark = pytest.mark.spec("M4")
+READ = ToolUse("call-1", "file.read")
+EDIT = ToolUse("call-1", "file.edit")
+
+
+def told(use: ToolUse, output: str, *, error: bool = False) -> list[ToolResult]:
+    return [ToolResult(use.id, use.name, output, error)]
+
+
+@pytest.fixture
+def notebook(tmp_path: Path) -> Notebook:
+    return Notebook(runtime_in(tmp_path), "talk")
+
+
+def test_an_output_is_not_taken_for_one_it_ends_with(notebook: Notebook) -> None:
+    notebook.note(0, READ, Result(True, "two"))
+    assert notebook.results([told(READ, "one\ntwo")]) == [{}]
+    assert notebook.results([told(READ, "two\n")]) == [{"call-1": Result(True, "two")}]
+
+
+def test_an_output_that_says_nothing_is_nobody_s(notebook: Notebook) -> None:
+    notebook.note(0, READ, Result(True, "\n"))
+    assert notebook.results([told(READ, "")]) == [{}]
+
+
+def test_one_failure_is_not_taken_for_another(notebook: Notebook) -> None:
+    rejected = Result(False, error="Rejected.", state=State.REJECTED, failure=Failure.REJECTED)
+    notebook.note(4, EDIT, rejected)
+    assert notebook.results([told(EDIT, "Found 2 occurrences.", error=True)]) == [{}]
+    assert notebook.results([told(EDIT, "Rejected.")]) == [{}]
+    assert notebook.results([told(EDIT, "Rejected.", error=True)]) == [{"call-1": rejected}]
+
+
+def test_a_denial_is_found_whatever_words_it_was_told_in(notebook: Notebook) -> None:
+    denied = Result(False, error="Tool 'x' was denied: no.", state=State.DENIED, failure=Failure.DENIED_BY_POLICY)
+    notebook.note(0, EDIT, denied)
+    assert notebook.results([told(EDIT, "The tool was denied by a policy. no.", error=True)]) == [{"call-1": denied}]
+
+
+def test_the_note_about_other_arguments_is_no_part_of_an_output(notebook: Notebook) -> None:
+    done = Result(True, "noted y")
+    notebook.note(0, EDIT, done)
+    changed = 'The arguments were changed to {"text":"y"} before it ran.\n\nnoted y'
+    assert notebook.results([told(EDIT, changed)]) == [{"call-1": done}]
+
+
+def test_replies_are_matched_from_the_last_one_back(notebook: Notebook) -> None:
+    first, second = Result(True, "same"), Result(True, "same", structured={"second": True})
+    notebook.note(0, READ, first)
+    notebook.note(1, READ, second)
+    assert notebook.results([told(READ, "same"), [], told(READ, "same")]) == [
+        {"call-1": first}, {}, {"call-1": second},
+    ]  # fmt: skip
