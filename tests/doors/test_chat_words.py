@@ -32,7 +32,7 @@ def _streamed(pieces: list[str], *, terminal: bool = True) -> str:
         stream = Stream()
         for piece in pieces:
             stream.write(piece)
-        stream.end()
+        stream.keep()
     finally:
         sys.stdout = before
     return screen.getvalue()
