@@ -140,7 +140,7 @@ def test_what_a_guard_puts_right_is_what_is_kept_and_run(tmp_path: Path) -> None
 def test_notes_are_sent_and_not_kept(tmp_path: Path) -> None:
     stage = Stage(tmp_path, said("Done."), guard=Script(lambda turn: Send(notes=("Only read.", "Be brief."))))
     stage.advance()
-    assert last_words(stage.model.asked[0]).endswith("Only read.\n\nBe brief.")
+    assert last_words(stage.model.asked[0]) == "Go.\n\nOnly read.\n\nBe brief."
     assert stage.conversation.messages()[0] == Message("user", (Text("Go."),))
 
 

@@ -279,7 +279,7 @@ class Loop:
         tools = sorted(self.runtime.visible(bench.caller), key=lambda tool: tool.name)
         sent = list(messages) if self.context is None else trim(messages, self.context)
         if notes:
-            sent[-1] = Message("user", (*sent[-1].parts, Text("\n\n".join(notes))))
+            sent[-1] = Message("user", (*sent[-1].parts, Text("".join(f"\n\n{note}" for note in notes))))
         while True:
             reply = await ask(bench, self.model.stream(sent, tools, self.settings))
             if reply.usage is not None:
