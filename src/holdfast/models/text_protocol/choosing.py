@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Final, Literal, cast
 
-from holdfast.config.model import ModelConfig
+from holdfast.config.model import ModelConfig, Protocol
 from holdfast.contract.message import Message
 from holdfast.contract.tool import Tool
 from holdfast.models.port import Model, ModelError, ModelEvent, ModelFault, Retrying
@@ -55,9 +55,7 @@ def protocol_for(config: ModelConfig) -> How:
     provider, _, model = config.name.partition(":")
     if config.name == OPERATOR:
         return "native"
-    own = config.providers.get(provider)
-    wanted = (own.protocol if own else None) or config.protocol
-    if wanted != "auto":
+    if (wanted := _wanted(config)) != "auto":
         return wanted
     if api_of(config, provider) != "openai-chat":
         return "native"
@@ -79,7 +77,7 @@ def with_protocol(model: Model, config: ModelConfig, *, edit_repair: bool = True
         case "try":
             return Trying(model, TextModel(model, edit_repair=edit_repair, system_role=system_role))
         case "text":
-            known = "" if _is_set(config) else f"models such as {bare} were not made to call tools"
+            known = "" if _wanted(config) != "auto" else f"models such as {bare} were not made to call tools"
             return TextModel(model, chosen=Chosen("text", known), edit_repair=edit_repair, system_role=system_role)
 
 
@@ -131,6 +129,7 @@ def _bare(model: str) -> str:
     return model.rpartition("/")[2].lower()
 
 
-def _is_set(config: ModelConfig) -> bool:
+def _wanted(config: ModelConfig) -> Protocol:
+    """What the configuration says: the provider's own word, or the general one."""
     own = config.providers.get(config.name.partition(":")[0])
-    return ((own.protocol if own else None) or config.protocol) != "auto"
+    return (own.protocol if own else None) or config.protocol
