@@ -276,6 +276,23 @@ def test_what_a_failing_model_costs_is_counted(tmp_path: Path) -> None:
     assert stage.advance().usage == SPENT
 
 
+def test_calls_are_judged_by_the_message_they_were_asked_for_whatever_was_said_since(tmp_path: Path) -> None:
+    script = Script(refuse=lambda turn, use_id: None if turn.prompt == "Go." else "Another matter.")
+    stage = Stage(tmp_path, said(use("n"), use("a", "ask")), guard=script)
+    assert stage.advance().kind == "pending"
+    stage.person.say("Something else.")
+    stage.advance(config=Config(approval=ApprovalConfig(auto_approve=("note", "ask"))))
+    assert len(stage.asks) == 1
+    last = script.looked[-1]
+    assert (last.prompt, [step.told is None for step in last.rounds[-1].steps]) == ("Go.", [False, True])
+
+
+def test_an_answer_of_the_guard_is_written_without_the_end_of_its_last_line(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, guard=Script(lambda turn: Finish("direct", "text\n")))
+    stage.advance()
+    assert stage.conversation.messages()[-1] == Message("assistant", (Text("text"),))
+
+
 def test_the_turn_holds_the_words_the_rounds_and_typed_results(tmp_path: Path) -> None:
     script = Script()
     stage = Stage(tmp_path, said("Wait.", use("a")), said("One."), said(use("a")), said("Two."), guard=script)

@@ -15,7 +15,7 @@ from holdfast.agent.guarding import Accept, Act, Again, Finish, Guard, Refused, 
 from holdfast.agent.notebook import Notebook
 from holdfast.agent.surfaces import Surface
 from holdfast.agent.turns import turn_of
-from holdfast.contract.message import Message, Part, ToolUse
+from holdfast.contract.message import Message, Part, ToolResult, ToolUse
 from holdfast.runtime.middleware import Deny
 
 
@@ -57,7 +57,7 @@ class Guided:
         bench = self._bench
         slots = bench.slots()
         if any((slot.turn, slot.use) not in self._refusals for slot in slots):
-            turn = self._turn(bench.conversation.messages())
+            turn = self._turn(_until_reply(bench.conversation.messages()))
             self._surface = self._guard.surface(turn)
             refusals = self._guard.refusals(turn)
             self._refusals = {(slot.turn, slot.use): refusals.get(slot.use.id) for slot in slots}
@@ -76,3 +76,11 @@ class Guided:
         turn = turn_of(messages, self._notebook, waiting)
         counts = {rule: count for (prompt, rule), count in self._again.items() if prompt == turn.prompt}
         return replace(turn, corrected=counts) if counts else turn
+
+
+def _until_reply(messages: Sequence[Message]) -> list[Message]:
+    """The conversation as its last reply answers it: a person's words after that are about something else."""
+    end = max((place for place, message in enumerate(messages) if message.role == "assistant"), default=-1) + 1
+    after = messages[end].parts if end < len(messages) else ()
+    results = tuple(part for part in after if isinstance(part, ToolResult))
+    return [*messages[:end], *([Message("user", results)] if results else [])]

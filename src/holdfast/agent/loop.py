@@ -307,8 +307,9 @@ class Loop:
             self._write(Reply(move.uses))
             return self._outcome("stepped") if step else None
         bench.tell(Guarded(move.rule, "stopped" if move.stopped else "answered"))
-        bench.tell(TextDelta(move.answer))
-        self._write(Reply((Text(move.answer),)))
+        answer = move.answer.rstrip("\n")
+        bench.tell(TextDelta(answer))
+        self._write(Reply((Text(answer),)))
         if move.stopped:
             return self._outcome("stopped", f"The model was stopped by the guard-rail `guardrails.{move.rule}`.")
         return self._outcome("done")
