@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from holdfast.config.model import ModelApi
 from holdfast.contract.result import Attachment
 from holdfast.models.arguments import sendable
+from holdfast.text.visible import visible
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import BinaryContent
@@ -27,6 +29,8 @@ _TAKEN: Final[dict[ModelApi, frozenset[str]]] = {
 _ALSO_TEXT: Final = frozenset(
     {"application/json", "application/xml", "application/yaml", "application/toml", "application/javascript"}
 )
+_CLOSING: Final = re.compile(r"</(?=\s*attachment)", re.IGNORECASE)
+_MARKS: Final = str.maketrans({'"': "'", "<": "‹", ">": "›"})
 
 
 def content(attachments: Sequence[Attachment], api: ModelApi) -> list[str | BinaryContent]:
@@ -34,16 +38,26 @@ def content(attachments: Sequence[Attachment], api: ModelApi) -> list[str | Bina
 
 
 def _one(attachment: Attachment, api: ModelApi) -> str | BinaryContent:
-    kind = attachment.mime_type.partition(";")[0].strip().lower()
-    name = sendable(attachment.name or attachment.uri or "attachment")
+    kind = _framed(attachment.mime_type.partition(";")[0].strip().lower())
+    name = _framed(sendable(attachment.name or attachment.uri or "attachment"))
     if not attachment.data:
-        where = f" at {sendable(attachment.uri)}" if attachment.uri and attachment.uri != name else ""
+        place = _framed(sendable(attachment.uri or ""))
+        where = f" at {place}" if place and place != name else ""
         return f"[{name} ({kind}){where}: the content is not included]"
     if kind.startswith("text/") or kind in _ALSO_TEXT:
         text = attachment.data.decode("utf-8", "replace")
-        return f'<attachment name="{name}" type="{kind}">\n{text}\n</attachment>'
+        return f'<attachment name="{name}" type="{kind}">\n{_CLOSING.sub(_opened, text)}\n</attachment>'
     if kind not in _TAKEN[api]:
         return f"[{name} ({kind}, {len(attachment.data)} bytes) is left out: this model's API does not take it]"
     from pydantic_ai.messages import BinaryContent
 
     return BinaryContent(data=attachment.data, media_type=kind)
+
+
+def _framed(text: str) -> str:
+    """On one line, and unable to end what it is written into: whoever made the file named it."""
+    return visible(text).translate(_MARKS)
+
+
+def _opened(found: re.Match[str]) -> str:
+    return f"<\\{found[0][1:]}"
