@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
+import select
 import signal
+import socket
 import threading
 from collections.abc import Generator
 from pathlib import Path
@@ -17,7 +19,7 @@ from holdfast.contract.errors import SandboxRefused
 from holdfast.sandbox import confine
 from holdfast.sandbox.launch import Launch
 from holdfast.sandbox.warden import client
-from holdfast.sandbox.warden.client import Exit, Job, NotStarted, Warden, WardenLost
+from holdfast.sandbox.warden.client import Exit, Job, Logged, NotStarted, Warden, WardenLost
 
 PATH = {"PATH": "/usr/bin:/bin"}
 
@@ -170,6 +172,62 @@ def test_a_dead_warden_is_started_again(warden: Warden, tmp_path: Path) -> None:
             assert attempt < 2
 
 
+@pytest.mark.spec("B4", "X3")
+@pytest.mark.parametrize("idle", [False, True], ids=["a new worker", "an idle worker"])
+def test_a_command_that_is_over_before_its_worker_is_known_to_have_it_ran_once(
+    warden: Warden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, idle: bool
+) -> None:
+    if idle:
+        _run(warden, _launch("true"), tmp_path)
+    hand_over = socket.send_fds
+
+    def slowly(worker: socket.socket, message: list[memoryview], fds: list[int]) -> int:
+        sent = hand_over(worker, message, fds)
+        if message != [b"w"]:
+            ended = select.poll()
+            ended.register(worker, 0)
+            assert ended.poll(30_000), "the worker of a command in the background ends with it"
+        return sent
+
+    monkeypatch.setattr(client.socket, "send_fds", slowly)
+
+    async def main() -> Exit:
+        stdin = os.open(os.devnull, os.O_RDONLY)
+        launch = _launch(f"echo ran >>{tmp_path}/runs; exit 3")
+        try:
+            job = warden.run(launch, stdin, log=Logged(base=str(tmp_path / "log"), limit=1000))
+        finally:
+            os.close(stdin)
+        return await asyncio.wait_for(job.wait(), 30)
+
+    assert asyncio.run(main()) == Exit(3, None)
+    assert (tmp_path / "runs").read_text() == "ran\n"
+
+
+@pytest.mark.spec("B4", "X3")
+@pytest.mark.parametrize("deaths", [1, 2])
+def test_a_warden_that_dies_before_it_takes_a_command_is_started_again_once(
+    warden: Warden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deaths: int
+) -> None:
+    hand_over, killed = socket.send_fds, list[int]()
+
+    def deadly(worker: socket.socket, message: list[memoryview], fds: list[int]) -> int:
+        sent = hand_over(worker, message, fds)
+        if message == [b"w"] and len(killed) < deaths:
+            killed.append(warden._pids[-1])  # pyright: ignore[reportPrivateUsage]
+            os.kill(killed[-1], signal.SIGKILL)
+            os.waitid(os.P_PID, killed[-1], os.WEXITED | os.WNOWAIT)
+        return sent
+
+    monkeypatch.setattr(client.socket, "send_fds", deadly)
+    if deaths == 1:
+        assert _run(warden, _launch("echo back"), tmp_path)[1] == "back\n"
+    else:
+        with pytest.raises(SandboxRefused, match="ends before it takes one; nothing ran"):
+            _run(warden, _launch("echo back"), tmp_path)
+    assert len(killed) == deaths
+
+
 @pytest.mark.spec("B4", "N6")
 def test_without_an_interpreter_commands_are_refused_in_a_sentence(
     warden: Warden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -208,6 +266,23 @@ def test_a_fork_of_the_runtime_does_not_keep_its_commands_alive(warden: Warden, 
     finally:
         os.close(reading)
         os.close(writing)
+
+
+@pytest.mark.spec("B4", "X3")
+def test_a_fork_of_the_runtime_does_not_keep_it_from_hearing_of_an_end(warden: Warden, tmp_path: Path) -> None:
+    async def main() -> Exit:
+        fifo = tmp_path / "fifo"
+        os.mkfifo(fifo)
+        waiting = asyncio.create_task(_start(warden, _launch(f"read < {fifo}; exit 4"), tmp_path / "out").wait())
+        await asyncio.sleep(0)
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)  # noqa: ASYNC222 - it ends at once
+        await asyncio.to_thread(fifo.write_text, "go\n")
+        return await asyncio.wait_for(waiting, 10)
+
+    assert asyncio.run(main()) == Exit(4, None)
 
 
 @pytest.mark.spec("X3")

@@ -120,9 +120,15 @@ class Warden:
                 self.drop(worker)
             else:
                 return worker
-        worker = self._new_worker()
-        _send(worker, request, fds)
-        return worker
+        for _ in range(2):
+            worker = self._new_worker()
+            try:
+                _send(worker, request, fds)
+            except (BrokenPipeError, ConnectionResetError):
+                self.drop(worker)
+            else:
+                return worker
+        raise SandboxRefused("The process that starts commands ends before it takes one; nothing ran.")
 
     def _new_worker(self) -> socket.socket:
         ours, theirs = socket.socketpair()
@@ -176,6 +182,13 @@ class Warden:
         """Whatever the worker still runs is killed, unless it is detached."""
         self._sockets.discard(worker)
         worker.close()
+
+    def forget(self) -> None:
+        """Close it in a fork, where the processes are not its own and the loop listens for its parent."""
+        self._pids.clear()
+        for job in list(self._jobs):
+            job.forget_loop()
+        self.close()
 
     def close(self) -> None:
         for job in list(self._jobs):
@@ -289,6 +302,10 @@ class Job:
                     self._loop.remove_reader(self._worker)
             self._loop = None
 
+    def forget_loop(self) -> None:
+        """In a fork: what is taken out of its loop is no longer listened to in the parent either."""
+        self._loop = None
+
 
 def _wake(future: asyncio.Future[None]) -> None:
     if not future.done():
@@ -318,9 +335,11 @@ def _request(launch: Launch, log: Logged | None, *, detached: bool, thorough: bo
 
 
 def _send(worker: socket.socket, request: bytes, fds: Sequence[int]) -> None:
+    """Raises `OSError` only if the worker did not get all of it: then nothing runs, and another can be asked."""
     message = memoryview(len(request).to_bytes(4, "little") + request)
     sent = socket.send_fds(worker, [message], list(fds)) if fds else 0
-    worker.sendall(message[sent:])
+    if sent < len(message):  # after the last byte the worker may have run the command, and be gone
+        worker.sendall(message[sent:])
 
 
 def _close_all(sockets: set[socket.socket], pids: list[int]) -> None:
@@ -345,8 +364,7 @@ def _reap(pid: int) -> None:
 def _forget_in_child() -> None:
     """A fork of the runtime must not keep the sockets open: the commands would outlive the runtime."""
     for warden in list(_wardens):
-        warden._pids.clear()  # pyright: ignore[reportPrivateUsage]
-        warden.close()
+        warden.forget()
 
 
 os.register_at_fork(after_in_child=_forget_in_child)
