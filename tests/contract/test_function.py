@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypedDict
 import pytest
 from pydantic import BaseModel, Field
 
-from holdfast import Context, Runtime, Tool, tool
+from holdfast import Attachment, Context, Result, Runtime, Tool, tool
 from holdfast.contract.errors import ToolError
 from tests.runtime.support import run
 
@@ -145,6 +145,19 @@ def test_a_whole_float_is_an_integer_to_a_function_that_wants_one() -> None:
         return type(number).__name__
 
     assert run(Runtime(tools=[kind]).call("kind", '{"number": 3.0}')).output == "int"
+
+
+@pytest.mark.spec("T2", "T4")
+def test_a_function_that_makes_its_own_result_keeps_all_of_it() -> None:
+    @tool(effects=())
+    async def draw() -> Result:
+        """Draw something."""
+        return Result(True, "drawn", structured={"wide": 3}, attachments=(picture,))
+
+    picture = Attachment(kind="image", mime_type="image/png", data=b"png")
+    result = run(Runtime(tools=[draw]).call("draw"))
+    assert draw.output_schema is None
+    assert (result.output, result.structured, result.attachments) == ("drawn", {"wide": 3}, (picture,))
 
 
 @pytest.mark.spec("T2", "T9")

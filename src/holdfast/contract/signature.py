@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal, Union, cast, get_args, get_or
 import msgspec
 
 from holdfast.contract.errors import ToolError
+from holdfast.contract.result import Result
 from holdfast.contract.values import Json
 
 Convert = Callable[[Any], Any]
@@ -75,7 +76,9 @@ def object_schema(parameters: Sequence[Parameter], *, strict: bool) -> dict[str,
 
 
 def describe_return(hint: Any) -> dict[str, Any] | None:
-    """An output schema for functions that return a typed object; other returns are text or free JSON."""
+    """An output schema for functions that return a typed object; other returns are text, free JSON or a `Result`."""
+    if hint is Result:
+        return None
     if _is_pydantic_model(hint):
         return hint.model_json_schema(mode="serialization")
     kind: Any = hint
