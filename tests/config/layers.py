@@ -42,7 +42,38 @@ def _table(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Table]:
     return st.fixed_dictionaries({}, optional=fields)
 
 
+_network = st.one_of(
+    st.sampled_from(["off", "on"]), st.lists(st.sampled_from(["a.example", "*"]), max_size=2, unique=True)
+)
+_writable = st.lists(st.sampled_from(["$root", "/", "$root/build"]), max_size=2, unique=True)
+_limits: dict[str, st.SearchStrategy[Any]] = {
+    "enabled": st.booleans(),
+    "include": st.one_of(_tools, _edits),
+    "exclude": st.one_of(_tools, _edits),
+    "trust": st.sampled_from(["pinned", "any"]),
+    "start_timeout": st.sampled_from([1, 999]),
+    "timeout": st.sampled_from([1, 999]),
+    "network": _network,
+    "writable": _writable,
+}
 _caps = st.sampled_from(["standard", "small"])
+_program: dict[str, st.SearchStrategy[Any]] = {"command": st.sampled_from(["serve", "evil"])}
+_address: dict[str, st.SearchStrategy[Any]] = {"url": st.sampled_from(["https://here.example", "https://evil.example"])}
+_of_program: dict[str, st.SearchStrategy[Any]] = {
+    "args": st.lists(st.sampled_from(["-v", "--all"]), max_size=2),
+    "env": st.dictionaries(st.just("TOKEN"), st.sampled_from(["${secret:token}", "plain"]), max_size=1),
+    "cwd": st.just("/tmp"),
+}
+_of_address: dict[str, st.SearchStrategy[Any]] = {
+    "headers": st.dictionaries(st.just("X"), st.sampled_from(["1", "2"]), max_size=1),
+    "transport": st.sampled_from(["http", "sse"]),
+    "oauth": st.fixed_dictionaries({"client_id": st.sampled_from(["a", "b"])}),
+}
+_server: st.SearchStrategy[Table] = st.one_of(
+    st.fixed_dictionaries(_program, optional=_of_program | _limits),
+    st.fixed_dictionaries(_address, optional=_of_address | _limits),
+    _table(**_limits),
+)
 _policy = _table(profile=_profile, allow=_tools, deny=_tools, caps=_caps)
 layers: st.SearchStrategy[Table] = _table(
     tools=_table(
@@ -88,11 +119,9 @@ layers: st.SearchStrategy[Table] = _table(
     ),
     sandbox=_table(
         mode=st.sampled_from(["auto", "required", "off"]),
-        writable=st.lists(st.sampled_from(["$root", "/", "$root/build"]), max_size=2, unique=True),
+        writable=_writable,
         read_deny=st.lists(st.sampled_from(["~/.ssh", "/x"]), max_size=2, unique=True),
-        network=st.one_of(
-            st.sampled_from(["off", "on"]), st.lists(st.sampled_from(["a.example", "*"]), max_size=2, unique=True)
-        ),
+        network=_network,
         backend=st.sampled_from(["auto", "landlock"]),
         environment=st.lists(st.sampled_from(["PATH", "SECRET"]), max_size=2, unique=True),
         memory=st.sampled_from([2**20, 2**40]),
@@ -143,6 +172,11 @@ layers: st.SearchStrategy[Table] = _table(
         files=st.sampled_from(["project", "anywhere"]),
     ),
     guardrails=_table(enabled=st.booleans(), surfaces=st.booleans(), evidence=st.booleans()),
+    mcp=_table(
+        client_approves=st.booleans(),
+        wait=st.sampled_from([0, 5, 1000]),
+        servers=st.dictionaries(st.sampled_from(["one", "two"]), _server, max_size=2),
+    ),
     secrets=st.dictionaries(st.just("token"), st.just({"command": ["/tmp/evil"]}), max_size=1),
     protected=st.lists(st.sampled_from(["infra", "deploy"]), max_size=2, unique=True),
 )

@@ -32,6 +32,18 @@ FULL: dict[str, Any] = {
     "hooks": {"actions": {"file.*": "confirm"}},
     "sandbox": {"network": ["a.example"], "mode": "required"},
     "output": {"max_output_bytes": 10},
+    "mcp": {
+        "servers": {
+            "files": {"command": "serve", "args": ["-v", "-v"], "env": {"A": "${secret:token}"}, "writable": []},
+            "far": {
+                "url": "https://far.example/mcp",
+                "headers": {"X": "1"},
+                "oauth": {"scopes": ["read"]},
+                "include": {"append": ["a"], "remove": "*"},
+                "network": "off",
+            },
+        }
+    },
     "secrets": {"token": {"env": "TOKEN"}},
     "protected": ["infra"],
 }
@@ -45,6 +57,13 @@ WRONG: list[dict[str, Any]] = [
     {"tools": {"agents": {"bot": {"narrow": []}}}},
     {"approval": {"auto_approve": "$default"}},
     {"approval": {"presets": {"mine": {}}}},
+    {"mcp": {"servers": {"a b": {"command": "c"}}}},
+    {"mcp": {"servers": {"a\n": {"command": "c"}}}},
+    {"mcp": {"servers": {"a": {"command": "c", "url": "https://a.example"}}}},
+    {"mcp": {"servers": {"a": {"url": "ftp://a.example"}}}},
+    {"mcp": {"servers": {"a": {"command": "c", "args": {"append": ["x"]}}}}},
+    {"mcp": {"servers": {"a": {"url": "https://a.example", "oauth": {"scopes": {"append": ["x"]}}}}}},
+    {"mcp": {"servers": {"a": {"command": "c", "include": {}}}}},
     {"secrets": {"x": {}}},
     {"secrets": {"x": {"env": "A", "keyring": "b/c"}}},
     {"protected": [""]},

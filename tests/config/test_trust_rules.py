@@ -135,6 +135,9 @@ LOOSER: list[tuple[str, Any]] = [
     ("chat.autopilot", True),
     ("chat.max_turns", 9999),
     ("chat.files", "anywhere"),
+    ("mcp.servers", {"evil": {"command": "evil"}}),
+    ("mcp.wait", 999),
+    ("mcp.client_approves", True),
     *((f"guardrails.{rule}", False) for rule in GuardrailsConfig.__struct_fields__),
     ("secrets", {"token": {"command": ["evil"]}}),
 ]
@@ -166,6 +169,7 @@ STRICT: Table = {
     "model": {"timeout": 60, "connect_timeout": 5, "retries": 1, "context": 8000},
     "chat": {"autopilot": False},
     "guardrails": {"enabled": True},
+    "mcp": {"client_approves": False},
 }
 
 

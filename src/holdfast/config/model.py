@@ -287,6 +287,65 @@ class GuardrailsConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """At most ten rounds of calls for one message."""
 
 
+class McpOAuth(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a person logs in to a server. All of it can be left out where the server registers clients by itself."""
+
+    client_id: Name | None = None
+    client_secret: Name | None = None
+    client_metadata_url: Name | None = None
+    """An https address that describes this client; servers that know such addresses need no registration."""
+    scopes: Names = ()
+    redirect_port: Annotated[int, Meta(ge=0, le=65535)] = 0
+    """Where the browser comes back to on this machine; 0: any free port."""
+
+
+class McpServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One MCP server: a command that speaks on its standard streams, or an address."""
+
+    command: Name | None = None
+    args: Annotated[tuple[str, ...], Meta(max_length=1000)] = ()
+    env: dict[Name, str] = field(default_factory=dict[str, str])
+    """Beside what `sandbox.environment` lets through; `${secret:SCOPE}` in a value stands for a secret."""
+    cwd: Name | None = None
+    url: Name | None = None
+    headers: dict[Name, str] = field(default_factory=dict[str, str])
+    """`${secret:SCOPE}` in a value stands for a secret."""
+    transport: Literal["auto", "http", "sse"] = "auto"
+    oauth: McpOAuth | None = None
+    enabled: bool = True
+    include: Names = ("*",)
+    exclude: Names = ()
+    trust: Literal["pinned", "any"] = "pinned"
+    """`pinned`: a definition that has changed is held until a person has seen the difference."""
+    start_timeout: Seconds = 30.0
+    timeout: Seconds = 60.0
+    """For one call."""
+    network: Literal["off", "on"] | Names | None = None
+    """For a command; None: what `sandbox.network` says."""
+    writable: Names | None = None
+    """For a command; None: it can write nowhere but to its private /tmp."""
+
+    def __post_init__(self) -> None:
+        if (self.command is None) == (self.url is None):
+            raise ValueError("give exactly one of command and url")
+        if self.command is None and (self.args or self.env or self.cwd is not None):
+            raise ValueError("args, env and cwd are for servers with a command")
+        if self.url is None and (self.headers or self.oauth is not None or self.transport != "auto"):
+            raise ValueError("headers, oauth and transport are for servers with a url")
+        if self.url is not None and not self.url.startswith(("https://", "http://")):
+            raise ValueError("a url begins with https:// or http://")
+
+
+class McpConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    servers: dict[Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,63}(?!\n)$")], McpServer] = field(
+        default_factory=dict[str, McpServer]
+    )
+    client_approves: bool = True
+    """Whether a yes of the person behind an MCP client counts; a client is believed to have asked one."""
+    wait: Annotated[float, Meta(ge=0, le=31_536_000)] = 45.0
+    """Seconds a call of an MCP client that cannot ask its person waits for an answer from another door."""
+
+
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tools: ToolsConfig = field(default_factory=ToolsConfig)
     approval: ApprovalConfig = field(default_factory=ApprovalConfig)
@@ -297,6 +356,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     model: ModelConfig = field(default_factory=ModelConfig)
     chat: ChatConfig = field(default_factory=ChatConfig)
     guardrails: GuardrailsConfig = field(default_factory=GuardrailsConfig)
+    mcp: McpConfig = field(default_factory=McpConfig)
     secrets: dict[Name, SecretSource] = field(default_factory=dict[str, SecretSource])
     protected: Names = ()
     """Protected path patterns beyond the built-in ones; every layer adds, none removes."""

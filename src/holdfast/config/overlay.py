@@ -1,6 +1,7 @@
 """One layer laid over a configuration, checked key by key, as if it were trusted.
 
-Tables merge key by key (a secret source is replaced whole), lists are edited, everything else is replaced.
+Tables merge key by key (a secret source is replaced whole, and so is an MCP server that is told what to run or where
+it is), lists are edited, everything else is replaced.
 """
 
 from __future__ import annotations
@@ -8,17 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, cast, get_args, get_origin
+from typing import Any, Final, NamedTuple, cast, get_args, get_origin
 
-from msgspec import Struct, ValidationError, convert, to_builtins
+from msgspec import NODEFAULT, Struct, ValidationError, convert, structs, to_builtins
 
 from holdfast.config.lists import NameList, edit, operations
-from holdfast.config.model import FUNCTION_PATH, PRESET_NAME, Config, SecretSource
+from holdfast.config.model import FUNCTION_PATH, PRESET_NAME, Config, McpServer, SecretSource
 from holdfast.config.paths import resolve
 from holdfast.config.shape import (
     check,
     dotted,
-    is_list,
+    is_edited,
     is_section,
     is_table_list,
     lower_first,
@@ -29,6 +30,10 @@ from holdfast.config.shape import (
 from holdfast.contract.errors import ConfigError, PathRefused
 
 Table = dict[str, Any]
+_LIMITS: Final = frozenset(
+    {"enabled", "include", "exclude", "trust", "start_timeout", "timeout", "network", "writable"}
+)
+"""What can be said about an MCP server without knowing what it is."""
 
 
 class Overlay(NamedTuple):
@@ -86,7 +91,7 @@ def _merge(shape: type[Struct], current: Table, given: object, path: str, mergin
             _merge(kind, current[key], value, here, merging)
             continue
         merging.keys.append(here)
-        if is_list(kind) and shape is not SecretSource:
+        if is_edited(shape, key, kind):
             _merge_list(current, key, value, here, merging)
             check(current[key], kind, merging.at(here))
         elif is_table_list(kind):
@@ -117,15 +122,42 @@ def _merge_table(current: Table, given: object, kind: Any, path: str, merging: _
         check(name, key_kind, f"{where} (the name)")
         if path == "approval.presets" and not re.fullmatch(PRESET_NAME, name):
             raise ConfigError(f"{where}: the name of a preset begins with `$`, like '$mine'; rename it.")
+        if value_kind is McpServer and not _server_to_change(current, name, value, where, merging):
+            continue
         if value_kind is SecretSource:
-            current[name] = {}
+            current.pop(name, None)
         if is_section(value_kind):
-            _merge(value_kind, current.setdefault(name, {}), value, here, merging)
+            _merge(value_kind, current.setdefault(name, _unset(value_kind)), value, here, merging)
             check(current[name], value_kind, where)
         else:
             check(value, value_kind, where)
             found = _skill_folder(value, merging, where) if path == "tools.skills" else value
             current[name] = _deep(current.get(name), found)
+
+
+def _server_to_change(current: Table, name: str, said: object, where: str, merging: _Merging) -> bool:
+    """Whether the layer is about a server there is, or begins one: then nothing is left of one of the same name, for
+    the secrets in its environment and headers are meant for that program or address alone."""
+    given = cast(Table, said) if isinstance(said, dict) else {"": said}
+    if "command" in given or "url" in given:
+        current.pop(name, None)
+    elif name not in current and given.keys() <= _LIMITS:
+        merging.notes.append(f"{where}: there is no such server, nothing was changed.")
+        return False
+    elif name in current and ("args" in given or "cwd" in given):
+        raise ConfigError(f"{where}: args and cwd belong to a command, which another layer gives; give it here too.")
+    return True
+
+
+def _unset(shape: type[Struct]) -> Table:
+    """What holds before a table says anything: the default of every field that has one."""
+    made: Table = {}
+    for item in structs.fields(shape):
+        if item.default is not NODEFAULT:
+            made[item.name] = item.default
+        elif item.default_factory is not NODEFAULT:
+            made[item.name] = item.default_factory()
+    return made
 
 
 def _skill_folder(value: str, merging: _Merging, where: str) -> str:
@@ -139,14 +171,12 @@ def _merge_list(current: Table, key: str, given: object, path: str, merging: _Me
     where = merging.at(path)
     if path == "approval.auto_approve":
         _merge_auto_approve(current, given, where, merging.user_level)
-    elif path == "sandbox.network" and isinstance(given, str):
+    elif key == "network" and isinstance(given, str):
         current[key] = given
     else:
-        before = current.get(key, ())
         if path == "protected":
             given = _only_additions(given, where)
-        elif path == "sandbox.network":
-            before = _hosts(before, given, where)
+        before = _list_before(current.get(key, ()), given, where)
         after = edit(NameList(tuple(before)), given, where)
         merging.notes.extend(f"{where}: {name!a} is not in the list, nothing was removed." for name in after.excluded)
         current[key] = after.items
@@ -191,10 +221,11 @@ def _put_in(given: object, where: str) -> tuple[str, ...]:
     return tuple(cast("list[str]", given))
 
 
-def _hosts(before: object, given: object, where: str) -> tuple[str, ...]:
-    if before == "on" and isinstance(given, dict):
-        raise ConfigError(f"{where}: the network is 'on', there is no list to change; give a whole list.")
-    return () if isinstance(before, str) else cast(tuple[str, ...], before)
+def _list_before(before: object, given: object, where: str) -> tuple[str, ...]:
+    if before in ("on", None) and _only_changes(given, where):
+        so_far = "the network is 'on'" if before else "it follows the sandbox's"
+        raise ConfigError(f"{where}: {so_far}, there is no list to change; give a whole list.")
+    return () if before is None or isinstance(before, str) else cast(tuple[str, ...], before)
 
 
 def _only_additions(given: object, where: str) -> object:

@@ -12,12 +12,14 @@ from holdfast.config.model import (
     PRESET_NAME,
     CommandRule,
     Config,
+    McpOAuth,
+    McpServer,
     ModelProvider,
     PolicyLayer,
     Preset,
     SecretSource,
 )
-from holdfast.config.shape import is_list, is_section, options
+from holdfast.config.shape import is_edited, is_section, options
 
 JsonObject = dict[str, Any]
 
@@ -112,6 +114,38 @@ DESCRIPTIONS: Final = {
     "guardrails.own_answers": "Say without the model what came of a failed read and of a change.",
     "guardrails.edit_repair": "Tell a model that failed to mend an edit how one is written.",
     "guardrails.rounds": "At most ten rounds of calls for each message.",
+    "mcp": "Servers that bring tools over MCP, and clients that use yours.",
+    "mcp.servers": "MCP servers by name; their tools are called `mcp:name:tool`.",
+    "mcp.client_approves": "Whether an MCP client may ask its person for approval; if not, another door must.",
+    "mcp.wait": (
+        "Seconds a call of an MCP client that cannot ask its person waits for an answer from elsewhere, "
+        "such as `holdfast approve`."
+    ),
+    "McpServer.command": "The program of a server that speaks on its standard streams.",
+    "McpServer.args": "The program's arguments.",
+    "McpServer.env": (
+        "Variables it gets beside what `sandbox.environment` lets through; `${secret:SCOPE}` stands for a secret."
+    ),
+    "McpServer.cwd": "The folder the program runs in; without it the project root.",
+    "McpServer.url": "The address of a server that is reached over HTTP.",
+    "McpServer.headers": "Headers sent with every request; `${secret:SCOPE}` stands for a secret.",
+    "McpServer.transport": "How it is spoken to at its address; auto tries streamable HTTP first.",
+    "McpServer.oauth": "How you log in to it, where it asks for that.",
+    "McpServer.enabled": "Whether it is used.",
+    "McpServer.include": "Which of its tools there are; `*` stands for any letters.",
+    "McpServer.exclude": "Which of them are left out all the same.",
+    "McpServer.trust": (
+        "pinned: a tool whose definition has changed is held until you have seen the difference; any: it is not."
+    ),
+    "McpServer.start_timeout": "Seconds until it has said which tools it has.",
+    "McpServer.timeout": "Seconds one call may take.",
+    "McpServer.network": "What its program can reach, instead of `sandbox.network`: off, on, or hosts.",
+    "McpServer.writable": "Paths its program may change; none without it, whatever `sandbox.writable` says.",
+    "McpOAuth.client_id": "The client you registered there; without it holdfast registers itself.",
+    "McpOAuth.client_secret": "Its secret, as `${secret:SCOPE}`.",
+    "McpOAuth.client_metadata_url": "An https address that describes the client, for servers that know such addresses.",
+    "McpOAuth.scopes": "The scopes to ask for.",
+    "McpOAuth.redirect_port": "The local port the browser comes back to; 0 takes any free one.",
     "ModelProvider.api": "The wire format of a server holdfast does not know by name. User-level only.",
     "ModelProvider.base_url": "Where the server is. User-level only.",
     "ModelProvider.api_key": "Where the key comes from, instead of the usual variable. User-level only.",
@@ -155,7 +189,7 @@ def json_schema() -> JsonObject:
     for section, kind in options(Config).items():
         if is_section(kind):
             _describe(defs, kind, section, section)
-    for named in (PolicyLayer, Preset, CommandRule, SecretSource, ModelProvider):
+    for named in (PolicyLayer, Preset, CommandRule, SecretSource, ModelProvider, McpServer, McpOAuth):
         _describe(defs, named, "", named.__name__)
     approval = cast(dict[str, JsonObject], defs["ApprovalConfig"]["properties"])
     approval["presets"]["propertyNames"] = {"pattern": PRESET_NAME}
@@ -163,6 +197,7 @@ def json_schema() -> JsonObject:
         if choice.get("type") == "string":
             choice["pattern"] = FUNCTION_PATH
     defs["SecretSource"]["oneOf"] = [{"required": [name]} for name in options(SecretSource)]
+    _describe_server(defs["McpServer"])
     defs[_EDIT] = _list_edit()
     top = defs.pop("Config")
     return {
@@ -180,13 +215,21 @@ def _describe(defs: dict[str, JsonObject], shape: type[Struct], path: str, prefi
     known = options(shape, path)
     made.pop("required", None)
     made["properties"] = {
-        name: _property(given[name], kind, DESCRIPTIONS[f"{prefix}.{name}" if prefix else name], shape)
+        name: _property(given[name], DESCRIPTIONS[f"{prefix}.{name}" if prefix else name], is_edited(shape, name, kind))
         for name, kind in known.items()
     }
 
 
-def _property(given: JsonObject, kind: Any, description: str, shape: type[Struct]) -> JsonObject:
-    if not is_list(kind) or shape in (SecretSource, CommandRule):
+def _describe_server(made: JsonObject) -> None:
+    """A layer may speak of a server that another names, so neither command nor url is required."""
+    made["not"] = {"required": ["command", "url"]}
+    for choice in made["properties"]["url"]["anyOf"]:
+        if choice["type"] == "string":
+            choice["pattern"] = "^https?://"
+
+
+def _property(given: JsonObject, description: str, edited: bool) -> JsonObject:
+    if not edited:
         return {**given, "description": description}
     plain = {key: value for key, value in given.items() if key != "default"}
     choices = [*plain.pop("anyOf", [plain]), {"$ref": f"#/$defs/{_EDIT}"}]

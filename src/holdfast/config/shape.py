@@ -11,13 +11,14 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 from msgspec import Struct, ValidationError, convert, structs
 
-from holdfast.config.model import INTERNAL
+from holdfast.config.model import INTERNAL, CommandRule, McpOAuth, McpServer, SecretSource
 from holdfast.contract.errors import ConfigError
 from holdfast.text.suggest import did_you_mean
 
 _BARE: Final = re.compile(r"[A-Za-z0-9_$-]+", re.ASCII)
 _AT: Final = re.compile(r" - at (?:`key` in )?`\$?(.*)`$")
 _MAX_SHOWN: Final = 60
+_WHOLE: Final = (SecretSource, CommandRule, McpOAuth)
 
 
 def options(shape: type[Struct], path: str = "") -> dict[str, Any]:
@@ -33,6 +34,11 @@ def is_section(kind: Any) -> bool:
 def is_list(kind: Any) -> bool:
     """A list of names, which files can edit."""
     return any(get_origin(option) is tuple for option in _alternatives(kind)) and not is_table_list(kind)
+
+
+def is_edited(shape: type[Struct], name: str, kind: Any) -> bool:
+    """Whether a layer can edit the list; words of a command and the like are one value, in which words may repeat."""
+    return is_list(kind) and shape not in _WHOLE and (shape, name) != (McpServer, "args")
 
 
 def is_table_list(kind: Any) -> bool:

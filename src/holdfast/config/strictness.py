@@ -15,6 +15,7 @@ from holdfast.config.model import (
     Config,
     GuardrailsConfig,
     HooksConfig,
+    McpServer,
     ModelConfig,
     ModelProvider,
     PolicyLayer,
@@ -56,6 +57,9 @@ def looser_options(one: Config, other: Config) -> list[str]:
         ("ledger.durability", one.ledger.durability == "power" or other.ledger.durability == "process"),
         ("ledger.keep_days", one.ledger.keep_days == other.ledger.keep_days),
         ("ledger.max_blob_bytes", one.ledger.max_blob_bytes == other.ledger.max_blob_bytes),
+        ("mcp.servers", _servers(one.mcp.servers, other.mcp.servers)),
+        ("mcp.client_approves", other.mcp.client_approves or not one.mcp.client_approves),
+        ("mcp.wait", one.mcp.wait <= other.mcp.wait),
         ("secrets", one.secrets == other.secrets),
         ("protected", _holds(one.protected, other.protected)),
     )
@@ -120,7 +124,7 @@ def _sandbox(one: SandboxConfig, other: SandboxConfig) -> tuple[Check, ...]:
         ("sandbox.mode", _MODES[one.mode] <= _MODES[other.mode]),
         ("sandbox.writable", _holds(other.writable, one.writable)),
         ("sandbox.read_deny", _holds(one.read_deny, other.read_deny)),
-        ("sandbox.network", other.network == "on" or (one.network != "on" and _holds(_hosts(other), _hosts(one)))),
+        ("sandbox.network", _reaches_no_further(one.network, other.network)),
         ("sandbox.backend", one.backend == other.backend),
         ("sandbox.environment", _holds(other.environment, one.environment)),
         ("sandbox.memory", _within(one.memory, other.memory)),
@@ -195,8 +199,45 @@ def _commands(one: Iterable[CommandRule], other: Iterable[CommandRule]) -> bool:
     )
 
 
-def _hosts(sandbox: SandboxConfig) -> tuple[str, ...]:
-    return () if isinstance(sandbox.network, str) else sandbox.network
+def _servers(one: Mapping[str, McpServer], other: Mapping[str, McpServer]) -> bool:
+    """A server less is stricter; one more, or the same name for another, is not."""
+    return all(name in other and _server(server, other[name]) for name, server in one.items())
+
+
+def _server(one: McpServer, other: McpServer) -> bool:
+    return (
+        (one.command, one.args, one.cwd, one.env) == (other.command, other.args, other.cwd, other.env)
+        and (one.url, one.transport, one.headers, one.oauth) == (other.url, other.transport, other.headers, other.oauth)
+        and (other.enabled or not one.enabled)
+        and ("*" in other.include or _holds(other.include, one.include))
+        and _holds(one.exclude, other.exclude)
+        and (one.trust == "pinned" or other.trust == "any")
+        and one.start_timeout <= other.start_timeout
+        and one.timeout <= other.timeout
+        and _own_network(one, other)
+        and _own_writable(one, other)
+    )
+
+
+def _own_network(one: McpServer, other: McpServer) -> bool:
+    """What follows the sandbox can be compared with nothing but itself."""
+    if one.network is None or other.network is None:
+        return one.network in ("off", other.network)
+    return _reaches_no_further(one.network, other.network)
+
+
+def _own_writable(one: McpServer, other: McpServer) -> bool:
+    if one.writable is None or other.writable is None:
+        return one.writable in ((), other.writable)
+    return _holds(other.writable, one.writable)
+
+
+def _reaches_no_further(one: str | tuple[str, ...], other: str | tuple[str, ...]) -> bool:
+    return other == "on" or (one != "on" and _holds(_hosts(other), _hosts(one)))
+
+
+def _hosts(network: str | tuple[str, ...]) -> tuple[str, ...]:
+    return () if isinstance(network, str) else network
 
 
 def _within(one: float | None, other: float | None) -> bool:

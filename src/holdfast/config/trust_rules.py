@@ -18,6 +18,7 @@ from holdfast.config.model import (
     CommandRule,
     Config,
     GuardrailsConfig,
+    McpServer,
     ModelProvider,
     PolicyLayer,
     Preset,
@@ -210,6 +211,41 @@ def _actions(base: Mapping[str, Action], wanted: Mapping[str, Action]) -> dict[s
     return merged
 
 
+def _servers(base: Mapping[str, McpServer], wanted: Mapping[str, McpServer]) -> dict[str, McpServer]:
+    """Only the servers there are, and of one that would run something else or be somewhere else nothing is taken."""
+    return {name: _server(server, wanted.get(name, server)) for name, server in base.items()}
+
+
+def _server(base: McpServer, wanted: McpServer) -> McpServer:
+    if any(getattr(base, key) != getattr(wanted, key) for key in SERVER_IDENTITY):
+        return base
+    return structs.replace(
+        base,
+        enabled=base.enabled and wanted.enabled,
+        include=_included(base.include, wanted.include),
+        exclude=_united(base.exclude, wanted.exclude),
+        trust=_stricter("pinned", "any")(base.trust, wanted.trust),
+        start_timeout=min(base.start_timeout, wanted.start_timeout),
+        timeout=min(base.timeout, wanted.timeout),
+        network=_own(_network, "off", base.network, wanted.network),
+        writable=_own(_common, (), base.writable, wanted.writable),
+    )
+
+
+def _included(base: tuple[str, ...], wanted: tuple[str, ...]) -> tuple[str, ...]:
+    """Patterns are not compared, but for the one that is everything."""
+    if "*" in base:
+        return wanted
+    return base if "*" in wanted else _common(base, wanted)
+
+
+def _own(rule: Rule, nothing: object, base: Any, wanted: Any) -> Any:
+    """None follows the sandbox's value, which only `nothing` is sure to be as strict as."""
+    if base is None or wanted is None:
+        return wanted if wanted == nothing else base
+    return rule(base, wanted)
+
+
 def _narrow_tools(base: Config, wanted: Config) -> tuple[PolicyLayer, ...]:
     old, new = base.tools, wanted.tools
     if (old.profile, old.allow) == (new.profile, new.allow):
@@ -249,6 +285,8 @@ def _fully_narrowed(kept: Config, wanted: Config) -> set[str]:
 
 ENDPOINT: Final = ("api", "base_url", "api_key", "project", "location")
 """What of a model provider only user-level config may say."""
+SERVER_IDENTITY: Final = ("command", "args", "env", "cwd", "url", "headers", "transport", "oauth")
+"""What makes an MCP server the one it is; the rest are limits on it."""
 _ACTIONS: Final[tuple[Action, ...]] = ("confirm", "log", "silent")
 _RULES: Final[dict[str, Rule]] = {
     "tools.deny": _united,
@@ -302,6 +340,9 @@ _RULES: Final[dict[str, Rule]] = {
     "chat.cursor_after_result": _wanted,
     "chat.files": _stricter("project", "anywhere"),
     **{f"guardrails.{rule}": _either for rule in GuardrailsConfig.__struct_fields__},
+    "mcp.servers": _servers,
+    "mcp.client_approves": _both,
+    "mcp.wait": _smaller,
     "protected": _united,
 }
 """No rule for `tools.config`, `tools.skills`, `tools.modules`, `secrets`, `sandbox.backend`, `sandbox.undo*`,
