@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
-from holdfast import Proposal, Risk, State, Tool
+from holdfast import Config, Proposal, Risk, State, Tool
+from holdfast.config.model import ApprovalConfig, ToolsConfig
 from holdfast.contract.context import Context
 from holdfast.contract.values import Args
 from tests.runtime.support import approving, run, runtime_in
 
+APPROVED = ApprovalConfig(auto_approve=("mcp:*",))
 TIMED = {"type": "object", "properties": {"timeout": {"type": "number"}}}
 
 
@@ -52,3 +54,12 @@ def test_the_calls_own_time_is_for_the_work_and_not_for_the_proposal(tmp_path: P
     slow = Tool(name="slow", propose=propose, apply=apply, input_schema=TIMED, effects=frozenset({"process"}))
     result = run(runtime_in(tmp_path, slow, config=approving("slow")).call("slow", {"timeout": 20}))
     assert (result.state, result.output) == (State.DONE, "0.02")
+
+
+@pytest.mark.spec("X3", "K1")
+def test_a_timeout_argument_of_a_tool_from_elsewhere_is_its_own_affair(tmp_path: Path) -> None:
+    seen: list[float | None] = []
+    foreign = _shell(seen).with_(name="mcp:far:wait", aliases=(), timeout=30.0, source="mcp:far")
+    runtime = runtime_in(tmp_path, foreign, config=Config(tools=ToolsConfig(profile="full"), approval=APPROVED))
+    assert run(runtime.call("mcp:far:wait", {"timeout": 5})).state is State.DONE
+    assert seen == [30.0]

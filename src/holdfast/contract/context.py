@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal, Protocol, TypeVar
 
 from holdfast.contract.command import Command, Outlook, Ran
+from holdfast.contract.inquiry import Question, Reply
 from holdfast.contract.result import Result
 from holdfast.contract.values import Args
 
@@ -150,6 +151,10 @@ class Context(Protocol):
     def stream(self, text: str) -> None: ...
     async def call(self, name: str, args: Args | None = None) -> Result:
         """Another tool, through the whole path, with no more rights than this call has."""
+        ...
+
+    async def inquire(self, *questions: Question) -> tuple[Reply, ...]:
+        """Ask the person behind the door, all questions at once; the call's time does not run meanwhile."""
         ...
 
     def service(self, protocol: type[T]) -> T:

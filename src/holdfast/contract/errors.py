@@ -20,6 +20,8 @@ HoldfastError
 ├── GrantRefused             the "always allow" asked for would be too wide
 ├── UndoRefused              what a call changed cannot be put back
 ├── ModelError               a model did not answer (in `models.port`, with its fault)
+├── LoginNeeded              a server wants a login that only a person can give (in `mcp.oauth_client`)
+├── LoginFailed              a login went wrong on the way (there too)
 ├── DocumentError            a document cannot be read or written (in `chat.files`)
 │   ├── DocumentBusy         another process drives it (in `chat.locking`)
 │   └── Unreadable           it is gone, or not a text file

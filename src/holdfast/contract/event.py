@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from holdfast.contract.call import Call, Caller, Decision, Proposal
+from holdfast.contract.inquiry import Inquiry
 from holdfast.contract.result import Result
 from holdfast.contract.vocabulary import State
 
@@ -74,4 +75,32 @@ class Warned(_Event, frozen=True, tag="warned"):
     message: str
 
 
-Event = Received | Queued | Proposed | Decided | Pending | Approved | Started | Output | Progress | Finished | Warned
+class Logged(_Event, frozen=True, tag="logged"):
+    """What an MCP server wrote into its log, while the call ran or (with no call id) at another time."""
+
+    source: str
+    level: str
+    message: str
+
+
+class Inquired(_Event, frozen=True, tag="inquired"):
+    """A person is asked something for this call, and the call waits for it."""
+
+    inquiry: Inquiry
+
+
+Event = (
+    Received
+    | Queued
+    | Proposed
+    | Decided
+    | Pending
+    | Approved
+    | Started
+    | Output
+    | Progress
+    | Logged
+    | Inquired
+    | Finished
+    | Warned
+)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -12,6 +12,7 @@ from holdfast.config import paths
 from holdfast.config.model import Caps
 from holdfast.contract.errors import CallError, PathRefused, SecretUnavailable
 from holdfast.contract.event import Output, Progress
+from holdfast.contract.inquiry import Inquiry, Question, Reply
 from holdfast.contract.result import Result
 from holdfast.contract.values import Args
 from holdfast.runtime.keeping import CallKeeper
@@ -194,6 +195,28 @@ class RunContext:
         if loop is None or _running_loop() is loop:
             raise CallError("`call_blocking` is for tools that run in a thread; use `await ctx.call(...)` here.")
         return asyncio.run_coroutine_threadsafe(self.call(name, args), loop).result()
+
+    async def inquire(self, *questions: Question) -> tuple[Reply, ...]:
+        call = self.call_record
+        inquiry = Inquiry(asked_by=self.tool.name, questions=questions, call_id=call.id, group=call.group)
+        return await self.while_waiting(self._runtime.inquire(inquiry))
+
+    async def while_waiting(self, work: Awaitable[T]) -> T:
+        """Wait for a person: neither the time of this call nor that of the calls above it runs."""
+        stopped = list(self._and_above())
+        for ctx in stopped:
+            ctx.pause()
+        try:
+            return await work
+        finally:
+            for ctx in stopped:
+                ctx.go_on()
+
+    def _and_above(self) -> Iterator[RunContext]:
+        ctx: RunContext | None = self
+        while ctx is not None:
+            yield ctx
+            ctx = ctx.parent
 
     def service(self, protocol: type[T]) -> T:
         return self._runtime.service(protocol)

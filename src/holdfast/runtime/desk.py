@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, Literal
 
 from msgspec.structs import replace
@@ -62,11 +62,9 @@ class Desk:
         self._announce(held)
         if not waits:
             return self._parked(held)
-        above = list(_ancestors(ctx))
-        for outer in above:
-            outer.pause()
+        attending = self._attend(plan, ctx, held, ledger)
         try:
-            return await self._attend(plan, ctx, held, ledger)
+            return await (attending if ctx.parent is None else ctx.parent.while_waiting(attending))
         except LedgerError as error:
             text = f"Call {ctx.call_id} cannot go on: {error}"
             return self._end(ctx, Result(False, error=text, state=State.FAILED, failure=Failure.LEDGER))
@@ -75,8 +73,6 @@ class Desk:
             raise
         finally:
             self._woken.pop(ctx.call_id, None)
-            for outer in above:
-                outer.go_on()
 
     def _withdraw(self, call_id: str, ledger: Ledger) -> None:
         """The caller is gone: what still waits, approved or not, must never run."""
@@ -361,14 +357,6 @@ class Desk:
         if not self._runtime.bus.idle:
             self._runtime.bus.emit(Finished(ctx.call_id, result, result.state))
         return result
-
-
-def _ancestors(ctx: RunContext) -> Iterator[RunContext]:
-    """The calls this one is nested in: waiting for a person must not use up their time."""
-    above = ctx.parent
-    while above is not None:
-        yield above
-        above = above.parent
 
 
 def _end_of_denied(held: HeldCall, decision: Decision, ledger: Ledger) -> Result:

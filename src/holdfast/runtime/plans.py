@@ -155,6 +155,9 @@ def _with_context(function: Callable[..., Any] | None) -> Callable[[Args, Any], 
 
 
 def _timeout_unit(tool: Tool, name_used: str) -> float:
+    """Seconds in one of the call's own `timeout`; what a tool from elsewhere means by that word is its own affair."""
+    if tool.source.startswith("mcp:"):
+        return 0.0
     properties = tool.input_schema.get("properties")
     if not isinstance(properties, dict) or "timeout" not in properties:
         return 0.0

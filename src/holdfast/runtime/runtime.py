@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 from base64 import b32encode
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from msgspec import Struct
 
 from holdfast.config.model import Config
-from holdfast.contract.call import Answer, Call, Caller, Decision, HeldCall, Proposal
-from holdfast.contract.errors import GrantRefused, HoldfastError, UnknownCall
-from holdfast.contract.event import Event, Warned
+from holdfast.contract.call import Call, Caller, Decision, HeldCall, Proposal
+from holdfast.contract.errors import GrantRefused, HoldfastError
+from holdfast.contract.event import Event, Inquired, Warned
+from holdfast.contract.finding import ToolFinder
+from holdfast.contract.inquiry import CANCELLED, Inquirer, Inquiry, Reply
 from holdfast.contract.processes import Processes
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
@@ -33,6 +35,7 @@ from holdfast.rules.policy import Policy, PolicyRules, check_names
 from holdfast.rules.skills import read_skill
 from holdfast.rules.standard import DocumentPolicy
 from holdfast.runtime import judging
+from holdfast.runtime.answers import Answers
 from holdfast.runtime.arguments import Arguments
 from holdfast.runtime.bus import QUEUE_LIMIT, Bus, Subscription
 from holdfast.runtime.context import RunContext
@@ -42,7 +45,7 @@ from holdfast.runtime.hands import Hands
 from holdfast.runtime.middleware import After, Before, HookHandle, Middleware
 from holdfast.runtime.pipeline import Origin, Pipeline
 from holdfast.runtime.plans import Plans
-from holdfast.runtime.refusals import awaiting_program
+from holdfast.runtime.refusals import words_of
 from holdfast.runtime.secrets import Secrets
 from holdfast.runtime.telemetry import Telemetry
 from holdfast.store.redact import Redactor
@@ -66,7 +69,7 @@ class Request(Struct, frozen=True):
     given_id: str | None = None
 
 
-class Runtime:
+class Runtime(Answers):
     """The one path every call takes. Use it as `async with Runtime(tools=[...]) as runtime:`."""
 
     def __init__(
@@ -84,6 +87,7 @@ class Runtime:
         document: Path | None = None,
         asker: Asker | None = None,
         nobody: Nobody = "deny",
+        inquirer: Inquirer | None = None,
         caller: Caller | None = None,
         sandbox: Sandbox | None = None,
         services: Mapping[type[Any], Any] | None = None,
@@ -98,6 +102,7 @@ class Runtime:
         self.ledger = ledger
         self.asker = asker
         self.nobody: Nobody = nobody
+        self.inquirer = inquirer
         self.planning = plan
         """Whether calls that would change something are only proposed."""
         self.session = b32encode(os.urandom(5)).decode().lower()
@@ -110,7 +115,7 @@ class Runtime:
             has_root=root is not None,
         )
         skills = {name: read_skill(Path(folder)) for name, folder in self.config.tools.skills.items()}
-        self.policy = Policy(PolicyRules.of(self.config.tools, skills))
+        self.policy = Policy(PolicyRules.of(self.config.tools, skills, self.config.mcp.servers))
         self.registry.set_policy(self.policy)
         self.hooks = Hooks(self.config.hooks)
         self.grants = grants or (grants_in(ledger) if ledger is not None else None)
@@ -132,6 +137,7 @@ class Runtime:
         self._telemetry: Telemetry | None = Telemetry.find()
         self.calls = 0
         self._closers: list[Callable[[], None]] = []
+        self._leaving: list[Callable[[], Awaitable[None]]] = []
         self._desk_ledger: Ledger | None = ledger
         self.registry.on_change(self.plans.forget)
         self.gate.chain.on_change(self.plans.forget)
@@ -150,16 +156,22 @@ class Runtime:
         with ExitStack() as closing:
             try:
                 await self.pipeline.executor.stop_all()
+                self.registry.stop()
+                for leave in reversed(self._leaving):
+                    await leave()
             finally:
                 for close in self._closers:
                     closing.callback(close)
-            self.registry.stop()
             for subscription in self.bus.subscriptions:
                 subscription.close()
 
     def on_close(self, close: Callable[[], None]) -> None:
         """Call a function when the runtime is left: whoever opened something for it has it closed."""
         self._closers.append(close)
+
+    def on_leave(self, leave: Callable[[], Awaitable[None]]) -> None:
+        """Await a function when the runtime is left, after every call has ended and before anything is closed."""
+        self._leaving.append(leave)
 
     def register(self, what: Any, definition: Any = None, /, *, replace: bool = False) -> Any:
         """Add tools in any form the registry knows; returns a handle with `remove()`."""
@@ -219,39 +231,21 @@ class Runtime:
             return Result(False, error=text, state=State.CANCELLED, failure=Failure.CANCELLED)
         return await self.pipeline.run(name, args, Origin(above.caller, above.cwd, parent))
 
+    async def inquire(self, inquiry: Inquiry) -> tuple[Reply, ...]:
+        """Put questions to the person behind the door; where nobody is, each is cancelled."""
+        if not self.bus.idle:
+            self.bus.emit(Inquired(inquiry.call_id, inquiry))
+        if self.inquirer is None:
+            return (CANCELLED,) * len(inquiry.questions)
+        try:
+            return await self.inquirer(inquiry)
+        except Exception as error:
+            self.warn(f"What '{inquiry.asked_by}' asked could not be put to anybody: {words_of(error, 'an error')}")
+            return (CANCELLED,) * len(inquiry.questions)
+
     def cancel(self, call_id: str) -> bool:
         """Stop a running call or withdraw a held one; it still gets its result. False if there is no such call."""
         return self.pipeline.cancel(call_id) or self.desk.cancel(call_id)
-
-    def pending(self) -> list[HeldCall]:
-        """Calls that wait, oldest first."""
-        return self._desk_ledger.pending() if self._desk_ledger is not None else []
-
-    async def answer(self, call_id: str, answer: Answer, *, digest: str | None = None) -> Result:
-        """Answer a held call. If it may run and nobody else waits to run it, it runs here, now."""
-        held = await self.desk.answer(call_id, answer, digest=digest)
-        if held.state is not State.APPROVED:
-            return self.result(call_id) or Result(False, state=held.state, call_id=call_id)
-        ran = await self.desk.resume_one(held)
-        if ran is not None:
-            return ran
-        text = awaiting_program(held)
-        return Result(False, error=text, state=State.APPROVED, failure=Failure.AWAITING_PROGRAM, call_id=call_id)
-
-    async def approve(
-        self, call_id: str, *, by: str = "program", args: Args | None = None, digest: str | None = None
-    ) -> Result:
-        """Yes to what was shown (`digest`) or, without one, to what is held now; with `args`, with these arguments."""
-        kind = "approve" if args is None else "edit"
-        return await self.answer(call_id, Answer(kind=kind, by=by, args=args), digest=digest)
-
-    async def reject(self, call_id: str, message: str = "", *, by: str = "program") -> Result:
-        """No; the model sees the message."""
-        return await self.answer(call_id, Answer(kind="reject", by=by, message=message))
-
-    async def give_result(self, call_id: str, output: str, *, by: str = "program", success: bool = True) -> Result:
-        """Answer in the tool's place."""
-        return await self.answer(call_id, Answer(kind="result", by=by, message=output, success=success))
 
     def allow(self, held: HeldCall, scope: Scope, *, by: str = "program", width: Width = "exact") -> Grant:
         """Remember a yes to calls like this one, narrowly. Raises `GrantRefused` if it would be too wide."""
@@ -263,24 +257,6 @@ class Runtime:
         return self.grants.remember(
             judging.question_about(self, tool, held.call, held.proposal), scope, by, width=width
         )
-
-    async def resolve(self, request_id: str, call_id: str, result: Result | str) -> Result:
-        """Finish a held call from outside, by the ids the client knows it by."""
-        for held in self.pending():
-            call = held.call
-            if call.request == request_id and call_id in (call.id, call.given_id):
-                done = result if isinstance(result, Result) else Result(True, result)
-                text = done.output if done.success else done.error or "Unknown error"
-                return await self.give_result(call.id, text, by="resolve", success=done.success)
-        raise UnknownCall(f"No call '{call_id}' of request '{request_id}' is waiting.")
-
-    async def resume(self) -> list[Result]:
-        """Run what was approved while no program that knows the tool was there."""
-        return await self.desk.resume()
-
-    def result(self, call_id: str) -> Result | None:
-        """The result of a call that has ended, from the ledger."""
-        return self._desk_ledger.result(call_id) if self._desk_ledger is not None else None
 
     @property
     def sandbox(self) -> Sandbox:
@@ -331,10 +307,24 @@ class Runtime:
 
         return await explain_call(self, name, args, caller or self.caller)
 
+    def become(self, caller: Caller) -> None:
+        """From now on calls that name no caller are this one's."""
+        self.caller = caller
+        self._origin = Origin(caller, self.cwd)
+        self.plans.forget()
+
+    def offer(self, protocol: type[T], helper: T) -> None:
+        """Give tools a long-lived helper, found by its protocol."""
+        self._services[protocol] = helper
+
     def service(self, protocol: type[T]) -> T:
         found: Any = self._services.get(protocol)
         if found is None and protocol is Processes:
             found = self._services[protocol] = self.hands.processes
+        if found is None and protocol is ToolFinder:
+            from holdfast.runtime.finding import Finder
+
+            found = self._services[protocol] = Finder(self)
         if found is None:
             raise HoldfastError(f"This runtime was given no {protocol.__name__}; pass it as `services`.")
         return found

@@ -1,0 +1,26 @@
+"""Finding tools among many, as the tool that searches them sees it."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from msgspec import Struct
+
+from holdfast.contract.context import Context
+from holdfast.contract.tool import Tool
+
+TOOL_SEARCH: Final = "tool.search"
+"""The tool a model with many tools finds the others with."""
+
+
+class FoundTools(Struct, frozen=True):
+    tools: tuple[Tool, ...]
+    """Those that fit, the best first."""
+    among: int
+    """How many there are to be found."""
+
+
+class ToolFinder(Protocol):
+    def find(self, ctx: Context, query: str, limit: int) -> FoundTools:
+        """Of the tools that whoever made the call of `ctx` may see, at most `limit` that fit the words of `query`."""
+        ...
