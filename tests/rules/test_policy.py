@@ -334,3 +334,23 @@ def test_a_judgement_already_made_costs_next_to_nothing() -> None:
         policy.allows(tool)
         best = min(best, perf_counter() - began)
     assert best < 5e-6
+
+
+@pytest.mark.spec("P3", "K1")
+@pytest.mark.parametrize(
+    ("rules", "caller", "allowed"),
+    [
+        (PolicyRules(servers=frozenset({"fs"})), Caller(), True),
+        (PolicyRules(servers=frozenset({"fs"}), profile="minimal"), Caller(), True),
+        (PolicyRules(servers=frozenset({"other"})), Caller(), False),
+        (PolicyRules(servers=frozenset({"fs"}), deny=("mcp:*",)), Caller(), False),
+        (PolicyRules(servers=frozenset({"fs"}), agents={"s": PolicyLayer(profile="full")}), Caller(agent="s"), True),
+        (PolicyRules(servers=frozenset({"fs"}), agents={"s": PolicyLayer(profile="coding")}), Caller(agent="s"), False),
+        (PolicyRules(servers=frozenset({"fs"}), narrow=(PolicyLayer(profile="coding"),)), Caller(), False),
+    ],
+)
+def test_a_configured_server_is_as_good_as_an_entry_in_allow(
+    rules: PolicyRules, caller: Caller, *, allowed: bool
+) -> None:
+    tool = Tool(name="mcp:fs:read_file", source="mcp:fs")
+    assert Policy(rules).compile(caller).allows(tool) is allowed

@@ -17,6 +17,7 @@ from holdfast.agent.surfaces import Surface
 from holdfast.contract.call import Caller, Decision
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.event import Warned
+from holdfast.contract.finding import TOOL_SEARCH
 from holdfast.contract.message import ToolUse
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
@@ -30,7 +31,16 @@ class Stopped(Exception):
 
 
 class Bench:
-    def __init__(self, runtime: Runtime, conversation: Conversation, caller: Caller, by: str, on_event: OnEvent | None):
+    def __init__(
+        self,
+        runtime: Runtime,
+        conversation: Conversation,
+        caller: Caller | None,
+        provider: str,
+        by: str,
+        on_event: OnEvent | None,
+    ) -> None:
+        """Without a `caller` the runtime's own asks, for a model of this provider."""
         self.runtime = runtime
         self.conversation = conversation
         self.by = by
@@ -52,7 +62,11 @@ class Bench:
         self.sight = Sight(runtime, conversation)
         self.notebook: Notebook | None = None
         """For whoever has to look at typed results later."""
-        self._caller = caller
+        self.searches = Notebook(runtime, conversation.id, only=TOOL_SEARCH)
+        """What was found where there are many tools."""
+        self._given = caller
+        self._provider = provider
+        self._derived: tuple[Caller, Caller] | None = None
         self._on_event = on_event
         self._warned: set[str] = set()
 
@@ -64,6 +78,15 @@ class Bench:
         self.settled.clear()
         self.resting.clear()
         self._warned.clear()
+
+    @property
+    def _caller(self) -> Caller:
+        if self._given is not None:
+            return self._given
+        own = self.runtime.caller
+        if self._derived is None or self._derived[0] is not own:
+            self._derived = (own, own if own.provider else replace(own, provider=self._provider))
+        return self._derived[1]
 
     @property
     def caller(self) -> Caller:
@@ -197,6 +220,7 @@ class Bench:
             slot = change.slot
             if isinstance(change, Settled):
                 self.settled[slot.use.id] = change.result
+                self.searches.note(slot.turn, slot.use, change.result)
                 if self.notebook is not None:
                     self.notebook.note(slot.turn, slot.use, change.result)
                 self.tell(CallSettled(slot.use, change.result))

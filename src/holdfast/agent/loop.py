@@ -17,6 +17,7 @@ from holdfast.agent.events import EXIT_CODES, Guarded, Kind, OnEvent, Outcome, P
 from holdfast.agent.execute import RUNNING_STEPS, Job, carry_out, execute
 from holdfast.agent.guarding import Accept, Act, Again, Finish, Guard, Send
 from holdfast.agent.guided import Guided
+from holdfast.agent.loading import Loading, in_own_names
 from holdfast.agent.reply import Reply, ask, unanswered
 from holdfast.agent.standing import INTERRUPTED, Standing, Step, standing_of
 from holdfast.agent.surfaces import Surface
@@ -72,9 +73,9 @@ class Loop:
         """What the model is left with; may be changed between two turns."""
         self._is_current = is_current or (lambda: True)
         """Whether the rules this loop was given are still those of the conversation; asked before every step."""
-        who = caller or replace(runtime.caller, provider=model.provider)
-        self._bench = Bench(runtime, conversation, who, by, on_event)
+        self._bench = Bench(runtime, conversation, caller, model.provider, by, on_event)
         self._guided = None if guard is None else Guided(guard, self._bench)
+        self._loading = Loading(self._bench.searches, runtime.config.tools.search_threshold)
         self._usage = Usage()
         self._unwritten: Usage | None = None
         """Of replies the conversation does not count yet; some are never kept."""
@@ -276,12 +277,14 @@ class Loop:
     async def _ask(self, messages: Sequence[Message], notes: Sequence[str]) -> Reply | Act | Finish:
         """The model's reply, or what a guard would have instead; a reply it sends back is not kept."""
         bench = self._bench
-        tools = sorted(self.runtime.visible(bench.caller), key=lambda tool: tool.name)
+        visible = self.runtime.visible(bench.caller)
+        tools = self._loading.of(visible, messages)
         sent = list(messages) if self.context is None else trim(messages, self.context)
         if notes:
             sent[-1] = Message("user", (*sent[-1].parts, Text("".join(f"\n\n{note}" for note in notes))))
         while True:
             reply = await ask(bench, self.model.stream(sent, tools, self.settings))
+            reply = replace(reply, parts=in_own_names(reply.parts, visible))
             if reply.usage is not None:
                 self._usage += reply.usage
                 self._unwritten = reply.usage if self._unwritten is None else self._unwritten + reply.usage

@@ -15,6 +15,8 @@ from holdfast.runtime.runtime import Runtime
 
 _RESTORED: Final = 200
 """Calls of this conversation that are looked up in the ledger, from the newest: a turn is far shorter."""
+_SEARCHED: Final = 2000
+"""The same where only the calls of one tool are wanted: they may be long ago."""
 _KEPT: Final = 100
 """Replies whose results are kept."""
 
@@ -25,12 +27,16 @@ Kept = dict[str, tuple[str, Result]]
 class Notebook:
     """Results by reply, those noted last at the end. How replies are counted is not relied on: people move them."""
 
-    def __init__(self, runtime: Runtime, conversation: str) -> None:
+    def __init__(self, runtime: Runtime, conversation: str, only: str | None = None) -> None:
+        """`only`: the one tool whose results are kept."""
         self._runtime = runtime
         self._prefix = f"{conversation}:"
+        self._only = only
         self._replies: dict[int, Kept] | None = None
 
     def note(self, reply: int, use: ToolUse, result: Result) -> None:
+        if self._only not in (None, use.name):
+            return
         replies = self._read()
         _keep(replies, reply, use.id, (use.name, result))
         if len(replies) > _KEPT:
@@ -62,11 +68,13 @@ class Notebook:
 
     def _restore(self, replies: dict[int, Kept]) -> None:
         ledger = self._runtime.ledger
-        records = [] if ledger is None else ledger.calls_for(self._prefix, _RESTORED)
+        limit = _RESTORED if self._only is None else _SEARCHED
+        records = [] if ledger is None else ledger.calls_for(self._prefix, limit)
         for record in reversed(records):
             call, result = record.call, record.result
             number = (call.request or "").removeprefix(self._prefix)
-            if result is not None and call.given_id is not None and number.isdecimal():
+            wanted = self._only in (None, call.tool)
+            if wanted and result is not None and call.given_id is not None and number.isdecimal():
                 _keep(replies, int(number), call.given_id, (call.name_used, result))
 
 

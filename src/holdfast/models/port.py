@@ -134,7 +134,7 @@ class Model(Protocol):
     ) -> AsyncIterator[ModelEvent]:
         """Ask, and tell what comes. Ends with `Ended`, or raises `ModelError`.
 
-        `tools` are sorted by name and sent so: the same tools give the same bytes. Every `ToolUse` of `messages` has
+        `tools` are sent in this order: the same tools give the same bytes. Every `ToolUse` of `messages` has
         its `ToolResult` in the message after it. Retries are made inside; closing the iterator stops the request.
         """
         ...

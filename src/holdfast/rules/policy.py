@@ -12,7 +12,16 @@ from holdfast.contract.call import Caller, Decision
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.tool import Tool
 from holdfast.contract.vocabulary import Verdict
-from holdfast.rules.profiles import BUILT_IN_NAMES, FULL, GROUP_PREFIX, GROUPS, PROFILES, Names, is_pattern
+from holdfast.rules.profiles import (
+    BUILT_IN_NAMES,
+    FULL,
+    GROUP_PREFIX,
+    GROUPS,
+    PROFILES,
+    SERVER_SOURCE,
+    Names,
+    is_pattern,
+)
 from holdfast.rules.skills import NO_MANIFEST, SkillPermissions
 from holdfast.text.suggest import did_you_mean
 
@@ -34,11 +43,18 @@ class PolicyRules(Struct, frozen=True, kw_only=True):
     providers: Mapping[str, PolicyLayer] = field(default_factory=dict[str, PolicyLayer])
     skills: Mapping[str, SkillPermissions] = field(default_factory=dict[str, SkillPermissions])
     """A skill that is not here has no tools."""
+    servers: frozenset[str] = frozenset()
+    """The configured MCP servers: having one in the configuration is as good as allowing its tools by name."""
     narrow: tuple[PolicyLayer, ...] = ()
     """Layers of files nobody has trusted yet: each can take away and none can give."""
 
     @classmethod
-    def of(cls, config: ToolsConfig, skills: Mapping[str, SkillPermissions] | None = None) -> PolicyRules:
+    def of(
+        cls,
+        config: ToolsConfig,
+        skills: Mapping[str, SkillPermissions] | None = None,
+        servers: Iterable[str] = (),
+    ) -> PolicyRules:
         return cls(
             profile=config.profile,
             allow=config.allow,
@@ -46,6 +62,7 @@ class PolicyRules(Struct, frozen=True, kw_only=True):
             agents=config.agents,
             providers=config.providers,
             skills=skills or {},
+            servers=frozenset(servers),
             narrow=config.narrow,
         )
 
@@ -57,7 +74,7 @@ class Policy:
         self.rules: Final = rules or PolicyRules()
         self._compiled: dict[tuple[str | None, str | None, str | None, frozenset[str] | None], CompiledPolicy] = {}
         profile = _profile(self.rules.profile, "tools.profile")
-        self._base = _Layer("tools", profile, self.rules.allow, self.rules.deny)
+        self._base = _Layer("tools", profile, self.rules.allow, self.rules.deny, self.rules.servers)
         self._agents = {name: _narrowing(f"tools.agents.{name}", layer) for name, layer in self.rules.agents.items()}
         self._providers = {
             name: _narrowing(f"tools.providers.{name}", layer) for name, layer in self.rules.providers.items()
@@ -134,10 +151,18 @@ _TABLES: Final = {name: Names(table) for name, table in PROFILES.items()}
 class _Layer:
     """A profile (None: every tool), what is allowed besides, and what is denied."""
 
-    __slots__ = ("_allow", "_deny", "_label", "_profile")
+    __slots__ = ("_allow", "_deny", "_label", "_profile", "_servers")
 
-    def __init__(self, label: str, profile: str | None, allow: Iterable[str], deny: Iterable[str]) -> None:
+    def __init__(
+        self,
+        label: str,
+        profile: str | None,
+        allow: Iterable[str],
+        deny: Iterable[str],
+        servers: frozenset[str] = frozenset(),
+    ) -> None:
         self._label = label
+        self._servers = servers
         self._profile = profile
         self._allow = Names(allow)
         self._deny = Names(deny)
@@ -148,6 +173,8 @@ class _Layer:
             return Decision(Verdict.DENY, f"{label}.deny", f"'{entry}' in {label}.deny takes '{tool.name}' away")
         if (entry := self._allow.match(tool)) is not None:
             return Decision(Verdict.APPROVE, f"{label}.allow", f"'{entry}' in {label}.allow lets '{tool.name}' in")
+        if tool.source.startswith(SERVER_SOURCE) and (name := tool.source.removeprefix(SERVER_SOURCE)) in self._servers:
+            return Decision(Verdict.APPROVE, f"mcp.servers.{name}", f"mcp.servers.{name} brings '{tool.name}'")
         if self._profile is not None:
             return self._by_profile(tool, self._profile)
         if self._allow:

@@ -11,6 +11,9 @@ from holdfast.contract.tool import Tool
 
 GROUP_PREFIX: Final = "group:"
 
+SERVER_SOURCE: Final = "mcp:"
+"""How the source of a tool of an MCP server begins."""
+
 FULL: Final = "full"
 """The profile of all tools, wherever they come from."""
 
@@ -31,6 +34,7 @@ MINIMAL: Final = (
     "web.fetch",
     "system.info",
     "output.read",
+    "tool.search",
 )
 MESSAGING: Final = (*MINIMAL, "web.search", "memory.*", "media.send", "ask.user", *_GOOGLE)
 CODING: Final = (

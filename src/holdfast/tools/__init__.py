@@ -7,7 +7,7 @@ from holdfast.contract.tool import Tool
 
 def builtin_tools() -> list[Tool]:
     """Every built-in, with or without a project root."""
-    from holdfast.tools import ask_user, calculator, output_read, system_info
+    from holdfast.tools import ask_user, calculator, output_read, system_info, tool_search
     from holdfast.tools.files import edit, listing, read, write
     from holdfast.tools.git import git_tools
     from holdfast.tools.processes import PROCESS_TOOLS
@@ -20,6 +20,7 @@ def builtin_tools() -> list[Tool]:
         system_info.SYSTEM_INFO,
         ask_user.ASK_USER,
         output_read.OUTPUT_READ,
+        tool_search.TOOL_SEARCH_TOOL,
         read.FILE_READ,
         write.FILE_WRITE,
         edit.FILE_EDIT,

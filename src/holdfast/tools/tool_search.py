@@ -1,0 +1,113 @@
+"""`tool.search`: find tools by what they do, where there are too many to show them all."""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+from holdfast.contract.context import Context
+from holdfast.contract.finding import TOOL_SEARCH, ToolFinder
+from holdfast.contract.result import Result, fail
+from holdfast.contract.tool import Tool
+from holdfast.contract.values import Args, Json
+from holdfast.contract.vocabulary import Risk
+from holdfast.text.preview import with_label
+from holdfast.text.width import clip
+from holdfast.tools.schemas import LABEL, optional, strict_object, text
+
+DEFAULT_LIMIT: Final = 8
+MAX_LIMIT: Final = 25
+_DESCRIPTION: Final = 300
+_PARAMETER: Final = 60
+_PARAMETERS: Final = 20
+
+
+def _execute(args: Args, ctx: Context) -> Result:
+    query = cast(str, args["query"])
+    if not query.strip():
+        return fail("The query is empty: say in a few words what the tool is to do.")
+    found = ctx.service(ToolFinder).find(ctx, query, cast(int, args.get("limit") or DEFAULT_LIMIT))
+    matches = [_match(tool) for tool in found.tools]
+    structured = cast(Json, {"query": query, "tools": found.among, "matches": matches})
+    return Result(True, _render(query, found.among, matches), structured=structured)
+
+
+def _match(tool: Tool) -> dict[str, Any]:
+    """What a stranger wrote is cut, and one line whatever is in it."""
+    properties = tool.input_schema.get("properties")
+    names = list(cast(dict[str, Any], properties)) if isinstance(properties, dict) else []
+    return {
+        "name": tool.name,
+        "api_name": tool.api_name,
+        "description": _line(tool.description, _DESCRIPTION),
+        "parameters": [_line(name, _PARAMETER) for name in names[:_PARAMETERS]],
+    }
+
+
+def _line(said: str, width: int) -> str:
+    return clip(" ".join("".join(char if char.isprintable() else " " for char in said[: 4 * width]).split()), width)
+
+
+def _render(query: str, tools: int, matches: list[dict[str, Any]]) -> str:
+    if not matches:
+        shown = _line(query, _PARAMETER)
+        return (
+            f"None of {tools} tools fits '{shown}'. Try other words: what it is to do, what it works on, "
+            "or the name of the server it comes from."
+        )
+    head = f"{len(matches)} of {tools} tools, the best match first. They can be called from now on:"
+    return "\n".join((head, "", *map(_entry, matches)))
+
+
+def _entry(match: dict[str, Any]) -> str:
+    known_as = "" if match["api_name"] == match["name"] else f" [{match['api_name']}]"
+    said = f": {match['description']}" if match["description"] else ""
+    return f"- {match['name']}{known_as} ({', '.join(match['parameters'])}){said}"
+
+
+def _preview(args: Args, width: int) -> str:
+    return with_label(str(args.get("query", "")), args)
+
+
+TOOL_SEARCH_TOOL: Final = Tool(
+    name=TOOL_SEARCH,
+    description=(
+        "Find further tools. There are more than are listed here: search for what you need in a few words, "
+        "and the tools that fit can be called from your next turn on."
+    ),
+    input_schema=strict_object(
+        query=text("What the tool is to do, or its name, in a few words: `create issue github`."),
+        limit=optional(
+            "integer", f"How many to find at most (default {DEFAULT_LIMIT}).", minimum=1, maximum=MAX_LIMIT
+        ),
+        label=LABEL,
+    ),
+    output_schema={
+        "type": "object",
+        "properties": {
+            "query": {"type": "string"},
+            "tools": {"type": "integer"},
+            "matches": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "name": {"type": "string"},
+                        "api_name": {"type": "string"},
+                        "description": {"type": "string"},
+                        "parameters": {"type": "array", "items": {"type": "string"}},
+                    },
+                    "required": ["name", "api_name", "description", "parameters"],
+                    "additionalProperties": False,
+                },
+            },
+        },
+        "required": ["query", "tools", "matches"],
+        "additionalProperties": False,
+    },
+    execute=_execute,
+    strict=True,
+    risk=Risk.LOW,
+    effects=frozenset(),
+    format_preview=_preview,
+    source="builtin",
+)
