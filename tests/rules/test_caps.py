@@ -13,7 +13,7 @@ from holdfast.contract.errors import ConfigError
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Risk, Verdict
-from holdfast.rules.caps import MAX_RISK, PROTECTED, Cap, apply_caps, max_risk_cap, protected_path_cap
+from holdfast.rules.caps import CHANGED, MAX_RISK, PROTECTED, Cap, apply_caps, max_risk_cap, protected_path_cap
 from holdfast.rules.chain import DEFAULT, Chain
 from holdfast.rules.gate import Gate
 from holdfast.rules.hooks import HOOK, Hooks
@@ -142,9 +142,9 @@ def test_a_policy_function_that_saw_the_call_is_not_held_to_the_highest_risk() -
 @pytest.mark.spec("A18")
 def test_the_standard_caps_are_those_that_are_configured() -> None:
     chain = Chain()
-    assert [cap.name for cap in standard_caps(ApprovalConfig(), chain)] == [SHELL_PARTS]
+    assert [cap.name for cap in standard_caps(ApprovalConfig(), chain)] == [SHELL_PARTS, CHANGED]
     caps = standard_caps(ApprovalConfig(max_risk=Risk.LOW), chain, hooks=Hooks(), is_protected=protected)
-    assert [cap.name for cap in caps] == [SHELL_PARTS, PROTECTED, MAX_RISK, HOOK]
+    assert [cap.name for cap in caps] == [SHELL_PARTS, CHANGED, PROTECTED, MAX_RISK, HOOK]
 
 
 def gate(**actions: str) -> Gate:
@@ -158,7 +158,7 @@ def gate(**actions: str) -> Gate:
 def test_the_gate_lets_the_chain_speak_first_and_the_caps_last() -> None:
     judged = gate(file_read="confirm").judge(question(READ))
     assert judged.decision.source == HOOK
-    assert [step.source for step in judged.steps] == [CONFIG, SHELL_PARTS, PROTECTED, MAX_RISK, HOOK]
+    assert [step.source for step in judged.steps] == [CONFIG, SHELL_PARTS, CHANGED, PROTECTED, MAX_RISK, HOOK]
 
 
 @pytest.mark.spec("A18")

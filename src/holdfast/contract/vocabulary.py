@@ -50,6 +50,8 @@ RUNS_COMMANDS: Final = "runs_commands"
 """A capability: it runs what it is told to run, so that where the sandbox is wanted and missing a person is asked."""
 NEEDS_CONTAINMENT: Final = "needs_containment"
 """A capability: what it works on may make it run programs, so that without a sandbox a person is asked."""
+CHANGED_DEFINITION: Final = "changed_definition"
+"""A capability: a person has not seen how it is described now, and is asked whatever else says yes."""
 
 
 class State(StrEnum):

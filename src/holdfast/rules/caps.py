@@ -11,7 +11,7 @@ from msgspec import Struct
 from holdfast.contract.call import Decision
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.tool import Tool
-from holdfast.contract.vocabulary import NEEDS_CONTAINMENT, RUNS_COMMANDS, Risk, Verdict
+from holdfast.contract.vocabulary import CHANGED_DEFINITION, NEEDS_CONTAINMENT, RUNS_COMMANDS, Risk, Verdict
 from holdfast.rules.chain import DEFAULT, FAILED, NO_ANSWER, Judgement, Step, every_tool
 from holdfast.rules.question import Question
 from holdfast.rules.words import RAISED, describe, show, warn
@@ -23,6 +23,7 @@ CAP_URN: Final = "urn:holdfast:cap:"
 PROTECTED: Final = f"{CAP_URN}protected-path"
 MAX_RISK: Final = f"{CAP_URN}max-risk"
 CONTAINMENT: Final = f"{CAP_URN}containment"
+CHANGED: Final = f"{CAP_URN}changed-definition"
 
 
 Containment = Literal["held", "missing", "refused", "off"]
@@ -116,6 +117,15 @@ def containment_cap(containment: Callable[[], Containment]) -> Cap:
     return Cap(
         CONTAINMENT, judge, applies=lambda tool: not concerned.isdisjoint(tool.capabilities), failure=Verdict.DENY
     )
+
+
+def changed_definition_cap() -> Cap:
+    """Asks about every call of a tool whose definition has changed: what was approved of it was another tool."""
+
+    def judge(question: Question) -> Decision | None:
+        return Decision(Verdict.ASK, CHANGED, "Its definition has changed since you last saw it.")
+
+    return Cap(CHANGED, judge, static=True, applies=lambda tool: CHANGED_DEFINITION in tool.capabilities)
 
 
 def _heard(cap: Cap, decision: Decision, question: Question) -> Step:

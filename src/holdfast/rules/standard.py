@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from holdfast.config.model import ApprovalConfig
-from holdfast.rules.caps import Cap, max_risk_cap, protected_path_cap
+from holdfast.rules.caps import Cap, changed_definition_cap, max_risk_cap, protected_path_cap
 from holdfast.rules.chain import Chain, Resolve, Resolver
 from holdfast.rules.hooks import Hooks
 from holdfast.rules.lists import Narrowing
@@ -89,7 +89,7 @@ def standard_caps(
     sandbox_held: Callable[[], bool] | None = None,
 ) -> tuple[Cap, ...]:
     """The built-in caps. More can be put beside them; their order does not matter to the verdict."""
-    caps: list[Cap] = [CommandRules(approval, sandbox_held).cap()]
+    caps: list[Cap] = [CommandRules(approval, sandbox_held).cap(), changed_definition_cap()]
     if is_protected is not None:
         caps.append(protected_path_cap(is_protected))
     if approval.max_risk is not None:

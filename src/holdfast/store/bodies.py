@@ -108,6 +108,20 @@ class Untrusted(Struct, frozen=True):
     by: str
 
 
+class Pinned(Struct, frozen=True):
+    """From now on this is how the tool of an MCP server is known."""
+
+    server: str
+    tool: str
+    digest: str
+    before: str | None = None
+    """The digest of the definition it replaces, which a person accepted it for."""
+
+
+class Unpinned(Struct, frozen=True):
+    server: str
+
+
 class Pruned(Struct, frozen=True, kw_only=True):
     """What was removed because it was old, or more than may be kept."""
 

@@ -59,6 +59,16 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
             BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END""",
         "CREATE INDEX entries_that_change_files ON entries (call) WHERE kind = 'before' OR kind = 'recorded'",
     ),
+    (
+        """CREATE TABLE pins (
+            server TEXT NOT NULL,
+            tool TEXT NOT NULL,
+            digest TEXT NOT NULL,
+            size INTEGER NOT NULL,
+            definition TEXT NOT NULL,
+            PRIMARY KEY (server, tool)
+        )""",
+    ),
 )
 
 

@@ -95,7 +95,7 @@ def test_the_cap_does_not_ask_whether_the_sandbox_held(root: Path) -> None:
     def probing() -> bool:
         raise AssertionError("a cap only needs the words")
 
-    [cap] = standard_caps(ApprovalConfig(auto_approve=PRESET), standard_chain(ApprovalConfig()), sandbox_held=probing)
+    cap, *_ = standard_caps(ApprovalConfig(auto_approve=PRESET), standard_chain(ApprovalConfig()), sandbox_held=probing)
     assert cap.judge(question(SHELL, {"command": "git status"}, root=root, cwd=str(root))) is None
 
 

@@ -1,0 +1,131 @@
+"""How the tools of MCP servers were described when a person could last know it. Kept in the user's own ledger.
+
+A definition is kept word for word, without redaction: compared with what a server says today, it must not differ by
+anything but what the server changed. The chain of entries holds its digest alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final
+
+from holdfast.contract.errors import BadJson
+from holdfast.contract.values import Json, canonical_json, parse_json
+from holdfast.store.bodies import Pinned, Unpinned
+from holdfast.store.database import Transaction
+from holdfast.store.ledger import Ledger
+
+Row = tuple[Any, ...]
+
+DAMAGED: Final[dict[str, Json]] = {}
+"""Stands for a definition that cannot be read any more: no tool has it, so that the one there is counts as changed."""
+MAX_TOOLS: Final = 20_000
+MAX_BYTES: Final = 64 * 1024 * 1024
+"""How much is remembered of one server. Nothing makes room for something newer, or a server could have it forgotten."""
+
+
+class Pins:
+    """Opens the ledger at `path` when it is first needed, and creates it with the first pin. For several threads."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._ledger: Ledger | None = None
+        self._opening = Lock()
+
+    def close(self) -> None:
+        with self._opening:
+            if self._ledger is not None:
+                self._ledger.close()
+                self._ledger = None
+
+    def seen(self, server: str, tool: str) -> Json | None:
+        """The definition, None if there was never one; `DAMAGED` if it is not what was written."""
+        if not self._exists():
+            return None
+        return _known(self._opened().rows, server, (tool,)).get(tool)
+
+    def first_seen(self, server: str, definitions: Mapping[str, Json]) -> dict[str, Json]:
+        """Pin, by tool, what there is no pin for yet; gives what is pinned then, also by another process meanwhile.
+
+        What a server has too much of is left out: without a pin it is not to be used.
+        """
+        if not definitions:
+            return {}
+        ledger = self._opened()
+        known = _known(ledger.rows, server, definitions)
+        encoded = {tool: canonical_json(said) for tool, said in definitions.items() if tool not in known}
+
+        def op(tx: Transaction) -> dict[str, Json]:
+            pinned = _known(tx.execute, server, encoded)
+            sql = "SELECT count(*), coalesce(sum(size), 0) FROM pins WHERE server = ?"
+            count, size = tx.execute(sql, (server,)).fetchone()
+            for tool, raw in encoded.items():
+                if tool not in pinned and count < MAX_TOOLS and size + len(raw) <= MAX_BYTES:
+                    _put(tx, ledger, server, tool, raw, None)
+                    pinned[tool] = definitions[tool]
+                    count, size = count + 1, size + len(raw)
+            return pinned
+
+        return known | ledger.run(op) if encoded else known
+
+    def pin(self, server: str, tool: str, definition: Json) -> None:
+        """A person has seen this definition: it replaces the one before."""
+        raw = canonical_json(definition)
+        ledger = self._opened()
+
+        def op(tx: Transaction) -> None:
+            sql = "SELECT digest FROM pins WHERE server = ? AND tool = ?"
+            row = tx.execute(sql, (server, tool)).fetchone()
+            tx.execute("DELETE FROM pins WHERE server = ? AND tool = ?", (server, tool))
+            _put(tx, ledger, server, tool, raw, str(row[0]) if row else None)
+
+        ledger.run(op)
+
+    def forget(self, server: str) -> bool:
+        """Whether there was anything to forget; the next definitions are first sights again."""
+        if not self._exists():
+            return False
+        ledger = self._opened()
+        body = ledger.seal(Unpinned(server))
+
+        def op(tx: Transaction) -> bool:
+            if tx.execute("DELETE FROM pins WHERE server = ?", (server,)).rowcount == 0:
+                return False
+            tx.append("", "unpinned", body)
+            return True
+
+        return ledger.run(op)
+
+    def _exists(self) -> bool:
+        return self._ledger is not None or self._path.exists()
+
+    def _opened(self) -> Ledger:
+        with self._opening:
+            if self._ledger is None:
+                self._ledger = Ledger.open(self._path)
+            return self._ledger
+
+
+def _known(rows: Callable[[str, Sequence[str]], Iterable[Row]], server: str, tools: Iterable[str]) -> dict[str, Json]:
+    sql = "SELECT digest, definition FROM pins WHERE server = ? AND tool = ?"
+    return {tool: _read(*row) for tool in tools for row in list(rows(sql, (server, tool)))}
+
+
+def _put(tx: Transaction, ledger: Ledger, server: str, tool: str, raw: bytes, before: str | None) -> None:
+    digest = sha256(raw).hexdigest()
+    tx.append("", "pinned", ledger.seal(Pinned(server, tool, digest, before)))
+    tx.execute(
+        "INSERT INTO pins (server, tool, digest, size, definition) VALUES (?, ?, ?, ?, ?)",
+        (server, tool, digest, len(raw), raw.decode()),
+    )
+
+
+def _read(digest: object, definition: object) -> Json:
+    try:
+        raw = definition.encode() if isinstance(definition, str) else b""
+        return parse_json(raw, limit=len(raw)) if sha256(raw).hexdigest() == digest else DAMAGED
+    except (BadJson, UnicodeEncodeError):
+        return DAMAGED

@@ -1,0 +1,97 @@
+"""A tool whose definition has changed is asked about, whatever says yes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast.config.model import ApprovalConfig, Preset
+from holdfast.contract.call import Caller, Decision
+from holdfast.contract.tool import Tool
+from holdfast.contract.values import Args
+from holdfast.contract.vocabulary import AUTO_APPROVED_IF_SANDBOXED, CHANGED_DEFINITION, Verdict
+from holdfast.rules.caps import CHANGED, apply_caps, changed_definition_cap
+from holdfast.rules.chain import DEFAULT, Chain
+from holdfast.rules.explain import explain
+from holdfast.rules.gate import Gate
+from holdfast.rules.question import Question, ResolveContext
+from holdfast.rules.resolvers import CATCH_ALL, CONFIG, GRANTS, PURE, SANDBOX
+from holdfast.rules.standard import standard_caps, standard_chain
+from holdfast.store.bodies import Grant
+
+from .asking import question, tool
+
+NAME = "mcp:server:tool"
+HELD = Decision(Verdict.ASK, CHANGED, "Its definition has changed since you last saw it.")
+
+
+class Granted:
+    def matching(self, question: Question) -> Grant:
+        return Grant(id="g1", tool=question.tool.name, pattern={}, scope="user", by="ada", created=0.0)
+
+
+def trusting(name: str, args: Args, ctx: ResolveContext) -> bool:
+    return True
+
+
+def described(*capabilities: str, **fields: Any) -> Tool:
+    return tool(NAME, capabilities=frozenset(capabilities), **fields)
+
+
+def approvers() -> list[tuple[str, ApprovalConfig, dict[str, Any], Tool]]:
+    """Everyone who can say yes without being asked, and a tool they say it about."""
+    sandboxed = ApprovalConfig(auto_approve_set=True)
+    return [
+        (CONFIG, ApprovalConfig(auto_approve=(NAME,)), {}, described()),
+        (CONFIG, ApprovalConfig(auto_approve=("*",)), {}, described()),
+        (CONFIG, ApprovalConfig(auto_approve=("$m",), presets={"$m": Preset(approve=("mcp:*",))}), {}, described()),
+        (CONFIG, ApprovalConfig(), {"function": trusting}, described()),
+        (GRANTS, ApprovalConfig(), {"grants": Granted()}, described()),
+        (SANDBOX, sandboxed, {"sandbox_held": lambda: True}, described(AUTO_APPROVED_IF_SANDBOXED)),
+        (PURE, ApprovalConfig(), {}, described(effects=())),
+        (CATCH_ALL, ApprovalConfig(require_approval=False), {}, described()),
+    ]
+
+
+APPROVERS = approvers()
+
+
+@pytest.mark.spec("K2", "A18")
+@pytest.mark.parametrize(("source", "approval", "more", "about"), APPROVERS, ids=[item[0] for item in APPROVERS])
+def test_no_approval_reaches_a_tool_whose_definition_has_changed(
+    source: str, approval: ApprovalConfig, more: dict[str, Any], about: Tool
+) -> None:
+    chain = standard_chain(approval, **more)
+    gate = Gate(chain, standard_caps(approval, chain))
+    unchanged = gate.decide(question(about))
+    assert (unchanged.verdict, unchanged.source) == (Verdict.APPROVE, source)
+    now = described(*about.capabilities, CHANGED_DEFINITION, effects=about.effects)
+    assert gate.decide(question(now)) == gate.judge(question(now)).decision == HELD
+    assert gate.static_decision(now, Caller()) in (None, HELD)
+
+
+@pytest.mark.spec("K2", "A18")
+def test_a_denial_stays_one_and_a_question_gets_a_reason() -> None:
+    asked = question(described(CHANGED_DEFINITION))
+    denied = Decision(Verdict.DENY, "list", "denied")
+    assert apply_caps(denied, [changed_definition_cap()], asked).decision == denied
+    assert apply_caps(DEFAULT, [changed_definition_cap()], asked).decision == HELD
+
+
+@pytest.mark.spec("K2", "A10")
+def test_an_explanation_names_the_changed_definition() -> None:
+    approval = ApprovalConfig(require_approval=False)
+    chain = standard_chain(approval)
+    told = explain(None, chain, standard_caps(approval, chain), question(described(CHANGED_DEFINITION)))
+    assert told.decision == HELD
+    steps = {step.source: (step.answer, step.decided) for step in told.steps}
+    assert (steps[CATCH_ALL], steps[CHANGED]) == (("approve", False), ("ask", True))
+    assert HELD.reason in "\n".join(told.as_lines())
+
+
+@pytest.mark.spec("K2")
+def test_a_tool_as_it_was_is_not_asked_about() -> None:
+    caps = standard_caps(ApprovalConfig(), Chain())
+    yes = Decision(Verdict.APPROVE, "list", "listed")
+    assert apply_caps(yes, caps, question(described())).decision == yes

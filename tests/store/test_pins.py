@@ -1,0 +1,274 @@
+"""Pinned definitions."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.contract.errors import LedgerCorrupt
+from holdfast.contract.values import Json, canonical_json
+from holdfast.store import pins as module
+from holdfast.store.ledger import Ledger
+from holdfast.store.pins import DAMAGED, Pins
+
+ROOT = Path(__file__).parents[2]
+ONE: Json = {"name": "read", "description": "Reads.", "inputSchema": {"type": "object"}}
+TWO: Json = {"name": "read", "description": "Reads, and sends it away.", "inputSchema": {"type": "object"}}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "user.db"
+
+
+@pytest.fixture
+def pins(path: Path) -> Iterator[Pins]:
+    made = Pins(path)
+    yield made
+    made.close()
+
+
+def change(path: Path, sql: str, *values: object) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute(sql, values)
+    connection.close()
+
+
+@pytest.mark.spec("K2")
+def test_the_first_sight_is_pinned_and_a_later_one_is_not(pins: Pins) -> None:
+    assert pins.seen("s", "read") is None
+    assert pins.first_seen("s", {"read": ONE}) == {"read": ONE}
+    assert pins.first_seen("s", {"read": TWO, "write": TWO}) == {"read": ONE, "write": TWO}
+    assert pins.seen("s", "read") == ONE and pins.seen("s", "write") == TWO
+
+
+@pytest.mark.spec("K2")
+def test_a_pin_belongs_to_one_tool_of_one_server(pins: Pins) -> None:
+    pins.pin("s", "read", ONE)
+    assert pins.seen("other", "read") is None and pins.seen("s", "READ") is None
+    assert pins.first_seen("other", {"read": TWO}) == {"read": TWO}
+    assert pins.seen("s", "read") == ONE
+
+
+@pytest.mark.spec("K2")
+def test_what_a_person_accepts_replaces_the_pin_here_and_elsewhere_and_after_a_restart(pins: Pins, path: Path) -> None:
+    elsewhere = Pins(path)
+    pins.first_seen("s", {"read": ONE})
+    assert elsewhere.seen("s", "read") == ONE
+    elsewhere.pin("s", "read", TWO)
+    assert pins.seen("s", "read") == TWO
+    elsewhere.close()
+    pins.close()
+    assert pins.seen("s", "read") == TWO
+
+
+@pytest.mark.spec("K2")
+def test_a_forgotten_server_is_seen_for_the_first_time_again(pins: Pins) -> None:
+    pins.first_seen("s", {"read": ONE, "write": ONE})
+    pins.first_seen("t", {"read": ONE})
+    assert pins.forget("s") is True and pins.forget("s") is False
+    assert pins.seen("s", "read") is None and pins.seen("t", "read") == ONE
+    assert pins.first_seen("s", {"read": TWO}) == {"read": TWO}
+
+
+@pytest.mark.spec("K2")
+def test_looking_creates_nothing(pins: Pins, tmp_path: Path) -> None:
+    assert pins.seen("s", "read") is None and pins.forget("s") is False and pins.first_seen("s", {}) == {}
+    assert list(tmp_path.iterdir()) == []
+
+
+DAMAGES = {
+    "another text": ("UPDATE pins SET definition = ?", canonical_json(TWO).decode()),
+    "half of it": ("UPDATE pins SET definition = substr(definition, 1, ?)", 20),
+    "nothing": ("UPDATE pins SET definition = ?", ""),
+    "no text": ("UPDATE pins SET definition = ?", b"\xff\x00"),
+    "a number": ("UPDATE pins SET definition = ?", 7),
+    "another digest": ("UPDATE pins SET digest = ?", "0" * 64),
+}
+
+
+@pytest.mark.spec("K2")
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_pin_is_no_first_sight_and_matches_no_definition(pins: Pins, path: Path, damage: str) -> None:
+    pins.first_seen("s", {"read": ONE})
+    change(path, *DAMAGES[damage])
+    assert pins.seen("s", "read") == DAMAGED
+    assert pins.first_seen("s", {"read": ONE}) == {"read": DAMAGED}
+    assert pins.seen("s", "read") == DAMAGED
+    pins.pin("s", "read", TWO)
+    assert pins.seen("s", "read") == TWO
+
+
+@pytest.mark.spec("K2")
+def test_a_file_that_is_no_ledger_is_an_error_and_no_first_sight(pins: Pins, path: Path) -> None:
+    path.parent.mkdir()
+    path.write_bytes(b"something else" * 1000)
+    for look in (lambda: pins.seen("s", "read"), lambda: pins.first_seen("s", {"read": ONE})):
+        with pytest.raises(LedgerCorrupt):
+            look()
+
+
+@pytest.mark.spec("K2")
+def test_a_definition_is_kept_word_for_word_whatever_it_looks_like(pins: Pins) -> None:
+    secret: Json = {"description": "like ghp_" + "a" * 36 + " or AKIA" + "A" * 16 + " or password=hunter2hunter2"}
+    assert pins.first_seen("s", {"t": secret}) == {"t": secret}
+    assert pins.seen("s", "t") == secret
+
+
+@pytest.mark.spec("K2")
+def test_true_is_not_one_and_order_does_not_matter(pins: Pins) -> None:
+    pins.pin("s", "t", {"a": True, "b": 1})
+    assert canonical_json(pins.seen("s", "t")) == b'{"a":true,"b":1}'
+
+
+_json: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@pytest.mark.spec("K2")
+@settings(max_examples=30, deadline=None)
+@given(definition=st.dictionaries(st.text(), _json, min_size=1, max_size=4), server=st.text(), tool=st.text())
+def test_whatever_is_pinned_comes_back(definition: dict[str, Json], server: str, tool: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        pins = Pins(Path(folder, "user.db"))
+        pins.pin(server, tool, definition)
+        assert canonical_json(pins.seen(server, tool)) == canonical_json(definition)
+        pins.close()
+
+
+@pytest.mark.spec("K2")
+def test_a_server_with_too_much_gets_no_further_pins_and_loses_none(
+    pins: Pins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_TOOLS", 3)
+    assert pins.first_seen("s", {"a": ONE, "b": ONE}).keys() == {"a", "b"}
+    assert pins.first_seen("s", {"c": ONE, "d": ONE, "a": TWO}) == {"a": ONE, "c": ONE}
+    assert pins.seen("s", "d") is None
+    assert pins.first_seen("t", {"d": ONE}) == {"d": ONE}
+    monkeypatch.setattr(module, "MAX_BYTES", 1000)
+    long: Json = {"description": "x" * 900}
+    assert pins.first_seen("u", {"a": long, "b": long, "c": ONE}).keys() == {"a", "c"}
+
+
+@pytest.mark.spec("K2", "X10")
+def test_every_pin_is_in_the_chain_by_its_digest_alone(pins: Pins, path: Path) -> None:
+    pins.first_seen("s", {"read": ONE})
+    pins.pin("s", "read", TWO)
+    pins.forget("s")
+    with Ledger.open(path) as ledger:
+        entries = list(ledger.entries())
+        assert [entry.kind for entry in entries] == ["pinned", "pinned", "unpinned"]
+        assert ledger.verify().ok
+        ledger.rebuild_open()
+        assert ledger.verify().ok
+    with sqlite3.connect(path) as connection:
+        bodies = [str(body) for (body,) in connection.execute("SELECT body FROM entries")]
+    connection.close()
+    assert "sends it away" not in "".join(bodies)
+
+
+@pytest.mark.spec("K2")
+def test_threads_that_begin_at_once_share_one_ledger(pins: Pins, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Path] = []
+    opening, together = Ledger.open, Barrier(8)
+
+    def counted(path: Path) -> Ledger:
+        opened.append(path)
+        return opening(path)
+
+    def look(number: int) -> dict[str, Json]:
+        together.wait(30)
+        return pins.first_seen(f"s{number % 2}", {"read": {"by": number}})
+
+    monkeypatch.setattr(Ledger, "open", counted)
+    with ThreadPoolExecutor(8) as threads:
+        seen = list(threads.map(look, range(8)))
+    assert len(opened) == 1
+    assert [seen[number] == seen[number % 2] for number in range(8)] == [True] * 8
+
+
+RACER = """
+import sys
+from pathlib import Path
+from holdfast.store.pins import Pins
+pins = Pins(Path(sys.argv[1]))
+pins.seen("s", "warm")
+print("ready", flush=True)
+sys.stdin.readline()
+mine = {f"t{n}": {"by": sys.argv[2]} for n in range(50)}
+pinned = pins.first_seen("s", mine)
+print(",".join(pinned[f"t{n}"]["by"] for n in range(50)), flush=True)
+"""
+ENDLESS = """
+import sys
+from pathlib import Path
+from holdfast.store.pins import Pins
+pins = Pins(Path(sys.argv[1]))
+number = 0
+while True:
+    number += 1
+    pins.first_seen("s", {f"{sys.argv[2]}-{number}-{n}": {"number": number, "pad": "x" * 500} for n in range(5)})
+    print(number, flush=True)
+"""
+
+
+def start(script: str, *words: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", script, *words]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+
+
+def line_of(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+@pytest.mark.spec("K2")
+def test_processes_that_see_a_tool_first_at_once_agree_on_what_was_seen(pins: Pins, path: Path) -> None:
+    racers = [start(RACER, str(path), name) for name in "abc"]
+    try:
+        assert [line_of(racer) for racer in racers] == ["ready"] * 3
+        for racer in racers:
+            assert racer.stdin is not None
+            racer.stdin.write("go\n")
+            racer.stdin.flush()
+        told = {line_of(racer) for racer in racers}
+    finally:
+        for racer in racers:
+            racer.kill()
+            racer.communicate(timeout=30)
+    assert len(told) == 1
+    [names] = told
+    assert [pins.seen("s", f"t{number}") for number in range(50)] == [{"by": name} for name in names.split(",")]
+
+
+@pytest.mark.spec("K2")
+def test_a_killed_process_leaves_whole_pins(pins: Pins, path: Path) -> None:
+    for name in "ab":
+        process = start(ENDLESS, str(path), name)
+        told = 0
+        while told < 5:
+            told = int(line_of(process))
+        os.kill(process.pid, signal.SIGKILL)
+        rest, _ = process.communicate(timeout=30)
+        told = int((rest.split() or [told])[-1])
+        for number in range(1, told + 1):
+            seen = [pins.seen("s", f"{name}-{number}-{n}") for n in range(5)]
+            assert seen == [{"number": number, "pad": "x" * 500}] * 5
+    with Ledger.open(path) as ledger:
+        assert ledger.verify().ok
