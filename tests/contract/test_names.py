@@ -47,6 +47,7 @@ def test_every_name_gets_an_api_name_that_comes_back_or_is_a_digest(name: str) -
 @example(["a:b", "a__b", "a.b", "a--b", "a_b", "a-b", "a/b"])
 @example(["a_:b", "a:_b", "a___b"])
 @example(["a-.b", "a.-b", "a---b"])
+@example(["m:a-", "m:a.", "m:a--", "m:a/", "m:a_", "m:a"])
 @example(["a" * 65, "a" * 66, "a" * 64 + "." + "a", "a" * 64])
 @example(["mcp:server:" + "x" * 140 + tail for tail in "abc"])
 def test_two_names_never_share_an_api_name(some: list[str]) -> None:
@@ -95,6 +96,20 @@ def test_what_is_no_api_name_has_no_tool_behind_it(text: str) -> None:
 @pytest.mark.spec("R7")
 @pytest.mark.parametrize("name", ["", ".", "a.", ".a", "-a", "a-", "a:", "a b", "a\n", "é", "a" * 201, 7, None, b"a"])
 def test_a_name_outside_the_grammar_is_refused(name: object) -> None:
+    with pytest.raises(InvalidName):
+        check_name(name)
+
+
+@pytest.mark.spec("R7")
+@pytest.mark.parametrize("tool", ["a-", "a.", "a/", "-", ".", "/", "..", "a--", "-a", "_", "x" * 128])
+def test_after_a_colon_any_name_that_mcp_allows_is_accepted(tool: str) -> None:
+    name = check_name(f"mcp:server:{tool}")
+    assert from_api_name(to_api_name(name)) in (name, None)
+
+
+@pytest.mark.spec("R7")
+@pytest.mark.parametrize("name", ["mcp:server:", "mcp:", ":a", "-a:b"])
+def test_a_colon_has_something_on_both_sides(name: str) -> None:
     with pytest.raises(InvalidName):
         check_name(name)
 

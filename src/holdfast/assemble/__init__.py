@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -69,16 +69,21 @@ def load_setting(
 
 
 def check_config(config: Config) -> None:
-    """What reading the files does not show: examples of rules, backends and hosts. Raises `ConfigError`."""
+    """What reading the files does not show: examples of rules, backends, hosts, secrets. Raises `ConfigError`."""
     CommandRules(config.approval).check()
+    if config.mcp.servers:
+        from holdfast.config.references import check_references
+
+        check_references(config)
     if config.sandbox.backend != "auto":
         from holdfast.sandbox.backend import backends
 
         list(backends(config.sandbox.backend))
-    if not isinstance(config.sandbox.network, str):
-        from holdfast.sandbox.proxy import Allowed
+    for network in (config.sandbox.network, *(server.network for server in config.mcp.servers.values())):
+        if isinstance(network, tuple):
+            from holdfast.sandbox.proxy import Allowed
 
-        Allowed(config.sandbox.network)
+            Allowed(network)
 
 
 def open_ledger(setting: Setting, *, read_only: bool = False) -> Ledger:
@@ -149,9 +154,10 @@ def build_runtime(
     nobody: Nobody = "deny",
     door: str = "python",
     entry_points: bool = True,
+    servers: Collection[str] | None = None,
     document: Behind | None = None,
 ) -> Runtime:
-    """A runtime for what is on disk here, with its ledger and its tools."""
+    """A runtime for what is on disk here, with its ledger and its tools; `servers`: only these MCP servers."""
     config = setting.loaded.config
     registry = registry or build_registry(setting, tools=tools, entry_points=entry_points)
     opened = open_ledger(setting) if ledger is None and config.ledger.enabled else None
@@ -178,6 +184,10 @@ def build_runtime(
     if opened is not None:
         runtime.on_close(opened.close)
         _prune_once_a_day(setting)
+    if config.mcp.servers and servers != ():
+        from holdfast.assemble.servers import add_servers
+
+        add_servers(runtime, setting.user_db, servers)
     return runtime
 
 

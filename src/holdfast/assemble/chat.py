@@ -29,6 +29,7 @@ from holdfast.config.model import Config, GuardrailsConfig, SecretSource
 from holdfast.contract.call import Caller
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.event import Warned
+from holdfast.contract.inquiry import Inquirer
 from holdfast.contract.message import Role
 from holdfast.contract.tool import Tool
 from holdfast.models.opening import open_model, settings_for
@@ -132,6 +133,7 @@ async def open_chat(
     by: str = "person",
     model: Model | None = None,
     on_event: Callable[[AgentEvent], None] | None = None,
+    inquirer: Callable[[Runtime], Inquirer] | None = None,
 ) -> AsyncGenerator[Chat]:
     """The document at `path`, locked for us; raises `HoldfastError` if it cannot be read, used or locked."""
     path = _real(path)
@@ -167,6 +169,13 @@ async def open_chat(
         )
         behind = Behind(path=path, caller=caller, policy=ruled.document, caps=ruled.caps, plan=plan)
         runtime = build_runtime(setting, registry=registry, nobody=nobody, door=DOOR, document=behind)
+        if read.evaluated.tool_edits and config.mcp.servers:
+            registry.on_change(
+                lambda: runtime.become(
+                    replace(caller, only=chosen_tools(read.evaluated, registry.list(), trusted=trusted))
+                )
+            )
+        runtime.inquirer = None if inquirer is None else inquirer(runtime)
         async with runtime:
             _withdraw_orphans(runtime)
             if model is None:
@@ -187,7 +196,6 @@ async def open_chat(
                 max_turns=config.chat.max_turns,
                 context=config.model.context,
                 guard=_guard(config.guardrails, lambda: loop.tools()),  # noqa: PLW0108 - it is being made
-                caller=runtime.caller,
                 by=by,
                 is_current=lambda: _is_current(conversation, setting, read.evaluated.digest, trusted),
                 on_event=on_event,

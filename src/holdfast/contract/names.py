@@ -27,7 +27,7 @@ def check_name(name: object) -> str:
     """Return the name if it is one, else raise `InvalidName`."""
     if not isinstance(name, str):
         raise InvalidName(f"A tool name must be a string, not {type(name).__name__}.")
-    if not 0 < len(name) <= MAX_NAME or not _NAME.issuperset(name) or not _WORD.issuperset((name[0], name[-1])):
+    if not 0 < len(name) <= MAX_NAME or not _NAME.issuperset(name) or name[0] not in _WORD or not _ends_well(name):
         raise InvalidName(
             f"{name[:80]!r} cannot be a tool name: use 1 to {MAX_NAME} of the letters A-Z a-z, digits and _ . : / -, "
             "beginning and ending with a letter, a digit or _."
@@ -50,6 +50,11 @@ def from_api_name(api_name: str) -> str | None:
     if not _is_api_name(api_name) or _is_digested(api_name):
         return None
     return _from_plain(api_name)
+
+
+def _ends_well(name: str) -> bool:
+    """What stands after a colon is a name somebody else gave, and those of MCP may end in any of their characters."""
+    return name[-1] in _WORD or (name[-1] != ":" and ":" in name)
 
 
 def _is_api_name(name: str) -> bool:

@@ -16,7 +16,7 @@ from holdfast.contract.vocabulary import Verdict
 from holdfast.registry.selection import select
 from holdfast.rules.caps import CAP_URN, Cap
 from holdfast.rules.chain import Resolve
-from holdfast.rules.profiles import GROUPS
+from holdfast.rules.profiles import GROUPS, SERVER_SOURCE
 from holdfast.rules.question import Question, ResolveContext
 from holdfast.rules.standard import DocumentPolicy
 
@@ -77,7 +77,12 @@ def chosen_tools(
     if not evaluated.tool_edits:
         return None
     known = tuple(tools)
-    chosen = frozenset(select(known, evaluated.tool_edits, groups=groups))
+    spelled = {name for tool in known for name in (*tool.names, tool.api_name)}
+    edits = [
+        (operation, [name for name in names if name in spelled or not name.startswith(SERVER_SOURCE) or "*" in name])
+        for operation, names in evaluated.tool_edits
+    ]  # a tool whose server is away is not a mistake in the document
+    chosen = frozenset(select(known, edits, groups=groups))
     return chosen if trusted else chosen & {tool.name for tool in known if tool.enabled}
 
 

@@ -56,10 +56,16 @@ class Vocabulary:
     def canonical(self, name: str) -> str:
         return self._canonical.get(name, name)
 
+    def _may_come(self, name: str) -> bool:
+        """A tool of a configured MCP server: which ones it has is known when it runs, and not for good."""
+        prefix, _, rest = name.partition(":")
+        server, _, tool = rest.partition(":")
+        return prefix == "mcp" and bool(tool) and server in self._base.config.mcp.servers
+
     def _tool_or_set(self, name: str, absent: tuple[str, ...] = ()) -> str:
         if name in self._canonical:
             return self._canonical[name]
-        if name in absent or is_pattern(name):
+        if name in absent or is_pattern(name) or self._may_come(name):
             return name
         if name.startswith(GROUP_PREFIX):
             if name.removeprefix(GROUP_PREFIX) in self._groups:

@@ -1,0 +1,197 @@
+"""What a server asks of the client while it works: put to the person behind the door, never to the model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast.contract.errors import InvalidSchema
+from holdfast.contract.inquiry import CANCELLED, Completion, Form, Inquiry, Question, Reply, Speech, Visit
+from holdfast.contract.schema import CompiledSchema, compile_schema
+from holdfast.contract.values import Args, Json, encode_json
+from holdfast.mcp.definitions import source_of
+from holdfast.mcp.flights import Flights
+from holdfast.mcp.oauth_address import fault_of
+
+if TYPE_CHECKING:
+    from mcp.client import ClientRequestContext
+    from mcp_types import (
+        CreateMessageRequestParams,
+        CreateMessageResult,
+        CreateMessageResultWithTools,
+        ElicitRequestFormParams,
+        ElicitRequestParams,
+        ElicitResult,
+        ErrorData,
+        ListRootsResult,
+    )
+
+    from holdfast.runtime.runtime import Runtime
+
+MAX_OPEN: Final = 8
+MAX_MESSAGE: Final = 8 * 1024
+MAX_SCHEMA: Final = 64 * 1024
+MAX_MESSAGES: Final = 1024 * 1024
+MAX_URL: Final = 4096
+_REFUSED_BY_PERSON: Final = -1
+"""The code the protocol's own examples give for a sampling request that a person refused."""
+
+
+class Asking:
+    """The answers of one client to its server's questions."""
+
+    def __init__(self, runtime: Runtime, name: str, flights: Flights) -> None:
+        self._runtime = runtime
+        self._source = source_of(name)
+        self._flights = flights
+        self._open = 0
+
+    async def elicit(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult | ErrorData:
+        from mcp_types import ElicitResult
+
+        if params.mode == "url":
+            if (why := _fault(params.url)) is not None:
+                return refusal(why)
+            question = Visit(message=_bounded(params.message), url=params.url, id=(params.elicitation_id or "")[:256])
+            reply = await self._ask(question)
+            return reply if not isinstance(reply, Reply) else ElicitResult(action=reply.action)
+        schema = _form_schema(params)
+        if isinstance(schema, str):
+            return refusal(schema)
+        asked: Args = dict(params.requested_schema)
+        reply = await self._ask(Form(message=_bounded(params.message), schema=asked))
+        if not isinstance(reply, Reply):
+            return reply
+        if reply.action != "accept":
+            return ElicitResult(action=reply.action)
+        values = _filled(reply.content or {}, asked)
+        if not schema.accepts(values):
+            self._runtime.warn(
+                f"What was answered to '{self._source}' does not fit what it asked for, so that nothing was sent: "
+                f"{'; '.join(schema.violations(values))}"
+            )
+            return ElicitResult(action="cancel")
+        return ElicitResult.model_validate({"action": "accept", "content": values})
+
+    async def sample(
+        self, context: ClientRequestContext, params: CreateMessageRequestParams
+    ) -> CreateMessageResult | CreateMessageResultWithTools | ErrorData:
+        from mcp_types import CreateMessageResult, ErrorData
+        from pydantic import ValidationError
+
+        if params.tools or params.tool_choice:
+            return refusal("this client does not take tools in a sampling request")
+        wire: dict[str, Any] = params.model_dump(by_alias=True, mode="json", exclude_none=True)
+        if len(encode_json(wire)) > MAX_MESSAGES:
+            return refusal(f"a sampling request may be {MAX_MESSAGES:,} bytes long")
+        messages = tuple(Speech(message["role"], message["content"]) for message in wire.pop("messages"))
+        system, most = wire.pop("systemPrompt", ""), wire.pop("maxTokens")
+        wire.pop("_meta", None)
+        reply = await self._ask(Completion(messages=messages, system=system, max_tokens=most, extra=wire or None))
+        if not isinstance(reply, Reply):
+            return reply
+        if reply.action != "accept":
+            return ErrorData(code=_REFUSED_BY_PERSON, message="User rejected sampling request")
+        try:
+            return CreateMessageResult.model_validate(reply.content)
+        except ValidationError:
+            self._runtime.warn(f"What was answered to '{self._source}' is no message, so that nothing was sent.")
+            return ErrorData(code=_REFUSED_BY_PERSON, message="No reply was given")
+
+    async def roots(self, context: ClientRequestContext) -> ListRootsResult | ErrorData:
+        from mcp_types import ListRootsResult
+
+        root = self._runtime.root
+        listed = [] if root is None else [{"uri": root.as_uri(), "name": root.name}]
+        return ListRootsResult.model_validate({"roots": listed})
+
+    async def visit(self, elicitations: Json) -> str:
+        """Put the pages to the person that a server wants visited before it does what it was called for."""
+        listed = elicitations if isinstance(elicitations, list) else []
+        visits: list[Visit] = []
+        for item in listed[:MAX_OPEN]:
+            url, message = (item.get("url"), item.get("message")) if isinstance(item, dict) else (None, None)
+            if isinstance(url, str) and _fault(url) is None:
+                visits.append(Visit(message=_bounded(message if isinstance(message, str) else ""), url=url))
+        if not visits or self._runtime.inquirer is None:
+            return "it wants a page to be visited first, and nobody is there to do it"
+        replies = await self._put(tuple(visits))
+        agreed = replies is not None and all(reply.action == "accept" for reply in replies)
+        return (
+            "the page it wanted to be visited first was opened; call it again when that is done"
+            if agreed
+            else "it wants a page to be visited first, and that was declined"
+        )
+
+    async def _ask(self, question: Question) -> Reply | ErrorData:
+        if self._open >= MAX_OPEN:
+            return refusal(f"{MAX_OPEN} questions of this server already wait for an answer")
+        replies = await self._put((question,))
+        return CANCELLED if not replies else replies[0]
+
+    async def _put(self, questions: tuple[Question, ...]) -> tuple[Reply, ...] | None:
+        """The replies; None if the call they are wanted for is over."""
+        flight = self._flights.current()
+        call = None if flight is None else flight.ctx.call_record
+        inquiry = Inquiry(
+            asked_by=self._source,
+            questions=questions,
+            call_id=call.id if call else "",
+            group=call.group if call else "",
+        )
+        self._open += 1
+        try:
+            if flight is None:
+                return await self._runtime.inquire(inquiry)
+            return await flight.while_it_lasts(self._runtime.inquire(inquiry))
+        finally:
+            self._open -= 1
+
+
+def refusal(why: str) -> ErrorData:
+    from mcp_types import INVALID_PARAMS, ErrorData
+
+    return ErrorData(code=INVALID_PARAMS, message=f"Refused: {why}.")
+
+
+def _form_schema(params: ElicitRequestFormParams) -> CompiledSchema | str:
+    """The schema of a form, or what is wrong with it: a form is a flat list of simple values."""
+    schema = params.requested_schema
+    if len(encode_json(schema)) > MAX_SCHEMA:
+        return f"the schema of a form may be {MAX_SCHEMA:,} bytes long"
+    properties: Any = schema.get("properties")
+    if not isinstance(properties, dict) or not all(map(_is_simple, properties.values())):  # pyright: ignore
+        return "a form has properties that are strings, numbers, booleans or choices of them"
+    try:
+        return compile_schema(schema, "The schema of the form")
+    except InvalidSchema as error:
+        return str(error).rstrip(".")
+
+
+def _is_simple(part: Any) -> bool:
+    return isinstance(part, dict) and part.get("type") != "object" and "properties" not in part  # pyright: ignore
+
+
+def _filled(content: Args, schema: Args) -> Args:
+    """What was asked for and nothing else, with the default of what was left out."""
+    properties = schema.get("properties")
+    values: Args = {}
+    for name, part in (properties if isinstance(properties, dict) else {}).items():
+        if name in content:
+            values[name] = content[name]
+        elif isinstance(part, dict) and "default" in part:
+            values[name] = part["default"]
+    return values
+
+
+def _fault(url: str) -> str | None:
+    """Why a page must not be shown to the person as one to open; None if it may be."""
+    if len(url) > MAX_URL:
+        return f"an address may be {MAX_URL:,} characters long"
+    why = fault_of(url, loopback=True)
+    return None if why is None else f"the page cannot be opened: {why}"
+
+
+def _bounded(message: str) -> str:
+    if len(message) <= MAX_MESSAGE:
+        return message
+    return f"{message[:MAX_MESSAGE]} […] ({len(message) - MAX_MESSAGE:,} more characters are left out)"

@@ -1,0 +1,70 @@
+"""The calls a server is working on, so that what it asks and logs meanwhile can be put down to one of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from contextlib import suppress
+from contextvars import ContextVar
+from typing import Any, Final, TypeVar
+
+from holdfast.runtime.context import RunContext
+
+T = TypeVar("T")
+
+_FLYING: Final[ContextVar[Flight | None]] = ContextVar("holdfast_mcp_call", default=None)
+
+
+class Flight:
+    """One call on its way: `with flights.begin(ctx):` around it."""
+
+    __slots__ = ("_ended", "_flights", "_token", "ctx")
+
+    def __init__(self, flights: Flights, ctx: RunContext) -> None:
+        self.ctx = ctx
+        self._flights = flights
+        self._ended: asyncio.Future[None] | None = None
+
+    def __enter__(self) -> Flight:
+        self._flights.open[self] = None
+        self._token = _FLYING.set(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._flights.open.pop(self, None)
+        with suppress(ValueError):  # closed from elsewhere, where the variable was never set
+            _FLYING.reset(self._token)
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(None)
+
+    async def while_it_lasts(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """Wait for a person on behalf of this call: its time stands still. None if the call ends before that."""
+        if self._ended is None:
+            self._ended = asyncio.get_running_loop().create_future()
+        return await self.ctx.while_waiting(_first(work, self._ended))
+
+
+class Flights:
+    __slots__ = ("open",)
+
+    def __init__(self) -> None:
+        self.open: dict[Flight, None] = {}
+
+    def begin(self, ctx: RunContext) -> Flight:
+        return Flight(self, ctx)
+
+    def current(self) -> Flight | None:
+        """The call this code works for: known by its context, or because there is only one."""
+        flight = _FLYING.get()
+        if flight is not None and flight in self.open:
+            return flight
+        return next(iter(self.open)) if len(self.open) == 1 else None
+
+
+async def _first(work: Coroutine[Any, Any, T], ended: asyncio.Future[None]) -> T | None:
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait((task, ended), return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else None
+    finally:
+        task.cancel()

@@ -1,0 +1,47 @@
+"""Which addresses a login may use: https, and plain http only on this machine."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import Final
+from urllib.parse import urlsplit
+
+_LONGEST: Final = 8192
+
+Origin = tuple[str, str, int | None]
+
+
+def origin_of(url: str) -> Origin:
+    """Scheme, host and port; raises ValueError where the address has none."""
+    parts = urlsplit(url)
+    port = parts.port or {"https": 443, "http": 80}.get(parts.scheme)
+    return parts.scheme, (parts.hostname or "").lower(), port
+
+
+def on_this_machine(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def fault_of(url: str, *, loopback: bool) -> str | None:
+    """Why an address a server named must not be opened; None if it may. `loopback`: the server is on this machine."""
+    if len(url) > _LONGEST:
+        return f"it is longer than {_LONGEST} characters"
+    if not url.isascii() or not url.isprintable() or any(letter in url for letter in ' "<>\\^`{|}'):
+        return "it holds characters that an address cannot have"
+    try:
+        parts = urlsplit(url)
+        scheme, host, _ = origin_of(url)
+    except ValueError:
+        return "it is not an address"
+    if parts.username is not None or parts.password is not None:
+        return "it holds a user name or password, which can pass for a host"
+    if not host or scheme not in ("https", "http"):
+        return "its scheme is not https"
+    if scheme == "http" and not (loopback and on_this_machine(host)):
+        return "it is not https"
+    return None

@@ -1,0 +1,134 @@
+"""Where the browser comes back to after a login: one page on 127.0.0.1, open only while a login waits."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+from contextlib import suppress
+from typing import Final
+from urllib.parse import parse_qs, urlsplit
+
+from msgspec import Struct
+
+_PATH: Final = "/callback"
+_HEAD_BYTES: Final = 16_384
+_HEAD_SECONDS: Final = 10.0
+_AT_ONCE: Final = 16
+_THANKS: Final = "holdfast has the answer of the login page. You can close this page.\n"
+_STRANGER: Final = "This is not the answer holdfast waits for.\n"
+
+
+class Arrival(Struct, frozen=True, kw_only=True):
+    """What the browser brought."""
+
+    code: str = ""
+    state: str = ""
+    issuer: str | None = None
+    error: str = ""
+
+
+class Callback:
+    """Listens from `open` to `close`; the first request with the expected state is the answer, all others are not.
+
+    A request with another state is refused and changes nothing: any page in the browser can send one.
+    """
+
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener = listener
+        self._arrival: asyncio.Future[Arrival] = asyncio.get_running_loop().create_future()
+        self._expected = ""
+        self._server: asyncio.Server | None = None
+        self._serving: set[asyncio.Task[None]] = set()
+        self.port: int = listener.getsockname()[1]
+
+    @classmethod
+    async def open(cls, port: int) -> Callback:
+        """0: any free port. Raises OSError where it is taken."""
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(("127.0.0.1", port))
+            listener.setblocking(False)
+            callback = cls(listener)
+            callback._server = await asyncio.start_server(callback._serve, sock=listener, limit=_HEAD_BYTES)
+        except BaseException:
+            listener.close()
+            raise
+        return callback
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}{_PATH}"
+
+    def expect(self, state: str) -> None:
+        self._expected = state
+
+    async def arrival(self) -> Arrival:
+        return await asyncio.shield(self._arrival)
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        self._arrival.cancel()
+        for task in self._serving:
+            task.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
+        try:
+            if len(self._serving) > _AT_ONCE:
+                return
+            async with asyncio.timeout(_HEAD_SECONDS):
+                head = await reader.readuntil(b"\r\n\r\n")
+                found = self._read(head.decode("latin-1"))
+                writer.write(_page(200, _THANKS) if found is not None else _page(400, _STRANGER))
+                await writer.drain()
+            if found is not None and not self._arrival.done():
+                self._arrival.set_result(found)
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            return
+        finally:
+            self._serving.discard(task)
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+    def _read(self, head: str) -> Arrival | None:
+        line, _, rest = head.partition("\r\n")
+        method, _, target = line.partition(" ")
+        target, _, version = target.partition(" ")
+        hosts = [part.partition(":")[2].strip() for part in rest.split("\r\n") if part.lower().startswith("host:")]
+        if method != "GET" or not version.startswith("HTTP/1.") or hosts != [f"127.0.0.1:{self.port}"]:
+            return None
+        try:
+            parts = urlsplit(target)
+            values = parse_qs(parts.query, keep_blank_values=True, max_num_fields=32)
+        except ValueError:
+            return None
+        if parts.scheme or parts.netloc or parts.path != _PATH or any(len(given) > 1 for given in values.values()):
+            return None
+        one = {name: given[0] for name, given in values.items()}
+        state = one.get("state", "")
+        if not self._expected or not secrets.compare_digest(state.encode(), self._expected.encode()):
+            return None
+        if not one.get("code") and not one.get("error"):
+            return None
+        return Arrival(code=one.get("code", ""), state=state, issuer=one.get("iss"), error=one.get("error", ""))
+
+
+def _page(status: int, text: str) -> bytes:
+    body = text.encode()
+    head = (
+        f"HTTP/1.1 {status} {'OK' if status == 200 else 'Bad Request'}",
+        "Content-Type: text/plain; charset=utf-8",
+        f"Content-Length: {len(body)}",
+        "Cache-Control: no-store",
+        "Referrer-Policy: no-referrer",
+        "X-Content-Type-Options: nosniff",
+        "Connection: close",
+    )
+    return "\r\n".join((*head, "", "")).encode() + body

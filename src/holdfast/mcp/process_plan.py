@@ -1,0 +1,69 @@
+"""How a stdio server is to be started: its sandbox, its command, and its environment with the secrets filled in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from holdfast.config.model import McpServer
+from holdfast.config.references import fill
+from holdfast.contract.command import Command
+from holdfast.contract.errors import SandboxRefused
+
+if TYPE_CHECKING:
+    from holdfast.runtime.runtime import Runtime
+    from holdfast.sandbox.sandbox import Sandbox
+
+
+def plan(runtime: Runtime, name: str, server: McpServer) -> tuple[Sandbox, Command]:
+    """Blocks: a backend is tried out the first time, and secrets may come from programs.
+
+    Raises `SandboxRefused`, `SecretUnavailable` or `ConfigError` if it cannot be started as it must be.
+    """
+    assert server.command is not None
+    sandbox = sandbox_for(runtime, server)
+    if sandbox.mode != "off" and sandbox.backend() is None:
+        raise SandboxRefused(
+            f"The MCP server '{name}' was not started, since it cannot be contained: {sandbox.why_not()}. "
+            'Run `holdfast doctor`, or set sandbox.mode = "off" to start servers bare.'
+        )
+    base = Path(runtime.root or runtime.cwd)
+    cwd = base if server.cwd is None else base / Path(server.cwd).expanduser()
+    if not cwd.is_dir():
+        raise SandboxRefused(f"There is no folder {str(cwd)!r}; correct mcp.servers.{name}.cwd.")
+    program = str(Path(server.command).expanduser()) if server.command.startswith("~/") else server.command
+    return sandbox, Command(argv=(program, *server.args), cwd=cwd, env=environment_for(runtime, name, server))
+
+
+def sandbox_for(runtime: Runtime, server: McpServer) -> Sandbox:
+    """A server runs all the time and not for one approved call, so it writes nowhere unless its configuration says so.
+
+    Besides, where a contained process may write, whatever appears at a protected path while it runs counts as planted
+    by it: a person who works in the project meanwhile would have their own files taken away.
+    """
+    from holdfast.sandbox.sandbox import Sandbox
+
+    base = runtime.config.sandbox
+    network = base.network if server.network is None else server.network
+    return Sandbox(
+        replace(base, mode=runtime.sandbox.mode, network=network, writable=server.writable or ()),
+        root=runtime.root,
+        document_dir=None if runtime.document is None else runtime.document.parent,
+        state=runtime.hands.state,
+        extra_protected=runtime.hands.protected,
+        cwd=Path(runtime.cwd),
+    )
+
+
+def environment_for(runtime: Runtime, name: str, server: McpServer) -> dict[str, str]:
+    """What `env` adds, with its secrets; the redactor knows them from here on."""
+    found = {key: fill(text, runtime.secrets.get) for key, text in server.env.items()}
+    for key, value in found.items():
+        if "=" in key or "\0" in key + value:
+            raise SandboxRefused(
+                f"mcp.servers.{name}.env holds {key!a}, with '=' in its name or a NUL character in its name or value; "
+                "no program can be given that."
+            )
+    return found
