@@ -1,0 +1,51 @@
+"""A result as an MCP client gets it: text first, then what else it carries, in the order it was given."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Any, Final
+
+from holdfast.contract.result import Attachment, Result
+
+CALL: Final = "holdfast/call"
+STATE: Final = "holdfast/state"
+_TEXTS: Final = ("text/", "application/json", "application/xml", "application/yaml", "application/toml")
+
+
+def to_wire(result: Result, *, modern: bool) -> dict[str, Any]:
+    """The answer to `tools/call`. In the modern protocol structured content need not be an object."""
+    content = [block_of(item, result.call_id, place) for place, item in enumerate(result.attachments)]
+    if result.text or not content:
+        content.insert(0, {"type": "text", "text": result.text})
+    answer: dict[str, Any] = {
+        "content": content,
+        "isError": not result.success,
+        "_meta": {CALL: result.call_id, STATE: result.state.value},
+    }
+    if isinstance(result.structured, dict) or (modern and result.structured is not None):
+        answer["structuredContent"] = result.structured
+    return complete(answer) if modern else answer
+
+
+def complete(answer: dict[str, Any]) -> dict[str, Any]:
+    """Marked as no question, as the modern protocol wants it of every answer."""
+    return {"resultType": "complete", **answer}
+
+
+def block_of(item: Attachment, call_id: str, place: int) -> dict[str, Any]:
+    """One attachment: an image, a sound, the content of a file, or where that is."""
+    if item.kind in ("image", "audio") and item.data:
+        return {"type": item.kind, "data": b64encode(item.data).decode(), "mimeType": item.mime_type}
+    uri = item.uri or f"holdfast:{call_id}/{place}"
+    if not item.data and item.uri:
+        return {"type": "resource_link", "uri": uri, "name": item.name or uri, "mimeType": item.mime_type}
+    return {"type": "resource", "resource": {"uri": uri, "mimeType": item.mime_type, **_body(item)}}
+
+
+def _body(item: Attachment) -> dict[str, str]:
+    if item.mime_type.startswith(_TEXTS) or item.mime_type.endswith(("+json", "+xml")):
+        try:
+            return {"text": item.data.decode()}
+        except UnicodeDecodeError:
+            pass
+    return {"blob": b64encode(item.data).decode()}

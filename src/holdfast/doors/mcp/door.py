@@ -1,0 +1,273 @@
+"""The MCP server of a runtime: who asks, what they are shown, and every request of theirs through the one path."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary, WeakSet
+
+import anyio
+import mcp_types as types
+from mcp.server.connection import Connection, allowed_log_levels
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel.server import NotificationOptions, Server
+from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    PromptsListChanged,
+    ResourcesListChanged,
+    ToolsListChanged,
+)
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from msgspec.structs import replace
+
+from holdfast import __version__
+from holdfast.contract.call import Caller
+from holdfast.contract.result import Result
+from holdfast.contract.tool import Tool
+from holdfast.contract.vocabulary import Failure
+from holdfast.doors.mcp.content import complete, to_wire
+from holdfast.doors.mcp.exchange import Exchange, unseal
+from holdfast.doors.mcp.listing import Listing, answers_requests
+from holdfast.doors.mcp.requests import Requests
+from holdfast.doors.mcp.rounds import Rounds
+from holdfast.doors.mcp.sealing import STATE_SECONDS, sealing_key
+from holdfast.doors.mcp.telling import LEVELS, Teller
+from holdfast.text.visible import visible
+
+if TYPE_CHECKING:
+    from mcp.server.models import InitializationOptions
+
+    from holdfast.runtime.runtime import Runtime
+
+NAME: Final = "holdfast"
+INSTRUCTIONS: Final = (
+    "Every call is judged by the policy of the project and recorded. A call that needs approval waits for a person: "
+    "it is asked for here where the client can, and can be answered elsewhere with `holdfast approve ID`."
+)
+ASKS: Final = "asks:"
+"""A capability that begins like this names what a client must be able to answer: elicitation, sampling or roots."""
+_MAX_NAME: Final = 100
+_BURST_SECONDS: Final = 0.05
+"""Changes that come one after the other are told of once."""
+_TELL_SECONDS: Final = 5.0
+"""What a client that does not read may hold up the others."""
+_CHANGES: Final = {"tools": ToolsListChanged, "prompts": PromptsListChanged, "resources": ResourcesListChanged}
+_UNKNOWN: Final = frozenset({Failure.UNKNOWN_TOOL, Failure.NOT_ALLOWED})
+
+Ctx = ServerRequestContext[Any, Any]
+
+
+class _Server(Server[Any]):
+    def create_initialization_options(
+        self, notification_options: NotificationOptions | None = None, *args: Any, **kwargs: Any
+    ) -> InitializationOptions:
+        """Lists that change are told of on every transport."""
+        told = notification_options or NotificationOptions(True, True, True)
+        return super().create_initialization_options(told, *args, **kwargs)
+
+
+class Door:
+    """Use it as `async with Door(runtime) as door:`; meanwhile the runtime asks the clients' people."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._listing = Listing(runtime)
+        self._rounds = Rounds(runtime)
+        self._levels: WeakKeyDictionary[Connection, str] = WeakKeyDictionary()
+        self._connections: WeakSet[Connection] = WeakSet()
+        self._bus = InMemorySubscriptionBus()
+        self._listen = ListenHandler(self._bus)
+        self._telling: asyncio.Task[None] | None = None
+        self._untold = False
+        self._requests = Requests(runtime, self)
+        self.server = self._make_server()
+
+    async def __aenter__(self) -> Door:
+        runtime = self._runtime
+        self._requests.register(self.server, self._listing)
+        self._before = (runtime.asker, runtime.inquirer, runtime.nobody)
+        runtime.asker, runtime.inquirer, runtime.nobody = self._rounds.ask, self._rounds.inquire, "park"
+        self._stop_watching = runtime.bus.listen(self._rounds.watch)
+        self._loop = asyncio.get_running_loop()
+        self._changes = runtime.registry.on_change(self._changed)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        runtime = self._runtime
+        self._changes.remove()
+        self._listen.close()
+        if self._telling is not None:
+            self._telling.cancel()
+        await self._rounds.close()
+        self._stop_watching()
+        runtime.asker, runtime.inquirer, runtime.nobody = self._before
+
+    def caller_of(self, ctx: Ctx) -> Caller:
+        """A client's name can narrow what it may do, and never widen it."""
+        own = self._runtime.caller
+        info = _client_of(ctx)
+        session = _connection_of(ctx).session_id
+        return replace(
+            own,
+            door="mcp",
+            agent=own.agent or (info.name[:_MAX_NAME] or None if info else None),
+            session=self._runtime.session if session is None else hashlib.sha256(session.encode()).hexdigest()[:12],
+        )
+
+    def open(self, ctx: Ctx) -> Exchange:
+        """A request begins."""
+        return Exchange(ctx, self.caller_of(ctx), _approver(ctx))
+
+    def call(self, exchange: Exchange, name: str, args: Any) -> Any:
+        """One call for a request, known to whoever has to find its person."""
+        runtime, ctx = self._runtime, exchange.ctx
+        call_id = runtime.new_call_id()
+        tool = runtime.registry.find(name)
+        self._rounds.enter(exchange, call_id, name if tool is None else tool.name)
+        caller = exchange.caller
+        given_id = str(ctx.request_id)[:_MAX_NAME]
+        return runtime.call(name, args, caller=caller, request=caller.session, given_id=given_id, call_id=call_id)
+
+    async def round(self, exchange: Exchange, ctx: Ctx) -> Result | types.InputRequiredResult:
+        """Until the request is answered, or must be asked about."""
+        return await self._rounds.drive(exchange, ctx, Teller(ctx, self._levels_of(ctx)))
+
+    async def next_round(self, ctx: Ctx, params: Any) -> Result | types.InputRequiredResult:
+        """The client is back with answers; the state has been unsealed and belongs to this very request."""
+        state = unseal(params.request_state)
+        responses: dict[str, Any] = params.input_responses or {}
+        exchange = await self._rounds.find(state)
+        if exchange is None:
+            exchange = self.open(ctx)
+            exchange.root = state.root
+            exchange.begin(self._rounds.settle(exchange, state, responses))
+        else:
+            exchange.ctx = ctx
+            exchange.receive(state, responses)
+        return await self.round(exchange, ctx)
+
+    def _make_server(self) -> Server[Any]:
+        server = _Server(
+            NAME,
+            version=__version__,
+            instructions=INSTRUCTIONS,
+            get_tool_input_schema=self._schema_of,
+            on_subscriptions_listen=self._listen,
+        )
+        security = RequestStateSecurity(
+            keys=[sealing_key(self._runtime.hands.state)], ttl=STATE_SECONDS, bind_principal=_principal
+        )
+        server.middleware.append(RequestStateBoundary(security, default_audience=NAME))
+        server.add_request_handler("tools/list", types.PaginatedRequestParams, self._list_tools)
+        server.add_request_handler("tools/call", types.CallToolRequestParams, self._call_tool)
+        server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, self._set_level)
+        server.add_notification_handler("notifications/initialized", types.NotificationParams, self._initialized)
+        return server
+
+    async def _list_tools(self, ctx: Ctx, params: types.PaginatedRequestParams) -> dict[str, Any]:
+        await self._runtime.wait_for_sources()
+        try:
+            page = self._listing.shown(self.caller_of(ctx)).page(params.cursor)
+        except ValueError as error:
+            raise MCPError(types.INVALID_PARAMS, str(error)) from error
+        return complete(page) if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS else page
+
+    async def _call_tool(self, ctx: Ctx, params: types.CallToolRequestParams) -> Any:
+        modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+        tool = self._runtime.registry.find(params.name)
+        if tool is not None and answers_requests(tool):
+            raise MCPError(types.INVALID_PARAMS, f"There is no tool '{params.name[:_MAX_NAME]}'.")
+        if modern and tool is not None:
+            _check_capabilities(tool, ctx)
+        if modern and params.request_state is not None:
+            outcome = await self.next_round(ctx, params)
+        else:
+            exchange = self.open(ctx)
+            exchange.given = dict(params.input_responses or {}) if modern else {}
+            work = self.call(exchange, params.name, params.arguments or {})
+            exchange.root = exchange.calls[0]
+            exchange.begin(work)
+            outcome = await self.round(exchange, ctx)
+        if not isinstance(outcome, Result):
+            return outcome
+        if outcome.failure in _UNKNOWN:
+            raise MCPError(types.INVALID_PARAMS, outcome.text, {"name": params.name[:_MAX_NAME]})
+        return to_wire(outcome, modern=modern)
+
+    async def _set_level(self, ctx: Ctx, params: types.SetLevelRequestParams) -> dict[str, Any]:
+        self._levels[_connection_of(ctx)] = params.level
+        return {}
+
+    async def _initialized(self, ctx: Ctx, _params: types.NotificationParams) -> None:
+        connection = _connection_of(ctx)
+        if connection.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            self._connections.add(connection)
+            connection.exit_stack.callback(self._connections.discard, connection)
+
+    def _levels_of(self, ctx: Ctx) -> frozenset[str]:
+        if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            return allowed_log_levels(ctx.protocol_version, ctx.meta)
+        level = self._levels.get(_connection_of(ctx), "info")
+        return frozenset(LEVELS[LEVELS.index(level) :])
+
+    def _schema_of(self, name: str) -> dict[str, Any] | None:
+        tool = self._runtime.registry.find(name)
+        return None if tool is None else dict(tool.input_schema)
+
+    def _changed(self) -> None:
+        """The registry changes in any thread, and many tools at once."""
+        self._loop.call_soon_threadsafe(self._tell_of_changes)
+
+    def _tell_of_changes(self) -> None:
+        self._untold = True
+        if self._telling is None or self._telling.done():
+            self._telling = asyncio.create_task(self._tell_all())
+
+    async def _tell_all(self) -> None:
+        while self._untold:
+            await asyncio.sleep(_BURST_SECONDS)
+            self._untold = False
+            for kind in self._lists():
+                await self._bus.publish(_CHANGES[kind]())
+            for connection in list(self._connections):
+                with anyio.move_on_after(_TELL_SECONDS):
+                    for kind in self._lists():
+                        await connection.notify(f"notifications/{kind}/list_changed", None)
+
+    def _lists(self) -> list[str]:
+        return ["tools", *(kind for kind in ("prompts", "resources") if f"{kind}/list" in self._requests.registered)]
+
+
+def _check_capabilities(tool: Tool, ctx: Ctx) -> None:
+    """A tool that says it cannot do without asking is not begun for a client that cannot answer."""
+    declared = ctx.session.client_capabilities
+    wanted = {name.removeprefix(ASKS) for name in tool.capabilities if name.startswith(ASKS)}
+    missing = sorted(kind for kind in wanted if getattr(declared, kind, None) is None)
+    if missing:
+        text = f"Tool '{tool.name}' has to ask for {' and '.join(missing)}; this client declared no such capability."
+        data: dict[str, Any] = {"requiredCapabilities": {kind: {} for kind in missing}}
+        raise MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, text, data)
+
+
+def _connection_of(ctx: Ctx) -> Connection:
+    return ctx.session._connection  # pyright: ignore[reportPrivateUsage] - the SDK has no other way to it
+
+
+def _client_of(ctx: Ctx) -> types.Implementation | None:
+    params = ctx.session.client_params
+    return None if params is None else params.client_info
+
+
+def _principal(ctx: Ctx) -> str:
+    info = _client_of(ctx)
+    return "" if info is None else info.name
+
+
+def _approver(ctx: Ctx) -> str:
+    info = _client_of(ctx)
+    who = "a client" if info is None else visible(f"{info.name} {info.version}".strip()[:_MAX_NAME])
+    return f"{who} over MCP"

@@ -1,0 +1,215 @@
+"""One request of a client from its arrival to its answer, however many rounds of questions lie between."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import mcp_types as types
+from mcp.shared.exceptions import MCPError
+from mcp.shared.message import ServerMessageMetadata
+from mcp_types.methods import INPUT_REQUIRED_METHODS, serialize_server_result
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from msgspec import Struct
+from pydantic import ValidationError
+
+from holdfast.contract.errors import HoldfastError
+from holdfast.contract.inquiry import CANCELLED, Question, Reply
+from holdfast.contract.result import Result
+from holdfast.contract.vocabulary import Failure, State
+from holdfast.doors.mcp.questions import can_answer, reply_to, request_of, result_type
+
+if TYPE_CHECKING:
+    from mcp.server.context import ServerRequestContext
+
+    from holdfast.contract.call import Caller, HeldCall
+    from holdfast.doors.mcp.telling import Teller
+
+_MAX_OPEN: Final = 64
+"""Questions that may be open for one request."""
+
+
+class Unaskable(Exception):
+    """The client's person cannot be asked this way."""
+
+
+class Sealed(Struct, frozen=True, kw_only=True):
+    """What a client carries, sealed, to its next round."""
+
+    exchange: str
+    root: str
+    """The call the request is about; empty where it is about several."""
+    asked: dict[str, tuple[int, str, str]]
+    """For each question its number and, for an approval, the held call and the digest of what was shown."""
+
+
+class _Open:
+    """A question that waits for a round of its own."""
+
+    def __init__(
+        self, number: int, question: Question, request: types.InputRequest, held: HeldCall | None
+    ) -> None:
+        self.number = number
+        self.question = question
+        self.request = request
+        self.held = held
+        self.reply: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
+
+
+class Exchange:
+    """The work goes on in a task of its own: a round may end while it waits for a person."""
+
+    def __init__(self, ctx: ServerRequestContext[Any, Any], caller: Caller, by: str) -> None:
+        self.id = secrets.token_hex(8)
+        self.root = ""
+        self.calls: list[str] = []
+        self.caller = caller
+        self.by = by
+        self.teller: Teller | None = None
+        self.ctx = ctx
+        self.modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+        self.given: dict[str, Any] = {}
+        """Answers that came with the request itself, before anything was asked. They never approve a call."""
+        self.given_up = False
+        self._suspends = self.modern and ctx.method in INPUT_REQUIRED_METHODS
+        self._open: dict[str, _Open] = {}
+        self._numbers = 0
+        self._woken = asyncio.Event()
+        self._work: asyncio.Task[Result] | None = None
+
+    def begin(self, work: Awaitable[Result]) -> None:
+        async def run() -> Result:
+            return await work
+
+        self._work = asyncio.create_task(run())
+        self._work.add_done_callback(self._ended)
+
+    def _ended(self, work: asyncio.Task[Result]) -> None:
+        if not work.cancelled():
+            work.exception()  # seen, even if the client has gone and nobody else looks
+        self._woken.set()
+
+    @property
+    def work(self) -> asyncio.Task[Result]:
+        assert self._work is not None
+        return self._work
+
+    async def drive(self) -> Result | types.InputRequiredResult:
+        """Until the work has ended, or asks something the client must come back with."""
+        work = self.work
+        while not work.done():
+            if self._open and self._suspends:
+                return self.question()
+            self._woken.clear()
+            await self._woken.wait()
+        return _cancelled() if work.cancelled() else work.result()
+
+    def question(self) -> types.InputRequiredResult:
+        asked = {key: (item.number, *_subject(item.held)) for key, item in self._open.items()}
+        state = Sealed(exchange=self.id, root=self.root, asked=asked)
+        requests = {key: item.request for key, item in self._open.items()}
+        return types.InputRequiredResult(input_requests=requests, request_state=seal(state))
+
+    def receive(self, state: Sealed, responses: Mapping[str, object]) -> None:
+        """Take the answers to what is still open as it was asked; others are left aside."""
+        for key, (number, _, _) in state.asked.items():
+            item = self._open.get(key)
+            if item is None or item.number != number or item.reply.done():
+                continue
+            reply = reply_to(item.question, responses.get(key))
+            if reply is not None:
+                del self._open[key]
+                item.reply.set_result(reply)
+
+    def give_up(self) -> None:
+        """Nobody comes back: held calls stay in the ledger, other questions are cancelled."""
+        self.given_up = True
+        for item in self._open.values():
+            if not item.reply.done():
+                item.reply.set_result(None)
+        self._open.clear()
+
+    @property
+    def inquires(self) -> bool:
+        """Something is asked that no other door can answer."""
+        return any(item.held is None for item in self._open.values())
+
+    def can_ask(self, question: Question) -> bool:
+        reaches = self._suspends if self.modern else self.ctx.session.can_send_request
+        return reaches and can_answer(question, self.ctx.session.client_capabilities)
+
+    async def ask(self, questions: Sequence[Question], held: HeldCall | None = None) -> tuple[Reply | None, ...]:
+        """Put questions to the person, all at once; None where no answer will come. Raises `Unaskable`."""
+        put = self._put_aside if self._suspends else self._send
+        return tuple(await asyncio.gather(*(put(question, held) for question in questions)))
+
+    def stop(self, cancel: Callable[[str], bool]) -> None:
+        """The client has gone or changed its mind: the call is cancelled and still gets its end."""
+        stopped = False
+        for call_id in self.calls:
+            with contextlib.suppress(HoldfastError):
+                stopped = cancel(call_id) or stopped
+        if not stopped:
+            self.work.cancel()
+
+    async def _put_aside(self, question: Question, held: HeldCall | None) -> Reply | None:
+        given = self.given.pop(question.key, None) if held is None and question.key else None
+        if given is not None and (reply := reply_to(question, given)) is not None:
+            return reply
+        if len(self._open) >= _MAX_OPEN:
+            return None
+        request = self._checked(question)
+        self._numbers += 1
+        kind = "approval" if held is not None else "question"
+        key = question.key if question.key and question.key not in self._open else f"{kind}-{self._numbers}"
+        item = self._open[key] = _Open(self._numbers, question, request, held)
+        self._woken.set()
+        try:
+            return await item.reply
+        finally:
+            if self._open.get(key) is item:
+                del self._open[key]
+                self._woken.set()
+
+    def _checked(self, question: Question) -> types.InputRequest:
+        """Raises where the protocol does not know such a question: it fails alone, and not the whole request."""
+        request = request_of(question)
+        asked = types.InputRequiredResult(input_requests={"key": request})
+        wire = asked.model_dump(by_alias=True, mode="json", exclude_none=True)
+        serialize_server_result(self.ctx.method, self.ctx.protocol_version, wire)
+        return request
+
+    async def _send(self, question: Question, held: HeldCall | None) -> Reply | None:
+        request: Any = request_of(question)
+        related = ServerMessageMetadata(related_request_id=self.ctx.request_id)
+        try:
+            answer = await self.ctx.session.send_request(request, result_type(question), metadata=related)
+        except (MCPError, ValidationError) as error:
+            if held is not None:
+                raise Unaskable(str(error)) from error
+            declined = isinstance(error, MCPError) and error.error.code != types.CONNECTION_CLOSED
+            return Reply(action="decline") if declined else CANCELLED
+        return reply_to(question, answer) or CANCELLED
+
+
+def seal(state: Sealed) -> str:
+    return json.dumps([state.exchange, state.root, state.asked], separators=(",", ":"))
+
+
+def unseal(text: str) -> Sealed:
+    """What we sealed ourselves: nobody else could."""
+    exchange, root, asked = json.loads(text)
+    return Sealed(exchange=exchange, root=root, asked={key: tuple(value) for key, value in asked.items()})
+
+
+def _subject(held: HeldCall | None) -> tuple[str, str]:
+    return ("", "") if held is None else (held.call.id, held.digest)
+
+
+def _cancelled() -> Result:
+    text = "The call was stopped before it could answer."
+    return Result(False, error=text, state=State.CANCELLED, failure=Failure.CANCELLED)
