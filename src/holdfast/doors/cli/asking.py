@@ -15,7 +15,7 @@ from holdfast.doors.cli.held import HeldView
 from holdfast.doors.cli.place import whoami
 from holdfast.doors.cli.questions import QUESTIONS, ask_questions
 from holdfast.doors.cli.screen import note, paint, screen_width, shown_block
-from holdfast.doors.cli.typing_in import edit, forget_typed_ahead, read_line
+from holdfast.doors.cli.typing_in import edit, forget_typed_ahead, read_line, turn
 
 if TYPE_CHECKING:
     from holdfast.contract.call import HeldCall
@@ -63,6 +63,10 @@ class TerminalAsker:
         }
 
     async def __call__(self, held: HeldCall) -> None:
+        async with turn():
+            await self._attend(held)
+
+    async def _attend(self, held: HeldCall) -> None:
         shown: HeldCall | None = None
         if self.asked:
             note("It would do something else by now; look again:")

@@ -11,42 +11,64 @@ from holdfast.contract.values import Json
 from holdfast.contract.vocabulary import State
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.arguments import read_words
-from holdfast.doors.cli.place import runtime_here
+from holdfast.doors.cli.place import runtime_here, servers_for
 from holdfast.text.visible import visible, visible_block
 
 if TYPE_CHECKING:
     from holdfast.contract.call import HeldCall
+    from holdfast.contract.inquiry import Inquiry, Reply
     from holdfast.contract.result import Result
     from holdfast.runtime.runtime import Runtime
 
 
 Arguments = dict[str, Json] | str | bytes
+Words = tuple[str, ...]
 
 
 def run_call(
     name: str, words: Sequence[str], *, as_json: bool, park: bool = False, flags: Mapping[str, Json] | None = None
 ) -> int:
     """Call a tool; a person at the terminal is asked, otherwise what needs a person is parked."""
-    with runtime_here(flags or {}, entry_points=not is_builtin(name)) as runtime:
-        tool = runtime.registry.find(name)
-        args = read_words(words, tool.input_schema if tool is not None else {})
+    builtin = is_builtin(name)
+    servers = () if builtin else servers_for(name)
+    with runtime_here(flags or {}, entry_points=not builtin, servers=servers) as runtime:
+        args = _read(runtime, name, words) if runtime.registry.ready else tuple(words)
         call = _call_and_ask if screen.can_ask() and not park else _call
         result, held = asyncio.run(call(runtime, name, args))
     return show_result(result, held, as_json=as_json)
 
 
-async def _call_and_ask(runtime: Runtime, name: str, args: Arguments) -> tuple[Result, HeldCall | None]:
+def _read(runtime: Runtime, name: str, words: Sequence[str]) -> Arguments:
+    tool = runtime.registry.find(name)
+    return read_words(words, tool.input_schema if tool is not None else {})
+
+
+async def _call_and_ask(runtime: Runtime, name: str, args: Arguments | Words) -> tuple[Result, HeldCall | None]:
     from holdfast.doors.cli.asking import TerminalAsker
 
+    async def inquire(inquiry: Inquiry) -> tuple[Reply, ...]:
+        from holdfast.doors.cli.inquiring import TerminalInquirer
+
+        return await TerminalInquirer(runtime)(inquiry)
+
     asker = runtime.asker = TerminalAsker(runtime)
+    runtime.inquirer = inquire
     result, held = await _call(runtime, name, args)
     if asker.asked and not asker.answered and held is None:
         screen.note("It was answered elsewhere.")
     return result, held
 
 
-async def _call(runtime: Runtime, name: str, args: Arguments) -> tuple[Result, HeldCall | None]:
+async def _call(runtime: Runtime, name: str, args: Arguments | Words) -> tuple[Result, HeldCall | None]:
+    """Words are read when the sources have told what the tool wants."""
     async with runtime:
+        if isinstance(args, tuple):
+            from holdfast.doors.cli.logs import note_logged
+            from holdfast.doors.cli.sources import wait_for_sources
+
+            runtime.bus.listen(note_logged)
+            await wait_for_sources(runtime)
+            args = _read(runtime, name, args)
         result = await runtime.call(name, args)
         waits = result.state in (State.PENDING, State.APPROVED)
         held = runtime.ledger.held(result.call_id) if waits and runtime.ledger is not None else None

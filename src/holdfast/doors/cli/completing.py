@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.contract.errors import HoldfastError
-from holdfast.doors.cli.place import grants_here, ledger_here, runtime_here
+from holdfast.doors.cli.place import grants_here, ledger_here, runtime_here, setting_here
 
 
 def tool_names(begin: str) -> list[str]:
@@ -34,5 +34,12 @@ def grant_ids(begin: str) -> list[str]:
     try:
         with grants_here({}, looking=True) as book:
             return [grant.id for grant in book.list(every=True) if grant.id.startswith(begin)]
+    except HoldfastError:
+        return []
+
+
+def server_names(begin: str) -> list[str]:
+    try:
+        return [name for name in setting_here({}).loaded.config.mcp.servers if name.startswith(begin)]
     except HoldfastError:
         return []

@@ -41,3 +41,9 @@ def complete_grant(ctx: click.Context, param: click.Parameter, incomplete: str) 
     from holdfast.doors.cli.completing import grant_ids
 
     return grant_ids(incomplete)
+
+
+def complete_server(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from holdfast.doors.cli.completing import server_names
+
+    return server_names(incomplete)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -55,14 +55,21 @@ def ledger_here(flags: Flags) -> Generator[Ledger]:
 
 
 @contextmanager
-def runtime_here(flags: Flags, *, entry_points: bool = True, looking: bool = False) -> Generator[Runtime]:
-    """The runtime of this place. With `looking` nothing is written and a missing ledger stays missing."""
-    with runtime_in(setting_here(flags), entry_points=entry_points, looking=looking) as runtime:
+def runtime_here(
+    flags: Flags, *, entry_points: bool = True, looking: bool = False, servers: Collection[str] | None = ()
+) -> Generator[Runtime]:
+    """The runtime of this place. With `looking` nothing is written and a missing ledger stays missing.
+
+    Of the MCP servers only `servers` are there, None: all of them.
+    """
+    with runtime_in(setting_here(flags), entry_points=entry_points, looking=looking, servers=servers) as runtime:
         yield runtime
 
 
 @contextmanager
-def runtime_in(setting: Setting, *, entry_points: bool = True, looking: bool = False) -> Generator[Runtime]:
+def runtime_in(
+    setting: Setting, *, entry_points: bool = True, looking: bool = False, servers: Collection[str] | None = ()
+) -> Generator[Runtime]:
     from holdfast.assemble import build_runtime
 
     show_warnings()
@@ -73,12 +80,27 @@ def runtime_in(setting: Setting, *, entry_points: bool = True, looking: bool = F
         nobody="park" if keeps else "deny",
         door="cli",
         entry_points=entry_points,
+        servers=servers,
     )
     try:
         yield runtime
     finally:
         if runtime.ledger is not None:
             runtime.ledger.close()
+
+
+def servers_for(tool: str) -> Collection[str] | None:
+    """The MCP servers a tool of this name may come from; None: any of them."""
+    from holdfast.contract.names import from_api_name
+    from holdfast.doors.cli.calling import is_builtin
+
+    if is_builtin(tool):
+        return ()
+    name = tool if ":" in tool else from_api_name(tool)
+    if name is None:
+        return None
+    prefix, _, rest = name.partition(":")
+    return (rest.partition(":")[0],) if prefix == "mcp" else ()
 
 
 @contextmanager

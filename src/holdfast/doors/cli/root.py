@@ -18,6 +18,7 @@ COMMANDS: Final = {
     "call": f"{_COMMANDS}.call:call",
     "tools": f"{_COMMANDS}.tools:tools",
     "policy": f"{_COMMANDS}.policy:policy",
+    "mcp": f"{_COMMANDS}.mcp:mcp",
     "pending": f"{_COMMANDS}.pending:pending",
     "approve": f"{_COMMANDS}.answers:approve",
     "reject": f"{_COMMANDS}.answers:reject",

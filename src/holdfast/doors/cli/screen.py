@@ -25,12 +25,12 @@ _NARROW: Final = 70
 
 def can_ask() -> bool:
     """Whether a person is there: what we ask goes to standard error, what they answer comes from standard input."""
-    return _is_terminal(sys.stdin) and _is_terminal(sys.stderr)
+    return is_terminal(sys.stdin) and is_terminal(sys.stderr)
 
 
 def on_terminal() -> bool:
     """Whether standard output is looked at by a person."""
-    return _is_terminal(sys.stdout)
+    return is_terminal(sys.stdout)
 
 
 def screen_width() -> int:
@@ -89,7 +89,7 @@ def progress() -> Generator[Callable[[str], None]]:
 
     Only a person at a terminal sees it.
     """
-    seen = _is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb"
+    seen = is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb"
     said = False
 
     def tell(words: str) -> None:
@@ -198,7 +198,8 @@ def _json_safe(char: str) -> str:
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 
 
-def _is_terminal(stream: TextIO | None) -> bool:
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether a person is at the other end of it."""
     try:
         return stream is not None and stream.isatty()
     except ValueError:
@@ -206,4 +207,4 @@ def _is_terminal(stream: TextIO | None) -> bool:
 
 
 def _has_colour(stream: TextIO) -> bool:
-    return _is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

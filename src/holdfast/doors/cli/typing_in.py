@@ -5,13 +5,31 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
+from weakref import WeakKeyDictionary
 
-from holdfast.doors.cli.screen import prompt
+from holdfast.doors.cli.screen import note, prompt
 
 _CHUNK: Final = 65_536
+_turns: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]] = WeakKeyDictionary()
+_hidden: Final[list[Callable[[], None]]] = []
+"""What shows again what is typed, while it is not shown."""
+
+
+@asynccontextmanager
+async def turn() -> AsyncGenerator[None]:
+    """Whoever asks the person has the terminal alone until they are done."""
+    async with _turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+        yield
+
+
+def somebody_asks() -> bool:
+    """Whether a question stands on the terminal, so that nothing else should be drawn there."""
+    lock = _turns.get(asyncio.get_running_loop())
+    return lock is not None and lock.locked()
 
 
 async def read_line(question: str) -> str | None:
@@ -27,6 +45,31 @@ async def read_line(question: str) -> str | None:
         loop.remove_reader(terminal)
     typed = os.read(terminal, _CHUNK)
     return typed.decode(errors="replace").rstrip("\r\n") if typed else None
+
+
+async def read_hidden(question: str) -> str | None:
+    """The same, and what is typed cannot be seen."""
+    if sys.platform == "win32":
+        return await read_line(question)
+    import termios
+
+    terminal = sys.stdin.fileno()
+    try:
+        before = termios.tcgetattr(terminal)
+        quiet = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
+        _hidden.append(lambda: termios.tcsetattr(terminal, termios.TCSADRAIN, before))
+        termios.tcsetattr(terminal, termios.TCSADRAIN, quiet)
+        return await read_line(question)
+    finally:
+        show_typing()
+        note()
+
+
+def show_typing() -> None:
+    """Nothing that is typed is hidden any more; also for whoever leaves without unwinding."""
+    while _hidden:
+        with suppress(OSError):
+            _hidden.pop()()
 
 
 def forget_typed_ahead() -> None:

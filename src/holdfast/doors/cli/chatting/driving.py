@@ -28,6 +28,7 @@ from holdfast.doors.cli.chatting.viewing import JsonView, PersonView, View
 from holdfast.doors.cli.chatting.waiting import waiting_lines
 from holdfast.doors.cli.failures import FAILED, INTERRUPTED, PIPE_CLOSED, REJECTED, hush
 from holdfast.doors.cli.folding import note_folded
+from holdfast.doors.cli.inquiring import TerminalInquirer
 from holdfast.doors.cli.place import Flags, show_warnings, whoami
 from holdfast.models.text_protocol.choosing import chosen_for
 
@@ -125,6 +126,7 @@ class Driver:
             plan=self._wishes.plan,
             by=whoami(),
             on_event=self._heard,
+            inquirer=TerminalInquirer if self._wishes.asks else None,
         ) as chat:
             self._chat = chat
             self._view.attach(chat)

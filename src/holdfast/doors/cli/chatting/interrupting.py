@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.failures import INTERRUPTED
+from holdfast.doors.cli.typing_in import show_typing
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -29,6 +30,7 @@ class Interrupt:
 
     def press(self) -> None:
         if self.pressed:
+            show_typing()
             screen.note()
             os._exit(INTERRUPTED)  # the ledger is made for processes that end like this
         self.wanted.set()

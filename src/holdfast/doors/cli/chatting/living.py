@@ -9,6 +9,7 @@ import time
 from typing import Final
 
 from holdfast.doors.cli import screen
+from holdfast.doors.cli.typing_in import somebody_asks
 from holdfast.text.visible import visible
 from holdfast.text.width import clip
 
@@ -68,4 +69,5 @@ class LiveLine:
     async def _tick(self) -> None:
         while self._running:
             await asyncio.sleep(_TICK)
-            self.draw()
+            if not somebody_asks():
+                self.draw()

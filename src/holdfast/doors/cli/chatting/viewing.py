@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from holdfast.agent.events import AgentEvent, CallSettled, Guarded, Outcome, PhaseBegun, ReplyWritten
 from holdfast.contract.errors import HoldfastError
-from holdfast.contract.event import Event, Finished, Output, Progress, Started, Warned
+from holdfast.contract.event import Event, Finished, Inquired, Logged, Output, Progress, Started, Warned
 from holdfast.contract.result import Result
 from holdfast.contract.vocabulary import Failure
 from holdfast.doors.cli import screen
@@ -18,6 +18,7 @@ from holdfast.doors.cli.chatting.shapes import call_preview, event_shape, outcom
 from holdfast.doors.cli.chatting.streaming import Stream
 from holdfast.doors.cli.folding import note_folded
 from holdfast.doors.cli.held import diff_style
+from holdfast.doors.cli.logs import logged_line
 from holdfast.doors.cli.shapes import Shape
 from holdfast.models.opening import OPERATOR
 from holdfast.models.port import CallBegun, Retrying, TextDelta, ThinkingDelta, Usage
@@ -151,6 +152,13 @@ class PersonView:
                 self._live.hear(event.text)
             case Progress():
                 self._live.hear(event.message)
+            case Logged():
+                line = logged_line(event)
+                if line is not None:
+                    self.rest()
+                    screen.note(screen.paint(line, "dim", stream=sys.stderr))
+            case Inquired():
+                self.rest()
             case Finished():
                 self._live.end(event.call_id)
             case Warned() if event.message == WAITING:

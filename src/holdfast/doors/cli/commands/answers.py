@@ -17,7 +17,7 @@ from holdfast.doors.cli.failures import UsageProblem
 from holdfast.doors.cli.held import HeldView
 from holdfast.doors.cli.holding import find_held
 from holdfast.doors.cli.options import common, complete_pending
-from holdfast.doors.cli.place import Flags, kept_ledger, ledger_here, runtime_here, whoami
+from holdfast.doors.cli.place import Flags, kept_ledger, ledger_here, runtime_here, servers_for, whoami
 
 if TYPE_CHECKING:
     from holdfast.contract.call import HeldCall
@@ -98,7 +98,13 @@ def _answer(
     with ledger_here(flags) as ledger:
         held = find_held(ledger, prefix)
     _show(held, as_json=as_json)
-    with runtime_here(flags, entry_points=not is_builtin(held.call.tool)) as runtime:
+    runs_here = answer.kind in ("approve", "edit") and not _is_waited_for(held)
+    servers = servers_for(held.call.tool) if runs_here else ()
+    with runtime_here(flags, entry_points=not is_builtin(held.call.tool), servers=servers) as runtime:
+        if screen.can_ask():
+            from holdfast.doors.cli.inquiring import TerminalInquirer
+
+            runtime.inquirer = TerminalInquirer(runtime)
         return asyncio.run(_take(runtime, held, answer, as_json=as_json, always=always))
 
 
@@ -106,6 +112,8 @@ async def _take(
     runtime: Runtime, held: HeldCall, answer: Answer, *, as_json: bool, always: Literal["project", "user"] | None
 ) -> tuple[Result, HeldCall | None]:
     async with runtime:
+        if runtime.registry.find(held.call.tool) is None:
+            await runtime.wait_for_sources()
         if answer.kind == "edit":
             held = await runtime.desk.change(held, answer.args or {}, by=answer.by)
             answer = Answer(kind="approve", by=answer.by)
@@ -126,11 +134,9 @@ def _show(held: HeldCall, *, as_json: bool) -> None:
 
 def _who_runs(result: Result, held: HeldCall) -> Result:
     """An approved call whose own process waits for it is run there; one of a document when that goes on."""
-    from holdfast.store.owner import alive
-
     if result.state is not State.APPROVED:
         return result
-    if held.waiter is not None and alive(held.waiter):
+    if held.waiter is not None and _is_waited_for(held):
         text = f"Call {result.call_id} is approved; process {held.waiter.pid}, which waits for it, runs it."
     elif held.call.caller.document is not None:
         from holdfast.doors.cli.chatting.documents import place
@@ -140,6 +146,12 @@ def _who_runs(result: Result, held: HeldCall) -> Result:
     else:
         return result
     return replace(result, error=text)
+
+
+def _is_waited_for(held: HeldCall) -> bool:
+    from holdfast.store.owner import alive
+
+    return held.waiter is not None and alive(held.waiter)
 
 
 def _asked(flags: Flags, prefix: str) -> str:

@@ -55,6 +55,8 @@ def _findings(flags: Flags, tell: Callable[[str], None]) -> Iterator[Finding]:
     yield _terminal()
     yield _git()
     if not isinstance(setting, Finding):
+        yield _mcp(setting)
+    if not isinstance(setting, Finding):
         yield from _sandbox(setting, tell)
 
 
@@ -131,6 +133,21 @@ def _git() -> Finding:
 
     found = git_program()
     return Finding("git", "ok", found) if found else Finding("git", "note", "not found; the git tools need it")
+
+
+def _mcp(setting: Setting) -> Finding:
+    """Nothing is started: `holdfast mcp servers` does that."""
+    from importlib.util import find_spec
+
+    servers = setting.loaded.config.mcp.servers
+    on = [name for name, server in servers.items() if server.enabled]
+    if find_spec("mcp") is None:
+        wanted = f"but {len(on)} configured, so their tools are missing; " if on else "so nothing here speaks MCP; "
+        return Finding("mcp", "bad" if on else "note", f"the SDK is not installed, {wanted}pip install 'holdfast[mcp]'")
+    if not servers:
+        return Finding("mcp", "ok", "no servers configured; `holdfast mcp install` sets up a client of these tools")
+    off = f" ({len(servers) - len(on)} switched off)" if len(on) < len(servers) else ""
+    return Finding("mcp", "ok", f"configured: {', '.join(servers)}{off}; `holdfast mcp servers` starts and checks them")
 
 
 def _sandbox(setting: Setting, tell: Callable[[str], None]) -> Iterator[Finding]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, cast
 
 import click
@@ -15,13 +15,13 @@ from holdfast.doors.cli.arguments import read_words
 from holdfast.doors.cli.commands.fuzz import fuzz
 from holdfast.doors.cli.groups import DefaultGroup
 from holdfast.doors.cli.options import common, complete_tool
-from holdfast.doors.cli.place import Flags, runtime_here, runtime_in, setting_here
+from holdfast.doors.cli.place import Flags, runtime_here, runtime_in, servers_for, setting_here
 from holdfast.doors.cli.shapes import Shape, explanation_shape
 from holdfast.text.visible import visible
 
 if TYPE_CHECKING:
     from holdfast.config.load import LayerReport
-    from holdfast.rules.explain import ExplainedStep
+    from holdfast.rules.explain import ExplainedStep, Explanation
     from holdfast.rules.shell.verdicts import JudgedPart
     from holdfast.runtime.runtime import Runtime
 
@@ -71,10 +71,8 @@ def explain(flags: Flags, tool: str, words: tuple[str, ...], as_json: bool) -> i
     Without arguments the tool alone is judged. The line that decides begins
     with >.
     """
-    with runtime_here(flags, looking=True) as runtime:
-        known = runtime.registry.find(tool)
-        args = read_words(words, known.input_schema if known is not None else {}) if words else None
-        explanation = asyncio.run(runtime.explain(tool, args))
+    with runtime_here(flags, looking=True, servers=servers_for(tool)) as runtime:
+        explanation = asyncio.run(_explained(runtime, tool, words))
     if as_json:
         screen.put_json(explanation_shape(explanation))
         return 0
@@ -90,6 +88,15 @@ def explain(flags: Flags, tool: str, words: tuple[str, ...], as_json: bool) -> i
 
 
 policy.add_command(fuzz)
+
+
+async def _explained(runtime: Runtime, tool: str, words: Sequence[str]) -> Explanation:
+    from holdfast.doors.cli.sources import sources_started
+
+    async with sources_started(runtime):
+        known = runtime.registry.find(tool)
+        args = read_words(words, known.input_schema if known is not None else {}) if words else None
+        return await runtime.explain(tool, args)
 
 
 def _told(step: ExplainedStep) -> list[str]:

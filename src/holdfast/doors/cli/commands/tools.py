@@ -11,7 +11,7 @@ import click
 from holdfast.contract.errors import UnknownTool
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.options import common, complete_tool
-from holdfast.doors.cli.place import Flags, runtime_here
+from holdfast.doors.cli.place import Flags, runtime_here, servers_for
 from holdfast.doors.cli.shapes import tool_shape
 from holdfast.text.visible import visible, visible_block
 
@@ -26,21 +26,35 @@ if TYPE_CHECKING:
 @click.pass_obj
 def tools(flags: Flags, name: str | None, as_json: bool) -> int:
     """List the tools there are here, or show all about one."""
-    with runtime_here(flags, looking=True) as runtime:
-        if not runtime.registry.ready:
-            asyncio.run(runtime.registry.wait_ready())
-        if name is not None:
-            _show(runtime, _find(runtime, name), as_json=as_json)
-            return 0
-        found = runtime.visible()
-        if as_json:
-            policy = runtime.policy.compile(runtime.caller)
-            for tool in found:
-                screen.put_json(tool_shape(tool, policy.why(tool)))
-            return 0
+    servers = None if name is None else servers_for(name)
+    with runtime_here(flags, looking=True, servers=servers) as runtime:
+        if runtime.registry.ready:
+            _list_or_show(runtime, name, as_json=as_json)
+        else:
+            asyncio.run(_when_ready(runtime, name, as_json=as_json))
+    return 0
+
+
+async def _when_ready(runtime: Runtime, name: str | None, *, as_json: bool) -> None:
+    """While the sources are there: the tools of a server leave with it."""
+    from holdfast.doors.cli.sources import sources_started
+
+    async with sources_started(runtime):
+        _list_or_show(runtime, name, as_json=as_json)
+
+
+def _list_or_show(runtime: Runtime, name: str | None, *, as_json: bool) -> None:
+    if name is not None:
+        _show(runtime, _find(runtime, name), as_json=as_json)
+        return
+    found = runtime.visible()
+    if as_json:
+        policy = runtime.policy.compile(runtime.caller)
+        for tool in found:
+            screen.put_json(tool_shape(tool, policy.why(tool)))
+        return
     rows = [[tool.name, tool.risk, effects_of(tool), visible(_first_line(tool))] for tool in found]
     screen.put_table(["tool", "risk", "effects", "what it does"], rows)
-    return 0
 
 
 def effects_of(tool: Tool) -> str:

@@ -1,0 +1,273 @@
+"""Questions of tools and MCP servers to the person at the terminal: shown as theirs, and never answered by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from msgspec import UNSET
+
+from holdfast.contract.errors import HoldfastError
+from holdfast.contract.inquiry import CANCELLED, Completion, Form, Reply, Roots, Visit
+from holdfast.contract.values import Args, Json
+from holdfast.doors.cli.answer_fields import Bad, Field, fields_of, filled
+from holdfast.doors.cli.browsing import fault_of_address, open_address
+from holdfast.doors.cli.place import whoami
+from holdfast.doors.cli.screen import can_ask, note, paint
+from holdfast.doors.cli.typing_in import edit, forget_typed_ahead, read_hidden, read_line, turn
+from holdfast.text.visible import visible, visible_block, visible_url
+from holdfast.text.width import clip_middle
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.contract.inquiry import Inquiry, Question, Speech
+    from holdfast.runtime.runtime import Runtime
+
+_MAX_MESSAGE: Final = 4_000
+_MAX_SPEECH: Final = 4_000
+_MAX_SHOWN: Final = 20
+"""Turns of a conversation that are shown; the last ones."""
+_MAX_FIELDS: Final = 50
+_MAX_CHOICES: Final = 100
+_MAX_URL: Final = 4_000
+
+
+class _Gone(Exception):
+    """The person ended the input."""
+
+
+class TerminalInquirer:
+    """An inquirer for `Runtime`. Where nobody is, or the person ends the input, everything is cancelled."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._by = whoami()
+
+    async def __call__(self, inquiry: Inquiry) -> tuple[Reply, ...]:
+        replies: list[Reply] = []
+        for question in inquiry.questions:
+            if isinstance(question, Roots):
+                replies.append(Reply(action="accept", content=self._roots(), by=self._by))
+            elif not can_ask() or any(reply.action == "cancel" for reply in replies):
+                replies.append(CANCELLED)
+            else:
+                replies.append(await self._ask(inquiry, question))
+        return tuple(replies)
+
+    async def _ask(self, inquiry: Inquiry, question: Question) -> Reply:
+        async with turn():
+            self._head(inquiry)
+            try:
+                match question:
+                    case Form():
+                        return await self._form(question)
+                    case Visit():
+                        return await self._visit(question)
+                    case Completion():
+                        return await self._completion(question)
+                    case Roots():
+                        return Reply(action="accept", content=self._roots(), by=self._by)
+            except _Gone:
+                note()
+                return Reply(action="cancel", by=self._by)
+            except asyncio.CancelledError:
+                note()
+                raise
+
+    def _head(self, inquiry: Inquiry) -> None:
+        server, name = inquiry.asked_by.startswith("mcp:"), inquiry.asked_by.removeprefix("mcp:")
+        who = f"The MCP server '{visible(name)}'" if server else f"The tool '{visible(name)}'"
+        call = f" (call {visible(inquiry.call_id)})" if inquiry.call_id else ""
+        note()
+        note(paint(f"{who} asks you{call}:", "bold", stream=sys.stderr))
+
+    def _roots(self) -> Args:
+        root = self._runtime.root
+        return {"roots": [] if root is None else [{"uri": root.as_uri(), "name": root.name}]}
+
+    async def _form(self, form: Form) -> Reply:
+        _show_message(form.message)
+        asked = form.schema.get("properties")
+        if isinstance(asked, dict) and len(asked) > _MAX_FIELDS:
+            note(f"It has {len(asked):,} fields; more than {_MAX_FIELDS} are declined.")
+            return self._declined()
+        try:
+            fields = fields_of(form.schema)
+        except HoldfastError as error:
+            note(f"It cannot be answered, so it is declined: {visible(clip_middle(str(error), 300))}")
+            return self._declined()
+        for field in fields:
+            _show_field(field)
+        secret = any(field.secret for field in fields)
+        if secret:
+            warning = "It looks as if a secret is asked for. What you type goes to whoever asks. Decline if in doubt."
+            note(paint(warning, "red", stream=sys.stderr))
+        if not await _agreed("Answer it? [y/n] ", secret=secret):
+            return self._declined()
+        values: dict[str, Json] = {}
+        for field in fields:
+            given = await _fill(field)
+            if given is not UNSET:
+                values[field.name] = cast(Json, given)
+        _show_values(fields, values)
+        if not await _agreed("Send this? [y/n] ", secret=secret):
+            return self._declined()
+        return Reply(action="accept", content=filled(fields, values), by=self._by)
+
+    async def _visit(self, visit: Visit) -> Reply:
+        _show_message(visit.message)
+        fault = fault_of_address(visit.url)
+        note(f"  {paint(visible_url(clip_middle(visit.url, _MAX_URL)), 'cyan', stream=sys.stderr)}")
+        if fault.refused:
+            note(f"{fault.text} It is declined.")
+            return self._declined()
+        note(f"  host: {paint(visible(fault.host), 'bold', stream=sys.stderr)}")
+        if fault.text:
+            note(paint(fault.text, "yellow", stream=sys.stderr))
+        forget_typed_ahead()
+        while True:
+            typed = await _line("[y] I open it myself  [o] open it in the browser  [n] no\n> ")
+            if typed in ("n", "no"):
+                return self._declined()
+            if typed == "o":
+                problem = await open_address(visit.url)
+                if problem is None:
+                    return Reply(action="accept", by=self._by)
+                note(problem)
+            if typed in ("y", "yes"):
+                return Reply(action="accept", by=self._by)
+
+    async def _completion(self, wanted: Completion) -> Reply:
+        note("It would like a reply as a model would give it. What you write goes to it.")
+        if wanted.system:
+            _show_speech("instructions", wanted.system)
+        hidden = len(wanted.messages) - _MAX_SHOWN
+        if hidden > 0:
+            note(f"[{hidden:,} earlier messages are not shown]")
+        for speech in wanted.messages[-_MAX_SHOWN:]:
+            _show_speech(speech.role, _words(speech))
+        text = await self._reply_text()
+        if text is None:
+            return self._declined()
+        content: Args = {
+            "role": "assistant",
+            "content": {"type": "text", "text": text},
+            "model": "a person",
+            "stopReason": "endTurn",
+        }
+        return Reply(action="accept", content=content, by=self._by)
+
+    async def _reply_text(self) -> str | None:
+        forget_typed_ahead()
+        while True:
+            typed = await _line("[r] type a reply  [e] write it in your editor  [n] no\n> ")
+            text: str | None = None
+            if typed in ("n", "no"):
+                return None
+            if typed == "r":
+                text = await _line("Reply: ", raw=True)
+            elif typed == "e":
+                text = await edit("", ".txt")
+                if text is None:
+                    note("There is no editor; set VISUAL or EDITOR.")
+            if text is not None and text.strip():
+                return text
+
+    def _declined(self) -> Reply:
+        return Reply(action="decline", by=self._by)
+
+
+async def _fill(field: Field) -> Any:
+    """The value; UNSET for one that is left out."""
+    has_default = field.default is not UNSET and not field.secret
+    optional = has_default or not field.required
+    aside = f" [{_short(field.default)}]" if has_default else "" if field.required else " (Enter leaves it out)"
+    while True:
+        question = f"{visible(clip_middle(field.title, 100))}{aside}: "
+        typed = await (read_hidden(question) if field.secret else read_line(question))
+        if typed is None:
+            raise _Gone
+        if not typed.strip() and optional:
+            return field.default if has_default else UNSET
+        try:
+            if not typed.strip():
+                raise Bad("it is needed")
+            return field.read(typed)
+        except Bad as error:
+            note(f"  {visible(clip_middle(str(error), 300))}")
+
+
+async def _agreed(question: str, *, secret: bool) -> bool:
+    """Only a plain yes is one; where a secret is at stake everything else is a no."""
+    forget_typed_ahead()
+    while True:
+        typed = await _line(question)
+        if typed in ("y", "yes"):
+            return True
+        if secret or typed in ("n", "no"):
+            return False
+
+
+async def _line(question: str, *, raw: bool = False) -> str:
+    typed = await read_line(question)
+    if typed is None:
+        raise _Gone
+    return typed if raw else typed.strip().lower()
+
+
+def _show_message(message: str) -> None:
+    for line in visible_block(clip_middle(message, _MAX_MESSAGE)).split("\n"):
+        note(f"  {line}".rstrip())
+
+
+def _show_field(field: Field) -> None:
+    parts = [field.hint, "" if field.required else "optional"]
+    about = ", ".join(part for part in parts if part)
+    tail = f": {visible(clip_middle(field.description, 500))}" if field.description else ""
+    note(f"  • {visible(clip_middle(field.title, 100))}{f' ({visible(about)})' if about else ''}{tail}")
+    for number, choice in enumerate(field.choices[:_MAX_CHOICES], 1):
+        note(f"      {number}. {visible(clip_middle(choice.title, 200))}")
+    if len(field.choices) > _MAX_CHOICES:
+        note(f"      [{len(field.choices) - _MAX_CHOICES:,} more]")
+
+
+def _show_values(fields: Sequence[Field], values: dict[str, Json]) -> None:
+    for field in fields:
+        if field.name in values:
+            shown = "(hidden)" if field.secret else _short(values[field.name])
+            note(f"  {visible(clip_middle(field.title, 100))}: {shown}")
+
+
+def _short(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return visible(clip_middle(text, 200))
+
+
+def _show_speech(who: str, text: str) -> None:
+    note(paint(f"  {who}:", "bold", stream=sys.stderr))
+    for line in visible_block(clip_middle(text, _MAX_SPEECH)).split("\n"):
+        note(f"    {line}".rstrip())
+
+
+def _words(speech: Speech) -> str:
+    """The text of a turn; whatever else is in it is named."""
+    content = speech.content
+    blocks = content if isinstance(content, list) else [content]
+    return "\n".join(_block(block) for block in blocks)
+
+
+def _block(block: Json) -> str:
+    if not isinstance(block, dict):
+        return str(block)
+    text = block.get("text")
+    if block.get("type") == "text" and isinstance(text, str):
+        return text
+    data = block.get("data")
+    size = f", {len(data):,} characters" if isinstance(data, str) else ""
+    kind = block.get("type")
+    if size:
+        return f"[{kind}{size}]"
+    return f"[{kind}: {clip_middle(json.dumps(block, ensure_ascii=False), 1_000)}]"

@@ -1,0 +1,154 @@
+"""`holdfast mcp install`: an entry for holdfast in the configuration of an MCP client, shown before it is written."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, cast
+
+from msgspec import Struct
+
+from holdfast.contract.values import Json
+from holdfast.doors.cli import screen
+from holdfast.doors.cli.failures import UsageProblem
+from holdfast.doors.cli.folding import note_folded
+from holdfast.doors.cli.held import diff_style
+from holdfast.doors.cli.mcp.clients import CLIENTS, ENTRY, OURS, own_command, user_folders
+from holdfast.doors.cli.mcp.jsonc import NotJsonc, entry_in, put
+from holdfast.doors.cli.mcp.writing import Found, find, write
+from holdfast.doors.cli.place import Flags, setting_here
+from holdfast.text.diff import unified_diff
+from holdfast.text.visible import visible, visible_block
+
+if TYPE_CHECKING:
+    from holdfast.assemble import Setting
+
+_TOKEN: Final = re.compile(r"(Bearer )[^\"\s\\]+")
+
+
+class Wish(Struct, frozen=True, kw_only=True):
+    """What the command line asks for."""
+
+    client: str
+    user: bool
+    url: str | None = None
+    """Of a server that runs already; None: the client starts one."""
+    token_file: str | None = None
+    yes: bool = False
+    only_print: bool = False
+    show_token: bool = False
+    as_json: bool = False
+
+
+def install_entry(flags: Flags, wish: Wish) -> int:
+    setting = setting_here(flags)
+    client = CLIENTS[wish.client]
+    path, inside = _place(setting, wish)
+    entry = _entry(setting, wish)
+    if wish.only_print:
+        return _print(wish, path, entry)
+    found = find(path, inside)
+    try:
+        old = entry_in(found.text or "", client.section, ENTRY)
+        if isinstance(old, dict) and wish.user:  # a project's file may be from somebody else, and `env` can act
+            entry |= {key: value for key, value in old.items() if key not in OURS}
+        text = put(found.text or "", client.section, ENTRY, entry)
+    except NotJsonc as error:
+        _print(wish, path, entry, to_error=True)
+        raise UsageProblem(f"{visible(str(path))} cannot be edited ({error}); put the entry in yourself.") from None
+    diff = _masked(unified_diff(found.text, text, str(path)), wish)
+    if diff:
+        _settle(setting, wish, found, entry, diff)
+        write(found, text, private=wish.url is not None)
+    _tell(wish, path, entry, diff)
+    return 0
+
+
+def _place(setting: Setting, wish: Wish) -> tuple[Path, list[Path]]:
+    """The file, and the folders that links of it may lead to."""
+    client = CLIENTS[wish.client]
+    if wish.user:
+        return client.user(), user_folders()
+    if setting.root is None:
+        raise UsageProblem("There is no project here; `holdfast init` starts one, --user is for all your projects.")
+    if wish.url is not None:
+        raise UsageProblem("A project's file is shared, and the token would be in it; use --http with --user.")
+    return setting.root / client.project, [setting.root]
+
+
+def _entry(setting: Setting, wish: Wish) -> dict[str, Json]:
+    client = CLIENTS[wish.client]
+    if wish.url is None:
+        return client.entry(own_command(), None if wish.user else setting.root)
+    from holdfast.doors.cli.mcp.token import read_token, token_file
+
+    return client.remote_entry(wish.url, read_token(token_file(setting, wish.token_file)))
+
+
+def _settle(setting: Setting, wish: Wish, found: Found, entry: dict[str, Json], diff: str) -> None:
+    """Show what would be written, and have it agreed to. Raises `UsageProblem` if it is not."""
+    if not wish.as_json:
+        for number, line in enumerate(visible_block(diff).splitlines()):
+            screen.say(screen.paint(line, *diff_style(line, number)))
+        sys.stdout.flush()
+        for note in _notes(setting, wish, found, entry):
+            note_folded(screen.shown(note), "Note:")
+    if wish.yes:
+        return
+    if screen.can_ask() and not wish.as_json:
+        from holdfast.doors.cli.typing_in import forget_typed_ahead, read_line
+
+        forget_typed_ahead()
+        typed = asyncio.run(read_line(f"Write this into {visible(str(found.path))}? [y/N] "))
+        if (typed or "").strip().lower() in ("y", "yes"):
+            return
+        raise UsageProblem(f"{visible(str(found.path))} was not changed.")
+    raise UsageProblem(f"{visible(str(found.path))} was not changed; read the difference, then say --yes.")
+
+
+def _notes(setting: Setting, wish: Wish, found: Found, entry: dict[str, Json]) -> list[str]:
+    notes: list[str] = []
+    if wish.url is None:
+        command = Path(own_command()[0])
+        words = [str(entry["command"]), *cast(list[str], entry["args"])]
+        notes.append(f"{CLIENTS[wish.client].title} will start `{visible(shlex.join(words))}`.")
+        if setting.root is not None and command.is_relative_to(setting.root):
+            notes.append(f"{command} lies inside the project, where tools can write; install holdfast outside it.")
+        if not wish.user:
+            notes.append("The paths are those of this machine; others who get the file have to change them.")
+    elif found.mode is not None and found.mode & 0o077:
+        notes.append(f"It will hold a token, so others can no longer read it (mode {found.mode & 0o700:o}).")
+    return notes
+
+
+def _tell(wish: Wish, path: Path, entry: dict[str, Json], diff: str) -> None:
+    if wish.as_json:
+        shape = {"client": wish.client, "path": str(path), "changed": bool(diff), "diff": diff}
+        screen.put_json({**shape, "entry": json.loads(_masked(json.dumps(entry), wish))})
+    elif diff:
+        screen.note(f"Written. Restart {CLIENTS[wish.client].title}, or have it read its servers anew.")
+    else:
+        screen.note(f"Nothing to do: {visible(str(path))} has exactly this already.")
+
+
+def _print(wish: Wish, path: Path, entry: dict[str, Json], *, to_error: bool = False) -> int:
+    """The entry alone, to be put in by hand."""
+    client = CLIENTS[wish.client]
+    snippet = _masked(json.dumps({client.section: {ENTRY: entry}}, indent=2, ensure_ascii=False), wish)
+    if wish.as_json:
+        if not to_error:
+            _tell(wish, path, entry, "")
+        return 0
+    for line in snippet.splitlines():
+        (screen.note if to_error else screen.say)(visible(line))
+    if not to_error:
+        screen.note(f"This belongs into {visible(str(path))}.")
+    return 0
+
+
+def _masked(text: str, wish: Wish) -> str:
+    return text if wish.show_token else _TOKEN.sub(r"\1…", text)

@@ -1,0 +1,197 @@
+"""The MCP servers of this place: how they are, and logging in to them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Collection, Sequence
+from contextlib import asynccontextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final
+
+from holdfast.doors.cli import screen
+from holdfast.doors.cli.failures import FAILED, UsageProblem
+from holdfast.doors.cli.place import Flags, runtime_in, setting_here
+from holdfast.doors.cli.shapes import Shape
+from holdfast.doors.cli.sources import sources_started
+from holdfast.text.visible import visible
+
+if TYPE_CHECKING:
+    from holdfast.assemble import Setting
+    from holdfast.config.model import McpServer
+    from holdfast.mcp.bridge import Bridge
+    from holdfast.mcp.records import ServerStatus
+    from holdfast.runtime.runtime import Runtime
+
+_NONE: Final = (
+    "No MCP server is configured. In your configuration (`holdfast config path`):\n\n"
+    '[mcp.servers.files]\ncommand = "npx"\nargs = ["-y", "@modelcontextprotocol/server-filesystem", "."]'
+)
+_TICK: Final = 0.1
+
+
+def need_sdk() -> None:
+    if find_spec("mcp") is None:
+        raise UsageProblem("The MCP SDK is not installed; run `pip install 'holdfast[mcp]'`.")
+
+
+def show_servers(flags: Flags, names: Sequence[str], *, as_json: bool) -> int:
+    """The exit code is 1 when one that is switched on could not be reached."""
+    setting = setting_here(flags)
+    servers = chosen(setting, names)
+    if not servers:
+        if not as_json:
+            screen.say(_NONE)
+        return 0
+    _leave_out_warnings()
+    statuses = asyncio.run(_statuses(setting, servers))
+    if as_json:
+        for name, server in servers.items():
+            screen.put_json(_shape(name, server, statuses.get(name)))
+    else:
+        rows = [_row(name, server, statuses.get(name)) for name, server in servers.items()]
+        screen.put_table(["server", "state", "transport", "tools", "what to know"], rows)
+    away = [name for name, server in servers.items() if server.enabled and not is_ready(statuses.get(name))]
+    return FAILED if away else 0
+
+
+def _leave_out_warnings() -> None:
+    """About servers that are away: that is what the command itself tells."""
+    import logging
+
+    logging.getLogger("holdfast").addFilter(lambda record: not record.getMessage().startswith("Tool source 'mcp."))
+
+
+async def _statuses(setting: Setting, servers: Collection[str]) -> dict[str, ServerStatus]:
+    async with bridged(setting, servers) as bridge:
+        return {} if bridge is None else {status.name: status for status in bridge.status()}
+
+
+def log_in(flags: Flags, name: str, *, as_json: bool) -> int:
+    """Reach the server; where it wants a login, the person gives it."""
+    setting = setting_here(flags)
+    server = _remote(setting, name)
+    if not server.enabled:
+        raise UsageProblem(f"The MCP server '{name}' is switched off; set mcp.servers.{name}.enabled = true first.")
+    if not screen.can_ask():
+        raise UsageProblem(f"A login needs a person at a terminal; run `holdfast mcp login {name}` there.")
+    _leave_out_warnings()
+    status = asyncio.run(_reached(setting, name))
+    ready = is_ready(status)
+    if as_json:
+        screen.put_json({"server": name, "logged_in": ready, "reason": "" if status is None else status.reason})
+    elif ready:
+        screen.note(f"'{name}' lets us in: {status.tools if status else 0} tools.")
+    else:
+        reason = "it did not start" if status is None else status.reason or "it did not answer"
+        screen.note(f"'{name}' could not be reached: {screen.shown(reason)}")
+    return 0 if ready else FAILED
+
+
+async def _reached(setting: Setting, name: str) -> ServerStatus | None:
+    async with bridged(setting, (name,), asks=True) as bridge:
+        while bridge is not None:  # a login takes as long as the person does, and the sources waited no longer
+            (status,) = [status for status in bridge.status() if status.name == name]
+            if status.state != "starting":
+                return status
+            await asyncio.sleep(_TICK)
+    return None
+
+
+def log_out(flags: Flags, name: str, *, as_json: bool) -> int:
+    from holdfast.config.roots import user_state_dir
+    from holdfast.mcp.oauth_store import forget_login
+
+    setting = setting_here(flags)
+    server = _remote(setting, name)
+    forgotten = forget_login(name, server, user_state_dir())
+    if as_json:
+        screen.put_json({"server": name, "logged_in": False, "reason": "" if forgotten else "there was no login"})
+    elif forgotten:
+        screen.note("Forgotten here. What the server gave stays valid until it expires; revoke it there too.")
+    else:
+        screen.note(f"There is no login for '{name}'.")
+    return 0
+
+
+def _remote(setting: Setting, name: str) -> McpServer:
+    server = chosen(setting, (name,))[name]
+    if server.url is None:
+        raise UsageProblem(f"The MCP server '{name}' is a command; only servers with a url have logins.")
+    return server
+
+
+def chosen(setting: Setting, names: Sequence[str]) -> dict[str, McpServer]:
+    servers = setting.loaded.config.mcp.servers
+    for name in names:
+        if name not in servers:
+            from holdfast.text.suggest import did_you_mean
+
+            meant = did_you_mean(name, servers)
+            hint = f"did you mean '{meant}'?" if meant else "`holdfast mcp servers` lists those there are."
+            raise UsageProblem(f"There is no MCP server '{visible(name)}'; {hint}")
+    return {name: server for name, server in servers.items() if not names or name in names}
+
+
+@asynccontextmanager
+async def bridged(
+    setting: Setting, servers: Collection[str], *, asks: bool = False
+) -> AsyncGenerator[Bridge | None]:
+    """The servers, started and asked for their tools; no other part of the runtime is set to work."""
+    need_sdk()
+    with runtime_in(setting, entry_points=False, looking=True, servers=servers) as runtime:
+        if asks:
+            from holdfast.doors.cli.inquiring import TerminalInquirer
+
+            runtime.inquirer = TerminalInquirer(runtime)
+        async with sources_started(runtime):
+            yield _found(runtime)
+
+
+def _found(runtime: Runtime) -> Bridge | None:
+    """None where every server is switched off."""
+    from holdfast.contract.errors import HoldfastError
+    from holdfast.mcp.bridge import Bridge
+
+    try:
+        return runtime.service(Bridge)
+    except HoldfastError:
+        return None
+
+
+def is_ready(status: ServerStatus | None) -> bool:
+    return status is not None and status.state == "ready"
+
+
+def _transport(server: McpServer) -> str:
+    if server.command is not None:
+        return "stdio"
+    return {"auto": "http", "http": "http", "sse": "sse"}[server.transport]
+
+
+def _row(name: str, server: McpServer, status: ServerStatus | None) -> list[str]:
+    if status is None or not server.enabled:
+        return [name, "off" if not server.enabled else "away", _transport(server), "", ""]
+    itself = visible(" ".join(part for part in (status.title, status.version) if part))
+    facts = [itself, f"protocol {visible(status.protocol)}" if status.protocol else ""]
+    if status.changed:
+        facts.append(f"{status.changed} changed and held, see `holdfast mcp review {name}`")
+    facts.append(status.reason)
+    tools = str(status.tools) if status.state == "ready" else ""
+    return [name, status.state, _transport(server), tools, screen.shown("; ".join(fact for fact in facts if fact))]
+
+
+def _shape(name: str, server: McpServer, status: ServerStatus | None) -> Shape:
+    known = server.enabled and status is not None
+    return {
+        "name": name,
+        "state": "off" if not server.enabled else status.state if status is not None else "away",
+        "transport": _transport(server),
+        "command": None if server.command is None else [server.command, *server.args],
+        "url": server.url,
+        "tools": status.tools if known and status else 0,
+        "changed": status.changed if known and status else 0,
+        "reason": status.reason if known and status else "",
+        "title": status.title if known and status else "",
+        "version": status.version if known and status else "",
+        "protocol": status.protocol if known and status else "",
+    }

@@ -1,0 +1,92 @@
+"""`holdfast mcp`: the tools of this place for one MCP client on the standard streams, or for several over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Coroutine, Generator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Final
+
+from holdfast.contract.inquiry import CANCELLED
+from holdfast.doors.cli import screen
+from holdfast.doors.cli.failures import UsageProblem
+from holdfast.doors.cli.mcp.looking import need_sdk
+from holdfast.doors.cli.mcp.token import read_token, token_file
+from holdfast.doors.cli.place import Flags, setting_here, show_warnings
+from holdfast.text.visible import visible
+
+if TYPE_CHECKING:
+    from holdfast.assemble import Setting
+    from holdfast.contract.inquiry import Inquiry, Reply
+    from holdfast.runtime.runtime import Runtime
+
+HOST: Final = "127.0.0.1"
+PORT: Final = 4633
+PATH: Final = "/mcp"
+
+
+def serve_streams(flags: Flags, *, anyway: bool) -> int:
+    """Until the client closes our standard input. A person who types this at a terminal is told what it is for."""
+    if screen.is_terminal(sys.stdin) and not anyway:
+        raise UsageProblem(
+            "`holdfast mcp` talks to an MCP client on its standard input, and here that is a terminal. "
+            "`holdfast mcp install claude` (or cursor, vscode, zed) sets a client up; "
+            "`holdfast mcp --http` serves over HTTP; --stdio serves here all the same."
+        )
+    need_sdk()
+    from holdfast.doors.mcp import serve_stdio
+
+    with _runtime(setting_here(flags)) as runtime, suppress(KeyboardInterrupt):
+        asyncio.run(_within(runtime, serve_stdio(runtime)))
+    return 0
+
+
+def serve_http(flags: Flags, *, port: int, given_file: str | None, show_token: bool, as_json: bool) -> int:
+    """Until Ctrl-C."""
+    need_sdk()
+    from holdfast.doors.mcp import serve_http as serve
+
+    setting = setting_here(flags)
+    file = token_file(setting, given_file)
+    token = read_token(file)
+
+    def started(url: str) -> None:
+        if as_json:
+            screen.put_json({"url": url, "token_file": str(file), "token": token if show_token else None})
+        else:
+            screen.say(f"Serving {visible(url)}; Ctrl-C ends it.")
+            screen.say(f"Requests need the token in {visible(str(file))} as `Authorization: Bearer TOKEN`.")
+            if show_token:
+                screen.say(f"Token: {token}")
+        sys.stdout.flush()
+
+    with _runtime(setting) as runtime, suppress(KeyboardInterrupt):
+        asyncio.run(_within(runtime, serve(runtime, token=token, host=HOST, port=port, started=started)))
+    return 0
+
+
+async def _within(runtime: Runtime, serving: Coroutine[object, object, None]) -> None:
+    # The door sets itself in this place; servers that start with the runtime are to know that somebody can be asked.
+    runtime.inquirer = _nobody_yet
+    async with runtime:
+        await serving
+
+
+async def _nobody_yet(inquiry: Inquiry) -> tuple[Reply, ...]:
+    return (CANCELLED,) * len(inquiry.questions)
+
+
+@contextmanager
+def _runtime(setting: Setting) -> Generator[Runtime]:
+    """Whoever cannot be asked over MCP can be asked from any other door, so what waits is kept."""
+    from holdfast.assemble import build_runtime
+
+    show_warnings()
+    keeps = setting.loaded.config.ledger.enabled
+    runtime = build_runtime(setting, nobody="park" if keeps else "deny", door="mcp")
+    try:
+        yield runtime
+    finally:
+        if runtime.ledger is not None:
+            runtime.ledger.close()

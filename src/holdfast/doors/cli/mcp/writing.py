@@ -1,0 +1,101 @@
+"""Changing somebody else's configuration file: what was shown is what is written, whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from holdfast.doors.cli.failures import UsageProblem
+from holdfast.text.visible import visible
+
+_MAX_BYTES: Final = 64 * 1024 * 1024
+
+
+class Found(Struct, frozen=True, kw_only=True):
+    """A file as it was read; `text` is None where there is none yet."""
+
+    path: Path
+    real: Path
+    text: str | None
+    mode: int | None = None
+
+
+def find(path: Path, inside: Iterable[Path]) -> Found:
+    """Read a file that is to be changed. Links may lead anywhere within `inside`, and nowhere else."""
+    real = Path(os.path.realpath(path))
+    if not any(real.is_relative_to(os.path.realpath(folder)) for folder in inside):
+        raise UsageProblem(
+            f"{visible(str(path))} is a link to {visible(str(real))}, which is somewhere else; "
+            "nothing is written there. Use --print and put it in yourself."
+        )
+    try:
+        with open(real, "rb", opener=_open_regular) as file:
+            status = os.fstat(file.fileno())
+            data = file.read(_MAX_BYTES + 1)
+    except FileNotFoundError:
+        return Found(path=path, real=real, text=None)
+    except OSError as error:
+        reason = error.strerror or "it is not a file"
+        raise UsageProblem(f"{visible(str(path))} cannot be read: {reason}; check it, or use --print.") from None
+    if len(data) > _MAX_BYTES:
+        raise UsageProblem(f"{visible(str(path))} is larger than {_MAX_BYTES >> 20} MiB; use --print.")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise UsageProblem(
+            f"{visible(str(path))} is not UTF-8 (byte {error.start:,}), so it is not touched; use --print."
+        ) from None
+    return Found(path=path, real=real, text=text, mode=stat.S_IMODE(status.st_mode))
+
+
+def write(found: Found, text: str, *, private: bool) -> None:
+    """Put the new text in place of what was found; `private`: only the user may read it from now on."""
+    mode = 0o600 if found.mode is None and private else found.mode
+    found.real.parent.mkdir(parents=True, exist_ok=True)
+    folder = os.open(found.real.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    name = f".{found.real.name}.{os.urandom(6).hex()}"
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        descriptor = os.open(name, flags, 0o666 if mode is None else 0o600, dir_fd=folder)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(text.encode())
+            file.flush()
+            if mode is not None:
+                os.fchmod(file.fileno(), mode & ~0o077 if private else mode)
+            os.fsync(file.fileno())
+        if _now(found.real.name, folder) != found.text:
+            raise UsageProblem(f"{visible(str(found.path))} has changed while it was looked at; run this again.")
+        os.replace(name, found.real.name, src_dir_fd=folder, dst_dir_fd=folder)
+        os.fsync(folder)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(name, dir_fd=folder)
+        raise
+    finally:
+        os.close(folder)
+
+
+def _now(name: str, folder: int) -> str | None:
+    def beside(path: str, flags: int) -> int:
+        return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+
+    try:
+        with open(name, "rb", opener=beside) as file:
+            return file.read().decode(errors="surrogateescape")
+    except FileNotFoundError:
+        return None
+
+
+def _open_regular(path: str, flags: int) -> int:
+    """Never a pipe or a device, which could block or act."""
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError
+    return descriptor

@@ -1,0 +1,216 @@
+"""`holdfast mcp install`: one entry in a client's configuration, shown first, and nothing else touched."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.doors.command import Cli
+from tests.doors.terminal import Terminal
+
+PROJECT_FILES = {
+    "claude": (".mcp.json", "mcpServers"),
+    "cursor": (".cursor/mcp.json", "mcpServers"),
+    "vscode": (".vscode/mcp.json", "servers"),
+    "zed": (".zed/settings.json", "context_servers"),
+}
+
+
+def home(cli: Cli) -> Path:
+    folder = Path(cli.env["HOME"])
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@pytest.mark.spec("K3", "E1a")
+@pytest.mark.parametrize("client", PROJECT_FILES)
+def test_the_entry_is_written_where_the_client_looks_and_the_second_time_there_is_nothing_to_do(
+    cli: Cli, client: str
+) -> None:
+    done = cli.run("mcp", "install", client, "--yes", "--json")
+    assert done.code == 0, done.err
+    name, section = PROJECT_FILES[client]
+    file = cli.project / name
+    assert done.json["path"] == str(file)
+    assert done.json["changed"] is True
+    entry = json.loads(file.read_text())[section]["holdfast"]
+    assert entry == done.json["entry"]
+    assert Path(entry["command"]).is_absolute() and os.access(entry["command"], os.X_OK)
+    folder = {"cursor": "${workspaceFolder}", "vscode": "${workspaceFolder}"}.get(client, str(cli.project))
+    assert entry["args"][-3:] == ["-C", folder, "mcp"]
+    again = cli.run("mcp", "install", client)
+    assert (again.code, again.err) == (0, f"Nothing to do: {file} has exactly this already.\n")
+
+
+@pytest.mark.spec("K3")
+def test_what_is_written_starts_a_server(cli: Cli) -> None:
+    cli.run("mcp", "install", "claude", "--yes")
+    entry = json.loads((cli.project / ".mcp.json").read_text())["mcpServers"]["holdfast"]
+    hello = {
+        "jsonrpc": "2.0", "id": 1, "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"},
+        },
+    }  # fmt: skip
+    done = subprocess.run(
+        [entry["command"], *entry["args"]],
+        input=json.dumps(hello).encode() + b"\n", capture_output=True, check=True, env=cli.env, cwd="/", timeout=60,
+    )  # fmt: skip
+    assert json.loads(done.stdout.splitlines()[0])["result"]["serverInfo"]["name"]
+
+
+@pytest.mark.spec("K3")
+def test_comments_other_servers_and_the_mode_of_the_file_stay(cli: Cli) -> None:
+    file = cli.project / ".vscode" / "mcp.json"
+    file.parent.mkdir()
+    servers = '    "servers": {\n        "other": {"command": "x"}, // keep me\n    },'
+    before = f'{{\n    // ours\n    "inputs": [],\n{servers}\n}}\n'
+    file.write_text(before)
+    file.chmod(0o640)
+    done = cli.run("mcp", "install", "vscode", "--yes")
+    assert done.code == 0
+    after = file.read_text()
+    assert [line for line in before.splitlines() if line not in after.splitlines()] == []
+    assert "    // ours" in after and "// keep me" in after
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    assert [path.name for path in file.parent.iterdir()] == ["mcp.json"], "no file of ours is left"
+    assert not any(line.startswith("-") for line in done.out.splitlines()[2:]), "the diff takes nothing away"
+
+
+@pytest.mark.spec("K3")
+def test_what_a_person_added_to_the_entry_stays_but_not_what_a_project_brings(cli: Cli) -> None:
+    before = '{"mcpServers": {"holdfast": {"command": "/old", "url": "x", "env": {"A": "1"}}}}'
+    brought = cli.project / ".mcp.json"
+    brought.write_text(before)
+    assert cli.run("mcp", "install", "claude", "--yes").code == 0
+    assert set(json.loads(brought.read_text())["mcpServers"]["holdfast"]) == {"type", "command", "args"}
+    file = home(cli) / ".claude.json"
+    file.write_text(before)
+    assert cli.run("mcp", "install", "claude", "--user", "--yes").code == 0
+    entry = json.loads(file.read_text())["mcpServers"]["holdfast"]
+    assert entry["env"] == {"A": "1"}
+    assert entry["command"] != "/old" and "url" not in entry
+
+
+@pytest.mark.spec("K3")
+def test_nothing_is_written_without_a_yes(cli: Cli) -> None:
+    done = cli.run("mcp", "install", "cursor")
+    assert done.code == 2
+    assert '+    "holdfast": {' in done.out
+    assert done.err.splitlines()[-1].endswith("was not changed; read the difference, then say --yes.")
+    with Terminal(cli, "mcp", "install", "cursor", columns=200) as person:
+        person.expect("Cursor will start `")
+        person.expect("? [y/N] ")
+        person.type("")
+        person.expect("was not changed.")
+        assert person.finish() == 2
+    assert not (cli.project / ".cursor").exists()
+    with Terminal(cli, "mcp", "install", "cursor", columns=200) as person:
+        person.expect("? [y/N] ")
+        person.type("y")
+        person.expect("Written.")
+        assert person.finish() == 0
+    assert (cli.project / ".cursor" / "mcp.json").exists()
+
+
+@pytest.mark.spec("K3")
+def test_a_file_that_changes_while_it_is_looked_at_is_left_alone(cli: Cli) -> None:
+    file = cli.project / ".mcp.json"
+    file.write_text("{}")
+    with Terminal(cli, "mcp", "install", "claude", columns=200) as person:
+        person.expect("? [y/N] ")
+        file.write_text('{"mcpServers": {"new": {}}}')
+        person.type("y")
+        person.expect("has changed while it was looked at")
+        assert person.finish() == 2
+    assert file.read_text() == '{"mcpServers": {"new": {}}}'
+    assert sorted(path.name for path in cli.project.iterdir()) == [".git", ".mcp.json"]
+
+
+@pytest.mark.spec("K3")
+@pytest.mark.parametrize("text", ["{", "[]", '{"mcpServers": 5}', "\xff"])
+def test_a_file_that_is_not_understood_is_left_alone_and_the_entry_is_shown(cli: Cli, text: str) -> None:
+    file = cli.project / ".mcp.json"
+    file.write_bytes(text.encode("latin-1"))
+    done = cli.run("mcp", "install", "claude", "--yes")
+    assert done.code == 2
+    assert file.read_bytes() == text.encode("latin-1")
+    if text != "\xff":
+        assert '"holdfast": {' in done.err and "put the entry in yourself" in done.err
+
+
+@pytest.mark.spec("K3")
+def test_a_link_is_followed_within_the_project_or_the_home_and_nowhere_else(cli: Cli) -> None:
+    rc = home(cli) / ".bashrc"
+    rc.write_text("{}")
+    file = cli.project / ".mcp.json"
+    file.symlink_to(rc)
+    done = cli.run("mcp", "install", "claude", "--yes")
+    assert done.code == 2
+    assert "which is somewhere else" in done.sentence
+    assert rc.read_text() == "{}"
+    kept = cli.project / "kept.json"
+    kept.write_text("{}")
+    file.unlink()
+    file.symlink_to("kept.json")
+    assert cli.run("mcp", "install", "claude", "--yes").code == 0
+    assert file.is_symlink() and "holdfast" in kept.read_text()
+    outside = cli.project.parent / "outside"
+    outside.mkdir()
+    (home(cli) / ".cursor").symlink_to(outside)
+    assert cli.run("mcp", "install", "cursor", "--user", "--yes").code == 2
+    assert list(outside.iterdir()) == []
+
+
+@pytest.mark.spec("K3")
+def test_a_pipe_in_the_place_of_the_file_does_not_hold_it_up(cli: Cli) -> None:
+    os.mkfifo(cli.project / ".mcp.json")
+    done = cli.run("mcp", "install", "claude", "--yes")
+    assert done.code == 2
+    assert "cannot be read: it is not a file" in done.sentence
+
+
+@pytest.mark.spec("K3")
+def test_for_all_projects_it_is_the_file_in_the_home(cli: Cli) -> None:
+    file = home(cli) / ".claude.json"
+    file.write_text('{\n  "numStartups": 3\n}\n')
+    done = cli.run("mcp", "install", "claude", "--user", "--yes")
+    assert done.code == 0, done.err
+    entry = json.loads(file.read_text())["mcpServers"]["holdfast"]
+    assert "-C" not in entry["args"], "the client starts it where it works"
+    code = Path(cli.env["XDG_CONFIG_HOME"], "Code", "User", "mcp.json")
+    if sys.platform == "linux":
+        assert cli.run("mcp", "install", "vscode", "--user", "--yes").code == 0
+        assert "holdfast" in json.loads(code.read_text())["servers"]
+    elsewhere = cli.run("mcp", "install", "claude", cwd=home(cli))
+    assert elsewhere.code == 2
+    assert "There is no project here" in elsewhere.sentence
+
+
+@pytest.mark.spec("K3")
+def test_a_token_goes_into_a_private_file_of_the_person_and_is_not_shown(cli: Cli) -> None:
+    refused = cli.run("mcp", "install", "zed", "--http", "--yes")
+    assert refused.code == 2
+    assert "the token would be in it" in refused.sentence
+    file = home(cli) / ".cursor" / "mcp.json"
+    file.parent.mkdir()
+    file.write_text('{\n  "mcpServers": {\n    "a": {"headers": {"Authorization": "Bearer other-secret"}}\n  }\n}\n')
+    file.chmod(0o644)
+    done = cli.run("mcp", "install", "cursor", "--user", "--http", "--yes")
+    assert done.code == 0, done.err
+    entry = json.loads(file.read_text())["mcpServers"]["holdfast"]
+    token = entry["headers"]["Authorization"].removeprefix("Bearer ")
+    assert len(token) > 40
+    assert entry["url"] == "http://127.0.0.1:4633/mcp"
+    assert token not in done.out + done.err and "other-secret" not in done.out
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    printed = cli.run("mcp", "install", "zed", "--user", "--http", "--print")
+    assert (printed.code, token in printed.out) == (0, False)
+    assert token in cli.run("mcp", "install", "zed", "--user", "--http", "--print", "--show-token").out
+    assert not (Path(cli.env["XDG_CONFIG_HOME"]) / "zed").exists(), "printing writes nothing"
