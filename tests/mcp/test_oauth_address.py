@@ -1,0 +1,73 @@
+"""Which addresses a login may use."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.mcp.oauth_address import fault_of, on_this_machine, origin_of
+
+pytestmark = pytest.mark.spec("K1")
+
+
+@pytest.mark.parametrize("url", ["https://as.example/authorize", "https://as.example:8443/a?b=c", "https://[2001:db8::1]/"])
+def test_https_is_fine_anywhere(url: str) -> None:
+    assert fault_of(url, loopback=False) is None
+
+
+@pytest.mark.parametrize("url", ["http://localhost:1/a", "http://127.0.0.1/a", "http://127.1.2.3/a", "http://[::1]:80/"])
+def test_plain_http_is_fine_on_this_machine_for_a_server_of_this_machine(url: str) -> None:
+    assert fault_of(url, loopback=True) is None
+    assert fault_of(url, loopback=False) == "it is not https"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://as.example/",
+        "http://127.0.0.1.evil.example/",
+        "http://localhost.evil.example/",
+        "http://2130706433/",
+        "http://0x7f000001/",
+        "http://169.254.169.254/",
+        "http://0.0.0.0/",
+        "ftp://as.example/",
+        "javascript:alert(1)",
+        "file:///etc/passwd",
+        "//as.example/",
+        "https:///path",
+        "https://",
+        "",
+        "https://as.example@evil.example/",
+        "https://user:pw@as.example/",
+        "https://as.example\\@evil.example/",
+        "https://as.exam ple/",
+        "https://аѕ.example/",
+        "https://as.example/\u202e",
+        "https://as.example/\n",
+        "https://as.example:99999/",
+        "https://[::1/",
+        "HTTPS//as.example",
+        "https://as.example/" + "a" * 8192,
+    ],
+)
+@pytest.mark.parametrize("loopback", [True, False])
+def test_everything_else_is_not(url: str, loopback: bool) -> None:
+    assert fault_of(url, loopback=loopback) is not None
+
+
+@given(st.text(max_size=80), st.booleans())
+def test_no_text_is_taken_that_a_browser_could_read_otherwise(text: str, loopback: bool) -> None:
+    for url in (text, f"https://{text}", f"http://{text}/"):
+        if fault_of(url, loopback=loopback) is None:
+            scheme, host, _ = origin_of(url)
+            assert url.isascii() and url.isprintable() and " " not in url and "\\" not in url
+            assert host and (scheme == "https" or (scheme == "http" and loopback and on_this_machine(host)))
+
+
+def test_the_origin_is_scheme_host_and_port() -> None:
+    assert origin_of("https://As.Example/x") == origin_of("https://as.example:443/y")
+    assert origin_of("https://as.example") != origin_of("http://as.example")
+    assert origin_of("https://as.example") != origin_of("https://as.example:444")
+    assert origin_of("https://as.example") != origin_of("https://b.as.example")
