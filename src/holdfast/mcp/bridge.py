@@ -78,6 +78,10 @@ class Bridge:
         """Take a changed definition for seen; False if it is not the one any more that was shown."""
         return self._connection(change.server).shelf.accept(change.tool, change.digest)
 
+    def refresh(self, server: str) -> None:
+        """Read the list of a server again, as if it had said that it has changed."""
+        self._connection(server).refresh()
+
     def _connection(self, server: str) -> Connection:
         connection = self._connections.get(server)
         if connection is None:

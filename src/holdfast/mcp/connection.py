@@ -328,6 +328,11 @@ class Connection:
         if self._life is not None:
             self._life.lose(reason)
 
+    def refresh(self) -> None:
+        """Read the list of tools again."""
+        if self._life is not None:
+            self._life.refresh()
+
     async def visit(self, elicitations: Any) -> str:
         return await self._asking.visit(elicitations)
 
