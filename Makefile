@@ -64,6 +64,7 @@ bench: $(DEV) ## Benchmarks against peers and limits
 	@$(BIN)/python bench/chats.py
 	@$(BIN)/python bench/text_protocol.py
 	@$(BIN)/python bench/tool_search.py
+	@$(BIN)/python bench/mcp_both_ways.py
 
 lock: $(BIN)/python ## Choose the newest versions and pin them by hash
 	@$(PIP) install uv

@@ -110,6 +110,8 @@ class Reading:
         self._burst = 0
         self._over = False
         self._closed = False
+        self._watched = False
+        self._filling = False
         self._waiter: asyncio.Future[None] | None = None
         process.gone.add_done_callback(lambda _: self.wake())
 
@@ -222,12 +224,14 @@ class Reading:
             block = os.read(self._fd, _BLOCK)
         except BlockingIOError:
             self._burst = 0
-            self._loop.add_reader(self._fd, self.wake)
+            if not self._watched:
+                self._watched = True
+                self._loop.add_reader(self._fd, self._arrived)
+            self._filling = True
             try:
                 await self._wait()
             finally:
-                if not self._closed:
-                    self._loop.remove_reader(self._fd)
+                self._filling = False
             return
         self._burst += len(block) // _AS_LARGE
         if not block:
@@ -237,6 +241,14 @@ class Reading:
             self._lines.feed(block)
         except TooMuch as error:
             self.fail(f"printed {error}")
+
+    def _arrived(self) -> None:
+        """The pipe is watched from one message to the next, until something comes that nobody waits for."""
+        if self._filling:
+            self.wake()
+        else:
+            self._watched = False
+            self._loop.remove_reader(self._fd)
 
     async def _wait(self) -> None:
         self._waiter = self._loop.create_future()
