@@ -17,9 +17,8 @@ from measure import Effort, race
 
 from holdfast import Caller, Config, Runtime, Tool
 from holdfast.config.model import ToolsConfig
-from holdfast.contract.finding import TOOL_SEARCH, ToolFinder
+from holdfast.contract.finding import TOOL_SEARCH
 from holdfast.registry.search import ToolIndex
-from holdfast.runtime.finding import Finder
 from holdfast.tools.tool_search import TOOL_SEARCH_TOOL
 
 COUNT = 10_000
@@ -86,8 +85,6 @@ def ours(tools: list[Tool], *, quick: bool) -> dict[str, float]:
 async def _called(tools: list[Tool], *, quick: bool) -> dict[str, float]:
     config = Config(tools=ToolsConfig(profile="full"))
     async with Runtime([TOOL_SEARCH_TOOL, tools], config=config, caller=Caller(door="bench")) as runtime:
-        runtime.offer(ToolFinder, Finder(runtime))
-
         async def run(count: int) -> None:
             for _ in range(count):
                 result = await runtime.call(TOOL_SEARCH, {"query": QUERIES["words"], "limit": None, "label": None})

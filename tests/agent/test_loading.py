@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import Config, Tool
-from holdfast.agent.loading import MOST, Loading
+from holdfast.agent.loading import MOST, Crowd, Loading
 from holdfast.agent.notebook import Notebook
 from holdfast.agent.surfaces import Surface
 from holdfast.config.model import ApprovalConfig, ToolsConfig
@@ -18,6 +18,7 @@ from holdfast.contract.message import Message, Text, ToolResult, ToolUse
 from holdfast.contract.result import Result
 from holdfast.models.text_protocol.model import TextModel
 from holdfast.tools import builtin_tools
+from holdfast.tools.tool_search import TOOL_SEARCH_TOOL
 from tests.agent.scripted import Scripted, Stage, said, saying
 from tests.runtime.support import runtime_in
 
@@ -36,6 +37,7 @@ def word(number: int) -> str:
 
 FAKES = [fake(f"mcp:x:tool_{number}", f"Does {word(number)}.") for number in range(COUNT)]
 BUILTIN = sorted(tool.name for tool in builtin_tools() if tool.enabled)
+CROWD = Crowd([tool for tool in (*builtin_tools(), *FAKES) if tool is not TOOL_SEARCH_TOOL], TOOL_SEARCH_TOOL)
 
 
 def searching(use_id: str, query: str, limit: int | None = None) -> ToolUse:
@@ -167,11 +169,10 @@ def test_a_result_a_person_wrote_loads_nothing_whatever_it_says(tmp_path: Path) 
     use = searching("a", word(90))
     typed = Result(True, "found", structured={"matches": [{"name": "mcp:x:tool_90"}]})
     notebook.note(0, use, typed)
-    visible = [*builtin_tools(), *FAKES]
 
     def loaded(output: str) -> list[str]:
         told = Message("user", (ToolResult("a", TOOL_SEARCH, output),))
-        sent = loading.of(visible, [Message("user", (Text("Go."),)), Message("assistant", (use,)), told])
+        sent = loading.of(CROWD, [Message("user", (Text("Go."),)), Message("assistant", (use,)), told])
         return [tool.name for tool in sent if tool.source != "builtin"]
 
     assert loaded("found") == ["mcp:x:tool_90"]
@@ -186,9 +187,7 @@ def test_a_result_that_is_not_a_search_s_loads_nothing(tmp_path: Path, structure
     notebook = Notebook(runtime_in(tmp_path), "talk", only=TOOL_SEARCH)
     notebook.note(0, searching("a", "x"), Result(True, "found", structured=structured))
     told = Message("user", (ToolResult("a", TOOL_SEARCH, "found"),))
-    sent = Loading(notebook, 100).of(
-        [*builtin_tools(), *FAKES], [Message("assistant", (searching("a", "x"),)), told]
-    )
+    sent = Loading(notebook, 100).of(CROWD, [Message("assistant", (searching("a", "x"),)), told])
     assert [tool.name for tool in sent if tool.source != "builtin"] == []
 
 
@@ -196,7 +195,7 @@ def test_the_tool_loaded_first_goes_when_there_are_too_many_and_comes_back_when_
     loading = Loading(Notebook(runtime_in(tmp_path), "talk", only=TOOL_SEARCH), 100)
     uses = [ToolUse(f"c{number}", f"mcp:x:tool_{number}") for number in (*range(MOST + 1), 1, 0)]
     messages = [Message("assistant", (use,)) for use in uses]
-    sent = [tool.name for tool in loading.of([*builtin_tools(), *FAKES], messages) if tool.source != "builtin"]
+    sent = [tool.name for tool in loading.of(CROWD, messages) if tool.source != "builtin"]
     assert sent == [f"mcp:x:tool_{number}" for number in (*range(2, MOST + 1), 0)]
 
 
@@ -209,3 +208,19 @@ def test_a_model_that_writes_its_calls_is_told_of_the_same_tools(tmp_path: Path)
     assert [text.count("[call: mcp:x:") for text in told] == [0, 1]
     assert "[call: mcp:x:tool_90]" in told[1]
     assert all(f"[call: {TOOL_SEARCH}]" in text for text in told)
+
+
+def test_what_follows_from_the_tools_is_worked_out_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+
+    class Counted(Crowd):
+        def __init__(self, tools: Sequence[Tool], search: Tool | None) -> None:
+            made.append(len(tools))
+            super().__init__(tools, search)
+
+    monkeypatch.setattr("holdfast.agent.bench.Crowd", Counted)
+    stage = Crowded(tmp_path, said(searching("a", word(90))), said(searching("b", word(7))))
+    stage.options["surface"] = Surface("most", ("mcp:x:*",))
+    assert stage.advance().kind == "done"
+    assert stage.sent[-1] == [TOOL_SEARCH, "mcp:x:tool_90", "mcp:x:tool_7"]
+    assert made == [COUNT]

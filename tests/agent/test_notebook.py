@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.agent.notebook import Notebook
+from holdfast.agent.notebook import SEARCHES, Notebook
+from holdfast.contract.finding import TOOL_SEARCH
 from holdfast.contract.message import ToolResult, ToolUse
 from holdfast.contract.result import Result
 from holdfast.contract.vocabulary import Failure, State
-from tests.runtime.support import runtime_in
+from holdfast.tools import builtin_tools
+from tests.runtime.support import run, runtime_in
 
 pytestmark = pytest.mark.spec("M4")
 READ = ToolUse("call-1", "file.read")
@@ -65,3 +67,27 @@ def test_replies_are_matched_from_the_last_one_back(notebook: Notebook) -> None:
     assert notebook.results([told(READ, "same"), [], told(READ, "same")]) == [
         {"call-1": first}, {}, {"call-1": second},
     ]  # fmt: skip
+
+
+@pytest.mark.spec("R9")
+@pytest.mark.parametrize("together", [1, 3])
+def test_a_process_keeps_as_many_searches_as_another_finds_in_the_ledger(tmp_path: Path, together: int) -> None:
+    runtime = runtime_in(tmp_path, *builtin_tools())
+    here = Notebook(runtime, "talk", only=TOOL_SEARCH)
+    here.results([])  # it has begun before the first search
+    said: list[list[ToolResult]] = []
+    for reply in range(SEARCHES // together + 5):
+        told_now: list[ToolResult] = []
+        for number in range(together):
+            use = ToolUse(f"c{number}", TOOL_SEARCH)
+            args = {"query": f"file {reply} {number}"}
+            done = run(runtime.call(TOOL_SEARCH, args, request=f"talk:{reply}", given_id=use.id))
+            run(runtime.call("calculator", {"expression": "1"}, request=f"talk:{reply}", given_id=f"other{number}"))
+            here.note(reply, use, done)
+            told_now.append(ToolResult(use.id, use.name, done.text, not done.success))
+        said.append(told_now)
+    there = Notebook(runtime, "talk", only=TOOL_SEARCH)
+    found = [[sorted(each) for each in notebook.results(said)] for notebook in (here, there)]
+    assert found[0] == found[1]
+    kept = SEARCHES // together
+    assert [bool(each) for each in found[0]] == [False] * (len(said) - kept) + [True] * kept

@@ -84,3 +84,28 @@ def test_as_many_tools_as_the_threshold_are_all_sent(place: Place) -> None:
     model = Scripted()
     place.drive(model)
     assert model.tools[0] == FIXED
+
+
+def written(frontmatter: str) -> str:
+    return f"```lua\n{frontmatter}\n```\n\n@You:\nGo.\n"
+
+
+def test_a_document_that_names_only_tools_of_servers_can_still_search_them(place: Place) -> None:
+    configure(place, "search_threshold = 5\n")
+    place.write(written('flemma.opt.tools = { "mcp:github:*" }'))
+    model = Scripted(said(searching("create issue", 2)))
+    assert place.drive(model)[0].kind == "done"
+    assert model.tools[0] == [TOOL_SEARCH]
+    assert model.tools[1][:2] == [TOOL_SEARCH, CREATE] and not results(model)[0].error
+
+
+@pytest.mark.parametrize(
+    "frontmatter", [f'flemma.opt.tools:remove("{TOOL_SEARCH}")', 'flemma.opt.tools:remove("tool.*")']
+)
+def test_a_document_that_takes_the_search_away_is_sent_everything(place: Place, frontmatter: str) -> None:
+    configure(place)
+    place.write(written(frontmatter))
+    model = Scripted(said(searching("create issue", 2)))
+    place.drive(model)
+    assert len(model.tools[0]) == len(FIXED) - 1 + 150 and TOOL_SEARCH not in model.tools[0]
+    assert results(model)[0].error

@@ -143,3 +143,36 @@ def test_a_kept_list_costs_microseconds() -> None:
         listing.get("openai", ("agent", None), registry.list)
         best = min(best, perf_counter() - began)
     assert best < 10e-6
+
+
+@pytest.mark.spec("R9")
+def test_what_callers_see_is_asked_for_once_and_again_after_a_change() -> None:
+    registry = Registry()
+    listing = Listing(registry)
+    asked: list[int] = []
+
+    def choose() -> tuple[Tool, ...]:
+        asked.append(registry.revision)
+        return registry.list()
+
+    registry.register(Tool(name="a"))
+    assert listing.tools("x", choose) is listing.tools("x", choose)
+    listing.tools("y", choose)
+    assert len(asked) == 2
+    registry.register(Tool(name="b"))
+    assert [tool.name for tool in listing.tools("x", choose)] == ["a", "b"]
+
+
+@pytest.mark.spec("R9")
+def test_what_was_chosen_before_a_change_is_not_kept_after_it() -> None:
+    registry = Registry()
+    listing = Listing(registry)
+
+    def choose() -> tuple[Tool, ...]:
+        before = registry.list()
+        registry.register(Tool(name=f"t{registry.revision}"))
+        listing.tools("other", registry.list)  # somebody else asks meanwhile
+        return before
+
+    listing.tools("x", choose)
+    assert listing.tools("x", registry.list) == registry.list()

@@ -171,6 +171,40 @@ def test_a_source_given_at_registration_overrules_what_a_tool_says_of_itself() -
     assert found is not None and found.source == "package:evil"
 
 
+@pytest.mark.spec("R2", "R5")
+def test_a_swap_brings_replaces_and_removes_in_one_change() -> None:
+    registry = Registry()
+    stays, old, gone = (named(f"mcp:a:{name}", source="mcp:a") for name in ("stays", "old", "gone"))
+    registry.register([stays, old, gone, named("other")])
+    seen: list[tuple[str, ...]] = []
+    registry.on_change(lambda: seen.append(registry.names()))
+    revision = registry.revision
+    new, fresh = named("mcp:a:old", source="mcp:a"), named("mcp:a:Gone")
+    registry.swap([new, fresh], [gone], source="mcp:a")
+    assert seen == [("mcp:a:Gone", "mcp:a:old", "mcp:a:stays", "other")]
+    assert registry.revision == revision + 1
+    assert registry.get("mcp:a:old") is new and registry.get("mcp:a:stays") is stays
+    found = registry.get("mcp:a:Gone")
+    assert found is not None and found.source == "mcp:a"
+
+
+@pytest.mark.spec("R2", "R5")
+def test_a_swap_that_is_refused_changes_nothing_and_one_without_effect_tells_nobody() -> None:
+    registry = Registry()
+    mine, theirs = named("mcp:a:x", source="mcp:a"), named("theirs", source="builtin")
+    registry.register([mine, theirs])
+    told: list[int] = []
+    registry.on_change(lambda: told.append(registry.revision))
+    revision = registry.revision
+    with pytest.raises(DuplicateTool, match="not by 'mcp:a'"):
+        registry.swap([named("mcp:a:y"), named("theirs")], [mine], source="mcp:a")
+    successor = named("mcp:a:x", source="mcp:a")
+    registry.swap([], [successor, named("never.there")], source="mcp:a")
+    registry.swap([], [], source="mcp:a")
+    assert registry.list() == (mine, theirs)
+    assert (registry.revision, told) == (revision, [])
+
+
 @pytest.mark.spec("R3")
 def test_tools_are_found_by_canonical_name_alias_and_api_name() -> None:
     registry = Registry()

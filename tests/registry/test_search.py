@@ -1,10 +1,10 @@
-"""Searching many tools: what is found, in which order, and how long it takes."""
+"""Searching many tools: what is found, and in which order."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from math import log
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -59,6 +59,21 @@ def test_words_of_other_alphabets_are_found_whole_and_in_either_case() -> None:
     tools = [Tool(name="one", description="Größe einer Datei"), Tool(name="two", description="Удалить файл")]
     assert found(tools, "GRÖSSE") == ["one"]
     assert found(tools, "файл") == ["two"]
+
+
+def test_the_exact_spelling_comes_before_another_case_and_nobody_hidden_takes_a_place() -> None:
+    tools = [*named("mcp:hub:GO", "mcp:hub:go", "mcp:hub:Go"), Tool(name="z", aliases=("mcp:hub:gO",))]
+    index = ToolIndex(tools)
+    assert index.search("mcp:hub:go", 4)[0].name == "mcp:hub:go"
+    assert index.search("mcp:hub:gO", 4)[0].name == "z"
+    for hidden in range(4):
+        left = [tool for place, tool in enumerate(tools) if place != hidden]
+        mask = index.mask(left)
+        assert [index.search(spelling, 1, mask) for tool in left for spelling in tool.names[-1:]] == [
+            [tool] for tool in left
+        ]
+        got = index.search(tools[hidden].names[-1], 3, mask)
+        assert len(got) == 3 and set(got) == set(left)
 
 
 @pytest.mark.parametrize("query", ["mcp:hub:go", "MCP:Hub:Go", " mcp__hub__go ", "away"])
@@ -119,6 +134,27 @@ WORDS = st.sampled_from(["red", "green", "blue", "round", "square", "small"])
 TEXTS = st.lists(WORDS, max_size=6).map(" ".join)
 
 
+def plain_bm25(texts: list[Counter[str]], lengths: list[int], query: list[str]) -> dict[int, float]:
+    """The textbook's, one word and one text after the other."""
+    average = sum(lengths) / len(lengths)
+    scores = dict.fromkeys(range(len(texts)), 0.0)
+    for word in dict.fromkeys(query):
+        having = sum(word in text for text in texts)
+        rarity = log(1 + (len(texts) - having + 0.5) / (having + 0.5))
+        for place, text in enumerate(texts):
+            norm = K1 * (1 - B + B * lengths[place] / average)
+            scores[place] += rarity * text[word] * (K1 + 1) / (text[word] + norm)
+    return scores
+
+
+def assert_ranked(tools: list[Tool], texts: list[Counter[str]], lengths: list[int], query: list[str]) -> None:
+    scores = plain_bm25(texts, lengths, query)
+    places = [tools.index(tool) for tool in ToolIndex(tools).search(" ".join(query), len(tools))]
+    assert set(places) == {place for place, score in scores.items() if score > 0}
+    # Equal scores may differ in their last digit by the order they were added up in.
+    assert [round(scores[place], 9) for place in places] == sorted((round(scores[p], 9) for p in places), reverse=True)
+
+
 @given(st.lists(st.tuples(WORDS, TEXTS, TEXTS), min_size=1, max_size=12), st.lists(WORDS, min_size=1, max_size=4))
 def test_the_order_is_that_of_bm25_worked_out_by_hand(given: list[tuple[str, str, str]], query: list[str]) -> None:
     tools = [
@@ -128,20 +164,53 @@ def test_the_order_is_that_of_bm25_worked_out_by_hand(given: list[tuple[str, str
     texts = [
         Counter([*[name] * NAME_WEIGHT, *said.split(), *explained.split()]) for name, said, explained in given
     ]
-    # Beside its words a name has `n` and a number, and a parameter its own name.
-    lengths = [text.total() + 3 * NAME_WEIGHT + bool(given[place][2]) for place, text in enumerate(texts)]
-    average = sum(lengths) / len(lengths)
-    scores = dict.fromkeys(range(len(tools)), 0.0)
-    for word in set(query):
-        having = sum(word in text for text in texts)
-        for place, text in enumerate(texts):
-            norm = K1 * (1 - B + B * lengths[place] / average)
-            rarity = log(1 + (len(tools) - having + 0.5) / (having + 0.5))
-            scores[place] += rarity * text[word] * (K1 + 1) / (text[word] + norm)
-    places = [int(re.findall(r"\d\d", tool.name)[0]) for tool in ToolIndex(tools).search(" ".join(query), 12)]
-    assert set(places) == {place for place, score in scores.items() if score > 0}
-    # Equal scores may differ in their last digit by the order they were added up in.
-    assert [round(scores[place], 9) for place in places] == sorted((round(scores[p], 9) for p in places), reverse=True)
+    # Beside its words a name has a number, and a parameter its own name.
+    lengths = [text.total() + NAME_WEIGHT + bool(given[place][2]) for place, text in enumerate(texts)]
+    assert_ranked(tools, texts, lengths, query)
+
+
+def test_hundreds_of_tools_are_ranked_as_plain_bm25_ranks_them() -> None:
+    chance = Random(5)
+    vocabulary = [f"{a}{b}" for a in ("bo", "ca", "du", "fe", "gi") for b in ("lan", "mer", "nok", "pit", "rud", "tav")]
+    weights = [1 / (rank + 1) for rank in range(len(vocabulary))]
+    tools: list[Tool] = []
+    texts: list[Counter[str]] = []
+    for number in range(600):
+        name, *said = chance.choices(vocabulary, weights, k=chance.randint(5, 40))
+        tools.append(Tool(name=f"{name}.x{number}", description=" ".join(said)))
+        texts.append(Counter([*[name] * NAME_WEIGHT, *said]))
+    lengths = [text.total() + NAME_WEIGHT for text in texts]
+    for count in (1, 2, 3, 6):
+        assert_ranked(tools, texts, lengths, chance.sample(vocabulary, count))
+    assert_ranked(tools, texts, lengths, vocabulary[:8])
+
+
+def crowd(servers: int) -> list[Tool]:
+    """The same twenty tools from every server, each described at some length in the same few words."""
+    return [
+        Tool(
+            name=f"mcp:srv{server}:{verb}_{noun}",
+            description=f"{verb} one {noun} by its name; get a name, get a page, get what was set. " * 3,
+            input_schema=schema(user="The user who asks: user or user name.", page="The page to get."),
+        )
+        for server in range(servers)
+        for verb in ("get", "list", "create", "update", "delete")
+        for noun in ("user", "file", "page", "task")
+    ]
+
+
+@pytest.mark.parametrize("query", ["get user", "user get", "get the name of a user of the page", "create task"])
+def test_words_that_all_tools_have_still_say_which_tool_is_meant(query: str) -> None:
+    verb, noun = ("create", "task") if "task" in query else ("get", "user")
+    got = ToolIndex(crowd(500)).search(query, 8)
+    assert [tool.name.split(":")[2] for tool in got] == [f"{verb}_{noun}"] * 8
+
+
+def test_more_words_than_are_added_up_still_tell_tools_apart() -> None:
+    words = [f"common{letter}" for letter in "abcdefgh"]
+    tools = [Tool(name=f"t{n}.x", description=" ".join(words[: 7 if n % 50 else 8])) for n in range(8_000)]
+    tools += [Tool(name="t0.wanted", description=" ".join([*words, *words]))]
+    assert found(tools, " ".join(words), 1) == ["t0.wanted"]
 
 
 @given(st.text(max_size=80), st.integers(1, 5), st.lists(st.text(max_size=40), max_size=5), st.integers(0, 31))

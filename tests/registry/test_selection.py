@@ -38,6 +38,9 @@ CASES: list[tuple[list[Edit], list[str]]] = [
     ([("-", ["file.*"])], ["calculator", "shell.exec"]),
     ([("+", ["calculator_async"]), ("-", ["calc*"])], ["file.read", "file.write", "shell.exec"]),
     ([("set", ["calc*"])], ["calculator"]),
+    ([("set", ["file.?ead"])], ["file.read"]),
+    ([("-", ["file.[rw]*"])], ["calculator", "shell.exec"]),
+    ([("set", ["nothing.?"])], []),
     ([("remove", ["read"]), ("set", ["read"])], ["file.read"]),
 ]
 

@@ -12,7 +12,8 @@ from holdfast.config.model import PolicyLayer, ToolsConfig
 from holdfast.contract.context import Context
 from holdfast.contract.errors import CallError
 from holdfast.contract.finding import TOOL_SEARCH, ToolFinder
-from holdfast.runtime.finding import Finder
+from holdfast.doors.cli.place import servers_for
+from holdfast.doors.mcp.listing import Listing
 from holdfast.tools import builtin_tools
 from holdfast.tools.tool_search import MAX_LIMIT
 from tests.registry.many import many_tools
@@ -24,9 +25,7 @@ pytestmark = pytest.mark.spec("R9")
 def runtime_with(folder: Path, *tools: Tool, **config: Any) -> Runtime:
     config = {"allow": ("mcp:*",), **config}
     folder.mkdir(exist_ok=True)
-    made = runtime_in(folder, *builtin_tools(), *tools, config=Config(tools=ToolsConfig(**config)))
-    made.offer(ToolFinder, Finder(made))
-    return made
+    return runtime_in(folder, *builtin_tools(), *tools, config=Config(tools=ToolsConfig(**config)))
 
 
 def search(runtime: Runtime, query: str, caller: Caller | None = None, **more: Any) -> Result:
@@ -163,4 +162,31 @@ def test_tools_that_come_and_go_are_found_and_not_found(tmp_path: Path) -> None:
 
 def test_tools_are_found_for_a_call_and_for_nobody_else(tmp_path: Path) -> None:
     with pytest.raises(CallError, match="pass the context the tool was handed"):
-        Finder(runtime_with(tmp_path)).find(cast(Context, object()), "issue", 8)
+        runtime_with(tmp_path).service(ToolFinder).find(cast(Context, object()), "issue", 8)
+
+
+def test_a_layer_that_names_other_tools_leaves_it_and_one_that_denies_it_does_not(tmp_path: Path) -> None:
+    layers = {
+        "clerk": PolicyLayer(allow=("mcp:jira:*",)),
+        "mute": PolicyLayer(allow=("mcp:jira:*",), deny=(TOOL_SEARCH,)),
+    }
+    runtime = runtime_with(tmp_path, *many_tools(100), agents=layers)
+    assert names(search(runtime, "issue", Caller(agent="clerk")))
+    assert search(runtime, "issue", Caller(agent="mute")).state is State.DENIED
+    impostor = Tool(name=TOOL_SEARCH, source="package:evil")
+    other = Runtime([impostor], config=Config(tools=ToolsConfig(agents=layers)))
+    assert other.usable(TOOL_SEARCH, Caller(agent="clerk")) is None
+
+
+def test_nobody_is_shown_it_in_a_list(tmp_path: Path) -> None:
+    runtime = runtime_with(tmp_path, *many_tools(150))
+    assert TOOL_SEARCH not in [tool.name for tool in runtime.visible()]
+    assert "tool--search" not in [entry["name"] for entry in runtime.tool_list("anthropic")]
+    assert TOOL_SEARCH not in Listing(runtime).shown(Caller(door="mcp")).names
+    assert runtime.usable(TOOL_SEARCH) is not None
+
+
+@pytest.mark.parametrize("name", [TOOL_SEARCH, "tool--search"])
+def test_called_at_the_terminal_it_looks_at_all_servers(name: str) -> None:
+    assert servers_for(name) is None
+    assert (servers_for("file.read"), servers_for("mcp:p:echo"), servers_for("mcp__p__echo")) == ((), ("p",), ("p",))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
 from holdfast.agent.conversation import Conflict, Conversation, Open, Placed, Settled, Slot, Status
 from holdfast.agent.events import AgentEvent, CallPlaced, CallSettled, OnEvent
+from holdfast.agent.loading import Crowd
 from holdfast.agent.notebook import Notebook
 from holdfast.agent.sight import Sight
 from holdfast.agent.standing import Standing, standing_of
@@ -35,12 +36,12 @@ class Bench:
         self,
         runtime: Runtime,
         conversation: Conversation,
-        caller: Caller | None,
+        caller: Caller | Callable[[], Caller] | None,
         provider: str,
         by: str,
         on_event: OnEvent | None,
     ) -> None:
-        """Without a `caller` the runtime's own asks, for a model of this provider."""
+        """`caller`, or what it returns when it is needed; else the runtime's own, for a model of this provider."""
         self.runtime = runtime
         self.conversation = conversation
         self.by = by
@@ -67,6 +68,8 @@ class Bench:
         self._given = caller
         self._provider = provider
         self._derived: tuple[Caller, Caller] | None = None
+        self._left: tuple[tuple[Caller, int, Surface | None, Surface | None], Caller] | None = None
+        self._crowd: tuple[Caller, int, Crowd] | None = None
         self._on_event = on_event
         self._warned: set[str] = set()
 
@@ -82,7 +85,7 @@ class Bench:
     @property
     def _caller(self) -> Caller:
         if self._given is not None:
-            return self._given
+            return self._given if isinstance(self._given, Caller) else self._given()
         own = self.runtime.caller
         if self._derived is None or self._derived[0] is not own:
             self._derived = (own, own if own.provider else replace(own, provider=self._provider))
@@ -91,10 +94,25 @@ class Bench:
     @property
     def caller(self) -> Caller:
         """Who asks, with the tools this turn leaves them."""
+        own = self._caller
         if self.surface is None and self.narrowed is None:
-            return self._caller
-        left = self.tools() if self.narrowed is None else self.narrowed.of(self.tools())
-        return replace(self._caller, only=frozenset(tool.name for tool in left))
+            return own
+        now = (own, self.runtime.registry.revision, self.surface, self.narrowed)
+        if self._left is None or self._left[0] != now:
+            left = self.tools() if self.narrowed is None else self.narrowed.of(self.tools())
+            names = {tool.name for tool in left}
+            if len(names) > self.runtime.config.tools.search_threshold and self.runtime.usable(TOOL_SEARCH, own):
+                names.add(TOOL_SEARCH)
+            self._left = (now, replace(own, only=frozenset(names)))
+        return self._left[1]
+
+    def crowd(self) -> Crowd:
+        """What this turn leaves to the model, the same object until something changes."""
+        caller, revision = self.caller, self.runtime.registry.revision
+        if self._crowd is None or self._crowd[0] is not caller or self._crowd[1] != revision:
+            crowd = Crowd(self.runtime.visible(caller), self.runtime.usable(TOOL_SEARCH, caller))
+            self._crowd = (caller, revision, crowd)
+        return self._crowd[2]
 
     def tools(self) -> Sequence[Tool]:
         """What whoever drives the loop leaves to the model; a guard may leave less."""

@@ -18,31 +18,44 @@ MOST: Final = 64
 """Tools that stay loaded; the one that was loaded first goes first, and can be searched for again."""
 
 
+class Crowd:
+    """The tools of one caller, as long as nothing changes: what follows from them is worked out once."""
+
+    def __init__(self, tools: Sequence[Tool], search: Tool | None) -> None:
+        """`tools` by name; `search` finds the others where there are too many, if the caller may use it."""
+        self.tools: Final = tuple(tools)
+        self.search: Final = search
+        self.fixed: Final = sorted(
+            (tool for tool in (*tools, search) if tool is not None and tool.source == "builtin"),
+            key=attrgetter("name"),
+        )
+        self._named = {name: tool for tool in tools for name in (*tool.names, tool.api_name)}
+
+    def find(self, name: str) -> Tool | None:
+        return self._named.get(name)
+
+
 class Loading:
-    """Everything follows from the conversation, so that another process sends the same list."""
+    """Everything follows from the conversation and the ledger, so that another process sends the same list."""
 
     def __init__(self, searches: Notebook, threshold: int) -> None:
         self._searches = searches
         self._threshold = threshold
 
-    def of(self, visible: Sequence[Tool], messages: Sequence[Message]) -> list[Tool]:
+    def of(self, crowd: Crowd, messages: Sequence[Message]) -> list[Tool]:
         """What of this is sent: the fixed ones by name, then the loaded ones in the order they were loaded in.
 
-        A caller that is not left `tool.search` could not find anything, and is sent everything.
+        A caller that may not use `tool.search` could not find anything, and is sent everything.
         """
-        tools = sorted(visible, key=attrgetter("name"))
-        others = [tool for tool in tools if tool.name != TOOL_SEARCH]
-        if len(others) == len(tools) or len(others) <= self._threshold:
-            return others
-        fixed = [tool for tool in tools if tool.source == "builtin"]
-        return [*fixed, *self._loaded([tool for tool in others if tool.source != "builtin"], messages)]
+        if crowd.search is None or len(crowd.tools) <= self._threshold:
+            return list(crowd.tools)
+        return [*crowd.fixed, *self._loaded(crowd, messages)]
 
-    def _loaded(self, tools: Sequence[Tool], messages: Sequence[Message]) -> list[Tool]:
-        known = {name: tool for tool in tools for name in (*tool.names, tool.api_name)}
+    def _loaded(self, crowd: Crowd, messages: Sequence[Message]) -> list[Tool]:
         loaded: dict[str, Tool] = {}
         for name in self._named(messages):
-            tool = known.get(name)
-            if tool is not None:
+            tool = crowd.find(name)
+            if tool is not None and tool.source != "builtin":
                 loaded.setdefault(tool.name, tool)
                 if len(loaded) > MOST:
                     del loaded[next(iter(loaded))]
@@ -63,13 +76,13 @@ class Loading:
                 yield from _found(results.get(use.id))
 
 
-def in_own_names(parts: Sequence[Part], visible: Sequence[Tool]) -> tuple[Part, ...]:
+def in_own_names(parts: Sequence[Part], crowd: Crowd) -> tuple[Part, ...]:
     """A reply in which tools that it was not sent, but knows from a search, are called what they are called here."""
-    if not any(isinstance(part, ToolUse) for part in parts):
-        return tuple(parts)
-    names = {tool.api_name: tool.name for tool in visible}
     return tuple(
-        replace(part, name=names.get(part.name, part.name)) if isinstance(part, ToolUse) else part for part in parts
+        replace(part, name=tool.name)
+        if isinstance(part, ToolUse) and (tool := crowd.find(part.name)) is not None and tool.api_name == part.name
+        else part
+        for part in parts
     )
 
 

@@ -56,7 +56,7 @@ class Loop:
         context: int | None = None,
         surface: Surface | None = None,
         guard: Guard | None = None,
-        caller: Caller | None = None,
+        caller: Caller | Callable[[], Caller] | None = None,
         by: str = "person",
         is_current: Callable[[], bool] | None = None,
         on_event: OnEvent | None = None,
@@ -141,6 +141,7 @@ class Loop:
     async def _advance(self, step: bool) -> Outcome:
         self._refresh()
         self._tell_warnings()
+        await self._wait_for_tools()
         await self._judge_again()
         while True:
             self._refresh()
@@ -157,6 +158,12 @@ class Loop:
             outcome = self._nothing_to_send(step) or await self._send(step)
             if outcome is not None:
                 return outcome
+
+    async def _wait_for_tools(self) -> None:
+        """What a call asks for may come from a source that is still loading."""
+        registry = self.runtime.registry
+        if not registry.ready and any(registry.find(slot.use.name) is None for slot in self._bench.slots()):
+            await self._bench.unless_stopped(self.runtime.wait_for_sources())
 
     async def _judge_again(self) -> None:
         """What waits for a person may be approved by the rules as they are now: it then runs like any other call."""
@@ -277,14 +284,14 @@ class Loop:
     async def _ask(self, messages: Sequence[Message], notes: Sequence[str]) -> Reply | Act | Finish:
         """The model's reply, or what a guard would have instead; a reply it sends back is not kept."""
         bench = self._bench
-        visible = self.runtime.visible(bench.caller)
-        tools = self._loading.of(visible, messages)
+        crowd = bench.crowd()
+        tools = self._loading.of(crowd, messages)
         sent = list(messages) if self.context is None else trim(messages, self.context)
         if notes:
             sent[-1] = Message("user", (*sent[-1].parts, Text("".join(f"\n\n{note}" for note in notes))))
         while True:
             reply = await ask(bench, self.model.stream(sent, tools, self.settings))
-            reply = replace(reply, parts=in_own_names(reply.parts, visible))
+            reply = replace(reply, parts=in_own_names(reply.parts, crowd))
             if reply.usage is not None:
                 self._usage += reply.usage
                 self._unwritten = reply.usage if self._unwritten is None else self._unwritten + reply.usage
@@ -333,6 +340,7 @@ class Loop:
     async def _run_one(self, use_id: str) -> Outcome:
         bench = self._bench
         self._refresh()
+        await self._wait_for_tools()
         found = bench.standings(use_id)
         if not found:
             return self._outcome("failed", f"No call '{use_id}' of the last reply waits for a result.")

@@ -15,8 +15,8 @@ from holdfast.runtime.runtime import Runtime
 
 _RESTORED: Final = 200
 """Calls of this conversation that are looked up in the ledger, from the newest: a turn is far shorter."""
-_SEARCHED: Final = 2000
-"""The same where only the calls of one tool are wanted: they may be long ago."""
+SEARCHES: Final = 100
+"""Calls that are kept, and looked up, where only those of one tool are wanted: they may be long ago."""
 _KEPT: Final = 100
 """Replies whose results are kept."""
 
@@ -39,8 +39,7 @@ class Notebook:
             return
         replies = self._read()
         _keep(replies, reply, use.id, (use.name, result))
-        if len(replies) > _KEPT:
-            del replies[next(iter(replies))]
+        self._forget(replies)
 
     def results(self, replies: Sequence[Sequence[ToolResult]]) -> list[dict[str, Result]]:
         """For what was told about the calls of each of these replies, oldest first, the typed results by their ids.
@@ -68,14 +67,23 @@ class Notebook:
 
     def _restore(self, replies: dict[int, Kept]) -> None:
         ledger = self._runtime.ledger
-        limit = _RESTORED if self._only is None else _SEARCHED
-        records = [] if ledger is None else ledger.calls_for(self._prefix, limit)
+        limit = _RESTORED if self._only is None else SEARCHES + 1
+        records = [] if ledger is None else ledger.calls_for(self._prefix, limit, self._only)
         for record in reversed(records):
             call, result = record.call, record.result
             number = (call.request or "").removeprefix(self._prefix)
-            wanted = self._only in (None, call.tool)
-            if wanted and result is not None and call.given_id is not None and number.isdecimal():
+            if result is not None and call.given_id is not None and number.isdecimal():
                 _keep(replies, int(number), call.given_id, (call.name_used, result))
+        self._forget(replies)
+
+    def _forget(self, replies: dict[int, Kept]) -> None:
+        """The oldest replies go. Of one tool's calls as many are kept as another process would find in the ledger."""
+        if self._only is None:
+            while len(replies) > _KEPT:
+                del replies[next(iter(replies))]
+            return
+        while sum(map(len, replies.values())) > SEARCHES:
+            del replies[next(iter(replies))]
 
 
 def _keep(replies: dict[int, Kept], reply: int, use_id: str, result: tuple[str, Result]) -> None:

@@ -20,7 +20,7 @@ from holdfast.chat.document import Document
 from holdfast.chat.files import check_writable
 from holdfast.chat.frontmatter.evaluate import evaluate
 from holdfast.chat.frontmatter.evaluated import NOTHING, Base, Evaluated, digest_of_frontmatter
-from holdfast.chat.frontmatter.policy import Ruling, chosen_tools, ruling
+from holdfast.chat.frontmatter.policy import Ruling, chosen_tools, left_tools, missing_tools, ruling
 from holdfast.chat.lua.host import LuaHost
 from holdfast.chat.templates.expand import Expanded, Scope, expand
 from holdfast.chat.templates.files import Files
@@ -165,16 +165,10 @@ async def open_chat(
             document=str(path),
             provider=provider,
             scopes=frozenset(config.secrets),
-            only=chosen_tools(read.evaluated, read.tools, trusted=trusted),
+            only=left_tools(read.evaluated, read.tools, trusted=trusted),
         )
         behind = Behind(path=path, caller=caller, policy=ruled.document, caps=ruled.caps, plan=plan)
         runtime = build_runtime(setting, registry=registry, nobody=nobody, door=DOOR, document=behind)
-        if read.evaluated.tool_edits and config.mcp.servers:
-            registry.on_change(
-                lambda: runtime.become(
-                    replace(caller, only=chosen_tools(read.evaluated, registry.list(), trusted=trusted))
-                )
-            )
         runtime.inquirer = None if inquirer is None else inquirer(runtime)
         async with runtime:
             _withdraw_orphans(runtime)
@@ -196,6 +190,7 @@ async def open_chat(
                 max_turns=config.chat.max_turns,
                 context=config.model.context,
                 guard=_guard(config.guardrails, lambda: loop.tools()),  # noqa: PLW0108 - it is being made
+                caller=_Asking(caller, read, runtime, on_event, trusted=trusted) if config.mcp.servers else None,
                 by=by,
                 is_current=lambda: _is_current(conversation, setting, read.evaluated.digest, trusted),
                 on_event=on_event,
@@ -212,6 +207,46 @@ async def open_chat(
                 digest=read.evaluated.digest,
                 trusted=trusted,
             )
+
+
+class _Asking:
+    """Who asks for the document, with what it chose of the tools there are: those of a server come and go."""
+
+    def __init__(
+        self,
+        caller: Caller,
+        read: _Read,
+        runtime: Runtime,
+        on_event: Callable[[AgentEvent], None] | None,
+        *,
+        trusted: bool,
+    ) -> None:
+        self._caller = caller
+        self._read = read
+        self._trusted = trusted
+        self._runtime = runtime
+        self._on_event = on_event
+        self._revision = -1
+        self._warned: set[str] = set()
+
+    def __call__(self) -> Caller:
+        registry, evaluated = self._runtime.registry, self._read.evaluated
+        if evaluated.tool_edits and registry.revision != self._revision:
+            self._revision = registry.revision
+            tools = registry.list()
+            self._caller = replace(self._caller, only=left_tools(evaluated, tools, trusted=self._trusted))
+            for warning in missing_tools(evaluated, tools):
+                self._warn(warning)
+        return self._caller
+
+    def _warn(self, warning: str) -> None:
+        if warning in self._warned:
+            return
+        self._warned.add(warning)
+        if self._on_event is None:
+            self._runtime.warn(warning)
+        else:
+            self._on_event(Warned("", warning))
 
 
 def _as_flagged(config: Config, flags: Flags | None) -> Config:

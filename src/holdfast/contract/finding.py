@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from collections.abc import Mapping
+from typing import Any, Final, Protocol, cast
 
 from msgspec import Struct
 
@@ -18,6 +19,12 @@ class FoundTools(Struct, frozen=True):
     """Those that fit, the best first."""
     among: int
     """How many there are to be found."""
+
+
+def parameters_of(tool: Tool) -> Mapping[str, Any]:
+    """The parameters at the top of a tool's schema."""
+    properties = tool.input_schema.get("properties")
+    return cast(dict[str, Any], properties) if isinstance(properties, dict) else {}
 
 
 class ToolFinder(Protocol):

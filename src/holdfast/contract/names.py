@@ -14,6 +14,8 @@ from typing import Final
 from holdfast.contract.errors import InvalidName
 
 MAX_NAME: Final = 200
+SERVER: Final = "mcp:"
+"""How the names and the source of the tools of an MCP server begin."""
 _WORD: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_")
 _NAME: Final = _WORD | frozenset(".:/-")
 _API_NAME: Final = _WORD | {"-"}
@@ -50,6 +52,16 @@ def from_api_name(api_name: str) -> str | None:
     if not _is_api_name(api_name) or _is_digested(api_name):
         return None
     return _from_plain(api_name)
+
+
+def server_of(name: str) -> str | None:
+    """The MCP server that the name or the source of a tool names, or None."""
+    return name[len(SERVER) :].partition(":")[0] or None if name.startswith(SERVER) else None
+
+
+def is_pattern(entry: str) -> bool:
+    """Whether an entry of a list stands for all names that look like it: no name has these characters."""
+    return any(letter in entry for letter in "*?[")
 
 
 def _ends_well(name: str) -> bool:

@@ -28,28 +28,48 @@ class Revised(Protocol):
 
 
 class Listing:
-    """Keeps the lists of one registry until it changes."""
+    """Keeps the lists of one registry until it changes. May be asked from any thread."""
 
-    __slots__ = ("_cached", "_registry", "_revision")
+    __slots__ = ("_kept", "_registry")
 
     def __init__(self, registry: Revised) -> None:
         self._registry = registry
-        self._revision = registry.revision
-        self._cached: dict[tuple[Format, Hashable], ToolList] = {}
+        self._kept = _Kept(registry.revision)
+
+    def tools(self, key: Hashable, choose: Callable[[], Iterable[Tool]]) -> tuple[Tool, ...]:
+        """The tools for whatever `key` stands for, as `choose` says."""
+        chosen = self._now().tools
+        found = chosen.get(key)
+        if found is None:
+            found = chosen[key] = tuple(choose())
+        return found
 
     def get(self, format: Format, key: Hashable, choose: Callable[[], Iterable[Tool]]) -> ToolList:  # noqa: A002
         """The list for whatever `key` stands for, such as a kind of caller; `choose` is asked when it is not kept.
 
         The same object comes back until the registry changes: do not change it.
         """
-        revision = self._registry.revision
-        if revision != self._revision or len(self._cached) > _MAX_CACHED:
-            self._cached = {}
-            self._revision = revision
-        found = self._cached.get((format, key))
+        lists = self._now().lists
+        found = lists.get((format, key))
         if found is None:
-            found = self._cached[format, key] = provider_list(choose(), format)
+            found = lists[format, key] = provider_list(choose(), format)
         return found
+
+    def _now(self) -> _Kept:
+        """Taken before anything is asked for, so that what has changed meanwhile is never kept as the present."""
+        kept, revision = self._kept, self._registry.revision
+        if kept.revision != revision or len(kept.tools) + len(kept.lists) > _MAX_CACHED:
+            kept = self._kept = _Kept(revision)
+        return kept
+
+
+class _Kept:
+    __slots__ = ("lists", "revision", "tools")
+
+    def __init__(self, revision: int) -> None:
+        self.revision = revision
+        self.tools: dict[Hashable, tuple[Tool, ...]] = {}
+        self.lists: dict[tuple[Format, Hashable], ToolList] = {}
 
 
 def _function(tool: Tool) -> dict[str, Any]:

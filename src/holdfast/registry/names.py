@@ -26,13 +26,15 @@ class NameIndex:
     def find(self, spelling: str) -> Tool | None:
         return self._spelled.get(spelling)
 
-    def displaced_by(self, tools: Sequence[Tool], *, replace: bool) -> list[Tool]:
+    def displaced_by(self, tools: Sequence[Tool], *, replace: bool, without: Iterable[Tool] = ()) -> list[Tool]:
         """The tools that must go so that these can come, or `DuplicateTool`; nothing is changed.
 
         With `replace` a newcomer takes the place of whoever answers to its canonical or API name. An alias
-        never takes a place, and neither does a name that differs from a taken one only by case.
+        never takes a place, and neither does a name that differs from a taken one only by case. Those `without` whom
+        things go on are counted among the ones that go, and take up no name.
         """
-        leaving = dict(self._replaced(tools)) if replace else {}
+        leaving = {tool.name: tool for tool in without if self.tools.get(tool.name) is tool}
+        leaving |= dict(self._replaced(tools)) if replace else {}
         coming: dict[str, int] = {}
         for place, tool in enumerate(tools):
             if tool.name.startswith(GROUP_PREFIX):

@@ -65,7 +65,7 @@ class Registry:
         parts = read_parts(what, definition)
         tools = [_from(part, source) for part in parts if isinstance(part, Tool)]
         if tools:
-            self._add(tools, replace=replace)
+            self._change(tools, replace=replace)
 
         def register(what: object, definition: Any = None, /, *, replace: bool = False) -> Handle:
             return self.register(what, definition, replace=replace, source=source)
@@ -77,6 +77,14 @@ class Registry:
         """Remove the tool with this canonical name or alias."""
         tool = self._index.find(name)
         return tool is not None and name in tool.names and self._drop([tool])
+
+    def swap(self, add: Sequence[Tool], remove: Iterable[Tool], *, source: str) -> None:
+        """Bring in these tools of a source and drop those, all of it or nothing, as one change.
+
+        A tool takes the place of one of its name from the same source. Of `remove` only those very tools go that are
+        still there.
+        """
+        self._change([_from(tool, source) for tool in add], tuple(remove), replace=True)
 
     def set_policy(self, policy: ToolPolicy | None) -> None:
         with self._lock:
@@ -193,12 +201,15 @@ class Registry:
             self.warnings.append(message)
         logging.getLogger("holdfast").warning("%s", message)
 
-    def _add(self, tools: Sequence[Tool], *, replace: bool) -> None:
+    def _change(self, tools: Sequence[Tool], without: Sequence[Tool] = (), *, replace: bool) -> None:
         doubts = [_strict_doubt(tool, problems) for tool in tools if (problems := tool.strict_problems())]
         if doubts and self._strict_check == "error":
             raise InvalidSchema(doubts[0])
         with self._lock:
-            for old in self._index.displaced_by(tools, replace=replace):
+            leaving = self._index.displaced_by(tools, replace=replace, without=without)
+            if not tools and not leaving:
+                return
+            for old in leaving:
                 self._index.drop(old)
             for tool in tools:
                 self._index.add(tool)

@@ -8,6 +8,7 @@ from typing import Final
 
 from holdfast.config.lists import NameList
 from holdfast.contract.errors import ToolError
+from holdfast.contract.names import is_pattern
 from holdfast.contract.tool import Tool
 from holdfast.registry.names import GROUP_PREFIX, known_names, unknown_tool
 
@@ -23,6 +24,7 @@ _EDITS: Final[Mapping[str, Callable[[NameList, Sequence[str]], NameList]]] = {
     "remove": NameList.remove,
     "-": NameList.remove,
 }
+REMOVING: Final = frozenset(name for name, edit in _EDITS.items() if edit is NameList.remove)
 
 
 def select(
@@ -40,7 +42,7 @@ def select(
         edit = _EDITS.get(operation)
         if edit is None:
             raise ToolError(f"'{operation}' is not a list operation; use one of {', '.join(_EDITS)}.")
-        removing = edit is NameList.remove
+        removing = operation in REMOVING
         chosen = edit(chosen, [found for name in names for found in catalogue.meant_by(name, disabled=removing)])
     return list(chosen.items)
 
@@ -59,7 +61,7 @@ class _Catalogue:
             return [tool.name]
         if name.startswith(GROUP_PREFIX):
             found = self._in_group(name)
-        elif "*" in name:
+        elif is_pattern(name):
             found = self._like([name])
         else:
             raise unknown_tool(name, known_names(self.tools))

@@ -10,18 +10,11 @@ from msgspec import Struct, field
 from holdfast.config.model import PolicyLayer, ToolsConfig
 from holdfast.contract.call import Caller, Decision
 from holdfast.contract.errors import ConfigError
+from holdfast.contract.finding import TOOL_SEARCH
+from holdfast.contract.names import is_pattern, server_of
 from holdfast.contract.tool import Tool
 from holdfast.contract.vocabulary import Verdict
-from holdfast.rules.profiles import (
-    BUILT_IN_NAMES,
-    FULL,
-    GROUP_PREFIX,
-    GROUPS,
-    PROFILES,
-    SERVER_SOURCE,
-    Names,
-    is_pattern,
-)
+from holdfast.rules.profiles import BUILT_IN_NAMES, FULL, GROUP_PREFIX, GROUPS, PROFILES, Names
 from holdfast.rules.skills import NO_MANIFEST, SkillPermissions
 from holdfast.text.suggest import did_you_mean
 
@@ -173,7 +166,9 @@ class _Layer:
             return Decision(Verdict.DENY, f"{label}.deny", f"'{entry}' in {label}.deny takes '{tool.name}' away")
         if (entry := self._allow.match(tool)) is not None:
             return Decision(Verdict.APPROVE, f"{label}.allow", f"'{entry}' in {label}.allow lets '{tool.name}' in")
-        if tool.source.startswith(SERVER_SOURCE) and (name := tool.source.removeprefix(SERVER_SOURCE)) in self._servers:
+        if tool.name == TOOL_SEARCH and tool.source == "builtin":
+            return Decision(Verdict.APPROVE, label, f"'{tool.name}' only finds what is left; deny it to take it away")
+        if (name := server_of(tool.source)) is not None and name in self._servers:
             return Decision(Verdict.APPROVE, f"mcp.servers.{name}", f"mcp.servers.{name} brings '{tool.name}'")
         if self._profile is not None:
             return self._by_profile(tool, self._profile)

@@ -7,12 +7,10 @@ from collections.abc import Iterable
 from fnmatch import translate
 from typing import Final
 
+from holdfast.contract.names import SERVER, is_pattern
 from holdfast.contract.tool import Tool
 
 GROUP_PREFIX: Final = "group:"
-
-SERVER_SOURCE: Final = "mcp:"
-"""How the source of a tool of an MCP server begins."""
 
 FULL: Final = "full"
 """The profile of all tools, wherever they come from."""
@@ -74,12 +72,8 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "gdocs": ("gdocs.*",),
     "gdrive": ("gdrive.*",),
     "gtasks": ("gtasks.*",),
-    "mcp": ("mcp:*",),
+    "mcp": (f"{SERVER}*",),
 }
-
-
-def is_pattern(entry: str) -> bool:
-    return any(letter in entry for letter in "*?[")
 
 
 BUILT_IN_NAMES: Final = frozenset(

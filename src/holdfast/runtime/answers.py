@@ -1,4 +1,4 @@
-"""What is said to held calls: the part of a runtime that takes answers, results and remembered yeses."""
+"""What is said to held calls: the part of a runtime that takes answers, and results in a tool's place."""
 
 from __future__ import annotations
 

@@ -90,6 +90,11 @@ class Bus:
     def remove(self, subscription: Subscription) -> None:
         self._set(tuple(item for item in self.subscriptions if item is not subscription), self.listeners)
 
+    def close(self) -> None:
+        """End every subscription."""
+        for subscription in self.subscriptions:
+            subscription.close()
+
     def _set(self, subscriptions: tuple[Subscription, ...], listeners: tuple[Callable[[Event], None], ...]) -> None:
         self.subscriptions, self.listeners = subscriptions, listeners
         self.idle = not subscriptions and not listeners

@@ -8,7 +8,7 @@ import os
 import threading
 from base64 import b32encode
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -18,7 +18,7 @@ from holdfast.config.model import Config
 from holdfast.contract.call import Call, Caller, Decision, HeldCall, Proposal
 from holdfast.contract.errors import GrantRefused, HoldfastError
 from holdfast.contract.event import Event, Inquired, Warned
-from holdfast.contract.finding import ToolFinder
+from holdfast.contract.finding import TOOL_SEARCH, ToolFinder
 from holdfast.contract.inquiry import CANCELLED, Inquirer, Inquiry, Reply
 from holdfast.contract.processes import Processes
 from holdfast.contract.result import Result
@@ -153,17 +153,14 @@ class Runtime(Answers):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        with ExitStack() as closing:
-            try:
-                await self.pipeline.executor.stop_all()
-                self.registry.stop()
-                for leave in reversed(self._leaving):
-                    await leave()
-            finally:
-                for close in self._closers:
-                    closing.callback(close)
-            for subscription in self.bus.subscriptions:
-                subscription.close()
+        async with AsyncExitStack() as leaving:  # the last one first, whatever becomes of the others
+            for close in self._closers:
+                leaving.callback(close)
+            leaving.callback(self.bus.close)
+            for leave in self._leaving:
+                leaving.push_async_callback(leave)
+            leaving.callback(self.registry.stop)
+            leaving.push_async_callback(self.pipeline.executor.stop_all)
 
     def on_close(self, close: Callable[[], None]) -> None:
         """Call a function when the runtime is left: whoever opened something for it has it closed."""
@@ -275,10 +272,15 @@ class Runtime(Answers):
         return self.bus.subscribe(limit)
 
     def visible(self, caller: Caller | None = None) -> list[Tool]:
-        """The tools a caller may see, sorted."""
+        """The tools a caller may see, sorted. `tool.search` is not one of them: whoever lists very many adds it."""
         who = caller or self.caller
-        enabled = (tool for tool in self.registry.list() if self.is_enabled(tool, who))
-        return self.policy.compile(who).visible(enabled)
+        return list(self._listing.tools(who, lambda: self._visible(who)))
+
+    def usable(self, name: str, caller: Caller | None = None) -> Tool | None:
+        """The tool of that name, if the caller may use it."""
+        tool, who = self.registry.find(name), caller or self.caller
+        allowed = tool is not None and self.is_enabled(tool, who) and self.policy.compile(who).allows(tool)
+        return tool if allowed else None
 
     def warnings(self) -> list[str]:
         """What is odd about the tools and the names the policy uses; ask when the sources are ready."""
@@ -306,12 +308,6 @@ class Runtime(Answers):
         from holdfast.runtime.explaining import explain_call
 
         return await explain_call(self, name, args, caller or self.caller)
-
-    def become(self, caller: Caller) -> None:
-        """From now on calls that name no caller are this one's."""
-        self.caller = caller
-        self._origin = Origin(caller, self.cwd)
-        self.plans.forget()
 
     def offer(self, protocol: type[T], helper: T) -> None:
         """Give tools a long-lived helper, found by its protocol."""
@@ -350,6 +346,10 @@ class Runtime(Answers):
 
     def touched(self, tool: Tool, call: Call) -> tuple[Path, ...]:
         return judging.touched(self, tool, call)
+
+    def _visible(self, caller: Caller) -> list[Tool]:
+        shown = (tool for tool in self.registry.list() if tool.name != TOOL_SEARCH and self.is_enabled(tool, caller))
+        return self.policy.compile(caller).visible(shown)
 
     def suggest(self, name: str, caller: Caller) -> str | None:
         return self.registry.suggest(name, self.visible(caller))

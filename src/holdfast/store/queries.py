@@ -124,14 +124,22 @@ class Queries:
                     found.append(record)
         return found
 
-    def calls_for(self, request: str, limit: int) -> list[CallRecord]:
-        """Calls whose request begins so, those that came last first; only the newest entries are looked at."""
+    def calls_for(self, request: str, limit: int, tool: str | None = None) -> list[CallRecord]:
+        """Calls whose request begins so, of that tool alone if one is given, those that came last first.
+
+        Only the newest entries are looked at.
+        """
         sql = """SELECT call FROM entries WHERE id > (SELECT MAX(id) FROM entries) - ?
-            AND kind IN ('call', 'held', 'intent') AND instr(body, ?)
+            AND kind IN ('call', 'held', 'intent') AND instr(body, ?) AND instr(body, ?)
             GROUP BY call ORDER BY MAX(id) DESC LIMIT ?"""
         named = '"request":' + encode_json(request).decode().removesuffix('"')
-        found = [self._record(call) for (call,) in self.rows(sql, (_LOOKED_THROUGH, named, limit))]
-        return [record for record in found if record and (record.call.request or "").startswith(request)]
+        called = '"tool":' + ("" if tool is None else encode_json(tool).decode())
+        found = [self._record(call) for (call,) in self.rows(sql, (_LOOKED_THROUGH, named, called, limit))]
+        return [
+            record
+            for record in found
+            if record and (record.call.request or "").startswith(request) and tool in (None, record.call.tool)
+        ]
 
     def active_since(self, at: float) -> Generator[str]:
         """Calls that began or ended at that time or later, newest first."""

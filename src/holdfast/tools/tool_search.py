@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any, Final, cast
 
 from holdfast.contract.context import Context
-from holdfast.contract.finding import TOOL_SEARCH, ToolFinder
+from holdfast.contract.finding import TOOL_SEARCH, ToolFinder, parameters_of
 from holdfast.contract.result import Result, fail
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args, Json
@@ -33,13 +34,11 @@ def _execute(args: Args, ctx: Context) -> Result:
 
 def _match(tool: Tool) -> dict[str, Any]:
     """What a stranger wrote is cut, and one line whatever is in it."""
-    properties = tool.input_schema.get("properties")
-    names = list(cast(dict[str, Any], properties)) if isinstance(properties, dict) else []
     return {
         "name": tool.name,
         "api_name": tool.api_name,
         "description": _line(tool.description, _DESCRIPTION),
-        "parameters": [_line(name, _PARAMETER) for name in names[:_PARAMETERS]],
+        "parameters": [_line(name, _PARAMETER) for name in islice(parameters_of(tool), _PARAMETERS)],
     }
 
 

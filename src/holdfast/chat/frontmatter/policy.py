@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, Final, cast
 
 from msgspec import Struct, structs
@@ -11,14 +12,18 @@ from holdfast.chat.frontmatter.evaluated import Evaluated
 from holdfast.config.load import Loaded
 from holdfast.config.model import Config
 from holdfast.contract.call import Decision
+from holdfast.contract.finding import TOOL_SEARCH
+from holdfast.contract.names import is_pattern, server_of
 from holdfast.contract.tool import Tool
 from holdfast.contract.vocabulary import Verdict
-from holdfast.registry.selection import select
+from holdfast.registry.selection import REMOVING, Edit, select
 from holdfast.rules.caps import CAP_URN, Cap
 from holdfast.rules.chain import Resolve
-from holdfast.rules.profiles import GROUPS, SERVER_SOURCE
+from holdfast.rules.profiles import GROUPS
 from holdfast.rules.question import Question, ResolveContext
 from holdfast.rules.standard import DocumentPolicy
+from holdfast.text.suggest import did_you_mean
+from holdfast.text.visible import visible
 
 DOCUMENT: Final = f"{CAP_URN}document"
 BROKEN: Final = f"{CAP_URN}broken-document"
@@ -70,7 +75,7 @@ def chosen_tools(
     trusted: bool,
     groups: Mapping[str, Sequence[str]] = GROUPS,
 ) -> frozenset[str] | None:
-    """The names for `Caller.only`; None if the document leaves its tools as they are.
+    """The names of the tools it works with; None if the document leaves them as they are.
 
     Only a trusted document can bring in a tool that is switched off.
     """
@@ -79,11 +84,46 @@ def chosen_tools(
     known = tuple(tools)
     spelled = {name for tool in known for name in (*tool.names, tool.api_name)}
     edits = [
-        (operation, [name for name in names if name in spelled or not name.startswith(SERVER_SOURCE) or "*" in name])
+        (operation, [name for name in names if name in spelled or not _may_come(name)])
         for operation, names in evaluated.tool_edits
-    ]  # a tool whose server is away is not a mistake in the document
+    ]
     chosen = frozenset(select(known, edits, groups=groups))
     return chosen if trusted else chosen & {tool.name for tool in known if tool.enabled}
+
+
+def left_tools(evaluated: Evaluated, tools: Iterable[Tool], *, trusted: bool) -> frozenset[str] | None:
+    """The names for `Caller.only`: those chosen, and `tool.search`, unless the document takes that out by name."""
+    chosen = chosen_tools(evaluated, tools, trusted=trusted)
+    return chosen if chosen is None or _removes_search(evaluated.tool_edits) else chosen | {TOOL_SEARCH}
+
+
+def missing_tools(evaluated: Evaluated, tools: Iterable[Tool]) -> list[str]:
+    """A warning for each tool the document names that its server, which is there, does not have."""
+    known: dict[str, list[str]] = {}
+    for tool in tools:
+        if (server := server_of(tool.source)) is not None:
+            known.setdefault(server, []).extend(tool.names)
+    named = dict.fromkeys(name for _, names in evaluated.tool_edits for name in names if _may_come(name))
+    warnings: list[str] = []
+    for name in named:
+        server = server_of(name) or ""
+        there = known.get(server, [])
+        if there and name not in there:
+            close = did_you_mean(name, there)
+            hint = f"did you mean '{close}'?" if close else f"`holdfast tools` shows what '{server}' has."
+            said = f"The document names '{visible(name)}', which the MCP server '{server}' does not have"
+            warnings.append(f"{said}: {hint}")
+    return warnings
+
+
+def _may_come(name: str) -> bool:
+    """A tool of a server: that it is not there yet, or its server away, is no mistake in the document."""
+    return server_of(name) is not None and not is_pattern(name)
+
+
+def _removes_search(edits: Iterable[Edit]) -> bool:
+    removed = (name for operation, names in edits if operation in REMOVING for name in names if name.strip("*"))
+    return any(fnmatchcase(TOOL_SEARCH, name) for name in removed)
 
 
 def _asks_about_everything(question: Question) -> Decision:

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from holdfast.chat.frontmatter.evaluated import Base
+from holdfast.contract.names import SERVER, is_pattern, server_of
 from holdfast.rules.presets import BUILT_IN
-from holdfast.rules.profiles import BUILT_IN_NAMES, GROUP_PREFIX, GROUPS, is_pattern
+from holdfast.rules.profiles import BUILT_IN_NAMES, GROUP_PREFIX, GROUPS
 from holdfast.text.suggest import did_you_mean
 from holdfast.text.visible import visible
 
@@ -58,9 +59,9 @@ class Vocabulary:
 
     def _may_come(self, name: str) -> bool:
         """A tool of a configured MCP server: which ones it has is known when it runs, and not for good."""
-        prefix, _, rest = name.partition(":")
-        server, _, tool = rest.partition(":")
-        return prefix == "mcp" and bool(tool) and server in self._base.config.mcp.servers
+        server = server_of(name)
+        tool = name.removeprefix(f"{SERVER}{server}").removeprefix(":")
+        return server in self._base.config.mcp.servers and bool(tool)
 
     def _tool_or_set(self, name: str, absent: tuple[str, ...] = ()) -> str:
         if name in self._canonical:
