@@ -261,3 +261,47 @@ def test_a_hundred_megabytes_in_one_argument_are_named_not_shown() -> None:
         found = violations(schema, {"a": "9" * 100_000_000, "b": "y" * 1_000})
     assert [len(sentence) < 200 for sentence in found] == [True, True]
     assert "(100,000,000 characters) but must be integer" in found[0]
+
+
+# ---- schemas of strangers
+
+EVIL = r"^(a*)*\1x$"
+MANY: dict[str, Any] = {"items": {"allOf": [{"type": "integer"}] * 10_000}}
+
+
+@pytest.mark.spec("S5")
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        (MANY, list(range(200_000))),
+        ({"items": {"anyOf": [{"pattern": EVIL}, {}]}}, ["a" * 40 + "!"] * 20_000),
+        ({"items": {"anyOf": [{"$ref": "#/$defs/evil"}, {}]}}, ["a" * 40 + "!"] * 20_000),
+        ({"patternProperties": {f"{EVIL}{n}": True for n in range(9)}}, {"a" * 40 + str(n): 1 for n in range(200)}),
+        ({"allOf": [{"pattern": f"(a|b)*c{n}"} for n in range(1_000)]}, "ab" * 1_000_000),
+    ],
+)
+def test_what_would_take_too_long_by_the_schema_of_a_stranger_is_refused_unchecked(part: Any, value: Any) -> None:
+    schema = {"type": "object", "properties": {"a": part}, "$defs": {"evil": {"pattern": EVIL}}}
+    foreign = compile_schema(schema, "The schema", foreign=True)
+    with quickly(1):
+        assert not foreign.affords({"a": value})
+
+
+@pytest.mark.spec("S5")
+def test_arguments_that_take_too_long_are_refused_only_by_the_schema_of_a_stranger() -> None:
+    schema = {"type": "object", "properties": {"a": {"items": {"allOf": [{"type": "integer"}] * 2_000}}}}
+    numbers: Any = {"a": list(range(10_000))}
+    found = violations(compile_schema(schema, "The schema", foreign=True), numbers)
+    assert found == ("they hold more than can be checked against a schema as large as this one",)
+    assert compile_schema(schema, "The schema").accept(numbers) is numbers
+
+
+@pytest.mark.spec("S5")
+def test_large_but_ordinary_values_are_affordable() -> None:
+    issue = {"type": "object", "properties": {f"field{n}": {"type": "string"} for n in range(30)}}
+    listed = {"type": "object", "properties": {"issues": {"type": "array", "items": issue}}}
+    issues = compile_schema(listed, "The schema")
+    assert issues.affords({"issues": [{f"field{n}": "some words" for n in range(30)}] * 5_000})
+    relative = {"type": "object", "properties": {"path": {"pattern": "^(?!/)"}, "text": {}}}
+    checked = compile_schema(relative, "The schema")
+    assert checked.affords({"path": "a/b", "text": "x" * 4_000_000, "more": list(range(500))})

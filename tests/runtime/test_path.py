@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -351,3 +351,36 @@ def test_the_tool_list_is_the_same_object_until_something_changes_and_shows_only
     assert [item["name"] for item in runtime.tool_list("anthropic")] == ["add", "more"]
     handle.remove()
     assert [item["name"] for item in runtime.tool_list("openai")] == ["add"]
+
+
+@pytest.mark.spec("R4")
+def test_one_that_fails_to_leave_keeps_nobody_else_from_it() -> None:
+    order: list[str] = []
+
+    def leaving(name: str, error: BaseException | None = None) -> Callable[[], Awaitable[None]]:
+        async def leave() -> None:
+            order.append(name)
+            if error is not None:
+                raise error
+
+        return leave
+
+    async def never(register: Any, done: Any) -> None:
+        await asyncio.Event().wait()
+
+    runtime = Runtime([never])
+
+    async def work() -> None:
+        async with runtime:
+            events = runtime.subscribe()
+            runtime.on_close(lambda: order.append("closed"))
+            for name, error in (("a", None), ("b", OSError("broken")), ("c", asyncio.CancelledError())):
+                runtime.on_leave(leaving(name, error))
+            assert not runtime.registry.ready
+        async for _ in events:
+            pass
+
+    with pytest.raises((OSError, asyncio.CancelledError)):
+        run(work())
+    assert order == ["c", "b", "a", "closed"]
+    assert runtime.registry.ready, "the sources are given up too"

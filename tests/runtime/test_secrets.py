@@ -12,7 +12,7 @@ from holdfast import Caller, Config, Runtime, State, Tool
 from holdfast.config.model import SecretSource
 from holdfast.contract.event import Output
 from holdfast.contract.vocabulary import Failure
-from tests.runtime.support import open_ledger, run
+from tests.runtime.support import open_ledger, recorder, run, runtime_in
 
 VALUE = 'hunter2-"quoted"-värde'
 
@@ -117,3 +117,17 @@ def test_a_held_call_whose_arguments_held_a_secret_is_not_run_with_its_label(
     assert "held a secret" in (result.error or "")
     assert again.pending() == []
     assert seen == []
+
+
+@pytest.mark.spec("P7")
+def test_a_preview_is_freed_of_secrets_before_it_is_cut(tmp_path: Path) -> None:
+    secret = "hunter2hunter2" * 4
+    note, _ = recorder()
+
+    async def work() -> str:
+        async with runtime_in(tmp_path, note, nobody="park") as runtime:
+            runtime.redactor.add("api", secret)
+            await runtime.call("note", {"text": "x" * 120 + secret})
+            return runtime.pending()[0].preview
+
+    assert "hunter2" not in run(work())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
@@ -22,8 +23,17 @@ MAX_SCHEMA_BYTES: Final = 1024 * 1024
 MAX_SCHEMA_PARTS: Final = 100_000
 _MAX_LABOUR: Final = 50_000
 """Values times schema parts up to which every violation is looked for; each may cost some 10 µs."""
+_MOST_LABOUR: Final = 20_000_000
+"""Values times weight that a schema from elsewhere may cost at all: a few tenths of a second."""
+_LIGHT: Final = 1000
+"""Weights for which no arguments are too many."""
+_BACKTRACKING: Final = 20_000
+"""What one pattern that can go back weighs, in parts."""
+_GOES_BACK: Final = re.compile(r"\(\?[=!<>(]|\\[1-9k]")
+_TEXT_AS_VALUES: Final = 16
+"""Characters of a text that take as long as a value."""
 _REPAIR_ROUNDS: Final = 3
-_REGEX: Final = jsonschema_rs.FancyRegexOptions(backtrack_limit=20_000)
+_REGEX: Final = jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKING)
 """Plain patterns run in linear time; those with look-around or back-references give up after this many steps."""
 
 
@@ -38,6 +48,10 @@ class CompiledSchema(Struct, frozen=True):
     flat: FlatSchema | None
     parts: int
     """Subschemas, counted with every reference written out."""
+    weight: int
+    """What it may cost to check one value, in parts."""
+    foreign: bool
+    """A stranger wrote it: what would take too long to check is refused unchecked."""
     renames: Mapping[str, str]
     """Names that stand for properties, where these are not given."""
     _validator: jsonschema_rs.Validator
@@ -59,8 +73,27 @@ class CompiledSchema(Struct, frozen=True):
         "500" becomes 500 where a number is wanted, "true" becomes true, JSON in a string becomes that JSON.
         `parsed` promises that the arguments came from `parse_json` and nobody changed them since.
         """
+        if self.foreign and self.weight > _LIGHT and not self.affords(args):
+            return InvalidArguments(["they hold more than can be checked against a schema as large as this one"])
         plain = parsed or is_plain(args)
         return args if plain and self.is_valid(args) else self.mend(args, plain=plain)
+
+    def affords(self, value: Any) -> bool:
+        """Whether checking a value takes no longer than anybody should have to wait for it."""
+        values, chars, most = 0, 0, _MOST_LABOUR // self.weight
+        waiting: list[Any] = [value]
+        while waiting and values + len(waiting) <= most:
+            item = waiting.pop()
+            kind = type(item)  # pyright: ignore[reportUnknownVariableType]
+            values += 1
+            if kind is str:
+                chars += len(item)
+            elif kind is dict:
+                chars += sum(map(len, item))
+                waiting += item.values()
+            elif kind is list:
+                waiting += item
+        return not waiting and values * self.weight + chars // _TEXT_AS_VALUES * self.parts <= _MOST_LABOUR
 
     def mend(self, args: Args, *, plain: bool = True) -> Args | InvalidArguments:
         """What `judge` makes of arguments the schema refuses as they are."""
@@ -122,6 +155,7 @@ def compile_schema(
     *,
     resources: Mapping[str, Any] | None = None,
     renames: Mapping[str, str] | None = None,
+    foreign: bool = False,
 ) -> CompiledSchema:
     """Compile a schema, or raise `InvalidSchema`.
 
@@ -129,7 +163,7 @@ def compile_schema(
     """
     if not isinstance(schema, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidSchema(f"{what} must be a JSON object.")
-    return compile_any(schema, what, resources=resources, renames=renames)
+    return compile_any(schema, what, resources=resources, renames=renames, foreign=foreign)
 
 
 def compile_any(
@@ -138,6 +172,7 @@ def compile_any(
     *,
     resources: Mapping[str, Any] | None = None,
     renames: Mapping[str, str] | None = None,
+    foreign: bool = False,
 ) -> CompiledSchema:
     """`compile_schema` for parts of schemas too, where `true` and `false` are schemas."""
     try:
@@ -152,6 +187,7 @@ def compile_any(
     parts = unfolded_parts(fields, MAX_SCHEMA_PARTS) if refers else encoded.count(b"{")
     if parts > MAX_SCHEMA_PARTS:
         raise InvalidSchema(f"{what} has more than {MAX_SCHEMA_PARTS:,} parts once its references are written out.")
+    slow = unfolded_parts(fields, MAX_SCHEMA_PARTS, _slow_patterns) if b"attern" in encoded else 0
     validator = _validator(plain, what, resources or {})
     properties = _mapping(fields.get("properties"))
     flat = flat_schema(fields)
@@ -162,9 +198,17 @@ def compile_any(
         closed=flat is not None or _is_closed(fields),
         flat=flat,
         parts=parts,
+        weight=max(1, parts + _BACKTRACKING * slow),
+        foreign=foreign,
         renames=renames or {},
         _validator=validator,
     )
+
+
+def _slow_patterns(part: Mapping[str, Any]) -> int:
+    """How many patterns of one part can go back, which is slow on every text."""
+    patterns = [part.get("pattern"), *_mapping(part.get("patternProperties"))]
+    return sum(isinstance(pattern, str) and _GOES_BACK.search(pattern) is not None for pattern in patterns)
 
 
 def strict_problems(schema: JsonSchema, where: str = "") -> list[str]:

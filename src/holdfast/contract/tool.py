@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, cast
 from holdfast.contract.call import Proposal
 from holdfast.contract.context import Context
 from holdfast.contract.errors import InvalidSchema, ToolError
-from holdfast.contract.names import check_name, to_api_name
+from holdfast.contract.names import SERVER, check_name, to_api_name
 from holdfast.contract.result import Result
 from holdfast.contract.schema import CompiledSchema, JsonSchema, compile_schema, strict_problems
 from holdfast.contract.values import Args, digest_of
@@ -84,12 +84,15 @@ class Tool:
             )
         put = object.__setattr__
         what = f"The input schema of '{self.name}'"
-        put(self, "schema", compile_schema(self.input_schema, what, renames=self.argument_aliases))
+        foreign = self.source.startswith(SERVER)
+        put(self, "schema", compile_schema(self.input_schema, what, renames=self.argument_aliases, foreign=foreign))
         output = self.output_schema
         put(
             self,
             "output_validator",
-            None if output is None else compile_schema(output, f"The output schema of '{self.name}'"),
+            None
+            if output is None
+            else compile_schema(output, f"The output schema of '{self.name}'", foreign=foreign),
         )
         put(self, "api_name", to_api_name(self.name))
         put(self, "_digest", "")

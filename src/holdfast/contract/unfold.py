@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, cast
 from urllib.parse import unquote
 
@@ -12,18 +12,20 @@ _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _MAX_UNKNOWN: Final = 32
 
 
-def unfolded_parts(schema: Node, limit: int) -> int:
+def unfolded_parts(schema: Node, limit: int, worth: Callable[[Node], int] = lambda _: 1) -> int:
     """The number of objects in the schema with every inner reference written out once per use, loops cut.
 
-    Counting stops a little above `limit`. A reference that is not found here (into another document) counts as one
-    part; more than a few of those count as too many, because nothing is known about them.
+    `worth` is what an object counts for. Counting stops a little above `limit`. A reference that is not found here
+    (into another document) counts as one part; more than a few of those count as too many, because nothing is known
+    about them.
     """
-    return _Unfolding(schema, limit).parts(schema)
+    return _Unfolding(schema, limit, worth).parts(schema)
 
 
 class _Unfolding:
-    def __init__(self, schema: Node, limit: int) -> None:
+    def __init__(self, schema: Node, limit: int, worth: Callable[[Node], int]) -> None:
         self.limit = limit
+        self.worth = worth
         self.unknown = 0
         self.known: dict[int, int] = {}
         self.open: set[int] = set()
@@ -49,7 +51,7 @@ class _Unfolding:
         return self.known[key]
 
     def count(self, part: Node) -> int:
-        total = 1
+        total = self.worth(part)
         for key, item in part.items():
             if total > self.limit:
                 break

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, cast
 
 from msgspec.structs import replace
 
@@ -311,14 +311,16 @@ class Desk:
         from holdfast.text.summary import summary_of
 
         tool, call = plan.tool, ctx.call_record
+        redactor = self._runtime.redactor
+        shown = cast(Args, redactor.value(call.args)) if redactor.active else call.args  # before anything is cut
         return HeldCall(
             call=call,
             state=State.PENDING,
             digest=approval_digest(tool, call, self._runtime.sandbox.profile, proposal),
             definition_digest=tool.digest,
             decision=decision,
-            preview=preview(call.name_used, call.args, _PREVIEW_WIDTH, tool.format_preview),
-            summary=proposal.summary if proposal else summary_of(call.args, tool.summary, call.cwd),
+            preview=preview(call.name_used, shown, _PREVIEW_WIDTH, tool.format_preview),
+            summary=proposal.summary if proposal else summary_of(shown, tool.summary, call.cwd),
             proposal=proposal,
             definition_only=tool.definition_only,
             held_at=time.time(),

@@ -28,8 +28,7 @@ def to_result(value: Any, tool: Tool, call_id: str) -> Result:
     if isinstance(value, Result):
         if not is_well_formed(value):
             return owned(_invalid(tool, "returned a Result with fields of the wrong type"), call_id)
-        checked = _checked(tool, value) if tool.output_validator is not None and value.success else value
-        return owned(checked, call_id)
+        return owned(checked(tool, value), call_id)
     if value is None and tool.output_validator is None:
         return Result(True, call_id=call_id)
     try:
@@ -39,7 +38,7 @@ def to_result(value: Any, tool: Tool, call_id: str) -> Result:
         why = f"returned {kind.__name__}, which is not text, JSON or a Result"
         return owned(_invalid(tool, why), call_id)
     result = Result(True, text, None, plain)
-    return owned(result if tool.output_validator is None else _checked(tool, result), call_id)
+    return owned(checked(tool, result), call_id)
 
 
 def owned(result: Result, call_id: str) -> Result:
@@ -111,10 +110,14 @@ def _has_odd_number(value: Any) -> bool:
     return isinstance(value, list) and any(_has_odd_number(item) for item in cast(list[Any], value))
 
 
-def _checked(tool: Tool, result: Result) -> Result:
+def checked(tool: Tool, result: Result) -> Result:
+    """The result, or that its tool's output schema refuses it."""
     validator = tool.output_validator
-    assert validator is not None
+    if validator is None or not result.success:
+        return result
     content = result.structured
+    if validator.foreign and not validator.affords(content):
+        return _invalid(tool, "returned more than can be checked against its output schema", result)
     if validator.accepts(content):
         return result
     return _invalid(

@@ -7,6 +7,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.contract.call import Caller, Decision
+from holdfast.contract.names import server_of
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool, is_async
 from holdfast.contract.values import Args
@@ -156,7 +157,7 @@ def _with_context(function: Callable[..., Any] | None) -> Callable[[Args, Any], 
 
 def _timeout_unit(tool: Tool, name_used: str) -> float:
     """Seconds in one of the call's own `timeout`; what a tool from elsewhere means by that word is its own affair."""
-    if tool.source.startswith("mcp:"):
+    if server_of(tool.source) is not None:
         return 0.0
     properties = tool.input_schema.get("properties")
     if not isinstance(properties, dict) or "timeout" not in properties:
