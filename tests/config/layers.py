@@ -53,9 +53,8 @@ _limits: dict[str, st.SearchStrategy[Any]] = {
     "trust": st.sampled_from(["pinned", "any"]),
     "start_timeout": st.sampled_from([1, 999]),
     "timeout": st.sampled_from([1, 999]),
-    "network": _network,
-    "writable": _writable,
 }
+_own_sandbox: dict[str, st.SearchStrategy[Any]] = {"network": _network, "writable": _writable}
 _caps = st.sampled_from(["standard", "small"])
 _program: dict[str, st.SearchStrategy[Any]] = {"command": st.sampled_from(["serve", "evil"])}
 _address: dict[str, st.SearchStrategy[Any]] = {"url": st.sampled_from(["https://here.example", "https://evil.example"])}
@@ -63,6 +62,7 @@ _of_program: dict[str, st.SearchStrategy[Any]] = {
     "args": st.lists(st.sampled_from(["-v", "--all"]), max_size=2),
     "env": st.dictionaries(st.just("TOKEN"), st.sampled_from(["${secret:token}", "plain"]), max_size=1),
     "cwd": st.just("/tmp"),
+    **_own_sandbox,
 }
 _of_address: dict[str, st.SearchStrategy[Any]] = {
     "headers": st.dictionaries(st.just("X"), st.sampled_from(["1", "2"]), max_size=1),

@@ -34,13 +34,12 @@ FULL: dict[str, Any] = {
     "output": {"max_output_bytes": 10},
     "mcp": {
         "servers": {
-            "files": {"command": "serve", "args": ["-v", "-v"], "env": {"A": "${secret:token}"}, "writable": []},
+            "files": {"command": "serve", "args": ["-v", "-v"], "network": "off", "writable": []},
             "far": {
                 "url": "https://far.example/mcp",
                 "headers": {"X": "1"},
                 "oauth": {"scopes": ["read"]},
                 "include": {"append": ["a"], "remove": "*"},
-                "network": "off",
             },
         }
     },

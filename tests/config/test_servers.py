@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import to_builtins
 
-from holdfast.config.model import Config, McpConfig, McpOAuth, McpServer, SecretSource
+from holdfast.config.model import SERVER_IDENTITY, Config, McpConfig, McpOAuth, McpServer, SecretSource
 from holdfast.config.references import check_references, fill, scopes_in
 from holdfast.config.strictness import looser_options
 from holdfast.contract.errors import ConfigError
@@ -95,12 +96,37 @@ def test_a_list_of_a_new_server_is_edited_from_its_default(load_here: LoadHere) 
 
 
 @pytest.mark.spec("K1")
-@pytest.mark.parametrize("key", ["network", "writable"])
-def test_a_list_that_follows_the_sandbox_is_given_whole(load_here: LoadHere, key: str) -> None:
-    with pytest.raises(ConfigError, match=f"{key}: it follows the sandbox's, there is no list to change"):
-        load_here(flags={"mcp.servers.far": {"url": "https://far.example", key: {"append": ["x"]}}})
-    given = load_here(flags={"mcp.servers.far": {"url": "https://far.example", key: {"set": ["x"]}}})
-    assert getattr(given.config.mcp.servers["far"], key) == ("x",)
+def test_a_list_that_follows_the_sandbox_is_given_whole(load_here: LoadHere) -> None:
+    with pytest.raises(ConfigError, match="network: it follows the sandbox's, there is no list to change"):
+        load_here(flags={"mcp.servers.new": {"command": "serve", "network": {"append": ["x"]}}})
+    given = load_here(flags={"mcp.servers.new": {"command": "serve", "network": {"set": ["x"]}}})
+    assert given.config.mcp.servers["new"].network == ("x",)
+
+
+@pytest.mark.spec("K1")
+@pytest.mark.parametrize("limit", [{"network": "off"}, {"network": ["a.example"]}, {"writable": ["$root"]}])
+def test_what_bounds_a_program_is_refused_for_an_address(load_here: LoadHere, limit: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match="network and writable are for servers with a command"):
+        load_here(flags={"mcp.servers.new": {"url": "https://new.example", **limit}})
+    with pytest.raises(ConfigError, match="network and writable are for servers with a command"):
+        load_here(document=document("far", **limit))
+
+
+@pytest.mark.spec("K1")
+def test_a_server_writes_nowhere_unless_a_folder_is_named(load_here: LoadHere) -> None:
+    said = {"command": "serve", "writable": {"append": ["$root/notes"]}}
+    servers = load_here(flags={"mcp.servers.a": {"command": "serve"}, "mcp.servers.b": said}).config.mcp.servers
+    assert (servers["a"].writable, servers["b"].writable) == ((), ("$root/notes",))
+
+
+@pytest.mark.spec("K1")
+def test_every_option_of_a_server_is_what_it_is_or_a_limit_that_may_be_said_of_none(load_here: LoadHere) -> None:
+    known = set(McpServer.__struct_fields__)
+    assert known > set(SERVER_IDENTITY)
+    defaults = to_builtins(McpServer(command="x"))
+    for key in known - set(SERVER_IDENTITY):
+        said = document("typo", **{key: "off" if key == "network" else defaults[key]})
+        assert "no such server" in load_here(document=said).notices[0]
 
 
 TIGHTER: list[tuple[str, object, object]] = [
@@ -175,7 +201,7 @@ def test_an_untrusted_layer_neither_adds_a_server_nor_changes_what_one_is(
         ("network", "on", None),
         ("network", ["a.example"], None),
         ("writable", [], ()),
-        ("writable", ["$root"], None),
+        ("writable", ["$root"], ()),
     ],
 )
 def test_what_follows_the_sandbox_is_only_shut_by_an_untrusted_layer(
@@ -186,7 +212,8 @@ def test_what_follows_the_sandbox_is_only_shut_by_an_untrusted_layer(
     result = load_here(document=document("near", **{key: value}))
     assert getattr(result.config.mcp.servers["near"], key) == kept
     trusted = load_here(document=document("near", **{key: value}), document_trusted=True).config
-    assert looser_options(trusted, before) == ([] if kept is not None else ["mcp.servers"])
+    assert looser_options(trusted, before) == ([] if trusted == result.config else ["mcp.servers"])
+    assert (trusted == result.config) is (value in ("off", []))
 
 
 @pytest.mark.spec("K1", "A5a")

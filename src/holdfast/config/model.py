@@ -322,18 +322,24 @@ class McpServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """For one call."""
     network: Literal["off", "on"] | Names | None = None
     """For a command; None: what `sandbox.network` says."""
-    writable: Names | None = None
-    """For a command; None: it can write nowhere but to its private /tmp."""
+    writable: Names = ()
+    """For a command: where it can write beside its private /tmp."""
 
     def __post_init__(self) -> None:
         if (self.command is None) == (self.url is None):
             raise ValueError("give exactly one of command and url")
         if self.command is None and (self.args or self.env or self.cwd is not None):
             raise ValueError("args, env and cwd are for servers with a command")
+        if self.command is None and (self.network is not None or self.writable):
+            raise ValueError("network and writable are for servers with a command, which run here")
         if self.url is None and (self.headers or self.oauth is not None or self.transport != "auto"):
             raise ValueError("headers, oauth and transport are for servers with a url")
         if self.url is not None and not self.url.startswith(("https://", "http://")):
             raise ValueError("a url begins with https:// or http://")
+
+
+SERVER_IDENTITY: Final = ("command", "args", "env", "cwd", "url", "headers", "transport", "oauth")
+"""What makes an MCP server the one it is; the rest are limits on it."""
 
 
 class McpConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

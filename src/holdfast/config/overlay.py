@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, cast, get_args, get_origin
 from msgspec import NODEFAULT, Struct, ValidationError, convert, structs, to_builtins
 
 from holdfast.config.lists import NameList, edit, operations
-from holdfast.config.model import FUNCTION_PATH, PRESET_NAME, Config, McpServer, SecretSource
+from holdfast.config.model import FUNCTION_PATH, PRESET_NAME, SERVER_IDENTITY, Config, McpServer, SecretSource
 from holdfast.config.paths import resolve
 from holdfast.config.shape import (
     check,
@@ -30,9 +30,7 @@ from holdfast.config.shape import (
 from holdfast.contract.errors import ConfigError, PathRefused
 
 Table = dict[str, Any]
-_LIMITS: Final = frozenset(
-    {"enabled", "include", "exclude", "trust", "start_timeout", "timeout", "network", "writable"}
-)
+_LIMITS: Final = frozenset(McpServer.__struct_fields__).difference(SERVER_IDENTITY)
 """What can be said about an MCP server without knowing what it is."""
 
 

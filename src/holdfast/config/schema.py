@@ -126,7 +126,7 @@ DESCRIPTIONS: Final = {
     "McpServer.env": (
         "Variables it gets beside what `sandbox.environment` lets through; `${secret:SCOPE}` stands for a secret."
     ),
-    "McpServer.cwd": "The folder the program runs in; without it the project root.",
+    "McpServer.cwd": "The folder the program runs in, `$root` for the project; `/` without it.",
     "McpServer.url": "The address of a server that is reached over HTTP.",
     "McpServer.headers": "Headers sent with every request; `${secret:SCOPE}` stands for a secret.",
     "McpServer.transport": "How it is spoken to at its address; auto tries streamable HTTP first.",

@@ -215,7 +215,7 @@ def _server(one: McpServer, other: McpServer) -> bool:
         and one.start_timeout <= other.start_timeout
         and one.timeout <= other.timeout
         and _own_network(one, other)
-        and _own_writable(one, other)
+        and _holds(other.writable, one.writable)
     )
 
 
@@ -224,12 +224,6 @@ def _own_network(one: McpServer, other: McpServer) -> bool:
     if one.network is None or other.network is None:
         return one.network in ("off", other.network)
     return _reaches_no_further(one.network, other.network)
-
-
-def _own_writable(one: McpServer, other: McpServer) -> bool:
-    if one.writable is None or other.writable is None:
-        return one.writable in ((), other.writable)
-    return _holds(other.writable, one.writable)
 
 
 def _reaches_no_further(one: str | tuple[str, ...], other: str | tuple[str, ...]) -> bool:

@@ -14,6 +14,7 @@ from msgspec import Struct, structs
 
 from holdfast.config.model import (
     FUNCTION_PATH,
+    SERVER_IDENTITY,
     Action,
     CommandRule,
     Config,
@@ -227,8 +228,8 @@ def _server(base: McpServer, wanted: McpServer) -> McpServer:
         trust=_stricter("pinned", "any")(base.trust, wanted.trust),
         start_timeout=min(base.start_timeout, wanted.start_timeout),
         timeout=min(base.timeout, wanted.timeout),
-        network=_own(_network, "off", base.network, wanted.network),
-        writable=_own(_common, (), base.writable, wanted.writable),
+        network=_own_network(base.network, wanted.network),
+        writable=_common(base.writable, wanted.writable),
     )
 
 
@@ -239,11 +240,11 @@ def _included(base: tuple[str, ...], wanted: tuple[str, ...]) -> tuple[str, ...]
     return base if "*" in wanted else _common(base, wanted)
 
 
-def _own(rule: Rule, nothing: object, base: Any, wanted: Any) -> Any:
-    """None follows the sandbox's value, which only `nothing` is sure to be as strict as."""
+def _own_network(base: Any, wanted: Any) -> Any:
+    """None follows the sandbox's value, which only `off` is sure to be as strict as."""
     if base is None or wanted is None:
-        return wanted if wanted == nothing else base
-    return rule(base, wanted)
+        return wanted if wanted == "off" else base
+    return _network(base, wanted)
 
 
 def _narrow_tools(base: Config, wanted: Config) -> tuple[PolicyLayer, ...]:
@@ -285,8 +286,6 @@ def _fully_narrowed(kept: Config, wanted: Config) -> set[str]:
 
 ENDPOINT: Final = ("api", "base_url", "api_key", "project", "location")
 """What of a model provider only user-level config may say."""
-SERVER_IDENTITY: Final = ("command", "args", "env", "cwd", "url", "headers", "transport", "oauth")
-"""What makes an MCP server the one it is; the rest are limits on it."""
 _ACTIONS: Final[tuple[Action, ...]] = ("confirm", "log", "silent")
 _RULES: Final[dict[str, Rule]] = {
     "tools.deny": _united,
