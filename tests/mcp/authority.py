@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import json
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -49,6 +50,8 @@ class Authority:
     valid: dict[str, str] = field(default_factory=dict[str, str])
     """Access tokens that are taken, with their scopes."""
     refreshers: set[str] = field(default_factory=set[str])
+    told: list[str] = field(default_factory=list[str])
+    """The methods of the MCP messages it has taken."""
     _challenges: dict[str, str] = field(default_factory=dict[str, str])
     _made: int = 0
 
@@ -74,7 +77,26 @@ class Authority:
         if self.need and self.need not in self.valid[token].split():
             told = f'Bearer error="insufficient_scope", scope="{self.need}", {where}'
             return Response(status_code=403, headers={"WWW-Authenticate": told})
-        return JSONResponse({"ok": True})
+        body = await request.body()
+        return self._speak(json.loads(body)) if body else JSONResponse({"ok": True})
+
+    def _speak(self, message: dict[str, Any]) -> Response:
+        """As an MCP server with one tool, which does nothing."""
+        self.told.append(message.get("method", ""))
+        results: dict[str, dict[str, Any]] = {
+            "initialize": {
+                "protocolVersion": "2025-06-18",
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "docs", "version": "1"},
+            },
+            "tools/list": {"tools": [{"name": "look", "inputSchema": {"type": "object"}}]},
+            "tools/call": {"content": [{"type": "text", "text": "seen"}]},
+        }
+        if "id" not in message or "method" not in message:
+            return Response(status_code=202)
+        result = results.get(message["method"])
+        outcome = {"error": {"code": -32601, "message": "unknown"}} if result is None else {"result": result}
+        return JSONResponse({"jsonrpc": "2.0", "id": message["id"], **outcome})
 
     async def about_resource(self, request: Request) -> Response:
         self.seen.append(("resource", {}))

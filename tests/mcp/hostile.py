@@ -13,6 +13,7 @@ from mcp_types import CallToolResult, TextContent
 
 from holdfast import Config, Runtime
 from holdfast.config.model import McpServer, SandboxConfig
+from holdfast.mcp.inlet import watched
 from holdfast.mcp.stdio import StdioTransport, stdio_transport
 
 SERVER = Path(__file__).with_name("hostile_server.py")
@@ -35,7 +36,7 @@ async def talking(
     """A client of a server that behaves in one way."""
     transport = stdio_transport(runtime, "odd", server(way, marker, **options))
     how: dict[str, Any] = {"mode": "legacy", "read_timeout_seconds": 20, **(client or {})}
-    async with Client(transport, **how) as found:
+    async with Client(watched(transport, lambda reason: None), **how) as found:
         await found.list_tools()  # or the SDK does so after the first call
         yield found, transport
 

@@ -124,7 +124,7 @@ def links(request: dict[str, Any]) -> None:
 
 
 def crash(request: dict[str, Any]) -> None:
-    sys.stderr.write("the disk\x1b[2J is on fire\n")
+    sys.stderr.write(f"the disk\x1b[2J is on fire {os.environ.get('TOKEN', '')}\n")
     sys.stderr.flush()
     os._exit(3)
 
@@ -194,8 +194,6 @@ def complains_a_lot(request: dict[str, Any]) -> None:
 
 
 def environment(request: dict[str, Any]) -> None:
-    sys.stderr.write(f"my token is {os.environ.get('TOKEN')}\n")
-    sys.stderr.flush()
     text(request, json.dumps({"env": dict(os.environ), "cwd": str(Path.cwd()), "pid": os.getpid()}))
 
 

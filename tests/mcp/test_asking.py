@@ -24,6 +24,7 @@ from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import State
 from holdfast.mcp.asking import MAX_MESSAGE, MAX_OPEN, Asking
 from holdfast.mcp.flights import Flights
+from holdfast.runtime.context import RunContext
 from tests.mcp.bridging import bridged, plain, until, wire
 from tests.runtime.support import run
 
@@ -116,16 +117,33 @@ def test_where_nobody_is_a_server_is_not_offered_to_ask(tmp_path: Path) -> None:
     run(work())
 
 
-def test_the_time_of_a_call_stands_still_while_the_person_thinks(tmp_path: Path) -> None:
+def test_the_time_of_a_call_stands_still_while_the_person_thinks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stood: list[str] = []
+    pause, go_on = RunContext.pause, RunContext.go_on
+
+    def paused(ctx: RunContext) -> None:
+        stood.append("stops")
+        pause(ctx)
+
+    def gone_on(ctx: RunContext) -> None:
+        stood.append("goes on")
+        go_on(ctx)
+
     async def person(inquiry: Inquiry) -> tuple[Reply, ...]:
-        await asyncio.sleep(0.6)  # longer than the call may take
+        stood.append("asked")
         return (Reply(action="accept", content={"name": "Ann"}),)
 
+    monkeypatch.setattr(RunContext, "pause", paused)
+    monkeypatch.setattr(RunContext, "go_on", gone_on)
+
     async def work() -> None:
-        async with bridged(tmp_path, {"p": plain(tmp_path / "p", timeout=0.4)}, inquirer=person) as (runtime, _):
+        async with bridged(tmp_path, {"p": plain(tmp_path / "p")}, inquirer=person) as (runtime, _):
             assert (await runtime.call("mcp:p:ask")).state is State.DONE
 
     run(work())
+    assert stood == ["stops", "asked", "goes on"]
 
 
 def test_a_question_is_taken_back_when_its_call_ends(tmp_path: Path) -> None:
@@ -199,6 +217,20 @@ def test_an_address_that_should_not_be_opened_is_not_even_shown(url: str) -> Non
         {"type": "object"},
         {"type": "object", "properties": {"deep": {"type": "object"}}},
         {"type": "object", "properties": {"x": {"type": "no such type"}}},
+        {"type": "object", "properties": {"x": {}}},
+        {"type": "object", "properties": {"x": True}},
+        {"type": "object", "properties": {"x": {"type": ["object", "string"]}}},
+        {"type": "object", "properties": {"x": {"type": "array"}}},
+        {"type": "object", "properties": {"x": {"type": "array", "items": {"type": "object"}}}},
+        {"type": "object", "properties": {"x": {"type": "array", "items": {"type": "string"}}}},
+        {"type": "object", "properties": {"x": {"type": "array", "items": {"enum": ["a"]}, "contains": {}}}},
+        {"type": "object", "properties": {"x": {"$ref": "#/$defs/o"}}, "$defs": {"o": {"type": "object"}}},
+        {"type": "object", "properties": {"x": {"type": "string", "anyOf": [{"type": "object"}, {"const": 1}]}}},
+        {"type": "object", "properties": {"x": {"type": "string", "oneOf": "no list"}}},
+        {"type": "object", "properties": {"x": {"type": "string", "allOf": [{"minLength": 1}]}}},
+        {"type": "object", "properties": {"x": {"type": "string"}}, "patternProperties": {"y": {"type": "object"}}},
+        {"type": "object", "properties": {f"x{n}": {"type": "string", "pattern": "(?!a)b"} for n in range(60)}},
+        {"properties": {"x": {"type": "string"}}},
         {"type": "object", "properties": {"x": {"type": "string", "$ref": "https://far.example/"}}},
         {"type": "object", "properties": {"x": {"type": "string", "description": "y" * 70_000}}},
     ],
@@ -209,6 +241,33 @@ def test_a_form_that_is_no_form_is_refused(schema: Any) -> None:
     params = ElicitRequestFormParams(message="?", requested_schema=schema)
     assert isinstance(run(asking.elicit(ANYBODY, params)), ErrorData)
     assert person.asked == []
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ({"type": "string", "format": "email", "maxLength": 20}, "a@b.example"),
+        ({"type": "number", "minimum": 1}, 1.5),
+        ({"type": "boolean", "default": True}, False),
+        ({"type": "string", "enum": ["a", "b"], "enumNames": ["A", "B"]}, "b"),
+        ({"enum": ["a", "b"]}, "a"),
+        ({"type": "string", "oneOf": [{"const": "a", "title": "A"}, {"const": "b"}]}, "b"),
+        ({"type": "array", "maxItems": 2, "items": {"type": "string", "enum": ["a", "b"]}}, ["b"]),
+        ({"type": "array", "items": {"anyOf": [{"const": "a", "title": "A"}]}}, ["a"]),
+    ],
+)
+def test_whatever_the_protocol_has_in_a_form_can_be_asked(part: Any, value: Any) -> None:
+    asking = Asking(Runtime(inquirer=Person(Reply(action="accept", content={"x": value}))), "p", Flights())
+    params = ElicitRequestFormParams(message="?", requested_schema={"type": "object", "properties": {"x": part}})
+    assert run(asking.elicit(ANYBODY, params)) == ElicitResult(action="accept", content={"x": value})
+
+
+def test_what_fits_a_form_and_not_the_protocol_is_not_sent(caplog: pytest.LogCaptureFixture) -> None:
+    runtime = Runtime(inquirer=Person(Reply(action="accept", content={"x": [7]})))
+    choice = {"type": "array", "items": {"type": "integer", "enum": [7]}}
+    params = ElicitRequestFormParams(message="?", requested_schema={"type": "object", "properties": {"x": choice}})
+    assert run(Asking(runtime, "p", Flights()).elicit(ANYBODY, params)) == ElicitResult(action="cancel")
+    assert "cannot be sent as a form" in caplog.text
 
 
 def test_what_is_shown_is_bounded() -> None:

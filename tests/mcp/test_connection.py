@@ -11,17 +11,19 @@ import anyio
 import httpx2
 import pytest
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, LoggingMessageNotificationParams
+from mcp_types import JSONRPCResponse, LoggingMessageNotificationParams
 from mcp_types import Tool as McpTool
 
 from holdfast import Runtime
 from holdfast.config.model import McpServer
+from holdfast.contract.errors import HoldfastError
 from holdfast.contract.event import Logged
 from holdfast.contract.vocabulary import State
-from holdfast.mcp import inlet, listing
+from holdfast.mcp import listing
 from holdfast.mcp.flights import Flights
 from holdfast.mcp.inlet import watched
 from holdfast.mcp.journal import MAX_BYTES, PER_SECOND, Journal
+from holdfast.mcp.life import Start
 from tests.mcp.bridging import bridged, methods, plain, script, until
 from tests.runtime.support import run
 
@@ -43,10 +45,6 @@ class Streams:
         self.from_us.close()
 
 
-def _request(number: int) -> SessionMessage:
-    return SessionMessage(JSONRPCRequest(jsonrpc="2.0", id=number, method="ping"))
-
-
 def _answer(number: int) -> SessionMessage:
     return SessionMessage(JSONRPCResponse(jsonrpc="2.0", id=number, result={}))
 
@@ -65,93 +63,53 @@ def test_the_end_of_a_stream_is_told_once_with_what_the_transport_knows() -> Non
     assert run(work()) == ["it exited"]
 
 
-def test_a_server_that_asks_without_end_and_takes_no_answer_is_given_up() -> None:
-    async def work() -> list[str]:
-        lost: list[str] = []
-        streams = Streams()
-        async with watched(streams, lost.append) as (reading, writing), reading, writing:
-            for number in range(inlet.MAX_UNANSWERED + 5):
-                streams.to_us.send_nowait(_request(number))
-            assert len([item async for item in reading]) == inlet.MAX_UNANSWERED
-        return lost
-
-    assert "took no answer" in run(work())[0]
-
-
-def test_requests_that_are_answered_or_taken_back_do_not_count() -> None:
-    async def work() -> None:
-        lost: list[str] = []
-        streams = Streams()
-        async with watched(streams, lost.append) as (reading, writing), reading, writing:
-            for number in range(inlet.MAX_UNANSWERED + 5):
-                streams.to_us.send_nowait(_request(number))
-                await reading.receive()
-                if number % 2:
-                    await writing.send(_answer(number))
-                else:
-                    gone = JSONRPCNotification(
-                        jsonrpc="2.0", method="notifications/cancelled", params={"requestId": number}
-                    )
-                    streams.to_us.send_nowait(SessionMessage(gone))
-                    await reading.receive()
-            assert lost == []
-
-    run(work())
-
-
-def test_a_flood_is_read_no_faster_than_it_may_be_and_answers_are_not_held_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    slept: list[float] = []
-    now = 0.0
-
-    async def sleep(seconds: float) -> None:
-        nonlocal now
-        slept.append(seconds)
-        now += seconds
-
-    monkeypatch.setattr(inlet, "monotonic", lambda: now)
-    monkeypatch.setattr(inlet.asyncio, "sleep", sleep)
-    note = SessionMessage(JSONRPCNotification(jsonrpc="2.0", method="notifications/message", params={}))
-
-    async def work(item: SessionMessage, count: int) -> float:
-        slept.clear()
-        streams = Streams()
-        async with watched(streams, lambda reason: None) as (reading, writing), reading, writing:
-            for _ in range(count):
-                streams.to_us.send_nowait(item)
-                await reading.receive()
-        return sum(slept)
-
-    async def both() -> None:
-        assert await work(_answer(1), 9000) == 0
-        assert await work(note, int(inlet.BURST)) == 0
-        assert await work(note, 9000) == pytest.approx((9000 - inlet.BURST) / inlet.RATE, rel=0.1)  # pyright: ignore
-
-    asyncio.run(both())
-
-
 def test_a_start_waits_for_a_person_who_logs_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    began: list[float] = []
+    starts: list[Start] = []
+    ends: list[float | None] = []
+
+    class Watched(Start):
+        def __init__(self, seconds: float) -> None:
+            super().__init__(seconds)
+            starts.append(self)
 
     class Thoughtful(httpx2.Auth):
         async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-            if not began:
-                began.append(asyncio.get_running_loop().time())
-                await asyncio.sleep(2.5)  # longer than a start may take
+            ends.append(starts[0].ends_at)
             yield request
 
     def oauth_for(*_: Any) -> Thoughtful:
         return Thoughtful()
 
+    monkeypatch.setattr("holdfast.mcp.connection.Start", Watched)
     monkeypatch.setattr("holdfast.mcp.oauth.oauth_for", oauth_for)
 
     async def work() -> None:
         nobody = await asyncio.start_server(lambda reading, writing: writing.close(), "127.0.0.1", 0)
         port = nobody.sockets[0].getsockname()[1]
-        server = McpServer(url=f"http://127.0.0.1:{port}/", transport="http", start_timeout=2)
+        server = McpServer(url=f"http://127.0.0.1:{port}/", transport="http")
         async with nobody, bridged(tmp_path, {"far": server}, ready=False) as (_, bridge):
             await until(lambda: bridge.status()[0].state == "away")
-            assert asyncio.get_running_loop().time() - began[0] >= 2.5
+            assert set(ends) == {None}
             assert "not ready" not in bridge.status()[0].reason
+
+    run(work())
+
+
+def test_the_time_of_a_start_goes_on_where_it_stood_when_nobody_is_waited_for_any_more() -> None:
+    async def work() -> None:
+        start = Start(3600)
+        now = asyncio.get_running_loop().time
+        async with start.bounded():
+            assert now() + 3500 < (start.ends_at or 0) <= now() + 3600
+            start.hold(True)
+            start.hold(True)
+            start.hold(False)
+            assert start.ends_at is None
+            start.hold(False)
+            assert now() + 3500 < (start.ends_at or 0) <= now() + 3600
+        with pytest.raises(HoldfastError, match="not ready after 0 s"):
+            async with Start(0).bounded():
+                await asyncio.Event().wait()
 
     run(work())
 

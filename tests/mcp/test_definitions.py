@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from holdfast.config.model import McpServer
 from holdfast.contract.errors import ToolError
 from holdfast.contract.names import from_api_name, to_api_name
-from holdfast.contract.vocabulary import Risk
+from holdfast.contract.result import Result
+from holdfast.contract.vocabulary import Failure, Risk, State
 from holdfast.mcp.definitions import MAX_DESCRIPTION, is_wanted, tool_from
 from holdfast.registry.registry import Registry
+from holdfast.runtime.outcome import to_result
 
 EMPTY: dict[str, Any] = {"type": "object"}
 names = st.text("abzABZ019_-./", min_size=1, max_size=128)
@@ -104,3 +106,14 @@ def test_a_schema_that_cannot_be_used_is_refused(schema: Any) -> None:
 )
 def test_patterns_say_which_tools_are_wanted(name: str, include: Any, exclude: Any, wanted: bool) -> None:
     assert is_wanted(name, McpServer(command="x", include=include, exclude=exclude)) is wanted
+
+
+@pytest.mark.spec("K1", "T9")
+def test_a_result_that_would_take_too_long_to_check_fails_and_says_so() -> None:
+    heavy = {"type": "object", "properties": {"a": {"items": {"allOf": [{"type": "integer"}] * 10_000}}}}
+    tool = _tool(outputSchema=heavy)
+    small, large = (Result(True, "text", structured={"a": list(range(count))}) for count in (3, 200_000))
+    assert to_result(small, tool, "c").state is State.DONE
+    result = to_result(large, tool, "c")
+    assert (result.state, result.failure) == (State.FAILED, Failure.INVALID_OUTPUT)
+    assert result.error == "Tool 'mcp:srv:t' returned more than can be checked against its output schema."

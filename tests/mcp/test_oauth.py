@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import json
-import stat
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,12 +13,11 @@ from weakref import ref
 import httpx2
 import pytest
 
-from holdfast.config.model import Config, McpOAuth, McpServer, SecretSource
+from holdfast.config.model import McpOAuth
 from holdfast.contract.event import Event
 from holdfast.contract.inquiry import Inquiry, Reply
 from holdfast.mcp import oauth
 from holdfast.mcp.oauth import LoginFailed, LoginNeeded, oauth_for
-from holdfast.mcp.oauth_store import forget_login, login_file
 from holdfast.runtime.runtime import Runtime
 from holdfast.store.ledger import Ledger
 from tests.mcp.authority import Authority, authority
@@ -75,132 +72,6 @@ def test_the_browser_gets_a_small_page_and_the_listener_is_gone_afterwards(there
         run(again())
 
 
-def test_a_login_survives_the_process(there: Authority, tmp_path: Path) -> None:
-    run(ask(login_of(there, Person(), tmp_path)))
-    assert run(ask(login_of(there, None, tmp_path))) == 200
-    assert there.count("authorize") == 1
-
-
-def test_without_a_state_folder_a_login_lasts_as_long_as_the_runtime(there: Authority) -> None:
-    person = Person()
-    runtime = Runtime(inquirer=person)
-    run(ask(login_of(there, person, runtime=runtime)))
-    assert run(ask(login_of(there, person, runtime=runtime))) == 200
-    assert len(person.asked) == 1
-    with pytest.raises(LoginNeeded):
-        run(ask(login_of(there, None)))
-
-
-def test_what_is_kept_is_for_this_account_only_and_no_half_file_is_left(there: Authority, tmp_path: Path) -> None:
-    state = tmp_path / "state"
-    run(ask(login_of(there, Person(), state)))
-    (path,) = (state / "mcp" / "logins").iterdir()
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    for folder in (state, state / "mcp", state / "mcp" / "logins"):
-        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-
-
-def test_two_servers_with_one_name_do_not_share_a_login(there: Authority, tmp_path: Path) -> None:
-    run(ask(login_of(there, Person(), tmp_path)))
-    other = McpServer(url="https://elsewhere.example/mcp")
-    assert login_file("docs", other, tmp_path).read().tokens is None
-
-
-def test_a_forgotten_login_is_gone_and_forgetting_twice_is_harmless(there: Authority, tmp_path: Path) -> None:
-    run(ask(login_of(there, Person(), tmp_path)))
-    server = server_of(there)
-    assert [forget_login("docs", server, tmp_path), forget_login("docs", server, tmp_path)] == [True, False]
-    assert forget_login("docs", server, None) is False
-    with pytest.raises(LoginNeeded):
-        run(ask(login_of(there, None, tmp_path)))
-
-
-@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"tokens": {"access_token": 7}}', b"\xff\xfe"])
-def test_a_damaged_file_is_no_login(there: Authority, tmp_path: Path, damage: bytes) -> None:
-    run(ask(login_of(there, Person(), tmp_path)))
-    (path,) = (tmp_path / "mcp" / "logins").iterdir()
-    path.write_bytes(damage)
-    person = Person()
-    assert run(ask(login_of(there, person, tmp_path))) == 200
-    assert len(person.asked) == 1
-
-
-def test_a_link_in_place_of_the_file_is_not_followed(there: Authority, tmp_path: Path) -> None:
-    run(ask(login_of(there, Person(), tmp_path)))
-    (path,) = (tmp_path / "mcp" / "logins").iterdir()
-    elsewhere = path.rename(tmp_path / "elsewhere.json")
-    path.symlink_to(elsewhere)
-    assert login_file("docs", server_of(there), tmp_path).read().tokens is None
-
-
-def test_an_expired_token_is_renewed_without_asking_anybody(there: Authority, tmp_path: Path) -> None:
-    there.lifetime = -1
-    run(ask(login_of(there, Person(), tmp_path)))
-    there.lifetime = 3600
-    assert run(ask(login_of(there, None, tmp_path))) == 200
-    assert there.count("refresh_token") == 1
-    assert there.last("refresh_token")["resource"] == f"{there.base}/mcp"
-    assert kept_in(tmp_path)["tokens"]["refresh_token"] != there.last("refresh_token")["refresh_token"]
-
-
-def test_a_token_the_server_no_longer_takes_is_renewed_before_a_person_is_asked(
-    there: Authority, tmp_path: Path
-) -> None:
-    there.lifetime = None
-    run(ask(login_of(there, Person(), tmp_path)))
-    there.valid.clear()
-    assert run(ask(login_of(there, None, tmp_path))) == 200
-    assert (there.count("refresh_token"), there.count("authorize")) == (1, 1)
-
-
-def test_a_refresh_token_that_is_over_means_a_new_login(there: Authority, tmp_path: Path) -> None:
-    there.lifetime = -1
-    run(ask(login_of(there, Person(), tmp_path)))
-    there.refreshers.clear()
-    with pytest.raises(LoginNeeded, match=r"Log in with `holdfast mcp login docs`"):
-        run(ask(login_of(there, None, tmp_path)))
-    assert "tokens" not in {name for name, value in kept_in(tmp_path).items() if value is not None}
-    person = Person()
-    assert run(ask(login_of(there, person, tmp_path))) == 200
-    assert len(person.asked) == 1
-
-
-def test_a_login_service_in_trouble_costs_nobody_the_login(there: Authority, tmp_path: Path) -> None:
-    there.lifetime, there.refresh_status = -1, 503
-    run(ask(login_of(there, Person(), tmp_path)))
-    person = Person()
-    login = login_of(there, person, tmp_path)
-    with pytest.raises(LoginFailed, match="HTTP 503"):
-        run(ask(login))
-    there.refresh_status, there.lifetime = 200, 3600
-    assert run(ask(login)) == 200
-    assert person.asked == []
-
-
-def test_a_login_in_another_process_is_taken_up(there: Authority, tmp_path: Path) -> None:
-    login = login_of(there, None, tmp_path)
-    with pytest.raises(LoginNeeded):
-        run(ask(login))
-    run(ask(login_of(there, Person(), tmp_path)))
-    assert run(ask(login)) == 200
-
-
-def test_a_person_who_said_no_and_logged_in_elsewhere_is_asked_when_that_is_over(
-    there: Authority, tmp_path: Path
-) -> None:
-    person = Person("decline")
-    login = login_of(there, person, tmp_path)
-    with pytest.raises(LoginNeeded):
-        run(ask(login))
-    run(ask(login_of(there, Person(), tmp_path)))
-    assert run(ask(login)) == 200
-    there.valid.clear()
-    there.refreshers.clear()
-    person.action = "accept"
-    assert run(ask(login)) == 200
-    assert len(person.asked) == 2
-
-
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 def test_a_person_who_says_no_is_not_asked_again(there: Authority, action: Literal["decline", "cancel"]) -> None:
     person = Person(action)
@@ -222,7 +93,6 @@ def test_a_login_that_nobody_finishes_ends(there: Authority, monkeypatch: pytest
     login = login_of(there, Person(browser=False))
     with pytest.raises(LoginNeeded, match="nobody logged in"):
         run(ask(login))
-    assert not login.waiting
 
 
 def test_two_connections_that_need_a_login_at_once_ask_once(there: Authority, tmp_path: Path) -> None:
@@ -246,19 +116,6 @@ def test_two_connections_whose_login_is_declined_at_once_ask_once(there: Authori
 
     assert [type(outcome) for outcome in run(both())] == [LoginNeeded] * 3
     assert len(person.asked) == 1
-
-
-def test_connections_whose_token_has_expired_renew_it_once(there: Authority, tmp_path: Path) -> None:
-    there.lifetime = -1
-    run(ask(login_of(there, Person(), tmp_path)))
-    there.lifetime = 3600
-    login = login_of(there, None, tmp_path)
-
-    async def all_at_once() -> list[int]:
-        return await asyncio.gather(*(ask(login) for _ in range(4)))
-
-    assert run(all_at_once()) == [200] * 4
-    assert there.count("refresh_token") == 1
 
 
 def test_a_login_that_waits_does_not_hold_up_requests_that_need_none(there: Authority) -> None:
@@ -401,36 +258,6 @@ def test_a_configured_port_that_is_taken_is_named(there: Authority) -> None:
             blocker.close()
 
     run(occupied())
-
-
-def test_a_client_of_the_configuration_is_not_registered_and_its_secret_comes_from_the_secrets(
-    there: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DOCS_SECRET", "s3cret/of the client")
-    there.metadata["token_endpoint_auth_methods_supported"] = ["client_secret_post"]
-    runtime = Runtime(inquirer=Person(), config=Config(secrets={"docs": SecretSource(env="DOCS_SECRET")}))
-    given = McpOAuth(client_id="mine", client_secret="${secret:docs}")
-    assert run(ask(login_of(there, None, tmp_path, runtime=runtime, given=given))) == 200
-    assert there.count("register") == 0
-    sent = there.last("authorization_code")
-    assert (sent["client_id"], sent["client_secret"]) == ("mine", "s3cret/of the client")
-    assert "s3cret" not in json.dumps(kept_in(tmp_path))
-    assert "s3cret/of the client" not in runtime.redact("the s3cret/of the client")
-
-
-def test_a_client_secret_is_not_sent_to_an_authorisation_server_it_was_not_for(
-    there: Authority, tmp_path: Path
-) -> None:
-    given = McpOAuth(client_id="mine", client_secret="secret-of-mine")
-    run(ask(login_of(there, Person(), tmp_path, given=given)))
-    there.valid.clear()
-    there.refreshers.clear()
-    with authority() as other:
-        there.resource["authorization_servers"] = [other.base]
-        person = Person()
-        with pytest.raises(LoginFailed, match="holdfast mcp logout docs"):
-            run(ask(login_of(there, person, tmp_path, given=given)))
-        assert person.asked == [] and other.count("authorization_code") == 0
 
 
 def test_tokens_are_in_no_event_no_log_and_no_message(

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.mcp.oauth_address import fault_of, on_this_machine, origin_of
+from holdfast.mcp.oauth_address import fault_of, origin_of
+from holdfast.text.addresses import is_near, on_this_machine
 
 pytestmark = pytest.mark.spec("K1")
 
@@ -57,6 +58,15 @@ def test_everything_else_is_not(url: str, loopback: bool) -> None:
     assert fault_of(url, loopback=loopback) is not None
 
 
+@pytest.mark.parametrize(
+    "host", ["localhost", "127.0.0.1:8443", "[::1]", "169.254.169.254", "[fe80::1]", "0.0.0.0", "127.1", "2130706433"]
+)
+def test_a_server_from_elsewhere_names_nothing_on_this_machine_or_its_link(host: str) -> None:
+    fault = fault_of(f"https://{host}/authorize", loopback=False)
+    assert fault is not None and "this machine" in fault
+    assert fault_of(f"https://{host}/authorize", loopback=True) is None
+
+
 @given(st.text(max_size=80), st.booleans())
 def test_no_text_is_taken_that_a_browser_could_read_otherwise(text: str, loopback: bool) -> None:
     for url in (text, f"https://{text}", f"http://{text}/"):
@@ -64,6 +74,7 @@ def test_no_text_is_taken_that_a_browser_could_read_otherwise(text: str, loopbac
             scheme, host, _ = origin_of(url)
             assert url.isascii() and url.isprintable() and " " not in url and "\\" not in url
             assert host and (scheme == "https" or (scheme == "http" and loopback and on_this_machine(host)))
+            assert loopback or not is_near(host)
 
 
 def test_the_origin_is_scheme_host_and_port() -> None:

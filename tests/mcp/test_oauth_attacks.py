@@ -257,11 +257,9 @@ def test_a_cancelled_login_leaves_nothing_open_and_is_not_asked_again(there: Aut
         login = login_of(there, None, runtime=Runtime(inquirer=person))
         waiting = asyncio.create_task(ask(login))
         await begun.wait()
-        assert login.waiting
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        assert not login.waiting
         with pytest.raises(httpx2.ConnectError):
             await Person().open(parse_qs(urlsplit(asked[0]).query)["redirect_uri"][0])
         with pytest.raises(LoginNeeded):

@@ -14,7 +14,7 @@ from mcp_types import Icon, Tool, ToolAnnotations
 from holdfast.config.model import McpOAuth, McpServer
 from holdfast.contract.errors import BadJson
 from holdfast.contract.values import Json, canonical_json, parse_json
-from holdfast.mcp.pinning import MAX_DEFINITION, MAX_LINES, PARTS, definition_of, difference, pinned_as, same
+from holdfast.mcp.pinning import MAX_DEFINITION, PARTS, definition_of, difference, pinned_as, same
 from holdfast.store.pins import DAMAGED
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
@@ -121,14 +121,10 @@ def test_a_fold_is_told_from_a_new_line() -> None:
 
 
 @pytest.mark.spec("K2")
-def test_a_very_long_change_is_cut_in_the_middle_and_says_how_much() -> None:
-    lines = "\n".join(f"line {number}" for number in range(5_000))
-    text = changed({}, description=lines)
-    assert text.count("\n") <= MAX_LINES + 5
-    assert re.search(r"^\[4,\d{3} lines of the diff hidden; in all 5,000 added, 1 removed\]$", text, re.MULTILINE)
-    assert "+line 0\n" in text and "+line 4999\n" in text
-    whole = difference(definition_of(made()), definition_of(made(description=lines)), max_lines=None)
-    assert "+line 2500\n" in whole and "hidden" not in whole
+def test_a_very_long_change_is_shown_whole() -> None:
+    lines = [f"line {number}" for number in range(5_000)]
+    text = changed({}, description="\n".join(lines))
+    assert [line[1:] for line in text.split("\n") if line.startswith("+line")] == lines
 
 
 @pytest.mark.spec("K2")

@@ -22,7 +22,8 @@ import pytest
 from holdfast import Runtime
 from holdfast.config.model import McpServer, SecretSource
 from holdfast.contract.errors import SandboxRefused, SecretUnavailable
-from holdfast.mcp.process import start
+from holdfast.mcp.process import Process, start
+from holdfast.mcp.process_plan import folder_for
 from holdfast.mcp.stdio import stdio_transport
 from holdfast.sandbox.sandbox import Sandbox
 from tests.mcp.hostile import runtime_in, server, talking, text_of
@@ -73,31 +74,56 @@ def test_what_a_server_complains_about_is_kept_without_secrets_and_without_what_
 
     async def go() -> None:
         async with runtime_in(tmp_path / "project", secrets=secrets) as runtime:
-            async with talking(runtime, "environment", env={"TOKEN": "${secret:api}"}) as (client, transport):
-                await client.call_tool("do", {})
-                await until(lambda: transport.wrote() != "")
-                assert transport.wrote() == "my token is [secret api]"
-            async with talking(runtime, "crash") as (client, transport):
+            async with talking(runtime, "crash", env={"TOKEN": "${secret:api}"}) as (client, transport):
                 with pytest.raises(Exception, match="Connection closed"):
                     await client.call_tool("do", {})
-            assert transport.reason == "The MCP server 'odd' exited with 3. It wrote:\nthe disk is on fire"
+            assert transport.reason == "The MCP server 'odd' exited with 3. It wrote:\nthe disk is on fire [secret api]"
 
     run(go())
     assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.spec("K1")
-def test_a_server_runs_in_its_folder_of_the_project(tmp_path: Path) -> None:
+def test_a_server_runs_in_the_folder_it_is_given_from_the_project(tmp_path: Path) -> None:
     async def go() -> None:
         async with runtime_in(tmp_path / "project") as runtime:
             inner = tmp_path / "project" / "inner"
             inner.mkdir()
-            assert json.loads(await _call(runtime, "environment"))["cwd"] == str(inner.parent)
-            assert json.loads(await _call(runtime, "environment", cwd="inner"))["cwd"] == str(inner)
+            for cwd in ("inner", "$root/inner", "${root}//inner", str(inner)):
+                assert json.loads(await _call(runtime, "environment", cwd=cwd))["cwd"] == str(inner)
+            assert json.loads(await _call(runtime, "environment", cwd="$root"))["cwd"] == str(inner.parent)
             with pytest.raises(SandboxRefused, match=r"no folder .*/absent'; correct mcp\.servers\.odd\.cwd"):
                 await _call(runtime, "environment", cwd="absent")
 
     run(go())
+
+
+@pytest.mark.spec("K1")
+@pytest.mark.parametrize("mode", ["auto", "off"])
+def test_a_server_that_is_given_no_folder_starts_nothing_of_the_project(
+    mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "mailserver.py").write_text("print('of the project')")
+    monkeypatch.chdir(project)
+
+    async def go() -> None:
+        module = McpServer(command=sys.executable, args=("-m", "mailserver"))
+        async with runtime_in(project, mode) as runtime:
+            transport = stdio_transport(runtime, "odd", module)
+            async with transport as (reading, _):
+                await reading.receive()
+            assert "No module named mailserver" in transport.reason
+            assert json.loads(await _call(runtime, "environment"))["cwd"] == "/"
+
+    run(go())
+
+
+@pytest.mark.spec("K1")
+def test_the_project_as_a_folder_needs_a_project() -> None:
+    with pytest.raises(SandboxRefused, match=r"no project here, which mcp\.servers\.odd\.cwd = '\$root/x' stands for"):
+        folder_for(Runtime(), "odd", McpServer(command="x", cwd="$root/x"))
 
 
 @pytest.mark.spec("K1")
@@ -182,6 +208,8 @@ def test_without_a_sandbox_a_server_is_not_started_unless_a_person_switched_it_o
 @pytest.mark.parametrize(
     ("given", "error", "words"),
     [
+        ({"command": "./serve"}, SandboxRefused, r"'\./serve', which means .* give its whole path, or the folder"),
+        ({"command": "node_modules/.bin/serve"}, SandboxRefused, r"mcp\.servers\.odd\.cwd"),
         ({"command": "no-such-program-anywhere"}, SandboxRefused, "no program 'no-such-program-anywhere'"),
         ({"command": sys.executable, "env": {"A": "${secret:absent}"}}, SecretUnavailable, "'absent'"),
         ({"command": sys.executable, "env": {"A": "\0"}}, SandboxRefused, r"mcp\.servers\.odd\.env holds 'A'"),
@@ -206,7 +234,7 @@ def test_a_server_that_cannot_be_started_says_why(
 def test_a_program_that_cannot_run_ends_the_connection_with_what_the_system_said(mode: str, tmp_path: Path) -> None:
     async def go() -> None:
         async with runtime_in(tmp_path / "project", mode) as runtime:
-            transport = stdio_transport(runtime, "odd", McpServer(command="./absent"))
+            transport = stdio_transport(runtime, "odd", McpServer(command="./absent", cwd="$root"))
             async with transport as (reading, _):
                 said = str(await reading.receive())
             assert "No such file" in said
@@ -217,13 +245,15 @@ def test_a_program_that_cannot_run_ends_the_connection_with_what_the_system_said
 
 @pytest.mark.spec("K1")
 @pytest.mark.parametrize("mode", ["auto", "off"])
-def test_a_server_that_ends_by_itself_is_not_killed(mode: str, tmp_path: Path) -> None:
+def test_a_server_that_ends_by_itself_is_not_killed(
+    mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.mcp.process.GRACE", 3600)
+
     async def go() -> None:
         async with runtime_in(tmp_path / "project", mode) as runtime:
             process = await start(runtime, "odd", server("healthy"))
-            began = time.monotonic()
             await process.end()
-            assert time.monotonic() - began < 2
             assert await process.ended(0) == "exited with 0"
 
     run(go())
@@ -238,14 +268,26 @@ def test_one_that_stays_is_killed_after_its_grace(mode: str, tmp_path: Path) -> 
             async with talking(runtime, "stubborn", marker) as (client, _):
                 await client.call_tool("do", {})
                 began = time.monotonic()
-            assert 2 <= time.monotonic() - began < 6
+            assert time.monotonic() - began >= 2
             assert survivors(marker) == []
 
     run(go())
 
 
 @pytest.mark.spec("K1")
-def test_who_cancels_the_ending_as_well_does_not_wait_for_the_grace(tmp_path: Path) -> None:
+def test_who_cancels_the_ending_as_well_does_not_wait_for_the_grace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ending = asyncio.Event()
+
+    async def end(process: Process) -> None:
+        ending.set()
+        await ended(process)
+
+    ended = Process.end
+    monkeypatch.setattr(Process, "end", end)
+    monkeypatch.setattr("holdfast.mcp.process.GRACE", 3600)
+
     async def go() -> None:
         marker = mark()
         async with runtime_in(tmp_path / "project") as runtime:
@@ -259,13 +301,11 @@ def test_who_cancels_the_ending_as_well_does_not_wait_for_the_grace(tmp_path: Pa
 
             task = asyncio.create_task(serve())
             await ready.wait()
-            began = time.monotonic()
             task.cancel()
-            await asyncio.sleep(0.1)
+            await ending.wait()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            assert time.monotonic() - began < 1.5
             assert survivors(marker) == []
 
     run(go())

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncGenerator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -184,7 +186,51 @@ def test_headers_are_sent_with_their_secrets_and_these_are_not_shown(
     run(work())
 
 
-def _with_secrets(folder: Path, server: McpServer) -> Any:
+@pytest.mark.parametrize("secret", ["line\nbreak-77", "cr\rlf-77", "nul\x00-77", "lätter-77", "end-77 ", "\x7f-77"])
+def test_a_header_that_cannot_be_sent_is_named_without_its_value(tmp_path: Path, secret: str) -> None:
+    (tmp_path / "secret").write_text(secret)
+    server = McpServer(url="http://127.0.0.1:9/mcp", headers={"X-Key": "${secret:far}"})
+
+    async def work() -> None:
+        source = SecretSource(command=("cat", str(tmp_path / "secret")))
+        async with _with_secrets(tmp_path, server, source) as runtime:
+            (warning,) = [text for text in runtime.warnings() if "mcp.far" in text]
+            assert "mcp.servers.far.headers.X-Key holds what a header cannot have" in warning
+            assert "77" not in warning
+
+    run(work())
+
+
+def test_a_header_whose_name_is_none_is_named(tmp_path: Path) -> None:
+    async def work() -> None:
+        server = McpServer(url="http://127.0.0.1:9/mcp", headers={"X Key": "1"})
+        async with bridged(tmp_path, {"far": server}) as (_, bridge):
+            assert bridge.status()[0].reason.startswith('mcp.servers.far.headers."X Key" is not the name of a header')
+
+    run(work())
+
+
+def test_a_secret_that_takes_its_time_does_not_hold_up_other_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAR_TOKEN", "s3cr3t-value-123")
+    gate = threading.Event()
+    runtime = Runtime(config=Config(secrets={"far": SecretSource(env="FAR_TOKEN")}))
+    server = McpServer(url="http://127.0.0.1:9/mcp", headers={"Authorization": "${secret:far}"})
+
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        busy = loop.run_in_executor(None, gate.wait)
+        try:
+            async with asyncio.timeout(10), Remote(runtime, "far", server, None, lambda waiting: None).transport():
+                pass
+        finally:
+            gate.set()
+            await busy
+
+    run(work())
+
+
+def _with_secrets(folder: Path, server: McpServer, source: SecretSource | None = None) -> Any:
     from contextlib import asynccontextmanager
 
     from holdfast.config.model import ApprovalConfig, McpConfig
@@ -193,7 +239,7 @@ def _with_secrets(folder: Path, server: McpServer) -> Any:
     async def open_it() -> AsyncGenerator[Runtime]:
         config = Config(
             mcp=McpConfig(servers={"far": server}),
-            secrets={"far": SecretSource(env="FAR_TOKEN")},
+            secrets={"far": source or SecretSource(env="FAR_TOKEN")},
             approval=ApprovalConfig(auto_approve=("mcp:*",)),
         )
         runtime = Runtime(config=config, root=folder)

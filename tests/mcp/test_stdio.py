@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import subprocess
 import sys
-import time
+import termios
+from array import array
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
+from mcp_types import JSONRPCNotification
 
 from holdfast.config.model import McpServer
-from holdfast.mcp.stdio import ServerBroken, stdio_transport
+from holdfast.mcp.stdio import stdio_transport
 from tests.mcp.hostile import peak_memory, runtime_in, server
 from tests.runtime.commanding import mark, survivors, until
 from tests.runtime.support import run
@@ -96,59 +98,18 @@ def test_a_server_that_floods_waits_until_it_is_read(tmp_path: Path) -> None:
         ):
             for _ in range(100):
                 assert isinstance(await reading.receive(), SessionMessage)
-            await until(lambda: count.stat().st_size > 150)
-            with peak_memory() as grown:
-                await asyncio.sleep(0.3)  # time in which it could go on
+            await until(lambda: _waits_in(reading._fd))  # pyright: ignore[reportPrivateUsage]
             assert count.stat().st_size < 1000
-            assert grown[0] < 4 * 1024**2
+            assert len(reading._lines.ready) < 100  # pyright: ignore[reportPrivateUsage]
 
     run(go())
 
 
-@pytest.mark.spec("K1")
-def test_requests_that_the_server_takes_back_make_room_for_others(tmp_path: Path) -> None:
-    async def go() -> None:
-        code = (
-            "import json\n"
-            "def say(**m): print(json.dumps({'jsonrpc': '2.0', **m}), flush=True)\n"
-            "for n in range(1000):\n"
-            "    say(id=n, method='ping')\n"
-            "    if n % 2: say(method='notifications/cancelled', params={'requestId': str(n)})\n"
-        )
-        async with (
-            runtime_in(tmp_path / "project") as runtime,
-            stdio_transport(runtime, "fickle", _script(code)) as (reading, writing),
-        ):
-            seen = 0
-            while not isinstance(item := await reading.receive(), ServerBroken):
-                assert isinstance(item, SessionMessage)
-                seen += 1
-                if isinstance(item.message, JSONRPCRequest) and item.message.id in range(0, 1000, 2):
-                    answer = JSONRPCResponse(jsonrpc="2.0", id=item.message.id, result={})
-                    try:
-                        await writing.send(SessionMessage(answer))
-                    except anyio.BrokenResourceError:
-                        reading.owed.pop(item.message.id, None)
-            assert seen == 1500
-
-    run(go())
-
-
-@pytest.mark.spec("K1")
-def test_a_request_under_the_id_of_one_that_is_still_open_is_no_message(tmp_path: Path) -> None:
-    async def go() -> None:
-        code = (
-            "import json\n"
-            "for n in (7, '7', 8, 7): print(json.dumps({'jsonrpc': '2.0', 'method': 'ping', 'id': n}))"
-        )
-        async with (
-            runtime_in(tmp_path / "project") as runtime,
-            stdio_transport(runtime, "twice", _script(code)) as (reading, _),
-        ):
-            found = [item async for item in reading if isinstance(item, SessionMessage)]
-            assert [item.message.model_dump()["id"] for item in found] == [7, 8]
-
-    run(go())
+def _waits_in(pipe: int) -> bool:
+    """Whether a pipe is filling up, since nobody reads it."""
+    unread = array("i", [0])
+    fcntl.ioctl(pipe, termios.FIONREAD, unread)
+    return unread[0] > fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ) // 2
 
 
 @pytest.mark.spec("K1")
@@ -186,7 +147,9 @@ def test_a_server_left_in_the_middle_of_a_cancelled_scope_is_killed(tmp_path: Pa
 
 
 @pytest.mark.spec("K1")
-def test_the_runtime_closes_what_was_not_left(tmp_path: Path) -> None:
+def test_the_runtime_closes_what_was_not_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.mcp.process.GRACE", 3600)
+
     async def go() -> None:
         marker = mark()
         async with runtime_in(tmp_path / "project") as runtime:
@@ -194,9 +157,7 @@ def test_the_runtime_closes_what_was_not_left(tmp_path: Path) -> None:
             await transport.__aenter__()
             await until(lambda: survivors(marker))
         await until(lambda: not survivors(marker))
-        began = time.monotonic()
         await transport.__aexit__(None, None, None)
-        assert time.monotonic() - began < 2
 
     run(go())
 

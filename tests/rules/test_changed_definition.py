@@ -23,7 +23,7 @@ from holdfast.store.bodies import Grant
 from .asking import question, tool
 
 NAME = "mcp:server:tool"
-HELD = Decision(Verdict.ASK, CHANGED, "Its definition has changed since you last saw it.")
+HELD = Decision(Verdict.ASK, CHANGED, "You have not seen its definition as it is now.")
 
 
 class Granted:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from holdfast.contract.errors import InvalidSchema
 from holdfast.contract.inquiry import CANCELLED, Completion, Form, Inquiry, Question, Reply, Speech, Visit
@@ -30,8 +30,17 @@ if TYPE_CHECKING:
 MAX_OPEN: Final = 8
 MAX_MESSAGE: Final = 8 * 1024
 MAX_SCHEMA: Final = 64 * 1024
+MAX_WEIGHT: Final = 1_000_000
 MAX_MESSAGES: Final = 1024 * 1024
 MAX_URL: Final = 4096
+_SCALARS: Final = ("string", "number", "integer", "boolean")
+_OPTION: Final = {"const", "title", "description"}
+_NESTING: Final = frozenset({
+    "$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "properties",
+    "patternProperties", "propertyNames", "dependentSchemas", "dependencies", "unevaluatedProperties", "items",
+    "prefixItems", "additionalItems", "contains", "unevaluatedItems", "contentSchema",
+})  # fmt: skip
+"""Keywords with schemas in them."""
 _REFUSED_BY_PERSON: Final = -1
 """The code the protocol's own examples give for a sampling request that a person refused."""
 
@@ -47,6 +56,7 @@ class Asking:
 
     async def elicit(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult | ErrorData:
         from mcp_types import ElicitResult
+        from pydantic import ValidationError
 
         if params.mode == "url":
             if (why := _fault(params.url)) is not None:
@@ -70,7 +80,11 @@ class Asking:
                 f"{'; '.join(schema.violations(values))}"
             )
             return ElicitResult(action="cancel")
-        return ElicitResult.model_validate({"action": "accept", "content": values})
+        try:
+            return ElicitResult.model_validate({"action": "accept", "content": values})
+        except ValidationError:
+            self._runtime.warn(f"What was answered to '{self._source}' cannot be sent as a form, so that nothing was.")
+            return ElicitResult(action="cancel")
 
     async def sample(
         self, context: ClientRequestContext, params: CreateMessageRequestParams
@@ -159,16 +173,41 @@ def _form_schema(params: ElicitRequestFormParams) -> CompiledSchema | str:
     if len(encode_json(schema)) > MAX_SCHEMA:
         return f"the schema of a form may be {MAX_SCHEMA:,} bytes long"
     properties: Any = schema.get("properties")
-    if not isinstance(properties, dict) or not all(map(_is_simple, properties.values())):  # pyright: ignore
-        return "a form has properties that are strings, numbers, booleans or choices of them"
+    is_flat = schema.get("type") == "object" and schema.keys().isdisjoint(_NESTING - {"properties"})
+    if not is_flat or not isinstance(properties, dict) or not all(map(_is_simple, properties.values())):  # pyright: ignore
+        return "a form has properties that are strings, numbers, booleans or choices of them, and nothing else"
     try:
-        return compile_schema(schema, "The schema of the form")
+        compiled = compile_schema(schema, "The schema of the form")
     except InvalidSchema as error:
         return str(error).rstrip(".")
+    return compiled if compiled.weight <= MAX_WEIGHT else "the patterns of the form take too long to check"
 
 
 def _is_simple(part: Any) -> bool:
-    return isinstance(part, dict) and part.get("type") != "object" and "properties" not in part  # pyright: ignore
+    """A scalar, a choice among constants, or several of those: what a person can be asked for in one line."""
+    if not isinstance(part, dict):
+        return False
+    said = cast("dict[str, Any]", part)
+    if said.get("type") == "array":
+        return said.keys().isdisjoint(_NESTING - {"items"}) and _is_choice(said.get("items"))
+    scalar = said.get("type") in _SCALARS and said.keys().isdisjoint(_NESTING)
+    return scalar or _is_choice(said)
+
+
+def _is_choice(part: Any) -> bool:
+    if not isinstance(part, dict):
+        return False
+    said = cast("dict[str, Any]", part)
+    listed: Any = said.get("oneOf", said.get("anyOf"))
+    if listed is None:
+        return _is_scalar_or(said) and isinstance(said.get("enum"), list) and said.keys().isdisjoint(_NESTING)
+    options = cast("list[Any]", listed) if isinstance(listed, list) else [None]
+    named = all(isinstance(option, dict) and option.keys() <= _OPTION and "const" in option for option in options)  # pyright: ignore
+    return named and _is_scalar_or(said) and len(said.keys() & _NESTING) == 1
+
+
+def _is_scalar_or(said: dict[str, Any]) -> bool:
+    return said.get("type", "string") in _SCALARS
 
 
 def _filled(content: Args, schema: Args) -> Args:

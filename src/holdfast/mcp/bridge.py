@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.config.model import McpServer
 from holdfast.contract.errors import ToolError
-from holdfast.mcp.connection import Clock, Connection
+from holdfast.mcp.connection import Connection
+from holdfast.mcp.life import Clock
 from holdfast.mcp.records import Changed, ServerStatus
 from holdfast.text.suggest import did_you_mean
 
@@ -71,11 +72,11 @@ class Bridge:
         return (*(connection.status for connection in self._connections.values()), *off)
 
     def changed(self) -> tuple[Changed, ...]:
-        """The tools whose definition is not the one a person has seen, with the difference."""
+        """The tools whose definition is not the one a person has seen, with the difference; new ones too."""
         return tuple(item for connection in self._connections.values() for item in connection.shelf.differences())
 
     def accept(self, change: Changed) -> bool:
-        """Take a changed definition for seen; False if it is not the one any more that was shown."""
+        """Take a definition for seen; False if it is not the one any more that was shown."""
         return self._connection(change.server).shelf.accept(change.tool, change.digest)
 
     def refresh(self, server: str) -> None:

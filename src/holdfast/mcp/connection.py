@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from holdfast.config.model import McpServer
 from holdfast.contract.errors import HoldfastError
@@ -17,6 +17,7 @@ from holdfast.contract.values import Args
 from holdfast.mcp.asking import Asking
 from holdfast.mcp.flights import Flights
 from holdfast.mcp.journal import Journal
+from holdfast.mcp.life import Clock, Life, LoopClock, Start
 from holdfast.mcp.records import ServerState, ServerStatus
 from holdfast.mcp.shelf import Shelf
 from holdfast.text.visible import visible
@@ -38,46 +39,6 @@ CALM: Final = 0.5
 _MAX_REASON: Final = 1_000
 
 
-class Clock(Protocol):
-    """Time, as the restarts see it."""
-
-    def now(self) -> float: ...
-    async def sleep(self, seconds: float) -> None: ...
-
-
-class LoopClock:
-    def now(self) -> float:
-        return asyncio.get_running_loop().time()
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
-
-class _Life:
-    """From one start of a server to its end."""
-
-    def __init__(self) -> None:
-        self.client: Client | None = None
-        self.gone = False
-        self.reason = ""
-        self.stale = False
-        self.wake = asyncio.Event()
-        self.over = asyncio.Event()
-        self.loop = asyncio.get_running_loop()
-
-    def lose(self, reason: str) -> None:
-        """Nothing more will come from the server."""
-        self.reason = self.reason or reason
-        self.gone = True
-        self.over.set()
-        self.wake.set()
-
-    def refresh(self) -> None:
-        """The list of tools is not what it was."""
-        self.stale = True
-        self.wake.set()
-
-
 class Connection:
     def __init__(
         self,
@@ -97,19 +58,17 @@ class Connection:
         self._server = server
         self._state_folder = state
         self._clock = clock or LoopClock()
+        self._start = Start(server.start_timeout)
         self._flights = Flights()
         self._asking = Asking(runtime, name, self._flights)
         self._journal = Journal(runtime, name, self._flights)
         self._state: ServerState = "off"
-        self._life: _Life | None = None
+        self._life: Life | None = None
         self._about: tuple[str, str, str] = ("", "", "")
         self._reason = ""
         self._again_at = 0.0
         self._remote: Remote | None = None
         self._legacy = False
-        self._starting: asyncio.Timeout | None = None
-        self._left = 0.0
-        self._waiting = 0
 
     @property
     def status(self) -> ServerStatus:
@@ -156,11 +115,11 @@ class Connection:
     async def _live(self) -> str:
         """One life of the server; why it ended. `self._life` stays None if it never got as far as its tools."""
         self._life = None
-        life = _Life()
+        life = Life()
         await _load()
         try:
             async with AsyncExitStack() as stack:
-                async with self._start_bounded():
+                async with self._start.bounded():
                     client = life.client = await stack.enter_async_context(self._client(life))
                     client.session.validate_tool_result = _leave_to_the_runtime
                     self._about = _about(client)
@@ -176,7 +135,7 @@ class Connection:
             life.gone = True
         return self._told(life.reason) or "it ended"
 
-    async def _follow(self, life: _Life, client: Client) -> None:
+    async def _follow(self, life: Life, client: Client) -> None:
         """Read the list again whenever it has changed, until the server is gone."""
         pause = CALM
         while True:
@@ -193,19 +152,10 @@ class Connection:
             except Exception as error:
                 why = self._told(self._words(error))
                 self._runtime.warn(f"The tools of {self._named} could not be read again: {why}")
-            await self._rest(life, pause)
+            await life.rest(self._clock, pause)
             pause = min(2 * pause, LONGEST_PAUSE) if life.stale else CALM
 
-    async def _rest(self, life: _Life, seconds: float) -> None:
-        """Sleep, unless the server is gone before that."""
-        waits = [asyncio.ensure_future(wait) for wait in (self._clock.sleep(seconds), life.over.wait())]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
-
-    async def _listen(self, life: _Life, client: Client) -> None:
+    async def _listen(self, life: Life, client: Client) -> None:
         """Ask to be told of changes: servers of the handshake protocol tell without being asked."""
         from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
@@ -240,7 +190,7 @@ class Connection:
 
     # Starting
 
-    def _client(self, life: _Life) -> Client:
+    def _client(self, life: Life) -> Client:
         from importlib.metadata import version
 
         from mcp import Client
@@ -275,32 +225,8 @@ class Connection:
         if self._remote is None:
             from holdfast.mcp.remote import Remote
 
-            self._remote = Remote(self._runtime, self.name, self._server, self._state_folder, self._hold)
+            self._remote = Remote(self._runtime, self.name, self._server, self._state_folder, self._start.hold)
         return self._remote.transport()
-
-    @asynccontextmanager
-    async def _start_bounded(self) -> AsyncGenerator[None]:
-        seconds = self._server.start_timeout
-        try:
-            async with asyncio.timeout(seconds) as self._starting:
-                yield
-        except TimeoutError:
-            raise HoldfastError(f"it was not ready after {seconds:g} s") from None
-        finally:
-            self._starting = None
-
-    def _hold(self, waiting: bool) -> None:
-        """While a person logs in, the time to start does not run."""
-        starting, self._waiting = self._starting, self._waiting + (1 if waiting else -1)
-        if starting is None:
-            return
-        now = asyncio.get_running_loop().time()
-        with suppress(RuntimeError):  # it is over already
-            if waiting and (when := starting.when()) is not None:
-                self._left = max(0.0, when - now)
-                starting.reschedule(None)
-            elif not self._waiting:
-                starting.reschedule(now + self._left)
 
     # Calling
 

@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 
 from holdfast.config.model import McpServer
 from holdfast.contract.errors import ToolError
+from holdfast.contract.names import SERVER
 from holdfast.contract.tool import Apply, Execute, Propose, Tool
 from holdfast.contract.values import Json
 from holdfast.contract.vocabulary import Risk
@@ -20,7 +21,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_./-]{1,128}")
 
 def source_of(server: str) -> str:
     """What the tools of a server give as their source, and what its questions are asked by."""
-    return f"mcp:{server}"
+    return f"{SERVER}{server}"
 
 
 def is_wanted(name: str, server: McpServer) -> bool:

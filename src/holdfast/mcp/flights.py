@@ -37,8 +37,16 @@ class Flight:
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(None)
 
+    @property
+    def over(self) -> bool:
+        """Whether nobody waits for it any more: it has ended, or is being stopped."""
+        return self.ctx.cancelled or self not in self._flights.open
+
     async def while_it_lasts(self, work: Coroutine[Any, Any, T]) -> T | None:
         """Wait for a person on behalf of this call: its time stands still. None if the call ends before that."""
+        if self.over:
+            work.close()
+            return None
         if self._ended is None:
             self._ended = asyncio.get_running_loop().create_future()
         return await self.ctx.while_waiting(_first(work, self._ended))
@@ -59,6 +67,11 @@ class Flights:
         if flight is not None and flight in self.open:
             return flight
         return next(iter(self.open)) if len(self.open) == 1 else None
+
+
+def flying() -> Flight | None:
+    """The call in whose context this code runs, which may be over."""
+    return _FLYING.get()
 
 
 async def _first(work: Coroutine[Any, Any, T], ended: asyncio.Future[None]) -> T | None:

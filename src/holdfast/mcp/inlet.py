@@ -1,4 +1,4 @@
-"""The streams of a transport, watched: their end is noticed, a flood is slowed, too many open requests end it."""
+"""The streams of a transport, watched: their end is noticed, a flood is slowed, what is owed to it is bounded."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import Context
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
+from anyio import EndOfStream
+from mcp.shared.dispatcher import as_request_id, coerce_request_id
+from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
 if TYPE_CHECKING:
     from mcp.client import Transport
@@ -19,18 +21,83 @@ RATE: Final = 1000.0
 """Notifications and requests a second that a server may go on sending."""
 BURST: Final = 2000.0
 ANSWER_COST: Final = 0.05
-"""Answers are wanted, except where nobody asked for so many."""
-MAX_UNANSWERED: Final = 1000
+"""What was asked for is wanted."""
+AS_LARGE: Final = 8 * 1024
+"""Bytes of a message nobody asked for that count as one more."""
+MAX_OWED: Final = 64
+"""Requests of a server that are being answered; it is not read any further before that."""
+MAX_OWED_BYTES: Final = 16 * 1024 * 1024
+PATIENCE: Final = 60.0
+"""Seconds until a server that is owed that much, and takes no answer, is given up."""
+_MAX_ASKED: Final = 1000
+_VALUE: Final = 64
+"""Bytes that a value takes when it was read, at the least."""
+_CANCELLED: Final = "notifications/cancelled"
 
 Lost = Callable[[str], None]
+
+
+class Account:
+    """What each side still owes the other."""
+
+    def __init__(self) -> None:
+        self.asked: dict[int | str, None] = {}
+        """Requests to the server."""
+        self._owed: dict[int | str, int] = {}
+        """Requests of the server, and how large they are."""
+        self._size = 0
+        self._settled: asyncio.Future[None] | None = None
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._owed) >= MAX_OWED or self._size >= MAX_OWED_BYTES
+
+    def owe(self, number: int | str, size: int) -> bool:
+        """False if a request with this id is still open: an answer would be taken for that of the other."""
+        number = coerce_request_id(number)
+        if number in self._owed:
+            return False
+        self._owed[number] = size
+        self._size += size
+        return True
+
+    def settle(self, number: int | str) -> None:
+        """A request of the server was answered, or taken back."""
+        self._size -= self._owed.pop(coerce_request_id(number), 0)
+        if self._settled is not None and not self._settled.done() and not self.is_full:
+            self._settled.set_result(None)
+
+    def sent(self, message: JSONRPCMessage) -> None:
+        if isinstance(message, JSONRPCRequest):
+            self.asked[coerce_request_id(message.id)] = None
+            if len(self.asked) > _MAX_ASKED:
+                del self.asked[next(iter(self.asked))]
+        elif isinstance(message, JSONRPCNotification):
+            if (number := _taken_back(message)) is not None:
+                self.asked.pop(number, None)
+        elif message.id is not None:
+            self.settle(message.id)
+
+    async def wait(self, gone: asyncio.Future[None] | None) -> bool:
+        """Until less is owed, or the server is gone. False if nothing comes of that."""
+        if not self.is_full or (gone is not None and gone.done()):
+            return True
+        self._settled = asyncio.get_running_loop().create_future()
+        done, _ = await asyncio.wait(
+            (self._settled,) if gone is None else (self._settled, gone),
+            timeout=PATIENCE,
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        return bool(done)
 
 
 class Inlet:
     """What comes from the server."""
 
-    def __init__(self, inner: Any, unanswered: set[str | int], lost: Lost) -> None:
+    def __init__(self, inner: Any, account: Account, lost: Lost) -> None:
         self._inner = inner
-        self._unanswered = unanswered
+        self._gone: asyncio.Future[None] | None = getattr(inner, "gone", None)
+        self._account = account
         self._lost = lost
         self._spent = 0.0
         self._since = monotonic()
@@ -41,53 +108,58 @@ class Inlet:
         return getattr(self._inner, "last_context", None)
 
     async def receive(self) -> SessionMessage | Exception:
-        try:
-            item = await self._inner.receive()
-        except BaseException:
-            self._lost(self._fault)
-            raise
-        return await self._passed(item)
+        while True:
+            if self._account.is_full and not await self._account.wait(self._gone):
+                self._lost(f"it asked for {MAX_OWED} answers, or very long ones, and took none of them")
+                raise EndOfStream
+            try:
+                item: SessionMessage | Exception = await self._inner.receive()
+            except BaseException:
+                self._lost(self._fault)
+                raise
+            lets_in = self._lets_in(item)
+            if self._spent > BURST:
+                await self._slow_down()
+            if lets_in:
+                return item
 
     def __aiter__(self) -> Inlet:
         return self
 
     async def __anext__(self) -> SessionMessage | Exception:
         try:
-            item = await self._inner.__anext__()
-        except BaseException:
-            self._lost(self._fault)
-            raise
-        return await self._passed(item)
+            return await self.receive()
+        except EndOfStream:
+            raise StopAsyncIteration from None
 
-    async def _passed(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
+    def _lets_in(self, item: SessionMessage | Exception) -> bool:
         if isinstance(item, Exception):
             self._fault = str(item)
             self._spent += 1
+            return True
+        self._fault = ""
+        message = item.message
+        if isinstance(message, JSONRPCResponse):
+            message.result.setdefault("resultType", "complete")  # what its absence means; the SDK refuses it
+        elif not isinstance(message, JSONRPCError):
+            return self._is_heard(message)
+        if message.id is not None and coerce_request_id(message.id) in self._account.asked:
+            del self._account.asked[coerce_request_id(message.id)]
+            self._spent += ANSWER_COST
         else:
-            self._fault = ""
-            message = item.message
-            if isinstance(message, JSONRPCResponse):
-                self._spent += ANSWER_COST
-                message.result.setdefault("resultType", "complete")  # what its absence means; the SDK refuses it
-            elif isinstance(message, JSONRPCError):
-                self._spent += ANSWER_COST
-            else:
-                self._spent += 1
-                self._count(message)
-        if self._spent > BURST:
-            await self._slow_down()
-        return item
+            said = message.result if isinstance(message, JSONRPCResponse) else message.error.data
+            self._spent += 1 + _size([message.id, said]) / AS_LARGE
+        return True
 
-    def _count(self, message: JSONRPCRequest | JSONRPCNotification) -> None:
-        if isinstance(message, JSONRPCRequest):
-            self._unanswered.add(message.id)
-            if len(self._unanswered) > MAX_UNANSWERED:
-                self._lost(f"it asked {MAX_UNANSWERED:,} things and took no answer")
-                raise StopAsyncIteration
-        elif message.method == "notifications/cancelled" and message.params is not None:
-            request = message.params.get("requestId")
-            if isinstance(request, str | int):
-                self._unanswered.discard(request)
+    def _is_heard(self, message: JSONRPCRequest | JSONRPCNotification) -> bool:
+        asks = isinstance(message, JSONRPCRequest)
+        size = _size([message.id if asks else None, message.method, message.params])
+        self._spent += 1 + size / AS_LARGE
+        if asks:
+            return self._account.owe(message.id, size)
+        if (number := _taken_back(message)) is not None:
+            self._account.settle(number)
+        return True
 
     async def _slow_down(self) -> None:
         now = monotonic()
@@ -110,15 +182,20 @@ class Inlet:
 class Outlet:
     """What goes to the server."""
 
-    def __init__(self, inner: Any, unanswered: set[str | int]) -> None:
+    def __init__(self, inner: Any, account: Account) -> None:
         self._inner = inner
-        self._unanswered = unanswered
+        self._account = account
 
     async def send(self, item: SessionMessage) -> None:
-        await self._inner.send(item)
         message = item.message
-        if self._unanswered and isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
-            self._unanswered.discard(message.id)
+        if isinstance(message, JSONRPCRequest):
+            self._account.sent(message)  # the answer may be there before the sending is over
+            await self._inner.send(item)
+            return
+        try:
+            await self._inner.send(item)
+        finally:
+            self._account.sent(message)
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -137,9 +214,35 @@ async def watched(
 ) -> AsyncGenerator[tuple[Any, Any]]:
     """The streams of a transport; `lost` is called with what is known about it when nothing more will come."""
     async with transport as (read, write):
-        unanswered: set[str | int] = set()
+        account = Account()
 
         def ended(reason: str) -> None:
             lost(reason or getattr(transport, "reason", ""))
 
-        yield Inlet(read, unanswered, ended), Outlet(write, unanswered)
+        yield Inlet(read, account, ended), Outlet(write, account)
+
+
+def _taken_back(message: JSONRPCNotification) -> int | str | None:
+    """The request that a notification takes back."""
+    if message.method != _CANCELLED or message.params is None:
+        return None
+    number = as_request_id(message.params.get("requestId"))
+    return None if number is None else coerce_request_id(number)
+
+
+def _size(value: Any) -> int:
+    """About how many bytes a value from the wire takes; of one that takes very much, no more than is owed at most."""
+    size = 0
+    waiting = [value]
+    while waiting and size < MAX_OWED_BYTES:
+        item = waiting.pop()
+        size += _VALUE
+        if isinstance(item, str):
+            size += len(item)
+        elif isinstance(item, dict):
+            fields = cast("dict[str, Any]", item)
+            size += sum(map(len, fields))
+            waiting += fields.values()
+        elif isinstance(item, list):
+            waiting += cast("list[Any]", item)
+    return size

@@ -17,10 +17,13 @@ from pydantic import AnyUrl
 from holdfast.config.model import McpServer
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.inquiry import Inquiry, Visit
-from holdfast.mcp.oauth_address import fault_of, on_this_machine, origin_of
+from holdfast.mcp.flights import Flight
+from holdfast.mcp.oauth_address import fault_of, origin_of
 from holdfast.mcp.oauth_callback import Arrival, Callback
 from holdfast.mcp.oauth_client import Keeper, LoginFailed, LoginNeeded
+from holdfast.mcp.outgoing import call_of, wants_answer
 from holdfast.runtime.runtime import Runtime
+from holdfast.text.addresses import on_this_machine
 from holdfast.text.visible import visible, visible_url
 from holdfast.text.width import clip
 
@@ -29,6 +32,8 @@ __all__ = ["LOGIN_SECONDS", "Login", "LoginFailed", "LoginNeeded", "oauth_for"]
 LOGIN_SECONDS: float = 300.0
 """How long a login waits for the person and the browser."""
 _FETCH_SECONDS: Final = 30.0
+_ALL_SECONDS: Final = 60.0
+"""For everything one login or renewal fetches: others wait for it."""
 _FETCH_BYTES: Final = 1 << 20
 _SCOPES_SHOWN: Final = 200
 _UNFINISHED: Final = "the last login was not finished"
@@ -64,13 +69,17 @@ class Login(Keeper):
         self._address = self._latest = ""
         self._over = ""
         """Why a person is not asked again: one who said no is not asked at every reconnection."""
-        self.waiting = False
-        """Whether a person is logging in right now."""
+        self._busy: asyncio.Future[None] | None = None
+        """Done when the login or renewal that is under way has ended."""
+        self._left = _ALL_SECONDS
+        self._call: Flight | None = None
+        """The call it is for."""
 
     async def async_auth_flow(self, request: httpx2.Request) -> _Flow:
         if not await self._is_mine(request):
             yield request
             return
+        call, patient = await call_of(request), await wants_answer(request)
         early: httpx2.Response | None = None
         if self.context.is_token_valid() or not self.context.can_refresh_token():
             self._put_token(request)
@@ -78,6 +87,34 @@ class Login(Keeper):
             if not _is_challenge(early):
                 return
             self._refused = _token_of(request) if early.status_code == 401 else None
+        if not patient and self._busy is not None:
+            # Everything else that is to be sent would wait behind it, for a person.
+            if early is None:
+                yield request
+            return
+        if not await self._turn(call):
+            yield request
+            return
+        self._call, self._left = call, _ALL_SECONDS
+        busy = self._busy = asyncio.get_running_loop().create_future()
+        steps = self._steps(request, early, patient=patient or request.method == "DELETE")
+        try:
+            outgoing = await anext(steps, None)
+            while outgoing is not None:
+                response = yield outgoing
+                try:
+                    outgoing = await steps.asend(response)
+                except StopAsyncIteration:
+                    return
+        except _CallOver:
+            yield request  # which the transport does not send
+        finally:
+            await steps.aclose()
+            self._busy = self._call = None
+            busy.set_result(None)
+
+    async def _steps(self, request: httpx2.Request, early: httpx2.Response | None, *, patient: bool) -> _Flow:
+        """The SDK's flow, of which only the request itself leaves here. `early`: what came of it without a login."""
         tried = _token_of(request)
         self._initialized = False
         callback: Callback | None = None
@@ -92,12 +129,28 @@ class Login(Keeper):
                         response = early if early is not None and _token_of(request) == tried else (yield request)
                         early = None
                         if _is_challenge(response):
+                            if not patient:
+                                return
                             callback = await self._begin(callback, request, response)
                     outgoing = await self._next(flow, response)
         finally:
             if callback is not None:
                 await callback.close()
             await flow.aclose()
+
+    async def _turn(self, call: Flight | None) -> bool:
+        """One login at a time. Who is behind one waits for a person too, so that the time of a call does not run.
+
+        False if the call is over before that.
+        """
+        while self._busy is not None:
+            if call is None:
+                await _until(self._busy)
+            else:
+                await call.while_it_lasts(_until(self._busy))
+                if call.over:
+                    return False
+        return True
 
     async def _initialize(self) -> None:
         await super()._initialize()
@@ -136,7 +189,7 @@ class Login(Keeper):
             return await (anext(flow) if response is None else flow.asend(response))
         except StopAsyncIteration:
             return None
-        except (HoldfastError, httpx2.HTTPError):
+        except (HoldfastError, httpx2.HTTPError, _CallOver):
             raise
         except Exception as error:
             raise self.failed(str(error)) from None
@@ -145,15 +198,18 @@ class Login(Keeper):
         """What a login needs beside the request: descriptions, registration, tokens. Bounded in time and size."""
         self._check(str(request.url))
         request.headers["Accept-Encoding"] = "identity"
+        began, seconds = asyncio.get_running_loop().time(), min(_FETCH_SECONDS, self._left)
         try:
-            async with asyncio.timeout(_FETCH_SECONDS):
+            async with asyncio.timeout(seconds):
                 answer = await client.send(request, stream=True, follow_redirects=False)
                 try:
                     content = await self._content_of(answer)
                 finally:
                     await answer.aclose()
         except TimeoutError:
-            raise self.failed(f"{visible_url(str(request.url))} did not answer in {_FETCH_SECONDS:.0f} s") from None
+            raise self.failed(f"{visible_url(str(request.url))} did not answer in {seconds:.0f} s") from None
+        finally:
+            self._left = max(0.0, self._left - asyncio.get_running_loop().time() + began)
         whole = httpx2.Response(answer.status_code, headers=answer.headers, content=content, request=answer.request)
         whole.next_request = answer.next_request
         return whole
@@ -224,15 +280,21 @@ class Login(Keeper):
 
     async def _answer(self) -> AuthorizationCodeResult:
         assert self._callback is not None
-        self.waiting, self._over = True, _UNFINISHED
+        call, asking = self._call, self._ask(self._callback)
+        self._over = _UNFINISHED
         try:
             async with asyncio.timeout(LOGIN_SECONDS):
-                arrival = await self._ask(self._callback)
+                arrival = await (asking if call is None else call.while_it_lasts(asking))
         except TimeoutError:
             self._over = f"nobody logged in within {LOGIN_SECONDS:.0f} s"
             raise self._needed(self._over) from None
-        finally:
-            self.waiting = False
+        except asyncio.CancelledError:
+            if call is not None:
+                self._over = ""  # the call was given up, not the login: the next one may ask
+            raise
+        if arrival is None:
+            self._over = ""
+            raise _CallOver
         if arrival.error:
             self._over = f"the login page said '{clip(visible(arrival.error), 80)}'"
             raise self._needed(self._over)
@@ -240,7 +302,13 @@ class Login(Keeper):
 
     async def _ask(self, callback: Callback) -> Arrival:
         """Until the browser comes back or the person says no, whichever is first."""
-        inquiry = Inquiry(asked_by=f"mcp:{self._name}", questions=(Visit(message=self._message(), url=self._address),))
+        record = None if self._call is None else self._call.ctx.call_record
+        inquiry = Inquiry(
+            asked_by=f"mcp:{self._name}",
+            questions=(Visit(message=self._message(), url=self._address),),
+            call_id=record.id if record else "",
+            group=record.group if record else "",
+        )
         asking = asyncio.create_task(self._runtime.inquire(inquiry))
         arriving = asyncio.create_task(callback.arrival())
         try:
@@ -267,6 +335,14 @@ class Login(Keeper):
 
 
 _logins: WeakKeyDictionary[Runtime, dict[tuple[object, ...], Login]] = WeakKeyDictionary()
+
+
+class _CallOver(Exception):
+    """The call that needed the login has ended."""
+
+
+async def _until(done: asyncio.Future[None]) -> None:
+    await asyncio.wait((done,))
 
 
 def _is_challenge(response: httpx2.Response) -> bool:

@@ -1,10 +1,11 @@
-"""Which addresses a login may use: https, and plain http only on this machine."""
+"""Which addresses a login may use: https, and this machine only for servers that are on it themselves."""
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
+
+from holdfast.text.addresses import is_near, on_this_machine
 
 _LONGEST: Final = 8192
 
@@ -16,15 +17,6 @@ def origin_of(url: str) -> Origin:
     parts = urlsplit(url)
     port = parts.port or {"https": 443, "http": 80}.get(parts.scheme)
     return parts.scheme, (parts.hostname or "").lower(), port
-
-
-def on_this_machine(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def fault_of(url: str, *, loopback: bool) -> str | None:
@@ -44,4 +36,6 @@ def fault_of(url: str, *, loopback: bool) -> str | None:
         return "its scheme is not https"
     if scheme == "http" and not (loopback and on_this_machine(host)):
         return "it is not https"
+    if not loopback and is_near(host):
+        return "it is on this machine or its own network link, where a server from elsewhere has no business"
     return None

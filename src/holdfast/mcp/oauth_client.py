@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 from pathlib import Path
@@ -27,11 +26,15 @@ from holdfast.config.references import fill
 from holdfast.contract.errors import HoldfastError
 from holdfast.mcp.oauth_store import login_file
 from holdfast.runtime.runtime import Runtime
-from holdfast.text.visible import visible
+from holdfast.runtime.threads import ThreadPool
+from holdfast.text.visible import visible, visible_url
 from holdfast.text.width import clip
 
 _SHOWN: Final = 300
 _TOKEN: Final = re.compile(r"[!-~]{1,65536}")
+
+_threads: Final = ThreadPool()
+"""Not the loop's own, of which there are few: a secret that takes its time must not hold up other servers."""
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -80,11 +83,11 @@ class Keeper(OAuthClientProvider):
         if context.current_tokens is not None and context.current_tokens.access_token == self._refused:
             context.token_expiry_time = 1.0
         context.client_info = await self._configured() or _as(OAuthClientInformationFull, kept.client)
-        context.oauth_metadata = context.oauth_metadata or _as(OAuthMetadata, kept.authorisation)
-        context.protected_resource_metadata = context.protected_resource_metadata or _as(
-            ProtectedResourceMetadata, kept.resource
-        )
-        if context.auth_server_url is None and context.protected_resource_metadata is not None:
+        # Never what was discovered since: a server can name whom it likes, and the tokens are not for them.
+        context.oauth_metadata = _as(OAuthMetadata, kept.authorisation)
+        context.protected_resource_metadata = _as(ProtectedResourceMetadata, kept.resource)
+        context.auth_server_url = None
+        if context.protected_resource_metadata is not None:
             named = map(str, context.protected_resource_metadata.authorization_servers)
             context.auth_server_url = self._select_authorization_server(list(named))
         self._redirect, self._issuer = kept.redirect, kept.issuer
@@ -94,11 +97,17 @@ class Keeper(OAuthClientProvider):
     async def _configured(self) -> OAuthClientInformationFull | None:
         if self._config.client_id is None:
             return None
-        secret = await asyncio.to_thread(fill, self._config.client_secret or "", self._runtime.secrets.get)
+        secret = await _threads.run(fill, self._config.client_secret or "", self._runtime.secrets.get)
         return OAuthClientInformationFull(client_id=self._config.client_id, client_secret=secret or None)
 
     def registered(self) -> None:
-        """A client was registered at the authorisation server."""
+        """A client was registered at the authorisation server, and with none that is named later."""
+        client, tokens = self.context.client_info, self.context.current_tokens
+        if client is not None:
+            client.issuer = client.issuer or self._expected_issuer()
+        if tokens is not None:
+            # It belongs to the client and the server there were before.
+            self.context.current_tokens = tokens.model_copy(update={"refresh_token": None})
         self._redirect = str((self._metadata.redirect_uris or [""])[0])
         self._write()
 
@@ -140,6 +149,13 @@ class Keeper(OAuthClientProvider):
         return await super()._exchange_token_authorization_code(auth_code, code_verifier)
 
     async def _refresh_token(self) -> httpx2.Request:
+        kept, context = self._file.read(), self.context
+        whole = (context.oauth_metadata is None) == (kept.authorisation is None)
+        if not whole or self._issuer != self._expected_issuer():
+            raise self.failed(
+                f"it is not certain that {visible_url(self._get_token_endpoint())} is who gave the token; forget it "
+                f"with `holdfast mcp logout {self._name}`, and log in again"
+            )
         self._settle_method()
         return await super()._refresh_token()
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -13,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.config.model import McpServer
-from holdfast.store.files import NewFile
+from holdfast.store.files import NewFile, read_private
 
 _MOST_BYTES: Final = 1 << 20
 
@@ -49,7 +47,7 @@ class LoginFile:
         if self._path is None:
             return self._kept
         try:
-            return msgspec.json.decode(_content_of(self._path), type=Kept)
+            return msgspec.json.decode(read_private(self._path, _MOST_BYTES), type=Kept)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             return NOTHING
 
@@ -83,12 +81,3 @@ def forget_login(name: str, server: McpServer, state: Path | None) -> bool:
 def _path_of(name: str, server: McpServer, state: Path) -> Path:
     digest = sha256((server.url or "").encode()).hexdigest()[:16]
     return state / "mcp" / "logins" / f"{name}-{digest}.json"
-
-
-def _content_of(path: Path) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as file:
-        facts = os.fstat(file.fileno())
-        if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.getuid():
-            raise PermissionError(f"{path} is not a file of this account.")
-        return file.read(_MOST_BYTES)

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 MAX_DEFINITION: Final = 256 * 1024
 """Bytes of a definition; a longer one is no tool a person could judge."""
-MAX_LINES: Final = 400
-"""Lines shown of each part."""
 PARTS: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 
 _WIDTH: Final = 110
@@ -60,17 +58,17 @@ def same(one: Json, other: Json) -> bool:
     return canonical_json(_said(one)) == canonical_json(_said(other))
 
 
-def difference(old: Json, new: Json, *, max_lines: int | None = MAX_LINES) -> str:
+def difference(old: Json, new: Json) -> str:
     """What a person is shown: a diff of every part that changed, with nothing in it a screen would hide or obey.
 
-    Empty if, and only if, nothing changed. Past `max_lines` lines of one part its middle is left out and counted.
+    Empty if, and only if, nothing changed, and never cut: a yes to it is a yes to all of the definition.
     """
     if same(old, new):
         return ""
     before, after = _said(old), _said(new)
     parts = dict.fromkeys((*PARTS, *sorted(before.keys() | after.keys())))
     shown = (
-        unified_diff(_lines(before.get(part)), _lines(after.get(part)), visible(part), max_lines=max_lines)
+        unified_diff(_lines(before.get(part)), _lines(after.get(part)), visible(part), max_lines=None)
         for part in parts
     )
     return "".join(shown) or "The definition has changed in a way that cannot be shown.\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -15,6 +15,8 @@ from holdfast.contract.errors import SandboxRefused
 if TYPE_CHECKING:
     from holdfast.runtime.runtime import Runtime
     from holdfast.sandbox.sandbox import Sandbox
+
+_ROOT: Final = ("$root", "${root}")
 
 
 def plan(runtime: Runtime, name: str, server: McpServer) -> tuple[Sandbox, Command]:
@@ -29,12 +31,33 @@ def plan(runtime: Runtime, name: str, server: McpServer) -> tuple[Sandbox, Comma
             f"The MCP server '{name}' was not started, since it cannot be contained: {sandbox.why_not()}. "
             'Run `holdfast doctor`, or set sandbox.mode = "off" to start servers bare.'
         )
-    base = Path(runtime.root or runtime.cwd)
-    cwd = base if server.cwd is None else base / Path(server.cwd).expanduser()
+    cwd = folder_for(runtime, name, server)
+    program = str(Path(server.command).expanduser()) if server.command.startswith("~/") else server.command
+    if server.cwd is None and "/" in program and not program.startswith("/"):
+        raise SandboxRefused(
+            f"mcp.servers.{name}.command is {program!r}, which means another program in every folder; give its whole "
+            f'path, or the folder as mcp.servers.{name}.cwd (cwd = "$root" is the project).'
+        )
+    return sandbox, Command(argv=(program, *server.args), cwd=cwd, env=environment_for(runtime, name, server))
+
+
+def folder_for(runtime: Runtime, name: str, server: McpServer) -> Path:
+    """Not the project unless the configuration says so: interpreters and launchers take programs from where they run.
+
+    What a checkout calls `json.py` or `node_modules` would be started with the secrets of the server.
+    """
+    if server.cwd is None:
+        return Path("/")
+    first, _, rest = server.cwd.partition("/")
+    if first not in _ROOT:
+        cwd = Path(runtime.root or runtime.cwd) / Path(server.cwd).expanduser()
+    elif runtime.root is not None:
+        cwd = runtime.root / rest.lstrip("/")
+    else:
+        raise SandboxRefused(f"There is no project here, which mcp.servers.{name}.cwd = {server.cwd!r} stands for.")
     if not cwd.is_dir():
         raise SandboxRefused(f"There is no folder {str(cwd)!r}; correct mcp.servers.{name}.cwd.")
-    program = str(Path(server.command).expanduser()) if server.command.startswith("~/") else server.command
-    return sandbox, Command(argv=(program, *server.args), cwd=cwd, env=environment_for(runtime, name, server))
+    return cwd
 
 
 def sandbox_for(runtime: Runtime, server: McpServer) -> Sandbox:
@@ -48,7 +71,7 @@ def sandbox_for(runtime: Runtime, server: McpServer) -> Sandbox:
     base = runtime.config.sandbox
     network = base.network if server.network is None else server.network
     return Sandbox(
-        replace(base, mode=runtime.sandbox.mode, network=network, writable=server.writable or ()),
+        replace(base, mode=runtime.sandbox.mode, network=network, writable=server.writable),
         root=runtime.root,
         document_dir=None if runtime.document is None else runtime.document.parent,
         state=runtime.hands.state,

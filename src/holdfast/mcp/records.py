@@ -17,7 +17,7 @@ class ServerStatus(Struct, frozen=True, kw_only=True):
     tools: int = 0
     """How many of its tools are registered."""
     changed: int = 0
-    """How many of them are held because their definition has changed."""
+    """How many of them are held because nobody has seen their definition as it is."""
     reason: str = ""
     """Why it is away."""
     title: str = ""
@@ -27,11 +27,13 @@ class ServerStatus(Struct, frozen=True, kw_only=True):
 
 
 class Changed(Struct, frozen=True, kw_only=True):
-    """A tool whose definition is not the one a person has seen."""
+    """A tool whose definition is not the one a person has seen, or that came later than its server."""
 
     server: str
     tool: str
     difference: str
-    """What a person is shown; long ones are cut in the middle."""
+    """What a person is shown, all of it."""
     digest: str
     """Of the new definition, all of it."""
+    new: bool = False
+    """No definition of it was ever seen: all of it is shown as added."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -12,7 +13,11 @@ import httpx2
 
 from holdfast.config.model import McpServer
 from holdfast.config.references import fill
-from holdfast.mcp.oauth_address import on_this_machine
+from holdfast.config.shape import dotted
+from holdfast.contract.errors import ConfigError
+from holdfast.mcp.outgoing import call_of, wants_answer
+from holdfast.runtime.threads import ThreadPool
+from holdfast.text.addresses import on_this_machine
 
 if TYPE_CHECKING:
     from holdfast.runtime.runtime import Runtime
@@ -20,9 +25,15 @@ if TYPE_CHECKING:
 MAX_ANSWER: Final = 16 * 1024 * 1024
 _CONNECT_SECONDS: Final = 15.0
 _PROMPT_SECONDS: Final = 3.0
-"""For what needs no answer. The SDK sends nothing else meanwhile."""
+"""For what needs no answer. The SDK sends nothing else meanwhile, and ends when it takes longer."""
+_RENEWAL_SECONDS: Final = 15.0
+"""For a token that such a message needs, on top of that."""
 _NO_STREAMABLE_HTTP: Final = frozenset({400, 404, 405})
 """What a server that knows only SSE answers to the first request, by the protocol."""
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE: Final = re.compile(r"(?:[!-~](?:[ -~]*[!-~])?)?")
+_threads: Final = ThreadPool()
+"""Not the loop's own, of which there are few: a secret that takes its time must not hold up other servers."""
 
 Hold = Callable[[bool], None]
 """Told with True when a person is waited for, and with False when that is over."""
@@ -36,6 +47,8 @@ class Remote:
         self.url = server.url
         self.status: int | None = None
         """The last status that was an error, for messages."""
+        self.fault = ""
+        """Why it can no longer be talked to, where that is not told otherwise."""
         self._runtime = runtime
         self._name = name
         self._server = server
@@ -58,31 +71,24 @@ class Remote:
         self._kind = "http"
         return False
 
+    def transport(self) -> Line:
+        return Line(self, self._streams())
+
     @asynccontextmanager
-    async def transport(self) -> AsyncGenerator[tuple[Any, Any]]:
-        from mcp.client.sse import sse_client
+    async def _streams(self) -> AsyncGenerator[tuple[Any, Any]]:
         from mcp.client.streamable_http import streamable_http_client
 
-        self.status = None
-        headers = await asyncio.to_thread(self._headers)
-        auth = self._auth(headers)
-        if self._kind == "sse":
+        from holdfast.mcp.sse import sse_streams
 
-            def client(
-                headers: dict[str, str] | None = None,
-                timeout: httpx2.Timeout | None = None,
-                auth: httpx2.Auth | None = None,
-            ) -> httpx2.AsyncClient:
-                return self._client(headers or {}, auth)
-
-            async with sse_client(self.url, headers=headers, httpx_client_factory=client, auth=auth) as streams:
-                yield streams
-            return
-        async with (
-            self._client(headers, auth) as http,
-            streamable_http_client(self.url, http_client=http, max_sse_event_size=MAX_ANSWER) as streams,
-        ):
-            yield streams
+        self.status, self.fault = None, ""
+        headers = await _threads.run(self._headers)
+        async with self._client(headers, self._auth(headers)) as http:
+            if self._kind == "sse":
+                streams = sse_streams(http, self.url, MAX_ANSWER)
+            else:
+                streams = streamable_http_client(self.url, http_client=http, max_sse_event_size=MAX_ANSWER)
+            async with streams as (read, write):
+                yield read, write
 
     def _client(self, headers: dict[str, str], auth: httpx2.Auth | None) -> httpx2.AsyncClient:
         return httpx2.AsyncClient(
@@ -95,7 +101,19 @@ class Remote:
         )
 
     def _headers(self) -> dict[str, str]:
-        return {key: fill(value, self._runtime.secrets.get) for key, value in self._server.headers.items()}
+        """Checked here: what libraries say of a bad header has its value in it."""
+        filled: dict[str, str] = {}
+        for key, value in self._server.headers.items():
+            filled[key] = fill(value, self._runtime.secrets.get)
+            where = f"{dotted('mcp.servers', self._name)}.{dotted('headers', key)}"
+            if not _HEADER_NAME.fullmatch(key):
+                raise ConfigError(f"{where} is not the name of a header; correct it.")
+            if not _HEADER_VALUE.fullmatch(filled[key]):
+                raise ConfigError(
+                    f"{where} holds what a header cannot have (a line break, a control character, a letter that is not "
+                    "ASCII, or a space at an end); correct it, or the secret it refers to."
+                )
+        return filled
 
     def _auth(self, headers: dict[str, str]) -> httpx2.Auth | None:
         if any(key.lower() == "authorization" for key in headers):
@@ -113,18 +131,47 @@ class Remote:
             )
 
 
+class Line(AbstractAsyncContextManager[tuple[Any, Any]]):
+    """A transport for the SDK that can tell why it ended."""
+
+    def __init__(self, remote: Remote, streams: AbstractAsyncContextManager[tuple[Any, Any]]) -> None:
+        self._remote = remote
+        self._streams = streams
+
+    @property
+    def reason(self) -> str:
+        return self._remote.fault
+
+    async def __aenter__(self) -> tuple[Any, Any]:
+        return await self._streams.__aenter__()
+
+    async def __aexit__(self, *error: Any) -> bool | None:
+        return await self._streams.__aexit__(*error)
+
+
 class _Bounded(httpx2.AsyncBaseTransport):
-    """Answers that are too long, or packed so that their length cannot be known, are refused."""
+    """Answers that are too long, or packed so that their length cannot be known, are refused.
+
+    Everything goes through here. A call that is over by now, since it waited for a login, goes no further.
+    """
 
     def __init__(self, inner: httpx2.AsyncHTTPTransport, remote: Remote) -> None:
         self._inner = inner
         self._remote = remote
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        async with asyncio.timeout(None if await _is_asking(request) else _PROMPT_SECONDS):
-            response = await self._inner.handle_async_request(request)
+        call = await call_of(request)
+        if call is not None and call.over:
+            return httpx2.Response(202)
+        patient = await wants_answer(request)
+        response = await self._answer(request, None if patient else _PROMPT_SECONDS)
         if response.status_code >= 400:
             self._remote.status = response.status_code
+        if not patient or response.status_code == 401:
+            # Nobody reads on, and whoever writes it may never come to an end.
+            await response.aclose()
+            kept = [pair for pair in response.headers.multi_items() if pair[0] in ("location", "www-authenticate")]
+            return httpx2.Response(response.status_code, headers=kept)
         packing = response.headers.get("content-encoding", "identity").strip().lower()
         if packing not in ("", "identity"):
             await response.aclose()
@@ -135,15 +182,16 @@ class _Bounded(httpx2.AsyncBaseTransport):
             response.stream = _Counted(response.stream)
         return response
 
+    async def _answer(self, request: httpx2.Request, seconds: float | None) -> httpx2.Response:
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._inner.handle_async_request(request)
+        except TimeoutError:
+            self._remote.fault = f"it did not take a message within {seconds:g} s"
+            raise httpx2.ReadTimeout(self._remote.fault) from None
+
     async def aclose(self) -> None:
         await self._inner.aclose()
-
-
-async def _is_asking(request: httpx2.Request) -> bool:
-    """Whether an answer may take its time: notifications, and the end of a session, are only to be received."""
-    if request.method == "POST":
-        return b'"id":' in await request.aread()
-    return request.method != "DELETE"
 
 
 class _Counted(httpx2.AsyncByteStream):
@@ -163,7 +211,10 @@ class _Counted(httpx2.AsyncByteStream):
 
 
 class _Unhurried(httpx2.Auth):
-    """A login during which no time runs: what it does between its requests is waiting for a person."""
+    """A login during which the time to start does not run: what it does between its requests is waiting for a person.
+
+    Nobody waits for one who is only told something.
+    """
 
     def __init__(self, inner: httpx2.Auth, hold: Hold) -> None:
         self._inner = inner
@@ -172,20 +223,22 @@ class _Unhurried(httpx2.Auth):
         self.requires_response_body = inner.requires_response_body
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        seconds = None if await wants_answer(request) else _RENEWAL_SECONDS
         flow = self._inner.async_auth_flow(request)
         try:
-            outgoing = await self._held(flow.__anext__())
+            outgoing = await self._held(flow.__anext__(), seconds)
             while True:
                 response = yield outgoing
-                outgoing = await self._held(flow.asend(response))
+                outgoing = await self._held(flow.asend(response), seconds)
         except StopAsyncIteration:
             return
         finally:
             await flow.aclose()
 
-    async def _held(self, step: Any) -> httpx2.Request:
+    async def _held(self, step: Any, seconds: float | None) -> httpx2.Request:
         self._hold(True)
         try:
-            return await step
+            async with asyncio.timeout(seconds):
+                return await step
         finally:
             self._hold(False)

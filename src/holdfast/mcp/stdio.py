@@ -12,21 +12,18 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from anyio import BrokenResourceError, CancelScope, ClosedResourceError, EndOfStream
-from mcp.shared.dispatcher import as_request_id, coerce_request_id
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
+from mcp_types import JSONRPCMessage
 
 from holdfast.config.model import McpServer
 from holdfast.mcp.process import Process, start
-from holdfast.mcp.stdio_lines import MAX_LINE, Lines, NoMessage, TooMuch, message_of
+from holdfast.mcp.stdio_lines import Lines, NoMessage, TooMuch, message_of
 
 if TYPE_CHECKING:
     from holdfast.runtime.runtime import Runtime
 
 MAX_BAD: Final = 100
 """Lines in a row that are no messages."""
-MAX_OWED: Final = 64
-"""Requests of a server that are being answered; it is not read any further before that."""
 _BLOCK: Final = 64 * 1024
 _BURST: Final = 32
 """Messages that are passed on before others get their turn."""
@@ -60,10 +57,6 @@ class StdioTransport:
     def reason(self) -> str:
         """Why the connection ended by itself; empty as long as it has not."""
         return "" if self._reading is None else self._reading.reason
-
-    def wrote(self) -> str:
-        """The end of what it complained about, without secrets and safe to look at."""
-        return "" if self._process is None else self._process.wrote()
 
     async def __aenter__(self) -> tuple[Reading, Writing]:
         process = self._process = await start(self._runtime, self._name, self._server)
@@ -99,8 +92,8 @@ class Reading:
 
     def __init__(self, process: Process, name: str) -> None:
         self.reason = ""
-        self.owed: dict[int | str, int] = {}
-        """Bytes of the server's requests that were not answered yet, by their ids."""
+        self.gone = process.gone
+        """Done when it makes no sense to wait for anything but the end."""
         self._process = process
         self._name = name
         self._fd = process.stdout
@@ -112,6 +105,8 @@ class Reading:
         self._closed = False
         self._watched = False
         self._filling = False
+        self._dry = False
+        """The last block was all there was, so that it is not worth while to look before there is something."""
         self._waiter: asyncio.Future[None] | None = None
         process.gone.add_done_callback(lambda _: self.wake())
 
@@ -125,9 +120,6 @@ class Reading:
             if self.reason:
                 self._over = True
                 return ServerBroken(self.reason)
-            if self._owes_too_much():
-                await self._wait()
-                continue
             if self._burst > _BURST:
                 self._burst = 0
                 await asyncio.sleep(0)
@@ -182,7 +174,6 @@ class Reading:
     def _message(self, line: bytes | bytearray) -> JSONRPCMessage | None:
         try:
             message = message_of(line)
-            self._keep_count(message, len(line))
         except NoMessage:
             self._process.note(line)
             self._bad += 1
@@ -195,34 +186,13 @@ class Reading:
         self._bad = 0
         return message
 
-    def _keep_count(self, message: JSONRPCMessage, size: int) -> None:
-        """The SDK begins a task for every request: that it is answered, or was taken back, is what ends the task."""
-        if isinstance(message, JSONRPCRequest):
-            key = coerce_request_id(message.id)
-            if key in self.owed:
-                raise NoMessage
-            self.owed[key] = size
-        elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
-            number = as_request_id((message.params or {}).get("requestId"))
-            if number is not None:
-                self.owed.pop(coerce_request_id(number), None)
-
-    def settle(self, message: JSONRPCMessage) -> None:
-        """A message goes to the server."""
-        if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
-            self.owed.pop(coerce_request_id(message.id), None)
-            self.wake()
-
-    def _owes_too_much(self) -> bool:
-        if not self.owed or self._process.gone.done():
-            return False
-        return len(self.owed) >= MAX_OWED or sum(self.owed.values()) >= MAX_LINE
-
     async def _fill(self) -> None:
         """Wait until there is more to read, and read it."""
         try:
-            block = os.read(self._fd, _BLOCK)
+            block = None if self._dry else os.read(self._fd, _BLOCK)
         except BlockingIOError:
+            block = None
+        if block is None:
             self._burst = 0
             if not self._watched:
                 self._watched = True
@@ -231,8 +201,9 @@ class Reading:
             try:
                 await self._wait()
             finally:
-                self._filling = False
+                self._filling = self._dry = False
             return
+        self._dry = 0 < len(block) < _BLOCK
         self._burst += len(block) // _AS_LARGE
         if not block:
             self.fail(await self._process.ended(_LAST_WORDS) or "closed its output")
@@ -281,7 +252,6 @@ class Writing:
                 self._begin(data)
         else:
             self._begin(data)
-        self._reading.settle(item.message)
 
     async def __aenter__(self) -> Self:
         return self

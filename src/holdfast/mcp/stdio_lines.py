@@ -31,18 +31,24 @@ class NoMessage(Exception):
 class Lines:
     """Whole lines of what was fed; of the last one, which is not whole yet, no more than the limit is held."""
 
-    def __init__(self, limit: int = MAX_LINE) -> None:
+    def __init__(self, limit: int = MAX_LINE, *, skips: bool = False) -> None:
         self.ready: deque[bytes | bytearray] = deque()
+        self.skipped = 0
+        """Lines left out because they were too long; only with `skips`, which reads on after them."""
         self._limit = limit
+        self._skips = skips
+        self._skipping = False
         self._open = bytearray()
 
     def feed(self, block: bytes) -> None:
         """Every byte is looked at once. Raises `TooMuch`, and holds nothing of such a line any more."""
         *whole, rest = block.split(b"\n")
         if whole:
-            if self._open:
+            if self._open or self._skipping:
                 self._grow(whole[0])
-                self.ready.append(self._open)
+                if not self._skipping:
+                    self.ready.append(self._open)
+                self._skipping = False
                 self._open = bytearray()
                 del whole[0]
             self.ready.extend(whole)
@@ -50,8 +56,14 @@ class Lines:
             self._grow(rest)
 
     def _grow(self, piece: bytes) -> None:
+        if self._skipping:
+            return
         if len(self._open) + len(piece) > self._limit:
             self._open = bytearray()
+            if self._skips:
+                self.skipped += 1
+                self._skipping = True
+                return
             raise TooMuch(f"a line of more than {self._limit // 1024**2} MiB")
         self._open += piece
 

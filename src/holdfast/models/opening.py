@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.util import find_spec
-from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -16,6 +15,7 @@ from holdfast.models.providers import KNOWN, OPERATOR, Known, api_of
 from holdfast.models.settings import Settings
 from holdfast.models.text_protocol.choosing import with_protocol
 from holdfast.models.transport import Transport
+from holdfast.text.addresses import on_this_machine
 from holdfast.text.suggest import did_you_mean
 
 Secret = Callable[[SecretSource], str]
@@ -167,14 +167,5 @@ def _check_address(provider: str, base_url: str, key: str | None) -> None:
         raise ConfigError(f"{what} is '{base_url}'; write it as 'https://host/path', without anything after it.")
     if url.username is not None or url.password is not None:
         raise ConfigError(f"{what} carries a name or password; give the key as `api_key` instead.")
-    if url.scheme == "http" and key is not None and not _is_loopback(host):
+    if url.scheme == "http" and key is not None and not on_this_machine(host):
         raise ConfigError(f"{what} is not encrypted, and a key would be sent to {host}; use https, or no key.")
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -120,10 +120,10 @@ def containment_cap(containment: Callable[[], Containment]) -> Cap:
 
 
 def changed_definition_cap() -> Cap:
-    """Asks about every call of a tool whose definition has changed: what was approved of it was another tool."""
+    """Asks about every call of a tool whose definition has changed, or is new: what was approved was another tool."""
 
     def judge(question: Question) -> Decision | None:
-        return Decision(Verdict.ASK, CHANGED, "Its definition has changed since you last saw it.")
+        return Decision(Verdict.ASK, CHANGED, "You have not seen its definition as it is now.")
 
     return Cap(CHANGED, judge, static=True, applies=lambda tool: CHANGED_DEFINITION in tool.capabilities)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Generator
+import stat
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -43,6 +45,43 @@ class NewFile:
         with suppress(OSError):
             self.file.close()
         self._path.unlink(missing_ok=True)
+
+
+def read_private(path: Path, most: int) -> bytes:
+    """What a file of this user's own holds, up to `most` bytes. Raises `PermissionError` for one others may know."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise PermissionError("is a link") from error
+        raise
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise PermissionError("is not a file")
+        if found.st_mode & 0o077 or found.st_uid != os.getuid():
+            raise PermissionError("is not yours alone")
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read(most)
+    finally:
+        os.close(descriptor)
+
+
+def make_private_once(path: Path, make: Callable[[], bytes]) -> None:
+    """Write a file of mode 0600 if there is none: whole, on the disk, and the same one for all who come at once."""
+    make_private_folder(path.parent)
+    new = path.with_name(f".new-{os.urandom(8).hex()}")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(make())
+            file.flush()
+            os.fsync(file.fileno())
+        with suppress(FileExistsError):  # another process was faster, and its content is as good
+            os.link(new, path)
+    finally:
+        new.unlink(missing_ok=True)
+    sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:

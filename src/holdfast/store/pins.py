@@ -24,7 +24,8 @@ DAMAGED: Final[dict[str, Json]] = {}
 """Stands for a definition that cannot be read any more: no tool has it, so that the one there is counts as changed."""
 MAX_TOOLS: Final = 20_000
 MAX_BYTES: Final = 64 * 1024 * 1024
-"""How much is remembered of one server. Nothing makes room for something newer, or a server could have it forgotten."""
+"""How much is remembered of a server when it is first met."""
+_ANY: Final = "SELECT 1 FROM pins WHERE server = ? LIMIT 1"
 
 
 class Pins:
@@ -41,35 +42,35 @@ class Pins:
                 self._ledger.close()
                 self._ledger = None
 
-    def seen(self, server: str, tool: str) -> Json | None:
-        """The definition, None if there was never one; `DAMAGED` if it is not what was written."""
-        if not self._exists():
-            return None
-        return _known(self._opened().rows, server, (tool,)).get(tool)
+    def known(self, server: str, tools: Iterable[str]) -> dict[str, Json]:
+        """The definitions there are of these tools; `DAMAGED` for one that is not what was written."""
+        return _known(self._opened().rows, server, tools) if self._exists() else {}
 
     def first_seen(self, server: str, definitions: Mapping[str, Json]) -> dict[str, Json]:
-        """Pin, by tool, what there is no pin for yet; gives what is pinned then, also by another process meanwhile.
+        """What is pinned of these; the first time that a server is met, all of it is pinned, as far as there is room.
 
-        What a server has too much of is left out: without a pin it is not to be used.
+        What a server brings later has no pin before a person has seen it.
         """
         if not definitions:
             return {}
         ledger = self._opened()
-        known = _known(ledger.rows, server, definitions)
-        encoded = {tool: canonical_json(said) for tool, said in definitions.items() if tool not in known}
+        if list(ledger.rows(_ANY, (server,))):
+            return self.known(server, definitions)
+        encoded = {tool: canonical_json(said) for tool, said in definitions.items()}
 
         def op(tx: Transaction) -> dict[str, Json]:
-            pinned = _known(tx.execute, server, encoded)
-            sql = "SELECT count(*), coalesce(sum(size), 0) FROM pins WHERE server = ?"
-            count, size = tx.execute(sql, (server,)).fetchone()
+            if tx.execute(_ANY, (server,)).fetchone() is not None:  # another process has met it meanwhile
+                return _known(tx.execute, server, definitions)
+            pinned: dict[str, Json] = {}
+            size = 0
             for tool, raw in encoded.items():
-                if tool not in pinned and count < MAX_TOOLS and size + len(raw) <= MAX_BYTES:
+                if len(pinned) < MAX_TOOLS and size + len(raw) <= MAX_BYTES:
                     _put(tx, ledger, server, tool, raw, None)
                     pinned[tool] = definitions[tool]
-                    count, size = count + 1, size + len(raw)
+                    size += len(raw)
             return pinned
 
-        return known | ledger.run(op) if encoded else known
+        return ledger.run(op)
 
     def pin(self, server: str, tool: str, definition: Json) -> None:
         """A person has seen this definition: it replaces the one before."""
