@@ -56,6 +56,17 @@ async def _show(_: object) -> Result:
 show = Tool(name="show", execute=_show, description="A picture, a sound, a text and an address.", effects=frozenset())
 
 
+@tool(effects=())
+async def halves(ctx: Context, fail: bool = False) -> Result:
+    """Everything it says has half a character in it."""
+    ctx.progress("half \ud800", 1, float("inf"))
+    ctx.stream("half \ud800")
+    if fail:
+        raise ValueError("half \ud800")
+    item = Attachment(kind="file", mime_type="text/\ud800", data=b"x", uri="x:\ud800", name="\udc00")
+    return Result(True, "half \ud800", attachments=(item,))
+
+
 class Deeds:
     """What has really been done."""
 
@@ -91,7 +102,7 @@ class Deeds:
 
 CONFIG = Config(
     tools=ToolsConfig(profile="full", agents={"small": PolicyLayer(deny=("erase",))}),
-    approval=ApprovalConfig(auto_approve=("math.add", "tell", "show", "wait", "around", "name_it")),
+    approval=ApprovalConfig(auto_approve=("math.add", "tell", "show", "wait", "around", "name_it", "halves")),
     mcp=McpConfig(wait=0.2),
 )
 
@@ -125,7 +136,7 @@ def text_of(result: types.CallToolResult) -> str:
 
 
 async def serve(folder: Path, token: str | None) -> None:
-    async with running(folder) as runtime:
+    async with running(folder, tools=(halves,)) as runtime:
         if token is None:
             await serve_stdio(runtime)
         else:

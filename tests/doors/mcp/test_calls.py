@@ -17,7 +17,7 @@ from holdfast.contract.tool import Tool
 from holdfast.contract.vocabulary import State
 from tests.doors.mcp.serving import ERAS, Deeds, Era, running, served, text_of
 
-pytestmark = [pytest.mark.spec("K3"), pytest.mark.parametrize("era", ERAS)]
+pytestmark = [pytest.mark.spec("K3a"), pytest.mark.parametrize("era", ERAS)]
 
 
 def run(work: Any) -> None:

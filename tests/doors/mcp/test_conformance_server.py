@@ -77,7 +77,7 @@ def recorded(folder: Path, since: float) -> set[str]:
     return {record.call.tool for record in calls}
 
 
-@pytest.mark.spec("K3")
+@pytest.mark.spec("K3a")
 @pytest.mark.parametrize("revision", REQUIRED)
 def test_every_scenario_a_revision_requires_of_a_server_passes(revision: str, server: Server, tmp_path: Path) -> None:
     required, beside = listed(tmp_path, revision)
@@ -95,7 +95,7 @@ def test_every_scenario_a_revision_requires_of_a_server_passes(revision: str, se
     assert recorded(server.folder, began) >= EVERYWHERE
 
 
-@pytest.mark.spec("K3")
+@pytest.mark.spec("K3a")
 def test_the_suite_gets_nowhere_without_the_token(server: Server, tmp_path: Path) -> None:
     scenario = ("--scenario", "tools-list", "--output-dir", str(tmp_path))
     done = run(tmp_path, "server", "--url", server.address, *scenario, token="another")

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
+import signal
 import socket
 from collections.abc import AsyncGenerator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +27,7 @@ from holdfast.doors.mcp import http, serve_http
 from tests.doors.mcp.serving import ERAS, Deeds, Era, running, text_of
 from tests.doors.mcp.test_calls import run
 
-pytestmark = pytest.mark.spec("K3")
+pytestmark = pytest.mark.spec("K3a")
 
 TOKEN: Final = "a token of the tests"
 HOLDER: Final = {"Authorization": f"Bearer {TOKEN}"}
@@ -205,7 +209,7 @@ def test_a_server_that_is_stopped_ends_although_clients_listen(tmp_path: Path) -
     run(body())
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.2", "::", "example.org"])
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.2", "::", "example.org", "localhost"])
 def test_it_listens_on_loopback_only(tmp_path: Path, host: str) -> None:
     async def body() -> None:
         async with running(tmp_path) as runtime:
@@ -226,3 +230,75 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
                     await serve_http(runtime, token=TOKEN, port=port)
 
     run(body())
+
+
+def test_connections_without_the_token_make_room_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "MAX_NEWCOMERS", 3)
+    monkeypatch.setattr(http, "MAX_CONNECTIONS", 8)
+
+    async def body() -> None:
+        async with listening(tmp_path) as address:
+            port = int(address.split(":")[2].split("/")[0])
+            request = f"GET /x HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
+            known, known_writer = await asyncio.open_connection("127.0.0.1", port)
+            known_writer.write(request)
+            assert b" 404 " in await known.readuntil(b"Not Found\r\n")
+            await known.readuntil(b"\r\n\r\nNot Found")
+            idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(20)]
+            for reader, _ in idle[:17]:
+                with contextlib.suppress(ConnectionError):
+                    assert await reader.read() == b"", "the oldest are closed"
+            known_writer.write(request)
+            assert b" 404 " in await known.readuntil(b"Not Found\r\n"), "one that is known stays"
+            assert (await post(address, HOLDER)).status_code == 200, "and others can come"
+            for writer in (known_writer, *(writer for _, writer in idle)):
+                writer.close()
+                with contextlib.suppress(ConnectionError):
+                    await writer.wait_closed()
+
+    run(body())
+
+
+def test_a_wrong_token_makes_nobody_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "MAX_NEWCOMERS", 1)
+
+    async def body() -> None:
+        async with listening(tmp_path) as address:
+            port = int(address.split(":")[2].split("/")[0])
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(f"GET /mcp HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer x\r\n\r\n".encode())
+            assert b" 401 " in await reader.readuntil(b"\r\n\r\n")
+            assert (await post(address, HOLDER)).status_code == 200
+            with contextlib.suppress(ConnectionError):
+                await reader.read()
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+    run(body())
+
+
+def test_a_signal_ends_it_in_order(tmp_path: Path) -> None:
+    async def body() -> None:
+        before = signal.getsignal(signal.SIGTERM)
+        address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        async with running(tmp_path) as runtime:
+            serving = asyncio.create_task(serve_http(runtime, token=TOKEN, started=address.set_result))
+            assert (await post(await address, HOLDER)).status_code == 200
+            os.kill(os.getpid(), signal.SIGTERM)
+            await serving
+        assert signal.getsignal(signal.SIGTERM) == before
+
+    run(body())
+
+
+def test_in_another_thread_signals_are_left_alone(tmp_path: Path) -> None:
+    def serve() -> None:
+        async def body() -> None:
+            async with listening(tmp_path) as address:
+                assert (await post(address, HOLDER)).status_code == 200
+
+        run(body())
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(serve).result(30)

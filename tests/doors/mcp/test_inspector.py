@@ -63,7 +63,7 @@ def over_http(cli: Cli) -> Generator[tuple[str, str]]:
                 process.kill()
 
 
-@pytest.mark.spec("K3")
+@pytest.mark.spec("K3a")
 @pytest.mark.parametrize("era", ERAS)
 def test_the_inspector_lists_and_calls_tools_over_stdio(cli: Cli, era: str) -> None:
     (cli.project / "notes.txt").write_text("Remember the milk.\n")
@@ -77,7 +77,7 @@ def test_the_inspector_lists_and_calls_tools_over_stdio(cli: Cli, era: str) -> N
     assert "Remember the milk." in read["content"][0]["text"]
 
 
-@pytest.mark.spec("K3")
+@pytest.mark.spec("K3a")
 def test_the_inspector_lists_and_calls_tools_over_http_with_the_token(cli: Cli) -> None:
     with over_http(cli) as (url, token):
         for era in ERAS:
@@ -93,7 +93,7 @@ def test_the_inspector_lists_and_calls_tools_over_http_with_the_token(cli: Cli) 
         assert '"tools"' not in stranger.stdout
 
 
-@pytest.mark.spec("K3", "A13c")
+@pytest.mark.spec("K3a", "A13c")
 def test_what_the_inspector_cannot_ask_its_person_waits_for_another_door(asking: Cli) -> None:
     asking.configure('[approval]\nauto_approve = ["$readonly"]\n\n[mcp]\nwait = 0.1\n')
     call = ("--method", "tools/call", "--tool-name", "file--write")

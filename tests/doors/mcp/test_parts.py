@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,14 +15,16 @@ from holdfast.contract.call import Call, Caller, Decision, HeldCall
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.inquiry import Form, Reply, Roots, Visit
 from holdfast.contract.result import Attachment, Result
+from holdfast.contract.tool import Tool
 from holdfast.contract.vocabulary import State, Verdict
 from holdfast.doors.mcp.content import block_of, to_wire
 from holdfast.doors.mcp.exchange import Sealed, seal, unseal
+from holdfast.doors.mcp.listing import to_wire as listed
 from holdfast.doors.mcp.questions import answer_of, approval_form, can_answer, reply_to
 from holdfast.doors.mcp.sealing import sealing_key
-from holdfast.doors.mcp.stdio import lines
+from holdfast.mcp.stdio_lines import Lines
 
-pytestmark = pytest.mark.spec("K3")
+pytestmark = pytest.mark.spec("K3a")
 
 
 def held(**args: str) -> HeldCall:
@@ -76,11 +76,21 @@ def test_structured_content_that_is_no_object_is_for_the_modern_protocol() -> No
     assert to_wire(result, modern=True)["structuredContent"] == [1]
 
 
+def test_the_structure_of_a_bridged_result_is_left_out_where_its_text_had_to_be_cut() -> None:
+    result = Result(True, "short", structured={"text": "x" * 100})
+    assert to_wire(result, modern=True, limit=200)["structuredContent"] == result.structured
+    assert "structuredContent" not in to_wire(result, modern=True, limit=100)
+    schema = {"type": "object"}
+    own, bridged = (Tool(name="mcp:p:t", output_schema=schema, source=source) for source in ("program", "mcp:p"))
+    assert "outputSchema" in listed(own) and "outputSchema" not in listed(bridged)
+
+
+
 @given(st.text(), st.text())
 def test_a_form_shows_nothing_that_hides_or_reorders_text(name: str, value: str) -> None:
     message = approval_form(held(**{name: value}), "high", "2025-11-25").message
     assert all(char.isprintable() or char in "\n\t" for char in message)
-    assert "Risk: high" in message and len(message) < 5000
+    assert "Risk: high" in message and len(message) < 50_000
 
 
 def test_only_a_clear_yes_is_a_yes() -> None:
@@ -114,20 +124,18 @@ def test_a_client_is_asked_only_what_it_said_it_can_answer() -> None:
     assert not can_answer(form, None) and not can_answer(Roots(), forms)
 
 
-@given(st.lists(st.binary(max_size=50).map(lambda line: line.replace(b"\n", b"")), max_size=20))
-def test_lines_are_read_as_they_were_written(written: list[bytes]) -> None:
-    async def body() -> list[bytes | None]:
-        source, sink = os.pipe()
-        try:
-            os.write(sink, b"".join(line + b"\n" for line in written))
-            os.close(sink)
-            return [line async for line in lines(source)]
-        finally:
-            os.close(source)
-
-    assert asyncio.run(body()) == written
-
-
 def test_the_sdk_is_not_loaded_before_a_client_is_served() -> None:
     code = "import sys, holdfast.doors.mcp; sys.exit('mcp' in sys.modules or 'mcp_types' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=30).returncode == 0
+
+
+@given(st.lists(st.binary(max_size=12).map(lambda line: line.replace(b"\n", b"")), max_size=20), st.integers(1, 30))
+def test_lines_that_are_too_long_are_left_out_and_the_others_are_not(written: list[bytes], size: int) -> None:
+    wire = b"".join(line + b"\n" for line in written)
+    lines = Lines(8, skips=True)
+    for start in range(0, len(wire), size):
+        lines.feed(wire[start : start + size])
+    kept = [bytes(line) for line in lines.ready]
+    assert len(kept) + lines.skipped == len(written)
+    assert [line for line in kept if len(line) <= 8] == [line for line in written if len(line) <= 8]
+    assert all(len(line) <= 8 + size for line in kept)

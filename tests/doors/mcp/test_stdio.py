@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Generator
@@ -20,7 +21,7 @@ from holdfast.store.ledger import Ledger
 from tests.doors.mcp.serving import ERAS, Era, text_of
 from tests.doors.mcp.test_calls import run
 
-pytestmark = pytest.mark.spec("K3")
+pytestmark = pytest.mark.spec("K3a")
 
 ROOT: Final = Path(__file__).parents[3]
 MODULE: Final = ("-m", "tests.doors.mcp.serving")
@@ -142,3 +143,66 @@ def test_answers_of_any_size_arrive_whole_although_the_client_reads_late(tmp_pat
             wire.send(id=number, method="tools/list", params={})
         seen = {wire.read()["id"] for _ in range(10, 400)}
         assert seen == set(range(10, 400))
+
+
+def test_what_is_no_message_but_has_an_id_is_refused_under_it(tmp_path: Path) -> None:
+    with wired(tmp_path) as wire:
+        wire.shake_hands()
+        for line, number in (
+            (b'{"jsonrpc":"2.0","id":6,"method":"tools/call","params":{"name":"\\ud800"}}', 6),
+            (b'{"jsonrpc":"1.0","id":"seven","method":"ping"}', "seven"),
+            (b'{"jsonrpc":"2.0","id":8,"method":"ping","params":[1]}', 8),
+            (b'{"jsonrpc":"2.0","id":[9],"method":"ping"}', None),
+            (b'[{"jsonrpc":"2.0","id":10,"method":"ping"}]', None),
+        ):
+            wire.write(line)
+            refused = wire.read()
+            assert (refused["id"], refused["error"]["code"]) == (number, types.INVALID_REQUEST)
+        wire.write(b'{"jsonrpc":"2.0","id":11,"method":"x","params":{"a":[' + b"1," * 1_100_000 + b"1]}}")
+        assert "more than 1,000,000 values" in wire.read()["error"]["message"]
+        wire.send(id=12, method="ping")
+        assert wire.answer(12)["result"] == {}
+
+
+def test_what_came_before_the_end_of_the_input_is_still_answered(tmp_path: Path) -> None:
+    with wired(tmp_path) as wire:
+        wire.shake_hands()
+        wire.call(2, "math--add", a=1, b=1)
+        assert wire.process.stdin is not None
+        wire.process.stdin.write(b'{"jsonrpc":"2.0","id":3,"method":"ping"}')  # no line break at the end
+        wire.process.stdin.close()
+        answers = {wire.read()["id"], wire.read()["id"]}
+        assert answers == {2, 3}
+        assert wire.process.wait(5) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_in_order(tmp_path: Path, number: signal.Signals) -> None:
+    with wired(tmp_path) as wire:
+        wire.shake_hands(elicitation={})
+        wire.call(2, "wait")
+        wire.call(3, "erase", what="all")
+        assert wire.read()["method"] == "elicitation/create"
+        wire.process.send_signal(number)
+        assert wire.process.wait(5) == 0
+    with Ledger.open(tmp_path / "ledger.db") as ledger:
+        assert ledger.pending() == []
+        assert {item.call.tool: item.state for item in ledger.calls()} == {
+            "wait": State.CANCELLED,
+            "erase": State.CANCELLED,
+        }
+
+
+def test_a_question_between_two_rounds_outlives_a_signal(tmp_path: Path) -> None:
+    meta: dict[str, Any] = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
+    }
+    with wired(tmp_path) as wire:
+        params = {"name": "erase", "arguments": {"what": "all"}, "_meta": meta}
+        wire.send(id=1, method="tools/call", params=params)
+        assert "requestState" in wire.answer(1)["result"]
+        wire.process.send_signal(signal.SIGTERM)
+        assert wire.process.wait(5) == 0
+    with Ledger.open(tmp_path / "ledger.db") as ledger:
+        assert [held.call.tool for held in ledger.pending()] == ["erase"]

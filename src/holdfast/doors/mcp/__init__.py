@@ -3,31 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from holdfast.runtime.runtime import Runtime
 
+HOST: Final = "127.0.0.1"
+PATH: Final = "/mcp"
+
 
 async def serve_stdio(runtime: Runtime) -> None:
-    """Serve one client on stdin and stdout until it goes away. Whatever else is printed goes to stderr."""
-    from holdfast.doors.mcp.stdio import serve
+    """Serve one client on stdin and stdout until it goes away. Whatever else is printed goes to stderr.
 
-    await serve(runtime)
+    In the main thread SIGTERM and SIGINT end it in order, too.
+    """
+    from holdfast.doors.mcp.stdio import serve
+    from holdfast.doors.mcp.stopping import until_told
+
+    await until_told(serve(runtime))
 
 
 async def serve_http(
     runtime: Runtime,
     *,
     token: str | None,
-    host: str = "127.0.0.1",
+    host: str = HOST,
     port: int = 0,
     started: Callable[[str], None] | None = None,
 ) -> None:
-    """Serve any number of clients on loopback until cancelled; `started` is told the address.
+    """Serve any number of clients on loopback until cancelled, or told to end; `started` is told the address.
 
     Requests must carry `Authorization: Bearer TOKEN`. Without a token everybody on this machine is let in.
     """
     from holdfast.doors.mcp.http import serve
+    from holdfast.doors.mcp.stopping import until_told
 
-    await serve(runtime, token=token, host=host, port=port, started=started)
+    await until_told(serve(runtime, token=token, host=host, port=port, started=started))

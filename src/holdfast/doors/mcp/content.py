@@ -6,14 +6,18 @@ from base64 import b64encode
 from typing import Any, Final
 
 from holdfast.contract.result import Attachment, Result
+from holdfast.contract.values import encode_json
 
 CALL: Final = "holdfast/call"
 STATE: Final = "holdfast/state"
 _TEXTS: Final = ("text/", "application/json", "application/xml", "application/yaml", "application/toml")
 
 
-def to_wire(result: Result, *, modern: bool) -> dict[str, Any]:
-    """The answer to `tools/call`. In the modern protocol structured content need not be an object."""
+def to_wire(result: Result, *, modern: bool, limit: int | None = None) -> dict[str, Any]:
+    """The answer to `tools/call`. In the modern protocol structured content need not be an object.
+
+    `limit` is in bytes and for the structure: its text has been cut to what a model may see, and it may be as long.
+    """
     content = [block_of(item, result.call_id, place) for place, item in enumerate(result.attachments)]
     if result.text or not content:
         content.insert(0, {"type": "text", "text": result.text})
@@ -22,7 +26,8 @@ def to_wire(result: Result, *, modern: bool) -> dict[str, Any]:
         "isError": not result.success,
         "_meta": {CALL: result.call_id, STATE: result.state.value},
     }
-    if isinstance(result.structured, dict) or (modern and result.structured is not None):
+    sent = isinstance(result.structured, dict) or (modern and result.structured is not None)
+    if sent and (limit is None or len(encode_json(result.structured)) <= limit):
         answer["structuredContent"] = result.structured
     return complete(answer) if modern else answer
 

@@ -26,16 +26,19 @@ from msgspec.structs import replace
 
 from holdfast import __version__
 from holdfast.contract.call import Caller
+from holdfast.contract.names import server_of
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
 from holdfast.contract.vocabulary import Failure
 from holdfast.doors.mcp.content import complete, to_wire
 from holdfast.doors.mcp.exchange import Exchange, unseal
+from holdfast.doors.mcp.joining import Parked
 from holdfast.doors.mcp.listing import Listing, answers_requests
 from holdfast.doors.mcp.requests import Requests
 from holdfast.doors.mcp.rounds import Rounds
 from holdfast.doors.mcp.sealing import STATE_SECONDS, sealing_key
 from holdfast.doors.mcp.telling import LEVELS, Teller
+from holdfast.doors.mcp.wire import clean_answers
 from holdfast.text.visible import visible
 
 if TYPE_CHECKING:
@@ -77,6 +80,7 @@ class Door:
         self._runtime = runtime
         self._listing = Listing(runtime)
         self._rounds = Rounds(runtime)
+        self._parked = Parked(runtime)
         self._levels: WeakKeyDictionary[Connection, str] = WeakKeyDictionary()
         self._connections: WeakSet[Connection] = WeakSet()
         self._bus = InMemorySubscriptionBus()
@@ -161,6 +165,7 @@ class Door:
         security = RequestStateSecurity(
             keys=[sealing_key(self._runtime.hands.state)], ttl=STATE_SECONDS, bind_principal=_principal
         )
+        server.middleware.insert(0, clean_answers)
         server.middleware.append(RequestStateBoundary(security, default_audience=NAME))
         server.add_request_handler("tools/list", types.PaginatedRequestParams, self._list_tools)
         server.add_request_handler("tools/call", types.CallToolRequestParams, self._call_tool)
@@ -183,20 +188,36 @@ class Door:
             raise MCPError(types.INVALID_PARAMS, f"There is no tool '{params.name[:_MAX_NAME]}'.")
         if modern and tool is not None:
             _check_capabilities(tool, ctx)
+        key = self._parked.key_of(self.caller_of(ctx), tool, params.arguments or {})
         if modern and params.request_state is not None:
             outcome = await self.next_round(ctx, params)
         else:
-            exchange = self.open(ctx)
-            exchange.given = dict(params.input_responses or {}) if modern else {}
-            work = self.call(exchange, params.name, params.arguments or {})
-            exchange.root = exchange.calls[0]
-            exchange.begin(work)
-            outcome = await self.round(exchange, ctx)
+            outcome = await self.round(self._begun(ctx, params, tool, key), ctx)
         if not isinstance(outcome, Result):
             return outcome
+        self._parked.ended(key, outcome)
         if outcome.failure in _UNKNOWN:
             raise MCPError(types.INVALID_PARAMS, outcome.text, {"name": params.name[:_MAX_NAME]})
-        return to_wire(outcome, modern=modern)
+        foreign = tool is not None and server_of(tool.source) is not None
+        return to_wire(outcome, modern=modern, limit=self._runtime.config.output.max_bytes if foreign else None)
+
+    def _begun(self, ctx: Ctx, params: types.CallToolRequestParams, tool: Tool | None, key: str) -> Exchange:
+        """A new call, or one that waits for exactly this already."""
+        args = params.arguments or {}
+        exchange = self.open(ctx)
+        waiting = self._parked.find(key, exchange.caller, tool, args)
+        if waiting is None:
+            exchange.given = dict(params.input_responses or {}) if exchange.modern else {}
+            work = self.call(exchange, params.name, args)
+            exchange.root = exchange.calls[0]
+        elif (found := self._rounds.of_call(waiting)) is not None:
+            return found
+        else:
+            exchange.root, exchange.joined = waiting, True
+            work = self._rounds.rejoin(exchange, waiting)
+            self._rounds.enter(exchange, waiting, "" if tool is None else tool.name)
+        exchange.begin(work)
+        return exchange
 
     async def _set_level(self, ctx: Ctx, params: types.SetLevelRequestParams) -> dict[str, Any]:
         self._levels[_connection_of(ctx)] = params.level

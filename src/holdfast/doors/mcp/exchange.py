@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from holdfast.contract.call import Caller, HeldCall
     from holdfast.doors.mcp.telling import Teller
 
+APPROVAL: Final = "approval-"
+"""How the key of a question begins whose answer approves a call."""
 _MAX_OPEN: Final = 64
 """Questions that may be open for one request."""
 
@@ -75,6 +77,10 @@ class Exchange:
         self.given: dict[str, Any] = {}
         """Answers that came with the request itself, before anything was asked. They never approve a call."""
         self.given_up = False
+        self.joined = False
+        """Whether its call was there before it, and stays when it goes."""
+        self.drivers = 0
+        """Requests that wait for its end right now: a client may send one round twice."""
         self._suspends = self.modern and ctx.method in INPUT_REQUIRED_METHODS
         self._open: dict[str, _Open] = {}
         self._numbers = 0
@@ -102,6 +108,7 @@ class Exchange:
         """Until the work has ended, or asks something the client must come back with."""
         work = self.work
         while not work.done():
+            self._drop_unaskable()
             if self._open and self._suspends:
                 return self.question()
             self._woken.clear()
@@ -124,6 +131,17 @@ class Exchange:
             if reply is not None:
                 del self._open[key]
                 item.reply.set_result(reply)
+
+    def _drop_unaskable(self) -> None:
+        """Each round says anew what its client can be asked."""
+        for key, item in list(self._open.items()):
+            if item.reply.done() or self.can_ask(item.question):
+                continue
+            del self._open[key]
+            if item.held is None:
+                item.reply.set_result(None)
+            else:
+                item.reply.set_exception(Unaskable())
 
     def give_up(self) -> None:
         """Nobody comes back: held calls stay in the ledger, other questions are cancelled."""
@@ -164,8 +182,7 @@ class Exchange:
             return None
         request = self._checked(question)
         self._numbers += 1
-        kind = "approval" if held is not None else "question"
-        key = question.key if question.key and question.key not in self._open else f"{kind}-{self._numbers}"
+        key = self._key_for(question, held)
         item = self._open[key] = _Open(self._numbers, question, request, held)
         self._woken.set()
         try:
@@ -174,6 +191,16 @@ class Exchange:
             if self._open.get(key) is item:
                 del self._open[key]
                 self._woken.set()
+
+    def _key_for(self, question: Question, held: HeldCall | None) -> str:
+        """A free one. Those of approvals are ours alone."""
+        wanted = question.key
+        if held is None and wanted and not wanted.startswith(APPROVAL) and wanted not in self._open:
+            return wanted
+        kind, number = APPROVAL if held is not None else "question-", self._numbers
+        while f"{kind}{number}" in self._open:
+            number += 1
+        return f"{kind}{number}"
 
     def _checked(self, question: Question) -> types.InputRequest:
         """Raises where the protocol does not know such a question: it fails alone, and not the whole request."""

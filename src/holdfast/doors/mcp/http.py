@@ -15,6 +15,7 @@ from starlette.responses import PlainTextResponse
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from holdfast.contract.errors import ConfigError
+from holdfast.doors.mcp import HOST, PATH
 from holdfast.doors.mcp.door import Door
 
 if TYPE_CHECKING:
@@ -22,20 +23,22 @@ if TYPE_CHECKING:
 
     from holdfast.runtime.runtime import Runtime
 
-PATH: Final = "/mcp"
 MAX_BODY: Final = 4 * 1024 * 1024
 MAX_SESSIONS: Final = 256
+"""Clients of the handshake protocols that may be connected at a time."""
 MAX_CONNECTIONS: Final = 512
+MAX_NEWCOMERS: Final = 64
+"""Connections on which nobody has shown the token yet."""
 BODY_SECONDS: Final = 30.0
-HEADER_SECONDS: Final = 10.0
+HEADER_SECONDS: Final = 3.0
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 
 
 async def serve(
     runtime: Runtime, *, token: str | None, host: str, port: int, started: Callable[[str], None] | None
 ) -> None:
-    if host not in ("127.0.0.1", "localhost"):
-        raise ConfigError(f"MCP over HTTP is for this machine only: use 127.0.0.1 as its host, not '{host}'.")
+    if host != HOST:
+        raise ConfigError(f"MCP over HTTP is for this machine only: use {HOST} as its host, not '{host}'.")
     if token is not None and not token.strip():
         raise ConfigError("An empty token would let everybody in: give one, or none at all.")
     with _listen(port) as listening:
@@ -45,7 +48,7 @@ async def serve(
             )
             actual: int = listening.getsockname()[1]
             if started is not None:
-                started(f"http://127.0.0.1:{actual}{PATH}")
+                started(f"http://{HOST}:{actual}{PATH}")
             await _run(Guard(app, token, actual), listening)
 
 
@@ -54,7 +57,7 @@ def _listen(port: int) -> socket.socket:
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(("127.0.0.1", port))
+        listening.bind((HOST, port))
         listening.listen(128)
     except (OSError, OverflowError) as error:
         listening.close()
@@ -62,7 +65,7 @@ def _listen(port: int) -> socket.socket:
     return listening
 
 
-async def _run(app: ASGIApp, listening: socket.socket) -> None:
+async def _run(app: Guard, listening: socket.socket) -> None:
     config = uvicorn.Config(
         app,
         http=TimedProtocol,
@@ -71,6 +74,7 @@ async def _run(app: ASGIApp, listening: socket.socket) -> None:
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         timeout_keep_alive=30,
         timeout_graceful_shutdown=1,
         limit_concurrency=MAX_CONNECTIONS,
@@ -92,11 +96,27 @@ class _Server(uvicorn.Server):
         yield
 
 
+class Newcomers:
+    """Connections on which nobody has shown the token: beyond some, the oldest goes, so that others can come."""
+
+    def __init__(self) -> None:
+        self._transports: dict[object, asyncio.Transport] = {}
+
+    def add(self, peer: object, transport: asyncio.Transport) -> None:
+        self._transports[peer] = transport
+        if len(self._transports) > MAX_NEWCOMERS:
+            self._transports.pop(next(iter(self._transports))).abort()
+
+    def remove(self, peer: object) -> None:
+        self._transports.pop(peer, None)
+
+
 class Guard:
     """Lets in what comes from this machine's own pages and programs and holds the token."""
 
     def __init__(self, app: ASGIApp, token: str | None, port: int) -> None:
         self._app = app
+        self.newcomers = Newcomers()
         self._token = None if token is None else token.encode()
         self._hosts = frozenset(f"{name}:{port}" for name in _LOOPBACK)
         self._origins = frozenset(f"http://{host}" for host in self._hosts)
@@ -109,6 +129,7 @@ class Guard:
         if refusal is not None:
             await refusal(scope, receive, send)
             return
+        self.newcomers.remove(scope.get("client"))
         timed = _Timed(receive, send)
         await self._app(scope, timed.receive, timed.send)
 
@@ -164,7 +185,13 @@ class TimedProtocol(H11Protocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        self._newcomers.add(self.client, transport)
         self._wait()
+
+    @property
+    def _newcomers(self) -> Newcomers:
+        app: Any = self.config.app
+        return app.newcomers
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -178,6 +205,7 @@ class TimedProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._waiting is not None:
             self._waiting.cancel()
+        self._newcomers.remove(self.client)
         super().connection_lost(exc)
 
     def _wait(self) -> None:

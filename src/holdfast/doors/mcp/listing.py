@@ -7,8 +7,10 @@ from base64 import b64decode, urlsafe_b64encode
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, Final
 
+from holdfast.contract.names import server_of
 from holdfast.contract.tool import Tool
 from holdfast.contract.vocabulary import Risk
+from holdfast.doors.mcp.wire import clean
 
 if TYPE_CHECKING:
     from holdfast.contract.call import Caller
@@ -34,8 +36,14 @@ class Shown:
                 self.answering.setdefault(method, []).append(tool)
             if not methods:
                 listed.append(tool)
-        self.names = [tool.name for tool in listed]
-        self.wire = [to_wire(tool) for tool in listed]
+        self.names: list[str] = []
+        self.wire: list[dict[str, Any]] = []
+        for tool in listed:
+            try:
+                self.wire.append(to_wire(tool))
+            except (ValueError, RecursionError):
+                continue  # a schema that cannot be written down hides its own tool only
+            self.names.append(tool.name)
 
     def page(self, cursor: str | None) -> dict[str, Any]:
         """The tools after the one a cursor names. Raises `ValueError` for a cursor that is none of ours."""
@@ -83,9 +91,10 @@ def to_wire(tool: Tool) -> dict[str, Any]:
         "inputSchema": {**tool.input_schema, "type": "object"},
         "annotations": annotations,
     }
-    if tool.output_schema is not None and tool.output_schema.get("type") == "object":
+    bounded = server_of(tool.source) is None  # what a bridged server returns may be too long to be sent whole
+    if bounded and tool.output_schema is not None and tool.output_schema.get("type") == "object":
         wire["outputSchema"] = dict(tool.output_schema)
-    return wire
+    return clean(wire)
 
 
 def _name_in(cursor: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import mcp_types as types
@@ -12,33 +11,30 @@ from holdfast.contract.call import Answer, HeldCall
 from holdfast.contract.errors import InvalidArguments, InvalidSchema
 from holdfast.contract.inquiry import CANCELLED, Completion, Form, Question, Reply, Roots, Visit
 from holdfast.contract.schema import compile_schema
-from holdfast.contract.values import Args, Json, encode_json
-from holdfast.text.visible import visible, visible_block
-from holdfast.text.width import clip_middle, fingerprint
+from holdfast.contract.values import Args, Json
+from holdfast.doors.mcp.showing import approval_text
+from holdfast.doors.mcp.wire import clean, clean_text
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-_MAX_LINES: Final = 60
-_MAX_LINE: Final = 400
-_MAX_VALUE: Final = 600
 _MAX_MESSAGE: Final = 10_000
 _TITLES_SINCE: Final = "2025-11-25"
 """From this protocol on a choice carries its titles as `oneOf`."""
 
 
 def approval_form(held: HeldCall, risk: str, protocol: str) -> Form:
-    """What a person has to see before saying yes, and where they say it."""
+    """What a person has to see before saying yes, and where they say it. The call must be redacted."""
     if held.definition_only:
         fields: Args = {"result": {"type": "string", "title": "Result", "description": "What the tool answers."}}
-        return Form(message=_message(held, risk), schema=_object(fields, "result"))
+        return Form(message=approval_text(held, risk), schema=_object(fields, "result"))
     choice: dict[str, Json] = {"type": "string", "title": "Decision", "description": "Whether this call may run."}
     if protocol >= _TITLES_SINCE:
         choice["oneOf"] = [{"const": "approve", "title": "Approve"}, {"const": "reject", "title": "Reject"}]
     else:
         choice |= {"enum": ["approve", "reject"], "enumNames": ["Approve", "Reject"]}
     note: Args = {"type": "string", "title": "Message", "description": "What the model is told if you reject it."}
-    return Form(message=_message(held, risk), schema=_object({"decision": choice, "message": note}, "decision"))
+    return Form(message=approval_text(held, risk), schema=_object({"decision": choice, "message": note}, "decision"))
 
 
 def answer_of(reply: Reply, held: HeldCall, by: str) -> Answer | None:
@@ -60,11 +56,14 @@ def answer_of(reply: Reply, held: HeldCall, by: str) -> Answer | None:
 def request_of(question: Question) -> types.InputRequest:
     """The question as the request a client knows."""
     if isinstance(question, Form):
-        form = types.ElicitRequestFormParams(message=question.message, requested_schema=question.schema)
+        message = clean_text(question.message)
+        form = types.ElicitRequestFormParams(message=message, requested_schema=clean(question.schema))
         return types.ElicitRequest(params=form)
     if isinstance(question, Visit):
         visit = types.ElicitRequestURLParams(
-            message=question.message, url=question.url, elicitation_id=question.id or secrets.token_hex(8)
+            message=clean_text(question.message),
+            url=clean_text(question.url),
+            elicitation_id=clean_text(question.id) or secrets.token_hex(8),
         )
         return types.ElicitRequest(params=visit)
     if isinstance(question, Roots):
@@ -76,7 +75,8 @@ def request_of(question: Question) -> types.InputRequest:
     }
     if question.system:
         params["systemPrompt"] = question.system
-    return types.CreateMessageRequest(params=types.CreateMessageRequestParams.model_validate(params, by_name=False))
+    wanted = types.CreateMessageRequestParams.model_validate(clean(params), by_name=False)
+    return types.CreateMessageRequest(params=wanted)
 
 
 def result_type(question: Question) -> type[BaseModel]:
@@ -135,36 +135,3 @@ def _wire(response: BaseModel) -> Reply:
 
 def _object(properties: Args, *required: str) -> Args:
     return {"type": "object", "properties": properties, "required": list(required)}
-
-
-def _message(held: HeldCall, risk: str) -> str:
-    return "\n".join(_lines(held, risk))
-
-
-def _lines(held: HeldCall, risk: str) -> Iterator[str]:
-    call = held.call
-    yield ("It waits for its result: " if held.definition_only else "May this run? ") + visible(held.preview)
-    if held.summary and held.summary not in held.preview:
-        yield f"Does: {visible(clip_middle(held.summary, _MAX_VALUE))}"
-    yield f"Risk: {held.proposal.risk if held.proposal else risk}"
-    yield f"Why: {visible(clip_middle(held.decision.reason, _MAX_VALUE))} ({visible(held.decision.source)})"
-    yield f"Call {call.id} of {visible(call.caller.agent or 'an MCP client')}, tool {visible(call.tool)}"
-    if held.proposal is not None and held.proposal.preview:
-        yield ""
-        yield from _bounded(visible_block(held.proposal.preview.rstrip("\n")).split("\n"), call.id)
-        return
-    for name, value in call.args.items():
-        text = value if isinstance(value, str) else encode_json(value).decode(errors="replace")
-        cut = visible(clip_middle(text, _MAX_VALUE))
-        yield f"{visible(name)}: {cut}" + (f" ({fingerprint(text)})" if len(text) > _MAX_VALUE else "")
-
-
-def _bounded(lines: list[str], call_id: str) -> Iterator[str]:
-    tail = _MAX_LINES // 4
-    hidden = len(lines) - _MAX_LINES
-    shown = lines if hidden <= 0 else [*lines[: _MAX_LINES - tail], "", *lines[-tail:]]
-    for place, line in enumerate(shown):
-        if hidden > 0 and place == _MAX_LINES - tail:
-            yield f"[{hidden:,} lines hidden; all of them: holdfast show {call_id}]"
-        else:
-            yield clip_middle(line, _MAX_LINE)

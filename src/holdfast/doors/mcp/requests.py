@@ -44,6 +44,8 @@ _OURS: Final = frozenset({"_meta", "inputResponses", "requestState"})
 _NO_RESOURCE: Final = -32002
 """What the handshake protocols say of a resource that is not there."""
 _MAX_PAGES: Final = 100
+_NOT_THIS_ONE: Final = frozenset({State.FAILED, State.INVALID})
+"""Ends after which another tool may know better."""
 
 
 class Rounder(Protocol):
@@ -117,8 +119,8 @@ class Requests:
         result = Result(False, error=f"Nothing here answers {method}.", state=State.FAILED, failure=Failure.TOOL_ERROR)
         for tool in tools:
             result = await self._door.call(exchange, tool.name, args)
-            if result.success:
-                break
+            if result.state not in _NOT_THIS_ONE:
+                break  # what waits for a person or was refused by one must not be covered by somebody else's answer
         return result
 
 
@@ -135,7 +137,7 @@ def _answer(method: str, result: Result, ctx: Ctx) -> dict[str, Any]:
 
 def _error(method: str, result: Result, ctx: Ctx) -> MCPError:
     """Not there, or not now: the first has a code of its own, which has changed with the protocol."""
-    if result.state not in (State.FAILED, State.INVALID):
+    if result.state not in _NOT_THIS_ONE:
         return MCPError(types.INTERNAL_ERROR, result.text, {"state": result.state.value, "call": result.call_id})
     if method == "resources/read":
         uri = str((ctx.params or {}).get("uri", ""))

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 from msgspec.structs import replace
 
-from holdfast.contract.call import HeldCall
-from holdfast.contract.errors import CallError, HoldfastError, NotPending, StaleApproval, UnknownCall
-from holdfast.contract.inquiry import CANCELLED, Inquiry, Reply
+from holdfast.contract.call import Call, HeldCall
+from holdfast.contract.errors import HoldfastError, NotPending, StaleApproval, UnknownCall
+from holdfast.contract.inquiry import CANCELLED, Inquiry, Question, Reply
 from holdfast.contract.result import Result
+from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Failure, State
 from holdfast.doors.mcp.exchange import Exchange, Sealed, Unaskable
+from holdfast.doors.mcp.foreign import SERVER, presented
+from holdfast.doors.mcp.joining import until_ended
 from holdfast.doors.mcp.questions import answer_of, approval_form, reply_to
 from holdfast.doors.mcp.sealing import STATE_SECONDS
+from holdfast.doors.mcp.showing import line_of, redacted
 from holdfast.doors.mcp.telling import Teller, Watch
-from holdfast.runtime.refusals import awaiting_program
+from holdfast.runtime.desk import POLL_SECONDS
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
@@ -30,6 +35,9 @@ if TYPE_CHECKING:
 MAX_SUSPENDED: Final = 256
 """Requests that may wait for their client's next round; beyond that the oldest wait in the ledger only."""
 _LOST: Final = "What this answers is not open any more. Send the request again, without requestState."
+DECLINED: Final = Reply(action="decline")
+_MAX_TURNS: Final = 5
+"""How often a call that waits may turn out to be another one than what was answered."""
 _LAST_WORDS: Final = 0.7
 """Seconds calls have to end in when the door closes."""
 
@@ -42,7 +50,7 @@ class Rounds:
         self._all: dict[str, Exchange] = {}
         self._by_call: dict[str, Exchange] = {}
         self._suspended: dict[str, asyncio.TimerHandle] = {}
-        self.watch = Watch(self._teller_of, runtime.redact)
+        self.watch = Watch(self._teller_of, self._line_of)
 
     def enter(self, exchange: Exchange, call_id: str, tool: str) -> None:
         """A call now runs for this request."""
@@ -57,18 +65,21 @@ class Rounds:
         self._all[exchange.id] = exchange
         self._resume(exchange.id)
         exchange.ctx, exchange.teller = ctx, teller
+        exchange.drivers += 1
         try:
             outcome = await exchange.drive()
             await teller.finish()
         except asyncio.CancelledError:
             teller.drop()
-            exchange.stop(self._runtime.cancel)
-            exchange.work.add_done_callback(lambda _: self._forget(exchange))
+            if exchange.drivers == 1 and exchange.id not in self._suspended:
+                self._stop(exchange)
+                exchange.work.add_done_callback(lambda _: self._forget(exchange))
             raise
         except Exception:
             self._forget(exchange)
             raise
         finally:
+            exchange.drivers -= 1
             if exchange.teller is teller:
                 exchange.teller = None
         if isinstance(outcome, Result):
@@ -85,16 +96,14 @@ class Rounds:
         await asyncio.wait((exchange.work,))
         return None
 
+    def of_call(self, call_id: str) -> Exchange | None:
+        """The exchange that works on this call right now."""
+        return self._by_call.get(call_id)
+
     async def ask(self, held: HeldCall) -> Answer | None:
         """The runtime's asker: the client's person, or whoever answers at another door in time."""
         exchange = self._by_call.get(held.call.group)
-        if exchange is None:
-            return None
-        try:
-            return await self._ask(exchange, held)
-        except Unaskable:
-            await asyncio.sleep(self._runtime.config.mcp.wait)
-            return None
+        return None if exchange is None else await self._ask(exchange, held)
 
     async def inquire(self, inquiry: Inquiry) -> tuple[Reply, ...]:
         """The runtime's inquirer. What a client did not say it can answer is cancelled."""
@@ -102,30 +111,68 @@ class Rounds:
         exchange = self._by_call.get(group)
         if exchange is None:
             return (CANCELLED,) * len(inquiry.questions)
-        asked = [place for place, question in enumerate(inquiry.questions) if exchange.can_ask(question)]
-        answers = await exchange.ask([inquiry.questions[place] for place in asked])
         replies = [CANCELLED] * len(inquiry.questions)
+        asked: dict[int, Question] = {}
+        for place, question in enumerate(inquiry.questions):
+            put = presented(question, inquiry.asked_by) if inquiry.asked_by.startswith(SERVER) else question
+            if put is None:
+                replies[place] = DECLINED
+            elif exchange.can_ask(put):
+                asked[place] = put
+        answers = await exchange.ask(tuple(asked.values()))
         for place, reply in zip(asked, answers, strict=True):
             replies[place] = CANCELLED if reply is None else replace(reply, by=exchange.by)
         return tuple(replies)
 
     async def settle(self, exchange: Exchange, state: Sealed, responses: Mapping[str, object]) -> Result:
         """A round whose exchange is gone: an approval is still good, since the ledger holds the call."""
-        await self._runtime.wait_for_sources()
+        runtime = self._runtime
+        await runtime.wait_for_sources()
         approvals = [(key, call_id, digest) for key, (_, call_id, digest) in state.asked.items() if call_id]
         for key, call_id, digest in approvals:
-            held = self._runtime.ledger_for_held().held(call_id)
-            if held is None or held.state not in (State.PENDING, State.APPROVED):
+            held = runtime.ledger_for_held().held(call_id)
+            if held is None:
                 continue
-            if held.call.parent is not None:
+            root = state.root or held.call.group
+            if held.call.parent is not None and held.state in (State.PENDING, State.APPROVED):
                 text = f"The call that wanted this ended with its server; it waits: holdfast approve {call_id}"
-                return Result(False, error=text, state=State.UNKNOWN, failure=Failure.STALE, call_id=state.root)
-            self.enter(exchange, call_id, held.call.tool)
-            return await self._settle(exchange, held, digest, responses.get(key))
-        ended = self._runtime.result(state.root) if state.root else None
-        if ended is None:
-            raise MCPError(types.INVALID_PARAMS, _LOST, {"reason": "not_open"})
-        return ended
+                return Result(False, error=text, state=State.UNKNOWN, failure=Failure.STALE, call_id=root)
+            said = self._said(exchange, held, digest, responses.get(key))
+            return await self.rejoin(exchange, root if held.state is State.RUNNING else call_id, said)
+        for call_id in (state.root,) if state.root else self._roots_of(call_id for _, call_id, _ in approvals):
+            ended = runtime.result(call_id)
+            if ended is not None:
+                return ended
+        raise MCPError(types.INVALID_PARAMS, _LOST, {"reason": "not_open"})
+
+    async def rejoin(self, exchange: Exchange, call_id: str, said: Answer | None = None) -> Result:
+        """Go on with a call that waits or runs already: `said` is an answer to what is held right now."""
+        runtime = self._runtime
+        ledger = runtime.ledger_for_held()
+        exchange.joined = True
+        if call_id not in exchange.calls:
+            held = ledger.held(call_id)
+            self.enter(exchange, call_id, "" if held is None else held.call.tool)
+        for _ in range(_MAX_TURNS):
+            held = ledger.held(call_id)
+            if held is None or held.state is State.RUNNING:
+                break
+            if held.state is State.APPROVED:
+                ran = await runtime.desk.resume_one(held)
+                if ran is None or ran.failure is not Failure.STALE:
+                    return ran or await until_ended(runtime, call_id)
+                continue
+            answer, said = said or await self._answered(exchange, held), None
+            if answer is None and _still_waits(ledger.held(call_id), held):
+                break
+            if answer is not None:
+                try:
+                    await runtime.desk.answer(call_id, answer, digest=held.digest)
+                except (NotPending, UnknownCall, StaleApproval):
+                    continue  # somebody else was faster
+                except HoldfastError as error:
+                    return Result(False, error=str(error), state=State.PENDING, call_id=call_id)
+        return await until_ended(runtime, call_id)
 
     async def close(self) -> None:
         """Held calls stay in the ledger; what runs is stopped and gets its end."""
@@ -134,7 +181,7 @@ class Rounds:
         left = list(self._all.values())
         for exchange in left:
             if exchange.inquires:
-                exchange.stop(self._runtime.cancel)  # nobody has said no, so the tool must not go on as if they had
+                self._stop(exchange)  # nobody has said no, so the tool must not go on as if they had
             else:
                 exchange.give_up()
         tasks = [exchange.work for exchange in left if not exchange.work.done()]
@@ -142,42 +189,60 @@ class Rounds:
             await asyncio.wait(tasks, timeout=_LAST_WORDS / 2)
         for exchange in left:
             if not exchange.work.done():
-                exchange.stop(self._runtime.cancel)
+                self._stop(exchange)
         if tasks:
             await asyncio.wait(tasks, timeout=_LAST_WORDS / 2)
 
     async def _ask(self, exchange: Exchange, held: HeldCall) -> Answer | None:
-        tool = self._runtime.registry.find(held.call.tool)
-        form = approval_form(held, "unknown" if tool is None else tool.risk, exchange.ctx.protocol_version)
-        form = replace(form, message=self._runtime.redact(form.message))
-        if not self._runtime.config.mcp.client_approves or not exchange.can_ask(form):
-            raise Unaskable
-        (reply,) = await exchange.ask((form,), held)
+        """Whoever cannot be asked here gets the time to go to another door."""
+        runtime = self._runtime
+        tool = runtime.registry.find(held.call.tool)
+        shown = redacted(held, tool, runtime.redactor)
+        form = approval_form(shown, "unknown" if tool is None else tool.risk, exchange.ctx.protocol_version)
+        form = replace(form, message=runtime.redact(form.message))
+        try:
+            if not runtime.config.mcp.client_approves or not exchange.can_ask(form):
+                raise Unaskable
+            (reply,) = await exchange.ask((form,), held)
+        except Unaskable:
+            await asyncio.sleep(runtime.config.mcp.wait)
+            return None
         return None if reply is None else answer_of(reply, held, exchange.by)
 
-    async def _settle(self, exchange: Exchange, held: HeldCall, digest: str, response: object) -> Result:
-        """Use the answer for what was shown; ask again about anything else."""
-        runtime = self._runtime
-        if held.state is State.APPROVED:
-            return await runtime.desk.resume_one(held) or _elsewhere(held)
-        form = approval_form(held, "", exchange.ctx.protocol_version)
-        counts = held.digest == digest and runtime.config.mcp.client_approves
-        reply = reply_to(form, response) if counts else None
+    async def _answered(self, exchange: Exchange, held: HeldCall) -> Answer | None:
+        """What the person says, unless somebody at another door is faster."""
+        ledger = self._runtime.ledger_for_held()
+        asking = asyncio.create_task(self._ask(exchange, held))
         try:
-            answer = await self._ask(exchange, held) if reply is None else answer_of(reply, held, exchange.by)
-        except Unaskable:
-            answer = None
-        if answer is None:
-            text = f"Call {held.call.id} waits for approval: holdfast approve {held.call.id}"
-            failure = Failure.AWAITING_APPROVAL
-            return Result(False, error=text, state=State.PENDING, failure=failure, call_id=held.call.id)
-        try:
-            return await runtime.answer(held.call.id, answer, digest=held.digest)
-        except (NotPending, UnknownCall, StaleApproval, CallError) as error:
-            ended = runtime.result(held.call.id)
-            return ended or Result(False, error=str(error), state=State.PENDING, call_id=held.call.id)
-        except HoldfastError as error:
-            return Result(False, error=str(error), state=State.FAILED, call_id=held.call.id)
+            while not asking.done():
+                await asyncio.wait((asking,), timeout=POLL_SECONDS)
+                if not _still_waits(ledger.held(held.call.id), held):
+                    return None
+            return asking.result()
+        finally:
+            asking.cancel()
+
+    def _said(self, exchange: Exchange, held: HeldCall, digest: str, response: object) -> Answer | None:
+        """An answer counts for what was shown, and for nothing else."""
+        if held.state is not State.PENDING or held.digest != digest or not self._runtime.config.mcp.client_approves:
+            return None
+        reply = reply_to(approval_form(held, "", exchange.ctx.protocol_version), response)
+        return None if reply is None else answer_of(reply, held, exchange.by)
+
+    def _roots_of(self, call_ids: Iterable[str]) -> Iterator[str]:
+        """The outermost calls of what was asked about, as the ledger knows them."""
+        for call_id in call_ids:
+            with contextlib.suppress(HoldfastError):
+                call = self._runtime.ledger_for_held().call(call_id).call
+                yield call.group or call.id
+
+    def _line_of(self, call: Call) -> str:
+        clean = replace(call, args=cast(Args, self._runtime.redactor.value(call.args)))
+        return line_of(clean, self._runtime.registry.find(call.tool))
+
+    def _stop(self, exchange: Exchange) -> None:
+        """What it waits for is withdrawn with it, unless that was parked before it came; what runs here ends."""
+        exchange.stop(self._runtime.pipeline.cancel if exchange.joined else self._runtime.cancel)
 
     def _teller_of(self, group: str) -> Teller | None:
         exchange = self._by_call.get(group)
@@ -209,6 +274,6 @@ class Rounds:
             self.watch.end(call_id)
 
 
-def _elsewhere(held: HeldCall) -> Result:
-    text = awaiting_program(held)
-    return Result(False, error=text, state=State.APPROVED, failure=Failure.AWAITING_PROGRAM, call_id=held.call.id)
+def _still_waits(now: HeldCall | None, held: HeldCall) -> bool:
+    """As exactly what it was."""
+    return now is not None and now.state is State.PENDING and now.digest == held.digest

@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import queue
 import select
 import stat
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
 import mcp_types as types
 from mcp.shared.message import SessionMessage
 
 from holdfast.doors.mcp.door import Door
+from holdfast.doors.mcp.wire import clean_text, refusal, writable
+from holdfast.mcp.stdio_lines import MAX_LINE, Lines, NoMessage, TooMuch, message_of
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
     from holdfast.runtime.runtime import Runtime
 
-MAX_LINE: Final = 16 * 1024 * 1024
+LAST_ANSWERS: Final = 0.5
+"""Seconds that what came before the end of the input has to be answered in."""
 _CHUNK: Final = 256 * 1024
+_MAX_REFUSED: Final = 1024 * 1024
+"""A line up to this, if it is no message, is looked through for its id."""
 
 
 async def serve(runtime: Runtime) -> None:
@@ -45,8 +51,9 @@ async def _streams() -> AsyncGenerator[tuple[Any, Any]]:
     writer = Writer(sink)
     try:
         async with anyio.create_task_group() as group:
-            group.start_soon(_read_all, source, read_send, writer)
-            group.start_soon(_write_all, writer, write_receive)
+            owed = Owed()
+            group.start_soon(_read_all, source, read_send, writer, owed)
+            group.start_soon(write_all, writer, write_receive, owed)
             yield read_receive, write_send
             await writer.flushed()
             group.cancel_scope.cancel()
@@ -56,47 +63,98 @@ async def _streams() -> AsyncGenerator[tuple[Any, Any]]:
         os.close(source)  # the writer's own descriptor stays open: its thread may still wait for the client
 
 
-async def _read_all(source: int, send: MemoryObjectSendStream[SessionMessage | Exception], writer: Writer) -> None:
+class Owed:
+    """The requests that have come and have no answer yet."""
+
+    def __init__(self) -> None:
+        self._open: dict[types.RequestId, int] = {}
+        self._none = asyncio.Event()
+        self._none.set()
+
+    def received(self, message: types.JSONRPCMessage) -> None:
+        if isinstance(message, types.JSONRPCRequest):
+            self._open[message.id] = self._open.get(message.id, 0) + 1
+            self._none.clear()
+        elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
+            self._paid((message.params or {}).get("requestId"))
+
+    def sent(self, message: types.JSONRPCMessage) -> None:
+        if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
+            self._paid(message.id)
+
+    def _paid(self, number: Any) -> None:
+        left = self._open.pop(number, 0) - 1 if isinstance(number, int | str) else 0
+        if left > 0:
+            self._open[number] = left
+        if not self._open:
+            self._none.set()
+
+    async def paid(self) -> None:
+        """Until all is answered, or for as long as a client that has gone is worth waiting for."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_ANSWERS):
+                await self._none.wait()
+
+
+async def _read_all(
+    source: int, send: MemoryObjectSendStream[SessionMessage | Exception], writer: Writer, owed: Owed
+) -> None:
+    lines = Lines(skips=True)
+    refused = 0
     async with send:
-        async for line in lines(source):
-            if line is None:
-                await writer.write(_refusal(f"A message of more than {MAX_LINE:,} bytes was left out."))
-                continue
-            try:
-                message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
-            except ValueError:
-                if line.strip():
-                    await writer.write(_refusal("That line is no JSON-RPC message."))
-                continue
-            try:
-                await send.send(SessionMessage(message))
-            except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+        while chunk := await _read(source):
+            lines.feed(chunk)
+            for _ in range(lines.skipped - refused):
+                text = f"A message of more than {MAX_LINE:,} bytes was left out."
+                await writer.write(refusal(types.PARSE_ERROR, text) + b"\n")
+            refused = lines.skipped
+            if not await _hand_on(lines, send, writer, owed):
                 return
+        lines.feed(b"\n")
+        if await _hand_on(lines, send, writer, owed):
+            await owed.paid()
 
 
-async def _write_all(writer: Writer, receive: MemoryObjectReceiveStream[SessionMessage]) -> None:
+async def _hand_on(
+    lines: Lines, send: MemoryObjectSendStream[SessionMessage | Exception], writer: Writer, owed: Owed
+) -> bool:
+    """Whole lines as messages; False if nobody takes them any more."""
+    while lines.ready:
+        line = lines.ready.popleft()
+        try:
+            message = message_of(line)
+        except (NoMessage, TooMuch) as error:
+            if line.strip():
+                await writer.write(_refused(line, error) + b"\n")
+            continue
+        owed.received(message)
+        try:
+            await send.send(SessionMessage(message))
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            return False
+    return True
+
+
+async def write_all(writer: Writer, receive: MemoryObjectReceiveStream[SessionMessage], owed: Owed) -> None:
     async with receive:
         async for item in receive:
-            await writer.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+            line = writable(item.message)
+            if line is not None:
+                await writer.write(line + b"\n")
+            owed.sent(item.message)
 
 
-async def lines(source: int) -> AsyncIterator[bytes | None]:
-    """Each line; None for one that is too long, which is not kept."""
-    kept = bytearray()
-    skipping = False
-    while chunk := await _read(source):
-        first, *rest = chunk.split(b"\n")
-        kept += first
-        for piece in rest:
-            yield None if skipping else bytes(kept)
-            skipping = False
-            kept = bytearray(piece)
-        if len(kept) > MAX_LINE:
-            skipping = True
-        if skipping:
-            kept.clear()
-    if kept:
-        yield bytes(kept)
+def _refused(line: bytes | bytearray, error: Exception) -> bytes:
+    """What is no message but has an id is refused under it, so that its sender does not wait."""
+    if isinstance(error, TooMuch):
+        return refusal(types.INVALID_REQUEST, f"The line is {error}, and was left out.")
+    try:
+        found: Any = json.loads(line) if len(line) <= _MAX_REFUSED else None
+    except (ValueError, RecursionError):
+        return refusal(types.PARSE_ERROR, "That line is no JSON, or is nested too deep.")
+    number = cast("dict[str, Any]", found).get("id") if isinstance(found, dict) else None
+    usable = type(number) is int or (type(number) is str and number == clean_text(number))
+    return refusal(types.INVALID_REQUEST, "That is no JSON-RPC message.", number if usable else None)
 
 
 async def _read(source: int) -> bytes:
@@ -173,8 +231,3 @@ class Writer:
                 done.get_loop().call_soon_threadsafe(lambda done=done: done.done() or done.set_result(None))
             except RuntimeError:
                 return  # the loop is closed
-
-
-def _refusal(text: str) -> bytes:
-    error = types.ErrorData(code=types.PARSE_ERROR, message=text)
-    return types.JSONRPCError(jsonrpc="2.0", id=None, error=error).model_dump_json(by_alias=True).encode() + b"\n"

@@ -6,15 +6,18 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
 
 import mcp_types as types
 
 from holdfast.contract.event import Event, Logged, Output, Pending, Progress, Received
-from holdfast.text.visible import visible
+from holdfast.doors.mcp.wire import clean_text
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
+
+    from holdfast.contract.call import Call
 
 LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 _MAX_WAITING: Final = 256
@@ -36,17 +39,20 @@ class Teller:
 
     def progress(self, message: str, done: float | None, total: float | None) -> None:
         """Numbers only grow in MCP: one that does not is told as a small step."""
+        done, total = _number(done), _number(total)
         if done is not None and (self._value is None or done > self._value):
-            self._value, self._total = float(done), total
+            self._value, self._total = done, total
         else:
             self._value = 0.0 if self._value is None else self._value + _STEP
         value, at_most = self._value, self._total if self._total is not None and self._total >= self._value else None
-        self._say(lambda: self._ctx.session.report_progress(value, at_most, message or None))
+        said = clean_text(message) or None
+        self._say(lambda: self._ctx.session.report_progress(value, at_most, said))
 
     def log(self, level: str, logger: str, text: str) -> None:
         if level not in self._levels:
             return
-        params = types.LoggingMessageNotificationParams(level=level, logger=logger, data=text)  # pyright: ignore[reportArgumentType]
+        wire: dict[str, Any] = {"level": level, "logger": clean_text(logger), "data": clean_text(text)}
+        params = types.LoggingMessageNotificationParams.model_validate(wire)
         note = types.LoggingMessageNotification(params=params)
         self._say(lambda: self._ctx.session.send_notification(note, related_request_id=self._ctx.request_id))
 
@@ -74,9 +80,9 @@ class Teller:
 class Watch:
     """The one listener for all requests: finds whose call an event is about."""
 
-    def __init__(self, teller_of: Callable[[str], Teller | None], redact: Callable[[str], str]) -> None:
+    def __init__(self, teller_of: Callable[[str], Teller | None], line_of: Callable[[Call], str]) -> None:
         self._teller_of = teller_of
-        self._redact = redact
+        self._line_of = line_of
         self._above: dict[str, tuple[str, str]] = {}
         """For each running call: the outermost call of it, and its tool."""
         self._below: dict[str, list[str]] = {}
@@ -116,9 +122,18 @@ class Watch:
         elif isinstance(event, Logged):
             teller.log(event.level if event.level in LEVELS else "info", event.source, event.message)
         elif isinstance(event, Pending):
-            what = visible(self._redact(event.preview))
+            what = self._line_of(event.call)
             teller.progress(f"{what} waits for a person: holdfast approve {event.call_id}", None, None)
         elif event.call_id == group:
             teller.progress(event.message, event.done, event.total)
         else:
             teller.progress(f"{tool}: {event.message}", None, None)
+
+
+def _number(value: float | None) -> float | None:
+    """Whatever a tool says, as a number JSON has."""
+    try:
+        number = None if value is None else float(value)
+    except OverflowError:
+        return None
+    return number if number is not None and isfinite(number) else None
