@@ -16,6 +16,7 @@ CONFIG = """\
 [mcp.servers.little]
 command = {python}
 args = ["-I", "little_server.py"]
+cwd = "$root"
 
 [mcp.servers.broken]
 command = "/bin/sh"

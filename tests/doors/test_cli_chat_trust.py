@@ -15,7 +15,7 @@ FUNCTION = (
     "```lua\nflemma.opt.tools.auto_approve = function(tool_name) return true end\n```\n\n"
     "@You:\nrun `echo hi > made.txt`\n"
 )
-QUESTION = "[y/n] "
+QUESTION = "[y/N] "
 
 
 def _write(cli: Cli, text: str) -> Path:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from holdfast.contract.event import Logged
 from holdfast.contract.inquiry import Completion, Form, Question, Roots, Speech, Visit
-from holdfast.doors.cli.answer_fields import Bad, fields_of, looks_secret
-from holdfast.doors.cli.browsing import fault_of_address
+from holdfast.doors.cli.answer_fields import Bad, fields_of
+from holdfast.doors.cli.browsing import caution_about
 from holdfast.doors.cli.chatting.viewing import PersonView
 from holdfast.doors.cli.typing_in import somebody_asks, turn
 from tests.doors.command import Cli
@@ -66,9 +66,7 @@ def test_a_form_is_filled_in_field_by_field_and_shown_before_it_is_sent(cli: Cli
         person.expect("• age (a whole number)")
         person.expect("1. Red")
         person.expect("• note (optional)")
-        person.expect("Answer it? [y/n] ")
-        person.type("")
-        person.expect("Answer it? [y/n] ")
+        person.expect("Answer it? [y/N] ")
         person.type("y")
         for question, typed, told in [
             ("Your name: ", "", "it is needed"),
@@ -90,7 +88,7 @@ def test_a_form_is_filled_in_field_by_field_and_shown_before_it_is_sent(cli: Cli
             if told is not None:
                 person.expect(told)
         person.expect("Your name: Ann")
-        person.expect("Send this? [y/n] ")
+        person.expect("Send this? [y/N] ")
         person.type("y")
         (reply,) = replies(person)
     sent = {"name": "Ann", "age": 44, "share": 0.5, "sure": True, "colour": "#00f", "several": ["a", "c"]}
@@ -102,30 +100,50 @@ def test_what_looks_like_a_secret_is_warned_about_hidden_and_declined_by_default
     asked = inquires(cli, form("key", key={"type": "string", "title": "API key"}))
     with Terminal(asked, *CALL, columns=120) as person:
         person.expect("It looks as if a secret is asked for.")
-        person.expect("Answer it? [y/n] ")
+        person.expect("Answer it? [y/N] ")
         person.type("")
         assert replies(person)[0]["action"] == "decline"
     with Terminal(asked, *CALL, columns=120) as person:
-        person.expect("Answer it? [y/n] ")
+        person.expect("Answer it? [y/N] ")
         person.type("y")
         person.expect("API key: ")
         person.type("hunter2-hunter2")
         person.expect("API key: (hidden)")
-        person.expect("Send this? [y/n] ")
+        person.expect("Send this? [y/N] ")
         assert "hunter2" not in person.text
         person.type("y")
         assert replies(person)[0]["content"] == {"key": "hunter2-hunter2"}
 
 
 @pytest.mark.spec("K1")
+def test_a_secret_that_only_the_message_speaks_of_is_hidden_wherever_it_may_be_typed(cli: Cli) -> None:
+    fields = {"value": {"type": "integer"}, "sure": {"type": "boolean"}}
+    schema: dict[str, Any] = {"type": "object", "properties": fields, "required": ["value", "sure"]}
+    asked = inquires(cli, Form(message="Type the P\u0406N of your phone.", schema=schema))
+    with Terminal(asked, *CALL, columns=120) as person:
+        person.expect("It looks as if a secret is asked for.")
+        person.expect("Answer it? [y/N] ")
+        person.type("y")
+        person.expect("value: ")
+        person.type("834172")
+        person.expect("sure: ")
+        person.type("yes")
+        person.expect("value: (hidden)")
+        person.expect("Send this? [y/N] ")
+        assert "834172" not in person.text
+        person.type("y")
+        assert replies(person)[0]["content"] == {"value": 834172, "sure": True}
+
+
+@pytest.mark.spec("K1")
 def test_the_end_of_the_input_cancels_everything_and_ctrl_c_the_call(cli: Cli) -> None:
     asked = inquires(cli, form(name=NAME), form(name=NAME))
     with Terminal(asked, *CALL) as person:
-        person.expect("Answer it? [y/n] ")
+        person.expect("Answer it? [y/N] ")
         person.press(b"\x04")
         assert [reply["action"] for reply in replies(person)] == ["cancel", "cancel"]
     with Terminal(asked, *CALL) as person:
-        person.expect("Answer it? [y/n] ")
+        person.expect("Answer it? [y/N] ")
         person.press(b"\x03")
         assert person.finish() == 130
 
@@ -145,7 +163,7 @@ def test_what_is_shown_cannot_act_on_the_terminal_and_is_bounded(cli: Cli) -> No
     asked = inquires(cli, Form(message=hostile, schema=schema))
     with Terminal(asked, *CALL) as person:
         person.expect("characters hidden]")
-        person.expect("Answer it? [y/n] ")
+        person.expect("Answer it? [y/N] ")
         person.type("n")
         assert person.finish() == 0
         assert "\x1b]" not in person.raw and "\x1b[2J" not in person.raw and "\x07" not in person.raw
@@ -222,11 +240,11 @@ def test_a_server_asks_the_person_and_gets_the_answer(serving: Cli) -> None:
     with Terminal(serving, "call", "mcp:little:ask", columns=120) as person:
         person.expect("The MCP server 'little' asks you")
         person.expect("Who are you?")
-        person.expect("Answer it? [y/n] ")
+        person.expect("Answer it? [y/N] ")
         person.type("y")
         person.expect("name: ")
         person.type("Ann")
-        person.expect("Send this? [y/n] ")
+        person.expect("Send this? [y/N] ")
         person.type("y")
         assert person.finish() == 0
         assert '"action": "accept"' in person.text and '{"name": "Ann"}' in person.text
@@ -272,19 +290,6 @@ def test_what_a_server_logs_is_shown_in_a_document_from_warnings_on(capsys: pyte
     assert said == "mcp:a warning: warning ‹\\x1b›[2J\nmcp:a emergency: emergency ‹\\x1b›[2J\n"
 
 
-@pytest.mark.parametrize(
-    "words",
-    ["password", "userPassword", "API_KEY", "apiKey", "access-token", "PIN", "client secret", "Card number", "cvv"],
-)
-def test_names_of_secrets_are_known(words: str) -> None:
-    assert looks_secret(words)
-
-
-@pytest.mark.parametrize("words", ["name", "pinned", "spinning", "city", "the key of a song", "opinion"])
-def test_other_names_are_not_taken_for_secrets(words: str) -> None:
-    assert not looks_secret(words)
-
-
 def test_a_default_that_the_schema_refuses_is_none() -> None:
     fields = {"a": {"type": "integer", "default": 3}, "b": {"type": "integer", "default": "x"}}
     good, bad = fields_of({"properties": fields})
@@ -303,26 +308,16 @@ def test_whatever_is_typed_is_a_valid_value_or_refused(typed: str, kind: str) ->
 
 
 @pytest.mark.parametrize(
-    ("url", "refused", "openable"),
+    ("url", "openable"),
     [
-        ("https://example.com/a?b=c#d", False, True),
-        ("http://127.0.0.1:8080/x", False, True),
-        ("http://localhost/x", False, True),
-        ("http://[::1]:3/", False, True),
-        ("http://example.com/", False, False),
-        ("http://127.0.0.1.example.com/", False, False),
-        ("javascript:alert(1)", True, False),
-        ("file:///etc/passwd", True, False),
-        ("https://user@example.com/", True, False),
-        ("https://exa mple.com/", True, False),
-        ("https://example.com\\@evil.example/", True, False),
-        ("https://example.com/\x1b[2J", True, False),
-        ("https://ex\u0430mple.com/", True, False),
-        ("https://[::1/", True, False),
-        ("https:///x", True, False),
-        ("--version", True, False),
+        ("https://example.com/a?b=c#d", True),
+        ("http://127.0.0.1:8080/x", True),
+        ("http://localhost/x", True),
+        ("http://[::1]:3/", True),
+        ("http://example.com/", False),
+        ("HTTP://example.com/", False),
+        ("http://127.0.0.1.example.com/", False),
     ],
 )
-def test_only_plain_web_addresses_can_be_opened(url: str, refused: bool, openable: bool) -> None:
-    found = fault_of_address(url)
-    assert (found.refused, found.openable) == (refused, openable)
+def test_what_is_not_encrypted_is_cautioned_about(url: str, openable: bool) -> None:
+    assert (caution_about(url) is None) == openable

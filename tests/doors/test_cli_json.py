@@ -81,6 +81,7 @@ def _outputs(cli: Cli) -> Iterator[tuple[str, tuple[str, list[Json]]]]:
     yield "mcp install", ("installed", cli.run("mcp", "install", "claude", "--yes", "--json").lines)
     cli.configure('[mcp.servers.off]\nurl = "https://mcp.example/"\nenabled = false\n')
     yield "mcp servers", ("server", cli.run("mcp", "servers", "--json").lines)
+    yield "mcp forget", ("forgotten", cli.run("mcp", "forget", "off", "--yes", "--json").lines)
     yield "mcp logout", ("login", cli.run("mcp", "logout", "off", "--json").lines)
     yield "completion", ("script", cli.run("completion", "bash", "--json").lines)
 

@@ -59,7 +59,7 @@ def files(draw: st.DrawFn) -> tuple[dict[str, Json], str]:
     return value, text
 
 
-@pytest.mark.spec("K3")
+@pytest.mark.spec("K3a")
 @given(files())
 def test_the_entry_is_added_and_every_value_and_every_comment_stays(file: tuple[dict[str, Json], str]) -> None:
     value, text = file
@@ -76,7 +76,7 @@ def test_the_entry_is_added_and_every_value_and_every_comment_stays(file: tuple[
     assert all(sign in remaining for sign in text if not sign.isspace()), "nothing that was there is gone"
 
 
-@pytest.mark.spec("K3")
+@pytest.mark.spec("K3a")
 @given(files(), st.dictionaries(keys, values, max_size=2))
 def test_an_entry_that_is_there_is_replaced_and_nothing_else(
     file: tuple[dict[str, Json], str], other: dict[str, Json]
@@ -94,7 +94,7 @@ def test_an_entry_that_is_there_is_replaced_and_nothing_else(
     assert new.comments == parse(once).comments
 
 
-@pytest.mark.spec("K3")
+@pytest.mark.spec("K3a")
 def test_what_is_added_looks_like_the_rest() -> None:
     tabs = '{\n\t// mine\n\t"servers": {\n\t\t"other": {} // keep\n\t}\n}\n'
     assert put(tabs, SECTION, NAME, {"command": "x"}) == (
@@ -114,7 +114,7 @@ def test_what_is_added_looks_like_the_rest() -> None:
     assert put("\ufeff{}", SECTION, NAME, {}).startswith("\ufeff{")
 
 
-@pytest.mark.spec("K3")
+@pytest.mark.spec("K3a")
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -137,3 +137,21 @@ def test_what_cannot_be_understood_is_not_edited(text: str, why: str) -> None:
     with pytest.raises(NotJsonc) as caught:
         put(text, SECTION, NAME, ENTRY)
     assert why in str(caught.value)
+
+
+@given(st.dictionaries(keys, values, max_size=3), st.data())
+def test_members_that_are_not_ours_stay_letter_by_letter(more: dict[str, Json], data: st.DataObject) -> None:
+    theirs = {key: data.draw(written(value)) for key, value in more.items() if key not in ("command", "args", "url")}
+    members = ['"url": "x"', *(f"{json.dumps(key)}: {text}" for key, text in theirs.items())]
+    joint = data.draw(st.sampled_from([", ", ",\n    "]))
+    text = f'{{"{SECTION}": {{"{NAME}": {{{joint.join(members)}}}}}}}'
+    after = put(text, SECTION, NAME, ENTRY, ours=("command", "args", "url"))
+    assert all(f"{json.dumps(key)}: {source}" in after for key, source in theirs.items())
+    assert entry_in(after, SECTION, NAME) == {**ENTRY, **{key: parsed(source) for key, source in theirs.items()}}
+    assert put(after, SECTION, NAME, ENTRY, ours=("command", "args", "url")) == after
+
+
+def parsed(text: str) -> Json:
+    root = parse(text).root
+    assert root is not None
+    return root.value

@@ -24,7 +24,7 @@ from tests.doors.terminal import Terminal
 PATIENCE = 40.0
 
 
-@pytest.mark.spec("K3", "E1a")
+@pytest.mark.spec("K3a", "E1a")
 def test_at_a_terminal_it_explains_itself_instead(cli: Cli) -> None:
     with Terminal(cli, "mcp") as person:
         person.expect("holdfast mcp install claude")
@@ -34,7 +34,7 @@ def test_at_a_terminal_it_explains_itself_instead(cli: Cli) -> None:
     assert both.sentence == "Error: Choose one of --http and --stdio. See `holdfast mcp serve --help`."
 
 
-@pytest.mark.spec("K3")
+@pytest.mark.spec("K3a")
 def test_a_client_starts_it_and_calls_a_tool(cli: Cli) -> None:
     async def session() -> tuple[list[str], Any]:
         from mcp import Client, StdioServerParameters
@@ -54,7 +54,7 @@ def test_a_client_starts_it_and_calls_a_tool(cli: Cli) -> None:
     assert record["caller"]["door"] == "mcp"
 
 
-@pytest.mark.spec("K3")
+@pytest.mark.spec("K3a")
 def test_the_end_of_its_input_ends_it(cli: Cli) -> None:
     begun = time.monotonic()
     done = cli.run("mcp", stdin=b"")
@@ -79,7 +79,7 @@ def served(cli: Cli, *args: str) -> Generator[tuple[Json, subprocess.Popen[bytes
         process.communicate(timeout=PATIENCE)
 
 
-@pytest.mark.spec("K3")
+@pytest.mark.spec("K3a")
 def test_over_http_the_token_of_a_private_file_is_needed_and_ctrl_c_ends_it(cli: Cli) -> None:
     with served(cli) as (told, process):
         assert set(told) == set(FIELDS["serving"])
@@ -102,7 +102,7 @@ def test_over_http_the_token_of_a_private_file_is_needed_and_ctrl_c_ends_it(cli:
         assert again["token"] == token, "the same one as before"
 
 
-@pytest.mark.spec("K3")
+@pytest.mark.spec("K3a")
 def test_a_token_file_that_others_can_read_or_that_holds_no_token_is_refused(cli: Cli) -> None:
     file = cli.project.parent / "token"
     file.write_text("x" * 40)
@@ -118,7 +118,17 @@ def test_a_token_file_that_others_can_read_or_that_holds_no_token_is_refused(cli
     assert "lies inside the project" in inside.sentence
 
 
-@pytest.mark.spec("K3")
+@pytest.mark.spec("K3a")
+def test_a_client_set_up_for_all_projects_has_the_token_of_each(cli: Cli) -> None:
+    other = cli.project.parent / "other"
+    (other / ".git").mkdir(parents=True)
+    assert cli.run("mcp", "install", "claude", "--user", "--http", "--yes").code == 0
+    entry = json.loads(Path(cli.env["HOME"], ".claude.json").read_text())["mcpServers"]["holdfast"]
+    with served(Cli(other, cli.env), "--show-token") as (told, _):
+        assert entry["headers"]["Authorization"] == f"Bearer {told['token']}"
+
+
+@pytest.mark.spec("K3a")
 def test_a_port_that_is_taken_is_named(cli: Cli) -> None:
     import socket
 
@@ -126,7 +136,7 @@ def test_a_port_that_is_taken_is_named(cli: Cli) -> None:
         port = taken.getsockname()[1]
         done = cli.run("mcp", "--http", "--port", str(port))
     assert done.code == 2
-    assert f"Port {port} cannot be used" in done.err
+    assert f"Port {port} cannot be used" in done.sentence and "take another one with --port." in done.sentence
 
 
 def test_two_processes_that_need_a_token_first_get_the_same(tmp_path: Path) -> None:

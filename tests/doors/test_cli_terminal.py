@@ -85,14 +85,14 @@ def test_always_shows_the_narrow_rule_before_it_is_kept(asking: Cli) -> None:
         person.expect('1. file.write with content="hello", create_parents=null, path="notes.txt", in this project')
         person.type("1")
         person.expect('The rule: file.write with content="hello"')
-        person.expect("[y/n]")
+        person.expect("[y/N]")
         person.type("n")
         person.expect(PROMPT)
         assert asking.run("grants", "--json").out == ""
         person.type("a")
         person.expect("Which one?")
         person.type("1")
-        person.expect("[y/n]")
+        person.expect("[y/N]")
         person.type("y")
         person.expect("holdfast grants revoke")
         assert person.finish() == 0
@@ -213,12 +213,12 @@ def test_trust_is_asked_for_with_what_it_would_loosen(cli: Cli) -> None:
     with Terminal(cli, "trust") as person:
         person.expect('now    "coding"')
         person.expect('then   "full"')
-        person.expect("[y/n]")
+        person.expect("[y/N]")
         person.type("n")
         assert person.finish() == 2
     assert cli.run("trust", "list").out == "No file is trusted.\n"
     with Terminal(cli, "trust") as person:
-        person.expect("[y/n]")
+        person.expect("[y/N]")
         person.type("y")
         assert person.finish() == 0
     assert cli.run("policy", "--json").json["tools"]["profile"] == "full"

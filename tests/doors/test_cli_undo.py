@@ -81,7 +81,7 @@ def test_a_person_at_a_terminal_is_shown_the_diff_and_asked(cli: Cli, changed: s
     with Terminal(cli, "undo", changed) as person:
         person.expect("a.txt (modified)")
         person.expect("-2")
-        person.expect("Put this back? [y/n]")
+        person.expect("Put this back? [y/N]")
         person.type(typed)
         assert person.finish() == code
     assert (cli.project / "b.txt").exists() is (code == 0)
@@ -127,7 +127,7 @@ def test_prune_removes_old_calls_and_the_rest_can_be_verified(cli: Cli, changed:
 @pytest.mark.spec("X11")
 def test_a_person_who_says_no_has_made_no_mistake(cli: Cli, changed: str) -> None:
     with Terminal(cli, "undo", changed) as person:
-        person.expect("Put this back? [y/n]")
+        person.expect("Put this back? [y/N]")
         person.type("n")
         assert person.finish() == 3
     assert person.text.endswith("Nothing was put back.\n")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, cast
 
@@ -12,14 +11,10 @@ from msgspec import UNSET, Struct, UnsetType
 from holdfast.contract.errors import BadJson, HoldfastError
 from holdfast.contract.schema import CompiledSchema, compile_any
 from holdfast.contract.values import Args, Json, parse_json
+from holdfast.doors.forms import is_secret_field
 
 Kind = Literal["text", "integer", "number", "boolean", "choice", "choices", "json"]
 
-_SECRET: Final = re.compile(
-    r"pass(word|wd|phrase|code)|\bpin\b|secret|token|credential|api.?key|private.?key|access.?key|\bcvv\b|\bcvc\b"
-    r"|card.?number|\bssn\b|\botp\b|one.?time.?code|security.?code|recovery.?(phrase|code)|seed.?phrase|mnemonic"
-)
-_WORDS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
 _TRUE: Final = frozenset(("y", "yes", "true"))
 _FALSE: Final = frozenset(("n", "no", "false"))
 
@@ -45,6 +40,11 @@ class Field(Struct, frozen=True, kw_only=True):
     checked: CompiledSchema
     hint: str = ""
     """What is wanted, in a few words."""
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether it is filled in freely."""
+        return self.kind in ("text", "integer", "number", "json")
 
     def read(self, typed: str) -> Json:
         """The value of what was typed. Raises `Bad`."""
@@ -98,11 +98,6 @@ def fields_of(schema: Mapping[str, Any]) -> list[Field]:
     return found
 
 
-def looks_secret(*texts: str) -> bool:
-    """Whether names, titles or words speak of something that must not be typed in here."""
-    return any(_SECRET.search(" ".join(_WORDS.split(text)).lower()) for text in texts)
-
-
 def _field(name: str, schema: dict[str, Any], *, required: bool) -> Field:
     title, description = _text(schema, "title"), _text(schema, "description")
     kind, choices = _kind(schema)
@@ -114,9 +109,7 @@ def _field(name: str, schema: dict[str, Any], *, required: bool) -> Field:
         description=description,
         kind=kind,
         required=required,
-        secret=schema.get("format") == "password"
-        or schema.get("writeOnly") is True
-        or (kind in ("text", "json") and looks_secret(name, title, description)),
+        secret=is_secret_field(name, schema),
         choices=choices,
         default=cast(Json, schema["default"]) if sound else UNSET,
         checked=checked,

@@ -71,7 +71,7 @@ def _sentence(error: object) -> str:
     import click
 
     assert isinstance(error, click.ClickException)
-    text = error.format_message().strip()
+    text = " ".join(error.format_message().split())
     text = text if text.endswith((".", "?", "!")) else f"{text}."
     context = error.ctx if isinstance(error, click.UsageError) else None
     command = PROGRAM if context is None else context.command_path

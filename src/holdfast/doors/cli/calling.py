@@ -12,7 +12,7 @@ from holdfast.contract.vocabulary import State
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.arguments import read_words
 from holdfast.doors.cli.place import runtime_here, servers_for
-from holdfast.text.visible import visible, visible_block
+from holdfast.text.visible import visible
 
 if TYPE_CHECKING:
     from holdfast.contract.call import HeldCall
@@ -29,9 +29,13 @@ def run_call(
     name: str, words: Sequence[str], *, as_json: bool, park: bool = False, flags: Mapping[str, Json] | None = None
 ) -> int:
     """Call a tool; a person at the terminal is asked, otherwise what needs a person is parked."""
-    builtin = is_builtin(name)
-    servers = () if builtin else servers_for(name)
-    with runtime_here(flags or {}, entry_points=not builtin, servers=servers) as runtime:
+    servers = servers_for(name)
+    elsewhere = servers is None or not is_builtin(name)
+    with runtime_here(flags or {}, entry_points=elsewhere, servers=servers) as runtime:
+        if servers and runtime.registry.ready:
+            from holdfast.doors.cli.sources import need_server
+
+            need_server(runtime, name)
         args = _read(runtime, name, words) if runtime.registry.ready else tuple(words)
         call = _call_and_ask if screen.can_ask() and not park else _call
         result, held = asyncio.run(call(runtime, name, args))
@@ -61,13 +65,20 @@ async def _call_and_ask(runtime: Runtime, name: str, args: Arguments | Words) ->
 
 async def _call(runtime: Runtime, name: str, args: Arguments | Words) -> tuple[Result, HeldCall | None]:
     """Words are read when the sources have told what the tool wants."""
+    if runtime.inquirer is None and isinstance(args, tuple):
+        from holdfast.doors.cli.inquiring import stand_in
+
+        stand_in(runtime, servers_for(name))
     async with runtime:
         if isinstance(args, tuple):
             from holdfast.doors.cli.logs import note_logged
-            from holdfast.doors.cli.sources import wait_for_sources
+            from holdfast.doors.cli.sources import leave_out_warnings, need_server, wait_for_sources
 
             runtime.bus.listen(note_logged)
+            if servers_for(name) is not None:
+                leave_out_warnings()
             await wait_for_sources(runtime)
+            need_server(runtime, name)
             args = _read(runtime, name, args)
         result = await runtime.call(name, args)
         waits = result.state in (State.PENDING, State.APPROVED)
@@ -90,7 +101,7 @@ def show_result(result: Result, held: HeldCall | None = None, *, as_json: bool) 
         _show_waiting(held, result)
     elif not result.success:
         error = screen.paint("Error:", "red", stream=sys.stderr)
-        screen.note(f"{error} {visible_block(result.error or 'Unknown error')}")
+        screen.note(f"{error} {screen.shown_block(result.error or 'Unknown error')}")
     return result.exit_code
 
 
@@ -104,4 +115,11 @@ def is_builtin(name: str) -> bool:
 def _show_waiting(held: HeldCall, result: Result) -> None:
     screen.note(screen.paint(screen.shown(held.preview), "bold", stream=sys.stderr))
     screen.note(f"  {visible(held.decision.reason)} ({visible(held.decision.source)})")
-    screen.note(visible_block(result.error or "It waits."))
+    screen.note(screen.shown_block(result.error or "It waits."))
+    from holdfast.rules.caps import CHANGED
+
+    if held.decision.source == CHANGED:
+        from holdfast.contract.names import server_of
+
+        review = f"`holdfast mcp review {server_of(held.call.tool) or ''}`".replace(" `", "`")
+        screen.note(f"`holdfast pending {held.call.id}` shows the difference; {review} accepts it without this call.")

@@ -61,7 +61,7 @@ async def choose_grant(runtime: Runtime, held: HeldCall, by: str) -> bool:
         return False
     chosen = found[int(typed) - 1]
     note(f"The rule: {chosen.words}.")
-    sure = (await read_line("Keep it, and run this call? [y/n] ") or "").strip().lower()
+    sure = (await read_line("Keep it, and run this call? [y/N] ") or "").strip().lower()
     if sure not in ("y", "yes"):
         return False
     allow(runtime, held, chosen.scope, by, chosen.width)

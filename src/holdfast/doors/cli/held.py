@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 from holdfast.contract.values import Json, encode_json
 from holdfast.doors.cli.folding import folded
-from holdfast.doors.cli.screen import paint, shown
+from holdfast.doors.cli.screen import paint, shown, shown_block
 from holdfast.text.visible import visible, visible_block
 from holdfast.text.width import clip_middle, fingerprint
 
@@ -77,8 +77,15 @@ class HeldView:
             yield from () if limit is None else self._arguments()
         elif proposal.preview:
             yield ""
-            for place, line in enumerate(_bounded(visible_block(proposal.preview.rstrip("\n")).split("\n"), limit)):
+            text = self._shown(proposal.preview.rstrip("\n"))
+            for place, line in enumerate(_bounded(text.split("\n"), limit)):
                 yield f"  {self._paint(line, *diff_style(line, place))}"
+
+    def _shown(self, preview: str) -> str:
+        """The difference of a definition has been made visible where it was made; others are shown as they are."""
+        from holdfast.rules.caps import CHANGED
+
+        return shown_block(preview) if self._held.decision.source == CHANGED else visible_block(preview)
 
     def _arguments(self) -> Iterator[str]:
         for name, value in self._held.call.args.items():

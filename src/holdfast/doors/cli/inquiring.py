@@ -8,22 +8,25 @@ import sys
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.inquiry import CANCELLED, Completion, Form, Reply, Roots, Visit
+from holdfast.contract.names import server_of
 from holdfast.contract.values import Args, Json
 from holdfast.doors.cli.answer_fields import Bad, Field, fields_of, filled
-from holdfast.doors.cli.browsing import fault_of_address, open_address
+from holdfast.doors.cli.browsing import caution_about, host_of, open_address
 from holdfast.doors.cli.place import whoami
 from holdfast.doors.cli.screen import can_ask, note, paint
 from holdfast.doors.cli.typing_in import edit, forget_typed_ahead, read_hidden, read_line, turn
+from holdfast.doors.forms import asks_for_a_secret, fault_of_address
 from holdfast.text.visible import visible, visible_block, visible_url
 from holdfast.text.width import clip_middle
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
-    from holdfast.contract.inquiry import Inquiry, Question, Speech
+    from holdfast.contract.inquiry import Inquiry, Speech
     from holdfast.runtime.runtime import Runtime
 
 _MAX_MESSAGE: Final = 4_000
@@ -57,7 +60,7 @@ class TerminalInquirer:
                 replies.append(await self._ask(inquiry, question))
         return tuple(replies)
 
-    async def _ask(self, inquiry: Inquiry, question: Question) -> Reply:
+    async def _ask(self, inquiry: Inquiry, question: Form | Visit | Completion) -> Reply:
         async with turn():
             self._head(inquiry)
             try:
@@ -68,8 +71,6 @@ class TerminalInquirer:
                         return await self._visit(question)
                     case Completion():
                         return await self._completion(question)
-                    case Roots():
-                        return Reply(action="accept", content=self._roots(), by=self._by)
             except _Gone:
                 note()
                 return Reply(action="cancel", by=self._by)
@@ -78,15 +79,15 @@ class TerminalInquirer:
                 raise
 
     def _head(self, inquiry: Inquiry) -> None:
-        server, name = inquiry.asked_by.startswith("mcp:"), inquiry.asked_by.removeprefix("mcp:")
+        server = server_of(inquiry.asked_by)
+        name = server or inquiry.asked_by
         who = f"The MCP server '{visible(name)}'" if server else f"The tool '{visible(name)}'"
         call = f" (call {visible(inquiry.call_id)})" if inquiry.call_id else ""
         note()
         note(paint(f"{who} asks you{call}:", "bold", stream=sys.stderr))
 
     def _roots(self) -> Args:
-        root = self._runtime.root
-        return {"roots": [] if root is None else [{"uri": root.as_uri(), "name": root.name}]}
+        return _roots(self._runtime)
 
     async def _form(self, form: Form) -> Reply:
         _show_message(form.message)
@@ -101,11 +102,13 @@ class TerminalInquirer:
             return self._declined()
         for field in fields:
             _show_field(field)
-        secret = any(field.secret for field in fields)
+        secret = asks_for_a_secret(form)
+        if secret and not any(field.secret for field in fields):  # the message speaks of one, and does not say where
+            fields = [replace(field, secret=field.is_typed) for field in fields]
         if secret:
             warning = "It looks as if a secret is asked for. What you type goes to whoever asks. Decline if in doubt."
             note(paint(warning, "red", stream=sys.stderr))
-        if not await _agreed("Answer it? [y/n] ", secret=secret):
+        if not await _agreed("Answer it? [y/N] "):
             return self._declined()
         values: dict[str, Json] = {}
         for field in fields:
@@ -113,7 +116,7 @@ class TerminalInquirer:
             if given is not UNSET:
                 values[field.name] = cast(Json, given)
         _show_values(fields, values)
-        if not await _agreed("Send this? [y/n] ", secret=secret):
+        if not await _agreed("Send this? [y/N] "):
             return self._declined()
         return Reply(action="accept", content=filled(fields, values), by=self._by)
 
@@ -121,12 +124,13 @@ class TerminalInquirer:
         _show_message(visit.message)
         fault = fault_of_address(visit.url)
         note(f"  {paint(visible_url(clip_middle(visit.url, _MAX_URL)), 'cyan', stream=sys.stderr)}")
-        if fault.refused:
-            note(f"{fault.text} It is declined.")
+        if fault is not None:
+            note(f"{fault} It is declined.")
             return self._declined()
-        note(f"  host: {paint(visible(fault.host), 'bold', stream=sys.stderr)}")
-        if fault.text:
-            note(paint(fault.text, "yellow", stream=sys.stderr))
+        note(f"  host: {paint(visible(host_of(visit.url)), 'bold', stream=sys.stderr)}")
+        caution = caution_about(visit.url)
+        if caution is not None:
+            note(paint(caution, "yellow", stream=sys.stderr))
         forget_typed_ahead()
         while True:
             typed = await _line("[y] I open it myself  [o] open it in the browser  [n] no\n> ")
@@ -180,6 +184,28 @@ class TerminalInquirer:
         return Reply(action="decline", by=self._by)
 
 
+def stand_in(runtime: Runtime, servers: Collection[str] | None) -> None:
+    """For commands that only look: servers show the tools they have where a person is, and nobody is bothered.
+
+    Not with a server that may want a login: it would be begun, to no end. `servers`: those that are started.
+    """
+
+    async def nobody(inquiry: Inquiry) -> tuple[Reply, ...]:
+        return tuple(
+            Reply(action="accept", content=_roots(runtime)) if isinstance(question, Roots) else CANCELLED
+            for question in inquiry.questions
+        )
+
+    named = runtime.config.mcp.servers
+    if all(server.url is None for name, server in named.items() if servers is None or name in servers):
+        runtime.inquirer = nobody
+
+
+def _roots(runtime: Runtime) -> Args:
+    root = runtime.root
+    return {"roots": [] if root is None else [{"uri": root.as_uri(), "name": root.name}]}
+
+
 async def _fill(field: Field) -> Any:
     """The value; UNSET for one that is left out."""
     has_default = field.default is not UNSET and not field.secret
@@ -200,15 +226,10 @@ async def _fill(field: Field) -> Any:
             note(f"  {visible(clip_middle(str(error), 300))}")
 
 
-async def _agreed(question: str, *, secret: bool) -> bool:
-    """Only a plain yes is one; where a secret is at stake everything else is a no."""
+async def _agreed(question: str) -> bool:
+    """Only a plain yes is one."""
     forget_typed_ahead()
-    while True:
-        typed = await _line(question)
-        if typed in ("y", "yes"):
-            return True
-        if secret or typed in ("n", "no"):
-            return False
+    return await _line(question) in ("y", "yes")
 
 
 async def _line(question: str, *, raw: bool = False) -> str:

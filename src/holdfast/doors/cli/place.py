@@ -91,16 +91,19 @@ def runtime_in(
 
 def servers_for(tool: str) -> Collection[str] | None:
     """The MCP servers a tool of this name may come from; None: any of them."""
-    from holdfast.contract.names import from_api_name
+    from holdfast.contract.finding import TOOL_SEARCH
+    from holdfast.contract.names import from_api_name, server_of
     from holdfast.doors.cli.calling import is_builtin
 
+    name = tool if ":" in tool else from_api_name(tool)
+    if TOOL_SEARCH in (tool, name):
+        return None
     if is_builtin(tool):
         return ()
-    name = tool if ":" in tool else from_api_name(tool)
     if name is None:
         return None
-    prefix, _, rest = name.partition(":")
-    return (rest.partition(":")[0],) if prefix == "mcp" else ()
+    server = server_of(name)
+    return () if server is None else (server,)
 
 
 @contextmanager

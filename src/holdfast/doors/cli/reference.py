@@ -30,6 +30,7 @@ OUTPUTS: Final = {
     "mcp serve": "with --http one `serving`; otherwise standard output is the client's",
     "mcp servers": "a `server` per line",
     "mcp review": "a `definition` per line, of those that changed",
+    "mcp forget": "one `forgotten`",
     "mcp login": "one `login`",
     "mcp logout": "one `login`",
     "mcp install": "one `installed`",

@@ -6,6 +6,7 @@ Text of models, tools and files is made visible first. Only the output of a tool
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -19,8 +20,12 @@ _CODES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": 
 _CLEAR: Final = "\r\x1b[K"
 _GAP: Final = "  "
 _DEFAULT_WIDTH: Final = 80
+_ESCAPE: Final = r"(‹\\(?:[tr]|x[0-9a-f]{2}|u\{[0-9a-f]{1,6}\})(?:×[0-9]+)?›|↵|‹↩›)"
+"""What stands for something that cannot be seen, and for the end of a line that goes on."""
 _NARROW: Final = 70
 """Columns below which a table is not shown as one."""
+_standing: Final[list[bool]] = []
+"""Not empty while words of `progress` stand on the terminal."""
 
 
 def can_ask() -> bool:
@@ -48,29 +53,37 @@ def paint(text: str, *styles: str, stream: TextIO | None = None) -> str:
 
 
 def shown(text: str) -> str:
-    """One line that cannot act; what has been made visible before stays as it is."""
-    return text if text.isprintable() else visible(text)
+    """One line that cannot act; what in it has been made visible before stays as it is."""
+    return text if text.isascii() and text.isprintable() else _once(text, visible)
 
 
 def shown_block(text: str) -> str:
-    """Lines that cannot act; lines that have been made visible before stay as they are."""
-    return "\n".join(line if line.isprintable() else visible_block(line) for line in text.split("\n"))
+    """Lines that cannot act; what in them has been made visible before stays as it is."""
+    return _once(text, visible_block)
+
+
+def _once(text: str, show: Callable[[str], str]) -> str:
+    """A text that others have put together may have been made visible in parts."""
+    return "".join(part if place % 2 else show(part) for place, part in enumerate(re.split(_ESCAPE, text)))
 
 
 def say(line: str = "") -> None:
     """One line of ours on standard output."""
+    _make_room()
     _write(sys.stdout, f"{line}\n")
 
 
 def note(line: str = "") -> None:
     """One line of ours on standard error: what is not the result."""
     sys.stdout.flush()
+    _make_room()
     _write(sys.stderr, f"{line}\n")
     sys.stderr.flush()
 
 
 def prompt(text: str) -> None:
     """A question on standard error, the cursor behind it."""
+    _make_room()
     _write(sys.stderr, text)
     sys.stderr.flush()
 
@@ -90,19 +103,24 @@ def progress() -> Generator[Callable[[str], None]]:
     Only a person at a terminal sees it.
     """
     seen = is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb"
-    said = False
 
     def tell(words: str) -> None:
-        nonlocal said
         if seen:
-            prompt(f"{_CLEAR}{clip(words, screen_width() - 1)}")
-            said = True
+            prompt(clip(words, screen_width() - 1))
+            _standing.append(True)
 
     try:
         yield tell
     finally:
-        if said:
-            prompt(_CLEAR)
+        _make_room()
+
+
+def _make_room() -> None:
+    """Whatever is said takes the line of what was only said in passing."""
+    if _standing:
+        _standing.clear()
+        _write(sys.stderr, _CLEAR)
+        sys.stderr.flush()
 
 
 def put_output(text: str) -> None:

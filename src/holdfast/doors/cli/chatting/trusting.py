@@ -118,7 +118,7 @@ async def settle_trust(path: Path, flags: Flags, *, ask: bool) -> None:
     for line in review_lines(found, sys.stderr):
         screen.note(line)
     forget_typed_ahead()
-    typed = await read_line("Trust exactly this frontmatter? Without, it can only tighten. [y/n] ")
+    typed = await read_line("Trust exactly this frontmatter? Without, it can only tighten. [y/N] ")
     if (typed or "").strip().lower() in ("y", "yes"):
         keep_trust(found)
         screen.note("Trusted. Any change to the frontmatter ends this.")

@@ -101,10 +101,12 @@ def _answer(
     runs_here = answer.kind in ("approve", "edit") and not _is_waited_for(held)
     servers = servers_for(held.call.tool) if runs_here else ()
     with runtime_here(flags, entry_points=not is_builtin(held.call.tool), servers=servers) as runtime:
-        if screen.can_ask():
-            from holdfast.doors.cli.inquiring import TerminalInquirer
+        if screen.can_ask() or servers != ():
+            from holdfast.doors.cli.inquiring import TerminalInquirer, stand_in
 
-            runtime.inquirer = TerminalInquirer(runtime)
+            stand_in(runtime, servers)
+            if screen.can_ask():
+                runtime.inquirer = TerminalInquirer(runtime)
         return asyncio.run(_take(runtime, held, answer, as_json=as_json, always=always))
 
 

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from msgspec import to_builtins
 
+from holdfast.contract.errors import ConfigError
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.groups import DefaultGroup
 from holdfast.doors.cli.options import common
 from holdfast.doors.cli.place import Flags, in_force, runtime_here, setting_here
 from holdfast.text.visible import visible
+
+if TYPE_CHECKING:
+    from holdfast.runtime.runtime import Runtime
 
 
 @click.group(cls=DefaultGroup)
@@ -91,7 +96,11 @@ def check(flags: Flags, as_json: bool) -> int:
     whole = load(root=find_root(Path.cwd()), is_trusted=lambda path, digest: True, flags=flags or None)
     check_config(whole.config)
     with runtime_here(flags, looking=True) as runtime:
-        warnings = check_names(PolicyRules.of(runtime.config.tools), runtime.registry.list())
+        _check_servers(runtime)
+        found = check_names(PolicyRules.of(runtime.config.tools), runtime.registry.list())
+    starts = [f"names '{prefix}" for name in whole.config.mcp.servers for prefix in (f"mcp:{name}:", f"mcp__{name}__")]
+    # which tools a server has is not known without starting it
+    warnings = [warning for warning in found if not any(start in warning for start in starts)]
     if as_json:
         screen.put_json({"ok": True, "warnings": warnings})
         return 0
@@ -99,3 +108,16 @@ def check(flags: Flags, as_json: bool) -> int:
         screen.say(f"Warning: {visible(warning)}")
     screen.say("The configuration can be read and obeyed.")
     return 0
+
+
+def _check_servers(runtime: Runtime) -> None:
+    """What would keep a server from being started. Raises `ConfigError`."""
+    for name, server in runtime.config.mcp.servers.items():
+        if server.enabled and server.command is not None:
+            from holdfast.mcp.process_plan import sandbox_for
+
+            try:
+                sandbox_for(runtime, server)
+            except ConfigError as error:
+                own = str(error).replace("sandbox.writable", f"mcp.servers.{name}.writable")
+                raise ConfigError(own) from error

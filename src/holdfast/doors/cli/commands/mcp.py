@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+
 import click
+from click.core import ParameterSource
 
 from holdfast.doors.cli.groups import DefaultGroup
 from holdfast.doors.cli.options import common, complete_server
@@ -18,6 +23,28 @@ _token_file = click.option(
 _show_token = click.option("--show-token", is_flag=True, help="For --http: also show the token.")
 
 
+@contextmanager
+def _interruptible(as_json: bool, so: str = "nothing was changed") -> Generator[None]:
+    """Ctrl-C, said on a line of its own."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        from holdfast.doors.cli import failures, screen
+
+        if screen.is_terminal(sys.stderr):
+            screen.note()
+        code = failures.report("interrupted", f"Interrupted; {so}.", failures.INTERRUPTED, as_json=as_json)
+        raise click.exceptions.Exit(code) from None
+
+
+def _need_http(ctx: click.Context, http: bool) -> None:
+    """Raises `UsageError` for an option that would do nothing."""
+    for name in ("port", "token_file", "show_token"):
+        given = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if given and not http:
+            raise click.UsageError(f"--{name.replace('_', '-')} is for --http.")
+
+
 @click.group(cls=DefaultGroup)
 def mcp() -> None:
     """MCP, both ways: serve the tools here, use those of servers."""
@@ -30,9 +57,9 @@ def mcp() -> None:
 @_token_file
 @_show_token
 @common
-@click.pass_obj
+@click.pass_context
 def serve(
-    flags: Flags, http: bool, stdio: bool, port: int, token_file: str | None, show_token: bool, as_json: bool
+    ctx: click.Context, http: bool, stdio: bool, port: int, token_file: str | None, show_token: bool, as_json: bool
 ) -> int:
     """Give the tools of this project to MCP clients.
 
@@ -47,9 +74,10 @@ def serve(
 
     if http and stdio:
         raise click.UsageError("Choose one of --http and --stdio.")
+    _need_http(ctx, http)
     if not http:
-        return serve_streams(flags, anyway=stdio)
-    return serve_http(flags, port=port, given_file=token_file, show_token=show_token, as_json=as_json)
+        return serve_streams(ctx.obj, anyway=stdio)
+    return serve_http(ctx.obj, port=port, given_file=token_file, show_token=show_token, as_json=as_json)
 
 
 @mcp.command()
@@ -59,11 +87,13 @@ def serve(
 def servers(flags: Flags, names: tuple[str, ...], as_json: bool) -> int:
     """Start the configured MCP servers and show how they are.
 
-    The exit code is 1 when one that is switched on could not be reached.
+    What they say of their tools is remembered when it is first seen. The exit
+    code is 1 when one that is switched on could not be reached.
     """
     from holdfast.doors.cli.mcp.looking import show_servers
 
-    return show_servers(flags, names, as_json=as_json)
+    with _interruptible(as_json):
+        return show_servers(flags, names, as_json=as_json)
 
 
 @mcp.command()
@@ -75,13 +105,31 @@ def servers(flags: Flags, names: tuple[str, ...], as_json: bool) -> int:
 def review(flags: Flags, server: str | None, tool: str | None, yes: bool, as_json: bool) -> int:
     """See what servers changed in their tools, and accept it.
 
-    A tool whose description, schema or annotations are not those you saw first
-    is held until you have seen the difference. The exit code is 4 while one is
-    left.
+    A tool whose description, schema or annotations are not those you saw first,
+    or that a server you know has got since, is held until you have seen the
+    difference. The exit code is 4 while one is left.
     """
     from holdfast.doors.cli.mcp.reviewing import review_changes
 
-    return review_changes(flags, server, tool, yes=yes, as_json=as_json)
+    with _interruptible(as_json, "what was not accepted stays held"):
+        return review_changes(flags, server, tool, yes=yes, as_json=as_json)
+
+
+@mcp.command()
+@click.argument("server", shell_complete=complete_server)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask; needed without a terminal.")
+@common
+@click.pass_obj
+def forget(flags: Flags, server: str, yes: bool, as_json: bool) -> int:
+    """Forget what was seen of a server's tools.
+
+    Whatever it says of them the next time counts as seen: for a server you have
+    replaced yourself, and trust as on the first day.
+    """
+    from holdfast.doors.cli.mcp.reviewing import forget_definitions
+
+    with _interruptible(as_json):
+        return forget_definitions(flags, server, yes=yes, as_json=as_json)
 
 
 @mcp.command()
@@ -117,9 +165,9 @@ def logout(flags: Flags, server: str, as_json: bool) -> int:
 @click.option("-y", "--yes", is_flag=True, help="Do not ask; needed without a terminal.")
 @click.option("--print", "only_print", is_flag=True, help="Write nothing; print the entry to put in by hand.")
 @common
-@click.pass_obj
+@click.pass_context
 def install(
-    flags: Flags,
+    ctx: click.Context,
     client: str,
     scope: str,
     http: bool,
@@ -136,8 +184,9 @@ def install(
     the file is touched.
     """
     from holdfast.doors.cli.mcp.installing import Wish, install_entry
-    from holdfast.doors.cli.mcp.serving import HOST, PATH
+    from holdfast.doors.mcp import HOST, PATH
 
+    _need_http(ctx, http)
     if http and port == 0:
         raise click.UsageError("With --http a client needs a port that stays the same; give one with --port.")
     wish = Wish(
@@ -150,4 +199,5 @@ def install(
         show_token=show_token,
         as_json=as_json,
     )
-    return install_entry(flags, wish)
+    with _interruptible(as_json):
+        return install_entry(ctx.obj, wish)

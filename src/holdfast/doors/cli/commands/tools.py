@@ -29,17 +29,26 @@ def tools(flags: Flags, name: str | None, as_json: bool) -> int:
     servers = None if name is None else servers_for(name)
     with runtime_here(flags, looking=True, servers=servers) as runtime:
         if runtime.registry.ready:
+            if servers and name is not None:
+                from holdfast.doors.cli.sources import need_server
+
+                need_server(runtime, name)
             _list_or_show(runtime, name, as_json=as_json)
         else:
+            from holdfast.doors.cli.inquiring import stand_in
+
+            stand_in(runtime, servers)
             asyncio.run(_when_ready(runtime, name, as_json=as_json))
     return 0
 
 
 async def _when_ready(runtime: Runtime, name: str | None, *, as_json: bool) -> None:
     """While the sources are there: the tools of a server leave with it."""
-    from holdfast.doors.cli.sources import sources_started
+    from holdfast.doors.cli.sources import need_server, sources_started
 
     async with sources_started(runtime):
+        if name is not None:
+            need_server(runtime, name)
         _list_or_show(runtime, name, as_json=as_json)
 
 

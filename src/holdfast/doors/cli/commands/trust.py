@@ -62,7 +62,7 @@ def trust_file(flags: Flags, file: str | None, yes: bool, as_json: bool) -> int:
     changes = changed_options(setting.loaded, whole)
     if not as_json:
         _show(path, layer, changes, whole.notices)
-    if not yes and not _confirmed("Trust exactly this? [y/n] "):
+    if not yes and not _confirmed("Trust exactly this? [y/N] "):
         raise UsageProblem(f"{path} was not trusted; read it, then run `holdfast trust --yes`.")
     by = whoami()
     setting.trust.trust(path, layer.digest, by=by)
@@ -123,7 +123,7 @@ def _trust_document(flags: Flags, file: str, *, yes: bool, as_json: bool) -> int
         for line in review_lines(found, sys.stdout):
             screen.say(line)
         sys.stdout.flush()
-    if not yes and not _confirmed("Trust exactly this frontmatter? [y/n] "):
+    if not yes and not _confirmed("Trust exactly this frontmatter? [y/N] "):
         raise UsageProblem(f"{place(path)} was not trusted; read it, then run `holdfast trust {place(path)} --yes`.")
     loosens = loosened(found)
     keep_trust(found)

@@ -120,5 +120,5 @@ def _confirmed() -> bool:
     from holdfast.doors.cli.typing_in import forget_typed_ahead, read_line
 
     forget_typed_ahead()
-    typed = asyncio.run(read_line("Put this back? [y/n] "))
+    typed = asyncio.run(read_line("Put this back? [y/N] "))
     return (typed or "").strip().lower() in ("y", "yes")

@@ -16,6 +16,8 @@ ENTRY: Final = "holdfast"
 """Our name among a client's servers."""
 OURS: Final = frozenset(("type", "command", "args", "url", "headers"))
 """What of an entry is ours to write; whatever else people have put into their own files stays."""
+_PLACES: Final = ("XDG_CONFIG_HOME", "XDG_STATE_HOME")
+"""Clients start servers with an environment of their own; without these another configuration would count there."""
 WORKSPACE: Final = "${workspaceFolder}"
 
 
@@ -38,7 +40,8 @@ class Client(Struct, frozen=True, kw_only=True):
         program, *words = command
         args: list[Json] = [*words, *(() if folder is None else ("-C", folder)), "mcp"]
         kind: dict[str, Json] = {"type": "stdio"} if self.typed else {}
-        return {**kind, "command": program, "args": args}
+        env: dict[str, Json] = {name: os.environ[name] for name in _PLACES if _given(name)}
+        return {**kind, "command": program, "args": args, **({"env": env} if env else {})}
 
     def remote_entry(self, url: str, token: str) -> dict[str, Json]:
         """For one that runs already."""

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from holdfast.contract.values import Json
 from holdfast.doors.cli import screen
-from holdfast.doors.cli.failures import UsageProblem
+from holdfast.doors.cli.failures import REJECTED, USAGE, UsageProblem
 from holdfast.doors.cli.folding import note_folded
 from holdfast.doors.cli.held import diff_style
 from holdfast.doors.cli.mcp.clients import CLIENTS, ENTRY, OURS, own_command, user_folders
@@ -51,21 +51,42 @@ def install_entry(flags: Flags, wish: Wish) -> int:
     entry = _entry(setting, wish)
     if wish.only_print:
         return _print(wish, path, entry)
-    found = find(path, inside)
+    found = find(path, inside, root=None if wish.user else setting.root)
     try:
-        old = entry_in(found.text or "", client.section, ENTRY)
-        if isinstance(old, dict) and wish.user:  # a project's file may be from somebody else, and `env` can act
-            entry |= {key: value for key, value in old.items() if key not in OURS}
-        text = put(found.text or "", client.section, ENTRY, entry)
+        entry |= _env(entry, entry_in(found.text or "", client.section, ENTRY) if wish.user else None)
+        # a project's file may be from somebody else, and `env` can act
+        text = put(found.text or "", client.section, ENTRY, entry, ours=OURS if wish.user else None)
     except NotJsonc as error:
         _print(wish, path, entry, to_error=True)
         raise UsageProblem(f"{visible(str(path))} cannot be edited ({error}); put the entry in yourself.") from None
-    diff = _masked(unified_diff(found.text, text, str(path)), wish)
+    diff = _masked(unified_diff(found.text, text, str(found.real)), wish)
     if diff:
-        _settle(setting, wish, found, entry, diff)
+        refused = _settle(setting, wish, found, entry, diff)
+        if refused is not None:
+            return refused
         write(found, text, private=wish.url is not None)
-    _tell(wish, path, entry, diff)
+    _tell(wish, path, entry, diff, changed=bool(diff))
     return 0
+
+
+def _env(entry: dict[str, Json], old: Json) -> dict[str, Json]:
+    """Ours beside what a person has put there. Raises `NotJsonc` for what cannot be written as it was."""
+    ours, theirs = entry.get("env"), old.get("env") if isinstance(old, dict) else None
+    if not isinstance(ours, dict) or theirs is None:
+        return {}
+    plain = isinstance(theirs, dict) and all(isinstance(value, str) for value in theirs.values())
+    if not plain or _unwritable(theirs):
+        raise NotJsonc('the "env" of its entry is not made of plain texts')
+    return {"env": {**cast(dict[str, Json], theirs), **ours}}
+
+
+def _unwritable(value: Json) -> bool:
+    """Whether it holds bytes of a path, or halves of characters, that no UTF-8 can hold."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def _place(setting: Setting, wish: Wish) -> tuple[Path, list[Path]]:
@@ -83,31 +104,39 @@ def _place(setting: Setting, wish: Wish) -> tuple[Path, list[Path]]:
 def _entry(setting: Setting, wish: Wish) -> dict[str, Json]:
     client = CLIENTS[wish.client]
     if wish.url is None:
-        return client.entry(own_command(), None if wish.user else setting.root)
+        entry = client.entry(own_command(), None if wish.user else setting.root)
+        if _unwritable(entry):
+            raise UsageProblem("A path that would have to be in it is not UTF-8, so no client could be told.")
+        return entry
     from holdfast.doors.cli.mcp.token import read_token, token_file
 
     return client.remote_entry(wish.url, read_token(token_file(setting, wish.token_file)))
 
 
-def _settle(setting: Setting, wish: Wish, found: Found, entry: dict[str, Json], diff: str) -> None:
-    """Show what would be written, and have it agreed to. Raises `UsageProblem` if it is not."""
+def _settle(setting: Setting, wish: Wish, found: Found, entry: dict[str, Json], diff: str) -> int | None:
+    """Show what would be written, and have it agreed to; the exit code if it is not."""
     if not wish.as_json:
         for number, line in enumerate(visible_block(diff).splitlines()):
             screen.say(screen.paint(line, *diff_style(line, number)))
         sys.stdout.flush()
         for note in _notes(setting, wish, found, entry):
-            note_folded(screen.shown(note), "Note:")
+            note_folded(visible(note), "Note:")
     if wish.yes:
-        return
+        return None
+    where = visible(str(found.real))
     if screen.can_ask() and not wish.as_json:
         from holdfast.doors.cli.typing_in import forget_typed_ahead, read_line
 
         forget_typed_ahead()
-        typed = asyncio.run(read_line(f"Write this into {visible(str(found.path))}? [y/N] "))
+        typed = asyncio.run(read_line(f"Write this into {where}? [y/N] "))
         if (typed or "").strip().lower() in ("y", "yes"):
-            return
-        raise UsageProblem(f"{visible(str(found.path))} was not changed.")
-    raise UsageProblem(f"{visible(str(found.path))} was not changed; read the difference, then say --yes.")
+            return None
+        screen.note(f"{where} was not changed.")
+        return REJECTED
+    if wish.as_json:
+        _tell(wish, found.path, entry, diff, changed=False)
+    screen.note(f"{where} was not changed; read the difference, then say --yes.")
+    return USAGE
 
 
 def _notes(setting: Setting, wish: Wish, found: Found, entry: dict[str, Json]) -> list[str]:
@@ -115,7 +144,9 @@ def _notes(setting: Setting, wish: Wish, found: Found, entry: dict[str, Json]) -
     if wish.url is None:
         command = Path(own_command()[0])
         words = [str(entry["command"]), *cast(list[str], entry["args"])]
-        notes.append(f"{CLIENTS[wish.client].title} will start `{visible(shlex.join(words))}`.")
+        notes.append(f"{CLIENTS[wish.client].title} will start `{shlex.join(words)}`.")
+        if found.real != found.path:
+            notes.append(f"{found.path} is a link to {found.real}, which is what is changed.")
         if setting.root is not None and command.is_relative_to(setting.root):
             notes.append(f"{command} lies inside the project, where tools can write; install holdfast outside it.")
         if not wish.user:
@@ -125,9 +156,9 @@ def _notes(setting: Setting, wish: Wish, found: Found, entry: dict[str, Json]) -
     return notes
 
 
-def _tell(wish: Wish, path: Path, entry: dict[str, Json], diff: str) -> None:
+def _tell(wish: Wish, path: Path, entry: dict[str, Json], diff: str, *, changed: bool) -> None:
     if wish.as_json:
-        shape = {"client": wish.client, "path": str(path), "changed": bool(diff), "diff": diff}
+        shape = {"client": wish.client, "path": str(path), "changed": changed, "diff": diff}
         screen.put_json({**shape, "entry": json.loads(_masked(json.dumps(entry), wish))})
     elif diff:
         screen.note(f"Written. Restart {CLIENTS[wish.client].title}, or have it read its servers anew.")
@@ -141,12 +172,14 @@ def _print(wish: Wish, path: Path, entry: dict[str, Json], *, to_error: bool = F
     snippet = _masked(json.dumps({client.section: {ENTRY: entry}}, indent=2, ensure_ascii=False), wish)
     if wish.as_json:
         if not to_error:
-            _tell(wish, path, entry, "")
+            _tell(wish, path, entry, "", changed=False)
         return 0
     for line in snippet.splitlines():
         (screen.note if to_error else screen.say)(visible(line))
     if not to_error:
         screen.note(f"This belongs into {visible(str(path))}.")
+        if wish.url is not None and not wish.show_token:
+            screen.note("The token is left out; --show-token fills it in.")
     return 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final, NoReturn
 
 from msgspec import Struct
@@ -165,9 +165,10 @@ class _Reader:
         raise NotJsonc(f"line {line}, column {column}: {why}")
 
 
-def put(text: str, section: str, name: str, entry: dict[str, Json]) -> str:
+def put(text: str, section: str, name: str, entry: dict[str, Json], *, ours: Collection[str] | None = None) -> str:
     """The text with `entry` as `name` in the object `section`; all else stays as it is. Raises `NotJsonc`.
 
+    What an entry that is there has beside `ours` stays in it, letter by letter; None: nothing stays.
     A text in which it stands already comes back unchanged.
     """
     found = parse(text)
@@ -183,10 +184,19 @@ def put(text: str, section: str, name: str, entry: dict[str, Json]) -> str:
     old = _only(holder.node, name, f'"{section}"')
     if old is None:
         return _insert(text, holder.node, name, entry, style)
-    if old.node.value == entry:
-        return text
     node = old.node
-    return text[: node.start] + style.written(entry, _indent_at(text, old.start)) + text[node.end :]
+    kept = () if ours is None else tuple(member for member in node.members or () if member.key not in {*ours, *entry})
+    if node.value == {**entry, **{member.key: member.node.value for member in kept}}:
+        return text
+    indent = _indent_at(text, old.start)
+    written = style.with_members(style.written(entry, indent), [_source(text, member) for member in kept], indent)
+    return text[: node.start] + written + text[node.end :]
+
+
+def _source(text: str, member: Member) -> str:
+    key = _STRING.match(text, member.start)
+    assert key is not None
+    return f"{key[0]}: {text[member.node.start : member.node.end]}"
 
 
 def _only(node: Node, key: str, what: str) -> Member | None:
@@ -219,6 +229,16 @@ class _Style(Struct, frozen=True):
             return json.dumps(value, ensure_ascii=False)
         lines = json.dumps(value, ensure_ascii=False, indent=self.unit).split("\n")
         return f"{self.newline}{indent}".join(lines)
+
+    def with_members(self, written: str, more: Sequence[str], indent: str) -> str:
+        """An object that has members already, with more of them behind those."""
+        if not more:
+            return written
+        if self.flat:
+            return f"{written[:-1]}, {', '.join(more)}}}"
+        gap = f"{self.newline}{indent}"
+        begun = written.removesuffix(f"{gap}}}")
+        return begun + "".join(f",{gap}{self.unit}{member}" for member in more) + f"{gap}}}"
 
 
 def _insert(text: str, node: Node, key: str, value: Json, style: _Style) -> str:

@@ -12,7 +12,7 @@ from holdfast.doors.cli import screen
 from holdfast.doors.cli.failures import FAILED, UsageProblem
 from holdfast.doors.cli.place import Flags, runtime_in, setting_here
 from holdfast.doors.cli.shapes import Shape
-from holdfast.doors.cli.sources import sources_started
+from holdfast.doors.cli.sources import bridge_of, leave_out_warnings, sources_started, why
 from holdfast.text.visible import visible
 
 if TYPE_CHECKING:
@@ -24,9 +24,12 @@ if TYPE_CHECKING:
 
 _NONE: Final = (
     "No MCP server is configured. In your configuration (`holdfast config path`):\n\n"
-    '[mcp.servers.files]\ncommand = "npx"\nargs = ["-y", "@modelcontextprotocol/server-filesystem", "."]'
+    '[mcp.servers.files]\ncommand = "mcp-server-filesystem"\nargs = ["/home/ann/notes"]\n\n'
+    "The program has to be installed. docs/mcp.md says what one needs that npx or uvx fetches."
 )
 _TICK: Final = 0.1
+_GRACE: Final = 30
+"""How many ticks a server whose time is up has to say what it died of."""
 
 
 def need_sdk() -> None:
@@ -42,7 +45,7 @@ def show_servers(flags: Flags, names: Sequence[str], *, as_json: bool) -> int:
         if not as_json:
             screen.say(_NONE)
         return 0
-    _leave_out_warnings()
+    leave_out_warnings()
     statuses = asyncio.run(_statuses(setting, servers))
     if as_json:
         for name, server in servers.items():
@@ -54,16 +57,15 @@ def show_servers(flags: Flags, names: Sequence[str], *, as_json: bool) -> int:
     return FAILED if away else 0
 
 
-def _leave_out_warnings() -> None:
-    """About servers that are away: that is what the command itself tells."""
-    import logging
-
-    logging.getLogger("holdfast").addFilter(lambda record: not record.getMessage().startswith("Tool source 'mcp."))
-
-
 async def _statuses(setting: Setting, servers: Collection[str]) -> dict[str, ServerStatus]:
-    async with bridged(setting, servers) as bridge:
-        return {} if bridge is None else {status.name: status for status in bridge.status()}
+    async with bridged(setting, servers) as (_runtime, bridge):
+        if bridge is None:
+            return {}
+        for _ in range(_GRACE):
+            if all(status.state != "starting" for status in bridge.status()):
+                break
+            await asyncio.sleep(_TICK)
+        return {status.name: status for status in bridge.status()}
 
 
 def log_in(flags: Flags, name: str, *, as_json: bool) -> int:
@@ -74,11 +76,11 @@ def log_in(flags: Flags, name: str, *, as_json: bool) -> int:
         raise UsageProblem(f"The MCP server '{name}' is switched off; set mcp.servers.{name}.enabled = true first.")
     if not screen.can_ask():
         raise UsageProblem(f"A login needs a person at a terminal; run `holdfast mcp login {name}` there.")
-    _leave_out_warnings()
+    leave_out_warnings()
     status = asyncio.run(_reached(setting, name))
     ready = is_ready(status)
     if as_json:
-        screen.put_json({"server": name, "logged_in": ready, "reason": "" if status is None else status.reason})
+        screen.put_json({"server": name, "logged_in": ready, "reason": "" if status is None else why(status, server)})
     elif ready:
         screen.note(f"'{name}' lets us in: {status.tools if status else 0} tools.")
     else:
@@ -88,7 +90,7 @@ def log_in(flags: Flags, name: str, *, as_json: bool) -> int:
 
 
 async def _reached(setting: Setting, name: str) -> ServerStatus | None:
-    async with bridged(setting, (name,), asks=True) as bridge:
+    async with bridged(setting, (name,), asks=True) as (_, bridge):
         while bridge is not None:  # a login takes as long as the person does, and the sources waited no longer
             (status,) = [status for status in bridge.status() if status.name == name]
             if status.state != "starting":
@@ -135,27 +137,20 @@ def chosen(setting: Setting, names: Sequence[str]) -> dict[str, McpServer]:
 @asynccontextmanager
 async def bridged(
     setting: Setting, servers: Collection[str], *, asks: bool = False
-) -> AsyncGenerator[Bridge | None]:
-    """The servers, started and asked for their tools; no other part of the runtime is set to work."""
+) -> AsyncGenerator[tuple[Runtime, Bridge | None]]:
+    """The servers, started and asked for their tools; no other part of the runtime is set to work.
+
+    There is no bridge where every server is switched off.
+    """
+    from holdfast.doors.cli.inquiring import TerminalInquirer, stand_in
+
     need_sdk()
     with runtime_in(setting, entry_points=False, looking=True, servers=servers) as runtime:
+        stand_in(runtime, servers)
         if asks:
-            from holdfast.doors.cli.inquiring import TerminalInquirer
-
             runtime.inquirer = TerminalInquirer(runtime)
         async with sources_started(runtime):
-            yield _found(runtime)
-
-
-def _found(runtime: Runtime) -> Bridge | None:
-    """None where every server is switched off."""
-    from holdfast.contract.errors import HoldfastError
-    from holdfast.mcp.bridge import Bridge
-
-    try:
-        return runtime.service(Bridge)
-    except HoldfastError:
-        return None
+            yield runtime, bridge_of(runtime)
 
 
 def is_ready(status: ServerStatus | None) -> bool:
@@ -171,13 +166,13 @@ def _transport(server: McpServer) -> str:
 def _row(name: str, server: McpServer, status: ServerStatus | None) -> list[str]:
     if status is None or not server.enabled:
         return [name, "off" if not server.enabled else "away", _transport(server), "", ""]
-    itself = visible(" ".join(part for part in (status.title, status.version) if part))
-    facts = [itself, f"protocol {visible(status.protocol)}" if status.protocol else ""]
+    itself = " ".join(part for part in (status.title, status.version) if part)
+    facts = [itself, f"protocol {status.protocol}" if status.protocol else ""]
     if status.changed:
-        facts.append(f"{status.changed} changed and held, see `holdfast mcp review {name}`")
-    facts.append(status.reason)
+        facts.append(f"{status.changed} changed or new and held, see `holdfast mcp review {name}`")
+    facts.append(why(status, server))
     tools = str(status.tools) if status.state == "ready" else ""
-    return [name, status.state, _transport(server), tools, screen.shown("; ".join(fact for fact in facts if fact))]
+    return [name, status.state, _transport(server), tools, "; ".join(fact for fact in facts if fact)]
 
 
 def _shape(name: str, server: McpServer, status: ServerStatus | None) -> Shape:
@@ -190,7 +185,7 @@ def _shape(name: str, server: McpServer, status: ServerStatus | None) -> Shape:
         "url": server.url,
         "tools": status.tools if known and status else 0,
         "changed": status.changed if known and status else 0,
-        "reason": status.reason if known and status else "",
+        "reason": why(status, server) if known and status else "",
         "title": status.title if known and status else "",
         "version": status.version if known and status else "",
         "protocol": status.protocol if known and status else "",

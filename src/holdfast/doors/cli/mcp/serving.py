@@ -6,8 +6,9 @@ import asyncio
 import sys
 from collections.abc import Coroutine, Generator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from holdfast.contract.errors import ConfigError
 from holdfast.contract.inquiry import CANCELLED
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.failures import UsageProblem
@@ -20,10 +21,6 @@ if TYPE_CHECKING:
     from holdfast.assemble import Setting
     from holdfast.contract.inquiry import Inquiry, Reply
     from holdfast.runtime.runtime import Runtime
-
-HOST: Final = "127.0.0.1"
-PORT: Final = 4633
-PATH: Final = "/mcp"
 
 
 def serve_streams(flags: Flags, *, anyway: bool) -> int:
@@ -62,7 +59,13 @@ def serve_http(flags: Flags, *, port: int, given_file: str | None, show_token: b
         sys.stdout.flush()
 
     with _runtime(setting) as runtime, suppress(KeyboardInterrupt):
-        asyncio.run(_within(runtime, serve(runtime, token=token, host=HOST, port=port, started=started)))
+        try:
+            asyncio.run(_within(runtime, serve(runtime, token=token, port=port, started=started)))
+        except ConfigError as error:
+            if not isinstance(error.__cause__, OSError):
+                raise
+            why = error.__cause__.strerror or str(error.__cause__)
+            raise UsageProblem(f"Port {port} cannot be used ({why}); take another one with --port.") from error
     return 0
 
 

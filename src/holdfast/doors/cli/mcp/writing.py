@@ -26,8 +26,17 @@ class Found(Struct, frozen=True, kw_only=True):
     mode: int | None = None
 
 
-def find(path: Path, inside: Iterable[Path]) -> Found:
-    """Read a file that is to be changed. Links may lead anywhere within `inside`, and nowhere else."""
+def find(path: Path, inside: Iterable[Path], *, root: Path | None = None) -> Found:
+    """Read a file that is to be changed. Links may lead anywhere within `inside`, and nowhere else.
+
+    In a project, below `root`, there may be none: a checkout brings its links, and one to a hook would be run.
+    """
+    link = None if root is None else _link_below(root, path)
+    if link is not None:
+        raise UsageProblem(
+            f"{visible(str(link))} is a link to {visible(os.path.realpath(link))}; in a project nothing is written "
+            "through links. Remove it, or use --print and put it in yourself."
+        )
     real = Path(os.path.realpath(path))
     if not any(real.is_relative_to(os.path.realpath(folder)) for folder in inside):
         raise UsageProblem(
@@ -52,6 +61,16 @@ def find(path: Path, inside: Iterable[Path]) -> Found:
             f"{visible(str(path))} is not UTF-8 (byte {error.start:,}), so it is not touched; use --print."
         ) from None
     return Found(path=path, real=real, text=text, mode=stat.S_IMODE(status.st_mode))
+
+
+def _link_below(root: Path, path: Path) -> Path | None:
+    """The first part of the path inside the project that is a link."""
+    at = root
+    for name in path.relative_to(root).parts:
+        at /= name
+        if at.is_symlink():
+            return at
+    return None
 
 
 def write(found: Found, text: str, *, private: bool) -> None:
