@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 PACKAGES = json.loads(Path(__file__).with_name("package-lock.json").read_text())["packages"]
 LEFT_OUT = "/inspector/absent"
 
 
-@pytest.mark.spec("K3")
 def test_every_peer_is_pinned_by_its_content_and_named_without_a_host() -> None:
     fetched = {name: item for name, item in PACKAGES.items() if name and not name.endswith(LEFT_OUT)}
     wanted = {name: item for name, item in fetched.items() if not item.get("link")}
@@ -22,7 +19,6 @@ def test_every_peer_is_pinned_by_its_content_and_named_without_a_host() -> None:
     assert links == {"vite", "@vitejs/plugin-react"}
 
 
-@pytest.mark.spec("K3")
 def test_the_peers_themselves_are_exact_versions() -> None:
     for name, version in PACKAGES[""]["dependencies"].items():
         assert PACKAGES[f"node_modules/{name}"]["version"] == version
