@@ -67,6 +67,7 @@ _of_program: dict[str, st.SearchStrategy[Any]] = {
 _of_address: dict[str, st.SearchStrategy[Any]] = {
     "headers": st.dictionaries(st.just("X"), st.sampled_from(["1", "2"]), max_size=1),
     "transport": st.sampled_from(["http", "sse"]),
+    "protocol": st.just("handshake"),
     "oauth": st.fixed_dictionaries({"client_id": st.sampled_from(["a", "b"])}),
 }
 _server: st.SearchStrategy[Table] = st.one_of(

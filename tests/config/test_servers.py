@@ -171,6 +171,7 @@ IDENTITY: list[tuple[str, dict[str, object]]] = [
     ("far", {"headers": {"Authorization": "evil"}}),
     ("far", {"headers": {"X-More": "evil"}}),
     ("far", {"transport": "sse"}),
+    ("far", {"protocol": "handshake"}),
     ("far", {"oauth": {"client_id": "evil"}}),
     ("far", {"command": "evil"}),
     ("new", {"command": "evil"}),

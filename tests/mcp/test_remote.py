@@ -67,6 +67,15 @@ def test_a_server_is_reached_by_its_address(
     run(work())
 
 
+def test_a_server_of_both_generations_can_be_held_to_the_first(site: str, tmp_path: Path) -> None:
+    async def work() -> None:
+        server = McpServer(url=f"{site}/mcp", protocol="handshake")
+        async with bridged(tmp_path, {"far": server}) as (runtime, _):
+            assert (await runtime.call("mcp:far:echo", {"text": "hi"})).output == "hi (2025-11-25)"
+
+    run(work())
+
+
 @pytest.mark.parametrize("path", ["mcp", "legacy", "sse"])
 def test_progress_comes_and_a_call_that_takes_too_long_is_cancelled_there(
     site: str, tmp_path: Path, path: str

@@ -312,6 +312,8 @@ class McpServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`${secret:SCOPE}` in a value stands for a secret."""
     transport: Literal["auto", "http", "sse"] = "auto"
     oauth: McpOAuth | None = None
+    protocol: Literal["auto", "handshake"] = "auto"
+    """`handshake`: no newer than 2025-11-25, for servers that say they speak more and then cannot ask."""
     enabled: bool = True
     include: Names = ("*",)
     exclude: Names = ()
@@ -338,7 +340,7 @@ class McpServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError("a url begins with https:// or http://")
 
 
-SERVER_IDENTITY: Final = ("command", "args", "env", "cwd", "url", "headers", "transport", "oauth")
+SERVER_IDENTITY: Final = ("command", "args", "env", "cwd", "url", "headers", "transport", "oauth", "protocol")
 """What makes an MCP server the one it is; the rest are limits on it."""
 
 

@@ -131,6 +131,7 @@ DESCRIPTIONS: Final = {
     "McpServer.headers": "Headers sent with every request; `${secret:SCOPE}` stands for a secret.",
     "McpServer.transport": "How it is spoken to at its address; auto tries streamable HTTP first.",
     "McpServer.oauth": "How you log in to it, where it asks for that.",
+    "McpServer.protocol": "handshake speaks no newer protocol than 2025-11-25; auto finds out.",
     "McpServer.enabled": "Whether it is used.",
     "McpServer.include": "Which of its tools there are; `*` stands for any letters.",
     "McpServer.exclude": "Which of them are left out all the same.",

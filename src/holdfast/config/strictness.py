@@ -208,6 +208,7 @@ def _server(one: McpServer, other: McpServer) -> bool:
     return (
         (one.command, one.args, one.cwd, one.env) == (other.command, other.args, other.cwd, other.env)
         and (one.url, one.transport, one.headers, one.oauth) == (other.url, other.transport, other.headers, other.oauth)
+        and one.protocol == other.protocol
         and (other.enabled or not one.enabled)
         and ("*" in other.include or _holds(other.include, one.include))
         and _holds(one.exclude, other.exclude)

@@ -206,7 +206,7 @@ class Connection:
 
         return Client(
             watched(self._transport(), life.lose),
-            mode="legacy" if self._legacy else "auto",
+            mode="legacy" if self._legacy or self._server.protocol == "handshake" else "auto",
             client_info=Implementation(name="holdfast", version=version("holdfast")),
             elicitation_callback=self._asking.elicit if person else None,
             sampling_callback=self._asking.sample if person else None,
