@@ -89,7 +89,10 @@ class Exchange:
 
     def begin(self, work: Awaitable[Result]) -> None:
         async def run() -> Result:
-            return await work
+            try:
+                return await work
+            finally:
+                self._woken.set()  # at once, and not a turn of the loop later
 
         self._work = asyncio.create_task(run())
         self._work.add_done_callback(self._ended)

@@ -77,6 +77,9 @@ class Teller:
                 await self._waiting.popleft()()
 
 
+_TOLD: Final = (Progress, Output, Logged, Pending)
+
+
 class Watch:
     """The one listener for all requests: finds whose call an event is about."""
 
@@ -96,10 +99,9 @@ class Watch:
             self._above.pop(below, None)
 
     def __call__(self, event: Event) -> None:
-        kind = type(event)
-        if kind is Received:
-            self._received(event)  # pyright: ignore[reportArgumentType]
-        elif isinstance(event, Progress | Output | Logged | Pending):
+        if isinstance(event, Received):
+            self._received(event)
+        elif isinstance(event, _TOLD):
             self._tell(event)
 
     def group_of(self, call_id: str) -> str:
