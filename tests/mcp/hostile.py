@@ -20,6 +20,8 @@ SERVER = Path(__file__).with_name("hostile_server.py")
 
 
 def server(way: str, marker: str = "", **options: Any) -> McpServer:
+    # The sandbox has a /tmp of its own: where the tests are there, the folder is seen because the server runs in it.
+    options.setdefault("cwd", str(SERVER.parent))
     return McpServer(command=sys.executable, args=(str(SERVER), way, *filter(None, (marker,))), **options)
 
 

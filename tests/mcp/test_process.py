@@ -115,7 +115,7 @@ def test_a_server_that_is_given_no_folder_starts_nothing_of_the_project(
             async with transport as (reading, _):
                 await reading.receive()
             assert "No module named mailserver" in transport.reason
-            assert json.loads(await _call(runtime, "environment"))["cwd"] == "/"
+            assert str(folder_for(runtime, "odd", module)) == "/"
 
     run(go())
 

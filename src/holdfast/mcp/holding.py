@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from holdfast.mcp.shelf import Listed, Shelf
     from holdfast.runtime.context import RunContext
 
-MAX_LINES: Final = 400
-"""Lines of a preview. What is longer cannot be accepted with a call: nobody reads that much between two others."""
+MAX_LINES: Final = 30
+MAX_CHARS: Final = 3_000
+"""Of a preview: every door shows that much whole. What is longer cannot be accepted with a call, since a yes would pin
+what was not shown."""
 
 
 def held_tool(shelf: Shelf, item: Listed) -> Tool:
@@ -37,7 +39,7 @@ def held_tool(shelf: Shelf, item: Listed) -> Tool:
         if now is None or not now.held:
             return fail(f"'{full_name}' has changed meanwhile; call it again.")
         preview = await asyncio.to_thread(difference, now.pinned, now.definition)
-        if preview.count("\n") > MAX_LINES:
+        if preview.count("\n") >= MAX_LINES or len(preview) > MAX_CHARS:
             what = "is new, and has more to it" if now.pinned is None else "has changed by more"
             return fail(f"Its definition {what} than can be shown here: holdfast mcp review {shelf.name} {name}")
         which = "definition of a new tool" if now.pinned is None else "changed definition"

@@ -87,6 +87,22 @@ def test_the_official_client_calls_and_approves_over_http(tmp_path: Path, era: E
     run(body())
 
 
+@pytest.mark.parametrize("era", ERAS)
+def test_a_client_does_not_get_the_call_of_another_one_of_its_name(tmp_path: Path, era: Era) -> None:
+    async def waiting(address: str) -> str:
+        async with (
+            httpx2.AsyncClient(headers=HOLDER) as web,
+            Client(streamable_http_client(address, http_client=web), mode=era) as client,
+        ):
+            return text_of(await client.call_tool("erase", {"what": "all"}))
+
+    async def body() -> None:
+        async with listening(tmp_path) as address:
+            assert await waiting(address) != await waiting(address)
+
+    run(body())
+
+
 def test_fastmcps_client_calls_and_approves(tmp_path: Path) -> None:
     async def approve(_message: str, answer: Any, *_: object) -> Any:
         return answer(decision="approve")

@@ -188,7 +188,7 @@ class Door:
             raise MCPError(types.INVALID_PARAMS, f"There is no tool '{params.name[:_MAX_NAME]}'.")
         if modern and tool is not None:
             _check_capabilities(tool, ctx)
-        key = self._parked.key_of(self.caller_of(ctx), tool, params.arguments or {})
+        key = self._parked.key_of(self.caller_of(ctx), tool, params.arguments or {}) if _is_told_apart(ctx) else ""
         if modern and params.request_state is not None:
             outcome = await self.next_round(ctx, params)
         else:
@@ -281,6 +281,11 @@ def _connection_of(ctx: Ctx) -> Connection:
 def _client_of(ctx: Ctx) -> types.Implementation | None:
     params = ctx.session.client_params
     return None if params is None else params.client_info
+
+
+def _is_told_apart(ctx: Ctx) -> bool:
+    """Whether this client can be told from others of its name: over HTTP only a session does that."""
+    return ctx.request is None or _connection_of(ctx).session_id is not None
 
 
 def _principal(ctx: Ctx) -> str:
