@@ -86,7 +86,8 @@ def test_what_a_server_complains_about_is_kept_without_secrets_and_without_what_
 @pytest.mark.spec("K1")
 def test_a_server_runs_in_the_folder_it_is_given_from_the_project(tmp_path: Path) -> None:
     async def go() -> None:
-        async with runtime_in(tmp_path / "project") as runtime:
+        # Bare: in the sandbox the server's own file is seen only where it runs, if these tests are in /tmp.
+        async with runtime_in(tmp_path / "project", "off") as runtime:
             inner = tmp_path / "project" / "inner"
             inner.mkdir()
             for cwd in ("inner", "$root/inner", "${root}//inner", str(inner)):

@@ -188,6 +188,21 @@ def test_a_damaged_page_is_an_error_of_the_ledger_and_found_by_verify(tmp_path: 
             list(ledger.entries())
 
 
+def test_text_that_is_no_text_is_damage_too(tmp_path: Path) -> None:
+    path = tmp_path / "l.db"
+    with Ledger.open(path) as ledger:
+        ledger.record_whole_now(make_call("n"), APPROVED, DONE)
+    connection = sqlite3.connect(path, isolation_level=None)
+    for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+        connection.execute(f"DROP TRIGGER {name}")
+    connection.execute("UPDATE entries SET kind = CAST(x'25ffff' AS TEXT)")
+    connection.close()
+    with Ledger.open(path) as ledger:
+        assert not ledger.verify().ok
+        with pytest.raises(LedgerCorrupt):
+            list(ledger.entries())
+
+
 @pytest.mark.spec("X10")
 def test_an_older_ledger_is_migrated_and_a_newer_one_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "l.db"

@@ -176,7 +176,8 @@ def translate(error: sqlite3.Error, path: Path) -> HoldfastError:
     primary = code & 0xFF if isinstance(code, int) else None
     if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return Locked(f"The ledger {path} is locked by another program; nothing was written, try again.")
-    if primary in _DAMAGE:
+    undecodable = code is None and isinstance(error, sqlite3.OperationalError) and "decode" in str(error)
+    if primary in _DAMAGE or undecodable:  # the module itself says the latter, and gives it no code
         return LedgerCorrupt(
             f"The ledger {path} is damaged or not a ledger ({error}); move it away to start a new one, and keep it."
         )
