@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -146,7 +145,7 @@ def close_output(request: dict[str, Any]) -> None:
 
 def close_input(request: dict[str, Any]) -> None:
     os.close(0)
-    time.sleep(3600)
+    signal.pause()
 
 
 def linger(request: dict[str, Any]) -> None:
@@ -154,7 +153,7 @@ def linger(request: dict[str, Any]) -> None:
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     while True:
-        time.sleep(3600)
+        signal.pause()
 
 
 def stubborn(request: dict[str, Any]) -> None:
@@ -178,7 +177,7 @@ def daemon_and_exit(request: dict[str, Any]) -> None:
 
 
 def deaf(request: dict[str, Any]) -> None:
-    time.sleep(3600)
+    signal.pause()
 
 
 def complains(request: dict[str, Any]) -> None:

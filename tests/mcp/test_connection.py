@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
-import anyio
 import httpx2
 import pytest
 from mcp.shared.message import SessionMessage
@@ -25,24 +24,10 @@ from holdfast.mcp.inlet import watched
 from holdfast.mcp.journal import MAX_BYTES, PER_SECOND, Journal
 from holdfast.mcp.life import Start
 from tests.mcp.bridging import bridged, methods, plain, script, until
+from tests.mcp.streams import Streams
 from tests.runtime.support import run
 
 pytestmark = pytest.mark.spec("K1")
-
-
-class Streams:
-    """A transport of two streams in memory."""
-
-    reason = ""
-
-    async def __aenter__(self) -> tuple[Any, Any]:
-        self.to_us, reading = anyio.create_memory_object_stream[Any](10_000)
-        writing, self.from_us = anyio.create_memory_object_stream[Any](10_000)
-        return reading, writing
-
-    async def __aexit__(self, *_: object) -> None:
-        self.to_us.close()
-        self.from_us.close()
 
 
 def _answer(number: int) -> SessionMessage:

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import time
 from collections.abc import AsyncGenerator, Generator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +77,8 @@ def _await_port(port: int, process: subprocess.Popen[bytes], told: Path) -> None
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
         except OSError:
             assert process.poll() is None and time.monotonic() < end, told.read_text()
-            time.sleep(0.05)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(0.05)
         else:
             return
 

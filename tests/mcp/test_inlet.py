@@ -12,28 +12,10 @@ from mcp_types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCReque
 
 from holdfast.mcp import inlet
 from holdfast.mcp.inlet import AS_LARGE, BURST, MAX_OWED, MAX_OWED_BYTES, RATE, watched
+from tests.mcp.streams import Streams
 from tests.runtime.support import run
 
 pytestmark = pytest.mark.spec("K1")
-
-
-class Streams:
-    """A transport of two streams in memory."""
-
-    reason = ""
-
-    async def __aenter__(self) -> tuple[Any, Any]:
-        self.to_us, reading = anyio.create_memory_object_stream[Any](10_000)
-        writing, self.from_us = anyio.create_memory_object_stream[Any](10_000)
-        return reading, writing
-
-    async def __aexit__(self, *_: object) -> None:
-        self.to_us.close()
-        self.from_us.close()
-
-    def put(self, *messages: Any) -> None:
-        for message in messages:
-            self.to_us.send_nowait(SessionMessage(message))
 
 
 def _ask(number: int | str, **params: Any) -> JSONRPCRequest:

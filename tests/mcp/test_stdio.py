@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import os
 import subprocess
 import sys
 import termios
@@ -61,7 +62,9 @@ def test_messages_of_any_size_arrive_whole_and_in_order(tmp_path: Path) -> None:
 def test_who_writes_to_a_server_that_does_not_read_can_be_cancelled_and_nothing_is_torn(tmp_path: Path) -> None:
     async def go() -> None:
         gate = tmp_path / "project" / "gate"
-        code = f"import os, time\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.01)\n{ECHO}"
+        gate.parent.mkdir()
+        os.mkfifo(gate)
+        code = f"open({str(gate)!r}).close()\n{ECHO}"
         async with (
             runtime_in(tmp_path / "project") as runtime,
             stdio_transport(runtime, "slow", _script(code)) as (reading, writing),
@@ -72,7 +75,7 @@ def test_who_writes_to_a_server_that_does_not_read_can_be_cancelled_and_nothing_
                     with pytest.raises(TimeoutError):
                         await asyncio.wait_for(writing.send(_note(number, "y" * 2_000_000)), 0.01)
             assert grown[0] < 32 * 1024**2
-            gate.touch()
+            gate.open("w").close()
             await writing.send(_note(99))
             assert await reading.receive() == _note(1, "x" * 2_000_000)
             assert await reading.receive() == _note(99)

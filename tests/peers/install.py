@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -33,8 +34,16 @@ def main(target: str) -> int:
     with TemporaryDirectory() as folder:
         code = npm(_prepared(Path(folder)), "install", "--package-lock-only")
         if code == 0:
-            shutil.copy(Path(folder, LOCK), HERE)
+            Path(HERE, LOCK).write_text(without_addresses(Path(folder, LOCK).read_text()))
         return code
+
+
+def without_addresses(lock: str) -> str:
+    """The lock without who would like to be paid for a package and where."""
+    whole = json.loads(lock)
+    for package in whole["packages"].values():
+        package.pop("funding", None)
+    return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
 
 
 def _prepared(folder: Path, *more: str) -> Path:

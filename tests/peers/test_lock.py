@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-PACKAGES = json.loads(Path(__file__).with_name("package-lock.json").read_text())["packages"]
+LOCK = Path(__file__).with_name("package-lock.json").read_text()
+PACKAGES = json.loads(LOCK)["packages"]
 LEFT_OUT = "/inspector/absent"
 
 
@@ -14,7 +15,7 @@ def test_every_peer_is_pinned_by_its_content_and_named_without_a_host() -> None:
     wanted = {name: item for name, item in fetched.items() if not item.get("link")}
     assert len(wanted) > 100
     assert [name for name, item in wanted.items() if not item["integrity"].startswith("sha512-")] == []
-    assert [name for name, item in fetched.items() if "://" in item.get("resolved", "")] == []
+    assert "://" not in LOCK
     links = {name.removeprefix("node_modules/") for name, item in fetched.items() if item.get("link")}
     assert links == {"vite", "@vitejs/plugin-react"}
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
@@ -87,7 +88,25 @@ class StdioTransport:
             raise cancelled
 
 
-class Reading:
+class _Half(ABC):
+    """One direction of the connection, as the SDK opens and closes it."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def aclose(self) -> None:
+        self.close()
+
+
+class Reading(_Half):
     """What the server sends, one message after another. Reads no further than it is asked to."""
 
     def __init__(self, process: Process, name: str) -> None:
@@ -140,17 +159,6 @@ class Reading:
 
     def __aiter__(self) -> Reading:
         return self
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def aclose(self) -> None:
-        self.close()
 
     def close(self) -> None:
         if not self._closed:
@@ -229,7 +237,7 @@ class Reading:
             self._waiter = None
 
 
-class Writing:
+class Writing(_Half):
     """What goes to the server. At most one message waits here; whoever has another waits, and can be cancelled."""
 
     def __init__(self, process: Process, reading: Reading) -> None:
@@ -252,17 +260,6 @@ class Writing:
                 self._begin(data)
         else:
             self._begin(data)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def aclose(self) -> None:
-        self.close()
 
     def close(self) -> None:
         """What was begun is still written, as long as the process is not ended."""
