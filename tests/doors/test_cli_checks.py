@@ -9,6 +9,7 @@ from tests.doors.command import Cli
 WRONG = """
 [[approval.commands]]
 rule = "pytest *"
+operands = "files"
 verdict = "approve"
 match = ["pytest -q tests"]
 """

@@ -127,6 +127,9 @@ class CommandRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     verdict: Literal["approve", "ask", "deny"]
     options: Names = ()
     """Options an approving rule lets through; `--name=` with any value."""
+    operands: Literal["known", "files"] = "known"
+    """What `*` stands for: operands of a program that is known to only read, or files of the project, whatever the
+    program does with them."""
     match: Names = ()
     """Commands the rule must decide about, or the configuration is wrong."""
     not_match: Names = ()

@@ -171,6 +171,8 @@ DESCRIPTIONS: Final = {
     "CommandRule.rule": "The words a command begins with; `*` at the end stands for any further operands.",
     "CommandRule.verdict": "What holds for such commands, also when they are hidden in others.",
     "CommandRule.options": "Options an approving rule lets through; `--name=` with any value.",
+    "CommandRule.operands": "What `*` stands for: operands of a program known to only read (`known`), or files and "
+    "folders of the project that are there, whatever the program does with them (`files`).",
     "CommandRule.match": "Commands the rule must decide about; checked when the configuration is read.",
     "CommandRule.not_match": "Commands it must not decide about.",
     "SecretSource.env": "The environment variable that holds it.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from msgspec import Struct, field
 
@@ -33,6 +33,14 @@ class Command(Struct, frozen=True, kw_only=True):
     """How much output is kept in the result; None: the configured limits, and the rest is spilled."""
     undoable: bool = False
     """Record what it changes in the writable folders, so that `holdfast undo` can put it back."""
+
+
+_BASH: Final = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash")
+
+
+def standard_shell() -> str:
+    """The shell that runs commands unless the configuration names another one."""
+    return next((path for path in _BASH if Path(path).exists()), "/bin/sh")
 
 
 class Outlook(Struct, frozen=True, kw_only=True):

@@ -26,7 +26,7 @@ def main() -> None:
     before = _traced(base)
     found: list[list[str]] = []
     for command in told["commands"]:
-        output = _run(command, base, told["env"])
+        output = _run(command, told["shell"], base, told["env"])
         after = _traced(base)
         what = [] if after == before else _changes(before, after, base)
         what += [f"it printed {name}" for name, token in told["secrets"].items() if _shows(output, token)]
@@ -37,10 +37,10 @@ def main() -> None:
     json.dump(found, sys.stdout)
 
 
-def _run(command: str, base: Path, env: dict[str, str]) -> bytes:
+def _run(command: str, shell: str, base: Path, env: dict[str, str]) -> bytes:
     try:
         process = subprocess.Popen(
-            ["bash", "-c", command], cwd=base / "project", env={**env, "HOME": str(base / "home")},
+            [shell, "-c", command], cwd=base / "project", env={**env, "HOME": str(base / "home")},
             start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
     except ValueError:  # a NUL cannot be passed on: nothing runs

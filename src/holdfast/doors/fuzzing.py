@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast.config.model import SandboxConfig
 from holdfast.contract.command import Command
 from holdfast.contract.errors import HoldfastError, SandboxRefused
 from holdfast.rules.shell.mutations import Mutant, mutants
 from holdfast.rules.shell.place import Place
+from holdfast.rules.shell.programs import dialect_of
 from holdfast.sandbox.running import run_launch
 from holdfast.sandbox.sandbox import Sandbox
 
@@ -59,13 +61,21 @@ class FuzzReport(Struct, frozen=True, kw_only=True):
 
 
 def fuzz(
-    bases: Sequence[str], approves: Approves, *, count: int = 10_000, seed: int = 0, tell: Tell = _to_nobody
+    bases: Sequence[str],
+    approves: Approves,
+    *,
+    count: int = 10_000,
+    seed: int = 0,
+    tell: Tell = _to_nobody,
+    shell: str = "bash",
+    tidy: bool = False,
 ) -> FuzzReport:
     """Mutate the commands, ask the rules, run what they let through. Raises `SandboxRefused` where none works."""
     with tempfile.TemporaryDirectory(prefix="holdfast-fuzz-") as folder:
         base = Path(folder).resolve()
-        plant(base)
+        plant(base, tidy=tidy)
         place = Place.at(str(base / "project"), [str(base / "project")], lambda: True)
+        place = replace(place, dialect=dialect_of(shell))
         made = 0
         unasked: list[tuple[Mutant, str]] = []
         for mutant in mutants(bases, count, seed=seed, outside=str(base / "outside")):
@@ -75,7 +85,7 @@ def fuzz(
             rule = approves(mutant.text, place)
             if rule is not None:
                 unasked.append((mutant, rule))
-        ran = run_watched([mutant.text for mutant, _ in unasked], base, tell)
+        ran = run_watched([mutant.text for mutant, _ in unasked], base, tell, shell)
         escapes = [
             Escape(command=mutant.text, base=mutant.base, mutation=mutant.how, rule=rule, what="; ".join(what))
             for (mutant, rule), what in zip(unasked, ran, strict=True)
@@ -84,19 +94,19 @@ def fuzz(
     return FuzzReport(mutants=made, unasked=len(unasked), escapes=tuple(escapes))
 
 
-def run_watched(commands: Sequence[str], base: Path, tell: Tell = _to_nobody) -> list[list[str]]:
+def run_watched(commands: Sequence[str], base: Path, tell: Tell = _to_nobody, shell: str = "bash") -> list[list[str]]:
     """What each command did to the planted project; nothing is an empty list."""
     found: list[list[str]] = []
     sandbox = Sandbox(SandboxConfig(mode="required", writable=(str(base),)), root=None, cwd=base)
     for start in range(0, len(commands), _BATCH):
         tell(f"running what would run unasked: {start:,} of {len(commands):,}…")
-        found += _run_batch(sandbox, commands[start : start + _BATCH], base)
+        found += _run_batch(sandbox, commands[start : start + _BATCH], base, shell)
     return found
 
 
-def _run_batch(sandbox: Sandbox, commands: Sequence[str], base: Path) -> list[list[str]]:
+def _run_batch(sandbox: Sandbox, commands: Sequence[str], base: Path, shell: str) -> list[list[str]]:
     env = {"PATH": f"{os.environ.get('PATH', os.defpath)}:{base}/project/tools", "LANG": "C.UTF-8"}
-    told = {"commands": list(commands), "env": env, "secrets": _SECRETS}
+    told = {"commands": list(commands), "shell": shell, "env": env, "secrets": _SECRETS}
     driver = Path(__file__).with_name("fuzz_driver.py")
     launch = sandbox.launch(Command(argv=(sys.executable, "-I", "-S", str(driver), str(base)), cwd=base))
     if not launch.contained:
@@ -108,8 +118,9 @@ def _run_batch(sandbox: Sandbox, commands: Sequence[str], base: Path) -> list[li
     return json.loads(out)
 
 
-def plant(base: Path) -> None:
-    """A small project with canaries, secrets around it, links out of it, and programs waiting to be run by mistake."""
+def plant(base: Path, *, tidy: bool = False) -> None:
+    """A small project with canaries, secrets around it, links out of it, odd names, and programs waiting to be run by
+    mistake. A tidy one has neither links nor odd names."""
     work = base / "project"
     for folder in (work / "src", work / "tools", base / "outside" / "tools", base / "home", base / "marks"):
         folder.mkdir(parents=True)
@@ -129,9 +140,13 @@ def plant(base: Path) -> None:
     for path in (work / "evil", *planted):
         path.write_text(mark)
         path.chmod(0o755)
-    (work / "link-out").symlink_to("../outside")
-    (work / "link-secret").symlink_to("../outside/secret.txt")
-    (work / "src" / "up").symlink_to("../..")
+    if not tidy:
+        (work / "link-out").symlink_to("../outside")
+        (work / "link-secret").symlink_to("../outside/secret.txt")
+        (work / "src" / "up").symlink_to("../..")
+        hidden = work / "odd " / str(base / "outside" / "secret.txt").lstrip("/")
+        hidden.parent.mkdir(parents=True)
+        _write_all({hidden: "found\n", work / "-o": "", work / "a canary.txt": "", work / "--output=pwned": ""})
     _make_repository(work)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from msgspec import Struct
@@ -44,16 +44,17 @@ def standard_chain(
     sandbox_held: Callable[[], bool] | None = None,
     is_tool: Callable[[str], bool] = lambda name: False,
     protected: tuple[str, ...] = (),
+    shells: Mapping[str, str] | None = None,
 ) -> Chain:
     """All built-in resolvers. `function` stands in for `auto_approve`; `is_tool` tells tool names from module paths;
-    `protected` are paths that the configuration protects beside the built-in ones."""
+    `protected` are paths that the configuration protects beside the built-in ones, `shells` what runs commands."""
     chain = Chain(on_error=approval.on_error)
     outer = approval if document is None else document.outer
     decides = document is not None
     chain.add(config_resolver(outer, function=function, document_decides=decides))
     for path in () if function is not None else module_paths(outer, is_tool):
         chain.add(module_resolver(path, outer, is_tool=is_tool, document_decides=decides))
-    commands = CommandRules(approval, sandbox_held, protected)
+    commands = CommandRules(approval, sandbox_held, protected, shells)
     commands.check()
     if commands.approves_any:
         chain.add(commands.resolver())
@@ -87,9 +88,10 @@ def standard_caps(
     hooks: Hooks | None = None,
     is_protected: Callable[[Path], str | None] | None = None,
     sandbox_held: Callable[[], bool] | None = None,
+    shells: Mapping[str, str] | None = None,
 ) -> tuple[Cap, ...]:
     """The built-in caps. More can be put beside them; their order does not matter to the verdict."""
-    caps: list[Cap] = [CommandRules(approval, sandbox_held).cap(), changed_definition_cap()]
+    caps: list[Cap] = [CommandRules(approval, sandbox_held, shells=shells).cap(), changed_definition_cap()]
     if is_protected is not None:
         caps.append(protected_path_cap(is_protected))
     if approval.max_risk is not None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from msgspec.structs import replace
+
 from holdfast.config.model import CommandRule
 from holdfast.contract.vocabulary import Verdict
 from holdfast.rules.shell.examples import ANYWHERE, compiled
@@ -10,6 +14,15 @@ from holdfast.rules.shell.place import Place
 from holdfast.rules.shell.verdicts import ShellJudgement
 
 PRESET = Judge(readers=True)
+
+
+def in_project(root: Path) -> Place:
+    """A real project in which a sandbox holds commands, and every program is the system's."""
+    return replace(Place.at(str(root), [str(root)], lambda: True), is_system_program=_any_program)
+
+
+def _any_program(name: str, root: str | None) -> bool:
+    return True
 
 
 def rule(words: str, verdict: str = "approve", **fields: tuple[str, ...]) -> CommandRule:

@@ -94,8 +94,8 @@ ASKED = {
         "find -L . -name x",
     ],
     "9": [
-        "sed -i s/a/b/ f", "sed 'w f' g", "sed '1e id' f", "sed 's/x/id/e' f", "sed s/a/b/ f", "sed -n '1p;w f' g",
-        "sed -n 1p -i f", "sed -n -e 1p f", "sed -n '/x/p' f",
+        "sed -i s/a/b/ f", "sed 'w f' g", "sed '1e id' f", "sed 's/x/id/e' f", "sed 'r x' f", "sed -n '1p;w f' g",
+        "sed -n 1p -i f", "sed -f x f", "sed -Ei s/a/b/ f", "sed $x f",
     ],
     "10": [
         "git -c core.pager=x log", "git --config-env=a=b log", "git -C /other log", "git --git-dir=/x log",
@@ -110,14 +110,17 @@ ASKED = {
         "ssh -o ProxyCommand=x h", "man -P x y", "less f", "env", "env A=1 ls", "xargs ls", "sudo ls", "nohup ls",
         "exec ls", "busybox ls",
     ],
-    "13": ["[[ $v -eq 1 ]]", "[ -f x ]", "test -f x", "let x=1", "(( 1 ))", "printf -v x y"],
+    "13": [
+        "[[ $v -eq 1 ]]", "[ -f ../x ]", "test -f /etc/passwd", "[ -f $x ]", "test -v x", "let x=1", "(( 1 ))",
+        "printf -v x y", "printf $x y", "[[ -v x ]]",
+    ],
     "15": [
         'bash -c "$(base64 -d<<<bHM=)"', "bash -c ls", "python3 -c 'print(1)'", "node -e 1", "perl -e 1",
         "bash <<E\nls\nE", "python3 <<'E'\n1\nE", "bash script.sh", ". ./x", "source x",
     ],
     "16": ["echo 'x", 'echo "x', "ls (", "ls )", "if ls", "ls &&", "ls |", "; ls", "echo `ls", "echo $(ls", "ls <"],
     "paths": [
-        "cat ~/.ssh/id_rsa", "cat /etc/shadow", "cat ../x", "cat src/../../x", "ls *.py", "cat $HOME/x",
+        "cat ~/.ssh/id_rsa", "cat /etc/shadow", "cat ../x", "cat src/../../x", "ls ../*.py", "cat $HOME/x",
         "cd .. && ls", "cd && ls", "cd src && cat ../../x", "cd - && ls", "ls /proc/self", "cat {a,b}",
         "head -n1 /etc/passwd", "grep -r x /", "grep -f /etc/x y", "wc --files0-from=x", "cat x=~/y", "ls ~root",
         "command cd src", "cd ../src", "cat a b ../c",

@@ -170,7 +170,7 @@ def test_explain_shows_every_part_and_its_verdict(root: Path) -> None:
     told = explain(None, made.chain, made.caps, asked)
     assert [(part.kind, part.verdict, part.inside) for part in told.parts] == [
         ("command", Verdict.APPROVE, ""),
-        ("command", None, ""),
+        ("command", Verdict.APPROVE, ""),
         ("command", Verdict.DENY, "$(…)"),
         ("redirection", None, ""),
     ]
@@ -187,6 +187,6 @@ def test_the_parser_is_loaded_when_the_first_command_is_judged() -> None:
         "import sys; from holdfast.config.model import ApprovalConfig; import holdfast.rules.standard as s;"
         "a = ApprovalConfig(auto_approve=('$shell-readonly',)); c = s.standard_chain(a); s.standard_caps(a, c);"
         "assert not any(name.startswith('tree_sitter') for name in sys.modules);"
-        "assert 'holdfast.rules.shell.known' not in sys.modules"
+        "assert 'holdfast.rules.shell.readers' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.config.model import ApprovalConfig
+from holdfast.config.model import ApprovalConfig, CommandRule
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.vocabulary import Verdict
 from holdfast.rules.gate import Gate
@@ -15,26 +15,76 @@ from holdfast.rules.shell.place import Place
 from holdfast.rules.standard import standard_caps, standard_chain
 from tests.rules.asking import SHELL, question
 
-from .judging import judge_with, judged, rule, verdict
+from .judging import in_project, judge_with, judged, rule, verdict
 
-REFUSED = [
-    "gcc", "gcc-12", "x86_64-linux-gnu-gcc", "cc", "clang++-15", "rustc", "ld", "mksh", "yash", "hyperfine", "entr",
-    "nodemon", "ssh-agent", "setarch", "linux64", "bwrap", "gh", "coverage", "hatch", "nox", "m4",
-]  # fmt: skip
-CHANGING = ["date", "mount", "umount", "insmod", "modprobe", "mkfs.ext4", "sysctl", "useradd", "reboot", "kill"]
+RUNNING = [
+    "mksh",
+    "yash",
+    "hyperfine",
+    "entr",
+    "nodemon",
+    "ssh-agent",
+    "setarch",
+    "linux64",
+    "bwrap",
+    "coverage",
+    "hatch",
+    "m4",
+]
+UNKNOWN = [
+    "gcc",
+    "x86_64-linux-gnu-gcc",
+    "rustc",
+    "ld",
+    "gh",
+    "mount",
+    "useradd",
+    "reboot",
+    "tee",
+    "qemu",
+    "nothing-known",
+]
+
+
+def files(words: str, **fields: tuple[str, ...]) -> CommandRule:
+    """A rule whose `*` stands for files of the project."""
+    return CommandRule(rule=words, verdict="approve", operands="files", **fields)  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.spec("A11")
 @pytest.mark.parametrize(
     ("program", "reason"),
-    [*((name, "runs or writes whatever") for name in REFUSED), *((name, "changes the system") for name in CHANGING)],
+    [
+        *((name, "runs what its operands say") for name in RUNNING),
+        *((name, "it is not known what") for name in UNKNOWN),
+    ],
 )
-def test_what_runs_its_arguments_or_changes_the_system_is_approved_word_by_word_only(
-    program: str, reason: str
-) -> None:
+def test_what_a_program_does_with_its_operands_must_be_known(program: str, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         compiled((rule(f"{program} *"),))
     assert verdict(f"{program} a", judge_with(rule(f"{program} a"))) is Verdict.APPROVE
+
+
+@pytest.mark.spec("A11")
+def test_a_rule_can_say_that_operands_are_files_and_then_they_have_to_be_there(tmp_path: Path) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_a.py").write_text("")
+    place = in_project(tmp_path)
+    judge = judge_with(files("pytest *", options=("-q",)), files("mywrapper *"))
+    for approved in ("pytest", "pytest tests", "pytest -q tests/test_a.py", "pytest tests/test_a.py::test_x"):
+        assert verdict(approved, judge, place) is Verdict.APPROVE
+    for asked in (
+        "pytest -x tests",
+        "pytest missing",
+        "pytest ../tests",
+        "mywrapper rm tests",
+        "mywrapper evil",
+        "pytest @tests",
+    ):
+        assert verdict(asked, judge, place) is None
+    for program in RUNNING:
+        with pytest.raises(ConfigError, match="runs what its operands say"):
+            compiled((files(f"{program} *"),))
 
 
 @pytest.mark.spec("A11")
@@ -49,16 +99,14 @@ def test_what_runs_its_arguments_or_changes_the_system_is_approved_word_by_word_
     ],
 )  # fmt: skip
 def test_a_path_inside_an_operand_must_be_the_projects_too(operand: str, approved: bool) -> None:
-    said = judged(f"mytool '{operand}'", judge_with(rule("mytool *")))
+    said = judged(f"mytool '{operand}'", judge_with(files("mytool *")))
     assert said.verdict is (Verdict.APPROVE if approved else None), said.reason
 
 
 @pytest.mark.spec("A11")
-@pytest.mark.parametrize(
-    "operands", ["a " * 5000, "a=" * 20, "--to" + "=" * 30_000], ids=["many", "joined", "long"]
-)
+@pytest.mark.parametrize("operands", ["a " * 5000, "a=" * 20, "--to" + "=" * 30_000], ids=["many", "joined", "long"])
 def test_more_paths_than_can_be_looked_at_are_left_to_a_person(operands: str) -> None:
-    said = judged(f"mytool {operands}", judge_with(rule("mytool *", options=("--to=",))))
+    said = judged(f"mytool {operands}", judge_with(files("mytool *", options=("--to=",))))
     assert said.verdict is None
     assert "too many" in said.reason
 
@@ -75,7 +123,7 @@ def test_a_link_inside_an_operand_is_followed(tmp_path: Path) -> None:
 
 
 WRITERS = judge_with(
-    *(rule(f"{name} *", options=("-t", "--target=")) for name in ("cp", "mv", "touch", "rm", "mkdir", "mytool")),
+    *(files(f"{name} *", options=("-t", "--target=")) for name in ("cp", "mv", "touch", "rm", "mkdir", "mytool")),
     *(rule(f"git {name} *") for name in ("add", "checkout", "log")),
     *(rule(f"{name} *") for name in ("cat", "cd", "grep")),
     rule("touch .envrc"),
@@ -125,13 +173,18 @@ def test_a_link_to_a_protected_path_is_protected(tmp_path: Path) -> None:
     (tmp_path / ".git" / "hooks").mkdir(parents=True)
     (tmp_path / "harmless").symlink_to(".git/hooks")
     place = Place.at(str(tmp_path), [str(tmp_path)], lambda: True)
+    (tmp_path / ".git" / "hooks" / "pre-commit").touch()
     assert verdict("cp a harmless/pre-commit", WRITERS, place) is None
+    (tmp_path / "harm").mkdir()
+    for name in ("a", "harm/pre-commit"):
+        (tmp_path / name).touch()
     assert verdict("cp a harm/pre-commit", WRITERS, place) is Verdict.APPROVE
 
 
 @pytest.mark.spec("A11", "A18")
 def test_what_the_configuration_protects_counts_too(tmp_path: Path) -> None:
-    approval = ApprovalConfig(commands=(rule("touch *"),))
+    (tmp_path / "deploy.key").touch()
+    approval = ApprovalConfig(commands=(files("touch *"),))
     asked = question(SHELL, {"command": "touch deploy.key"}, root=tmp_path, cwd=str(tmp_path))
     for protected, said in ((), Verdict.APPROVE), (("*.key",), Verdict.ASK):
         chain = standard_chain(approval, protected=protected)

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.config.model import CommandRule
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.vocabulary import Verdict
+from holdfast.doors.fuzzing import plant
 from holdfast.rules.shell.corpus import READONLY_CORPUS
 from holdfast.rules.shell.examples import ANYWHERE, compiled
 
-from .judging import judge_with, judged, rule, verdict
+from .judging import in_project, judge_with, judged, rule, verdict
 
 
 @pytest.mark.spec("A11")
 @pytest.mark.parametrize("text", READONLY_CORPUS)
-def test_the_shipped_preset_approves_what_only_reads(text: str) -> None:
-    assert judged(text).verdict is Verdict.APPROVE, judged(text).reason
+def test_the_shipped_preset_approves_what_only_reads(text: str, tmp_path: Path) -> None:
+    plant(tmp_path, tidy=True)
+    place = in_project(tmp_path / "project")
+    assert judged(text, place=place).verdict is Verdict.APPROVE, judged(text, place=place).reason
 
 
 @pytest.mark.spec("A11")
@@ -37,11 +42,14 @@ def test_the_shipped_preset_approves_what_only_reads(text: str) -> None:
         ("git log *", ("--format",), "git log --format=%h main", False),
         ("git log *", (), "git log ../other", False),
         ("git log *", (), "git log /etc/passwd", False),
-        ("pytest *", ("-q",), "pytest -q tests", True),
-        ("pytest *", ("-q",), "pytest -qx tests", False),
-        ("pytest *", (), "pytest -", True),
-        ("pytest *", (), "pytest -- -q", False),
-        ("sed -n '1,5p' *", (), "x", None),
+        ("cat *", ("-n",), "cat -n notes.txt", True),
+        ("cat *", ("-n",), "cat -nb notes.txt", False),
+        ("cat *", (), "cat -", True),
+        ("cat *", (), "cat -- -n", False),
+        ("sort *", ("-o",), "sort -o notes.txt", False),
+        ("find *", ("-exec",), "find . -exec rm", False),
+        ("sed -n '1,5p' *", (), "sed -n 1,5p notes.txt", True),
+        ("python3 -c 1 *", (), "x", None),
         ("echo 'a b'", (), "echo 'a b'", True),
         ("echo 'a b'", (), "echo a b", False),
     ],
@@ -102,18 +110,18 @@ def test_deny_is_stronger_than_ask_and_ask_than_approve() -> None:
         (rule("git *"), "may name a program"),
         (rule("git clone *"), "may name a program"),
         (rule("git -c *"), "may name a program"),
-        (rule("python3 *"), "runs or writes whatever its arguments say"),
-        (rule("python3.11 -m *"), "runs or writes whatever its arguments say"),
-        (rule("bash *"), "runs or writes whatever its arguments say"),
-        (rule("sudo *"), "runs or writes whatever its arguments say"),
-        (rule("env *"), "runs or writes whatever its arguments say"),
-        (rule("xargs *"), "runs or writes whatever its arguments say"),
-        (rule("awk *"), "runs or writes whatever its arguments say"),
-        (rule("tee *"), "runs or writes whatever its arguments say"),
-        (rule("find *", options=("-exec",)), "'-exec' of find"),
+        (rule("python3 *"), "runs what its operands say"),
+        (rule("python3.11 -m *"), "runs what its operands say"),
+        (rule("bash *"), "runs what its operands say"),
+        (rule("sudo *"), "runs what its operands say"),
+        (rule("env *"), "runs what its operands say"),
+        (rule("xargs *"), "runs what its operands say"),
+        (rule("perl *"), "runs what its operands say"),
+        (rule("tee *"), 'operands = "files"'),
+        (rule("pytest *"), 'operands = "files"'),
+        (rule("no-such-program *"), 'operands = "files"'),
+        (CommandRule(rule="bash *", verdict="approve", operands="files"), "runs what its operands say"),
         (rule("git log *", options=("--output=",)), "'--output=' of git"),
-        (rule("sort *", options=("-o",)), "'-o' of sort"),
-        (rule("rg *", options=("--pre=",)), "'--pre=' of rg"),
         (rule("ls *", options=("la",)), "does not begin with '-'"),
     ],
 )
@@ -145,8 +153,6 @@ def test_an_exact_rule_may_name_anything_and_is_only_that() -> None:
 
 @pytest.mark.spec("A11")
 def test_git_is_approved_only_where_a_sandbox_holds_it() -> None:
-    from msgspec.structs import replace
-
     bare = replace(ANYWHERE, contained=lambda: False)
     assert verdict("git status", place=bare) is None
     assert "no sandbox holds it" in judged("git status", place=bare).reason

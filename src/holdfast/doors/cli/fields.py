@@ -103,6 +103,7 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
     "fuzzing": {
         "rule": "what was tried",
         "seed": "what the mutants were made from",
+        "shell": "the shell that ran them",
         "mutants": "how many there were",
         "unasked": "how many of them would run without asking; all of them were run",
         "escapes": "those that did harm: command, base, mutation, rule, what",

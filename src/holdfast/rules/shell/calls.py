@@ -7,17 +7,20 @@ import shlex
 from collections.abc import Callable
 from typing import Final, cast
 
+from msgspec.structs import replace
+
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import RUNS_COMMANDS
 from holdfast.rules.question import Question
 from holdfast.rules.shell.place import Place
+from holdfast.rules.shell.verdicts import Dialect
 
-_SHELL_TOOLS: Final = frozenset({"shell.exec", "process.start"})
+SHELL_TOOLS: Final = frozenset({"shell.exec", "process.start"})
 
 
 def is_shell_tool(tool: Tool) -> bool:
-    return tool.name in _SHELL_TOOLS or RUNS_COMMANDS in tool.capabilities
+    return tool.name in SHELL_TOOLS or RUNS_COMMANDS in tool.capabilities
 
 
 def command_of(args: Args) -> str | None:
@@ -30,13 +33,15 @@ def command_of(args: Args) -> str | None:
     return shlex.join([command, *map(str, more)]) if isinstance(more, list) else command
 
 
-def place_of(question: Question, contained: Callable[[], bool], protected: tuple[str, ...] = ()) -> Place:
+def place_of(
+    question: Question, dialect: Dialect, contained: Callable[[], bool], protected: tuple[str, ...] = ()
+) -> Place:
     """Where the call would run. A folder it names is looked for in the project, so both readings of it count."""
     inner = question.args.get("cwd")
     root = None if question.root is None else str(question.root)
-    if not isinstance(inner, str):
-        return Place.at(root, (question.cwd,), contained, protected)
-    if root is None or question.document is not None or inner.startswith(("~", "$")):
-        return Place.at(None, (question.cwd,), contained, protected)
-    folders = [os.path.join(base, inner) for base in (root, question.cwd)]  # noqa: PTH118
-    return Place.at(root, folders, contained, protected)
+    folders = [question.cwd]
+    if isinstance(inner, str) and (root is None or question.document is not None or inner.startswith(("~", "$"))):
+        root = None
+    elif isinstance(inner, str) and root is not None:
+        folders = [os.path.join(base, inner) for base in (root, question.cwd)]  # noqa: PTH118
+    return replace(Place.at(root, folders, contained, protected), dialect=dialect)

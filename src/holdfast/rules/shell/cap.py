@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from holdfast.config.model import ApprovalConfig
 from holdfast.contract.call import Decision
+from holdfast.contract.command import standard_shell
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Verdict
@@ -17,9 +18,10 @@ from holdfast.rules.lists import Narrowing
 from holdfast.rules.policy import Names
 from holdfast.rules.presets import SHELL_READONLY
 from holdfast.rules.question import Question, ResolveContext
-from holdfast.rules.shell.calls import command_of, is_shell_tool, place_of
+from holdfast.rules.shell.calls import SHELL_TOOLS, command_of, is_shell_tool, place_of
 from holdfast.rules.shell.place import never
-from holdfast.rules.shell.verdicts import JudgedPart, ShellJudgement
+from holdfast.rules.shell.programs import dialect_of
+from holdfast.rules.shell.verdicts import Dialect, JudgedPart, ShellJudgement
 
 if TYPE_CHECKING:
     from holdfast.rules.shell.judge import Judge
@@ -38,7 +40,9 @@ class CommandRules:
         approval: ApprovalConfig,
         sandbox_held: Callable[[], bool] | None = None,
         protected: tuple[str, ...] = (),
+        shells: Mapping[str, str] | None = None,
     ) -> None:
+        """`shells`: the shells that the configuration names, by tool."""
         names = () if isinstance(approval.auto_approve, str) else approval.auto_approve
         replaced = SHELL_READONLY in approval.presets or SHELL_READONLY in approval.excluded
         self._readers = SHELL_READONLY in names and not replaced
@@ -47,6 +51,7 @@ class CommandRules:
         """Whether any command could be approved."""
         self._held = sandbox_held or never
         self._protected = protected
+        self._shells = shells or {}
         self._excluded = Names(approval.excluded)
         self._narrow = approval.narrow
         self._narrowing = Narrowing(approval.narrow, presets=approval.presets)
@@ -66,7 +71,15 @@ class CommandRules:
 
     def read(self, question: Question) -> ShellJudgement | None:
         text = command_of(question.args) if is_shell_tool(question.tool) else None
-        return None if text is None else self.judge.judge(text, place_of(question, self._held, self._protected))
+        if text is None:
+            return None
+        return self.judge.judge(text, place_of(question, self._dialect(question.tool), self._held, self._protected))
+
+    def _dialect(self, tool: Tool) -> Dialect:
+        """How the shell that runs a tool's commands reads them. Which one a third party's tool runs is not known."""
+        if tool.name not in SHELL_TOOLS:
+            return "posix"
+        return dialect_of(self._shells.get(tool.name) or standard_shell())
 
     def parts(self, question: Question) -> tuple[JudgedPart, ...]:
         judged = self.read(question)
@@ -91,7 +104,7 @@ class CommandRules:
 
         def judge(question: Question) -> Decision | None:
             text = command_of(question.args)
-            judged = None if text is None else self.judge.limits(text)
+            judged = None if text is None else self.judge.limits(text, self._dialect(question.tool))
             if judged is None or judged.verdict is None:
                 return None
             return Decision(judged.verdict, SHELL_PARTS, judged.reason)

@@ -36,4 +36,5 @@ ANYWHERE: Final = Place(
     folders=("/project",),
     contained=lambda: True,
     is_system_program=lambda name, root: True,
+    exists=lambda path: True,
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from holdfast.rules.shell.known import Reader, outside, split_arguments
 from holdfast.rules.shell.place import Place
+from holdfast.rules.shell.readers import Reader, outside, split_arguments
 
 NOT_CONTAINED: Final = "git runs what the repository's configuration names, and no sandbox holds it"
 _SHOWING: Final = (
@@ -21,14 +21,14 @@ _SHOWING: Final = (
     *("--no-textconv", "--exit-code", "--quiet", "--abbrev=", "--no-abbrev-commit", "--left-right", "--cherry-pick"),
     *("--dirstat", "--compact-summary", "--function-context", "--relative"),
 )
-_LOG: Final = Reader(flags="pwsbizMCDRqc", valued="nSGUL", long=_SHOWING, numbers=True)
-_COMMANDS: Final = {
-    "blame": Reader(flags="bcefklMnpsw", valued="L", long=("--porcelain", "--show-email", "--date=")),
+_LOG: Final = Reader(flags="pwsbizDRqc", valued="nSGL", attached="UMCB", long=_SHOWING, numbers=True)
+COMMANDS: Final = {
+    "blame": Reader(flags="bceflnpsw", attached="MC", valued="L", long=("--porcelain", "--show-email", "--date=")),
     "branch": Reader(flags="arv", long=("--list", "--all", "--remotes", "--show-current", "--no-color", "--verbose")),
     "cat-file": Reader(flags="epst"),
     "describe": Reader(long=("--tags", "--all", "--always", "--dirty", "--long", "--abbrev=", "--exact-match")),
     "diff": _LOG,
-    "grep": Reader(flags="EFGPabchHiIlLnovwWpz", valued="emABC", operands="pattern",
+    "grep": Reader(flags="EFGPachHiIlLnovwWpz", valued="emABC", operands="pattern",
                    long=("--count", "--cached", "--untracked", "--heading")),
     "log": _LOG,
     "ls-files": Reader(flags="cdmostuvz", long=("--cached", "--deleted", "--modified", "--others", "--stage",
@@ -49,12 +49,21 @@ _EXACT: Final = frozenset(
         *(("tag", "--list"), ("worktree", "list"), ("reflog",), ("--version",), ("version",)),
     }
 )
-READING: Final = frozenset(_COMMANDS)
+READING: Final = frozenset(COMMANDS)
 STAR: Final = READING | {
     *("add", "checkout", "cherry", "commit", "count-objects", "mv", "name-rev", "range-diff", "restore", "rm"),
     *("show-branch", "stash", "switch", "tag", "whatchanged"),
 }
 """Subcommands whose operands are revisions and paths; of all others some operand names a program or a transport."""
+
+
+HAZARDOUS: Final = frozenset(
+    {
+        *("-C", "-O", "-c", "--config-env", "--exec-path", "--ext-diff", "--extcmd", "--git-dir", "--output"),
+        *("--open-files-in-pager", "--receive-pack", "--textconv", "--upload-pack", "--work-tree"),
+    }
+)
+"""Options that a rule may not approve with any operands: they run programs, write files or leave the project."""
 
 
 def check_git(words: Sequence[str], place: Place) -> str:
@@ -69,7 +78,7 @@ def check_git(words: Sequence[str], place: Place) -> str:
 def _check_subcommand(rest: Sequence[str], place: Place) -> str:
     if tuple(rest) in _EXACT:
         return outside((), place)
-    reader = _COMMANDS.get(rest[0]) if rest else None
+    reader = COMMANDS.get(rest[0]) if rest else None
     if reader is None:
         return f"'git {rest[0]}' is not known to only read" if rest else "it has no subcommand"
     read = split_arguments(reader, rest[1:])

@@ -6,19 +6,29 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from holdfast.contract.vocabulary import Verdict
 from holdfast.rules.presets import SHELL_READONLY
 from holdfast.rules.shell import git
-from holdfast.rules.shell.known import CHECKS, READERS, check_reader, outside
-from holdfast.rules.shell.parts import Part, Reading, read
-from holdfast.rules.shell.place import NOWHERE, Place
-from holdfast.rules.shell.plain import is_plain_name, read_plain
+from holdfast.rules.shell.lexer import FUNCTION
+from holdfast.rules.shell.parts import Reading, read
+from holdfast.rules.shell.place import NOWHERE, UNKNOWN, Place
+from holdfast.rules.shell.programs import FILE_RUNNERS, is_plain_name, is_script, may_run, program_name
+from holdfast.rules.shell.readers import check, feeds_paths, outside
 from holdfast.rules.shell.rules import Rule
 from holdfast.rules.shell.transparent import seen_through
-from holdfast.rules.shell.verdicts import JudgedPart, ShellJudgement
+from holdfast.rules.shell.verdicts import Dialect, Exact, JudgedPart, Part, Pattern, Pipe, ShellJudgement, Variable
+from holdfast.rules.shell.wrappers import MAX_WRAPPED
 from holdfast.rules.words import warn
 
 UNREAD: Final = "no rule approves it"
+_SPLITTING: Final = re.compile(r"[\s*?\[\\]")
+"""What makes several words of an unquoted value."""
+_OWN_VARIABLE: Final = re.compile(r"[A-Za-z0-9_]*[a-z][A-Za-z0-9_]*\+?")
+"""Variables that shells and programs look at are written in capitals."""
+_LOCALE: Final = re.compile(r"LC_[A-Z]+|LANG|TZ|NO_COLOR|COLUMNS")
+_LOCALE_VALUE: Final = re.compile(r"[A-Za-z0-9_.@+-]*|[A-Z][A-Za-z]+/[A-Z][A-Za-z_]+")
 _DESCRIPTOR: Final = re.compile(r"[0-9]{1,3}|-")
 """Other digits than these are the name of a file."""
 
@@ -33,24 +43,26 @@ class Judge:
         """Whether differences between the two readings go without a word in the log."""
         self._strict = tuple(rule for rule in self.rules if rule.verdict is not Verdict.APPROVE)
 
-    def limits(self, text: str) -> ShellJudgement:
+    def limits(self, text: str, dialect: Dialect = "bash") -> ShellJudgement:
         """What is asked about or denied, wherever it would run; never an approval."""
-        reading = read(text)
+        reading = read(text, dialect)
         if reading.overrun:
             return self._overrun(reading)
-        strict = ((part, self._strictly(part)) for part in reading.parts)
+        strict = ((part, self._strictly(part, reading)) for part in reading.parts)
         parts = tuple(said or _said(part, None, "", part.obstacle or UNREAD) for part, said in strict)
         return _summed_up(parts, approvable=False)
 
     def judge(self, text: str, place: Place) -> ShellJudgement:
-        reading = read(text)
+        reading = read(text, place.dialect)
         if reading.overrun:
             return self._overrun(reading)
-        approvable = not reading.unreadable and _agree(text, reading, quiet=self._quiet)
+        if reading.differs and not self._quiet and not reading.unreadable:
+            warn(f"Two readings of the command {text[:200]!a} differ, so no rule approves it.")
+        approvable = not (reading.unreadable or reading.differs or reading.evaluates)
         return _summed_up(self._judged(reading, place), approvable=approvable)
 
     def _overrun(self, reading: Reading) -> ShellJudgement:
-        parts = tuple(self._strictly(part) or _said(part, None, "", part.obstacle) for part in reading.parts)
+        parts = tuple(self._strictly(part, reading) or _said(part, None, "", part.obstacle) for part in reading.parts)
         reason = f"It is too much to judge: {reading.overrun}."
         return ShellJudgement(parts=parts, verdict=Verdict.DENY, reason=reason)
 
@@ -58,18 +70,19 @@ class Judge:
         moved = _moved(reading, place)
         judged: list[JudgedPart] = []
         runner: JudgedPart | None = None
+        feeding: dict[str, bool] = {}
         for part in reading.parts:
-            said = self._strictly(part)
+            said = self._strictly(part, reading)
             if said is None and part.derived and runner is not None:
                 covered = runner.verdict is Verdict.APPROVE
                 said = _said(part, runner.verdict if covered else None, runner.rule if covered else "", UNREAD)
             elif said is None:
-                said = self._approved(part, moved)
+                said = self._approved(part, moved, reading, feeding)
             runner = runner if part.derived else said
             judged.append(said)
         return tuple(judged)
 
-    def _strictly(self, part: Part) -> JudgedPart | None:
+    def _strictly(self, part: Part, reading: Reading) -> JudgedPart | None:
         """What the asking and denying rules say."""
         words = (None,) if part.hides else part.words
         fits = [(rule, rule.fits(words)) for rule in self._strict] if part.hides or part.kind == "command" else []
@@ -78,37 +91,61 @@ class Judge:
             return _said(part, rule.verdict, rule.name, f"the rule '{rule.name}' says {rule.verdict}")
         hidden = next((rule for rule, fit in fits if fit == "perhaps"), None)
         if hidden is None:
-            return None
+            return self._suspected(part, reading)
         reason = f"{part.obstacle or 'an argument cannot be told'}, so it may be what the rule '{hidden.name}' is about"
         return _said(part, Verdict.ASK, hidden.name, reason)
 
-    def _approved(self, part: Part, place: Place | None) -> JudgedPart:
-        words = [word for word in part.words if word is not None]
-        if part.obstacle or part.inside:
-            rule, reason = "", part.obstacle or f"it is hidden in {part.inside}"
+    def _suspected(self, part: Part, reading: Reading) -> JudgedPart | None:
+        """What is said about a program that may run what it is told, where what a rule is about is written."""
+        if not self._strict or part.kind != "command" or part.guessed or not may_run(part.words, writes=reading.writes):
+            return None
+        if part.inside in FILE_RUNNERS and not reading.writes:
+            return None
+        program = program_name(part.words[0] or "")
+        others = (rule for rule in self._strict if rule.words[0] != program)
+        put_together = reading.writes and reading.depends and is_script(part.words[0] or "", part.inside)
+        named = next((rule for rule in others if rule.named <= reading.names or put_together), None)
+        if named is None:
+            return None
+        reason = f"it may run what it is given, which may be what the rule '{named.name}' is about"
+        return _said(part, Verdict.ASK, named.name, reason)
+
+    def _approved(self, part: Part, place: Place | None, reading: Reading, feeding: dict[str, bool]) -> JudgedPart:
+        """What approves a part. `feeding`: whether the last command at each place prints names of project files."""
+        rule = ""
+        if part.obstacle or part.inside == FUNCTION:
+            reason = part.obstacle or "it is hidden in a function"
         elif place is None:
-            rule, reason = "", "the folder it would run in cannot be told"
-        elif part.kind == "redirection":
-            reason = _check_redirection(part.words, place)
-            return _said(part, None if reason else Verdict.APPROVE, "", reason or "it changes no file")
+            reason = "the folder it would run in cannot be told"
+        elif part.kind == "command":
+            fed = part.piped and feeding.get(part.inside, False)
+            words = _expanded(part, place, reading)
+            rule, reason = self._approving(words, replace(place, feeds_paths=fed))
+            feeding[part.inside] = bool(rule) and feeds_paths(words, fed=fed)
+        elif reason := _check_other(part, place):
+            pass
         else:
-            rule, reason = self._approving(words, place, external=False)
+            return _said(part, Verdict.APPROVE, "", "it changes nothing")
         return _said(part, Verdict.APPROVE if rule else None, rule, reason)
 
-    def _approving(self, words: Sequence[str], place: Place, *, external: bool) -> tuple[str, str]:
+    def _approving(self, words: Sequence[str], place: Place) -> tuple[str, str]:
         """The rule that approves the words and its reason; or no rule, and what is in the way."""
         reasons: list[str] = []
-        for rule in self.rules:
-            answer = rule.approves(words, place)
-            if answer == "" and (answer := _distrust(words[0], place, external=external)) == "":
-                return rule.name, f"the rule '{rule.name}' approves it"
-            if answer:
-                reasons.append(answer)
-        inner = seen_through(words)
-        if inner is not None:
+        external = False
+        for _ in range(MAX_WRAPPED + 1):
+            for rule in self.rules:
+                answer = rule.approves(words, place)
+                if answer == "" and (answer := _distrust(words[0], place, external=external)) == "":
+                    return rule.name, f"the rule '{rule.name}' approves it"
+                reasons += [answer] if answer else []
+            inner = seen_through(words)
+            if inner is None:
+                break
             if inner.words[0] == "cd":
                 return "", "a wrapped cd is not followed"
-            return self._approving(inner.words, place, external=inner.external)
+            words, external = inner.words, inner.external
+        else:
+            return "", f"commands are wrapped more than {MAX_WRAPPED} deep"
         if self.readers and (reason := _check_known(words, place)) is not None:
             reason = reason or _distrust(words[0], place, external=external)
             if not reason:
@@ -117,14 +154,37 @@ class Judge:
         return "", reasons[0] if reasons else UNREAD
 
 
+def _expanded(part: Part, place: Place, reading: Reading) -> list[str]:
+    """The words of a command with everything that patterns and the variables of loops may stand for."""
+    words: list[str] = []
+    for word in part.exact:
+        match word:
+            case Variable(name="PWD"):
+                words.append(".")
+            case Variable(name=name) if name in reading.loops:
+                values = [value for item in reading.loops[name] for value in _values(item, place)]
+                split = not word.is_quoted and any(map(_SPLITTING.search, values))
+                words += [UNKNOWN] if split else values
+            case _:
+                words += _values(word, place)
+    return words
+
+
+def _values(word: Exact, place: Place) -> Sequence[str]:
+    match word:
+        case str():
+            return (word,)
+        case Pattern():
+            return place.matches(word) or (UNKNOWN,)
+        case Pipe():
+            return ("-",)
+        case _:
+            return (UNKNOWN,)
+
+
 def _check_known(words: Sequence[str], place: Place) -> str | None:
     """None: the program is not one of the readers."""
-    name = words[0]
-    if name == "git":
-        return git.check_git(words, place)
-    if name in CHECKS:
-        return CHECKS[name](words, place)
-    return check_reader(READERS[name], words, place) if name in READERS else None
+    return git.check_git(words, place) if words[0] == "git" else check(words, place)
 
 
 def _distrust(program: str, place: Place, *, external: bool) -> str:
@@ -135,9 +195,31 @@ def _distrust(program: str, place: Place, *, external: bool) -> str:
     return f"'{program}' is not a program of the system"
 
 
+def _check_other(part: Part, place: Place) -> str:
+    """Why an assignment, a redirection or a statement does something that nobody has approved."""
+    match part.kind:
+        case "assignment":
+            return _check_assignment(part)
+        case "redirection":
+            return _check_redirection(part.words, place)
+        case _:
+            return ""
+
+
+def _check_assignment(part: Part) -> str:
+    """Variables of the script's own are harmless; those that programs or the shell look at are not."""
+    name, _, value = part.text.partition("=")
+    if part.scoped:
+        harmless = _LOCALE.fullmatch(name) is not None and _LOCALE_VALUE.fullmatch(value) is not None
+        return "" if harmless or part.text == "IFS=" else "variables are set for a command"
+    return "" if _OWN_VARIABLE.fullmatch(name) and not name.endswith("_proxy") else f"it sets {name}"
+
+
 def _check_redirection(words: Sequence[str | None], place: Place) -> str:
     operator = (words[0] or "").lstrip("0123456789")
     target = words[1] if len(words) > 1 else None
+    if operator in ("<<", "<<-", "<<<"):
+        return ""
     if target is None:
         return "its target cannot be told"
     if operator in (">&", "<&"):
@@ -159,21 +241,6 @@ def _moved(reading: Reading, place: Place) -> Place | None:
     return moved
 
 
-def _agree(text: str, reading: Reading, *, quiet: bool) -> bool:
-    """Whether the plain reading and the tree say the same, word by word."""
-    plain = read_plain(text)
-    if plain is None:
-        return False
-    seen = [part for part in reading.parts if not part.derived]
-    commands = tuple(part.words for part in seen if part.kind == "command")
-    redirections = tuple(part.words for part in seen if part.kind == "redirection")
-    if (commands, redirections) == (plain.commands, plain.redirections):
-        return True
-    if not quiet and not any(part.obstacle for part in seen):
-        warn(f"Two readings of the command {text[:200]!a} differ, so no rule approves it.")
-    return False
-
-
 def _summed_up(parts: tuple[JudgedPart, ...], *, approvable: bool) -> ShellJudgement:
     strictest = max(
         (part for part in parts if part.verdict is not None and part.verdict is not Verdict.APPROVE),
@@ -185,7 +252,7 @@ def _summed_up(parts: tuple[JudgedPart, ...], *, approvable: bool) -> ShellJudge
     open_part = next((part for part in parts if part.verdict is None), None)
     if open_part is not None:
         return ShellJudgement(parts=parts, verdict=None, reason=_about(open_part))
-    if not parts or not approvable:
+    if not approvable or not any(part.rule for part in parts):
         return ShellJudgement(parts=parts, verdict=None, reason="It is not plain enough to be approved by rules.")
     rules = " and ".join(dict.fromkeys(f"'{part.rule}'" for part in parts if part.rule))
     return ShellJudgement(parts=parts, verdict=Verdict.APPROVE, reason=f"Every part is approved by {rules}.")
@@ -196,6 +263,4 @@ def _about(part: JudgedPart) -> str:
 
 
 def _said(part: Part, verdict: Verdict | None, rule: str, reason: str) -> JudgedPart:
-    return JudgedPart(
-        kind=part.kind, text=part.text, inside=part.inside, verdict=verdict, rule=rule, reason=reason
-    )
+    return JudgedPart(kind=part.kind, text=part.text, inside=part.inside, verdict=verdict, rule=rule, reason=reason)

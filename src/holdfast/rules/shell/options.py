@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Literal
 
-from holdfast.rules.shell.literal import Word
+from holdfast.rules.shell.verdicts import Word
 
 Fit = Literal["yes", "perhaps", "no"]
 _FORCED: Final = "f,force i,interactive n,no-clobber u,update v,verbose b,backup S,suffix t,target-directory"

@@ -1,151 +1,198 @@
-"""The parts of a command: every simple command, assignment and redirection in it, however deep it is hidden."""
+"""The parts of a command: every simple command, assignment and redirection in it, however deep it is hidden.
+
+Two readings are made of every script: our own (`lexer`) and a syntax tree's (`tree`). What they do not agree on, and
+what the lexer does not model, is unknown: nothing of it is approved, and any rule that asks or denies may be about it.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property, lru_cache
+from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
-from holdfast.rules.shell.literal import Word, literal
-from holdfast.rules.shell.parsing import MAX_PARTS, Overrun, Tree, Unreadable, parse
-from holdfast.rules.shell.scripts import Inner, script_of, stored
-from holdfast.rules.shell.verdicts import Kind
-from holdfast.rules.shell.wrappers import MAX_WRAPPED, evaluated, unwrap
+from holdfast.rules.shell.lexer import SHOWN, lex
+from holdfast.rules.shell.programs import COMPARISONS, program_name
+from holdfast.rules.shell.tree import Outline, Overrun, Unreadable, outline
+from holdfast.rules.shell.verdicts import Dialect, Exact, Part, Word
+from holdfast.rules.shell.words import Script, Unmodelled
+from holdfast.rules.shell.wrappers import MAX_WRAPPED, Inner, evaluated, script_of, stored, unwrap
 
-if TYPE_CHECKING:
-    from tree_sitter import Node
-
-_SHOWN: Final = 200
-_STRUCTURE: Final = frozenset(
-    {
-        *("program", "list", "pipeline", "redirected_statement", "comment", "command_name", "do_group", "else_clause"),
-        *("elif_clause", "case_item", "heredoc_body", "heredoc_content", "heredoc_start", "heredoc_end"),
-        *("word", "number", "string", "string_content", "raw_string", "ansi_c_string", "translated_string"),
-        *("concatenation", "variable_name", "special_variable_name", "file_descriptor", "subscript", "array"),
-        *("simple_expansion", "expansion", "arithmetic_expansion", "brace_expression", "test_operator", "regex"),
-        *("extglob_pattern", "unary_expression", "binary_expression", "ternary_expression", "postfix_expression"),
-        *("parenthesized_expression", "variable_assignments"),
-    }
+MAX_PARTS: Final = 1000
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SET: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=(.*)", re.DOTALL)
+_QUOTES: Final = re.compile(r"""[\\'"]""")
+_ESCAPES: Final = re.compile(r"""\\[a-z]?|['"]""")
+_TOKEN: Final = re.compile(r"[A-Za-z0-9_.+-]+")
+_HOLDS: Final = re.compile(r"[$`\\]")
+"""What a value needs to hold a command, or to be made into one that does."""
+_DESCRIPTOR: Final = re.compile(r"[0-9-]+")
+_WRITERS: Final = frozenset({"cp", "dd", "install", "ln", "mv", "patch", "rsync", "tar", "tee", "unzip"})
+_INDIRECT: Final = "it is not written as a command"
+_NUMBER: Final = re.compile(r"[+-]?[0-9]*")
+_READING_INTO: Final = frozenset({"getopts", "mapfile", "read", "readarray"})
+_DECLARING: Final = frozenset({"declare", "export", "local", "readonly", "typeset"})
+_INTEGER: Final = re.compile(r"-[a-zA-Z]*[in]")
+_READ_VALUED: Final = re.compile(r"-[a-zA-Z]*[dinNptu]")
+_EVALUATING_NAMES: Final = frozenset(
+    {"declare", "getopts", "let", "local", "mapfile", "read", "readarray", "typeset", "unset"}
 )
-"""Kinds that are understood and have no say of their own: what matters is in them."""
-_UNPARSED: Final = frozenset({"extglob_pattern", "regex", "word"})
-"""Kinds the grammar does not look into where they stand in `${…}`."""
-_BACKTICK: Final = re.compile(r"(?<!\\)`")
-_REDIRECTS: Final = frozenset({"file_redirect", "heredoc_redirect", "herestring_redirect"})
-_ENDING_IN_COMMANDS: Final = frozenset({"redirected_statement", "pipeline", "list", "negated_command"})
-_WORDS: Final = frozenset(
-    {
-        *("word", "number", "string", "raw_string", "ansi_c_string", "translated_string", "concatenation"),
-        *("simple_expansion", "expansion", "command_substitution", "process_substitution", "arithmetic_expansion"),
-        *("brace_expression", "extglob_pattern"),
-    }
-)
-_INSIDE: Final = {
-    "command_substitution": "$(…)",
-    "process_substitution": "<(…)",
-    "function_definition": "a function",
-    "heredoc_body": "a here-document",
-    "subshell": "(…)",
-}
-_STATEMENTS: Final = {
-    "subshell": "a subshell",
-    "compound_statement": "a group",
-    "negated_command": "a negation",
-    "if_statement": "a condition",
-    "for_statement": "a loop",
-    "c_style_for_statement": "a loop",
-    "while_statement": "a loop",
-    "case_statement": "a choice",
-    "function_definition": "a function definition",
-    "test_command": "a test, which may evaluate arithmetic",
-}
-"""Kinds whose parts are read, but which no rule approves."""
+"""Builtins that evaluate the subscript of a variable they are told to set or use."""
 
 
-class Part(Struct, frozen=True, kw_only=True):
-    """One thing a command would do."""
-
-    kind: Kind
-    text: str
-    words: tuple[Word, ...] = ()
-    """Program and arguments of a command; operator and target of a redirection."""
-    inside: str = ""
-    """What it is hidden in."""
-    obstacle: str = ""
-    """Why no rule can approve it."""
-    hides: bool = False
-    """Whether anything at all may be in it."""
-    derived: bool = False
-    """Another part runs it; it has no say in whether that one is approved."""
-
-
-class Reading(Struct, frozen=True, kw_only=True):
+class Reading(Struct, frozen=True, kw_only=True, dict=True):
     parts: tuple[Part, ...] = ()
     unreadable: str = ""
     """Why the text as a whole has no certain meaning."""
+    differs: bool = False
+    """Whether the two readings, though they see the same programs, see other words."""
+    evaluates: bool = False
+    """Whether it evaluates variables, whose values are not certain."""
     overrun: str = ""
     """Why it is too much to judge."""
+    loops: dict[str, tuple[Exact, ...]] = field(default_factory=dict[str, tuple[Exact, ...]])
+    """What the variables of loops stand for."""
+    texts: tuple[str, ...] = ()
+    """The whole text, here-documents and the values of variables."""
+
+    @cached_property
+    def writes(self) -> bool:
+        """Whether it writes files."""
+        return any(map(_writes, self.parts))
+
+    @cached_property
+    def depends(self) -> bool:
+        """Whether there are words in it that cannot be told."""
+        return any(part.kind == "command" and None in part.words for part in self.parts)
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """What may be the name of a program somewhere in it, however it is quoted."""
+        words = (word for part in self.parts for word in part.words if word is not None)
+        unquoted = ((_QUOTES.sub("", text), _ESCAPES.sub(" ", text)) for text in (*self.texts, *words))
+        return frozenset(name for both in unquoted for text in both for name in _TOKEN.findall(text))
 
 
 @lru_cache(maxsize=64)
-def read(text: str) -> Reading:
-    """Everything that can be told about a command."""
-    reader = _Reader()
+def read(text: str, dialect: Dialect = "bash") -> Reading:
+    """Everything that can be told about a command of a shell."""
+    reader = _Reader(is_fed="|" in text or "<" in text)
+    overrun = ""
     try:
-        reader.read(text)
+        reader.read(text, dialect=dialect)
         reader.read_inputs()
+        reader.check_values()
     except Overrun as over:
-        return Reading(parts=tuple(reader.parts), unreadable=reader.unreadable, overrun=str(over))
-    return Reading(parts=tuple(reader.parts), unreadable=reader.unreadable)
+        overrun = str(over)
+    return Reading(
+        parts=tuple(reader.parts),
+        unreadable=reader.unreadable,
+        differs=reader.differs,
+        evaluates=reader.evaluates,
+        overrun=overrun,
+        loops=reader.loops,
+        texts=(text, *reader.texts),
+    )
 
 
 class _Reader:
-    def __init__(self) -> None:
+    def __init__(self, *, is_fed: bool) -> None:
+        self._fed = is_fed
+        """Whether any command may be given input."""
         self.parts: list[Part] = []
         self.unreadable = ""
+        self.differs = self.evaluates = False
+        self.loops: dict[str, tuple[Exact, ...]] = {}
+        self._values = Script()
+        """What is set and evaluated, in all scripts together."""
         self._runs_input = False
         """Whether a shell runs what it is given on its standard input."""
-        self._inputs: list[str] = []
+        self.texts: list[str] = []
+        """Here-documents, here-strings and the values of variables."""
 
     def read_inputs(self) -> None:
         """Read here-documents and here-strings as the scripts that some shell may take them for."""
-        while self._runs_input and self._inputs:
-            self.read(self._inputs.pop(), "a here-document", 1)
+        while self._runs_input and self._values.inputs:
+            self.read(self._values.inputs.pop(), "a here-document", 1)
 
-    def read(self, text: str, by: str = "", depth: int = 0) -> None:
+    def check_values(self) -> None:
+        """Arithmetic, and some builtins, run the commands in the values of variables."""
+        found = self._values
+        calculated = {name for name in found.calculated if not found.numbers.get(name, False)}
+        reason = found.evaluated
+        self.evaluates = bool(calculated or reason)
+        if calculated:
+            reason = f"arithmetic evaluates the variable '{min(calculated)}', which may hold a command"
+        if not found.unknown and not any(map(_HOLDS.search, self._written())):
+            reason = ""
+        if reason := found.prints or reason:
+            self._unknown(reason, reason, "")
+
+    def _written(self) -> Iterator[str]:
+        """Every argument, value and text that can be told."""
+        yield from (word for part in self.parts for word in part.words if word is not None)
+        yield from self.texts
+
+    def read(self, text: str, by: str = "", depth: int = 0, *, dialect: Dialect = "bash") -> None:
         """Read a script: the command itself, or one that a part (`by`) would run."""
         try:
-            tree = parse(text)
+            second = outline(text)
         except Unreadable as reason:
             self._unknown(str(reason), text, by)
             return
-        if tree.root.has_error:
-            self._unknown("it is not a whole script", text, by)
-        waiting: list[tuple[Node, str]] = [(tree.root, by)]
-        while waiting:
-            node, inside = waiting.pop()
-            for part in _parts_of(tree, node, inside):
-                self._add(replace(part, derived=True) if by else part, depth)
-            if node.type == "test_command":
-                self._read_words(_words_in(tree, node), "test", depth)
-            elif node.type == "variable_assignment":
-                self._read_assignment(tree, node, depth)
-            elif node.type in _UNPARSED and not node.children and _BACKTICK.search(tree.text(node)):
-                self._read_words([tree.text(node)], "`…`", depth)
-            elif node.type in ("heredoc_body", "herestring_redirect"):
-                self._inputs.append(_given(tree, node))
-            deeper = inside or _INSIDE.get(node.type, "")
-            waiting += [(child, deeper) for child in reversed(node.children)]
+        try:
+            if dialect == "other":
+                raise Unmodelled("the shell that would run it is not known")
+            script = lex(text, bash=dialect == "bash")
+        except Unmodelled as reason:
+            self._unknown(str(reason), text, by)
+            for words in second.commands:
+                self._add(_seen(words, by), depth)
+            return
+        for part in script.parts:
+            self._add(replace(part, derived=True, inside=part.inside or by) if by else part, depth, dialect)
+        self._compare(text, script, second, by, depth)
+        self._take(script, by, depth)
 
-    def _read_assignment(self, tree: Tree, node: Node, depth: int) -> None:
-        values = [literal(tree, child) for child in node.children[2:]]
-        self._read_words(values, "a variable", depth)
-        for inner in stored(f"{tree.text(node.children[0])}={script_of(values)}"):
-            self._add_inner(inner, depth + 1)
+    def _compare(self, text: str, script: Script, second: Outline, by: str, depth: int) -> None:
+        """Whatever only the tree sees counts as well; where it sees other programs, anything may be in the text."""
+        made = (part.words for part in script.parts if part.kind == "command")
+        ours = Counter(words for words in made if words[0] not in ("[", "[["))  # a tree's tests are no commands
+        theirs = Counter(second.commands)
+        if second.broken:
+            self._unknown("it is not a whole script", text, by)
+        elif _programs(ours) != _programs(theirs):
+            self._unknown("two readings of it differ", text, by)
+        elif ours == theirs and _targets(script.parts) == Counter(second.redirections):
+            return
+        self.differs = True
+        for words in theirs - ours:
+            self._add(_seen(words, by), depth)
+
+    def _take(self, script: Script, by: str, depth: int) -> None:
+        values = self._values
+        if not by:
+            self.loops = script.loops
+        values.inputs += script.inputs
+        self.texts += [*script.inputs, *script.texts]
+        self.texts += [value for _, value in script.assignments if value is not None]
+        values.calculated |= script.calculated
+        values.evaluated = values.evaluated or script.evaluated
+        values.prints = values.prints or script.prints
+        values.unknown = values.unknown or script.unknown
+        for name, numeric in script.numbers.items():
+            self._assign(name, numeric=numeric)
+        self._read_words((value for _, value in script.assignments), "a variable", depth)
+        for name, value in script.assignments:
+            for inner in stored(f"{name}={script_of([value])}"):
+                self._add_inner(inner, depth + 1)
+
+    def _assign(self, name: str, *, numeric: bool) -> None:
+        self._values.numbers[name] = self._values.numbers.get(name, True) and numeric
 
     def _read_words(self, words: Iterable[Word], by: str, depth: int) -> None:
         for script in evaluated(words):
@@ -155,119 +202,87 @@ class _Reader:
         self.unreadable = self.unreadable or reason
         self._add(replace(_hiding(text, by, reason), derived=bool(by)), 0)
 
-    def _add(self, part: Part, depth: int) -> None:
+    def _add(self, part: Part, depth: int, dialect: Dialect = "bash") -> None:
         if len(self.parts) >= MAX_PARTS:
             raise Overrun(f"it has more than {MAX_PARTS} parts")
         self.parts.append(part)
         if part.kind == "command":
+            self._note_values(part.words, dialect)
             for inner in unwrap(part.words):
-                self._add_inner(inner, depth + 1)
+                self._add_inner(inner, depth + 1, dialect)
 
-    def _add_inner(self, inner: Inner, depth: int) -> None:
+    def _add_inner(self, inner: Inner, depth: int, dialect: Dialect = "bash") -> None:
+        if inner.if_fed and not self._fed:
+            return
         self._runs_input = self._runs_input or inner.from_input
         if depth > MAX_WRAPPED:
             reason = f"commands are wrapped more than {MAX_WRAPPED} deep"
             self.unreadable = self.unreadable or reason
             self._add(replace(_hiding(inner.by, inner.by, reason), derived=True), 0)
         elif inner.script is not None:
-            self.read(inner.script, inner.by, depth)
-        else:
-            text = " ".join("…" if word is None else word for word in inner.words)[:_SHOWN]
-            self._add(Part(kind="command", text=text, words=inner.words, inside=inner.by, derived=True), depth)
+            self.read(inner.script, inner.by, depth, dialect=inner.dialect or dialect)
+        elif inner.words:
+            self._add(replace(_seen(inner.words, inner.by), guessed=inner.guessed), depth, dialect)
+
+    def _note_values(self, words: Sequence[Word], dialect: Dialect) -> None:
+        """Remember which variables a builtin sets or evaluates."""
+        values, name, rest = self._values, words[0], words[1:]
+        if name in _READING_INTO:
+            values.unknown = True
+            rest = _without_values(name or "", rest)
+            for word in rest:
+                self._assign(word or "", numeric=False)
+        elif name in _DECLARING or name == "env":
+            for word in rest:
+                self._note_declared(name or "", word)
+        elif name == "printf" and rest[:1] == ("-v",):
+            values.unknown = True
+        if name in ("[", "test") and dialect != "bash" and None in rest and COMPARISONS & set(rest):
+            values.evaluated = values.evaluated or f"'{name}' evaluates what it compares, in some shells"
+        if name in _EVALUATING_NAMES and None in rest:
+            values.evaluated = values.evaluated or f"'{name}' evaluates the name of a variable"
+
+    def _note_declared(self, name: str, word: Word) -> None:
+        values = self._values
+        if word is None:
+            values.unknown = True
+        elif (found := _SET.fullmatch(word)) is not None:
+            self._assign(found[1], numeric=_NUMBER.fullmatch(found[2]) is not None)
+        elif name not in ("env", "export", "readonly") and _INTEGER.match(word) is not None:
+            values.evaluated = values.evaluated or f"'{name} {word}' evaluates what a variable is set to"
+
+
+def _without_values(name: str, words: Sequence[Word]) -> Sequence[Word]:
+    """The words without the values of options, which are not names."""
+    if name != "read":
+        return words
+    pairs = zip(("", *words), words, strict=False)
+    return [word for before, word in pairs if _READ_VALUED.fullmatch(before or "") is None]
+
+
+def _writes(part: Part) -> bool:
+    if part.kind == "redirection":
+        target = part.words[-1] or ""
+        return ">" in (part.words[0] or "") and target != "/dev/null" and _DESCRIPTOR.fullmatch(target) is None
+    return part.kind == "command" and program_name(part.words[0] or "") in _WRITERS
 
 
 def _hiding(text: str, by: str, reason: str) -> Part:
-    return Part(kind="opaque", text=text[:_SHOWN], inside=by, obstacle=reason, hides=True)
+    return Part(kind="opaque", text=text[:SHOWN], inside=by, obstacle=reason, hides=True)
 
 
-def _given(tree: Tree, node: Node) -> str:
-    """The text of a here-document or here-string, as far as it can be told."""
-    if node.type == "heredoc_body":
-        return tree.text(node)
-    words = [literal(tree, child) for child in node.children if child.type in _WORDS]
-    return "$_" if not words or words[0] is None else words[0]
+def _seen(words: tuple[Word, ...], by: str) -> Part:
+    """A command that another one runs, or that only the tree sees."""
+    text = " ".join("…" if word is None else word for word in words)[:SHOWN]
+    return Part(kind="command", text=text, words=words, inside=by, obstacle=_INDIRECT, derived=True)
 
 
-def _words_in(tree: Tree, node: Node) -> list[Word]:
-    found, waiting = list[Word](), list(node.children)
-    while waiting:
-        child = waiting.pop()
-        found.append(literal(tree, child))
-        waiting += child.children
-    return found
+def _programs(commands: Counter[tuple[Word, ...]]) -> Counter[Word]:
+    programs = Counter[Word]()
+    for words, times in commands.items():
+        programs[words[0] if words else None] += times
+    return programs
 
 
-def _parts_of(tree: Tree, node: Node, inside: str) -> list[Part]:
-    text = tree.text(node)[:_SHOWN]
-    if node.is_missing or node.type == "ERROR":
-        return [_hiding(text, inside, "this is not understood")]
-    match node.type:
-        case "command":
-            return [_command(tree, node, text, inside)]
-        case "declaration_command" | "unset_command":
-            words = (tree.text(node.children[0]), *(literal(tree, child) for child in node.children[1:]))
-            return [Part(kind="command", text=text, words=words, inside=inside, obstacle="it changes the shell")]
-        case "variable_assignment":
-            return [Part(kind="assignment", text=text, inside=inside, obstacle="it sets a variable")]
-        case kind if kind in _REDIRECTS:
-            return [_redirection(tree, node, text, inside)]
-        case "&":
-            return [Part(kind="opaque", text="&", inside=inside, obstacle="it runs something in the background")]
-        case kind if kind in _STATEMENTS:
-            reason = f"{_STATEMENTS[kind]} is not approved by rules"
-            return [Part(kind="opaque", text=text, inside=inside, obstacle=reason)]
-        case kind if node.is_named and kind not in _STRUCTURE and kind not in _INSIDE:
-            return [_hiding(text, inside, f"'{kind}' is not understood")]
-        case _:
-            return []
-
-
-def _command(tree: Tree, node: Node, text: str, inside: str) -> Part:
-    words: list[Word] = []
-    prefixed, name = False, ""
-    for child in node.children:
-        if child.type == "variable_assignment":
-            prefixed = True
-        elif child.type not in _REDIRECTS:
-            words.append(literal(tree, child))
-            name = name or tree.text(child)
-    words += _after_redirections(tree, node)
-    obstacle = ""
-    if prefixed:
-        obstacle = "variables are set for it"
-    elif None in words:
-        obstacle = "the program cannot be told" if words[0] is None else "an argument cannot be told"
-    elif words and words[0] != name:
-        obstacle = "the program's name is quoted or escaped"
-    return Part(kind="command", text=text, words=tuple(words), inside=inside, obstacle=obstacle)
-
-
-def _after_redirections(tree: Tree, command: Node) -> list[Word]:
-    """Arguments that follow a redirection: `git >/dev/null push`. The tree has them in the redirection, and that
-    belongs to whatever the command is the end of."""
-    found: list[Word] = []
-    node, above = command, command.parent
-    while above is not None and above.type in _ENDING_IN_COMMANDS:
-        if above.type == "redirected_statement":
-            for redirect in above.children:
-                words = [child for child in redirect.children if child.type in _WORDS]
-                if redirect.type in _REDIRECTS:
-                    found += [literal(tree, word) for word in words[redirect.type == "file_redirect" :]]
-        elif above.children[-1] != node:
-            break
-        node, above = above, above.parent
-    return found
-
-
-def _redirection(tree: Tree, node: Node, text: str, inside: str) -> Part:
-    operator, target, descriptor = "", None, ""
-    for child in node.children:
-        if child.type == "file_descriptor":
-            descriptor = tree.text(child)
-        elif not child.is_named and not operator:
-            operator = tree.text(child)
-        elif target is None and child.type in _WORDS:
-            target = literal(tree, child)
-    if node.type != "file_redirect":
-        return Part(kind="redirection", text=text, words=(operator,), inside=inside, obstacle="it is given a text")
-    return Part(kind="redirection", text=text, words=(f"{descriptor}{operator}", target), inside=inside)
+def _targets(parts: Sequence[Part]) -> Counter[tuple[Word, ...]]:
+    return Counter(part.words for part in parts if part.kind == "redirection" and len(part.words) > 1)

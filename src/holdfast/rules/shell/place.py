@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -11,11 +12,24 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.config.protected import is_protected
+from holdfast.rules.shell.verdicts import Dialect, Pattern
 
 NOWHERE: Final = "/dev/null"
-BUILTINS: Final = frozenset({":", "cd", "echo", "false", "pwd", "true"})
+FOUND: Final = "\0found"
+"""Stands for the path of any file that is found in the project."""
+UNKNOWN: Final = "\0unknown"
+"""Stands for a word that cannot be told."""
+BUILTINS: Final = frozenset(
+    {":", "[", "[[", "cd", "command", "echo", "false", "printf", "pwd", "read", "set", "test", "true", "type"}
+)
 """What the shell does itself, whatever lies on the PATH."""
 _MAX_FOLDERS: Final = 32
+_MAX_MATCHES: Final = 500
+_MAX_SURVEYED: Final = 10_000
+_PLAIN_FILE: Final = re.compile(r"[^-\s'\"\\*?\[{$`;&|<>()#!~][^\s'\"\\*?\[{$`;&|<>()!]*")
+_SPECIAL: Final = re.compile(r"[*?\[]")
+_ESCAPED: Final = re.compile(r"\\.", re.DOTALL)
+_ESCAPED_OR_CHAR: Final = re.compile(r"\\?.", re.DOTALL)
 
 
 def never() -> bool:
@@ -34,6 +48,14 @@ class Place(Struct, frozen=True, kw_only=True):
     is_system_program: Callable[[str, str | None], bool]
     protected: tuple[str, ...] = ()
     """What the configuration protects beside the paths that always are."""
+    dialect: Dialect = "bash"
+    """The shell that runs the command."""
+    exists: Callable[[str], bool] = os.path.exists
+    """Whether there is a file of that path."""
+    feeds_paths: bool = False
+    """Whether the command is given the names of files of the project."""
+    regular: bool = False
+    """Whether what is found are regular files only."""
 
     @classmethod
     def at(
@@ -57,7 +79,26 @@ class Place(Struct, frozen=True, kw_only=True):
 
     def holds(self, path: str) -> bool:
         """Whether a path lies in the project, symlinks followed, wherever the command may be by then."""
-        return all(self._within(os.path.realpath(os.path.join(folder, path))) for folder in self.folders)  # noqa: PTH118
+        if path in (FOUND, UNKNOWN):
+            return False
+        try:
+            return all(self._within(os.path.realpath(os.path.join(folder, path))) for folder in self.folders)  # noqa: PTH118
+        except OSError:  # a link in /proc that may not be followed
+            return False
+
+    def has_file(self, path: str) -> bool:
+        """Whether a path is that of a file or folder which is there, wherever the command may be by then."""
+        return all(self.exists(os.path.join(folder, path)) for folder in self.folders)  # noqa: PTH118
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether no file that is found in the project leads out of it."""
+        return self.regular or (self.root is not None and not _survey(self.root).leads_out)
+
+    @property
+    def has_plain_names(self) -> bool:
+        """Whether the name of every file in the project is one word that is no option."""
+        return self.root is not None and not _survey(self.root).has_odd_names
 
     def protects(self, path: str) -> bool:
         """Whether a path is a protected one, wherever the command may be by then."""
@@ -73,12 +114,39 @@ class Place(Struct, frozen=True, kw_only=True):
 
     def after_cd(self, target: str) -> Place | None:
         """The place after `cd target`, which may have failed; None if it cannot be told or is not in the project."""
-        if ".." in target.split("/") or target.startswith("-") or not target or len(self.folders) > _MAX_FOLDERS:
+        if not target or target in (FOUND, UNKNOWN) or target.startswith("-") or ".." in target.split("/"):
+            return None
+        if len(self.folders) > _MAX_FOLDERS:
             return None
         joined = {os.path.normpath(os.path.join(folder, target)) for folder in self.folders}  # noqa: PTH118
         if not all(self._within(folder) and os.path.realpath(folder) == folder for folder in joined):
             return None
         return replace(self, folders=tuple(dict.fromkeys((*self.folders, *sorted(joined)))))
+
+    def matches(self, pattern: Pattern) -> tuple[str, ...] | None:
+        """Everything that a pattern may stand for, here and now; None if that is too much or cannot be told."""
+        steps = _steps(pattern.text)
+        if steps is None or len(self.folders) != 1:
+            return None
+        found = [""]
+        for step, matching in steps:
+            found = [path for above in found for path in self._beneath(above, step, matching)]
+            if len(found) > _MAX_MATCHES:
+                return None
+        return tuple(sorted(found)) or (_unescaped(pattern.text),)
+
+    def _beneath(self, above: str, step: str, matching: re.Pattern[str] | None) -> Iterator[str]:
+        if matching is None:
+            yield f"{above}{step}"
+            return
+        try:
+            names = os.listdir(os.path.join(self.folders[0], above or "."))  # noqa: PTH118, PTH208
+        except OSError:
+            return
+        hidden = step.startswith(".")
+        for name in names:
+            if matching.fullmatch(name) and (hidden or not name.startswith(".")):
+                yield f"{above}{name}"
 
     def trusts(self, program: str, *, external: bool = False) -> bool:
         """Whether the bare name means a program of the system, not one of the project."""
@@ -88,6 +156,58 @@ class Place(Struct, frozen=True, kw_only=True):
 
     def _within(self, path: str) -> bool:
         return self.root is not None and (path == self.root or path.startswith(f"{self.root.rstrip('/')}/"))
+
+
+class _Survey(Struct, frozen=True):
+    leads_out: bool = False
+    has_odd_names: bool = False
+
+
+def _survey(root: str) -> _Survey:
+    """What there is in a project, looked at anew each time; the worst if it is too much to look at."""
+    leads_out = has_odd_names = not os.path.isdir(root)  # noqa: PTH112
+    seen = 0
+    for folder, folders, files in os.walk(root):
+        seen += len(folders) + len(files)
+        if seen > _MAX_SURVEYED or (leads_out and has_odd_names):
+            return _Survey(leads_out=True, has_odd_names=True)
+        for name in (*folders, *files):
+            has_odd_names = has_odd_names or _PLAIN_FILE.fullmatch(name) is None
+            path = f"{folder}/{name}"
+            if not leads_out and os.path.islink(path):  # noqa: PTH114
+                real = os.path.realpath(path)
+                leads_out = real != root and not real.startswith(f"{root}/")
+    return _Survey(leads_out=leads_out, has_odd_names=has_odd_names)
+
+
+def _steps(pattern: str) -> list[tuple[str, re.Pattern[str] | None]] | None:
+    """The pieces of a path with an expression for those that are patterns. They may match more than the shell would."""
+    if pattern.startswith("/") or ".." in pattern.split("/"):
+        return None
+    steps: list[tuple[str, re.Pattern[str] | None]] = []
+    for piece in re.split(r"(/+)", pattern):
+        if _SPECIAL.search(_ESCAPED.sub("", piece)) is None:
+            steps.append((_unescaped(piece), None))
+        else:
+            matching = re.compile(_expression(piece), re.DOTALL)
+            if piece.startswith(".") and matching.fullmatch(".."):
+                return None  # dash, and bash before 5.2, go up to the folder above
+            steps.append((piece, matching))
+    return steps
+
+
+def _expression(piece: str) -> str:
+    """A set of characters is taken for anything that may follow."""
+    made = ""
+    for found in _ESCAPED_OR_CHAR.finditer(piece):
+        if found[0] == "[":
+            return f"{made}.*"
+        made += {"*": ".*", "?": "."}.get(found[0]) or re.escape(_unescaped(found[0]))
+    return made
+
+
+def _unescaped(pattern: str) -> str:
+    return _ESCAPED.sub(lambda found: found[0][1], pattern)
 
 
 def is_system_program(name: str, root: str | None) -> bool:

@@ -9,8 +9,8 @@ from holdfast.contract.vocabulary import Verdict
 from holdfast.rules.question import Question
 from holdfast.rules.shell.calls import command_of, place_of
 from holdfast.rules.shell.judge import Judge
-from holdfast.rules.shell.known import CHECKS, READERS
-from holdfast.rules.shell.plain import read_plain
+from holdfast.rules.shell.parts import read
+from holdfast.rules.shell.readers import CHECKS, READERS
 
 _NOT_GRANTED: Final = frozenset({"cd"})
 
@@ -37,14 +37,15 @@ def has_prefix(prefix: tuple[str, ...], question: Question) -> bool:
     words, text = _words(question.args), command_of(question.args)
     if not prefix or words is None or text is None or words[: len(prefix)] != prefix:
         return False
-    judged = Judge(readers=True).judge(text, place_of(question, lambda: True))
+    judged = Judge(readers=True).judge(text, place_of(question, "posix", lambda: True))
     return judged.verdict is Verdict.APPROVE
 
 
 def _words(args: Args) -> tuple[str, ...] | None:
     """The words of a text that is one plain command and nothing else."""
     text = command_of(args)
-    plain = None if text is None else read_plain(text)
-    if plain is None or len(plain.commands) != 1 or plain.redirections:
+    parts = () if text is None else read(text, "posix").parts
+    if len(parts) != 1 or parts[0].kind != "command" or parts[0].obstacle:
         return None
-    return plain.commands[0]
+    words = tuple(word for word in parts[0].words if word is not None)
+    return words if len(words) == len(parts[0].words) else None

@@ -13,13 +13,12 @@ from holdfast.config.model import CommandRule
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.vocabulary import Verdict
 from holdfast.rules.shell import git
-from holdfast.rules.shell.hazards import SHELL_CHANGING, hazardous, operand_refusal, pieces, reads_only, star_refusal
-from holdfast.rules.shell.known import outside
-from holdfast.rules.shell.literal import Word
+from holdfast.rules.shell.hazards import SHELL_CHANGING, is_reader, operand_refusal, pieces, star_refusal
 from holdfast.rules.shell.options import Fit, fit_option
 from holdfast.rules.shell.place import Place
-from holdfast.rules.shell.plain import is_plain_name
-from holdfast.rules.shell.wrappers import program_name
+from holdfast.rules.shell.programs import is_plain_name, program_name
+from holdfast.rules.shell.readers import check, outside
+from holdfast.rules.shell.verdicts import Word
 
 STAR: Final = "*"
 _MAX_LOOKS: Final = 4000
@@ -36,6 +35,8 @@ class Rule(Struct, frozen=True, kw_only=True):
     words: tuple[str, ...]
     options: tuple[str, ...] = ()
     any_operands: bool = False
+    only_files: bool = False
+    """Whether every operand must be a file of the project that is there."""
 
     def approves(self, words: Sequence[str], place: Place) -> str | None:
         """Empty if these plain words are approved, a reason if they would be elsewhere, None if they do not fit."""
@@ -50,14 +51,18 @@ class Rule(Struct, frozen=True, kw_only=True):
             return None
         if self.words[0] == "git" and place.contained() is not True:
             return git.NOT_CONTAINED
+        if self.any_operands and self.words[0] != "git" and (reason := check(words, place)):
+            return reason
         return (outside(operands, place) if operands else "") or self._strays(rest, place)
 
     def _strays(self, rest: Sequence[str], place: Place) -> str:
         """Why further words, or paths in them, are not simply files of the project; empty if they are."""
         if len(rest) * len(place.folders) > _MAX_LOOKS:
             return "it has too many operands to look at"
-        reads = reads_only(self.words)
+        reads = is_reader(self.words)
         for word in rest:
+            if self.only_files and not word.startswith("-") and not place.has_file(word.partition("::")[0]):
+                return f"'{word}' is not a file of the project"
             if reason := operand_refusal(word, place):
                 return reason
             if not reads and (path := next(filter(place.protects, (word, *pieces(word))), None)) is not None:
@@ -83,6 +88,11 @@ class Rule(Struct, frozen=True, kw_only=True):
         if "no" in found:
             return "no"
         return "perhaps" if "perhaps" in found else "yes"
+
+    @property
+    def named(self) -> frozenset[str]:
+        """The words without the options."""
+        return frozenset(word for word in self.words if not word.startswith("-"))
 
 
 def _apart(wanted: Sequence[str], words: Sequence[Word]) -> list[Word]:
@@ -132,18 +142,25 @@ def read_rule(given: CommandRule) -> Rule:
         raise _wrong(given, f"'{words[0]}' is not the bare name of a program")
     if verdict is Verdict.APPROVE:
         _check_approval(given, words, starred)
-    return Rule(name=given.rule, verdict=verdict, words=tuple(words), options=given.options, any_operands=starred)
+    return Rule(
+        name=given.rule,
+        verdict=verdict,
+        words=tuple(words),
+        options=given.options,
+        any_operands=starred,
+        only_files=given.operands == "files",
+    )
 
 
 def _check_approval(given: CommandRule, words: list[str], starred: bool) -> None:
     if words[0] in SHELL_CHANGING:
         raise _wrong(given, f"'{words[0]}' changes what later commands mean and is always asked about")
-    if starred and (reason := star_refusal(words)):
-        raise _wrong(given, f"{reason}; spell the whole command out")
+    if starred and (reason := star_refusal(words, only_files=given.operands == "files")):
+        raise _wrong(given, reason)
     for option in given.options:
         if not option.startswith("-"):
             raise _wrong(given, f"the option '{option}' does not begin with '-'")
-        if hazardous(words[0], option):
+        if words[0] == "git" and option.rstrip("=") in git.HAZARDOUS:
             raise _wrong(given, f"'{option}' of {words[0]} runs or writes something and is always asked about")
 
 

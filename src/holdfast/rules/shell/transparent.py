@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from holdfast.rules.shell.plain import is_plain_name
+from holdfast.rules.shell.programs import is_plain_name
 
 _DURATION: Final = re.compile(r"[0-9]+(\.[0-9]+)?[smhd]?")
 _SIGNED: Final = re.compile(r"-?[0-9]+")

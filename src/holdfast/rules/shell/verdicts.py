@@ -8,7 +8,58 @@ from msgspec import Struct
 
 from holdfast.contract.vocabulary import Verdict
 
+Word = str | None
+"""The literal value of a word; None: it depends on variables, files or other commands."""
 Kind = Literal["command", "assignment", "redirection", "opaque"]
+Dialect = Literal["bash", "posix", "other"]
+"""Which shell runs a script: bash; one that may be any POSIX shell; one whose language is not known."""
+
+
+class Pattern(Struct, frozen=True):
+    """A word that depends on nothing but the files that it matches."""
+
+    text: str
+    """With a backslash before every quoted character that would be special."""
+
+
+class Variable(Struct, frozen=True):
+    """A word that is the value of a variable and nothing else."""
+
+    name: str
+    is_quoted: bool
+
+
+class Pipe(Struct, frozen=True):
+    """A word that stands for what other commands print: `<(…)`."""
+
+
+Exact = str | Pattern | Variable | Pipe | None
+"""A word as far as it can be told; None: it is put together of things that depend on others."""
+
+
+class Part(Struct, frozen=True, kw_only=True):
+    """One thing a command would do."""
+
+    kind: Kind
+    text: str
+    words: tuple[Word, ...] = ()
+    """Program and arguments of a command; operator and target of a redirection; name and value of an assignment."""
+    exact: tuple[Exact, ...] = ()
+    """The words of a command with more about those that `words` leaves open."""
+    piped: bool = False
+    """It reads what the command before it prints."""
+    scoped: bool = False
+    """An assignment for one command."""
+    inside: str = ""
+    """What it is hidden in."""
+    obstacle: str = ""
+    """Why no rule can approve it."""
+    hides: bool = False
+    """Whether anything at all may be in it."""
+    derived: bool = False
+    """Another part runs it; it has no say in whether that one is approved."""
+    guessed: bool = False
+    """The command may begin at another word of the part that runs it."""
 
 
 class JudgedPart(Struct, frozen=True, kw_only=True):

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from holdfast.contract.call import Precondition
-from holdfast.contract.command import Command, Outlook
+from holdfast.contract.command import Command, Outlook, standard_shell
 from holdfast.contract.context import Context
 from holdfast.contract.errors import PathRefused
 from holdfast.contract.values import Args, Json, digest_of
 from holdfast.contract.vocabulary import Risk
 from holdfast.text.preview import with_label
-
-SHELLS: Final = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash")
 
 
 def settings(ctx: Context) -> tuple[str, dict[str, str]]:
@@ -22,12 +20,8 @@ def settings(ctx: Context) -> tuple[str, dict[str, str]]:
     shell = given.get("shell")
     env = given.get("env")
     variables = cast(dict[str, Any], env) if isinstance(env, dict) else {}
-    chosen = shell if isinstance(shell, str) and shell else _standard_shell()
+    chosen = shell if isinstance(shell, str) and shell else standard_shell()
     return chosen, {str(name): str(value) for name, value in variables.items()}
-
-
-def _standard_shell() -> str:
-    return next((path for path in SHELLS if Path(path).exists()), "/bin/sh")
 
 
 def folder_of(args: Args, ctx: Context) -> str | None:

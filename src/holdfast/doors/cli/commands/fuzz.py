@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 @click.argument("target", metavar="RULE")
 @click.option("--count", type=click.IntRange(1, 1_000_000), default=10_000, show_default=True, help="How many mutants.")
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed makes the same mutants.")
+@click.option("--shell", type=click.Choice(["bash", "dash"]), default="bash", show_default=True, help="Who runs them.")
 @common
 @click.pass_obj
-def fuzz(flags: Flags, target: str, count: int, seed: int, as_json: bool) -> int:
+def fuzz(flags: Flags, target: str, count: int, seed: int, shell: str, as_json: bool) -> int:
     """Try to get past a rule about shell commands.
 
     RULE is a rule of approval.commands that approves and has `match`
@@ -36,9 +37,11 @@ def fuzz(flags: Flags, target: str, count: int, seed: int, as_json: bool) -> int
 
     approval = setting_here(flags).loaded.config.approval
     with screen.progress() as tell:
-        report = run_fuzz(_bases(approval, target), _gate(approval, target), count=count, seed=seed, tell=tell)
+        report = run_fuzz(
+            _bases(approval, target), _gate(approval, target), count=count, seed=seed, shell=shell, tell=tell
+        )
     if as_json:
-        screen.put_json({"rule": target, "seed": seed, **to_builtins(report)})
+        screen.put_json({"rule": target, "seed": seed, "shell": shell, **to_builtins(report)})
     else:
         _tell(report)
     return FAILED if report.escapes else 0

@@ -1,0 +1,547 @@
+"""What a script would do, read the way the shell reads it: every simple command, assignment and redirection in it.
+
+The lexer follows bash character by character and stops (`Unmodelled`) at anything it does not model. With `bash=False`
+it also stops at everything that bash and a POSIX shell such as dash read in two ways.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from msgspec.structs import replace
+
+from holdfast.rules.shell.programs import COMPARISONS
+from holdfast.rules.shell.verdicts import Exact, Part, Pattern, Pipe, Variable, Word
+from holdfast.rules.shell.words import Script, Unmodelled, WordReader
+
+_ASSIGNED: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?=|\[)")
+_REDIRECTION: Final = re.compile(r"([0-9]*)(<<<|<<-|<<|<&|<>|<|>>|>&|>\||>)|()(&>>|&>)")
+_RESERVED: Final = re.compile(r"(!|\{|\}|\[\[|[a-z]+)(?=[ \t\n;&|()<>]|$)")
+_NUMBER: Final = re.compile(r"[+-]?[0-9]+")
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_TEST_END: Final = re.compile(r"\]\](?=[ \t\n;&|)]|$)")
+_DESCRIPTOR: Final = re.compile(r"[0-9]{1,3}|-")
+_NEVER_HERE: Final = frozenset({"do", "done", "elif", "else", "esac", "fi", "in", "then", "}"})
+"""Reserved words that end something; where a command begins, nothing of theirs is open."""
+_COMPOUND: Final = frozenset({"!", "{", "[[", "case", "for", "function", "if", "select", "until", "while"})
+_BASH_ONLY: Final = frozenset({"[[", "coproc", "function", "select"})
+_CASE_ENDS: Final = (";;&", ";;", ";&")
+FUNCTION: Final = "a function"
+SHOWN: Final = 200
+"""Characters of a part that are shown."""
+_STATEMENTS: Final = {
+    "select": "it asks a person",
+    "function": "it defines a function",
+}
+"""Statements that are more than their parts."""
+_WHOLE_VARIABLE: Final = re.compile(r"""("?)\$(\{)?([A-Za-z_][A-Za-z0-9_]*)(?(2)\})\1""")
+
+
+def lex(text: str, *, bash: bool = True) -> Script:
+    """Raises `Unmodelled`."""
+    lexer = _Lexer(text, Script(), bash=bash)
+    try:
+        lexer.read_all()
+    except RecursionError:
+        raise Unmodelled("it is nested too deep") from None
+    return lexer.found
+
+
+def _opaque(text: str, inside: str, reason: str) -> Part:
+    return Part(kind="opaque", text=text[:SHOWN], inside=inside, obstacle=reason)
+
+
+def _exact(word: Word | Pattern, written: str) -> Exact:
+    if word is not None:
+        return word
+    if written.strip('"') in ("$(pwd)", "`pwd`", "$(pwd -P)"):
+        return Variable("PWD", is_quoted=True)
+    if (found := _WHOLE_VARIABLE.fullmatch(written)) is not None:
+        return Variable(found[3], is_quoted=bool(found[1]))
+    return Pipe() if written.startswith("<(") and written.endswith(")") else None
+
+
+class _Lexer(WordReader):
+    """Lists of commands, and what each is made of."""
+
+    def read_all(self) -> None:
+        self._list(frozenset())
+        if self._heredocs:
+            raise Unmodelled("a here-document has no text")
+
+    def _list(self, closing: frozenset[str]) -> str:
+        """Read commands up to one of the closing words or operators, which is returned; up to the end without any."""
+        operator = ""
+        while True:
+            self._skip_lines()
+            if (end := self._closed(closing)) is not None:
+                if operator in ("&&", "||", "|", "|&"):
+                    raise Unmodelled("a command is missing")
+                return end
+            self._piped = operator == "|"
+            self._command()
+            operator = self._separator(closing)
+
+    def _closed(self, closing: frozenset[str]) -> str | None:
+        if self.at >= len(self.text):
+            if closing:
+                raise Unmodelled("something is not closed")
+            return ""
+        if ")" in closing and self._ahead(")"):
+            self.at += 1
+            return ")"
+        if ";;" in closing and (end := next(filter(self._ahead, _CASE_ENDS), None)) is not None:
+            self.at += len(end)
+            return ";;"
+        found = _RESERVED.match(self.text, self.at)
+        if found is not None and found[1] in closing:
+            self.at = found.end()
+            return found[1]
+        return None
+
+    def _separator(self, closing: frozenset[str]) -> str:
+        """The operator after a command; none at the end of a line, or of all."""
+        self._skip_comment()
+        if self.at >= len(self.text) or self._ahead("\n"):
+            return ""
+        if ")" in closing and self._ahead(")"):
+            return ""
+        if ";;" in closing and any(map(self._ahead, _CASE_ENDS)):
+            return ""
+        for operator in ("&&", "||", "|&", "|", "&", ";"):
+            if self._ahead(operator):
+                break
+        else:
+            raise Unmodelled("a command is followed by something else")
+        if operator == "|&" and not self.bash:
+            raise Unmodelled("`|&` is not the same in every shell")
+        self.at += len(operator)
+        if operator == "&":
+            self.found.parts.append(_opaque("&", self._inside, "it runs something in the background"))
+        return operator
+
+    def _command(self) -> None:
+        found = _RESERVED.match(self.text, self.at)
+        word = found[1] if found is not None else ""
+        if word in _NEVER_HERE or (word in _BASH_ONLY and not self.bash):
+            raise Unmodelled(f"'{word}' stands where a command begins")
+        began, slot = self.at, len(self.found.parts)
+        piped, self._piped = self._piped, False
+        if self._ahead("("):
+            self._parenthesis()
+        elif word in _COMPOUND:
+            self.at += len(word)
+            self._compound(word)
+        else:
+            self._simple(piped=piped)
+            return
+        text = self.text[began : self.at]
+        if word != "[[":
+            self.found.parts.insert(slot, _opaque(text, self._inside, _STATEMENTS.get(word, "")))
+        self._redirections()
+
+    def _compound(self, word: str) -> None:
+        match word:
+            case "!":
+                self._skip_blanks()
+                self._command()
+            case "{":
+                self._list(frozenset("}"))
+            case "[[":
+                self._test()
+            case "case":
+                self._case()
+            case "function":
+                self._function()
+            case "if":
+                self._if()
+            case "while" | "until":
+                self._while()
+            case _:
+                self._for()
+
+    def _parenthesis(self) -> None:
+        if not self._ahead("(("):
+            self.at += 1
+            self._within("(…)", lambda: self._list(frozenset(")")))
+            return
+        if not self.bash:
+            raise Unmodelled("`((` is not the same in every shell")
+        self.at += 2
+        self._arithmetic("))")
+        self.found.parts.append(_opaque("((…))", self._inside, "it evaluates arithmetic"))
+
+    def _if(self) -> None:
+        end = "elif"
+        while end == "elif":
+            self._list(frozenset({"then"}))
+            end = self._list(frozenset({"elif", "else", "fi"}))
+        if end == "else":
+            self._list(frozenset({"fi"}))
+
+    def _while(self) -> None:
+        self._list(frozenset({"do"}))
+        self._list(frozenset({"done"}))
+
+    def _for(self) -> None:
+        self._skip_blanks()
+        if self._ahead("(("):
+            self.at += 2
+            self._arithmetic("))", parts=True)
+        else:
+            found = _NAME.match(self.text, self.at)
+            if found is None or self.text[found.end() : found.end() + 1] not in (" ", "\t", "\n", ";"):
+                raise Unmodelled("the variable of a loop is not a name")
+            self.at = found.end()
+            self._skip_lines()
+            self._loop(found[0])
+        self._skip_blanks()
+        if self._ahead(";"):
+            self.at += 1
+        self._skip_lines()
+        found = _RESERVED.match(self.text, self.at)
+        if found is None or found[1] not in ("do", "{"):
+            raise Unmodelled("a loop has no body")
+        self.at = found.end()
+        self._list(frozenset({"done" if found[1] == "do" else "}"}))
+
+    def _loop(self, name: str) -> None:
+        known = name not in self.found.numbers
+        values: list[Exact] = []
+        self._assign(name, numeric=self._values(values), known=True)
+        if known:
+            self.found.loops[name] = tuple(values)
+
+    def _values(self, values: list[Exact]) -> bool:
+        """Read `in WORDS` of a loop, if it is there; whether they can only be numbers."""
+        found = _RESERVED.match(self.text, self.at)
+        if found is None or found[1] != "in":
+            self.found.unknown = True
+            values.append(None)
+            return False
+        self.at = found.end()
+        numeric = True
+        while True:
+            self._skip_blanks()
+            if self.at >= len(self.text) or self.text[self.at] in "\n;#":
+                return numeric
+            word = self._word()
+            values.append(word)
+            number = self._numeric or (isinstance(word, str) and _NUMBER.fullmatch(word) is not None)
+            self.found.unknown = self.found.unknown or not (number or isinstance(word, str))
+            self.found.texts += [word] if isinstance(word, str) else []
+            numeric = numeric and number
+
+    def _case(self) -> None:
+        self._skip_blanks()
+        self._word()
+        self._skip_lines()
+        found = _RESERVED.match(self.text, self.at)
+        if found is None or found[1] != "in":
+            raise Unmodelled("a choice has no `in`")
+        self.at = found.end()
+        end = ";;"
+        while end == ";;":
+            self._skip_lines()
+            if self._closed(frozenset({"esac"})) is not None:
+                return
+            if self._ahead("("):
+                self.at += 1
+            self._patterns()
+            end = self._list(frozenset({";;", "esac"}))
+
+    def _patterns(self) -> None:
+        while True:
+            self._skip_blanks()
+            self._word()
+            self._skip_blanks()
+            if self._ahead(")"):
+                self.at += 1
+                return
+            if not self._ahead("|") or self._ahead("||"):
+                raise Unmodelled("a pattern of a choice is not closed")
+            self.at += 1
+
+    def _function(self) -> None:
+        self._skip_blanks()
+        self._word()
+        self._skip_blanks()
+        if self._ahead("("):
+            self._skip_parameters()
+        self._body()
+
+    def _skip_parameters(self) -> None:
+        self.at += 1
+        self._skip_blanks()
+        if not self._ahead(")"):
+            raise Unmodelled("a parenthesis stands in a command")
+        self.at += 1
+
+    def _body(self) -> None:
+        self._skip_lines()
+        found = _RESERVED.match(self.text, self.at)
+        if not self._ahead("(") and (found is None or found[1] not in _COMPOUND - {"!"}):
+            raise Unmodelled("a function has no body")
+        self._within(FUNCTION, self._command)
+
+    def _test(self) -> None:
+        """`[[ … ]]`: what `-eq` and the like compare is arithmetic, and `-v` evaluates subscripts."""
+        began, slot = self.at - 2, len(self.found.parts)
+        words: list[str] = []
+        values: list[Word] = ["[["]
+        while True:
+            self._skip_lines()
+            if (found := _TEST_END.match(self.text, self.at)) is not None:
+                self.at = found.end()
+                break
+            operator = next((sign for sign in ("&&", "||", "(", ")", "<", ">") if self._ahead(sign)), "")
+            if operator:
+                self.at += len(operator)
+            elif self._ahead("=~"):
+                self.at += 2
+                self._regex()
+            else:
+                before = self.at
+                word = self._word()
+                words.append(self.text[before : self.at])
+                values.append(word if isinstance(word, str) else None)
+        for before, word, after in zip(["", *words], words, [*words[1:], ""], strict=False):
+            if word in COMPARISONS:
+                self._calculate(before)
+                self._calculate(after)
+            elif word == "-v" and _NAME.fullmatch(after) is None:
+                self._evaluate("a test evaluates a subscript")
+        told = (*values, "]]")
+        text = self.text[began : self.at][:SHOWN]
+        self.found.parts.insert(slot, Part(kind="command", text=text, words=told, exact=told, inside=self._inside))
+
+    def _calculate(self, word: str) -> None:
+        """A word of a test that is an expression."""
+        quoted = len(word) > 1 and word[0] in "'\"" and word[-1] == word[0]
+        self._inner((word[1:-1] if quoted else word) + "\x00", "a test")._arithmetic("\x00")
+
+    def _regex(self) -> None:
+        """The right side of `=~`: up to the next blank, with parentheses and everything quoted skipped."""
+        self._skip_blanks()
+        while self.at < len(self.text) and self.text[self.at] not in " \t\n":
+            char = self.text[self.at]
+            if char == "\\":
+                self.at += 2
+            elif char == "'":
+                self._single()
+            elif char == '"':
+                self._double()
+            elif char == "$" and self.text[self.at + 1 : self.at + 2] not in ("", " ", "|", ")", "]"):
+                self._dollar(quoted=False)
+            elif char in "`;&<>":
+                raise Unmodelled("a regular expression holds an operator")
+            else:
+                self.at += 1
+
+    def _simple(self, *, piped: bool) -> None:
+        words: list[Word | Pattern] = []
+        written: list[str] = []
+        began, slot = self.at, len(self.found.parts)
+        ended, prefixes = self.at, list[int]()
+        while True:
+            self._skip_blanks()
+            if self.at >= len(self.text) or self.text[self.at] in "\n;|)#":
+                break
+            if self._ahead("&") and not self._ahead("&>"):
+                break
+            if self._ahead("("):
+                self._define(words, prefixed=bool(prefixes), slot=slot, began=began)
+                return
+            before = len(self.found.parts)
+            if self._redirection():
+                pass
+            elif not words and self._assignment():
+                prefixes.append(before)
+            else:
+                started = self.at
+                words.append(self._word())
+                written.append(self.text[started : self.at])
+            ended = self.at
+        if ended == began:
+            raise Unmodelled("a command is missing")
+        if words:
+            for at in prefixes:
+                self.found.parts[at] = replace(self.found.parts[at], scoped=True)
+            self.found.parts.insert(slot, self._made(words, written, self.text[began:ended], piped=piped))
+
+    def _made(self, words: list[Word | Pattern], written: list[str], text: str, *, piped: bool) -> Part:
+        obstacle = ""
+        if words[0] is None:
+            obstacle = "the program cannot be told"
+        elif words[0] != written[0]:
+            obstacle = "the program's name is quoted or escaped"
+        return Part(
+            kind="command",
+            text=text[:SHOWN],
+            words=tuple(None if isinstance(word, Pattern) else word for word in words),
+            exact=tuple(map(_exact, words, written)),
+            inside=self._inside,
+            obstacle=obstacle,
+            piped=piped,
+        )
+
+    def _define(self, words: list[Word | Pattern], *, prefixed: bool, slot: int, began: int) -> None:
+        if len(words) != 1 or not isinstance(words[0], str) or prefixed:
+            raise Unmodelled("a parenthesis stands in a command")
+        self._skip_parameters()
+        self._body()
+        text = self.text[began : self.at]
+        self.found.parts.insert(slot, _opaque(text, self._inside, _STATEMENTS["function"]))
+
+    def _assignment(self) -> bool:
+        found = _ASSIGNED.match(self.text, self.at)
+        if found is None:
+            return False
+        began, slot = self.at, len(self.found.parts)
+        name, sign = found[1], found[2]
+        if not self.bash and sign != "=":
+            raise Unmodelled("an assignment is not the same in every shell")
+        self.at = found.end()
+        if sign == "[":
+            self._arithmetic("]")
+            sign = next(filter(self._ahead, ("=", "+=")), "")
+            if not sign:
+                raise Unmodelled("a bracket stands in a name")
+            self.at += len(sign)
+        if self._ahead("("):
+            self._array(name)
+        else:
+            self._value(name, self.text[began : self.at].rstrip("+="))
+        text = self.text[began : self.at][:SHOWN]
+        part = Part(kind="assignment", text=text, words=(name, None), inside=self._inside)
+        self.found.parts.insert(slot, part)
+        return True
+
+    def _value(self, name: str, target: str) -> None:
+        if self.at >= len(self.text) or self.text[self.at] in " \t\n;&|)<>":
+            word, numeric = "", True
+        else:
+            word = self._word()
+            numeric = self._numeric or (isinstance(word, str) and _NUMBER.fullmatch(word) is not None)
+        self._assign(name, numeric=numeric, known=isinstance(word, str))
+        self.found.assignments.append((target, word.text if isinstance(word, Pattern) else word))
+
+    def _array(self, name: str) -> None:
+        if not self.bash:
+            raise Unmodelled("an array is not the same in every shell")
+        self.at += 1
+        while True:
+            self._skip_lines()
+            if self._ahead(")"):
+                self.at += 1
+                break
+            if self._ahead("["):
+                self.at += 1
+                self._arithmetic("]")
+                if not self._ahead("="):
+                    raise Unmodelled("a bracket stands in an array")
+                self.at += 1
+                if self.at < len(self.text) and self.text[self.at] in " \t\n)":
+                    continue
+            word = self._word()
+            number = isinstance(word, str) and _NUMBER.fullmatch(word) is not None
+            self._assign(name, numeric=number, known=isinstance(word, str))
+            self.found.assignments.append((name, word.text if isinstance(word, Pattern) else word))
+
+    def _redirections(self) -> None:
+        """What follows a compound command."""
+        self._skip_blanks()
+        while self._redirection():
+            self._skip_blanks()
+
+    def _redirection(self) -> bool:
+        found = _REDIRECTION.match(self.text, self.at)
+        if found is None:
+            return False
+        operator = found[2] or found[4]
+        if operator in ("<", ">") and self.text[found.end() : found.end() + 1] == "(":
+            if found[1]:
+                raise Unmodelled("a number stands before a process substitution")
+            return False
+        if operator in ("<<<", "&>", "&>>") and not self.bash:
+            raise Unmodelled(f"`{operator}` is not the same in every shell")
+        slot = len(self.found.parts)
+        self.at = found.end()
+        self._skip_blanks()
+        if operator in ("<<", "<<-"):
+            self._heredoc(tabs=operator == "<<-")
+            self._given(slot, operator)
+            return True
+        word = self._word()
+        target = None if isinstance(word, Pattern) else word
+        if operator == "<<<":
+            self.found.inputs.append("$_" if target is None else target)
+            self._given(slot, operator)
+            return True
+        if operator == ">&" and not self.bash and not _DESCRIPTOR.fullmatch(target or ""):
+            raise Unmodelled("`>&` with a file is not the same in every shell")
+        text = self.text[found.start() : self.at][:SHOWN]
+        words = ((found[1] or "") + operator, target)
+        self.found.parts.insert(slot, Part(kind="redirection", text=text, words=words, inside=self._inside))
+        return True
+
+    def _given(self, slot: int, operator: str) -> None:
+        part = Part(kind="redirection", text=operator, words=(operator,), inside=self._inside)
+        self.found.parts.insert(slot, part)
+
+    def _heredoc(self, *, tabs: bool) -> None:
+        before = self.at
+        end = self._word()
+        raw = self.text[before : self.at]
+        if not isinstance(end, str) or "$" in raw or "\n" in end:
+            raise Unmodelled("the end of a here-document cannot be told")
+        self._heredocs.append((end, raw != end, tabs))
+
+    def _skip_heredocs(self) -> None:
+        """Read the texts of here-documents; the line before them has just ended."""
+        waiting, self._heredocs = self._heredocs, []
+        for end, quoted, tabs in waiting:
+            lines = list[str]()
+            while True:
+                if self.at >= len(self.text):
+                    raise Unmodelled("a here-document has no end")
+                stop = self.text.find("\n", self.at)
+                stop = len(self.text) if stop < 0 else stop
+                line = self.text[self.at : stop]
+                self.at = min(stop + 1, len(self.text))
+                line = line.lstrip("\t") if tabs else line
+                if line == end:
+                    break
+                lines.append(line)
+            self.found.inputs.append("\n".join(lines))
+            if not quoted:
+                self._expand("\n".join(lines))
+
+    def _expand(self, body: str) -> None:
+        """What the text of a here-document runs when the shell fills it in."""
+        if "\\\n" in body or body.endswith("\\"):
+            raise Unmodelled("lines of a here-document are joined")
+        inner = self._inner(body, "a here-document")
+        while inner.at < len(body):
+            char = body[inner.at]
+            if char == "\\":
+                inner.at += 2
+            elif char == "$":
+                inner._dollar(quoted=True, document=True)
+            elif char == "`":
+                inner._backtick(quoted=False)
+            else:
+                inner.at += 1
+
+    def _inner(self, text: str, label: str) -> _Lexer:
+        return _Lexer(text, self.found, bash=self.bash, inside=self._inside or label)
+
+    def _skip_lines(self) -> None:
+        while True:
+            self._skip_comment()
+            if not self._ahead("\n"):
+                return
+            self.at += 1
+            if self._heredocs:
+                self._skip_heredocs()

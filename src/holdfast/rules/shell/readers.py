@@ -1,0 +1,534 @@
+"""Programs that only read: which of their options are harmless, and which of their operands are files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Final, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast.rules.shell.filters import check_awk, check_sed
+from holdfast.rules.shell.place import FOUND, NOWHERE, UNKNOWN, Place
+from holdfast.rules.shell.programs import COMPARISONS, is_plain_name
+
+Operands = Literal["paths", "text", "none", "pattern", "one path", "last path"]
+MAX_NESTED: Final = 8
+_NUMBER: Final = re.compile(r"-[0-9]+")
+_PROGRAM_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", re.ASCII)
+
+
+class Reader(Struct, frozen=True, kw_only=True):
+    """A program that only reads, with these options. What is not named here is asked about."""
+
+    flags: str = ""
+    """Letters that stand alone or together."""
+    valued: str = ""
+    """Letters whose value follows, attached or as the next word."""
+    attached: str = ""
+    """Letters whose value may follow, and then only attached."""
+    files: str = ""
+    """Of those with a value, the letters whose value is a file."""
+    long: tuple[str, ...] = ()
+    """Long options; with `=` at the end those that have a value."""
+    operands: Operands = "paths"
+    numbers: bool = False
+    """Whether `-5` is an option."""
+
+
+class Arguments(Struct, frozen=True):
+    options: tuple[str, ...]
+    operands: tuple[str, ...]
+    files: tuple[str, ...] = ()
+    """The values of options that name files."""
+    values: tuple[tuple[str, str], ...] = ()
+    """Letters and their values."""
+
+
+def split_arguments(reader: Reader, words: Sequence[str]) -> Arguments | str:
+    """Options and operands, or what is not known about them."""
+    split = _Splitter(reader, list(words))
+    reason = split.read()
+    if reason:
+        return reason
+    files = tuple(value for letter, value in split.values if letter in reader.files)
+    return Arguments(tuple(split.options), tuple(split.operands), files, tuple(split.values))
+
+
+class _Splitter:
+    def __init__(self, reader: Reader, rest: list[str]) -> None:
+        self.reader = reader
+        self.rest = rest
+        self.options: list[str] = []
+        self.operands: list[str] = []
+        self.values: list[tuple[str, str]] = []
+
+    def read(self) -> str:
+        while self.rest:
+            word = self.rest.pop(0)
+            if word == "--":
+                self.operands += self.rest
+                return ""
+            if not word.startswith("-") or word == "-":
+                self.operands.append(word)
+            elif word.startswith("--"):
+                name, equals, _ = word.partition("=")
+                if name + equals not in self.reader.long:
+                    return f"its option '{word}' is not known to be harmless"
+                self.options.append(name)
+            elif self.reader.numbers and _NUMBER.fullmatch(word):
+                self.options.append("-")
+            elif odd := self._letters(word[1:]):
+                return f"its option '-{odd}' is not known to be harmless"
+        return ""
+
+    def _letters(self, letters: str) -> str:
+        """Take a bundle of letters apart; what is returned is not known."""
+        for at, letter in enumerate(letters):
+            rest = letters[at + 1 :]
+            if letter in self.reader.valued:
+                return "" if self._valued(letter, rest) else letter
+            self.options.append(f"-{letter}")
+            if letter in self.reader.attached:
+                return ""
+            if letter not in self.reader.flags:
+                return letter
+        return ""
+
+    def _valued(self, letter: str, attached: str) -> bool:
+        """A next word that looks like an option is taken for a value by nobody but this table: not known."""
+        if not attached and (not self.rest or (self.rest[0].startswith("-") and not _VALUE.fullmatch(self.rest[0]))):
+            return False
+        self.options.append(f"-{letter}")
+        self.values.append((letter, attached or self.rest.pop(0)))
+        return True
+
+
+def check(words: Sequence[str], place: Place, depth: int = 0) -> str | None:
+    """Why these words do more than read in the project; empty if they do not, None if the program is not known."""
+    if words[0] in CHECKS:
+        return CHECKS[words[0]](words, place, depth)
+    if words[0] in _VERSIONED and list(words[1:]) == ["--version"]:
+        return ""
+    return _check_reader(READERS[words[0]], words, place) if words[0] in READERS else None
+
+
+def _check_reader(reader: Reader, words: Sequence[str], place: Place) -> str:
+    if UNKNOWN in words[1:] and reader.operands != "text":
+        return "an argument cannot be told"
+    read = split_arguments(reader, words[1:])
+    if isinstance(read, str):
+        return read
+    operands = list(read.operands)
+    match reader.operands:
+        case "none":
+            return "it takes no operands here" if operands else ""
+        case "text":
+            return ""
+        case "pattern":
+            operands = operands if {"-e", "-f", "--files", "--regexp"} & set(read.options) else operands[1:]
+        case "last path":
+            operands = operands[1:]
+        case "one path":
+            if len(operands) > 1:
+                return "its second operand is written to"
+        case "paths":
+            pass
+    return outside([*operands, *read.files], place)
+
+
+def outside(paths: Sequence[str], place: Place) -> str:
+    """Why the paths, or the folder the command runs in, are not the project's; empty if they are."""
+    if not place.in_project:
+        return "it does not run inside the project"
+    for path in paths:
+        if path == FOUND and not place.is_closed:
+            return "what is found may lead out of the project"
+        if path not in ("-", NOWHERE, FOUND) and not place.holds(path):
+            return f"'{path}' is not inside the project"
+    return ""
+
+
+def _check_inner(words: Sequence[str], place: Place, depth: int) -> str:
+    """The same for a command that another one starts."""
+    if depth >= MAX_NESTED:
+        return "commands are wrapped too deep"
+    if not words or not is_plain_name(words[0]):
+        return "the program that it runs is not a bare name"
+    reason = check(words, place, depth + 1)
+    if reason is None:
+        return f"'{words[0]}' is not known to only read"
+    return reason or ("" if place.trusts(words[0], external=True) else f"'{words[0]}' is not a program of the system")
+
+
+def _check_echo(words: Sequence[str], place: Place, depth: int) -> str:
+    return ""
+
+
+def _check_printf(words: Sequence[str], place: Place, depth: int) -> str:
+    format_given = words[2:3] if words[1:2] == ["--"] else words[1:2]
+    if not format_given or format_given[0] == UNKNOWN or format_given[0].startswith("-"):
+        return "its format cannot be told"
+    return ""
+
+
+def _check_cd(words: Sequence[str], place: Place, depth: int) -> str:
+    if len(words) != 2 or place.after_cd(words[1]) is None:
+        return "it goes to a folder that is not surely in the project"
+    return ""
+
+
+def _check_date(words: Sequence[str], place: Place, depth: int) -> str:
+    read = split_arguments(_DATE, words[1:])
+    if isinstance(read, str):
+        return read
+    return "" if all(operand.startswith("+") for operand in read.operands) else "it would set the clock"
+
+
+def _check_sed(words: Sequence[str], place: Place, depth: int) -> str:
+    read = split_arguments(_SED, words[1:])
+    if isinstance(read, str):
+        return read
+    scripts = [value for letter, value in read.values if letter == "e"]
+    operands = list(read.operands)
+    if not scripts and operands:
+        scripts.append(operands.pop(0))
+    if UNKNOWN in scripts or FOUND in scripts:
+        return "its script cannot be told"
+    return check_sed("\n".join(scripts)) or outside(operands, place)
+
+
+def _check_awk(words: Sequence[str], place: Place, depth: int) -> str:
+    read = split_arguments(_AWK, words[1:])
+    if isinstance(read, str):
+        return read
+    if not read.operands or read.operands[0] in (UNKNOWN, FOUND):
+        return "its program cannot be told"
+    files = [word for word in read.operands[1:] if not re.match(r"[A-Za-z_][A-Za-z0-9_]*=", word)]
+    return check_awk(read.operands[0]) or outside(files, place)
+
+
+def _check_which(words: Sequence[str], place: Place, depth: int) -> str:
+    names = [word for word in words[1:] if word != "-a"]
+    return "" if all(map(_PROGRAM_NAME.fullmatch, names)) else "it asks for more than the names of programs"
+
+
+def _check_command(words: Sequence[str], place: Place, depth: int) -> str:
+    """`command -v NAME`."""
+    if words[1:2] != ["-v"] and words[1:2] != ["-V"]:
+        return "it runs another command"
+    return _check_which(words[1:], place, depth)
+
+
+def _check_test(words: Sequence[str], place: Place, depth: int) -> str:
+    """`test`, `[` and `[[`: files in the project, and texts."""
+    rest = list(words[1:])
+    if words[0] != "test" and (not rest or rest.pop() != words[0].replace("[", "]")):
+        return "it is not closed"
+    if "-v" in rest or "-R" in rest:
+        return "it evaluates the name of a variable"
+    if (words[0] == "[[" or place.dialect != "bash") and not all(map(_INTEGER.fullmatch, _compared(rest))):
+        return "it may evaluate what it compares"
+    files = [after for word, after in pairwise(rest) if word in _FILE_TESTS]
+    files += [word for word, after in pairwise(rest) if after in ("-nt", "-ot", "-ef")]
+    files += [after for word, after in pairwise(rest) if word in ("-nt", "-ot", "-ef")]
+    if UNKNOWN in rest and (files or (rest[0] == UNKNOWN and len(rest) == 2)):
+        return "what it looks at cannot be told"
+    return outside(files, place)
+
+
+def _compared(words: Sequence[str]) -> list[str]:
+    """What `-eq` and the like compare; some shells evaluate it."""
+    around = zip(["", *words], words, [*words[1:], ""], strict=False)
+    return [side for before, word, after in around if word in COMPARISONS for side in (before, after)]
+
+
+def _check_find(words: Sequence[str], place: Place, depth: int) -> str:
+    rest = list(words[1:])
+    files: list[str] = []
+    if rest[:1] in (["-L"], ["-H"]) and (rest.pop(0) and not place.is_closed):
+        return "it may follow links out of the project"
+    while rest and not rest[0].startswith(("-", "(", "!", ",")):
+        files.append(rest.pop(0))
+    joined = any(word in _FIND_CHOICES for word in rest)
+    while rest:
+        word = rest.pop(0)
+        if word in _FIND_FILES and rest:
+            files.append(rest.pop(0))
+        elif word in _FIND_VALUED and rest:
+            rest.pop(0)
+        elif word == "-exec":
+            reason = _check_exec(rest, place, depth, regular=not joined and _is_after_type(words, rest))
+            if reason:
+                return reason
+        elif word not in _FIND_ALONE and not (word == "-follow" and place.is_closed):
+            return f"its '{word}' is not known to be harmless"
+    return "an argument cannot be told" if UNKNOWN in words else outside(files, place)
+
+
+def _is_after_type(words: Sequence[str], rest: Sequence[str]) -> bool:
+    """Whether only regular files get as far as this action."""
+    before = list(words[: len(words) - len(rest)])
+    return any(pair == ("-type", "f") for pair in pairwise(before))
+
+
+def _check_exec(rest: list[str], place: Place, depth: int, *, regular: bool) -> str:
+    """`-exec COMMAND {} ;`: a command that only reads what is found. Takes its words away."""
+    inner: list[str] = []
+    while rest and rest[0] not in (";", "+"):
+        inner.append(rest.pop(0))
+    if not rest:
+        return "its command has no end"
+    rest.pop(0)
+    if any("{}" in word and word != "{}" for word in inner):
+        return "its command is given more than what is found"
+    found = [FOUND if word == "{}" else word for word in inner]
+    return _check_inner(found, replace(place, regular=True) if regular else place, depth)
+
+
+def _check_xargs(words: Sequence[str], place: Place, depth: int) -> str:
+    rest = list(words[1:])
+    nulls, mark = False, ""
+    while rest and rest[0].startswith("-"):
+        word = rest.pop(0)
+        if word in ("-n", "-P", "-L", "-s", "-d", "--max-args", "--max-procs") and rest:
+            rest.pop(0)
+        elif word in ("-I", "--replace") and rest:
+            mark = rest.pop(0)
+        elif word == "--null":
+            nulls = True
+        elif re.fullmatch(r"-I.+", word):
+            mark = word[2:]
+        elif re.fullmatch(r"-i.*", word):
+            mark = word[2:] or "{}"
+        elif not _XARGS_HARMLESS.fullmatch(word):
+            return f"its option '{word}' is not known to be harmless"
+        elif not word.startswith("--"):
+            nulls = nulls or "0" in word[1:].rstrip("0123456789") or word == "-0"
+    given = FOUND if place.feeds_paths and (nulls or place.has_plain_names) else UNKNOWN
+    inner = rest or ["echo"]
+    if mark and any(mark in word and word != mark for word in inner):
+        return "its command is given more than its input"
+    told = [given if mark and word == mark else word for word in inner]
+    return _check_inner(told if mark else [*told, given], place, depth)
+
+
+def _check_read(words: Sequence[str], place: Place, depth: int) -> str:
+    """`read`, into variables of the script's own."""
+    read = split_arguments(Reader(flags="ers", valued="dnNptu"), words[1:])
+    if isinstance(read, str):
+        return read
+    return "" if all(map(_OWN_NAME.fullmatch, read.operands)) else "it sets a variable that is not the script's own"
+
+
+def _check_set(words: Sequence[str], place: Place, depth: int) -> str:
+    return "" if re.fullmatch(r"-(e|u|x|eu|ex|eux)|-e?u?x?o pipefail", " ".join(words[1:])) else "it changes the shell"
+
+
+def feeds_paths(words: Sequence[str], *, fed: bool) -> bool:
+    """Whether an approved command prints names of project files, one in each line. `fed`: whether it is given such."""
+    name, rest = words[0], list(words[1:])
+    match name:
+        case "find":
+            return not {"-printf", "-exec", "-ls"} & set(rest)
+        case "git":
+            return rest[:1] == ["ls-files"] and not any(word.startswith("-") and word != "--" for word in rest)
+        case "ls":
+            return all(not word.startswith("-") or word in ("-1", "-a", "-A", "-d") for word in rest)
+        case "grep" | "egrep" | "fgrep" | "rg":
+            return any(map(_LISTS_FILES.fullmatch, rest)) or (
+                fed and not any(re.match(r"-[a-zA-Z]*[onHcbZ]|--", word) for word in rest)
+            )
+        case "xargs":
+            return fed and "grep" in rest and any(map(_LISTS_FILES.fullmatch, rest))
+        case "head" | "tail" | "sort" | "tac" | "uniq":
+            return fed and not any(re.match(r"-[a-zA-Z]*c|--", word) for word in rest)
+        case _:
+            return False
+
+
+_VERSIONED: Final = frozenset({"bash", "clang", "g++", "gcc", "node", "perl", "python", "python3", "ruby"})
+"""Programs that tell their version without looking at the project."""
+_XARGS_HARMLESS: Final = re.compile(r"-[0rtx]+|--no-run-if-empty|--verbose|-[0rtx]*([nPL][0-9]+|l[0-9]*)")
+_LISTS_FILES: Final = re.compile(r"-[a-zA-Z]*[lL][a-zA-Z]*|--files|--files-with(out)?-match(es)?")
+_OWN_NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_VALUE: Final = re.compile(r"-|-[0-9]+")
+"""What looks like an option and is none: standard input, and a negative number."""
+_FILE_TESTS: Final = frozenset(f"-{letter}" for letter in "abcdefgGhkLNOprsSuwx")
+_FIND_CHOICES: Final = frozenset({"-o", "-or", ",", "!", "-not", "(", ")"})
+_FIND_ALONE: Final = frozenset(
+    {
+        *("-a", "-and", "-o", "-or", "-not", "!", "(", ")", ",", "-true", "-false", "-empty", "-readable", "-writable"),
+        *("-executable", "-print", "-print0", "-ls", "-prune", "-quit", "-depth", "-d", "-mount", "-xdev", "-daystart"),
+        *("-nouser", "-nogroup", "-noleaf", "-ignore_readdir_race", "--version", "-version", "--help", "-help"),
+    }
+)
+_FIND_FILES: Final = frozenset({"-newer", "-anewer", "-cnewer", "-samefile"})
+_FIND_VALUED: Final = frozenset(
+    {
+        *("-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename", "-regex", "-iregex", "-regextype"),
+        "-type",
+        *("-maxdepth", "-mindepth", "-mtime", "-mmin", "-atime", "-amin", "-ctime", "-cmin", "-perm", "-user", "-size"),
+        *("-group", "-uid", "-gid", "-links", "-inum", "-used", "-printf", "-xtype", "-lname", "-ilname", "-fstype"),
+        *("-newermt", "-newerat", "-newerct"),
+    }
+)
+_AWK: Final = Reader(valued="Fv", long=("--version",))
+_SED: Final = Reader(flags="nErzus", valued="e", long=("--quiet", "--silent", "--regexp-extended", "--version"))
+_DATE: Final = Reader(flags="uR", valued="d", attached="I", long=("--utc", "--iso-8601", "--iso-8601=", "--rfc-3339=",
+                                                                  "--date=", "--rfc-email"))  # fmt: skip
+_SUM: Final = Reader(flags="bt", long=("--binary", "--text", "--tag"))
+_GREP: Final = Reader(
+    flags="EFGIPivwxclLqsnHhoabryzZTU",
+    valued="emABCf",
+    files="f",
+    long=(
+        *("--extended-regexp", "--fixed-strings", "--perl-regexp", "--ignore-case", "--invert-match", "--count"),
+        *("--word-regexp", "--line-regexp", "--files-with-matches", "--files-without-match", "--line-number"),
+        *("--recursive", "--no-filename", "--with-filename", "--only-matching", "--quiet", "--no-messages", "--text"),
+        *("--include=", "--exclude=", "--exclude-dir=", "--color=", "--color", "--max-count=", "--context="),
+        *("--after-context=", "--before-context=", "--null", "--line-buffered", "--colour", "--colour=", "--regexp="),
+    ),
+    operands="pattern",
+    numbers=True,
+)
+_RG: Final = Reader(
+    flags="nNiSswxlcFovHIuqUP0",
+    valued="eABCgtTmj",
+    long=(
+        *("--line-number", "--no-line-number", "--ignore-case", "--smart-case", "--case-sensitive", "--word-regexp"),
+        *("--files", "--files-with-matches", "--files-without-match", "--count", "--count-matches", "--fixed-strings"),
+        *("--hidden", "--no-ignore", "--no-ignore-vcs", "--unrestricted", "--only-matching", "--invert-match"),
+        *("--with-filename", "--no-filename", "--heading", "--no-heading", "--json", "--stats", "--trim", "--column"),
+        *("--multiline", "--pcre2", "--color=", "--glob=", "--iglob=", "--type=", "--type-not=", "--max-count="),
+        *("--max-depth=", "--context=", "--after-context=", "--before-context=", "--sort=", "--sortr=", "--no-config"),
+        *("--type-list", "--max-columns=", "--vimgrep"),
+    ),
+    operands="pattern",
+)
+READERS: Final = {
+    "arch": Reader(operands="none"),
+    "b2sum": _SUM,
+    "base64": Reader(flags="di", valued="w", long=("--decode", "--wrap=")),
+    "basename": Reader(flags="az", valued="s", operands="text"),
+    "bc": Reader(flags="lqsw", long=("--mathlib", "--quiet")),
+    "cat": Reader(flags="AbeEnstTuv", long=("--number", "--show-all", "--squeeze-blank")),
+    "cksum": Reader(),
+    "cmp": Reader(flags="bls", valued="n"),
+    "column": Reader(flags="tx", valued="csoN"),
+    "comm": Reader(flags="123z", long=("--nocheck-order", "--check-order", "--output-delimiter=")),
+    "cut": Reader(flags="nsz", valued="bcdf", long=("--complement", "--delimiter=", "--fields=")),
+    "df": Reader(flags="ahHiklmPT", long=("--human-readable", "--total")),
+    "dirname": Reader(flags="z", operands="text"),
+    "diff": Reader(
+        flags="abBcdeiNpqrstTuwy",
+        valued="CUWxI",
+        long=(
+            *("--brief", "--recursive", "--unified", "--unified=", "--side-by-side", "--suppress-common-lines"),
+            "--color",
+            *("--color=", "--ignore-all-space", "--ignore-blank-lines", "--ignore-case", "--ignore-space-change"),
+            "--text",
+            *("--new-file", "--exclude=", "--strip-trailing-cr", "--report-identical-files", "--minimal", "--width="),
+        ),
+        numbers=True,
+    ),
+    "du": Reader(flags="abcDhHklmsSx0", valued="d", long=("--human-readable", "--summarize", "--max-depth=")),
+    "egrep": _GREP,
+    "false": Reader(operands="none"),
+    "fgrep": _GREP,
+    "expand": Reader(flags="i", valued="t"),
+    "expr": Reader(operands="text"),
+    "file": Reader(flags="binN0", long=("--brief", "--mime", "--mime-type", "--mime-encoding")),
+    "fmt": Reader(flags="cstu", valued="wgp", numbers=True),
+    "fold": Reader(flags="bs", valued="w", long=("--width=", "--spaces"), numbers=True),
+    "grep": _GREP,
+    "groups": Reader(operands="text"),
+    "head": Reader(flags="qvz", valued="nc", long=("--lines=", "--bytes=", "--quiet", "--verbose"), numbers=True),
+    "hexdump": Reader(flags="bcCdovx", valued="ns"),
+    "hostname": Reader(flags="adfiIsy", operands="none"),
+    "id": Reader(flags="gGnru", operands="text"),
+    "join": Reader(flags="iz", valued="12aejotv", numbers=True),
+    "jq": Reader(
+        flags="aceCMnrsSj",
+        long=(
+            *("--compact-output", "--raw-output", "--slurp", "--null-input", "--exit-status", "--sort-keys", "--tab"),
+            *("--monochrome-output", "--color-output", "--join-output", "--ascii-output", "--raw-input"),
+        ),
+        operands="last path",
+    ),
+    "ls": Reader(
+        flags="1aAbBcCdfFgGhiklmnNopqQrRsStuUvxXZ",
+        valued="ITw",
+        long=(
+            *("--all", "--almost-all", "--color", "--color=", "--classify", "--directory", "--full-time"),
+            *("--group-directories-first", "--human-readable", "--ignore=", "--inode", "--reverse", "--size"),
+            *("--recursive", "--sort=", "--time=", "--time-style=", "--width="),
+        ),
+    ),
+    "md5sum": _SUM,
+    "nl": Reader(flags="p", valued="bdfhilnsvw"),
+    "nproc": Reader(long=("--all",), operands="none"),
+    "od": Reader(
+        flags="abcdfilosvx", valued="AjNSt", attached="w", long=("--skip-bytes=", "--read-bytes=", "--format=")
+    ),
+    "paste": Reader(flags="sz", valued="d"),
+    "pwd": Reader(flags="LP", operands="none"),
+    "readlink": Reader(flags="efmnqsvz"),
+    "realpath": Reader(flags="emLPqsz"),
+    "rev": Reader(),
+    "rg": _RG,
+    "seq": Reader(flags="w", valued="fs", operands="text", numbers=True),
+    "sha1sum": _SUM,
+    "sha256sum": _SUM,
+    "sha512sum": _SUM,
+    "sort": Reader(
+        flags="bcCdfghiMmnRrsuVz",
+        valued="kt",
+        long=("--reverse", "--numeric-sort", "--unique", "--key=", "--field-separator=", "--human-numeric-sort"),
+    ),
+    "shuf": Reader(flags="erz", valued="n"),
+    "stat": Reader(flags="ft", valued="c", long=("--format=", "--printf=", "--file-system", "--terse")),
+    "tac": Reader(flags="br", valued="s"),
+    "tail": Reader(flags="qvz", valued="nc", long=("--lines=", "--bytes=", "--quiet", "--verbose"), numbers=True),
+    "strings": Reader(flags="af", valued="nt", numbers=True),
+    "sum": Reader(flags="rs"),
+    "tr": Reader(flags="cCdst", operands="text"),
+    "tree": Reader(
+        flags="adfipsughDFqNQrtcUvACSn",
+        valued="LPI",
+        long=(
+            *("--noreport", "--dirsfirst", "--du", "--si", "--gitignore", "--prune", "--inodes", "--device"),
+            "--version",
+            *("--charset=", "--filelimit=", "--timefmt=", "--sort=", "--help"),
+        ),
+    ),
+    "true": Reader(operands="none"),
+    "tsort": Reader(),
+    "uname": Reader(flags="amnoprsv", operands="none"),
+    "uniq": Reader(flags="cdDiuz", valued="fsw", operands="one path"),
+    "unexpand": Reader(flags="a", valued="t"),
+    "wc": Reader(flags="clLmw", long=("--lines", "--words", "--bytes", "--chars")),
+    "whoami": Reader(operands="none"),
+    "zcat": Reader(),
+}
+CHECKS: Final[dict[str, Callable[[Sequence[str], Place, int], str]]] = {
+    "[": _check_test,
+    "[[": _check_test,
+    "awk": _check_awk,
+    "cd": _check_cd,
+    "command": _check_command,
+    "date": _check_date,
+    "echo": _check_echo,
+    "find": _check_find,
+    "printf": _check_printf,
+    "read": _check_read,
+    "sed": _check_sed,
+    "set": _check_set,
+    "test": _check_test,
+    "type": _check_which,
+    "which": _check_which,
+    "xargs": _check_xargs,
+}

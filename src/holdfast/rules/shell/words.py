@@ -1,0 +1,499 @@
+"""The words of a script: quotes, escapes, expansions and arithmetic, read the way bash reads them.
+
+What a word is cannot be told apart from the commands in it, so this is the lower half of the reader in `lexer`.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Final
+
+from msgspec import Struct, field
+
+from holdfast.rules.shell.verdicts import Exact, Part, Pattern, Word
+
+_AFTER_WORDS: Final = frozenset(("", " ", "\t", "\n", ";", "|", ")"))
+_BARE: Final = re.compile(r"[A-Za-z0-9_./,:=@%+^-]+")
+_QUOTED: Final = re.compile(r'[^"\\$`\x00-\x08\x0b-\x1f\x7f]+')
+_PARAMETER: Final = re.compile(r"(!?)(#?(?:[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*?$!_-])|#)")
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]")
+_POSIX_OPERATORS: Final = re.compile(r":?[-=?+]|##?|%%?")
+_BASH_OPERATORS: Final = re.compile(r":?[-=?+]|##?|%%?|//?|\^\^?|,,?|@[A-Za-z]|:")
+_PLAIN_VARIABLE: Final = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*])(?:\[[^]]*\])?\}?")
+_OPERAND: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9][0-9A-Za-z_#@]*")
+_RANGE: Final = re.compile(r"\{[0-9]+\.\.[0-9]+(\.\.[0-9]+)?\}")
+_NUMERIC: Final = frozenset("#?$!")
+"""Special parameters that are always numbers."""
+_UNESCAPED: Final = re.compile(r"\\[`$\\\n]")
+_UNESCAPED_IN_QUOTES: Final = re.compile(r'\\[`$\\"\n]')
+_PRINTED: Final = "arithmetic evaluates what a command prints"
+_COUNTED_DATE: Final = re.compile(r"-u|\+(%[sYmdHMSjuwNy])+")
+_COUNTING: Final = frozenset({"nproc", "seq", "wc"})
+"""Programs whose output is numbers, and names that are not evaluated as code."""
+_BRACES: Final = re.compile(r"\{[^}]*(,|\.\.)")
+_ESCAPE: Final = r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|([abeEfnrtv\\'\"?]))"
+_ANSI: Final = re.compile(_ESCAPE)
+_ANSI_TEXT: Final = re.compile(rf"(?:[^\\]|{_ESCAPE})*", re.DOTALL)
+"""Other escapes are not modelled: control characters, `\\x{…}`, and what is no escape at all."""
+_ANSI_LETTERS: Final = {
+    "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
+    "\\": "\\", "'": "'", '"': '"', "?": "?",
+}  # fmt: skip
+
+
+class Unmodelled(Exception):
+    """The text has something in it whose meaning is not certain."""
+
+
+class Script(Struct, kw_only=True):
+    """What was found in a script, at any depth."""
+
+    parts: list[Part] = field(default_factory=list[Part])
+    assignments: list[tuple[str, Word]] = field(default_factory=list[tuple[str, Word]])
+    """Variables and what they are set to."""
+    texts: list[str] = field(default_factory=list[str])
+    """What loops go over and tests look at."""
+    inputs: list[str] = field(default_factory=list[str])
+    """Here-documents and here-strings, which a shell may run; `$_` for what cannot be told."""
+    numbers: dict[str, bool] = field(default_factory=dict[str, bool])
+    """Variables that are set, and whether only ever to numbers."""
+    calculated: set[str] = field(default_factory=set[str])
+    """Variables that are evaluated as arithmetic, which runs the commands in their values."""
+    evaluated: str = ""
+    """What else is evaluated, if a variable holds a command."""
+    prints: str = ""
+    """What is evaluated whatever the variables hold."""
+    unknown: bool = False
+    """Whether a variable is set to something that cannot be told."""
+    loops: dict[str, tuple[Exact, ...]] = field(default_factory=dict[str, tuple[Exact, ...]])
+    """Variables of loops and what they go over."""
+
+
+def ansi_value(text: str) -> Word:
+    """What stands between `$'` and `'`; None for what versions of bash read in different ways."""
+    if _ANSI_TEXT.fullmatch(text) is None:
+        return None
+    value = _ANSI.sub(_ansi_char, text)
+    return None if "\0" in value or not value.isascii() else value
+
+
+def _ansi_char(found: re.Match[str]) -> str:
+    if hexadecimal := found[1] or found[2] or found[3]:
+        code = int(hexadecimal, 16)
+        return chr(code) if code < 0x110000 else "\0"
+    if found[4]:
+        return chr(int(found[4], 8) & 0xFF)
+    return _ANSI_LETTERS[found[5]]
+
+
+def has_braces(bare: str) -> bool:
+    """Whether the unquoted text of a word may be several words: `{a,b}`, `{1..3}`."""
+    return _BRACES.search(bare) is not None
+
+
+class WordReader(ABC):
+    """A place in a text, and how words are read from there."""
+
+    def __init__(self, text: str, found: Script, *, bash: bool, inside: str = "") -> None:
+        self.text = text
+        self.found = found
+        self.bash = bash
+        self.at: int = 0
+        self._inside = inside
+        """What the commands that are being read are hidden in."""
+        self._heredocs: list[tuple[str, bool, bool]] = []
+        """Here-documents that begin with the next line: the end, whether it is quoted, whether tabs are dropped."""
+        self._numeric = True
+        """Whether the word that is being read can only be a number."""
+        self._piped = False
+        """Whether the command that comes next reads what the one before prints."""
+
+    @abstractmethod
+    def read_all(self) -> None:
+        """Read the whole text as a script."""
+
+    @abstractmethod
+    def _list(self, closing: frozenset[str]) -> str:
+        """Read commands up to one of the closing words or operators, which is returned."""
+
+    @abstractmethod
+    def _inner(self, text: str, label: str) -> WordReader:
+        """A reader for a text inside this one, with the same findings."""
+
+    def _within(self, label: str, read: Callable[[], object]) -> None:
+        """Read what is hidden in something; the outermost one is told."""
+        before, self._inside = self._inside, self._inside or label
+        read()
+        self._inside = before
+
+    def _ahead(self, sign: str) -> bool:
+        return self.text.startswith(sign, self.at)
+
+    def _skip_blanks(self) -> None:
+        while self.at < len(self.text):
+            char = self.text[self.at]
+            if char in " \t":
+                self.at += 1
+            elif char == "\\" and self._ahead("\\\n"):
+                self._join()
+            else:
+                break
+
+    def _join(self) -> None:
+        """A line that goes on: modelled only between words, with a blank before or behind."""
+        before = self.text[self.at - 1 : self.at] or " "
+        after = self.text[self.at + 2 : self.at + 3] or " "
+        if before not in " \t\n" and after not in " \t":
+            raise Unmodelled("a word goes on in the next line")
+        self.at += 2
+
+    def _skip_comment(self) -> None:
+        self._skip_blanks()
+        if self._ahead("#"):
+            end = self.text.find("\n", self.at)
+            self.at = len(self.text) if end < 0 else end
+
+    def _word(self) -> Word | Pattern:
+        """The value of the word that begins here; None if it depends on anything."""
+        began = self.at
+        found = _BARE.match(self.text, began)
+        if found is not None and self.text[found.end() : found.end() + 1] in _AFTER_WORDS:
+            self.at = found.end()
+            self._numeric = found[0].isdigit()
+            return found[0]
+        pieces: list[str] = []
+        pattern: list[str] = []
+        bare: list[str] = []
+        globs, known = False, True
+        self._numeric = True
+        while self.at < len(self.text):
+            found = _BARE.match(self.text, self.at)
+            if found is not None:
+                self.at = found.end()
+                pieces.append(found[0])
+                bare.append(found[0])
+                pattern.append(found[0])
+                self._numeric = self._numeric and found[0].isdigit()
+                continue
+            char = self.text[self.at]
+            if char in " \t\n;&|)":
+                break
+            if char in "<>" and self.text[self.at + 1 : self.at + 2] != "(":
+                break
+            if char == "(" or (char == "#" and self.at == began):
+                break
+            before = self.at
+            value = self._piece(char)
+            numeric = self._numeric
+            if value is None:
+                known = False
+            else:
+                pieces.append(value)
+                numeric = numeric and not value
+            if char in "*?[":
+                globs = True
+                pattern.append(char)
+            elif value is not None:
+                pattern.append(re.sub(r"([\\*?\[\]])", r"\\\1", value))
+            bare.append(self.text[before : self.at] if char in "*?[]{}~!#" else "x")
+            self._numeric = numeric
+        if self.at == began:
+            raise Unmodelled("a word is missing")
+        return self._valued("".join(pieces), "".join(pattern), "".join(bare), began, known=known, globs=globs)
+
+    def _valued(self, value: str, pattern: str, bare: str, began: int, *, known: bool, globs: bool) -> Word | Pattern:
+        tilde = bare.startswith("~") or "=~" in bare or ":~" in bare
+        if has_braces(bare):
+            known = False
+            self._numeric = _RANGE.fullmatch(self.text, began, self.at) is not None
+            if not self.bash:
+                raise Unmodelled("braces are not the same in every shell")
+        if not known or tilde:
+            return None
+        return Pattern(pattern) if globs and value != "[" else value
+
+    def _piece(self, char: str) -> str | None:
+        """One quoted or expanded part of a word; None if its value cannot be told."""
+        match char:
+            case "'":
+                self._numeric = False
+                return self._single()
+            case '"':
+                return self._double()
+            case "\\":
+                return self._escaped()
+            case "$":
+                return self._dollar(quoted=False)
+            case "`":
+                return self._backtick(quoted=False)
+            case "<" | ">":
+                self._substituted_process()
+                return None
+            case _:
+                pass
+        if char in "*?[]{}~!#" or (not char.isascii() and char.isprintable()):
+            self.at += 1
+            self._numeric = self._numeric and char in "{}"
+            return char
+        raise Unmodelled(f"it holds {char!a}")
+
+    def _substituted_process(self) -> None:
+        if not self.bash:
+            raise Unmodelled("a process substitution is not the same in every shell")
+        self.at += 2
+        self._numeric = False
+        self._substituted("<(…)")
+
+    def _substituted(self, label: str) -> None:
+        """Read commands up to a parenthesis; here-documents neither reach into it nor out of it."""
+        before = self._heredocs
+        self._within(label, lambda: self._list(frozenset(")")))
+        if before or self._heredocs:
+            raise Unmodelled("a here-document goes over a substitution")
+
+    def _single(self) -> str:
+        end = self.text.find("'", self.at + 1)
+        if end < 0:
+            raise Unmodelled("a quote is not closed")
+        inner = self.text[self.at + 1 : end]
+        self._check_lines(inner)
+        self.at = end + 1
+        return inner
+
+    def _check_lines(self, text: str) -> None:
+        if self._heredocs and "\n" in text:
+            raise Unmodelled("a quote goes over the beginning of a here-document")
+
+    def _escaped(self) -> str:
+        char = self.text[self.at + 1 : self.at + 2]
+        if not char or char == "\n":
+            raise Unmodelled("a word goes on in the next line")
+        self.at += 2
+        self._numeric = False
+        return char
+
+    def _double(self) -> str | None:
+        self.at += 1
+        pieces: list[str] = []
+        known = True
+        while self.at < len(self.text):
+            found = _QUOTED.match(self.text, self.at)
+            if found is not None:
+                self.at = found.end()
+                self._check_lines(found[0])
+                pieces.append(found[0])
+                self._numeric = self._numeric and found[0].isdigit()
+                continue
+            match self.text[self.at]:
+                case '"':
+                    self.at += 1
+                    return "".join(pieces) if known else None
+                case "\\":
+                    pieces.append(self._escaped_in_quotes())
+                case "$":
+                    value = self._dollar(quoted=True)
+                    known = known and value is not None
+                    pieces.append(value or "")
+                case "`":
+                    self._backtick(quoted=True)
+                    known = False
+                case char:
+                    raise Unmodelled(f"it holds {char!a}")
+        raise Unmodelled("a quote is not closed")
+
+    def _escaped_in_quotes(self) -> str:
+        char = self.text[self.at + 1 : self.at + 2]
+        self.at += 2
+        self._numeric = False
+        if char == "\n":
+            return ""
+        return char if char in ("$", "`", '"', "\\") else f"\\{char}"
+
+    def _dollar(self, *, quoted: bool, document: bool = False) -> str | None:
+        after = self.text[self.at + 1 : self.at + 2]
+        if after == "(":
+            self._command_or_arithmetic()
+            return None
+        if after == "{":
+            self.at += 2
+            self._parameter(quoted=quoted or document)
+            return None
+        if after == "[":
+            raise Unmodelled("`$[` is an old form of arithmetic")
+        if after in ("'", '"') and after and not quoted:
+            return self._special_quotes(after)
+        found = _VARIABLE.match(self.text, self.at + 1)
+        if found is None:
+            self.at += 1
+            self._numeric = False
+            return "$"
+        self.at = found.end()
+        self._numeric = self._numeric and found[0] in _NUMERIC
+        return None
+
+    def _special_quotes(self, quote: str) -> str | None:
+        if not self.bash:
+            raise Unmodelled("`$` before a quote is not the same in every shell")
+        self.at += 1
+        self._numeric = False
+        if quote == '"':
+            self._double()
+            return None
+        end = self.at + 1
+        while end < len(self.text) and self.text[end] != "'":
+            end += 2 if self.text[end] == "\\" else 1
+        if end >= len(self.text):
+            raise Unmodelled("a quote is not closed")
+        inner = self.text[self.at + 1 : end]
+        self.at = end + 1
+        return ansi_value(inner)
+
+    def _command_or_arithmetic(self) -> None:
+        if self._ahead("$(("):
+            self.at += 3
+            self._arithmetic("))")
+            return
+        self.at += 2
+        numeric, before = self._numeric, len(self.found.parts)
+        self._substituted("$(…)")
+        self._numeric = numeric and self._counts(before)
+
+    def _counts(self, before: int) -> bool:
+        """Whether the commands that were read since print nothing but numbers."""
+        made = [part.words for part in self.found.parts[before:] if part.kind == "command"]
+        if not made:
+            return False
+        name, *rest = made[-1]
+        return name in _COUNTING or (name == "date" and all(_COUNTED_DATE.fullmatch(word or "") for word in rest))
+
+    def _backtick(self, *, quoted: bool) -> None:
+        end = self.at + 1
+        while end < len(self.text) and self.text[end] != "`":
+            end += 2 if self.text[end] == "\\" else 1
+        if end >= len(self.text):
+            raise Unmodelled("a backtick is not closed")
+        inside = self.text[self.at + 1 : end]
+        if (_UNESCAPED_IN_QUOTES if quoted else _UNESCAPED).search(inside):
+            raise Unmodelled("backticks hold escapes")
+        before = len(self.found.parts)
+        self._inner(inside, "$(…)").read_all()
+        self._numeric = self._numeric and self._counts(before)
+        self.at = end + 1
+
+    def _parameter(self, *, quoted: bool) -> None:
+        """`${…}`, after the brace."""
+        found = _PARAMETER.match(self.text, self.at)
+        if found is None or (found[1] and not self.bash):
+            raise Unmodelled("a parameter has no name")
+        counted = found[2].startswith("#")
+        self.at = found.end()
+        if self._ahead("["):
+            self.at += 1
+            self._arithmetic("]")
+        if self._ahead("}"):
+            self.at += 1
+            self._numeric = self._numeric and (counted or found[2] in _NUMERIC)
+            return
+        self._numeric = False
+        if found[1] and (self._ahead("*}") or self._ahead("@}")):
+            self.at += 2
+            return
+        operator = (_BASH_OPERATORS if self.bash else _POSIX_OPERATORS).match(self.text, self.at)
+        if operator is None:
+            raise Unmodelled("a parameter is used in an unknown way")
+        self.at = operator.end()
+        if operator[0] == ":":
+            self._arithmetic("}")
+            return
+        if operator[0] in ("@P", "@p"):
+            self._evaluate("a value is expanded like a prompt")
+        if operator[0] in ("=", ":="):
+            self._assign(found[2], numeric=False, known=False)
+        self._replacement(quoted=quoted)
+
+    def _replacement(self, *, quoted: bool) -> None:
+        while self.at < len(self.text):
+            match self.text[self.at]:
+                case "}":
+                    self.at += 1
+                    return
+                case "\\":
+                    if self.text[self.at + 1 : self.at + 2] in ("", "\n"):
+                        raise Unmodelled("a word goes on in the next line")
+                    self.at += 2
+                case "'" if quoted:
+                    raise Unmodelled("a quote stands in a parameter in quotes")
+                case "'":
+                    self._single()
+                case '"' if not quoted:
+                    self._double()
+                case '"':
+                    raise Unmodelled("a quote stands in a parameter in quotes")
+                case "$":
+                    self._dollar(quoted=quoted)
+                case "`":
+                    self._backtick(quoted=quoted)
+                case "<" | ">" if self.text[self.at + 1 : self.at + 2] == "(":
+                    raise Unmodelled("a process substitution stands in a parameter")
+                case "\n" | "\x00":
+                    raise Unmodelled("a parameter goes over lines")
+                case _:
+                    self.at += 1
+        raise Unmodelled("a parameter is not closed")
+
+    def _arithmetic(self, end: str, *, parts: bool = False) -> None:
+        """Read an expression up to its end; every variable in it is evaluated. `parts`: those of a loop, with `;`."""
+        depth = 0
+        while self.at < len(self.text):
+            if depth == 0 and self._ahead(end):
+                self.at += len(end)
+                return
+            found = _OPERAND.match(self.text, self.at)
+            if found is not None:
+                self.at = found.end()
+                if not found[0][0].isdigit():
+                    self.found.calculated.add(found[0])
+                continue
+            char = self.text[self.at]
+            if char == "$":
+                self._calculated_dollar()
+            elif char == "`":
+                self._numeric = True
+                self._backtick(quoted=False)
+                self.found.prints = self.found.prints or ("" if self._numeric else _PRINTED)
+            elif char in "([":
+                depth += 1
+                self.at += 1
+            elif char in ")]":
+                depth -= 1
+                self.at += 1
+                if depth < 0:
+                    raise Unmodelled("an expression is not closed")
+            elif char in "+-*/%<>=!&|^~?:,.@ \t\n" or (char == ";" and parts) or (char == '"' and end != "]"):
+                self.at += 1
+            else:
+                raise Unmodelled(f"an expression holds {char!a}")
+        raise Unmodelled("an expression is not closed")
+
+    def _calculated_dollar(self) -> None:
+        began, self._numeric = self.at, True
+        self._dollar(quoted=True)
+        if self._numeric:
+            return
+        raw = self.text[began : self.at]
+        if (found := _PLAIN_VARIABLE.fullmatch(raw)) is not None:
+            self.found.calculated.add(found[1])
+        elif raw.startswith("$("):
+            self.found.prints = _PRINTED
+        else:
+            self._evaluate("arithmetic evaluates a value that is put together")
+
+    def _evaluate(self, reason: str) -> None:
+        self.found.evaluated = self.found.evaluated or reason
+
+    def _assign(self, name: str, *, numeric: bool, known: bool) -> None:
+        self.found.unknown = self.found.unknown or not (numeric or known)
+        self.found.loops.pop(name, None)
+        self.found.numbers[name] = self.found.numbers.get(name, True) and numeric

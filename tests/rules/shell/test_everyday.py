@@ -1,0 +1,47 @@
+"""Safety is not bought by asking: everyday commands that only read run unasked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.contract.vocabulary import Verdict
+from holdfast.rules.shell.place import Place
+
+from .judging import PRESET, in_project, judge_with, rule
+
+CORPUS = Path(__file__).with_name("corpora") / "everyday.txt"
+READING, CHANGING = (
+    [line[2:] for line in CORPUS.read_text().splitlines() if line.startswith(f"{kind} ")] for kind in "RW"
+)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    for name in ("src/app.py", "src/util.py", "tests/test_app.py", "docs/a.md", "README.md", "data.csv", "config.ini"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x\n")
+    return in_project(tmp_path)
+
+
+@pytest.mark.spec("A11")
+def test_nine_of_ten_everyday_commands_that_only_read_run_unasked(place: Place) -> None:
+    asked = [text for text in READING if PRESET.judge(text, place).verdict is not Verdict.APPROVE]
+    assert len(READING) >= 200
+    assert len(asked) <= len(READING) // 10, asked
+
+
+@pytest.mark.spec("A11")
+@pytest.mark.parametrize("text", CHANGING)
+def test_an_everyday_command_that_does_more_is_left_to_a_person(text: str, place: Place) -> None:
+    assert PRESET.judge(text, place).verdict is None
+
+
+@pytest.mark.spec("A11", "A18")
+@pytest.mark.parametrize(("words", "verdict"), [("git push", "deny"), ("rm", "deny"), ("curl", "ask")])
+def test_a_rule_about_one_program_asks_about_few_others(words: str, verdict: str, place: Place) -> None:
+    judge = judge_with(rule(words, verdict))
+    others = [text for text in (*READING, *CHANGING) if not set(words.split()) <= set(text.split())]
+    asked = [text for text in others if judge.limits(text).verdict is not None]
+    assert len(asked) <= len(others) * 0.03, asked

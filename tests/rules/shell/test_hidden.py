@@ -1,0 +1,80 @@
+"""A denied program is seen however it is hidden: everything here really runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from holdfast.contract.vocabulary import Verdict
+from holdfast.doors.fuzzing import plant, run_watched
+from holdfast.rules.shell.mutations import mutants
+from holdfast.rules.shell.programs import dialect_of
+
+from .hidden import ELSEWHERE, hidden_commands
+from .judging import judge_with, rule
+
+DENYING = judge_with(rule("evil", "deny"))
+HIDDEN = hidden_commands()
+
+
+@pytest.mark.spec("A11", "A18")
+@pytest.mark.parametrize("shell", ["bash", "dash"])
+def test_a_denied_program_is_seen_however_it_is_hidden(shell: str) -> None:
+    hidden = HIDDEN if shell == "bash" else (*HIDDEN, *ELSEWHERE)
+    assert [text for text in hidden if DENYING.limits(text, dialect_of(shell)).verdict is None] == []
+
+
+def planted(base: Path) -> None:
+    """The fuzzer's project, in which a run of `evil` can be told from one of the other planted programs."""
+    plant(base)
+    (base / "marks" / "evil").write_text("")
+    for path in (base / "project" / "evil", base / "project" / "tools" / "evil"):
+        path.write_text(f"#!/bin/sh\necho ran >> {base}/marks/evil\n")
+        path.chmod(0o755)
+
+
+def ran_evil(commands: Sequence[str], base: Path, shell: str) -> list[str]:
+    done = run_watched(commands, base, shell=shell)
+    return [text for text, what in zip(commands, done, strict=True) if any("marks/evil" in said for said in what)]
+
+
+@pytest.mark.spec("A11", "A18")
+@pytest.mark.parametrize("shell", ["bash", "dash"])
+def test_the_commands_really_run_what_they_hide(shell: str, tmp_path: Path) -> None:
+    base = tmp_path.resolve()
+    planted(base)
+    sample = HIDDEN[:: 20 if shell == "bash" else 40]
+    ran = ran_evil(sample, base, shell)
+    assert len(ran) >= len(sample) * (0.85 if shell == "bash" else 0.5)
+
+
+@pytest.mark.spec("A11", "A18")
+@pytest.mark.parametrize("shell", ["bash", "dash"])
+def test_no_mutant_that_a_denying_rule_lets_pass_runs_what_it_denies(shell: str, tmp_path: Path) -> None:
+    base = tmp_path.resolve()
+    planted(base)
+    bases = [text for text in HIDDEN if len(text) < 60]
+    made = [mutant.text for mutant in mutants(bases, 250, seed=5, outside=str(base / "outside"))]
+    silent = [text for text in made if DENYING.limits(text, dialect_of(shell)).verdict is None]
+    assert ran_evil(silent, base, shell) == []
+
+
+@pytest.mark.spec("A11", "A18")
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("echo x &>/dev/null evil", Verdict.ASK),
+        ("((evil))", Verdict.ASK),
+        ("echo $'evil'", Verdict.ASK),
+        ("function f { evil; }", Verdict.ASK),
+        ("ls; evil", Verdict.DENY),
+        ("ls", None),
+    ],
+)
+def test_what_bash_and_other_shells_read_in_two_ways_is_unknown_where_the_shell_is_not_bash(
+    text: str, seen: Verdict | None
+) -> None:
+    assert DENYING.limits(text, "posix").verdict in (seen, Verdict.DENY if seen else seen)
+    assert DENYING.limits("ls", "other").verdict is Verdict.ASK
