@@ -125,6 +125,16 @@ ASKED = {
         "head -n1 /etc/passwd", "grep -r x /", "grep -f /etc/x y", "wc --files0-from=x", "cat x=~/y", "ls ~root",
         "command cd src", "cd ../src", "cat a b ../c",
     ],
+    "values": [
+        "for f in p 'w x'; do sed -n \"$f\" a; done", "echo ${CDPATH:=..}; cd src && cat x",
+        "for CDPATH in ..; do ls; done",
+        "{ echo /x; find . -type f; } | xargs cat", "ls | xargs -0 sort", "x='-v a[$(y)]'; [ $x ]", '[ "$x" "$y" ]',
+        "[ $x ]",
+        'git grep "$x" y', "git log $x", "jq -n env", "jq -n '$ENV'", "sed -n [a-z]* x", "cat .*", "cat [!a]*",
+        "PATH=x", "IFS=x",
+        "for f in $x; do cat \"$f\"; done", "grep $x y", "awk -v x=$y 1 z", "find . | sed s/a/b/ | xargs cat",
+        "git ls-files | xargs cat",
+    ],
     "budget of trust": [
         "ls -L", "ls --hyperlink", "grep -R x .", "rg -L x", "rg --follow x", "rg -z x", "file -C", "date -s 0",
         "date 01010101", "du -L", "tail -f x", "sort -T x y", "ls &", "env -i ls", "timeout -s KILL 5 ls",

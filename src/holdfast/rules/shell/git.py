@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from holdfast.rules.shell.place import Place
+from holdfast.rules.shell.place import UNTOLD, Place
 from holdfast.rules.shell.readers import Reader, outside, split_arguments
 
 NOT_CONTAINED: Final = "git runs what the repository's configuration names, and no sandbox holds it"
@@ -68,6 +68,8 @@ HAZARDOUS: Final = frozenset(
 
 def check_git(words: Sequence[str], place: Place) -> str:
     """Why this is more than reading a repository in a sandbox; empty if it is not."""
+    if UNTOLD & set(words):
+        return "an argument cannot be told"
     rest = list(words[1:])
     if rest[:1] == ["--no-pager"]:
         rest.pop(0)

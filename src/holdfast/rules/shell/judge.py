@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, product
+from math import prod
 from typing import Final
 
 from msgspec.structs import replace
@@ -13,12 +15,22 @@ from holdfast.rules.presets import SHELL_READONLY
 from holdfast.rules.shell import git
 from holdfast.rules.shell.lexer import FUNCTION
 from holdfast.rules.shell.parts import Reading, read
-from holdfast.rules.shell.place import NOWHERE, UNKNOWN, Place
+from holdfast.rules.shell.place import NOWHERE, TEXT, UNKNOWN, Feed, Place
 from holdfast.rules.shell.programs import FILE_RUNNERS, is_plain_name, is_script, may_run, program_name
-from holdfast.rules.shell.readers import check, feeds_paths, outside
+from holdfast.rules.shell.readers import check, feeds, outside
 from holdfast.rules.shell.rules import Rule
 from holdfast.rules.shell.transparent import seen_through
-from holdfast.rules.shell.verdicts import Dialect, Exact, JudgedPart, Part, Pattern, Pipe, ShellJudgement, Variable
+from holdfast.rules.shell.verdicts import (
+    Dialect,
+    Exact,
+    JudgedPart,
+    Part,
+    Pattern,
+    Pipe,
+    ShellJudgement,
+    Text,
+    Variable,
+)
 from holdfast.rules.shell.wrappers import MAX_WRAPPED
 from holdfast.rules.words import warn
 
@@ -29,6 +41,8 @@ _OWN_VARIABLE: Final = re.compile(r"[A-Za-z0-9_]*[a-z][A-Za-z0-9_]*\+?")
 """Variables that shells and programs look at are written in capitals."""
 _LOCALE: Final = re.compile(r"LC_[A-Z]+|LANG|TZ|NO_COLOR|COLUMNS")
 _LOCALE_VALUE: Final = re.compile(r"[A-Za-z0-9_.@+-]*|[A-Z][A-Za-z]+/[A-Z][A-Za-z_]+")
+_MAX_ROUNDS: Final = 200
+"""Commands that are looked at for one in a loop."""
 _DESCRIPTOR: Final = re.compile(r"[0-9]{1,3}|-")
 """Other digits than these are the name of a file."""
 
@@ -70,7 +84,7 @@ class Judge:
         moved = _moved(reading, place)
         judged: list[JudgedPart] = []
         runner: JudgedPart | None = None
-        feeding: dict[str, bool] = {}
+        feeding: dict[str, Feed] = {}
         for part in reading.parts:
             said = self._strictly(part, reading)
             if said is None and part.derived and runner is not None:
@@ -110,23 +124,36 @@ class Judge:
         reason = f"it may run what it is given, which may be what the rule '{named.name}' is about"
         return _said(part, Verdict.ASK, named.name, reason)
 
-    def _approved(self, part: Part, place: Place | None, reading: Reading, feeding: dict[str, bool]) -> JudgedPart:
-        """What approves a part. `feeding`: whether the last command at each place prints names of project files."""
+    def _approved(self, part: Part, place: Place | None, reading: Reading, feeding: dict[str, Feed]) -> JudgedPart:
+        """What approves a part. `feeding`: what the last command at each place prints."""
         rule = ""
         if part.obstacle or part.inside == FUNCTION:
             reason = part.obstacle or "it is hidden in a function"
         elif place is None:
             reason = "the folder it would run in cannot be told"
         elif part.kind == "command":
-            fed = part.piped and feeding.get(part.inside, False)
-            words = _expanded(part, place, reading)
-            rule, reason = self._approving(words, replace(place, feeds_paths=fed))
-            feeding[part.inside] = bool(rule) and feeds_paths(words, fed=fed)
+            rule, reason = self._approved_command(part, place, reading, feeding)
         elif reason := _check_other(part, place):
             pass
         else:
             return _said(part, Verdict.APPROVE, "", "it changes nothing")
         return _said(part, Verdict.APPROVE if rule else None, rule, reason)
+
+    def _approved_command(
+        self, part: Part, place: Place, reading: Reading, feeding: dict[str, Feed]
+    ) -> tuple[str, str]:
+        """The rule and its reason; or no rule, if one of the commands that it may be is not approved."""
+        given: Feed = feeding.get(part.inside, "") if part.piped else ""
+        surroundings = replace(place, feeds=given)
+        printed: set[Feed] = set()
+        rule, reason = "", ""
+        for words in _expanded(part, place, reading):
+            rule, reason = self._approving(words, surroundings)
+            if not rule:
+                break
+            printed.add(feeds(words, given))
+        feeding[part.inside] = printed.pop() if rule and len(printed) == 1 else ""
+        return rule, reason
 
     def _approving(self, words: Sequence[str], place: Place) -> tuple[str, str]:
         """The rule that approves the words and its reason; or no rule, and what is in the way."""
@@ -154,20 +181,34 @@ class Judge:
         return "", reasons[0] if reasons else UNREAD
 
 
-def _expanded(part: Part, place: Place, reading: Reading) -> list[str]:
-    """The words of a command with everything that patterns and the variables of loops may stand for."""
-    words: list[str] = []
-    for word in part.exact:
-        match word:
-            case Variable(name="PWD"):
-                words.append(".")
-            case Variable(name=name) if name in reading.loops:
-                values = [value for item in reading.loops[name] for value in _values(item, place)]
-                split = not word.is_quoted and any(map(_SPLITTING.search, values))
-                words += [UNKNOWN] if split else values
-            case _:
-                words += _values(word, place)
-    return words
+def _expanded(part: Part, place: Place, reading: Reading) -> Iterator[list[str]]:
+    """The commands that a part may be: one for each value of the variables of loops.
+
+    What a pattern matches is given all at once; which of it comes first depends on the language of the shell, so every
+    match has to do in the place of all of them too.
+    """
+    names = {word.name for word in part.exact if isinstance(word, Variable) and word.name in reading.loops}
+    values = {name: [value for item in reading.loops[name] for value in _values(item, place)] for name in names}
+    if prod(map(len, values.values())) > _MAX_ROUNDS:
+        values = {name: [UNKNOWN] for name in names}
+    for chosen in product(*values.values()):
+        told = dict(zip(values, chosen, strict=True))
+        pieces = [_told(word, place, told) for word in part.exact]
+        yield list(chain(*pieces))
+        for at, piece in enumerate(pieces):
+            for match in piece if len(piece) > 1 else ():
+                yield [*chain(*pieces[:at]), match, *chain(*pieces[at + 1 :])]
+
+
+def _told(word: Exact, place: Place, chosen: Mapping[str, str]) -> Sequence[str]:
+    match word:
+        case Variable(name="PWD"):
+            return (".",)
+        case Variable(name=name) if name in chosen:
+            split = not word.is_quoted and _SPLITTING.search(chosen[name]) is not None
+            return (UNKNOWN,) if split else (chosen[name],)
+        case _:
+            return _values(word, place)
 
 
 def _values(word: Exact, place: Place) -> Sequence[str]:
@@ -178,6 +219,8 @@ def _values(word: Exact, place: Place) -> Sequence[str]:
             return place.matches(word) or (UNKNOWN,)
         case Pipe():
             return ("-",)
+        case Text() | Variable(is_quoted=True):
+            return (TEXT,)
         case _:
             return (UNKNOWN,)
 

@@ -12,7 +12,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from holdfast.rules.shell.programs import COMPARISONS
-from holdfast.rules.shell.verdicts import Exact, Part, Pattern, Pipe, Variable, Word
+from holdfast.rules.shell.verdicts import Exact, Part, Pattern, Pipe, Text, Variable, Word
 from holdfast.rules.shell.words import Script, Unmodelled, WordReader
 
 _ASSIGNED: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?=|\[)")
@@ -35,6 +35,7 @@ _STATEMENTS: Final = {
     "function": "it defines a function",
 }
 """Statements that are more than their parts."""
+_WHOLE_QUOTE: Final = re.compile(r'"[^"]*"')
 _WHOLE_VARIABLE: Final = re.compile(r"""("?)\$(\{)?([A-Za-z_][A-Za-z0-9_]*)(?(2)\})\1""")
 
 
@@ -55,10 +56,14 @@ def _opaque(text: str, inside: str, reason: str) -> Part:
 def _exact(word: Word | Pattern, written: str) -> Exact:
     if word is not None:
         return word
+    if written in ("$?", "$#", "$$", "$!"):
+        return Text()
     if written.strip('"') in ("$(pwd)", "`pwd`", "$(pwd -P)"):
         return Variable("PWD", is_quoted=True)
     if (found := _WHOLE_VARIABLE.fullmatch(written)) is not None:
         return Variable(found[3], is_quoted=bool(found[1]))
+    if _WHOLE_QUOTE.fullmatch(written) is not None and "$@" not in written and "[@]" not in written:
+        return Text()
     return Pipe() if written.startswith("<(") and written.endswith(")") else None
 
 
@@ -72,15 +77,15 @@ class _Lexer(WordReader):
 
     def _list(self, closing: frozenset[str]) -> str:
         """Read commands up to one of the closing words or operators, which is returned; up to the end without any."""
-        operator = ""
+        operator, simple = "", False
         while True:
             self._skip_lines()
             if (end := self._closed(closing)) is not None:
                 if operator in ("&&", "||", "|", "|&"):
                     raise Unmodelled("a command is missing")
                 return end
-            self._piped = operator == "|"
-            self._command()
+            self._piped = simple and operator == "|"
+            simple = self._command()
             operator = self._separator(closing)
 
     def _closed(self, closing: frozenset[str]) -> str | None:
@@ -121,7 +126,8 @@ class _Lexer(WordReader):
             self.found.parts.append(_opaque("&", self._inside, "it runs something in the background"))
         return operator
 
-    def _command(self) -> None:
+    def _command(self) -> bool:
+        """Whether it is a simple command."""
         found = _RESERVED.match(self.text, self.at)
         word = found[1] if found is not None else ""
         if word in _NEVER_HERE or (word in _BASH_ONLY and not self.bash):
@@ -135,11 +141,12 @@ class _Lexer(WordReader):
             self._compound(word)
         else:
             self._simple(piped=piped)
-            return
+            return True
         text = self.text[began : self.at]
         if word != "[[":
             self.found.parts.insert(slot, _opaque(text, self._inside, _STATEMENTS.get(word, "")))
         self._redirections()
+        return False
 
     def _compound(self, word: str) -> None:
         match word:
@@ -212,6 +219,7 @@ class _Lexer(WordReader):
         self._assign(name, numeric=self._values(values), known=True)
         if known:
             self.found.loops[name] = tuple(values)
+        self._assigned(f"{name}=")
 
     def _values(self, values: list[Exact]) -> bool:
         """Read `in WORDS` of a loop, if it is there; whether they can only be numbers."""
@@ -314,7 +322,8 @@ class _Lexer(WordReader):
                 self._evaluate("a test evaluates a subscript")
         told = (*values, "]]")
         text = self.text[began : self.at][:SHOWN]
-        self.found.parts.insert(slot, Part(kind="command", text=text, words=told, exact=told, inside=self._inside))
+        exact = tuple(Text() if value is None else value for value in told)
+        self.found.parts.insert(slot, Part(kind="command", text=text, words=told, exact=exact, inside=self._inside))
 
     def _calculate(self, word: str) -> None:
         """A word of a test that is an expression."""

@@ -16,9 +16,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from holdfast.rules.shell.lexer import SHOWN, lex
-from holdfast.rules.shell.programs import COMPARISONS, program_name
+from holdfast.rules.shell.programs import program_name
 from holdfast.rules.shell.tree import Outline, Overrun, Unreadable, outline
-from holdfast.rules.shell.verdicts import Dialect, Exact, Part, Word
+from holdfast.rules.shell.verdicts import Dialect, Exact, Part, Variable, Word
 from holdfast.rules.shell.words import Script, Unmodelled
 from holdfast.rules.shell.wrappers import MAX_WRAPPED, Inner, evaluated, script_of, stored, unwrap
 
@@ -207,7 +207,7 @@ class _Reader:
             raise Overrun(f"it has more than {MAX_PARTS} parts")
         self.parts.append(part)
         if part.kind == "command":
-            self._note_values(part.words, dialect)
+            self._note_values(part, dialect)
             for inner in unwrap(part.words):
                 self._add_inner(inner, depth + 1, dialect)
 
@@ -224,9 +224,9 @@ class _Reader:
         elif inner.words:
             self._add(replace(_seen(inner.words, inner.by), guessed=inner.guessed), depth, dialect)
 
-    def _note_values(self, words: Sequence[Word], dialect: Dialect) -> None:
+    def _note_values(self, part: Part, dialect: Dialect) -> None:
         """Remember which variables a builtin sets or evaluates."""
-        values, name, rest = self._values, words[0], words[1:]
+        values, name, rest = self._values, part.words[0], part.words[1:]
         if name in _READING_INTO:
             values.unknown = True
             rest = _without_values(name or "", rest)
@@ -237,8 +237,8 @@ class _Reader:
                 self._note_declared(name or "", word)
         elif name == "printf" and rest[:1] == ("-v",):
             values.unknown = True
-        if name in ("[", "test") and dialect != "bash" and None in rest and COMPARISONS & set(rest):
-            values.evaluated = values.evaluated or f"'{name}' evaluates what it compares, in some shells"
+        if name in ("[", "test") and None in rest and (_may_be_operator(part) or dialect != "bash"):
+            values.evaluated = values.evaluated or f"'{name}' may evaluate what it looks at"
         if name in _EVALUATING_NAMES and None in rest:
             values.evaluated = values.evaluated or f"'{name}' evaluates the name of a variable"
 
@@ -250,6 +250,12 @@ class _Reader:
             self._assign(found[1], numeric=_NUMBER.fullmatch(found[2]) is not None)
         elif name not in ("env", "export", "readonly") and _INTEGER.match(word) is not None:
             values.evaluated = values.evaluated or f"'{name} {word}' evaluates what a variable is set to"
+
+
+def _may_be_operator(part: Part) -> bool:
+    """Whether the first words of a test cannot be told, and may be `-v` and the name of a variable."""
+    first = part.exact[1] if len(part.exact) > 1 else None
+    return part.words[1] is None and (first is None or (isinstance(first, Variable) and not first.is_quoted))
 
 
 def _without_values(name: str, words: Sequence[Word]) -> Sequence[Word]:

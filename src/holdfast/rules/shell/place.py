@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,18 +18,22 @@ NOWHERE: Final = "/dev/null"
 FOUND: Final = "\0found"
 """Stands for the path of any file that is found in the project."""
 UNKNOWN: Final = "\0unknown"
-"""Stands for a word that cannot be told."""
+"""Stands for any words that cannot be told."""
+TEXT: Final = "\0text"
+"""Stands for one word that cannot be told."""
+UNTOLD: Final = frozenset({FOUND, UNKNOWN, TEXT})
 BUILTINS: Final = frozenset(
     {":", "[", "[[", "cd", "command", "echo", "false", "printf", "pwd", "read", "set", "test", "true", "type"}
 )
 """What the shell does itself, whatever lies on the PATH."""
+Feed = Literal["", "lines", "nulls"]
 _MAX_FOLDERS: Final = 32
-_MAX_MATCHES: Final = 500
+_MAX_MATCHES: Final = 200
 _MAX_SURVEYED: Final = 10_000
 _PLAIN_FILE: Final = re.compile(r"[^-\s'\"\\*?\[{$`;&|<>()#!~][^\s'\"\\*?\[{$`;&|<>()!]*")
 _SPECIAL: Final = re.compile(r"[*?\[]")
 _ESCAPED: Final = re.compile(r"\\.", re.DOTALL)
-_ESCAPED_OR_CHAR: Final = re.compile(r"\\?.", re.DOTALL)
+_PATTERN_PIECE: Final = re.compile(r"(?P<set>\[(?:0-9|[A-Za-z0-9_.])+\])|\\?.", re.DOTALL)
 
 
 def never() -> bool:
@@ -52,8 +56,8 @@ class Place(Struct, frozen=True, kw_only=True):
     """The shell that runs the command."""
     exists: Callable[[str], bool] = os.path.exists
     """Whether there is a file of that path."""
-    feeds_paths: bool = False
-    """Whether the command is given the names of files of the project."""
+    feeds: Feed = ""
+    """How the names of project files are separated that the command is given, if that is what it is given."""
     regular: bool = False
     """Whether what is found are regular files only."""
 
@@ -79,7 +83,7 @@ class Place(Struct, frozen=True, kw_only=True):
 
     def holds(self, path: str) -> bool:
         """Whether a path lies in the project, symlinks followed, wherever the command may be by then."""
-        if path in (FOUND, UNKNOWN):
+        if path in UNTOLD:
             return False
         try:
             return all(self._within(os.path.realpath(os.path.join(folder, path))) for folder in self.folders)  # noqa: PTH118
@@ -114,7 +118,7 @@ class Place(Struct, frozen=True, kw_only=True):
 
     def after_cd(self, target: str) -> Place | None:
         """The place after `cd target`, which may have failed; None if it cannot be told or is not in the project."""
-        if not target or target in (FOUND, UNKNOWN) or target.startswith("-") or ".." in target.split("/"):
+        if not target or target in UNTOLD or target.startswith("-") or ".." in target.split("/"):
             return None
         if len(self.folders) > _MAX_FOLDERS:
             return None
@@ -124,7 +128,7 @@ class Place(Struct, frozen=True, kw_only=True):
         return replace(self, folders=tuple(dict.fromkeys((*self.folders, *sorted(joined)))))
 
     def matches(self, pattern: Pattern) -> tuple[str, ...] | None:
-        """Everything that a pattern may stand for, here and now; None if that is too much or cannot be told."""
+        """What a pattern stands for, here and now; None if that is too much, cannot be told, or is not all inside."""
         steps = _steps(pattern.text)
         if steps is None or len(self.folders) != 1:
             return None
@@ -133,6 +137,9 @@ class Place(Struct, frozen=True, kw_only=True):
             found = [path for above in found for path in self._beneath(above, step, matching)]
             if len(found) > _MAX_MATCHES:
                 return None
+        found = [path for path in found if os.path.lexists(os.path.join(self.folders[0], path))]  # noqa: PTH118
+        if not all(map(self.holds, found)):
+            return None
         return tuple(sorted(found)) or (_unescaped(pattern.text),)
 
     def _beneath(self, above: str, step: str, matching: re.Pattern[str] | None) -> Iterator[str]:
@@ -181,28 +188,31 @@ def _survey(root: str) -> _Survey:
 
 
 def _steps(pattern: str) -> list[tuple[str, re.Pattern[str] | None]] | None:
-    """The pieces of a path with an expression for those that are patterns. They may match more than the shell would."""
+    """The pieces of a path with an expression for those that are patterns; None for what shells match differently."""
     if pattern.startswith("/") or ".." in pattern.split("/"):
         return None
     steps: list[tuple[str, re.Pattern[str] | None]] = []
     for piece in re.split(r"(/+)", pattern):
         if _SPECIAL.search(_ESCAPED.sub("", piece)) is None:
             steps.append((_unescaped(piece), None))
-        else:
-            matching = re.compile(_expression(piece), re.DOTALL)
-            if piece.startswith(".") and matching.fullmatch(".."):
-                return None  # dash, and bash before 5.2, go up to the folder above
-            steps.append((piece, matching))
+            continue
+        expression = _expression(piece)
+        if expression is None or (piece.startswith(".") and re.fullmatch(expression, "..")):
+            return None  # dash, and bash before 5.2, match the folder above
+        steps.append((piece, re.compile(expression, re.DOTALL)))
     return steps
 
 
-def _expression(piece: str) -> str:
-    """A set of characters is taken for anything that may follow."""
+def _expression(piece: str) -> str | None:
+    """Of sets only those of single letters and of digits are the same in every shell and language."""
     made = ""
-    for found in _ESCAPED_OR_CHAR.finditer(piece):
-        if found[0] == "[":
-            return f"{made}.*"
-        made += {"*": ".*", "?": "."}.get(found[0]) or re.escape(_unescaped(found[0]))
+    for found in _PATTERN_PIECE.finditer(piece):
+        if found["set"] is not None:
+            made += found["set"]
+        elif found[0] == "[":
+            return None
+        else:
+            made += {"*": ".*", "?": "."}.get(found[0]) or re.escape(_unescaped(found[0]))
     return made
 
 

@@ -11,10 +11,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.rules.shell.filters import check_awk, check_sed
-from holdfast.rules.shell.place import FOUND, NOWHERE, UNKNOWN, Place
+from holdfast.rules.shell.place import FOUND, NOWHERE, TEXT, UNKNOWN, UNTOLD, Feed, Place
 from holdfast.rules.shell.programs import COMPARISONS, is_plain_name
 
-Operands = Literal["paths", "text", "none", "pattern", "one path", "last path"]
+Operands = Literal["paths", "text", "none", "pattern", "one path"]
 MAX_NESTED: Final = 8
 _NUMBER: Final = re.compile(r"-[0-9]+")
 _PROGRAM_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", re.ASCII)
@@ -116,7 +116,7 @@ def check(words: Sequence[str], place: Place, depth: int = 0) -> str | None:
 
 
 def _check_reader(reader: Reader, words: Sequence[str], place: Place) -> str:
-    if UNKNOWN in words[1:] and reader.operands != "text":
+    if {UNKNOWN, TEXT} & set(words) and reader.operands != "text":
         return "an argument cannot be told"
     read = split_arguments(reader, words[1:])
     if isinstance(read, str):
@@ -129,8 +129,6 @@ def _check_reader(reader: Reader, words: Sequence[str], place: Place) -> str:
             return ""
         case "pattern":
             operands = operands if {"-e", "-f", "--files", "--regexp"} & set(read.options) else operands[1:]
-        case "last path":
-            operands = operands[1:]
         case "one path":
             if len(operands) > 1:
                 return "its second operand is written to"
@@ -144,6 +142,8 @@ def outside(paths: Sequence[str], place: Place) -> str:
     if not place.in_project:
         return "it does not run inside the project"
     for path in paths:
+        if path in (UNKNOWN, TEXT):
+            return "an argument cannot be told"
         if path == FOUND and not place.is_closed:
             return "what is found may lead out of the project"
         if path not in ("-", NOWHERE, FOUND) and not place.holds(path):
@@ -169,7 +169,7 @@ def _check_echo(words: Sequence[str], place: Place, depth: int) -> str:
 
 def _check_printf(words: Sequence[str], place: Place, depth: int) -> str:
     format_given = words[2:3] if words[1:2] == ["--"] else words[1:2]
-    if not format_given or format_given[0] == UNKNOWN or format_given[0].startswith("-"):
+    if not format_given or format_given[0] in UNTOLD or format_given[0].startswith("-"):
         return "its format cannot be told"
     return ""
 
@@ -191,11 +191,13 @@ def _check_sed(words: Sequence[str], place: Place, depth: int) -> str:
     read = split_arguments(_SED, words[1:])
     if isinstance(read, str):
         return read
+    if {UNKNOWN, TEXT} & set(words):
+        return "an argument cannot be told"
     scripts = [value for letter, value in read.values if letter == "e"]
     operands = list(read.operands)
     if not scripts and operands:
         scripts.append(operands.pop(0))
-    if UNKNOWN in scripts or FOUND in scripts:
+    if FOUND in scripts:
         return "its script cannot be told"
     return check_sed("\n".join(scripts)) or outside(operands, place)
 
@@ -204,7 +206,9 @@ def _check_awk(words: Sequence[str], place: Place, depth: int) -> str:
     read = split_arguments(_AWK, words[1:])
     if isinstance(read, str):
         return read
-    if not read.operands or read.operands[0] in (UNKNOWN, FOUND):
+    if {UNKNOWN, TEXT} & set(words):
+        return "an argument cannot be told"
+    if not read.operands or read.operands[0] == FOUND:
         return "its program cannot be told"
     files = [word for word in read.operands[1:] if not re.match(r"[A-Za-z_][A-Za-z0-9_]*=", word)]
     return check_awk(read.operands[0]) or outside(files, place)
@@ -234,9 +238,15 @@ def _check_test(words: Sequence[str], place: Place, depth: int) -> str:
     files = [after for word, after in pairwise(rest) if word in _FILE_TESTS]
     files += [word for word, after in pairwise(rest) if after in ("-nt", "-ot", "-ef")]
     files += [after for word, after in pairwise(rest) if word in ("-nt", "-ot", "-ef")]
-    if UNKNOWN in rest and (files or (rest[0] == UNKNOWN and len(rest) == 2)):
+    if not all(_is_compared(rest, at) for at, word in enumerate(rest) if word in UNTOLD):
         return "what it looks at cannot be told"
     return outside(files, place)
+
+
+def _is_compared(words: Sequence[str], at: int) -> bool:
+    """Whether an untold word of a test is one word, and a text: it may not become an operator."""
+    before, after = words[at - 1] if at else "", words[at + 1] if at + 1 < len(words) else ""
+    return words[at] == TEXT and (before in (*_BINARY, "-n", "-z") or after in _BINARY)
 
 
 def _compared(words: Sequence[str]) -> list[str]:
@@ -265,7 +275,7 @@ def _check_find(words: Sequence[str], place: Place, depth: int) -> str:
                 return reason
         elif word not in _FIND_ALONE and not (word == "-follow" and place.is_closed):
             return f"its '{word}' is not known to be harmless"
-    return "an argument cannot be told" if UNKNOWN in words else outside(files, place)
+    return "an argument cannot be told" if {UNKNOWN, TEXT} & set(words) else outside(files, place)
 
 
 def _is_after_type(words: Sequence[str], rest: Sequence[str]) -> bool:
@@ -303,16 +313,26 @@ def _check_xargs(words: Sequence[str], place: Place, depth: int) -> str:
             mark = word[2:]
         elif re.fullmatch(r"-i.*", word):
             mark = word[2:] or "{}"
-        elif not _XARGS_HARMLESS.fullmatch(word):
+        elif (found := _XARGS_HARMLESS.fullmatch(word)) is None:
             return f"its option '{word}' is not known to be harmless"
-        elif not word.startswith("--"):
-            nulls = nulls or "0" in word[1:].rstrip("0123456789") or word == "-0"
-    given = FOUND if place.feeds_paths and (nulls or place.has_plain_names) else UNKNOWN
+        else:
+            nulls = nulls or "0" in (found[1] or "")
+    separated = "nulls" if nulls else "lines"
+    given = FOUND if place.feeds == separated and (nulls or place.has_plain_names) else UNKNOWN
     inner = rest or ["echo"]
     if mark and any(mark in word and word != mark for word in inner):
         return "its command is given more than its input"
     told = [given if mark and word == mark else word for word in inner]
     return _check_inner(told if mark else [*told, given], place, depth)
+
+
+def _check_jq(words: Sequence[str], place: Place, depth: int) -> str:
+    read = split_arguments(_JQ, words[1:])
+    if isinstance(read, str):
+        return read
+    if not read.operands or UNTOLD & {read.operands[0]} or re.search(r"env|ENV|import|include", read.operands[0]):
+        return "its filter may read more than its input"
+    return outside(read.operands[1:], place)
 
 
 def _check_read(words: Sequence[str], place: Place, depth: int) -> str:
@@ -327,33 +347,32 @@ def _check_set(words: Sequence[str], place: Place, depth: int) -> str:
     return "" if re.fullmatch(r"-(e|u|x|eu|ex|eux)|-e?u?x?o pipefail", " ".join(words[1:])) else "it changes the shell"
 
 
-def feeds_paths(words: Sequence[str], *, fed: bool) -> bool:
-    """Whether an approved command prints names of project files, one in each line. `fed`: whether it is given such."""
+def feeds(words: Sequence[str], given: Feed) -> Feed:
+    """How an approved command separates names of project files, if it prints such. `given`: those it is given."""
     name, rest = words[0], list(words[1:])
     match name:
-        case "find":
-            return not {"-printf", "-exec", "-ls"} & set(rest)
-        case "git":
-            return rest[:1] == ["ls-files"] and not any(word.startswith("-") and word != "--" for word in rest)
-        case "ls":
-            return all(not word.startswith("-") or word in ("-1", "-a", "-A", "-d") for word in rest)
-        case "grep" | "egrep" | "fgrep" | "rg":
-            return any(map(_LISTS_FILES.fullmatch, rest)) or (
-                fed and not any(re.match(r"-[a-zA-Z]*[onHcbZ]|--", word) for word in rest)
-            )
-        case "xargs":
-            return fed and "grep" in rest and any(map(_LISTS_FILES.fullmatch, rest))
-        case "head" | "tail" | "sort" | "tac" | "uniq":
-            return fed and not any(re.match(r"-[a-zA-Z]*c|--", word) for word in rest)
+        case "find" if not {"-printf", "-exec", "-ls"} & set(rest):
+            return "lines" if "-print0" not in rest else "" if "-print" in rest else "nulls"
+        case "ls" if all(not word.startswith("-") or word in ("-1", "-a", "-A", "-d") for word in rest):
+            return "lines"
+        case "grep" | "egrep" | "fgrep" | "rg" if any(map(_LISTS_FILES.fullmatch, rest)):
+            return "" if any(re.match(r"-[a-zA-Z]*[0Z]|--null", word) for word in rest) else "lines"
+        case "xargs" if given and "grep" in rest and any(map(_LISTS_FILES.fullmatch, rest)):
+            return "lines"
+        case "grep" | "egrep" | "fgrep" if given == "lines":
+            return "" if any(re.match(r"-[a-zA-Z]*[onHcbZz]|--", word) for word in rest) else given
+        case "head" | "tail" | "sort" | "tac" | "uniq" if given == "lines":
+            return "" if any(re.match(r"-[a-zA-Z]*[cz]|--", word) for word in rest) else given
         case _:
-            return False
+            return ""
 
 
 _VERSIONED: Final = frozenset({"bash", "clang", "g++", "gcc", "node", "perl", "python", "python3", "ruby"})
 """Programs that tell their version without looking at the project."""
-_XARGS_HARMLESS: Final = re.compile(r"-[0rtx]+|--no-run-if-empty|--verbose|-[0rtx]*([nPL][0-9]+|l[0-9]*)")
+_XARGS_HARMLESS: Final = re.compile(r"-([0rtx]*)(?:[nPL][0-9]+|l[0-9]*|)|--no-run-if-empty|--verbose")
 _LISTS_FILES: Final = re.compile(r"-[a-zA-Z]*[lL][a-zA-Z]*|--files|--files-with(out)?-match(es)?")
 _OWN_NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
+_BINARY: Final = frozenset({"=", "==", "!=", "<", ">", *COMPARISONS})
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _VALUE: Final = re.compile(r"-|-[0-9]+")
 """What looks like an option and is none: standard input, and a negative number."""
@@ -380,6 +399,13 @@ _AWK: Final = Reader(valued="Fv", long=("--version",))
 _SED: Final = Reader(flags="nErzus", valued="e", long=("--quiet", "--silent", "--regexp-extended", "--version"))
 _DATE: Final = Reader(flags="uR", valued="d", attached="I", long=("--utc", "--iso-8601", "--iso-8601=", "--rfc-3339=",
                                                                   "--date=", "--rfc-email"))  # fmt: skip
+_JQ: Final = Reader(
+    flags="aceCMnrsSj",
+    long=(
+        *("--compact-output", "--raw-output", "--slurp", "--null-input", "--exit-status", "--sort-keys", "--tab"),
+        *("--monochrome-output", "--color-output", "--join-output", "--ascii-output", "--raw-input"),
+    ),
+)
 _SUM: Final = Reader(flags="bt", long=("--binary", "--text", "--tag"))
 _GREP: Final = Reader(
     flags="EFGIPivwxclLqsnHhoabryzZTU",
@@ -448,17 +474,9 @@ READERS: Final = {
     "groups": Reader(operands="text"),
     "head": Reader(flags="qvz", valued="nc", long=("--lines=", "--bytes=", "--quiet", "--verbose"), numbers=True),
     "hexdump": Reader(flags="bcCdovx", valued="ns"),
-    "hostname": Reader(flags="adfiIsy", operands="none"),
+    "hostname": Reader(flags="Is", operands="none"),
     "id": Reader(flags="gGnru", operands="text"),
     "join": Reader(flags="iz", valued="12aejotv", numbers=True),
-    "jq": Reader(
-        flags="aceCMnrsSj",
-        long=(
-            *("--compact-output", "--raw-output", "--slurp", "--null-input", "--exit-status", "--sort-keys", "--tab"),
-            *("--monochrome-output", "--color-output", "--join-output", "--ascii-output", "--raw-input"),
-        ),
-        operands="last path",
-    ),
     "ls": Reader(
         flags="1aAbBcCdfFgGhiklmnNopqQrRsStuUvxXZ",
         valued="ITw",
@@ -523,6 +541,7 @@ CHECKS: Final[dict[str, Callable[[Sequence[str], Place, int], str]]] = {
     "date": _check_date,
     "echo": _check_echo,
     "find": _check_find,
+    "jq": _check_jq,
     "printf": _check_printf,
     "read": _check_read,
     "sed": _check_sed,

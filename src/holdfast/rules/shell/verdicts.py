@@ -33,8 +33,12 @@ class Pipe(Struct, frozen=True):
     """A word that stands for what other commands print: `<(…)`."""
 
 
-Exact = str | Pattern | Variable | Pipe | None
-"""A word as far as it can be told; None: it is put together of things that depend on others."""
+class Text(Struct, frozen=True):
+    """One word, because it is quoted, of which nothing else can be told."""
+
+
+Exact = str | Pattern | Variable | Pipe | Text | None
+"""A word as far as it can be told; None: it may be any number of words."""
 
 
 class Part(Struct, frozen=True, kw_only=True):

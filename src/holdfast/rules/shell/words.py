@@ -192,8 +192,8 @@ class WordReader(ABC):
             else:
                 pieces.append(value)
                 numeric = numeric and not value
-            if char in "*?[":
-                globs = True
+            if char in "*?[]":
+                globs = globs or char != "]"
                 pattern.append(char)
             elif value is not None:
                 pattern.append(re.sub(r"([\\*?\[\]])", r"\\\1", value))
@@ -411,6 +411,7 @@ class WordReader(ABC):
             self._evaluate("a value is expanded like a prompt")
         if operator[0] in ("=", ":="):
             self._assign(found[2], numeric=False, known=False)
+            self._assigned(f"{found[2]}=")
         self._replacement(quoted=quoted)
 
     def _replacement(self, *, quoted: bool) -> None:
@@ -492,6 +493,10 @@ class WordReader(ABC):
 
     def _evaluate(self, reason: str) -> None:
         self.found.evaluated = self.found.evaluated or reason
+
+    def _assigned(self, text: str) -> None:
+        """Note that a variable is set, by something else than an assignment."""
+        self.found.parts.append(Part(kind="assignment", text=text, words=(text[:-1], None), inside=self._inside))
 
     def _assign(self, name: str, *, numeric: bool, known: bool) -> None:
         self.found.unknown = self.found.unknown or not (numeric or known)
