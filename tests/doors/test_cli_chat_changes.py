@@ -105,7 +105,7 @@ def test_after_a_stop_nothing_but_a_save_lets_a_watched_document_go_on(
 
 @pytest.mark.spec("E1c")
 def test_a_stopped_turn_is_not_taken_up_by_an_answer_elsewhere(cli: Cli) -> None:
-    cli.configure('[[approval.commands]]\nrule = "sleep *"\nverdict = "approve"\n')
+    cli.configure('[[approval.commands]]\nrule = "sleep 60"\nverdict = "approve"\n')
     document = write_calls(cli, "touch made.txt", "sleep 60")
     with Running(cli, "chat", NAME, "--watch", "--json") as watching:
         watching.expect('"event":"started"')
