@@ -78,6 +78,8 @@ class Call(Struct, frozen=True, omit_defaults=True):
     """The outermost call this one is nested in: its own id for a call from a door."""
     original: Args | None = None
     """The arguments as they were given, where a slip in them was put right."""
+    asked: Args | None = None
+    """The arguments before middleware changed them: middleware is given these again when a pending call runs."""
 
 
 class Owner(Struct, frozen=True):

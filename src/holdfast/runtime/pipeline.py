@@ -142,8 +142,10 @@ class Pipeline:
         if isinstance(answer, Deny):
             reason = answer.reason or f"tool `{ctx.tool.name}` denied by middleware"
             return Result(False, error=reason, state=State.DENIED, failure=Failure.DENIED_BY_MIDDLEWARE)
+        call = ctx.call_record
         try:
-            ctx.call_record = replace(ctx.call_record, args=own(plan.tool.schema.accept(answer), MAX_ARGUMENT_BYTES))
+            args = own(plan.tool.schema.accept(answer), MAX_ARGUMENT_BYTES)
+            ctx.call_record = replace(call, args=args, asked=None if args == call.args else call.args)
         except ArgumentsError as error:
             return Result(
                 False,

@@ -118,12 +118,13 @@ def begin(
     return start if digest is None else start_approved
 
 
-def end(seal: Seal, call_id: str, result: Result) -> Op[bool]:
-    """False if the call is not open: it never began, or has its one result already."""
+def end(seal: Seal, call_id: str, result: Result, *, unless_running: bool = False) -> Op[bool]:
+    """False if the call is not open: it never began, has its one result already, or (if that counts) runs."""
     body = seal(Ended(result))
+    kept = "running" if unless_running else ""
 
     def op(tx: Transaction) -> bool:
-        if tx.execute("DELETE FROM open_calls WHERE call = ?", (call_id,)).rowcount == 0:
+        if tx.execute("DELETE FROM open_calls WHERE call = ? AND state != ?", (call_id, kept)).rowcount == 0:
             return False
         tx.append(call_id, "ended", body)
         return True

@@ -16,7 +16,7 @@ from holdfast.store.redact import Redactor
 MAX_INLINE: Final = 1024 * 1024
 _MAX_DEPTH: Final = 100
 _PLACEHOLDER: Final = b"[an attachment that held a secret]"
-_FREE: Final = frozenset({"args", "original", "original_args", "structured", "metadata", "payload", "pattern"})
+_FREE: Final = frozenset({"args", "asked", "original", "original_args", "structured", "metadata", "payload", "pattern"})
 """Fields with content of no fixed form: everything in them can be replaced, numbers and keys too."""
 _FIXED: Final = frozenset(
     {"id", "call_id", "state", "verdict", "kind", "failure", "risk", "digest", "definition_digest", "scope", "blob"}
