@@ -26,6 +26,7 @@ from holdfast.contract.values import Args, encode_json
 from holdfast.contract.vocabulary import Failure, State, Verdict
 from holdfast.rules.hooks import CANCELLED as CANCELLED_BY_USER
 from holdfast.rules.hooks import HOOK as HOOK_SOURCE
+from holdfast.runtime import intake
 from holdfast.runtime.arguments import own
 from holdfast.runtime.context import RunContext
 from holdfast.runtime.digest import approval_digest
@@ -161,6 +162,7 @@ class Desk:
 
     async def answer(self, call_id: str, answer: Answer, *, digest: str | None = None) -> HeldCall:
         """Take an answer to a held call. `digest` is what the person was shown; without one, what is held now."""
+        answer, digest = intake.answer(answer), intake.optional_text(digest, "The digest of an answer")
         ledger = self._runtime.ledger_for_held()
         held = ledger.held(call_id)
         if held is None:
@@ -173,7 +175,7 @@ class Desk:
         if answer.kind == "edit":
             held, answer = await self._edit(held, answer, digest, ledger)
             digest = held.digest
-        settled = ledger.answer(call_id, answer, digest=digest or held.digest)
+        settled = ledger.answer(call_id, answer, digest=held.digest if digest is None else digest)
         if settled.state is State.APPROVED and not self._runtime.bus.idle:
             self._runtime.bus.emit(Approved(call_id, answer.by))
         if call_id in self._woken:
@@ -182,7 +184,7 @@ class Desk:
 
     async def change(self, held: HeldCall, args: Args, *, by: str) -> HeldCall:
         """Hold the call with other arguments, checked like any others and not approved yet: to be shown first."""
-        said = Answer(kind="edit", by=by, args=args)
+        said = intake.answer(Answer(kind="edit", by=by, args=args))
         fresh, _ = await self._edit(held, said, held.digest, self._runtime.ledger_for_held())
         return fresh
 
@@ -203,7 +205,7 @@ class Desk:
         fresh = await self._prepare(plan, changed, self._context(plan, changed.call))
         if isinstance(fresh, Result):
             raise CallError(f"The changed call would not run: {fresh.text}")
-        ledger.answer(held.call.id, answer, digest=digest or held.digest)
+        ledger.answer(held.call.id, answer, digest=held.digest if digest is None else digest)
         await ledger.rehold(fresh, f"arguments changed by {answer.by}")
         return fresh, Answer(kind="approve", by=answer.by, message=answer.message)
 

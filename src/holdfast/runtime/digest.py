@@ -7,6 +7,7 @@ import os
 from holdfast.contract.call import Call, Proposal
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import digest_of
+from holdfast.store.changes import to_text
 
 
 def approval_digest(tool: Tool, call: Call, sandbox_profile: str, proposal: Proposal | None) -> str:
@@ -19,4 +20,4 @@ def approval_digest(tool: Tool, call: Call, sandbox_profile: str, proposal: Prop
             proposal.payload,
             [[item.kind, item.subject, item.value] for item in proposal.preconditions],
         ]
-    return digest_of([tool.name, tool.digest, call.args, os.path.realpath(call.cwd), sandbox_profile, shown])
+    return digest_of([tool.name, tool.digest, call.args, to_text(os.path.realpath(call.cwd)), sandbox_profile, shown])

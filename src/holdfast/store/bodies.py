@@ -155,11 +155,11 @@ class BodyReader:
     def text(self, body: str) -> str | bytes:
         if not body.startswith(_ELSEWHERE):
             return body
-        return self._blobs.read(_decoder(Elsewhere).decode(body).blob)
+        return self._blobs.read(decoder_of(Elsewhere).decode(body).blob)
 
     def __call__(self, body: str, kind: type[B]) -> B:
         try:
-            return _decoder(kind).decode(self.text(body))
+            return decoder_of(kind).decode(self.text(body))
         except msgspec.DecodeError as error:
             raise LedgerCorrupt(
                 f"An entry of the ledger cannot be read ({error}); run `holdfast ledger verify` to find it."
@@ -169,7 +169,7 @@ class BodyReader:
 _decoders: Final[dict[type[Struct], msgspec.json.Decoder[Any]]] = {}
 
 
-def _decoder(kind: type[B]) -> msgspec.json.Decoder[B]:
+def decoder_of(kind: type[B]) -> msgspec.json.Decoder[B]:
     if kind not in _decoders:
         _decoders[kind] = msgspec.json.Decoder(kind)
     return _decoders[kind]
