@@ -29,7 +29,7 @@ from holdfast.rules.hooks import HOOK as HOOK_SOURCE
 from holdfast.runtime import intake
 from holdfast.runtime.arguments import own
 from holdfast.runtime.context import RunContext
-from holdfast.runtime.digest import approval_digest
+from holdfast.runtime.digest import approval_digest, what_changed
 from holdfast.runtime.plans import Plan
 from holdfast.runtime.refusals import ABORTED, invalid, no_secret, words_of
 from holdfast.store import owner
@@ -224,7 +224,7 @@ class Desk:
             lost = _lost_secret(held)
             if lost is not None:
                 return await self._end_approved(ctx, held, lost)
-            await ledger.rehold(fresh, "what it would do has changed since it was approved")
+            await ledger.rehold(fresh, f"{what_changed(held, fresh)} changed since it was approved")
             return fresh
         by = held.approver or "a person"
         decision = Decision(Verdict.APPROVE, f"person:{by}", f"approved by {by}")
@@ -294,7 +294,7 @@ class Desk:
         if self._runtime.planning and plan.mutates:
             return None
         outcome = await self.run_approved(plan, held)
-        return outcome if isinstance(outcome, Result) else self._parked(outcome, stale=True)
+        return outcome if isinstance(outcome, Result) else self._parked(outcome, changed=what_changed(held, outcome))
 
     def withdraw(self, call_id: str, digest: str) -> bool:
         """Take back a call that still waits as exactly this; False if it does not."""
@@ -312,8 +312,7 @@ class Desk:
         return refusal if ended else None
 
     def cancel(self, call_id: str) -> bool:
-        if self._waiting(call_id) is None:
-            return False
+        """End a call that waits, approved or not, also one whose record cannot be read any more."""
         ended = self._runtime.ledger_for_held().end_now(call_id, _cancelled(call_id), unless_running=True)
         if call_id in self._woken:
             self._woken[call_id].set()
@@ -372,17 +371,19 @@ class Desk:
         denial = Decision(Verdict.DENY, "nobody", text)
         return await self._runtime.pipeline.end_early(ctx.call_record, refusal, "nobody", decision=denial)
 
-    def _parked(self, held: HeldCall, *, stale: bool = False) -> Result:
+    def _parked(self, held: HeldCall, *, changed: str = "") -> Result:
+        """`changed`: what is different from what was approved."""
         call_id = held.call.id
-        if stale:
-            text = f"Call {call_id} has changed since it was approved and waits again: holdfast approve {call_id}"
+        if changed:
+            text = f"Call {call_id} has changed since it was approved ({changed}) and waits again: "
+            text += f"holdfast approve {call_id}"
         elif held.definition_only:
             text = f"Call {call_id} waits for its result: holdfast answer {call_id}"
         else:
             text = f"Call {call_id} waits for approval: holdfast approve {call_id}"
         failure = Failure.AWAITING_ANSWER if held.definition_only else Failure.AWAITING_APPROVAL
         return Result(
-            False, error=text, state=State.PENDING, failure=Failure.STALE if stale else failure, call_id=call_id
+            False, error=text, state=State.PENDING, failure=Failure.STALE if changed else failure, call_id=call_id
         )
 
     def _end(self, ctx: RunContext, result: Result) -> Result:

@@ -153,6 +153,9 @@ class BodyReader:
         self._blobs = blobs
 
     def text(self, body: str) -> str | bytes:
+        """Raises `LedgerError` where there is none, and `ValueError` where it is not text."""
+        if type(body) is not str:  # SQLite keeps anything in any column
+            raise LedgerCorrupt(f"An entry of the ledger holds {type(body).__name__} in place of text.")
         if not body.startswith(_ELSEWHERE):
             return body
         return self._blobs.read(decoder_of(Elsewhere).decode(body).blob)
@@ -160,7 +163,7 @@ class BodyReader:
     def __call__(self, body: str, kind: type[B]) -> B:
         try:
             return decoder_of(kind).decode(self.text(body))
-        except msgspec.DecodeError as error:
+        except ValueError as error:  # what msgspec says of JSON, and Python of text that is no text
             raise LedgerCorrupt(
                 f"An entry of the ledger cannot be read ({error}); run `holdfast ledger verify` to find it."
             ) from error

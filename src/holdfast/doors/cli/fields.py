@@ -115,6 +115,7 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
         "head": "the last hash",
         "first_bad": "the first bad entry, or null",
         "problem": "what is wrong, or null",
+        "unreadable": "entries that nobody changed and that still cannot be read: entry, call, kind, problem",
     },
     "change": {
         "call_id": "the id of the call",

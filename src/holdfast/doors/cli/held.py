@@ -37,7 +37,16 @@ class HeldView:
     def short(self) -> Iterator[str]:
         """What a person has to see in any case."""
         yield from self._head()
+        yield self._field("digest", self._held.digest[:12])
         yield from self._body(_MAX_LINES)
+
+    @property
+    def short_is_whole(self) -> bool:
+        """Whether `short` hides nothing of what the call would do."""
+        proposal = self._held.proposal
+        if proposal is not None:
+            return proposal.preview.rstrip("\n").count("\n") < _MAX_LINES
+        return all(len(_text(value)) <= _MAX_VALUE for value in self._held.call.args.values())
 
     def whole(self) -> Iterator[str]:
         """All there is to know, once."""
