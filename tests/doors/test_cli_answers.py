@@ -53,7 +53,7 @@ def digest_of(cli: Cli, call_id: str) -> str:
     return digest
 
 
-@pytest.mark.spec("A23")
+@pytest.mark.spec("A23a")
 def test_the_id_of_a_call_that_has_ended_is_not_the_beginning_of_another(asking: Cli) -> None:
     park(asking, abcdefgh_1="one.txt", abcdefgh_11="eleven.txt")
     asking.run("pending", "--json")
@@ -66,7 +66,7 @@ def test_the_id_of_a_call_that_has_ended_is_not_the_beginning_of_another(asking:
     assert [item["call_id"] for item in asking.run("pending", "--json").lines] == ["abcdefgh-11"]
 
 
-@pytest.mark.spec("A23")
+@pytest.mark.spec("A23a")
 def test_a_number_is_never_completed_and_nothing_else_is_guessed(asking: Cli) -> None:
     """`tests/store/test_queries.py` has more spellings."""
     park(asking, abcdefgh_11="eleven.txt")
@@ -80,7 +80,7 @@ def test_a_number_is_never_completed_and_nothing_else_is_guessed(asking: Cli) ->
     assert len(asking.run("pending", "--json").lines) == 1
 
 
-@pytest.mark.spec("A23")
+@pytest.mark.spec("A23a")
 def test_the_random_part_of_an_id_can_be_cut_short_if_only_one_call_was_ever_meant(asking: Cli) -> None:
     park(asking, abcdefgh_1="one.txt", abcdefgh_2="two.txt", bcdefghi_11="eleven.txt")
     asking.run("pending", "--json")
@@ -95,7 +95,7 @@ def test_the_random_part_of_an_id_can_be_cut_short_if_only_one_call_was_ever_mea
     assert made(asking) == ["eleven.txt", "two.txt"]
 
 
-@pytest.mark.spec("A23")
+@pytest.mark.spec("A23a")
 def test_ids_that_a_program_chose_are_never_cut_short(asking: Cli) -> None:
     park(asking, deploy_everything="one.txt")
     asking.run("pending", "--json")
@@ -233,7 +233,7 @@ def test_on_a_terminal_a_call_that_was_shown_is_approved_at_once(asking: Cli) ->
     assert made(asking) == ["one.txt"]
 
 
-@pytest.mark.spec("A23")
+@pytest.mark.spec("A23a")
 def test_a_documents_ids_are_not_completed_and_the_second_time_runs_nothing(cli: Cli) -> None:
     """Models choose these ids: `c1` twice must not run `c11`."""
     document = write_calls(cli, "touch one.txt", "touch two.txt")
@@ -247,7 +247,7 @@ def test_a_documents_ids_are_not_completed_and_the_second_time_runs_nothing(cli:
     assert cli.run("chat", "run", "c11", NAME).code == 0
 
 
-@pytest.mark.spec("A23")
+@pytest.mark.spec("A23a")
 def test_an_id_another_document_had_needs_the_file(cli: Cli) -> None:
     for name in ("a.chat", "b.chat"):
         write_calls(cli, f"touch {name}.txt", name=name)
@@ -260,7 +260,7 @@ def test_an_id_another_document_had_needs_the_file(cli: Cli) -> None:
     assert cli.run("chat", "run", "c1", "b.chat").code == 0
 
 
-@pytest.mark.spec("A23")
+@pytest.mark.spec("A23a")
 def test_an_id_an_earlier_reply_had_is_not_enough_to_approve_a_call(cli: Cli) -> None:
     document = write_calls(cli, "touch one.txt")
     assert cli.run("chat", NAME).code == 4
@@ -278,7 +278,7 @@ def test_an_id_an_earlier_reply_had_is_not_enough_to_approve_a_call(cli: Cli) ->
     assert made(cli) == ["one.txt", "two.txt"]
 
 
-@pytest.mark.spec("A23")
+@pytest.mark.spec("A23a")
 def test_a_model_cannot_name_a_call_like_another_call_of_the_ledger(cli: Cli) -> None:
     """The id in the document and the id in the ledger are two names; one that is both names neither."""
     document = write_calls(cli, "touch one.txt", "touch two.txt")

@@ -92,7 +92,7 @@ def test_the_version_changes_with_every_write_here_and_elsewhere(ledger: Ledger)
     assert len(set(seen)) == 3
 
 
-@pytest.mark.spec("A23")
+@pytest.mark.spec("A23a")
 @pytest.mark.parametrize(
     "given",
     [
@@ -109,7 +109,7 @@ def test_an_id_that_is_not_whole_means_no_call(ledger: Ledger, given: str) -> No
         ledger.find(given)
 
 
-@pytest.mark.spec("A23")
+@pytest.mark.spec("A23a")
 def test_only_the_random_part_of_an_id_can_be_cut_short(ledger: Ledger) -> None:
     for call_id in ("abcdefgh-1", "abcdefgh-11", "abzzzzzz-1", "cccccccc-7", "dddddddd-undo"):
         ledger.record_whole_now(make_call(call_id), APPROVED, DONE)
@@ -129,7 +129,7 @@ def test_only_the_random_part_of_an_id_can_be_cut_short(ledger: Ledger) -> None:
             ledger.find(several)
 
 
-@pytest.mark.spec("A23")
+@pytest.mark.spec("A23a")
 def test_an_id_the_ledger_knows_means_that_call_whatever_begins_so(ledger: Ledger) -> None:
     for call_id in ("abcdefgh", "abcdefgh-1", "abc"):
         ledger.record_whole_now(make_call(call_id), APPROVED, DONE)

@@ -89,6 +89,14 @@ class Owner(Struct, frozen=True):
     started: str
 
 
+class NamedFile(Struct, frozen=True):
+    """A project file that a command names, and what was in it."""
+
+    path: str
+    """From the project's root, where it lies in it."""
+    digest: str
+
+
 class HeldCall(Struct, frozen=True, kw_only=True):
     """A call that waits, as every door sees it."""
 
@@ -102,6 +110,8 @@ class HeldCall(Struct, frozen=True, kw_only=True):
     summary: str = ""
     """What it would do in a few words: the proposal's, the tool's own, or the argument that says most."""
     proposal: Proposal | None = None
+    files: tuple[NamedFile, ...] = ()
+    """What a command that does more than read names: the approval holds for this content."""
     definition_only: bool = False
     """The tool has no `execute`: the call waits for its result, not for a yes."""
     held_at: float = 0.0

@@ -30,6 +30,7 @@ from holdfast.runtime import intake
 from holdfast.runtime.arguments import own
 from holdfast.runtime.context import RunContext
 from holdfast.runtime.digest import approval_digest, what_changed
+from holdfast.runtime.judging import files_named
 from holdfast.runtime.plans import Plan
 from holdfast.runtime.refusals import ABORTED, invalid, no_secret, words_of
 from holdfast.store import owner
@@ -343,15 +344,17 @@ class Desk:
         tool, call = plan.tool, ctx.call_record
         redactor = self._runtime.redactor
         shown = cast(Args, redactor.value(call.args)) if redactor.active else call.args  # before anything is cut
+        files = files_named(self._runtime, tool, call, proposal)
         return HeldCall(
             call=call,
             state=State.PENDING,
-            digest=approval_digest(tool, call, self._runtime.sandbox.profile, proposal),
+            digest=approval_digest(tool, call, self._runtime.sandbox.profile, proposal, files),
             definition_digest=tool.digest,
             decision=decision,
             preview=preview(call.name_used, shown, _PREVIEW_WIDTH, tool.format_preview),
             summary=proposal.summary if proposal else summary_of(shown, tool.summary, call.cwd),
             proposal=proposal,
+            files=files,
             definition_only=tool.definition_only,
             held_at=time.time(),
             waiter=owner.this_process() if waits else None,

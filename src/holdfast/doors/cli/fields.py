@@ -38,6 +38,7 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
         "cwd": "the directory it would run in",
         "held_at": "since when, in seconds since 1970",
         "digest": "what an approval is bound to",
+        "files": "project files its command names: path, and the digest of what is in them",
         "approver": "who approved it, or null",
         "waiting_pid": "the process that waits for the answer, or null",
     },

@@ -72,6 +72,8 @@ class HeldView:
         yield self._field("caller", ", ".join(self._caller_words()))
         yield self._field("cwd", visible(call.cwd))
         yield self._field("digest", held.digest)
+        for file in held.files:
+            yield self._field("file", visible(f"{file.path} = {file.digest}"))
         for name, value in call.args.items():
             yield from self._whole(name, value)
         if held.proposal is not None:
