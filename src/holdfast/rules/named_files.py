@@ -25,17 +25,24 @@ _MAX_WORDS: Final = 20_000
 """More than the shell reader takes; only a text it gives up on can have more."""
 _OUTPUTS: Final = frozenset({"-o", "--out", "--outfile", "--output"})
 """Options whose value is written: what a build leaves there changes with every build, and nobody approves it."""
+_CONTENT_DOES_NOT_MATTER: Final = frozenset(
+    {"chgrp", "chmod", "chown", "mkdir", "rm", "rmdir", "touch", "truncate", "unlink"}
+)
+"""Programs that neither run nor copy what is in the files they name."""
 _CRUDE: Final = re.compile(r"[^\s'\"`$;&|<>(){}]+")
 _BLOCK: Final = 1024 * 1024
 
 
 def named_files(text: str, folders: Iterable[str], root: str | None) -> tuple[NamedFile, ...]:
     """The files in the project that a shell text names, resolved in every folder it may be in, with their content."""
+    reading = read(text)
+    if _only_makes_and_removes(reading):
+        return ()
     places = list(dict.fromkeys(map(os.path.realpath, folders)))
     bounds = [os.path.realpath(root)] if root is not None else list(places)
     found: dict[str, str] = {}
     """Where each file really is, and what it was called first."""
-    for word in _candidates(read(text), text):
+    for word in _candidates(reading, text):
         for folder in tuple(places):
             path = os.path.join(folder, word)  # noqa: PTH118 - thousands of them
             kind = _kind(path)
@@ -48,6 +55,13 @@ def named_files(text: str, folders: Iterable[str], root: str | None) -> tuple[Na
                 same = os.path.realpath(named) == real  # not where `..` follows a link
                 found.setdefault(real, _shown(named if same else real, bounds[0]))
     return tuple(_bound(found))
+
+
+def _only_makes_and_removes(reading: Reading) -> bool:
+    return not reading.unreadable and all(
+        part.kind == "command" and not part.derived and {*part.words[:1]} <= _CONTENT_DOES_NOT_MATTER
+        for part in reading.parts
+    )
 
 
 def _candidates(reading: Reading, text: str) -> Iterator[str]:
