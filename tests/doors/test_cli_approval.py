@@ -197,7 +197,7 @@ def test_a_script_that_changed_after_it_was_shown_is_not_run_and_is_named(asking
 def test_grants_show_the_sandbox_they_were_given_under_and_hold_only_there(asking: Cli) -> None:
     asking.configure('[approval]\nauto_approve = ["$readonly"]\nauto_approve_sandboxed = false\n')
     asking.run("approve", asking.park("shell.exec", "command=touch made.txt"), "--always", "project")
-    assert "contained by bubblewrap, network off or stricter" in asking.run("grants").out
+    assert "contained by bubblewrap with network off, or stricter" in asking.run("grants").out
     (grant,) = asking.run("grants", "--json").lines
     assert grant["rule"]["given_under"]["backend"] == "bubblewrap"
     assert asking.run("call", "shell.exec", "command=touch made.txt").code == 0

@@ -39,9 +39,11 @@ class Confinement(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_
         )
 
     def __str__(self) -> str:
-        held = "not contained" if self.backend is None else f"contained by {self.backend}"
+        """For a person; empty for a tool that runs no commands where the sandbox is on."""
+        if self.backend is None:
+            return "with or without a sandbox" if self.writable == UNCONFINED.writable else ""
         network = self.network if isinstance(self.network, str) else ", ".join(self.network) or "off"
-        return f"{held}, network {network}"
+        return f"contained by {self.backend} with network {network}, or stricter"
 
 
 UNCONFINED: Final = Confinement()

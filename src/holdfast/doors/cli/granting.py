@@ -92,7 +92,8 @@ def rule_words(tool: str, stored: Args) -> str:
         return f"{words}: an earlier version kept it without its sandbox, so it allows nothing"
     if pattern.files:
         words += f", with {', '.join(visible(file.path) for file in pattern.files)} as it was"
-    return f"{words}, {visible(str(pattern.given_under))} or stricter"
+    held = visible(str(pattern.given_under))
+    return f"{words}, {held}" if held else words
 
 
 def _covered(tool: str, pattern: GrantPattern) -> str:
