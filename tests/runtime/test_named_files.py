@@ -10,6 +10,7 @@ import pytest
 from holdfast import Config, Result, Runtime, State
 from holdfast.config.model import SandboxConfig
 from holdfast.contract.call import HeldCall
+from holdfast.contract.errors import StaleApproval
 from holdfast.contract.vocabulary import Failure
 from holdfast.tools.processes import PROCESS_TOOLS
 from holdfast.tools.shell.exec import SHELL_EXEC
@@ -120,6 +121,22 @@ def test_always_allowing_a_script_allows_that_content_of_it(tmp_path: Path) -> N
     assert _made(tmp_path) == ["good.made"]
     _write(tmp_path, "build.sh", "touch good.made\n")
     assert run(_runtime(tmp_path).call("shell.exec", {"command": "sh build.sh"})).success
+
+
+@pytest.mark.spec("A12b")
+@pytest.mark.parametrize("change", ["the script", "the sandbox"])
+def test_always_is_refused_for_what_is_not_what_was_shown_any_more(tmp_path: Path, change: str) -> None:
+    """Else the rule would be for something nobody has seen, and the next call would run it unasked."""
+    _write(tmp_path, "build.sh", "touch good.made\n")
+    held = _pending(_runtime(tmp_path), command="sh build.sh")
+    if change == "the script":
+        _write(tmp_path, "build.sh", "touch evil.made\n")
+    runtime = _runtime(tmp_path, BARE if change == "the script" else Config(sandbox=SandboxConfig(network="on")))
+    with pytest.raises(StaleApproval, match="build.sh" if change == "the script" else "sandbox"):
+        runtime.allow(held, "project", by="ann")
+    assert runtime.ledger is not None
+    assert runtime.ledger.grants.list() == []
+    assert run(runtime.call("shell.exec", {"command": "sh build.sh"})).state is State.PENDING
 
 
 def _called(folder: Path, sandbox: SandboxConfig) -> Result:

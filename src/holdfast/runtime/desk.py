@@ -22,6 +22,7 @@ from holdfast.contract.errors import (
 )
 from holdfast.contract.event import Approved, Finished, Pending
 from holdfast.contract.result import Result
+from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args, encode_json
 from holdfast.contract.vocabulary import Failure, State, Verdict
 from holdfast.rules.hooks import CANCELLED as CANCELLED_BY_USER
@@ -182,6 +183,14 @@ class Desk:
         if call_id in self._woken:
             self._woken[call_id].set()
         return settled
+
+    def check_current(self, tool: Tool, held: HeldCall) -> None:
+        """Raises `StaleApproval` where tool, sandbox or named files are not those the call was held with."""
+        runtime = self._runtime
+        files = files_named(runtime, tool, held.call, held.proposal)
+        if approval_digest(tool, held.call, runtime.sandbox.profile, held.proposal, files) != held.digest:
+            changed = what_changed(held, replace(held, definition_digest=tool.digest, files=files))
+            raise StaleApproval(f"Call {held.call.id} has changed since it was shown ({changed}); look at it again.")
 
     async def change(self, held: HeldCall, args: Args, *, by: str) -> HeldCall:
         """Hold the call with other arguments, checked like any others and not approved yet: to be shown first."""

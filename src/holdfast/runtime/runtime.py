@@ -274,13 +274,15 @@ class Runtime(Answers):
         return self.pipeline.cancel(known) or self.desk.cancel(known)
 
     def allow(self, held: HeldCall, scope: Scope, *, by: str = "program", width: Width = "exact") -> Grant:
-        """Remember a yes to calls like this one, narrowly. Raises `GrantRefused` if it would be too wide."""
+        """Remember a yes to calls like this one, narrowly. Raises `GrantRefused` if it would be too wide, and
+        `StaleApproval` if the call is not what was shown any more: a rule is for what somebody has seen."""
         tool = self.registry.find(held.call.tool)
         if tool is None or self.grants is None:
             raise GrantRefused(
                 f"'{held.call.tool}' cannot be allowed here: this runtime does not know it, or keeps no ledger."
             )
         by = intake.text(by, "The name of who allows it")
+        self.desk.check_current(tool, held)
         return self.grants.remember(
             judging.question_about(self, tool, held.call, held.proposal), scope, by, width=width
         )
