@@ -230,15 +230,16 @@ class Desk:
         if isinstance(fresh, Result):
             return await self._end_approved(ctx, held, fresh)
         ledger = self._runtime.ledger_for_held()
-        if fresh.digest != held.digest or fresh.definition_only:
-            lost = _lost_secret(held)
-            if lost is not None:
-                return await self._end_approved(ctx, held, lost)
-            await ledger.rehold(fresh, f"{what_changed(held, fresh)} changed since it was approved")
-            return fresh
+        changed = fresh.digest != held.digest or fresh.definition_only
+        lost = _lost_secret(held) if changed else None
+        if lost is not None:
+            return await self._end_approved(ctx, held, lost)
         by = held.approver or "a person"
         decision = Decision(Verdict.APPROVE, f"person:{by}", f"approved by {by}")
         try:
+            if changed:
+                await ledger.rehold(fresh, f"{what_changed(held, fresh)} changed since it was approved")
+                return fresh
             return await self._runtime.pipeline.perform(plan, ctx, decision, fresh.proposal, digest=held.digest)
         except (NotPending, StaleApproval, UnknownCall):
             return self._end(ctx, await self._elsewhere(held.call.id, ledger))
@@ -407,7 +408,7 @@ class Desk:
 
 def _lost_secret(held: HeldCall) -> Result | None:
     """Secrets are not stored: what comes back from the ledger has a label in their place, and must not run."""
-    if b"[secret " not in encode_json([held.call.args, held.proposal]):
+    if b"[secret " not in encode_json([held.call.args, held.call.asked, held.proposal]):
         return None
     text = "It was approved, but its arguments held a secret, which is not kept; ask for the call again."
     return Result(False, error=text, state=State.FAILED, failure=Failure.STALE)
