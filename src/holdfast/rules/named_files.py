@@ -1,7 +1,7 @@
 """The project files a command names: `sh build.sh` is approved together with what is in `build.sh`.
 
-Only what stands in the command as plain words is looked at. Words the shell expands (`$X`, `*.sh`), files that a named
-file goes on to read, and files that programs find by themselves (a Makefile) are not seen here.
+Only what stands in the command as plain words or patterns is looked at. Words the shell expands in other ways (`$X`),
+files that a named file goes on to read, and files that programs find by themselves (a Makefile) are not seen here.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from glob import iglob
 from hashlib import sha256
+from itertools import chain, islice
 from typing import Final
 
 from holdfast.contract.call import NamedFile
@@ -30,6 +32,7 @@ _CONTENT_DOES_NOT_MATTER: Final = frozenset(
 )
 """Programs that neither run nor copy what is in the files they name."""
 _CRUDE: Final = re.compile(r"[^\s'\"`$;&|<>(){}]+")
+_MAX_PATTERNS: Final = 16
 _BLOCK: Final = 1024 * 1024
 
 
@@ -42,7 +45,7 @@ def named_files(text: str, folders: Iterable[str], root: str | None) -> tuple[Na
     bounds = [os.path.realpath(root)] if root is not None else list(places)
     found: dict[str, str] = {}
     """Where each file really is, and what it was called first."""
-    for word in _candidates(reading, text):
+    for word in _candidates(reading, text, places):
         for folder in tuple(places):
             path = os.path.join(folder, word)  # noqa: PTH118 - thousands of them
             kind = _kind(path)
@@ -64,9 +67,10 @@ def _only_makes_and_removes(reading: Reading) -> bool:
     )
 
 
-def _candidates(reading: Reading, text: str) -> Iterator[str]:
+def _candidates(reading: Reading, text: str, places: Sequence[str]) -> Iterator[str]:
+    """`places` grows while they are looked at."""
     seen: set[str] = set()
-    for word in _words(reading, text):
+    for word in chain(_words(reading, text), _matching(text, places)):
         if word and "\0" not in word and word not in seen:
             seen.add(word)
             yield word
@@ -84,6 +88,18 @@ def _words(reading: Reading, text: str) -> Iterator[str]:
             yield part.text.partition("=")[2].strip("'\"")
     if reading.unreadable or reading.overrun:
         yield from _CRUDE.findall(text)  # what is not understood is taken apart without understanding
+
+
+def _matching(text: str, places: Sequence[str]) -> Iterator[str]:
+    """What `sh ./b*.sh` means now. Patterns over many folders are left out: they would have to be walked through."""
+    patterns = [word for word in _CRUDE.findall(text) if 0 < sum(map(_is_pattern, word.split("/"))) <= 2]
+    for pattern in patterns[:_MAX_PATTERNS]:
+        for folder in tuple(places):
+            yield from islice(iglob(pattern, root_dir=folder), MAX_FILES)  # noqa: PTH207 - it may be absolute
+
+
+def _is_pattern(name: str) -> bool:
+    return any(sign in name for sign in "*?[")
 
 
 def _spellings(words: Sequence[str]) -> Iterator[str]:
