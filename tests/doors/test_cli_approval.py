@@ -176,3 +176,30 @@ def test_what_a_waiting_call_would_do_is_shown_once(asking: Cli) -> None:
     assert shown.count("+hello") == 1
     assert shown.count("+++ ") == 1
     assert call_id in shown
+
+
+@pytest.mark.spec("A12b")
+def test_a_script_that_changed_after_it_was_shown_is_not_run_and_is_named(asking: Cli) -> None:
+    asking.configure('[approval]\nauto_approve = ["$readonly"]\nauto_approve_sandboxed = false\n')
+    (asking.project / "build.sh").write_text("touch good.txt\n")
+    call_id = asking.park("shell.exec", "command=sh build.sh")
+    assert "build.sh = sha256:" in asking.run("pending", call_id).out
+    (asking.project / "build.sh").write_text("touch evil.txt\n")
+    done = asking.run("approve", call_id)
+    assert done.code == 4
+    assert "the content of build.sh" in done.err
+    assert not (asking.project / "evil.txt").exists()
+    assert asking.run("approve", call_id).code == 0, "it was shown as what it is now"
+    assert (asking.project / "evil.txt").exists()
+
+
+@pytest.mark.spec("A12a")
+def test_grants_show_the_sandbox_they_were_given_under_and_hold_only_there(asking: Cli) -> None:
+    asking.configure('[approval]\nauto_approve = ["$readonly"]\nauto_approve_sandboxed = false\n')
+    asking.run("approve", asking.park("shell.exec", "command=touch made.txt"), "--always", "project")
+    assert "contained by bubblewrap with network off, or stricter" in asking.run("grants").out
+    (grant,) = asking.run("grants", "--json").lines
+    assert grant["rule"]["given_under"]["backend"] == "bubblewrap"
+    assert asking.run("call", "shell.exec", "command=touch made.txt").code == 0
+    for looser in ("sandbox.mode=off", "sandbox.network=on"):
+        assert asking.run("--set", looser, "call", "shell.exec", "command=touch made.txt").code == 4, looser

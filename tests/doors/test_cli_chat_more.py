@@ -56,7 +56,7 @@ def test_one_call_alone_is_approved_run_or_settled(cli: Cli) -> None:
     text = document.read_text()
     assert text.count(PENDING) == 1 and "**Tool Result:** `c1` (error)\n\n```\nno\n```" in text
     missing = cli.run("chat", "run", "c9", NAME)
-    assert missing.code == 2 and "begins with 'c9'" in missing.sentence
+    assert missing.code == 2 and "has the id 'c9'" in missing.sentence
 
 
 @pytest.mark.spec("U5")
@@ -67,7 +67,8 @@ def test_an_id_that_several_documents_have_needs_the_file(cli: Cli) -> None:
     several = cli.run("chat", "run", "c1")
     assert several.code == 2 and "a.chat" in several.sentence and "b.chat" in several.sentence
     assert cli.run("chat", "run", "c1", "a.chat").code == 0
-    assert cli.run("chat", "run", "c1").code == 0
+    assert cli.run("chat", "run", "c1").code == 2, "it is an id another call had"
+    assert cli.run("chat", "run", "c1", "b.chat").code == 0
 
 
 @pytest.mark.spec("E1c", "O1b", "U7")

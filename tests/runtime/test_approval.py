@@ -371,3 +371,29 @@ def test_a_held_call_is_summed_up_by_the_proposal_the_tool_or_its_arguments(tmp_
     assert summed_up(plain.with_(name="own", summary=own)) == "lists x"
     assert summed_up(plain.with_(name="broken", summary=broken)) == "ls -l"
     assert summed_up(deploy) == "deploy it"
+
+
+@pytest.mark.spec("A23", "X12")
+def test_a_call_is_finished_from_outside_only_where_its_name_means_one_call(tmp_path: Path) -> None:
+    """Models and clients choose ids: twice the same, one that has ended, or one that another call has in the ledger."""
+    ask = Tool(name="ask", input_schema={"type": "object"}, effects=frozenset({"person"}))
+    runtime = runtime_in(tmp_path, ask, nobody="park")
+
+    def asked(given_id: str, request: str = "r") -> str:
+        return run(runtime.call("ask", {}, request=request, given_id=given_id)).call_id
+
+    first, second = asked("c1"), asked("c11")
+    assert run(runtime.resolve("r", "c1", "one")).call_id == first
+    for name in ("c1", "c"):
+        with pytest.raises(UnknownCall):
+            run(runtime.resolve("r", name, "again"))
+    twice = asked("c1")
+    with pytest.raises(UnknownCall, match="Several calls"):
+        run(runtime.resolve("r", "c1", "which?"))
+    forged = asked(second)
+    with pytest.raises(UnknownCall, match="Several calls"):
+        run(runtime.resolve("r", second, "which?"))
+    assert run(runtime.resolve("r", twice, "by the ledger's id")).call_id == twice
+    elsewhere = asked("c1", "another request")
+    assert run(runtime.resolve("another request", "c1", "there it means one")).call_id == elsewhere
+    assert [held.call.id for held in runtime.pending()] == [second, forged]

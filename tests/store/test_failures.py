@@ -268,7 +268,6 @@ def test_an_entry_that_does_not_say_what_it_should_is_damage(tmp_path: Path) -> 
                 (held.call.id,),
             )
         )
-        with pytest.raises(LedgerCorrupt, match="cannot be read"):
-            ledger.pending()
+        assert (ledger.pending(), ledger.unreadable_pending()) == ([], [held.call.id])
         found = ledger.verify()
         assert (found.ok, found.first_bad) == (False, 1)

@@ -47,14 +47,7 @@ def test_a_call_with_several_entries_is_listed_once(ledger: Ledger) -> None:
 
 
 @pytest.mark.spec("X10")
-def test_a_call_is_found_by_the_beginning_of_its_id(ledger: Ledger) -> None:
-    for call_id in ("abc-1", "abc-2", "abd-1", "abc"):
-        ledger.record_whole_now(make_call(call_id), APPROVED, DONE)
-    assert ledger.find("abd") == "abd-1"
-    assert ledger.find("abc-2") == "abc-2"
-    assert ledger.find("abc") == "abc"
-    with pytest.raises(UnknownCall, match="'ab': abc, abc-1, abc-2, abd-1; give more of the id"):
-        ledger.find("ab")
+def test_a_call_the_ledger_does_not_know_is_an_error_that_says_so(ledger: Ledger) -> None:
     with pytest.raises(UnknownCall, match="No call has the id 'x'"):
         ledger.find("x")
     with pytest.raises(UnknownCall, match="No call has the id 'nope'"):
@@ -97,3 +90,47 @@ def test_the_version_changes_with_every_write_here_and_elsewhere(ledger: Ledger)
         other.record_whole_now(make_call(), APPROVED, DONE)
         seen.append(ledger.version())
     assert len(set(seen)) == 3
+
+
+@pytest.mark.spec("A23a")
+@pytest.mark.parametrize(
+    "given",
+    [
+        *("abcdefgh-1", "abcdefgh-", "abcdefgh", "abcd-1", "abcd-", "abcd-%", "abcd-_1", "abcdefgh-1 ", " abcdefgh-11"),
+        *("ABCDEFGH-11", "abcdefg_-11", "%", "_", "-", "-11", "", " ", "\0", "\ud800", "deploy", "deploy-"),
+        *("deploy-al", "mine-1", "abcdefgh-11-", "abcdefgh-011", "abcdefgh-\N{FULLWIDTH DIGIT ONE}1"),
+        *("zzzz", "abcdefgh-und"),
+    ],
+)
+def test_an_id_that_is_not_whole_means_no_call(ledger: Ledger, given: str) -> None:
+    for call_id in ("abcdefgh-11", "abcdefgh-12", "deploy-all", "mine-11", "abcdefgh-undo"):
+        ledger.record_whole_now(make_call(call_id), APPROVED, DONE)
+    with pytest.raises(UnknownCall):
+        ledger.find(given)
+
+
+@pytest.mark.spec("A23a")
+def test_only_the_random_part_of_an_id_can_be_cut_short(ledger: Ledger) -> None:
+    for call_id in ("abcdefgh-1", "abcdefgh-11", "abzzzzzz-1", "cccccccc-7", "dddddddd-undo"):
+        ledger.record_whole_now(make_call(call_id), APPROVED, DONE)
+    found = {given: ledger.find(given) for given in ("abc-1", "abc-11", "abz", "abz-1", "c", "c-7", "d", "d-undo")}
+    assert found == {
+        "abc-1": "abcdefgh-1",
+        "abc-11": "abcdefgh-11",
+        "abz": "abzzzzzz-1",
+        "abz-1": "abzzzzzz-1",
+        "c": "cccccccc-7",
+        "c-7": "cccccccc-7",
+        "d": "dddddddd-undo",
+        "d-undo": "dddddddd-undo",
+    }
+    for several in ("ab", "ab-1", "abc"):
+        with pytest.raises(UnknownCall, match="Several calls"):
+            ledger.find(several)
+
+
+@pytest.mark.spec("A23a")
+def test_an_id_the_ledger_knows_means_that_call_whatever_begins_so(ledger: Ledger) -> None:
+    for call_id in ("abcdefgh", "abcdefgh-1", "abc"):
+        ledger.record_whole_now(make_call(call_id), APPROVED, DONE)
+    assert [ledger.find(given) for given in ("abcdefgh", "abc", "abcdefgh-1")] == ["abcdefgh", "abc", "abcdefgh-1"]

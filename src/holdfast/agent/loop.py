@@ -85,9 +85,10 @@ class Loop:
         """Go on until it is done or a person is needed; with `step`, or without autopilot, one phase at a time."""
         return await self._guarded(self._advance(step or not self.autopilot))
 
-    async def run_one(self, use_id: str) -> Outcome:
-        """Run or resolve one call of the last reply alone. One that waits is approved by this, as it was shown."""
-        return await self._guarded(self._run_one(use_id))
+    async def run_one(self, use_id: str, approved: Open | None = None) -> Outcome:
+        """Run or resolve one call of the last reply alone. One that waits is approved by this: as it was shown in the
+        conversation, or as exactly what `approved` says the person was shown elsewhere."""
+        return await self._guarded(self._run_one(use_id, approved))
 
     def tools(self) -> Sequence[Tool]:
         """What the model could be shown now; a guard may show it less."""
@@ -337,7 +338,7 @@ class Loop:
         bench.tell(ReplyWritten(uses, aborted, "" if ended is None else ended.model))
         return uses
 
-    async def _run_one(self, use_id: str) -> Outcome:
+    async def _run_one(self, use_id: str, approved: Open | None) -> Outcome:
         bench = self._bench
         self._refresh()
         await self._wait_for_tools()
@@ -346,9 +347,11 @@ class Loop:
             return self._outcome("failed", f"No call '{use_id}' of the last reply waits for a result.")
         slot, held = found[0].slot, found[0].held
         if slot.status is Status.PENDING and not slot.text.strip():
-            if held is not None and slot.open is not None and slot.open.digest in ("", held.digest):
-                shown = replace(slot, open=Open(call_id=held.call.id, digest=held.digest))
-                await carry_out(bench, [Job(shown, Step.APPROVE)])
+            now = None if held is None else Open(call_id=held.call.id, digest=held.digest)
+            if approved not in (None, now):
+                bench.warn(f"Call '{use_id}' is not what was shown any more, so that it was not approved.")
+            elif now is not None and slot.open is not None and (approved or slot.open.digest in ("", now.digest)):
+                await carry_out(bench, [Job(replace(slot, open=now), Step.APPROVE)])
             else:
                 bench.write([Placed(slot, Status.APPROVED)])
         outcome = await self._work(use_id)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from holdfast.agent.conversation import Slot, Status
 from holdfast.contract.call import HeldCall
-from holdfast.contract.errors import UnknownCall
+from holdfast.contract.errors import LedgerError, UnknownCall
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import encode_json
@@ -134,7 +134,10 @@ def _ran_elsewhere(runtime: Runtime, held: HeldCall) -> bool:
         return True
     ledger, ours = runtime.ledger_for_held(), (held.call.request or "").rpartition(":")[0]
     for call_id in ledger.active_since(held.held_at):
-        record = ledger.call(call_id)
+        try:
+            record = ledger.call(call_id)
+        except LedgerError:
+            return True  # nobody can tell what it was
         own = ours and (record.call.request or "").startswith(f"{ours}:")
         if not own and record.began_at is not None and acts_unseen(runtime.registry.find(record.call.tool)):
             return True

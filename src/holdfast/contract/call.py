@@ -78,6 +78,8 @@ class Call(Struct, frozen=True, omit_defaults=True):
     """The outermost call this one is nested in: its own id for a call from a door."""
     original: Args | None = None
     """The arguments as they were given, where a slip in them was put right."""
+    asked: Args | None = None
+    """The arguments before middleware changed them: middleware is given these again when a pending call runs."""
 
 
 class Owner(Struct, frozen=True):
@@ -85,6 +87,14 @@ class Owner(Struct, frozen=True):
 
     pid: int
     started: str
+
+
+class NamedFile(Struct, frozen=True):
+    """A project file that a command names, and what was in it."""
+
+    path: str
+    """From the project's root, where it lies in it."""
+    digest: str
 
 
 class HeldCall(Struct, frozen=True, kw_only=True):
@@ -100,6 +110,8 @@ class HeldCall(Struct, frozen=True, kw_only=True):
     summary: str = ""
     """What it would do in a few words: the proposal's, the tool's own, or the argument that says most."""
     proposal: Proposal | None = None
+    files: tuple[NamedFile, ...] = ()
+    """What a command that does more than read names: the approval holds for this content."""
     definition_only: bool = False
     """The tool has no `execute`: the call waits for its result, not for a yes."""
     held_at: float = 0.0

@@ -172,7 +172,7 @@ def _say_how(guide: Guide, scratch: Scratch, held: HeldCall) -> None:
     for command in (
         f"cd {shlex.quote(str(scratch.project))}",
         f"export {exports}",
-        f"{program} pending",
+        f"{program} pending {held.call.id}",
         f"{program} approve {held.call.id}",
         f"{program} chat {_DOCUMENT}",
     ):

@@ -14,7 +14,7 @@ from holdfast.contract.tool import Tool
 from holdfast.contract.vocabulary import CHANGED_DEFINITION, NEEDS_CONTAINMENT, RUNS_COMMANDS, Risk, Verdict
 from holdfast.rules.chain import DEFAULT, FAILED, NO_ANSWER, Judgement, Step, every_tool
 from holdfast.rules.question import Question
-from holdfast.rules.words import RAISED, describe, show, warn
+from holdfast.rules.words import RAISED, describe, reason_of, show, warn
 
 if TYPE_CHECKING:
     from holdfast.rules.shell.verdicts import JudgedPart
@@ -143,7 +143,7 @@ def _heard(cap: Cap, decision: Decision, question: Question) -> Step:
         reason = f"The cap '{cap.name}' could not judge: {what}."
         warn(reason)
         return Step(cap.name, None, FAILED, reason)
-    return Step(cap.name, None, verdict.value, answer.reason)
+    return Step(cap.name, None, verdict.value, reason_of(answer.reason))
 
 
 def _prevails(verdict: Verdict, current: Decision) -> bool:

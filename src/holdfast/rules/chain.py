@@ -21,7 +21,7 @@ from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Verdict
 from holdfast.rules.question import Question, ResolveContext
-from holdfast.rules.words import RAISED, describe, show, warn
+from holdfast.rules.words import RAISED, describe, reason_of, show, warn
 
 OnError = Literal["skip", "ask"]
 Resolve = Callable[[str, Args, ResolveContext], object]
@@ -229,8 +229,9 @@ def _heard(resolver: Resolver, question: Question) -> Step:
         if isinstance(answer, Coroutine):
             cast(Coroutine[object, object, object], answer).close()
         return _failed(resolver, what)
-    reason = answer.reason if isinstance(answer, Decision) else resolver.description
-    return Step(resolver.name, resolver.priority, verdict.value, reason or f"The resolver answered {verdict}.")
+    given = answer.reason if isinstance(answer, Decision) else resolver.description
+    reason = reason_of(given or f"The resolver answered {verdict}.")
+    return Step(resolver.name, resolver.priority, verdict.value, reason)
 
 
 def _failed(resolver: Resolver, what: str) -> Step:

@@ -1,6 +1,7 @@
 """"Always allow": the narrow rule a yes becomes, what is refused as too wide, and when a rule covers a call.
 
-A grant names one tool with one definition and one set of arguments. It can be widened on request to the files of one
+A grant names one tool with one definition and one set of arguments, under the sandbox and the network it was given
+under; for a command also the content of the project files it names. It can be widened on request to the files of one
 folder, for tools that only read to all arguments, and for shell commands to one program that only reads.
 """
 
@@ -13,10 +14,12 @@ from typing import TYPE_CHECKING, Final, Literal, cast
 import msgspec
 from msgspec import Struct
 
+from holdfast.contract.call import NamedFile
 from holdfast.contract.errors import GrantRefused
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args, canonical_json
 from holdfast.contract.vocabulary import READING_EFFECTS
+from holdfast.rules.confinement import Confinement
 from holdfast.rules.question import Question
 
 if TYPE_CHECKING:
@@ -61,6 +64,10 @@ class GrantPattern(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """The words a shell command begins with; whatever follows must be known to only read."""
     cwd: str | None = None
     root: str | None = None
+    given_under: Confinement | None = None
+    """What held the call it was given for; with less than that it covers nothing, and without it neither."""
+    files: tuple[NamedFile, ...] = ()
+    """The project files the command names, with what was in them."""
 
 
 class GrantSpec(Struct, frozen=True, kw_only=True):
@@ -115,6 +122,8 @@ def narrow_grant(question: Question, scope: Scope, by: str, *, width: Width = "e
         paths=tuple(map(str, question.paths)) if width == "exact" else None,
         cwd=question.cwd if _depends_on_cwd(question) else None,
         root=str(question.root) if scope == "project" else None,
+        given_under=question.confinement(),
+        files=question.files() if width == "exact" else (),
     )
     if width == "folder":
         pattern = _for_folder(question, pattern)
@@ -149,6 +158,13 @@ def matches(grant: Grant, question: Question, *, now: float | None = None) -> bo
 
 
 def covers(pattern: GrantPattern, question: Question) -> bool:
+    """Whether the rule is about this call, and the call is held as strictly as the one it was made for."""
+    if pattern.given_under is None or not _is_about(pattern, question):
+        return False
+    return question.confinement().is_within(pattern.given_under)
+
+
+def _is_about(pattern: GrantPattern, question: Question) -> bool:
     tool = question.tool
     if pattern.definition != tool.digest:
         return False
@@ -166,7 +182,9 @@ def covers(pattern: GrantPattern, question: Question) -> bool:
     if not pattern.free and pattern.paths != tuple(map(str, question.paths)):
         return False
     fixed = {name: value for name, value in given.items() if name not in pattern.free}
-    return canonical_json(fixed) == canonical_json(pattern.args)
+    if canonical_json(fixed) != canonical_json(pattern.args):
+        return False
+    return bool(pattern.free) or pattern.files == question.files()
 
 
 def _check_width(question: Question, scope: Scope, width: Width) -> None:

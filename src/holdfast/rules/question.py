@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.contract.call import Caller
+from holdfast.contract.call import Caller, NamedFile
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args, Json
 from holdfast.contract.vocabulary import Risk
+from holdfast.rules.confinement import Confinement, unconfined
 
 _NOBODY = Caller()
 
@@ -32,6 +34,10 @@ class Question(Struct, frozen=True, kw_only=True):
     root: Path | None
     session: str
     document: str | None = None
+    confinement: Callable[[], Confinement] = unconfined
+    """What would hold the call; found out only where that matters."""
+    files: Callable[[], tuple[NamedFile, ...]] = tuple
+    """The project files its command names, where it does more than read; read only where that matters."""
 
     @classmethod
     def about(cls, tool: Tool, caller: Caller = _NOBODY) -> Question:

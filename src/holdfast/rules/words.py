@@ -26,6 +26,11 @@ def show(value: object) -> str:
     return "None" if value is None else f"a value of type {type(value).__name__}"
 
 
+def reason_of(value: object) -> str:
+    """The reason somebody else's code gives, which the ledger keeps as text."""
+    return value if isinstance(value, str) else show(value)
+
+
 def warn(message: str) -> None:
     import logging
 

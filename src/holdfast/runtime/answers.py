@@ -9,6 +9,7 @@ from holdfast.contract.errors import UnknownCall
 from holdfast.contract.result import Result
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Failure, State
+from holdfast.runtime import intake
 from holdfast.runtime.refusals import awaiting_program
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class Answers:
 
     async def answer(self, call_id: str, answer: Answer, *, digest: str | None = None) -> Result:
         """Answer a held call. If it may run and nobody else waits to run it, it runs here, now."""
+        call_id = intake.known_call_id(call_id)
         held = await self.desk.answer(call_id, answer, digest=digest)
         if held.state is not State.APPROVED:
             return self.result(call_id) or Result(False, state=held.state, call_id=call_id)
@@ -54,13 +56,17 @@ class Answers:
 
     async def resolve(self, request_id: str, call_id: str, result: Result | str) -> Result:
         """Finish a held call from outside, by the ids the client knows it by."""
-        for held in self.pending():
-            call = held.call
-            if call.request == request_id and call_id in (call.id, call.given_id):
-                done = result if isinstance(result, Result) else Result(True, result)
-                text = done.output if done.success else done.error or "Unknown error"
-                return await self.give_result(call.id, text, by="resolve", success=done.success)
-        raise UnknownCall(f"No call '{call_id}' of request '{request_id}' is waiting.")
+        request_id, call_id = intake.text(request_id, "The request"), intake.text(call_id, "The id of a call")
+        asked = [held.call for held in self.pending() if held.call.request == request_id]
+        found = [call.id for call in asked if call_id in (call.id, call.given_id)]
+        if not found or self._desk_ledger is None:
+            raise UnknownCall(f"No call '{call_id}' of request '{request_id}' is waiting.")
+        # Models and clients choose ids, and may choose one twice, or one that another call has in the ledger.
+        if len({*found, *self._desk_ledger.calls_given(call_id, request_id)}) > 1:
+            raise UnknownCall(f"Several calls of request '{request_id}' are named '{call_id}'; give the ledger's id.")
+        done = result if isinstance(result, Result) else Result(True, result)
+        text = done.output if done.success else done.error or "Unknown error"
+        return await self.give_result(found[0], text, by="resolve", success=done.success)
 
     async def resume(self) -> list[Result]:
         """Run what was approved while no program that knows the tool was there."""
@@ -68,4 +74,4 @@ class Answers:
 
     def result(self, call_id: str) -> Result | None:
         """The result of a call that has ended, from the ledger."""
-        return self._desk_ledger.result(call_id) if self._desk_ledger is not None else None
+        return None if self._desk_ledger is None else self._desk_ledger.result(intake.known_call_id(call_id))

@@ -10,18 +10,30 @@ from typing import TYPE_CHECKING, Final, Literal, cast
 
 from msgspec.structs import replace
 
-from holdfast.contract.call import Answer, Decision, HeldCall, Proposal
-from holdfast.contract.errors import CallError, HoldfastError, LedgerError, NotPending, StaleApproval, UnknownCall
+from holdfast.contract.call import Answer, Call, Decision, HeldCall, Proposal
+from holdfast.contract.errors import (
+    ArgumentsError,
+    CallError,
+    HoldfastError,
+    LedgerError,
+    NotPending,
+    StaleApproval,
+    UnknownCall,
+)
 from holdfast.contract.event import Approved, Finished, Pending
 from holdfast.contract.result import Result
+from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args, encode_json
 from holdfast.contract.vocabulary import Failure, State, Verdict
 from holdfast.rules.hooks import CANCELLED as CANCELLED_BY_USER
 from holdfast.rules.hooks import HOOK as HOOK_SOURCE
+from holdfast.runtime import intake
+from holdfast.runtime.arguments import own
 from holdfast.runtime.context import RunContext
-from holdfast.runtime.digest import approval_digest
+from holdfast.runtime.digest import approval_digest, what_changed
+from holdfast.runtime.judging import files_named
 from holdfast.runtime.plans import Plan
-from holdfast.runtime.refusals import ABORTED, words_of
+from holdfast.runtime.refusals import ABORTED, invalid, no_secret, words_of
 from holdfast.store import owner
 
 if TYPE_CHECKING:
@@ -62,7 +74,7 @@ class Desk:
         self._announce(held)
         if not waits:
             return self._parked(held)
-        attending = self._attend(plan, ctx, held, ledger)
+        attending = self._attend(ctx, held, ledger)
         try:
             return await (attending if ctx.parent is None else ctx.parent.while_waiting(attending))
         except LedgerError as error:
@@ -76,11 +88,9 @@ class Desk:
 
     def _withdraw(self, call_id: str, ledger: Ledger) -> None:
         """The caller is gone: what still waits, approved or not, must never run."""
-        now = ledger.held(call_id)
-        if now is not None and now.state in (State.PENDING, State.APPROVED):
-            ledger.end_now(call_id, _cancelled(call_id))
+        ledger.end_now(call_id, _cancelled(call_id), unless_running=True)
 
-    async def _attend(self, plan: Plan, ctx: RunContext, held: HeldCall, ledger: Ledger) -> Result:
+    async def _attend(self, ctx: RunContext, held: HeldCall, ledger: Ledger) -> Result:
         """Wait for answers until the call has ended or may run."""
         for _ in range(_MAX_ROUNDS):
             settled = await self._settled(held, ledger)
@@ -90,6 +100,9 @@ class Desk:
                 continue
             if isinstance(settled, Result):
                 return self._end(ctx, settled)
+            plan = self._plan(settled.call)
+            if isinstance(plan, Result):
+                return await self._end_approved(ctx, settled, plan)
             outcome = await self.run_approved(plan, settled, ctx)
             if isinstance(outcome, Result):
                 return outcome
@@ -151,6 +164,7 @@ class Desk:
 
     async def answer(self, call_id: str, answer: Answer, *, digest: str | None = None) -> HeldCall:
         """Take an answer to a held call. `digest` is what the person was shown; without one, what is held now."""
+        answer, digest = intake.answer(answer), intake.optional_text(digest, "The digest of an answer")
         ledger = self._runtime.ledger_for_held()
         held = ledger.held(call_id)
         if held is None:
@@ -163,16 +177,24 @@ class Desk:
         if answer.kind == "edit":
             held, answer = await self._edit(held, answer, digest, ledger)
             digest = held.digest
-        settled = ledger.answer(call_id, answer, digest=digest or held.digest)
+        settled = ledger.answer(call_id, answer, digest=held.digest if digest is None else digest)
         if settled.state is State.APPROVED and not self._runtime.bus.idle:
             self._runtime.bus.emit(Approved(call_id, answer.by))
         if call_id in self._woken:
             self._woken[call_id].set()
         return settled
 
+    def check_current(self, tool: Tool, held: HeldCall) -> None:
+        """Raises `StaleApproval` where tool, sandbox or named files are not those the call was held with."""
+        runtime = self._runtime
+        files = files_named(runtime, tool, held.call, held.proposal)
+        if approval_digest(tool, held.call, runtime.sandbox.profile, held.proposal, files) != held.digest:
+            changed = what_changed(held, replace(held, definition_digest=tool.digest, files=files))
+            raise StaleApproval(f"Call {held.call.id} has changed since it was shown ({changed}); look at it again.")
+
     async def change(self, held: HeldCall, args: Args, *, by: str) -> HeldCall:
         """Hold the call with other arguments, checked like any others and not approved yet: to be shown first."""
-        said = Answer(kind="edit", by=by, args=args)
+        said = intake.answer(Answer(kind="edit", by=by, args=args))
         fresh, _ = await self._edit(held, said, held.digest, self._runtime.ledger_for_held())
         return fresh
 
@@ -183,58 +205,72 @@ class Desk:
         if held.call.caller.document not in (None, self._document):
             document = held.call.caller.document
             raise CallError(f"Only where its document is open can new arguments be checked: holdfast chat {document}")
-        plan = self._plan(held)
-        if plan is None:
+        plan = self._plan(held.call)
+        if isinstance(plan, Result):
             raise CallError(
                 f"Only the program that has '{held.call.tool}' can check new arguments for it; answer there, "
                 f"or say what to change: holdfast reject {held.call.id} -m TEXT"
             )
-        args = plan.tool.schema.accept(dict(answer.args or {}))
-        ctx = self._context(plan, replace(held, call=replace(held.call, args=args)))
-        refusal = await self._runtime.pipeline.before(plan, ctx) if plan.before else None
-        if refusal is not None:
-            raise CallError(f"The changed call is denied by a hook: {refusal.text}")
-        proposal = await self._runtime.pipeline.propose(plan, ctx)
-        if isinstance(proposal, Result):
-            raise CallError(f"The changed call cannot be proposed: {proposal.text}")
-        decision = await self._runtime.decide(plan.tool, ctx.call_record, proposal)
-        if decision.verdict is Verdict.DENY:
-            raise CallError(f"The changed call is denied by {decision.source}: {decision.reason}")
-        ledger.answer(held.call.id, answer, digest=digest or held.digest)
-        fresh = replace(self._held(plan, ctx, decision, proposal, waits=False), waiter=held.waiter)
+        changed = replace(held, call=replace(held.call, args=dict(answer.args or {}), asked=None))
+        fresh = await self._prepare(plan, changed, self._context(plan, changed.call))
+        if isinstance(fresh, Result):
+            raise CallError(f"The changed call would not run: {fresh.text}")
+        ledger.answer(held.call.id, answer, digest=held.digest if digest is None else digest)
         await ledger.rehold(fresh, f"arguments changed by {answer.by}")
         return fresh, Answer(kind="approve", by=answer.by, message=answer.message)
 
     async def run_approved(self, plan: Plan, held: HeldCall, ctx: RunContext | None = None) -> Result | HeldCall:
         """Run a call whose approval is for exactly what would happen now; otherwise hold it again as what it is."""
-        ctx = ctx or self._context(plan, held)
-        ctx.call_record = held.call
-        fresh = await self._fresh(plan, held, ctx)
-        ledger = self._runtime.ledger_for_held()
+        ctx = ctx or self._context(plan, held.call)
+        ctx.tool, ctx.timeout = plan.tool, plan.timeout_of(held.call.args)
+        try:
+            fresh = await self._prepare(plan, held, ctx)
+        except ArgumentsError as error:
+            fresh = _lost_secret(held) or invalid(held.call, error)
         if isinstance(fresh, Result):
-            fresh = self._runtime.redactor.result(fresh)
-            ledger.end_now(held.call.id, fresh)
-            return self._end(ctx, fresh)
-        judged = await self._runtime.decide(plan.tool, held.call, fresh.proposal)
-        if judged.verdict is Verdict.DENY:
-            return self._end(ctx, _end_of_denied(held, judged, ledger))
-        if fresh.digest != held.digest:
-            if _lost_a_secret(held):
-                return self._end(ctx, _end_of_lost_secret(held, ledger))
-            await ledger.rehold(fresh, "what it would do has changed since it was approved")
-            return fresh
+            return await self._end_approved(ctx, held, fresh)
+        ledger = self._runtime.ledger_for_held()
+        changed = fresh.digest != held.digest or fresh.definition_only
+        lost = _lost_secret(held) if changed else None
+        if lost is not None:
+            return await self._end_approved(ctx, held, lost)
         by = held.approver or "a person"
         decision = Decision(Verdict.APPROVE, f"person:{by}", f"approved by {by}")
         try:
+            if changed:
+                await ledger.rehold(fresh, f"{what_changed(held, fresh)} changed since it was approved")
+                return fresh
             return await self._runtime.pipeline.perform(plan, ctx, decision, fresh.proposal, digest=held.digest)
         except (NotPending, StaleApproval, UnknownCall):
             return self._end(ctx, await self._elsewhere(held.call.id, ledger))
 
-    async def _fresh(self, plan: Plan, held: HeldCall, ctx: RunContext) -> HeldCall | Result:
+    async def _prepare(self, plan: Plan, held: HeldCall, ctx: RunContext) -> HeldCall | Result:
+        """Every stage between finding the tool and the decision, as for a new call: the call as it would be held now,
+        or the result it ends with. Raises `ArgumentsError` for arguments the schema refuses."""
+        call = held.call
+        args = plan.tool.schema.accept(own(call.args if call.asked is None else call.asked))
+        ctx.call_record = replace(call, args=args, asked=None)
+        if plan.missing_scope is not None:
+            return no_secret(call.name_used, plan.missing_scope)
+        refusal = await self._runtime.pipeline.before(plan, ctx) if plan.before else None
+        if refusal is not None:
+            return refusal
         proposal = await self._runtime.pipeline.propose(plan, ctx)
         if isinstance(proposal, Result):
             return proposal
-        return replace(self._held(plan, ctx, held.decision, proposal, waits=False), waiter=held.waiter)
+        decision = await self._runtime.decide(plan.tool, ctx.call_record, proposal)
+        if decision.verdict is Verdict.DENY:
+            text = f"It is denied by {decision.source}: {decision.reason}"
+            return Result(False, error=text, state=State.DENIED, failure=Failure.DENIED_BY_POLICY)
+        return replace(self._held(plan, ctx, decision, proposal, waits=False), waiter=held.waiter)
+
+    async def _end_approved(self, ctx: RunContext, held: HeldCall, result: Result) -> Result:
+        """An approved call that ends without running gets the result a new call would get."""
+        result = self._runtime.redactor.result(replace(result, call_id=held.call.id))
+        ledger = self._runtime.ledger_for_held()
+        if not ledger.end_now(held.call.id, result, unless_running=True):
+            result = await self._elsewhere(held.call.id, ledger)
+        return self._end(ctx, result)
 
     async def _elsewhere(self, call_id: str, ledger: Ledger) -> Result:
         """Another process used the approval: its result is the call's one result."""
@@ -259,15 +295,17 @@ class Desk:
 
     async def resume_one(self, held: HeldCall) -> Result | None:
         """Run one approved call here, unless its own process waits for it or this one does not know the tool."""
-        plan = self._plan(held)
-        if plan is None or held.definition_only or (held.waiter is not None and owner.alive(held.waiter)):
-            return None
-        if self._runtime.planning and plan.mutates:
+        if held.definition_only or (held.waiter is not None and owner.alive(held.waiter)):
             return None
         if held.call.caller.document not in (None, self._document):
             return None  # its paths and its rules are those of that document
+        plan = self._plan(held.call)
+        if isinstance(plan, Result):
+            return self._refuse(held, plan) if plan.failure is Failure.NOT_ALLOWED else None
+        if self._runtime.planning and plan.mutates:
+            return None
         outcome = await self.run_approved(plan, held)
-        return outcome if isinstance(outcome, Result) else self._parked(outcome, stale=True)
+        return outcome if isinstance(outcome, Result) else self._parked(outcome, changed=what_changed(held, outcome))
 
     def withdraw(self, call_id: str, digest: str) -> bool:
         """Take back a call that still waits as exactly this; False if it does not."""
@@ -276,14 +314,17 @@ class Desk:
 
     def refuse(self, call_id: str, refusal: Result) -> bool:
         """End a held call with a refusal it would get now; False if it does not wait any more."""
-        if self._waiting(call_id) is None:
-            return False
-        return self._runtime.ledger_for_held().end_now(call_id, replace(refusal, call_id=call_id))
+        held = self._waiting(call_id)
+        return held is not None and self._refuse(held, refusal) is not None
+
+    def _refuse(self, held: HeldCall, refusal: Result) -> Result | None:
+        refusal = replace(refusal, call_id=held.call.id)
+        ended = self._runtime.ledger_for_held().end_now(held.call.id, refusal, unless_running=True)
+        return refusal if ended else None
 
     def cancel(self, call_id: str) -> bool:
-        if self._waiting(call_id) is None:
-            return False
-        ended = self._runtime.ledger_for_held().end_now(call_id, _cancelled(call_id))
+        """End a call that waits, approved or not, also one whose record cannot be read any more."""
+        ended = self._runtime.ledger_for_held().end_now(call_id, _cancelled(call_id), unless_running=True)
         if call_id in self._woken:
             self._woken[call_id].set()
         return ended
@@ -293,16 +334,16 @@ class Desk:
         held = self._runtime.ledger_for_held().held(call_id)
         return held if held is not None and held.state in (State.PENDING, State.APPROVED) else None
 
-    def _plan(self, held: HeldCall) -> Plan | None:
-        """As it was asked for: a name can say in which unit its timeout is."""
-        call, find = held.call, self._runtime.plans.find
+    def _plan(self, call: Call) -> Plan | Result:
+        """As it was asked for: a name can say in which unit its timeout is. Else the refusal a new call would get."""
+        find = self._runtime.plans.find
         plan = find(call.name_used, call.caller)
         if not isinstance(plan, Plan) or plan.tool.name != call.tool:
             plan = find(call.tool, call.caller)
-        return plan if isinstance(plan, Plan) else None
+        return plan
 
-    def _context(self, plan: Plan, held: HeldCall) -> RunContext:
-        return RunContext(self._runtime, plan.tool, held.call, plan.timeout_of(held.call.args))
+    def _context(self, plan: Plan, call: Call) -> RunContext:
+        return RunContext(self._runtime, plan.tool, call, plan.timeout_of(call.args))
 
     def _held(
         self, plan: Plan, ctx: RunContext, decision: Decision, proposal: Proposal | None, *, waits: bool
@@ -313,15 +354,17 @@ class Desk:
         tool, call = plan.tool, ctx.call_record
         redactor = self._runtime.redactor
         shown = cast(Args, redactor.value(call.args)) if redactor.active else call.args  # before anything is cut
+        files = files_named(self._runtime, tool, call, proposal)
         return HeldCall(
             call=call,
             state=State.PENDING,
-            digest=approval_digest(tool, call, self._runtime.sandbox.profile, proposal),
+            digest=approval_digest(tool, call, self._runtime.sandbox.profile, proposal, files),
             definition_digest=tool.digest,
             decision=decision,
             preview=preview(call.name_used, shown, _PREVIEW_WIDTH, tool.format_preview),
             summary=proposal.summary if proposal else summary_of(shown, tool.summary, call.cwd),
             proposal=proposal,
+            files=files,
             definition_only=tool.definition_only,
             held_at=time.time(),
             waiter=owner.this_process() if waits else None,
@@ -341,17 +384,19 @@ class Desk:
         denial = Decision(Verdict.DENY, "nobody", text)
         return await self._runtime.pipeline.end_early(ctx.call_record, refusal, "nobody", decision=denial)
 
-    def _parked(self, held: HeldCall, *, stale: bool = False) -> Result:
+    def _parked(self, held: HeldCall, *, changed: str = "") -> Result:
+        """`changed`: what is different from what was approved."""
         call_id = held.call.id
-        if stale:
-            text = f"Call {call_id} has changed since it was approved and waits again: holdfast approve {call_id}"
+        if changed:
+            text = f"Call {call_id} has changed since it was approved ({changed}) and waits again: "
+            text += f"holdfast approve {call_id}"
         elif held.definition_only:
             text = f"Call {call_id} waits for its result: holdfast answer {call_id}"
         else:
             text = f"Call {call_id} waits for approval: holdfast approve {call_id}"
         failure = Failure.AWAITING_ANSWER if held.definition_only else Failure.AWAITING_APPROVAL
         return Result(
-            False, error=text, state=State.PENDING, failure=Failure.STALE if stale else failure, call_id=call_id
+            False, error=text, state=State.PENDING, failure=Failure.STALE if changed else failure, call_id=call_id
         )
 
     def _end(self, ctx: RunContext, result: Result) -> Result:
@@ -361,23 +406,12 @@ class Desk:
         return result
 
 
-def _end_of_denied(held: HeldCall, decision: Decision, ledger: Ledger) -> Result:
-    text = f"It was approved, but is denied by now: {decision.reason}"
-    result = Result(False, error=text, state=State.DENIED, failure=Failure.DENIED_BY_POLICY, call_id=held.call.id)
-    ledger.end_now(held.call.id, result)
-    return result
-
-
-def _lost_a_secret(held: HeldCall) -> bool:
-    """Secrets are not stored: what comes back from the ledger has a label in their place."""
-    return b"[secret " in encode_json([held.call.args, held.proposal])
-
-
-def _end_of_lost_secret(held: HeldCall, ledger: Ledger) -> Result:
+def _lost_secret(held: HeldCall) -> Result | None:
+    """Secrets are not stored: what comes back from the ledger has a label in their place, and must not run."""
+    if b"[secret " not in encode_json([held.call.args, held.call.asked, held.proposal]):
+        return None
     text = "It was approved, but its arguments held a secret, which is not kept; ask for the call again."
-    result = Result(False, error=text, state=State.FAILED, failure=Failure.STALE, call_id=held.call.id)
-    ledger.end_now(held.call.id, result)
-    return result
+    return Result(False, error=text, state=State.FAILED, failure=Failure.STALE)
 
 
 def _cancelled(call_id: str) -> Result:

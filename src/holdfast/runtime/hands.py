@@ -13,6 +13,7 @@ from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
 from holdfast.contract.vocabulary import AUTO_APPROVED_IF_SANDBOXED, NEEDS_CONTAINMENT, RUNS_COMMANDS
 from holdfast.rules.caps import Containment
+from holdfast.rules.confinement import Confinement
 
 if TYPE_CHECKING:
     from holdfast.runtime.background import Background
@@ -118,6 +119,23 @@ class Hands:
     def held(self) -> bool:
         """Every guarantee of the sandbox was tried here and held."""
         return self.sandbox.mode != "off" and self.sandbox.held()
+
+    def confinement(self, tool: Tool) -> Confinement:
+        """What would hold a call of this tool: the sandbox's policy, and for one that may run commands its backend."""
+        sandbox, policy = self.sandbox, self.sandbox.policy
+        runs = tool.effects is None or "process" in tool.effects
+        backend = sandbox.backend() if runs else None
+        if sandbox.mode == "off" or (runs and backend is None):
+            return Confinement(environment=policy.environment)
+        return Confinement(
+            backend=None if backend is None else backend.name,
+            guarantees=() if backend is None else tuple(sorted(backend.guarantees)),
+            network=policy.network,
+            writable=tuple(map(str, policy.writable)),
+            hidden=tuple(map(str, policy.read_deny)),
+            protected=policy.protected,
+            environment=policy.environment,
+        )
 
     def containment(self) -> Containment:
         sandbox = self.sandbox

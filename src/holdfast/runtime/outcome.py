@@ -16,6 +16,7 @@ from holdfast.contract.values import Json, encode_json, parse_json
 from holdfast.contract.vocabulary import Failure, State
 
 _PRINTABLE: Final = 10**15
+_ATTACHED: Final = ("image", "audio", "file")
 STOPPED: Final = frozenset({State.TIMED_OUT, State.CANCELLED, State.UNKNOWN})
 
 
@@ -77,10 +78,17 @@ def is_well_formed(result: Result) -> bool:
         and isinstance(output, str)
         and (error is None or isinstance(error, str))
         and isinstance(attachments, tuple)
-        and all(isinstance(item, Attachment) for item in cast(tuple[Any, ...], attachments))
+        and all(map(_is_attachment, cast(tuple[Any, ...], attachments)))
         and isinstance(metadata, dict)
         and is_plain([result.structured, metadata])
     )
+
+
+def _is_attachment(item: Any) -> bool:
+    if not isinstance(item, Attachment) or not isinstance(cast(Any, item.data), bytes):
+        return False
+    texts: tuple[Any, ...] = (item.mime_type, item.name or "", item.uri or "")
+    return item.kind in _ATTACHED and all(isinstance(text, str) for text in texts)
 
 
 def to_json(value: Any) -> Json:

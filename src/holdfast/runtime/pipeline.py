@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec.structs import replace
 
 from holdfast.contract.call import Call, Caller, Decision, Proposal
-from holdfast.contract.errors import ArgumentsError, BadJson, HoldfastError, LedgerError, NotPending
+from holdfast.contract.errors import ArgumentsError, BadJson, CallError, HoldfastError, LedgerError, NotPending
 from holdfast.contract.event import Decided, Event, Finished, Proposed, Received, Started
 from holdfast.contract.result import Result
 from holdfast.contract.values import MAX_ARGUMENT_BYTES, Args
@@ -128,6 +128,15 @@ class Pipeline:
         except Exception as error:
             return self._broken(plan, ctx, error)
 
+    async def refuse(self, name: str, error: CallError, origin: Origin) -> Result:
+        """A call with something in it that cannot be kept: it gets its result, and what was wrong is left out."""
+        runtime = self._runtime
+        if get_running_loop() is not runtime.loop:
+            runtime.attach()
+        call = _call(origin.call_id or runtime.new_call_id(), name, name, {}, origin)
+        refusal = Result(False, error=str(error), state=State.INVALID, failure=Failure.INVALID_ARGUMENTS)
+        return await self.end_early(call, refusal, "caller")
+
     async def _wait_for_tool(self, name: str, origin: Origin, refusal: Result) -> Plan | Result:
         """A tool nobody knows may still come from a source that is loading."""
         if refusal.failure is not Failure.UNKNOWN_TOOL or self._runtime.registry.ready:
@@ -142,8 +151,10 @@ class Pipeline:
         if isinstance(answer, Deny):
             reason = answer.reason or f"tool `{ctx.tool.name}` denied by middleware"
             return Result(False, error=reason, state=State.DENIED, failure=Failure.DENIED_BY_MIDDLEWARE)
+        call = ctx.call_record
         try:
-            ctx.call_record = replace(ctx.call_record, args=own(plan.tool.schema.accept(answer), MAX_ARGUMENT_BYTES))
+            args = own(plan.tool.schema.accept(answer), MAX_ARGUMENT_BYTES)
+            ctx.call_record = replace(call, args=args, asked=None if args == call.args else call.args)
         except ArgumentsError as error:
             return Result(
                 False,

@@ -43,8 +43,8 @@ def awaiting_program(held: HeldCall) -> str:
     return f"Call {call.id} is approved; it runs in the program that knows '{call.tool}', {when}."
 
 
-def words_of(error: BaseException, otherwise: str) -> str:
-    """What an exception says; some say nothing, and some cannot even be asked."""
+def words_of(error: object, otherwise: str) -> str:
+    """What an exception or a hook says; some say nothing, and some cannot even be asked."""
     try:
         return str(error) or otherwise
     except Exception:

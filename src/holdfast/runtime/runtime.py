@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from holdfast.config.model import Config
 from holdfast.contract.call import Call, Caller, Decision, HeldCall, Proposal
-from holdfast.contract.errors import GrantRefused, HoldfastError
+from holdfast.contract.errors import CallError, GrantRefused, HoldfastError, UnknownCall
 from holdfast.contract.event import Event, Inquired, Warned
 from holdfast.contract.finding import TOOL_SEARCH, ToolFinder
 from holdfast.contract.inquiry import CANCELLED, Inquirer, Inquiry, Reply
@@ -34,7 +34,7 @@ from holdfast.rules.hooks import Hooks
 from holdfast.rules.policy import Policy, PolicyRules, check_names
 from holdfast.rules.skills import read_skill
 from holdfast.rules.standard import DocumentPolicy
-from holdfast.runtime import judging
+from holdfast.runtime import intake, judging
 from holdfast.runtime.answers import Answers
 from holdfast.runtime.arguments import Arguments
 from holdfast.runtime.bus import QUEUE_LIMIT, Bus, Subscription
@@ -108,7 +108,11 @@ class Runtime(Answers):
         self.session = b32encode(os.urandom(5)).decode().lower()
         self.redactor = Redactor() if ledger is None else ledger.redactor
         self.secrets = Secrets(self.config.secrets, self.redactor.add)
-        self.caller = caller or Caller(session=self.session, scopes=self.secrets.scopes)
+        self.caller = (
+            Caller(session=self.session, scopes=self.secrets.scopes) if caller is None else intake.caller(caller)
+        )
+        self._last_caller = (self.caller, self.caller)
+        """The caller that was given last, and the same as it was taken."""
         self.registry = registry or Registry(
             default_timeout=self.config.tools.default_timeout,
             strict_check=self.config.tools.strict_check,
@@ -193,12 +197,33 @@ class Runtime(Answers):
 
         `call_id` is one that `new_call_id` gave, for a caller that must know the call before it begins.
         """
+        name = name[: intake.MAX_TEXT] if type(name) is str else words_of(name, type(name).__name__)
         if caller is None and request is None and given_id is None and cwd is None and call_id is None:
             origin = self._origin
         else:
-            origin = Origin(caller or self.caller, cwd or self.cwd, None, request, given_id, call_id)
-        work = self.pipeline.run(name if type(name) is str else repr(name), args, origin)
-        return work if self._telemetry is None else self._telemetry.span(name, given_id or "", work)
+            origin = self._origin
+            try:
+                origin = Origin(self.caller, self.cwd, call_id=intake.new_call_id(call_id))
+                origin = Origin(
+                    self._checked(caller),
+                    intake.folder(cwd, self.cwd),
+                    None,
+                    intake.optional_text(request, "The request of a call"),
+                    intake.optional_text(given_id, "The given id of a call"),
+                    origin.call_id,
+                )
+            except CallError as error:
+                return self.pipeline.refuse(name, error, origin)
+        work = self.pipeline.run(name, args, origin)
+        return work if self._telemetry is None else self._telemetry.span(name, origin.given_id or "", work)
+
+    def _checked(self, caller: Caller | None) -> Caller:
+        """Programs tend to give the same caller again, so that it is not looked at twice."""
+        if caller is None or caller is self.caller:
+            return self.caller
+        if caller is not self._last_caller[0]:
+            self._last_caller = (caller, intake.caller(caller))
+        return self._last_caller[1]
 
     def new_call_id(self) -> str:
         """An id no other call has."""
@@ -242,15 +267,22 @@ class Runtime(Answers):
 
     def cancel(self, call_id: str) -> bool:
         """Stop a running call or withdraw a held one; it still gets its result. False if there is no such call."""
-        return self.pipeline.cancel(call_id) or self.desk.cancel(call_id)
+        try:
+            known = intake.known_call_id(call_id)
+        except UnknownCall:
+            return False
+        return self.pipeline.cancel(known) or self.desk.cancel(known)
 
     def allow(self, held: HeldCall, scope: Scope, *, by: str = "program", width: Width = "exact") -> Grant:
-        """Remember a yes to calls like this one, narrowly. Raises `GrantRefused` if it would be too wide."""
+        """Remember a yes to calls like this one, narrowly. Raises `GrantRefused` if it would be too wide, and
+        `StaleApproval` if the call is not what was shown any more: a rule is for what somebody has seen."""
         tool = self.registry.find(held.call.tool)
         if tool is None or self.grants is None:
             raise GrantRefused(
                 f"'{held.call.tool}' cannot be allowed here: this runtime does not know it, or keeps no ledger."
             )
+        by = intake.text(by, "The name of who allows it")
+        self.desk.check_current(tool, held)
         return self.grants.remember(
             judging.question_about(self, tool, held.call, held.proposal), scope, by, width=width
         )
@@ -261,6 +293,7 @@ class Runtime(Answers):
 
     async def undo(self, call_id: str, *, by: str = "program", partial: bool = False) -> Result:
         """Put back what a call changed on disk, all of it or nothing; raises `UndoRefused` where it cannot be."""
+        call_id, by = intake.known_call_id(call_id), intake.text(by, "The name of who asks")
         return await asyncio.to_thread(self.hands.undo, call_id, by=by, partial=partial)
 
     def use_tracer(self, tracer: Any) -> None:
@@ -301,13 +334,13 @@ class Runtime(Answers):
         """What would be decided about a call, with nothing run or recorded; None if it would end before that."""
         from holdfast.runtime.explaining import judge_call
 
-        return await judge_call(self, name, args, caller or self.caller)
+        return await judge_call(self, name, args, self._checked(caller))
 
     async def explain(self, name: str, args: Arguments = None, *, caller: Caller | None = None) -> Explanation:
         """Who decides about a call and why, without making it."""
         from holdfast.runtime.explaining import explain_call
 
-        return await explain_call(self, name, args, caller or self.caller)
+        return await explain_call(self, name, args, self._checked(caller))
 
     def offer(self, protocol: type[T], helper: T) -> None:
         """Give tools a long-lived helper, found by its protocol."""

@@ -153,14 +153,17 @@ class BodyReader:
         self._blobs = blobs
 
     def text(self, body: str) -> str | bytes:
+        """Raises `LedgerError` where there is none, and `ValueError` where it is not text."""
+        if type(body) is not str:  # SQLite keeps anything in any column
+            raise LedgerCorrupt(f"An entry of the ledger holds {type(body).__name__} in place of text.")
         if not body.startswith(_ELSEWHERE):
             return body
-        return self._blobs.read(_decoder(Elsewhere).decode(body).blob)
+        return self._blobs.read(decoder_of(Elsewhere).decode(body).blob)
 
     def __call__(self, body: str, kind: type[B]) -> B:
         try:
-            return _decoder(kind).decode(self.text(body))
-        except msgspec.DecodeError as error:
+            return decoder_of(kind).decode(self.text(body))
+        except ValueError as error:  # what msgspec says of JSON, and Python of text that is no text
             raise LedgerCorrupt(
                 f"An entry of the ledger cannot be read ({error}); run `holdfast ledger verify` to find it."
             ) from error
@@ -169,7 +172,7 @@ class BodyReader:
 _decoders: Final[dict[type[Struct], msgspec.json.Decoder[Any]]] = {}
 
 
-def _decoder(kind: type[B]) -> msgspec.json.Decoder[B]:
+def decoder_of(kind: type[B]) -> msgspec.json.Decoder[B]:
     if kind not in _decoders:
         _decoders[kind] = msgspec.json.Decoder(kind)
     return _decoders[kind]

@@ -9,7 +9,7 @@ from msgspec import Struct
 from holdfast.contract.values import Json
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One line of the ledger."""
 
     id: int
@@ -19,6 +19,17 @@ class Entry(Struct, frozen=True, kw_only=True):
     at: float
     hash: str
     body: Json
+    problem: str = ""
+    """Why it cannot be read; the body is null then."""
+
+
+class Unreadable(Struct, frozen=True, kw_only=True):
+    """An entry that is as it was written, and still cannot be read."""
+
+    entry: int
+    call: str
+    kind: str
+    problem: str
 
 
 class Verification(Struct, frozen=True, kw_only=True):
@@ -33,8 +44,20 @@ class Verification(Struct, frozen=True, kw_only=True):
     problem: str | None = None
     pruned: int = 0
     """How many entries were removed by pruning; the ledger itself says which, and the chain goes on behind them."""
+    unreadable: tuple[Unreadable, ...] = ()
+    """Entries nobody can read, though nobody changed them."""
 
 
 def link(previous: bytes, call: str, kind: str, at: float, body: str) -> bytes:
     """The length in front keeps a call id from reaching into the body; kinds and numbers hold no space."""
     return sha256(b"%b%b" % (previous, f"{kind} {at!r} {len(call)} {call}{body}".encode())).digest()
+
+
+def is_linked(digest: object, previous: bytes, call: object, kind: object, at: object, body: object) -> bool:
+    """Whether a row is what was written there, whatever its columns hold by now."""
+    if not (isinstance(call, str) and isinstance(kind, str) and isinstance(at, float) and isinstance(body, str)):
+        return False
+    try:
+        return link(previous, call, kind, at, body) == digest
+    except UnicodeEncodeError:
+        return False

@@ -113,7 +113,8 @@ class Database:
             try:
                 execute("BEGIN IMMEDIATE")
                 last = execute("SELECT id, hash FROM entries ORDER BY id DESC LIMIT 1").fetchone()
-                transaction.count, transaction.head = last or (0, schema.GENESIS)
+                transaction.count, head = last or (0, schema.GENESIS)
+                transaction.head = head if type(head) is bytes else schema.GENESIS  # damaged, and `verify` says so
                 outcomes = [op(transaction) for op in ops]
                 execute("COMMIT")
             except sqlite3.Error as error:
@@ -149,6 +150,8 @@ class Database:
                     return self._execute(sql, values).fetchall()
                 except sqlite3.Error as error:
                     raise translate(error, self.path) from error
+                except UnicodeEncodeError as error:
+                    raise LedgerCorrupt(f"{sql.split()[0]} cannot be asked with text that is no text.") from error
 
         return _retry(attempt)
 
@@ -176,8 +179,7 @@ def translate(error: sqlite3.Error, path: Path) -> HoldfastError:
     primary = code & 0xFF if isinstance(code, int) else None
     if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return Locked(f"The ledger {path} is locked by another program; nothing was written, try again.")
-    undecodable = code is None and isinstance(error, sqlite3.OperationalError) and "decode" in str(error)
-    if primary in _DAMAGE or undecodable:  # the module itself says the latter, and gives it no code
+    if primary in _DAMAGE:
         return LedgerCorrupt(
             f"The ledger {path} is damaged or not a ledger ({error}); move it away to start a new one, and keep it."
         )
@@ -203,6 +205,7 @@ def _connect(path: Path, durability: Durability) -> sqlite3.Connection:
     connection = sqlite3.connect(
         path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
     )
+    connection.text_factory = _text
     try:
         connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
         connection.execute("PRAGMA journal_mode = WAL")
@@ -231,12 +234,18 @@ def _connect_to_read(path: Path) -> sqlite3.Connection:
         isolation_level=None,
         check_same_thread=False,
     )
+    connection.text_factory = _text
     try:
         schema.check(connection, str(path))
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _text(raw: bytes) -> str:
+    """One column that is not UTF-8 must not fail the whole query: who reads it finds that it is no text."""
+    return raw.decode("utf-8", "surrogateescape")
 
 
 def _make_private(path: Path) -> None:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from holdfast.contract.errors import LedgerError
 from holdfast.store.bodies import (
     Answered,
     BodyReader,
@@ -142,10 +144,11 @@ def difference(derived: Derived, execute: Callable[..., sqlite3.Cursor]) -> str 
 
 
 def rebuild(tx: Transaction, read: BodyReader) -> None:
-    """Empty the tables and fill them from the entries."""
+    """Empty the tables and fill them from the entries that can be read."""
     derived = Derived(read)
     for entry, call, kind, body in tx.execute("SELECT id, call, kind, body FROM entries ORDER BY id").fetchall():
-        derived.feed(entry, call, kind, body)
+        with suppress(LedgerError):
+            derived.feed(entry, call, kind, body)
     for table, columns in TABLES.items():
         marks = ", ".join("?" for _ in columns.split(","))
         tx.execute(f"DELETE FROM {table}")  # noqa: S608 - ours

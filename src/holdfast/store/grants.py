@@ -110,9 +110,19 @@ class Grants:
         known = self._known.get(ledger)
         if known is None or known[0] != version:
             rows = ledger.rows("SELECT uses, body FROM grants ORDER BY id")
-            known = (version, [replace(_decoder.decode(body), uses=uses) for uses, body in rows])
+            known = (version, [grant for row in rows if (grant := _read(*row)) is not None])
             self._known[ledger] = known
         return known[1]
+
+
+def _read(uses: object, body: object) -> Grant | None:
+    """A grant that cannot be read allows nothing; `verify` finds it."""
+    if not isinstance(body, str) or not (uses is None or isinstance(uses, int)):
+        return None
+    try:
+        return replace(_decoder.decode(body), uses=uses)
+    except ValueError:
+        return None
 
 
 def _write(ledger: Ledger, grant: Grant) -> None:

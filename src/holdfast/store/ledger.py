@@ -129,8 +129,8 @@ class Ledger(Queries):
         self.forget(call_id)
         return ended
 
-    def end_now(self, call_id: str, result: Result) -> bool:
-        ended = self.run(operations.end(self.seal, call_id, result))
+    def end_now(self, call_id: str, result: Result, *, unless_running: bool = False) -> bool:
+        ended = self.run(operations.end(self.seal, call_id, result, unless_running=unless_running))
         self.forget(call_id)
         return ended
 

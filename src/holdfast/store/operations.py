@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.contract.call import Answer, Call, Decision, HeldCall, Owner
-from holdfast.contract.errors import NotPending, StaleApproval, UnknownCall
+from holdfast.contract.errors import LedgerCorrupt, NotPending, StaleApproval, UnknownCall
 from holdfast.contract.result import Result
 from holdfast.contract.vocabulary import Failure, State
 from holdfast.store.bodies import Answered, BodyReader, Ended, Held, Intent, Whole
@@ -118,12 +118,13 @@ def begin(
     return start if digest is None else start_approved
 
 
-def end(seal: Seal, call_id: str, result: Result) -> Op[bool]:
-    """False if the call is not open: it never began, or has its one result already."""
+def end(seal: Seal, call_id: str, result: Result, *, unless_running: bool = False) -> Op[bool]:
+    """False if the call is not open: it never began, has its one result already, or (if that counts) runs."""
     body = seal(Ended(result))
+    kept = "running" if unless_running else ""
 
     def op(tx: Transaction) -> bool:
-        if tx.execute("DELETE FROM open_calls WHERE call = ?", (call_id,)).rowcount == 0:
+        if tx.execute("DELETE FROM open_calls WHERE call = ? AND state != ?", (call_id, kept)).rowcount == 0:
             return False
         tx.append(call_id, "ended", body)
         return True
@@ -153,10 +154,17 @@ def interrupt(seal: Seal, rows: Sequence[tuple[str, int, str, bool]]) -> Op[list
 def open_state(tx: Transaction, call_id: str) -> tuple[State, str | None]:
     row = tx.execute("SELECT state, digest FROM open_calls WHERE call = ?", (call_id,)).fetchone()
     if row is not None:
-        return State(row[0]), row[1]
+        return state_of(row[0]), row[1]
     if _is_known(tx, call_id):
         raise NotPending(f"Call {call_id} has ended: it does not wait for anything.")
     raise unknown_call(call_id)
+
+
+def state_of(text: object) -> State:
+    try:
+        return State(cast(str, text))
+    except ValueError:
+        raise LedgerCorrupt(f"The ledger has a call in the state {str(text)[:80]!a}, which there is not.") from None
 
 
 def unknown_call(call_id: str) -> UnknownCall:
@@ -165,7 +173,10 @@ def unknown_call(call_id: str) -> UnknownCall:
 
 def held_of(tx: Transaction, read: BodyReader, call_id: str) -> HeldCall:
     sql = "SELECT body FROM entries WHERE id = (SELECT entry FROM open_calls WHERE call = ?)"
-    return read(tx.execute(sql, (call_id,)).fetchone()[0], Held).held
+    row = tx.execute(sql, (call_id,)).fetchone()
+    if row is None:
+        raise LedgerCorrupt(f"The entry that says what call {call_id} is has gone.")
+    return read(row[0], Held).held
 
 
 def _is_known(tx: Transaction, call_id: str) -> bool:

@@ -33,7 +33,10 @@ def alive(owner: Owner) -> bool:
     me = this_process()
     if owner == me or not owner.started or not me.started:
         return True
-    boot, container = owner.started.split(":")[:2]
+    try:
+        boot, container = owner.started.split(":")[:2]
+    except (AttributeError, ValueError, TypeError):
+        return True  # the record of it is damaged
     my_boot, my_container = me.started.split(":")[:2]
     pids_mean_nothing_here = boot == my_boot and container != my_container
     return pids_mean_nothing_here or _started(owner.pid) == owner.started

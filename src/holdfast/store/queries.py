@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from time import localtime, strftime
 from typing import Any, Final
 
@@ -11,24 +13,28 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.contract.call import Answer, Call, Decision, HeldCall
-from holdfast.contract.errors import LedgerCorrupt, UnknownCall
+from holdfast.contract.errors import LedgerCorrupt, LedgerError, UnknownCall
 from holdfast.contract.result import Result
 from holdfast.contract.values import Json, encode_json
 from holdfast.contract.vocabulary import State
 from holdfast.store.bodies import Answered, Before, BodyReader, Ended, Held, Intent, Pruned, Whole
-from holdfast.store.chain import Entry
+from holdfast.store.chain import Entry, link
 from holdfast.store.database import Database
-from holdfast.store.operations import unknown_call
+from holdfast.store.operations import state_of, unknown_call
 
 _PAGE: Final = 500
 _LOOKED_THROUGH: Final = 20_000
 """Entries, where no index helps."""
 _CANDIDATES: Final = 5
+_RANDOM: Final = re.compile(r"[a-z0-9]{1,8}", re.ASCII)
+_OWN_ID: Final = re.compile(r"[a-z0-9]{8}-([0-9]+|undo)", re.ASCII)
 _MAX_REMEMBERED: Final = 1000
 _COLUMNS: Final = "id, call, kind, at, body, hash"
 _HELD: Final = (
-    "SELECT o.state, o.approver, e.body FROM open_calls o JOIN entries e ON e.id = o.entry WHERE e.kind = 'held'"
+    "SELECT o.call, o.state, o.approver, e.kind, e.body FROM open_calls o LEFT JOIN entries e ON e.id = o.entry "
+    "WHERE o.digest IS NOT NULL"
 )
+"""Only calls that were held have a digest."""
 
 
 class GivenAnswer(Struct, frozen=True, kw_only=True):
@@ -80,23 +86,47 @@ class Queries:
     def held(self, call_id: str) -> HeldCall | None:
         """A call that was held and has not ended: pending, approved or running. None for any other."""
         rows = self.rows(f"{_HELD} AND o.call = ?", (call_id,))
-        return self._held(*rows[0]) if rows else None
+        with _about(call_id):
+            return self._held(*rows[0][1:]) if rows else None
 
     def pending(self) -> list[HeldCall]:
-        """What waits for a person (pending) or for a process that runs it (approved), oldest first."""
-        rows = self.rows(f"{_HELD} AND o.state IN ('pending', 'approved') ORDER BY o.entry")
-        return [self._held(*row) for row in rows]
+        """What waits for a person (pending) or for a process that runs it (approved), oldest first.
 
-    def _held(self, state: str, approver: str | None, body: str) -> HeldCall:
-        return self.as_shown(replace(self.read_body(body, Held).held, state=State(state), approver=approver))
+        A call whose record cannot be read is left out: see `unreadable_pending`.
+        """
+        found: list[HeldCall] = []
+        for row in self._waiting():
+            with suppress(LedgerError):
+                found.append(self._held(*row[1:]))
+        return found
+
+    def unreadable_pending(self) -> list[str]:
+        """The calls that wait and whose record cannot be read: nobody can approve them, only end them."""
+        found: list[str] = []
+        for call_id, *row in self._waiting():
+            try:
+                self._held(*row)
+            except LedgerError:
+                found.append(call_id)
+        return found
+
+    def _waiting(self) -> list[tuple[Any, ...]]:
+        return self.rows(f"{_HELD} AND o.state IN ('pending', 'approved') ORDER BY o.entry")
+
+    def _held(self, state: str, approver: str | None, kind: str, body: str) -> HeldCall:
+        if kind != "held":
+            raise LedgerCorrupt(f"An entry of the ledger is {kind!a} where what is held should be.")
+        read = replace(self.read_body(body, Held).held, state=state_of(state), approver=approver)
+        return self.as_shown(read)
 
     def result(self, call_id: str) -> Result | None:
         """The one result of a call that has ended."""
         sql = "SELECT kind, body FROM entries WHERE call = ? AND kind IN ('call', 'answered', 'ended') ORDER BY id DESC"
-        for kind, body in self.rows(sql, (call_id,)):
-            result = self.read_body(body, _ENDS[kind]).result
-            if result is not None:
-                return result
+        with _about(call_id):
+            for kind, body in self.rows(sql, (call_id,)):
+                result = self.read_body(body, _ENDS[kind]).result
+                if result is not None:
+                    return result
         return None
 
     def call(self, call_id: str) -> CallRecord:
@@ -105,8 +135,15 @@ class Queries:
             raise self._unknown(call_id)
         return record
 
-    def calls(self, limit: int = 50, tool: str | None = None, state: State | None = None) -> list[CallRecord]:
-        """Those with the newest entries first."""
+    def calls(
+        self,
+        limit: int = 50,
+        tool: str | None = None,
+        state: State | None = None,
+        *,
+        unreadable: list[str] | None = None,
+    ) -> list[CallRecord]:
+        """Those with the newest entries first. The ids of those that cannot be read are added to `unreadable`."""
         found: list[CallRecord] = []
         seen: set[str] = set()
         before = 2**63 - 1
@@ -119,7 +156,12 @@ class Queries:
             fresh = [call for call in dict.fromkeys(call for _, call in page) if call not in seen]
             seen.update(fresh)
             for call in fresh:
-                record = self._record(call) if len(found) < limit else None
+                try:
+                    record = self._record(call) if len(found) < limit else None
+                except LedgerError:
+                    if unreadable is not None:
+                        unreadable.append(str(call))
+                    continue
                 if record and tool in (None, record.call.tool) and state in (None, record.state):
                     found.append(record)
         return found
@@ -134,12 +176,13 @@ class Queries:
             GROUP BY call ORDER BY MAX(id) DESC LIMIT ?"""
         named = '"request":' + encode_json(request).decode().removesuffix('"')
         called = '"tool":' + ("" if tool is None else encode_json(tool).decode())
-        found = [self._record(call) for (call,) in self.rows(sql, (_LOOKED_THROUGH, named, called, limit))]
-        return [
-            record
-            for record in found
-            if record and (record.call.request or "").startswith(request) and tool in (None, record.call.tool)
-        ]
+        found: list[CallRecord] = []
+        for (call,) in self.rows(sql, (_LOOKED_THROUGH, named, called, limit)):
+            with suppress(LedgerError):
+                record = self._record(call)
+                if record and (record.call.request or "").startswith(request) and tool in (None, record.call.tool):
+                    found.append(record)
+        return found
 
     def active_since(self, at: float) -> Generator[str]:
         """Calls that began or ended at that time or later, newest first."""
@@ -147,30 +190,66 @@ class Queries:
         before, seen = 2**63 - 1, set[str]()
         while page := self.rows(sql, (before, _PAGE)):
             for _, call, kind, when in page:
-                if when < at:
+                if isinstance(when, float) and when < at:
                     return
                 if kind in ("intent", "ended") and call not in seen:
                     seen.add(call)
                     yield call
             before = page[-1][0]
 
-    def find(self, prefix: str) -> str:
-        """The id of the only call that begins so."""
-        sql = "SELECT DISTINCT call FROM entries WHERE call >= ? AND call < ? ORDER BY call LIMIT ?"
-        found = [row[0] for row in self.rows(sql, (prefix or "\0", f"{prefix}\U0010ffff", _CANDIDATES + 1))]
-        if len(found) == 1 or (found and found[0] == prefix):
+    def find(self, given: str) -> str:
+        """The id of the one call that is meant: the whole id, or one that holdfast made with its random part cut short.
+
+        An id the ledger knows, of a call that is open or has ended, means that call and no other. A number is never
+        completed, and neither is an id that somebody else chose.
+        """
+        if not given:
+            raise UnknownCall("The id is empty; `holdfast ledger` lists the calls.")
+        if not given.isprintable():
+            raise self._unknown(given)
+        if self.rows("SELECT 1 FROM entries WHERE call = ? LIMIT 1", (given,)):
+            return given
+        part, dash, number = given.partition("-")
+        if not _RANDOM.fullmatch(part) or (dash and not number):
+            raise self._unknown(given)
+        sql = "SELECT DISTINCT call FROM entries WHERE call >= ? AND call < ? AND (? = '' OR call LIKE ?) ORDER BY call"
+        rows = self.rows(sql, (part, f"{part}\U0010ffff", number, f"%-{number}"))
+        found = [call for (call,) in rows if _made_here(call) and (not dash or call.partition("-")[2] == number)]
+        if len(found) == 1:
             return found[0]
         if not found:
-            raise self._unknown(prefix)
+            raise self._unknown(given)
         more = " and more" if len(found) > _CANDIDATES else ""
         raise UnknownCall(
-            f"Several calls begin with '{prefix}': {', '.join(found[:_CANDIDATES])}{more}; give more of the id."
+            f"Several calls begin with '{given}': {', '.join(found[:_CANDIDATES])}{more}; give the whole id."
         )
+
+    def calls_given(self, given_id: str, request: str | None = None) -> list[str]:
+        """The calls, open or ended, that a model or client gave this id, in one request or in any.
+
+        Only the newest entries are looked at.
+        """
+        sql = """SELECT DISTINCT call FROM entries WHERE id > (SELECT MAX(id) FROM entries) - ?
+            AND kind IN ('call', 'held', 'intent') AND instr(body, ?) AND instr(body, ?)"""
+        named = '"given_id":' + encode_json(given_id).decode()
+        asked = '"request":' + ("" if request is None else encode_json(request).decode())
+        return [call for (call,) in self.rows(sql, (_LOOKED_THROUGH, named, asked))]
+
+    def shown_as(self, call_id: str, digest: str) -> HeldCall | None:
+        """The call as it was held when its digest began so."""
+        for (body,) in self.rows("SELECT body FROM entries WHERE call = ? AND kind = 'held'", (call_id,)):
+            with suppress(LedgerError):
+                held = self.read_body(body, Held).held
+                if held.digest.startswith(digest):
+                    return held
+        return None
 
     def _unknown(self, call_id: str) -> UnknownCall:
         rows = self.rows("SELECT body FROM entries WHERE call = '' AND kind = 'pruned'")
-        times = [self.read_body(body, Pruned).older_than for (body,) in rows]
-        pruned = max((at for at in times if at is not None), default=None)
+        pruned: float | None = None
+        for (body,) in rows:
+            with suppress(LedgerError):
+                pruned = max(filter(None, (pruned, self.read_body(body, Pruned).older_than)), default=None)
         if pruned is None:
             return unknown_call(call_id)
         day = strftime("%Y-%m-%d", localtime(pruned))
@@ -182,15 +261,28 @@ class Queries:
         return [self.read_body(body, Before) for (body,) in rows]
 
     def entries(self, after: int = 0, call: str | None = None) -> Generator[Entry]:
-        for number, name, kind, at, body, digest in self._pages(after, call):
-            content = msgspec.json.decode(self.read_body.text(body))
-            yield Entry(id=number, call=name, kind=kind, at=at, hash=digest.hex(), body=content)
+        """Raises `LedgerCorrupt` at one that cannot be read; `export` writes that it cannot, and goes on."""
+        for entry in self._entries(after, call):
+            if entry.problem:
+                raise LedgerCorrupt(f"Entry {entry.id} cannot be read: {entry.problem}")
+            yield entry
+
+    def _entries(self, after: int = 0, call: str | None = None) -> Generator[Entry]:
+        for row in self._pages(after, call):
+            number, name, kind, at, body, digest = row
+            try:
+                link(digest, name, kind, at, body)  # fails where a column is not of its kind
+                content = msgspec.json.decode(self.read_body.text(body))
+            except (LedgerError, ValueError, TypeError) as error:
+                yield _damaged(row, str(error))
+            else:
+                yield Entry(id=number, call=name, kind=kind, at=at, hash=digest.hex(), body=content)
 
     def export(self) -> Generator[bytes]:
         """Each entry as one line of ASCII JSON: nothing in it can end the line or steer a terminal."""
         from json import dumps
 
-        for entry in self.entries():
+        for entry in self._entries():
             yield dumps(msgspec.to_builtins(entry), separators=(",", ":")).encode() + b"\n"
 
     def _pages(self, after: int, call: str | None) -> Generator[tuple[Any, ...]]:
@@ -204,10 +296,11 @@ class Queries:
     def _record(self, call_id: str) -> CallRecord | None:
         rows = self.rows("SELECT id, kind, at, body FROM entries WHERE call = ? ORDER BY id", (call_id,))
         record: CallRecord | None = None
-        for number, kind, at, body in rows:
-            record = self._extended(record, kind, at, body)
-            if record is not None:
-                record = replace(record, entries=(*record.entries, number))
+        with _about(call_id):
+            for number, kind, at, body in rows:
+                record = self._extended(record, kind, at, body)
+                if record is not None:
+                    record = replace(record, entries=(*record.entries, number))
         return record
 
     def _extended(self, record: CallRecord | None, kind: str, at: float, body: str) -> CallRecord | None:
@@ -243,6 +336,41 @@ class Queries:
             record = replace(record, answers=(*record.answers, given), state=state)
             return record if said.result is None else _ended(record, said.result, at)
         return _ended(record, self.read_body(body, Ended).result, at) if kind == "ended" else record
+
+
+def _made_here(call_id: object) -> bool:
+    """Whether holdfast made the id itself: `Runtime.new_call_id`, or an undo."""
+    return isinstance(call_id, str) and _OWN_ID.fullmatch(call_id) is not None
+
+
+@contextmanager
+def _about(call_id: str) -> Generator[None]:
+    """Damage is damage of one call, which the message names."""
+    try:
+        yield
+    except LedgerCorrupt as error:
+        raise LedgerCorrupt(
+            f"The record of call {_shown(call_id)} cannot be read: {error} Other calls are not affected; "
+            "`holdfast doctor` says what to do."
+        ) from error
+
+
+def _damaged(row: tuple[Any, ...], problem: str) -> Entry:
+    number, name, kind, at, _, digest = row
+    return Entry(
+        id=number,
+        call=_shown(name),
+        kind=_shown(kind),
+        at=at if isinstance(at, float) else 0.0,
+        hash=digest.hex() if isinstance(digest, bytes) else "",
+        body=None,
+        problem=_shown(problem),
+    )
+
+
+def _shown(text: object) -> str:
+    """A column that may hold anything, as JSON can carry it."""
+    return str(text).encode(errors="backslashreplace").decode()
 
 
 _ENDS: Final[dict[str, type[Whole | Answered | Ended]]] = {"call": Whole, "answered": Answered, "ended": Ended}

@@ -8,11 +8,13 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
+from holdfast.contract.errors import LedgerError
 from holdfast.store.bodies import Pruned
 from holdfast.store.database import Transaction
 
@@ -106,7 +108,12 @@ _OLD: Final = """
 
 
 def _old_calls(ledger: Ledger, older_than: float) -> list[str]:
-    return [call for (call,) in ledger.rows(_OLD, (older_than,))]
+    return _named(ledger.rows(_OLD, (older_than,)))
+
+
+def _named(rows: Iterable[tuple[Any, ...]]) -> list[str]:
+    """A name that is no text cannot be asked for: its entries are damaged, and stay."""
+    return [call for (call,) in rows if isinstance(call, str) and call.isprintable()]
 
 
 def _count(ledger: Ledger, call: str) -> int:
@@ -117,7 +124,7 @@ def _remove_entries(ledger: Ledger, older_than: float, by: str) -> tuple[list[st
     """In one transaction: what is old now, whatever was old when it was looked at first."""
 
     def op(tx: Transaction) -> tuple[list[str], int]:
-        calls = [call for (call,) in tx.execute(_OLD, (older_than,)).fetchall()]
+        calls = _named(tx.execute(_OLD, (older_than,)).fetchall())
         rows = [
             row
             for call in calls
@@ -135,12 +142,12 @@ def _remove_entries(ledger: Ledger, older_than: float, by: str) -> tuple[list[st
     return ledger.run(op)
 
 
-def _ranges(rows: Iterable[tuple[int, bytes]]) -> tuple[tuple[int, int, str], ...]:
+def _ranges(rows: Iterable[tuple[int, object]]) -> tuple[tuple[int, int, str], ...]:
     """Numbers that follow each other, taken together, with the hash of the last."""
     found: list[tuple[int, int, str]] = []
     for number, digest in rows:
         first = found.pop()[0] if found and found[-1][1] == number - 1 else number
-        found.append((first, number, digest.hex()))
+        found.append((first, number, digest.hex() if isinstance(digest, bytes) else ""))
     return tuple(found)
 
 
@@ -160,15 +167,18 @@ def _references(ledger: Ledger, without: set[str]) -> dict[str, _Kept]:
     return found
 
 
-def _note(ledger: Ledger, found: dict[str, _Kept], entry: int, body: str, *, needed: bool) -> None:
+def _note(ledger: Ledger, found: dict[str, _Kept], entry: int, body: object, *, needed: bool) -> None:
+    if not isinstance(body, str):
+        return  # damaged, so that nothing can refer to what it held
     elsewhere = body.startswith(_BODY)
     for _, reference in _REFERENCE.findall(body):
         known = found.get(reference)
         is_needed = needed or elsewhere or (known is not None and known.needed)
         found[reference] = _Kept(entry, is_needed)
     if elsewhere:
-        text = ledger.read_body.text(body)
-        _note(ledger, found, entry, f" {text.decode() if isinstance(text, bytes) else text}", needed=needed)
+        with suppress(LedgerError, ValueError):  # one that is damaged or gone refers to nothing
+            text = ledger.read_body.text(body)
+            _note(ledger, found, entry, f" {text.decode() if isinstance(text, bytes) else text}", needed=needed)
 
 
 def _files(folder: Path) -> dict[str, _File]:

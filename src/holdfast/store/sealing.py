@@ -9,14 +9,15 @@ from typing import Final, cast
 import msgspec
 from msgspec import Struct
 
+from holdfast.contract.errors import LedgerUnavailable
 from holdfast.store.blobs import Blobs
-from holdfast.store.bodies import Elsewhere
+from holdfast.store.bodies import Elsewhere, decoder_of
 from holdfast.store.redact import Redactor
 
 MAX_INLINE: Final = 1024 * 1024
 _MAX_DEPTH: Final = 100
 _PLACEHOLDER: Final = b"[an attachment that held a secret]"
-_FREE: Final = frozenset({"args", "original", "original_args", "structured", "metadata", "payload", "pattern"})
+_FREE: Final = frozenset({"args", "asked", "original", "original_args", "structured", "metadata", "payload", "pattern"})
 """Fields with content of no fixed form: everything in them can be replaced, numbers and keys too."""
 _FIXED: Final = frozenset(
     {"id", "call_id", "state", "verdict", "kind", "failure", "risk", "digest", "definition_digest", "scope", "blob"}
@@ -25,7 +26,8 @@ _FIXED: Final = frozenset(
 
 
 class Sealer:
-    """Turns bodies into text without secrets; the only way into the ledger."""
+    """Turns bodies into text without secrets; the only way into the ledger. What could not be read back later is
+    refused here: no caller, tool or hook can make an entry that nobody can read."""
 
     def __init__(self, redactor: Redactor, blobs: Blobs) -> None:
         self._redactor = redactor
@@ -39,6 +41,10 @@ class Sealer:
             text = self._encode(_plain(body)).decode()
         if self._redactor.finds(text):
             text = self._encode(self._clean(msgspec.json.decode(text), "", free=False)).decode()
+        try:
+            decoder_of(type(body)).decode(text)
+        except msgspec.DecodeError as error:
+            raise LedgerUnavailable(f"It cannot be recorded, because it could not be read back: {error}.") from None
         if len(text) > MAX_INLINE:
             raw = text.encode()
             text = self._encode(Elsewhere(self._blobs.put(raw), len(raw))).decode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -50,7 +51,12 @@ class Trust:
         return bool(self._rows("SELECT 1 FROM trust WHERE path = ? AND digest = ?", (str(path), digest)))
 
     def list(self) -> list[TrustedContent]:
-        return [_decoder.decode(body) for (body,) in self._rows("SELECT body FROM trust ORDER BY path")]
+        """What cannot be read is left out; `verify` finds it, and it is trusted no more than its digest says."""
+        found: list[TrustedContent] = []
+        for (body,) in self._rows("SELECT body FROM trust ORDER BY path"):
+            with suppress(ValueError):
+                found.append(_decoder.decode(body))
+        return found
 
     def revoke(self, path: Path, *, by: str) -> bool:
         """False if the file was not trusted."""

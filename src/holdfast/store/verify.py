@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Generator
+from typing import Final
 
 from msgspec import Struct, field
 
 from holdfast.contract.errors import LedgerError
-from holdfast.store.bodies import BodyReader, Pruned
-from holdfast.store.chain import Verification, link
+from holdfast.store.bodies import Before, BodyReader, Ended, Pruned, Whole
+from holdfast.store.chain import Unreadable, Verification, is_linked
+from holdfast.store.changes import After, Recorded, Undone
 from holdfast.store.database import Database
 from holdfast.store.derived import Derived, difference
 from holdfast.store.schema import GENESIS, PRUNING_VERSION
 
 Execute = Callable[..., sqlite3.Cursor]
 _PAGE = 1000
+_UNDERIVED: Final[dict[str, type[Struct]]] = {
+    "call": Whole,
+    "ended": Ended,
+    "before": Before,
+    "after": After,
+    "recorded": Recorded,
+    "undone": Undone,
+}
+"""Kinds no table follows from, so that nothing but reading them shows whether they can be read."""
 
 
 class _Progress(Struct):
@@ -27,6 +38,7 @@ class _Progress(Struct):
     """By their first entry: the last one of those that were pruned together, and its hash."""
     vouched: set[tuple[int, int, str]] = field(default_factory=set[tuple[int, int, str]])
     """The gaps the entries themselves tell of."""
+    unreadable: list[Unreadable] = field(default_factory=list[Unreadable])
 
     def skip(self) -> None:
         """Go on behind what was pruned."""
@@ -54,12 +66,18 @@ def _verify(execute: Execute, read: BodyReader, progress: _Progress, anchor: str
         expected = progress.last + 1
         if entry != expected:
             return _failed(progress, expected, f"Entry {expected} is missing: the next one is {entry}.")
-        if link(progress.head, call, kind, at, body) != digest or place != (entry if call in begun else 0):
+        written = is_linked(digest, progress.head, call, kind, at, body)
+        if not written or place != (entry if call in begun else 0):
             return _failed(progress, entry, f"Entry {entry} is not what was written there.")
         begun.add(call)
-        derived.feed(entry, call, kind, body)
-        if kind == "pruned":
-            progress.vouched.update(read(body, Pruned).ranges)
+        try:
+            derived.feed(entry, call, kind, body)
+            if kind == "pruned":
+                progress.vouched.update(read(body, Pruned).ranges)
+            elif kind in _UNDERIVED:
+                read(body, _UNDERIVED[kind])
+        except LedgerError as error:
+            progress.unreadable.append(Unreadable(entry=entry, call=call, kind=kind, problem=str(error)))
         progress.last, progress.head = entry, digest
         progress.anchored = progress.anchored or digest.hex() == anchor
         if derived.stray is not None:
@@ -75,6 +93,8 @@ def _conclude(execute: Execute, derived: Derived, progress: _Progress) -> Verifi
     for first, (last, digest) in progress.gaps.items():
         if (first, last, digest.hex()) not in progress.vouched:
             return _failed(progress, first, f"Entry {first} is missing, and the ledger does not tell of its pruning.")
+    if progress.unreadable:
+        return _failed(progress, progress.unreadable[0].entry, _not_readable(progress.unreadable))
     if not progress.anchored:
         pruned = "; it may have been pruned, so note a new head" if progress.pruned else ""
         return _failed(progress, None, f"The ledger does not pass through the head that was noted earlier{pruned}.")
@@ -85,6 +105,13 @@ def _conclude(execute: Execute, derived: Derived, progress: _Progress) -> Verifi
     if damage != "ok":
         return _failed(progress, None, f"The file is damaged: {damage}.")
     return _found(progress, ok=True)
+
+
+def _not_readable(found: list[Unreadable]) -> str:
+    first = found[0]
+    whose = f"{first.kind} of call {first.call}" if first.call else first.kind
+    more = "" if len(found) == 1 else f" Neither can {len(found) - 1:,} more."
+    return f"Entry {first.entry} ({whose}) cannot be read: {first.problem}{more}"
 
 
 def _gaps(execute: Execute) -> dict[int, tuple[int, bytes]]:
@@ -118,4 +145,5 @@ def _found(
         first_bad=first_bad,
         problem=problem,
         pruned=progress.pruned,
+        unreadable=tuple(progress.unreadable),
     )

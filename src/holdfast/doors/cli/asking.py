@@ -12,6 +12,7 @@ from holdfast.contract.call import Answer
 from holdfast.contract.errors import HoldfastError, NotPending, UnknownCall
 from holdfast.doors.cli.arguments import read_object
 from holdfast.doors.cli.held import HeldView
+from holdfast.doors.cli.holding import note_shown
 from holdfast.doors.cli.place import whoami
 from holdfast.doors.cli.questions import QUESTIONS, ask_questions
 from holdfast.doors.cli.screen import note, paint, screen_width, shown_block
@@ -110,9 +111,12 @@ class TerminalAsker:
             note("You are asked:")
             return
         tool = self._runtime.registry.find(held.call.tool)
-        for line in HeldView(held, risk=None if tool is None else tool.risk).short():
+        view = HeldView(held, risk=None if tool is None else tool.risk)
+        for line in view.short():
             note(line)
         note()
+        if view.short_is_whole:
+            note_shown(self._runtime.hands.state, [held])
 
     async def _choose(self, held: HeldCall) -> Step:
         keys = _FOR_RESULTS if held.definition_only else tuple(_CHOICES)
@@ -166,6 +170,7 @@ class TerminalAsker:
     async def _details(self, held: HeldCall) -> None:
         for line in HeldView(held).details():
             note(line)
+        note_shown(self._runtime.hands.state, [held])
 
 
 class Answered(Exception):

@@ -15,6 +15,8 @@ from holdfast.doors.cli.place import runtime_here, servers_for
 from holdfast.text.visible import visible
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from holdfast.contract.call import HeldCall
     from holdfast.contract.inquiry import Inquiry, Reply
     from holdfast.contract.result import Result
@@ -39,7 +41,8 @@ def run_call(
         args = _read(runtime, name, words) if runtime.registry.ready else tuple(words)
         call = _call_and_ask if screen.can_ask() and not park else _call
         result, held = asyncio.run(call(runtime, name, args))
-    return show_result(result, held, as_json=as_json)
+        state = runtime.hands.state
+    return show_result(result, held, as_json=as_json, state=state)
 
 
 def _read(runtime: Runtime, name: str, words: Sequence[str]) -> Arguments:
@@ -86,19 +89,27 @@ async def _call(runtime: Runtime, name: str, args: Arguments | Words) -> tuple[R
         return result, held
 
 
-def show_result(result: Result, held: HeldCall | None = None, *, as_json: bool) -> int:
-    """The result on standard output, everything else on standard error; the exit code."""
+def show_result(
+    result: Result, held: HeldCall | None = None, *, as_json: bool, state: Path | None = None
+) -> int:
+    """The result on standard output, everything else on standard error; the exit code.
+
+    A call that waits counts as shown to this user, if all of it was; `state` is where that is remembered.
+    """
     if as_json:
         from holdfast.doors.cli.shapes import result_shape
 
         screen.put_json(result_shape(result, held))
+        if held is not None:
+            _note_shown(state, held)
         return result.exit_code
     screen.put_output(result.output)
     for item in result.attachments:
         name = f" {visible(item.name)}" if item.name else ""
         screen.note(f"[{item.kind}{name}: {visible(item.mime_type)}, {len(item.data):,} bytes; --json has it]")
     if held is not None:
-        _show_waiting(held, result)
+        if _show_waiting(held, result):
+            _note_shown(state, held)
     elif not result.success:
         error = screen.paint("Error:", "red", stream=sys.stderr)
         screen.note(f"{error} {screen.shown_block(result.error or 'Unknown error')}")
@@ -112,9 +123,19 @@ def is_builtin(name: str) -> bool:
     return any(name in (*tool.names, tool.api_name) for tool in builtin_tools())
 
 
-def _show_waiting(held: HeldCall, result: Result) -> None:
-    screen.note(screen.paint(screen.shown(held.preview), "bold", stream=sys.stderr))
-    screen.note(f"  {visible(held.decision.reason)} ({visible(held.decision.source)})")
+def _note_shown(state: Path | None, held: HeldCall) -> None:
+    from holdfast.doors.cli.holding import note_shown
+
+    note_shown(state, [held])
+
+
+def _show_waiting(held: HeldCall, result: Result) -> bool:
+    """Whether all of it was shown."""
+    from holdfast.doors.cli.held import HeldView
+
+    view = HeldView(held)
+    for line in view.short():
+        screen.note(line)
     screen.note(screen.shown_block(result.error or "It waits."))
     from holdfast.rules.caps import CHANGED
 
@@ -123,3 +144,4 @@ def _show_waiting(held: HeldCall, result: Result) -> None:
 
         review = f"`holdfast mcp review {server_of(held.call.tool) or ''}`".replace(" `", "`")
         screen.note(f"`holdfast pending {held.call.id}` shows the difference; {review} accepts it without this call.")
+    return view.short_is_whole

@@ -38,6 +38,7 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
         "cwd": "the directory it would run in",
         "held_at": "since when, in seconds since 1970",
         "digest": "what an approval is bound to",
+        "files": "project files its command names: path, and the digest of what is in them",
         "approver": "who approved it, or null",
         "waiting_pid": "the process that waits for the answer, or null",
     },
@@ -116,6 +117,7 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
         "head": "the last hash",
         "first_bad": "the first bad entry, or null",
         "problem": "what is wrong, or null",
+        "unreadable": "entries that nobody changed and that still cannot be read: entry, call, kind, problem",
     },
     "change": {
         "call_id": "the id of the call",

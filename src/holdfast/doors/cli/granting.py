@@ -82,11 +82,21 @@ def refuse_if_useless(held: HeldCall) -> None:
 
 
 def rule_words(tool: str, stored: Args) -> str:
-    """Which calls a rule covers."""
+    """Which calls a rule covers, and what must hold them."""
     try:
         pattern = convert(stored, GrantPattern)
     except ValidationError:
         return f"{visible(tool)}: a rule this version cannot read; it allows nothing"
+    words = _covered(tool, pattern)
+    if pattern.given_under is None:
+        return f"{words}: an earlier version kept it without its sandbox, so it allows nothing"
+    if pattern.files:
+        words += f", with {', '.join(visible(file.path) for file in pattern.files)} as it was"
+    held = visible(str(pattern.given_under))
+    return f"{words}, {held}" if held else words
+
+
+def _covered(tool: str, pattern: GrantPattern) -> str:
     if pattern.any_args:
         return f"any call of {visible(tool)}"
     if pattern.command:

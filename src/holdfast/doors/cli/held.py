@@ -37,7 +37,16 @@ class HeldView:
     def short(self) -> Iterator[str]:
         """What a person has to see in any case."""
         yield from self._head()
+        yield self._field("digest", self._held.digest[:12])
         yield from self._body(_MAX_LINES)
+
+    @property
+    def short_is_whole(self) -> bool:
+        """Whether `short` hides nothing of what the call would do."""
+        proposal = self._held.proposal
+        if proposal is not None:
+            return proposal.preview.rstrip("\n").count("\n") < _MAX_LINES
+        return all(len(_text(value)) <= _MAX_VALUE for value in self._held.call.args.values())
 
     def whole(self) -> Iterator[str]:
         """All there is to know, once."""
@@ -63,6 +72,8 @@ class HeldView:
         yield self._field("caller", ", ".join(self._caller_words()))
         yield self._field("cwd", visible(call.cwd))
         yield self._field("digest", held.digest)
+        for file in held.files:
+            yield self._field("file", visible(f"{file.path} = {file.digest}"))
         for name, value in call.args.items():
             yield from self._whole(name, value)
         if held.proposal is not None:

@@ -53,6 +53,7 @@ def held_shape(held: HeldCall) -> Shape:
         "cwd": call.cwd,
         "held_at": held.held_at,
         "digest": held.digest,
+        "files": to_builtins(held.files),
         "approver": held.approver,
         "waiting_pid": None if held.waiter is None else held.waiter.pid,
     }

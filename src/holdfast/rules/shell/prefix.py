@@ -30,12 +30,18 @@ def reading_prefix(question: Question) -> tuple[str, ...] | None:
 
 
 def has_prefix(prefix: tuple[str, ...], question: Question) -> bool:
-    """Whether a call is one plain command that begins with these words and only reads in the project.
+    """Whether a call is one plain command that begins with these words and only reads in the project."""
+    words = _words(question.args)
+    return bool(prefix) and words is not None and words[: len(prefix)] == prefix and only_reads(question)
 
-    A person has looked at one such command in this folder, so whether a sandbox holds it is not asked again.
+
+def only_reads(question: Question) -> bool:
+    """Whether the command of a call only reads in the project, by the preset `$shell-readonly`.
+
+    Whether a sandbox holds it is not asked here: for a grant the sandbox it was given under is.
     """
-    words, text = _words(question.args), command_of(question.args)
-    if not prefix or words is None or text is None or words[: len(prefix)] != prefix:
+    text = command_of(question.args)
+    if text is None:
         return False
     judged = Judge(readers=True).judge(text, place_of(question, "posix", lambda: True))
     return judged.verdict is Verdict.APPROVE

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.agent.conversation import Conflict
+from holdfast.agent.conversation import Conflict, Open, Status
 from holdfast.agent.events import CallSettled, Outcome
 from holdfast.chat.files import encode
 from holdfast.contract.result import Result
@@ -28,6 +28,8 @@ from holdfast.doors.cli.chatting.viewing import JsonView, PersonView, View
 from holdfast.doors.cli.chatting.waiting import waiting_lines
 from holdfast.doors.cli.failures import FAILED, INTERRUPTED, PIPE_CLOSED, REJECTED, hush
 from holdfast.doors.cli.folding import note_folded
+from holdfast.doors.cli.held import HeldView
+from holdfast.doors.cli.holding import note_shown
 from holdfast.doors.cli.inquiring import TerminalInquirer
 from holdfast.doors.cli.place import Flags, show_warnings, whoami
 from holdfast.models.text_protocol.choosing import chosen_for
@@ -35,6 +37,7 @@ from holdfast.models.text_protocol.choosing import chosen_for
 if TYPE_CHECKING:
     from holdfast.agent.events import AgentEvent
     from holdfast.assemble.chat import Chat
+    from holdfast.contract.call import HeldCall
 
 E = TypeVar("E")
 
@@ -105,12 +108,12 @@ class Driver:
                 if outcome is not None:
                     return self._ended(chat, outcome)
 
-    async def run_one(self, use_id: str) -> Outcome:
+    async def run_one(self, use_id: str, approved: Open | None = None) -> Outcome:
         """One call alone; opened anew once if the frontmatter, or the trust in it, becomes another meanwhile."""
         again, self._only = True, use_id
         while True:
             async with self.opened() as chat:
-                outcome = await self._run_one(chat, use_id)
+                outcome = await self._run_one(chat, use_id, approved)
                 if outcome.kind != "stale" or not again:
                     return self._ended(chat, outcome)
                 again = False
@@ -162,11 +165,11 @@ class Driver:
                 return None
         return self._cancelled(chat)
 
-    async def _run_one(self, chat: Chat, use_id: str) -> Outcome:
+    async def _run_one(self, chat: Chat, use_id: str, approved: Open | None) -> Outcome:
         if self._interrupt.pressed:
             return self._cancelled(chat)
         with self._interrupt.stops(chat.loop.cancel):
-            outcome = await chat.loop.run_one(use_id)
+            outcome = await chat.loop.run_one(use_id, approved)
         result = self._settled.get(use_id)
         if outcome.kind != "stale" or result is None:
             return outcome
@@ -222,4 +225,12 @@ class Driver:
         outcome = replace(outcome, exit_code=PIPE_CLOSED) if self._alone else self._honest(outcome)
         waiting = () if self._wishes.as_json else waiting_lines(chat, outcome.slots, watching=self._watching)
         self._view.outcome(outcome, list(waiting))
+        note_shown(chat.setting.state, self._shown(chat, outcome))
         return outcome
+
+    def _shown(self, chat: Chat, outcome: Outcome) -> list[HeldCall]:
+        """The pending calls of which the person, or whoever reads our JSON, was just shown everything."""
+        ledger = chat.runtime.ledger_for_held()
+        pending = [slot.open for slot in outcome.slots if slot.open is not None and slot.status is Status.PENDING]
+        held = [found for opened in pending if (found := ledger.held(opened.call_id)) is not None]
+        return [] if self._alone else [one for one in held if self._wishes.as_json or HeldView(one).short_is_whole]

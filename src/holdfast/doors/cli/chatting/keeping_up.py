@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from holdfast.agent.conversation import Status
-from holdfast.contract.errors import HoldfastError, UnknownCall
+from holdfast.contract.errors import HoldfastError, LedgerCorrupt, UnknownCall
 from holdfast.contract.vocabulary import State
 from holdfast.doors.cli import failures, screen
 from holdfast.doors.cli.chatting.documents import find_document, place
@@ -136,7 +136,7 @@ class Keeper:
             for item in opened:
                 try:
                     found.append((item.open.call_id, ledger.call(item.open.call_id).state))
-                except UnknownCall:
+                except (UnknownCall, LedgerCorrupt):
                     continue
         return tuple(found)
 

@@ -14,6 +14,7 @@ from holdfast.doors.cli.chatting.documents import find_document, place
 from holdfast.doors.cli.chatting.finding import known_documents, looked_at, setting_of
 from holdfast.doors.cli.chatting.shapes import position_shape, slot_shape
 from holdfast.doors.cli.chatting.stopping import driver_of
+from holdfast.doors.cli.holding import note_shown
 from holdfast.doors.cli.place import Flags, runtime_in
 from holdfast.doors.cli.shapes import Shape
 from holdfast.text.visible import visible
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from holdfast.agent.conversation import Slot
     from holdfast.chat.conversation import DocumentConversation
     from holdfast.config.model import Config
+    from holdfast.contract.call import HeldCall
 
 _NEXT: Final = {
     "categorise": "new calls are looked at",
@@ -49,9 +51,10 @@ _INDENT: Final = 12
 def show_status(flags: Flags, file: str | None, *, as_json: bool) -> int:
     paths = [find_document(file)] if file is not None else list(known_documents(setting_of(None, flags)))
     for path in paths:
-        shape = _document(path.resolve(), flags)
+        shape, held = _document(path.resolve(), flags)
         if as_json:
             screen.put_json(shape)
+            note_shown(setting_of(path, flags).state, held)
         else:
             _show(shape)
     if not paths and not as_json:
@@ -59,7 +62,8 @@ def show_status(flags: Flags, file: str | None, *, as_json: bool) -> int:
     return 0
 
 
-def _document(path: Path, flags: Flags) -> Shape:
+def _document(path: Path, flags: Flags) -> tuple[Shape, list[HeldCall]]:
+    """What is known of it, and the pending calls that are in that."""
     from holdfast.chat.cursor import first_pending
     from holdfast.chat.turns import starts
 
@@ -70,7 +74,9 @@ def _document(path: Path, flags: Flags) -> Shape:
     owner = driver_of(path, flags)
     with runtime_in(setting, looking=True) as runtime:
         shown = [slot_shape(slot, runtime) for slot in slots]
-    return {
+        opened = [slot.open.call_id for slot in slots if slot.open is not None]
+        held = [found for one in opened if (found := runtime.ledger_for_held().held(one)) is not None]
+    shape: Shape = {
         "path": str(path),
         "next": _next(conversation, slots),
         "pid": None if owner is None else owner.pid,
@@ -83,6 +89,7 @@ def _document(path: Path, flags: Flags) -> Shape:
         "since_you": conversation.turns_since_user(),
         "usage": to_builtins(conversation.usage),
     }
+    return shape, held
 
 
 def _frontmatter(path: Path, flags: Flags) -> tuple[Config | None, list[Diagnostic], bool | None]:

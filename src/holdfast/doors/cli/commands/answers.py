@@ -9,19 +9,19 @@ import click
 from msgspec.structs import replace
 
 from holdfast.contract.call import Answer
-from holdfast.contract.vocabulary import State
+from holdfast.contract.result import Result
+from holdfast.contract.vocabulary import Failure, State
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.arguments import read_object, read_text
 from holdfast.doors.cli.calling import is_builtin, show_result
-from holdfast.doors.cli.failures import UsageProblem
+from holdfast.doors.cli.failures import WAITING, UsageProblem
 from holdfast.doors.cli.held import HeldView
-from holdfast.doors.cli.holding import find_held
+from holdfast.doors.cli.holding import check_shown, find_held
 from holdfast.doors.cli.options import common, complete_pending
 from holdfast.doors.cli.place import Flags, kept_ledger, ledger_here, runtime_here, servers_for, whoami
 
 if TYPE_CHECKING:
     from holdfast.contract.call import HeldCall
-    from holdfast.contract.result import Result
     from holdfast.runtime.runtime import Runtime
 
 _by = click.option("--by", metavar="NAME", help="Who answers; your user name unless given.")
@@ -31,6 +31,7 @@ _call_id = click.argument("call_id", metavar="ID", shell_complete=complete_pendi
 @click.command()
 @_call_id
 @click.option("--args", "new_args", metavar="JSON", help="Approve it with these arguments instead (- reads stdin).")
+@click.option("--digest", metavar="DIGEST", help="What you approve: at least 12 digits of the digest of the call.")
 @click.option("--always", type=click.Choice(["project", "user"]), help="Also allow this exact call from now on.")
 @_by
 @common
@@ -39,22 +40,31 @@ def approve(
     flags: Flags,
     call_id: str,
     new_args: str | None,
+    digest: str | None,
     always: Literal["project", "user"] | None,
     by: str | None,
     as_json: bool,
 ) -> int:
     """Say yes to a waiting call.
 
-    ID may be the beginning of the id. What is approved is shown. If the tool is
-    known here and nobody else waits to run the call, it runs at once, and the
-    exit code is that of its result. A call of a document runs when its document
-    goes on: with `holdfast chat FILE`, or by itself where that is watched. Until
-    then the exit code is 4.
+    ID may be cut short before its dash, if only one call has it. What is approved
+    is the call as you were last shown it in full, or as --digest names it; if it
+    has changed since, nothing is approved and the exit code is 4. On a terminal a
+    call you were never shown is shown first.
+
+    If the tool is known here and nobody else waits to run the call, it runs at
+    once, and the exit code is that of its result. A call of a document runs when
+    its document goes on: with `holdfast chat FILE`, or by itself where that is
+    watched. Until then the exit code is 4.
     """
     args = None if new_args is None else read_object(new_args, "--args")
     answer = Answer(kind="approve" if args is None else "edit", by=whoami(by), args=args)
-    result, held = _answer(flags, call_id, answer, as_json=as_json, always=always)
-    return show_result(result, held, as_json=as_json)
+    with ledger_here(flags) as ledger:
+        held, state = find_held(ledger, call_id), ledger.path.parent
+        if not held.definition_only and not check_shown(ledger, held, digest):
+            return WAITING
+    result, now = _answer(flags, held, answer, as_json=as_json, always=always)
+    return show_result(result, now, as_json=as_json, state=state)
 
 
 @click.command()
@@ -66,9 +76,14 @@ def approve(
 def reject(flags: Flags, call_id: str, message: str, by: str | None, as_json: bool) -> int:
     """Say no to a waiting call.
 
-    ID may be the beginning of the id. The exit code is 0 when the answer was taken.
+    ID may be cut short before its dash, if only one call has it. The exit code is
+    0 when the answer was taken.
     """
-    result, _ = _answer(flags, call_id, Answer(kind="reject", by=whoami(by), message=message), as_json=as_json)
+    said = Answer(kind="reject", by=whoami(by), message=message)
+    with ledger_here(flags) as ledger:
+        found = ledger.find(call_id)
+        held = None if found in ledger.unreadable_pending() else find_held(ledger, found)
+    result = _ended(flags, found, said) if held is None else _answer(flags, held, said, as_json=as_json)[0]
     return _taken(result, "Rejected.", as_json=as_json)
 
 
@@ -82,21 +97,22 @@ def reject(flags: Flags, call_id: str, message: str, by: str | None, as_json: bo
 def answer(flags: Flags, call_id: str, text: str | None, failed: bool, by: str | None, as_json: bool) -> int:
     """Give the result of a waiting call in the tool's place.
 
-    ID may be the beginning of the id. TEXT is the result, - reads it from
-    standard input. Questions of a model are asked one by one on a terminal when
-    no TEXT is given. The exit code is 0 when the answer was taken.
+    ID may be cut short before its dash, if only one call has it. TEXT is the
+    result, - reads it from standard input. Questions of a model are asked one by
+    one on a terminal when no TEXT is given. The exit code is 0 when the answer
+    was taken.
     """
-    said = _asked(flags, call_id) if text is None else read_text(text)
+    with ledger_here(flags) as ledger:
+        held = find_held(ledger, call_id)
+    said = _asked(held) if text is None else read_text(text)
     given = Answer(kind="result", by=whoami(by), message=said, success=not failed)
-    result, _ = _answer(flags, call_id, given, as_json=as_json)
+    result, _ = _answer(flags, held, given, as_json=as_json)
     return _taken(result, "Answered.", as_json=as_json)
 
 
 def _answer(
-    flags: Flags, prefix: str, answer: Answer, *, as_json: bool, always: Literal["project", "user"] | None = None
+    flags: Flags, held: HeldCall, answer: Answer, *, as_json: bool, always: Literal["project", "user"] | None = None
 ) -> tuple[Result, HeldCall | None]:
-    with ledger_here(flags) as ledger:
-        held = find_held(ledger, prefix)
     _show(held, as_json=as_json)
     runs_here = answer.kind in ("approve", "edit") and not _is_waited_for(held)
     servers = servers_for(held.call.tool) if runs_here else ()
@@ -156,9 +172,16 @@ def _is_waited_for(held: HeldCall) -> bool:
     return held.waiter is not None and alive(held.waiter)
 
 
-def _asked(flags: Flags, prefix: str) -> str:
-    with ledger_here(flags) as ledger:
-        held = find_held(ledger, prefix)
+def _ended(flags: Flags, call_id: str, answer: Answer) -> Result:
+    """The end of a call that nobody can be shown any more, because its record cannot be read."""
+    with runtime_here(flags, entry_points=False) as runtime:
+        text = answer.message or f"Call {call_id} was ended by {answer.by}: its record could not be read."
+        result = Result(False, error=text, state=State.REJECTED, failure=Failure.REJECTED, call_id=call_id)
+        kept_ledger(runtime).end_now(call_id, result, unless_running=True)
+        return result
+
+
+def _asked(held: HeldCall) -> str:
     if not screen.can_ask():
         raise UsageProblem(f"Give the result: holdfast answer {held.call.id} TEXT, or - to read it from stdin.")
     from holdfast.doors.cli.questions import ask_questions

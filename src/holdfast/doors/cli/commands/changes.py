@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from holdfast.contract.errors import LedgerCorrupt
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.commands.ledger import record_preview, when
+from holdfast.doors.cli.holding import note_unreadable
 from holdfast.doors.cli.options import common, complete_call
 from holdfast.doors.cli.place import Flags
 from holdfast.doors.cli.undoing import (
@@ -34,8 +36,9 @@ if TYPE_CHECKING:
 def changes(flags: Flags, call_id: str | None, diff: bool, limit: int, as_json: bool) -> int:
     """List the calls that changed files, or show what one changed.
 
-    CALL may be the beginning of the id. Under NOW stands whether a path is still
-    as the call left it: only then `holdfast undo` puts it back.
+    CALL is an id, which may be cut short before its dash if only one call has it.
+    Under NOW stands whether a path is still as the call left it: only then
+    `holdfast undo` puts it back.
     """
     with ledger_and_undo(flags, looking=True) as (setting, ledger, undo):
         if call_id is None:
@@ -72,14 +75,20 @@ def _list(ledger: Ledger, limit: int, *, as_json: bool) -> int:
     from holdfast.store.changes import changes_of, changing_calls, undone_by
 
     rows: list[list[str]] = []
+    unreadable: list[str] = []
     for call_id in changing_calls(ledger, limit):
-        record = ledger.call(call_id)
-        count, undone = len(changes_of(ledger, call_id)), undone_by(ledger, call_id)
+        try:
+            record = ledger.call(call_id)
+            count, undone = len(changes_of(ledger, call_id)), undone_by(ledger, call_id)
+        except LedgerCorrupt:
+            unreadable.append(call_id)
+            continue
         if as_json:
             screen.put_json({"call_id": call_id, "tool": record.call.tool, "received_at": record.received_at,
                              "paths": count, "undone_by": undone})  # fmt: skip
         paths = "1 path" if count == 1 else f"{count:,} paths"
         rows.append([call_id, when(record.received_at), paths, "undone" if undone else "", record_preview(record)])
+    note_unreadable(unreadable)
     if not as_json and rows:
         screen.put_table(["id", "when", "changed", "", "call"], rows)
     elif not as_json:

@@ -100,18 +100,20 @@ def new(
 @chat.command()
 @click.argument("call", metavar="ID", shell_complete=complete_pending)
 @click.argument("file", required=False, type=click.Path())
+@click.option("--digest", metavar="DIGEST", help="What you approve: at least 12 digits of the digest of the call.")
 @common
 @click.pass_obj
-def run(flags: Flags, call: str, file: str | None, as_json: bool) -> int:
+def run(flags: Flags, call: str, file: str | None, digest: str | None, as_json: bool) -> int:
     """Run or settle one call of a document alone.
 
-    ID is the id in the document, or that of `holdfast pending`, or how either
-    begins. A call that waits is approved by this and runs. FILE can be left out
-    where only one document of this project has such a call open.
+    ID is the whole id in the document, or that of `holdfast pending`. A call that
+    waits is approved by this, as you were last shown it in full or as --digest
+    names it, and runs. FILE can be left out where no other call of this project
+    has, or had, that id.
     """
     from holdfast.doors.cli.chatting.single import run_one
 
-    return run_one(flags, call, file, as_json=as_json)
+    return run_one(flags, call, file, digest, as_json=as_json)
 
 
 @chat.command()

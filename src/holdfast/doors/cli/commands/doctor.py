@@ -19,6 +19,7 @@ from holdfast.text.visible import visible
 if TYPE_CHECKING:
     from holdfast.assemble import Setting
     from holdfast.sandbox.sandbox import Sandbox
+    from holdfast.store.ledger import Ledger
 
 _COLOURS: Final = {"ok": "green", "note": "yellow", "bad": "red"}
 
@@ -71,7 +72,7 @@ def _place(setting: Setting) -> Iterator[Finding]:
     else:
         yield Finding("project", "ok", str(setting.root))
     yield _checked("state", lambda: _state(setting))
-    yield _checked("ledger", lambda: _ledger(setting))
+    yield from _ledger(setting)
 
 
 def _checked(name: str, look: Callable[[], Finding]) -> Finding:
@@ -107,19 +108,34 @@ def _state(setting: Setting) -> Finding:
     return Finding("state", "ok", str(setting.state))
 
 
-def _ledger(setting: Setting) -> Finding:
+def _ledger(setting: Setting) -> Iterator[Finding]:
     from holdfast.assemble import open_ledger
-    from holdfast.doors.cli.commands.ledger import counted
 
     if not setting.loaded.config.ledger.enabled:
-        return Finding("ledger", "note", "switched off (ledger.enabled = false): nothing is recorded, nothing can wait")
-    if not setting.ledger_path.exists():
-        return Finding("ledger", "ok", "not there yet; the first call makes it")
-    with open_ledger(setting, read_only=True) as ledger:
-        found = ledger.verify()
+        yield Finding("ledger", "note", "switched off (ledger.enabled = false): nothing is recorded, nothing can wait")
+    elif not setting.ledger_path.exists():
+        yield Finding("ledger", "ok", "not there yet; the first call makes it")
+    else:
+        try:
+            with open_ledger(setting, read_only=True) as ledger:
+                yield _verified(ledger)
+                for call_id in ledger.unreadable_pending():
+                    text = f"call {call_id} waits and cannot be read: `holdfast reject {call_id}` ends it"
+                    yield Finding("ledger", "bad", text)
+        except HoldfastError as error:
+            yield Finding("ledger", "bad", str(error))
+
+
+def _verified(ledger: Ledger) -> Finding:
+    from holdfast.doors.cli.commands.ledger import counted
+
+    found = ledger.verify()
     if found.ok:
         return Finding("ledger", "ok", f"whole, {counted(found.entries)}")
-    return Finding("ledger", "bad", f"{found.problem} Keep {setting.ledger_path} and find out who changed it.")
+    if found.unreadable:
+        text = "Nobody changed it and everything else works; the call goes when `holdfast ledger prune` takes old ones."
+        return Finding("ledger", "bad", f"{found.problem} {text}")
+    return Finding("ledger", "bad", f"{found.problem} Keep {ledger.path} and find out who changed it.")
 
 
 def _terminal() -> Finding:

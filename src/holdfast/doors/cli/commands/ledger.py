@@ -14,6 +14,7 @@ from holdfast.contract.vocabulary import State
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.failures import FAILED, report
 from holdfast.doors.cli.groups import DefaultGroup
+from holdfast.doors.cli.holding import note_unreadable
 from holdfast.doors.cli.options import common, complete_call, complete_tool
 from holdfast.doors.cli.place import Flags, ledger_here, setting_here, whoami
 from holdfast.doors.cli.shapes import record_shape
@@ -38,8 +39,10 @@ def ledger() -> None:
 @click.pass_obj
 def list_calls(flags: Flags, limit: int, tool: str | None, state: str | None, as_json: bool) -> int:
     """List calls, newest first. This is what `holdfast ledger` alone does."""
+    unreadable: list[str] = []
     with ledger_here(flags) as kept:
-        records = kept.calls(limit, tool, None if state is None else State(state))
+        records = kept.calls(limit, tool, None if state is None else State(state), unreadable=unreadable)
+    note_unreadable(unreadable)
     if as_json:
         for record in records:
             screen.put_json(record_shape(record))
@@ -59,7 +62,10 @@ def list_calls(flags: Flags, limit: int, tool: str | None, state: str | None, as
 @common
 @click.pass_obj
 def show(flags: Flags, call_id: str, as_json: bool) -> int:
-    """Show all that is recorded of one call. ID may be the beginning of the id."""
+    """Show all that is recorded of one call.
+
+    ID may be cut short before its dash, if only one call has it.
+    """
     with ledger_here(flags) as kept:
         record = kept.call(kept.find(call_id))
     if as_json:
@@ -86,12 +92,16 @@ def verify(flags: Flags, anchor: str | None, as_json: bool) -> int:
         path = kept.path
     if as_json:
         screen.put_json({"ledger": str(path), "ok": found.ok, "entries": found.entries, "pruned": found.pruned,
-                         "head": found.head, "first_bad": found.first_bad, "problem": found.problem})  # fmt: skip
+                         "head": found.head, "first_bad": found.first_bad, "problem": found.problem,
+                         "unreadable": to_builtins(found.unreadable)})  # fmt: skip
         return 0 if found.ok else FAILED
     if found.ok:
         pruned = f" ({found.pruned:,} more were pruned)" if found.pruned else ""
         screen.say(f"The ledger is whole: {counted(found.entries)}{pruned}, head {found.head}.")
         return 0
+    if found.unreadable:
+        problem = f"{found.problem} Nothing else is wrong with the ledger {path}; `holdfast doctor` says what to do."
+        return report("ledger_corrupt", problem, FAILED, as_json=False)
     problem = f"The ledger {path} was changed or damaged: {found.problem or 'unknown'} Keep the file and find out who."
     return report("ledger_corrupt", problem, FAILED, as_json=False)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.contract.errors import UndoRefused
+from holdfast.contract.errors import LedgerCorrupt, UndoRefused
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.failures import FAILED, REJECTED, UsageProblem, report
 from holdfast.doors.cli.options import common, complete_call
@@ -40,10 +41,11 @@ if TYPE_CHECKING:
 def undo(flags: Flags, call_id: str | None, yes: bool, partial: bool, as_json: bool) -> int:
     """Put back what a call changed on disk.
 
-    CALL may be the beginning of the id; without it, the last call that changed
-    something and was not undone is meant. What would happen is shown first. If a
-    path is no longer as the call left it, nothing is put back, unless --partial
-    is given. An undo is a call itself and can be undone.
+    CALL is an id, which may be cut short before its dash if only one call has it;
+    without it, the last call that changed something and was not undone is meant.
+    What would happen is shown first. If a path is no longer as the call left it,
+    nothing is put back, unless --partial is given. An undo is a call itself and
+    can be undone.
     """
     with ledger_and_undo(flags, looking=False) as (setting, ledger, undoing):
         from holdfast.runtime.undo.putting_back import check
@@ -73,8 +75,9 @@ def _last(ledger: Ledger) -> str:
     from holdfast.store.changes import changing_calls, undone_by
 
     for call_id in changing_calls(ledger, 1000):
-        if ledger.call(call_id).call.tool != TOOL and undone_by(ledger, call_id) is None:
-            return call_id
+        with suppress(LedgerCorrupt):
+            if ledger.call(call_id).call.tool != TOOL and undone_by(ledger, call_id) is None:
+                return call_id
     raise UndoRefused("No call here has changed a file that could be put back; `holdfast changes` lists what did.")
 
 

@@ -1,0 +1,102 @@
+"""What a program hands in with a call or an answer, checked before it goes anywhere: the ledger must be able to keep it
+and to read it back."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Final, cast
+
+import msgspec
+from msgspec.structs import asdict
+
+from holdfast.contract.call import Answer, Caller
+from holdfast.contract.errors import CallError, UnknownCall
+from holdfast.runtime.refusals import words_of
+
+MAX_TEXT: Final = 65_536
+"""Characters of a name or an id that a caller gives. Some providers put kilobytes into the id of a call."""
+MAX_CALL_ID: Final = 200
+MAX_MESSAGE: Final = 16 * 1024 * 1024
+
+
+def text(value: object, what: str, most: int = MAX_TEXT) -> str:
+    """The value as well-formed text. Whole numbers are converted, because request ids often are some."""
+    if type(value) is int and abs(value) < 2**64:
+        return str(value)
+    if not isinstance(value, str):
+        raise CallError(f"{what} must be text, not {type(value).__name__}.")
+    if len(value) > most:
+        raise CallError(f"{what} is {len(value):,} characters long; at most {most:,} are accepted.")
+    return value.encode(errors="replace").decode()
+
+
+def optional_text(value: object, what: str) -> str | None:
+    return None if value is None else text(value, what)
+
+
+def new_call_id(value: object) -> str | None:
+    """An id a caller chose: people type it, and the ledger uses it as a key."""
+    if value is None:
+        return None
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_CALL_ID or not value.isprintable() or " " in value:
+        raise CallError(
+            f"The id of a call must be printable text without spaces, of at most {MAX_CALL_ID} characters; "
+            "use one that `new_call_id` gave."
+        )
+    return value
+
+
+def known_call_id(value: object) -> str:
+    """The id of a call somebody asks about. One that the ledger cannot even look for belongs to no call."""
+    try:
+        if isinstance(value, str) and len(value) <= MAX_TEXT and value.encode():
+            return value
+    except UnicodeEncodeError:
+        pass
+    shown = words_of(value, type(value).__name__)[:80]
+    raise UnknownCall(f"{shown!a} is not the id of a call; `holdfast pending` lists the calls that wait.")
+
+
+def folder(value: object, otherwise: str) -> str:
+    if value is None or value == "":
+        return otherwise
+    try:
+        path = os.fspath(cast("str | os.PathLike[str]", value))
+        os.fsencode(path)
+    except (TypeError, UnicodeEncodeError):
+        path = None
+    if not isinstance(path, str) or len(path) > MAX_TEXT or "\0" in path:
+        raise CallError("The cwd of a call must be the path of a folder.")
+    return path
+
+
+def caller(given: object) -> Caller:
+    """The caller with every field of its own type."""
+    if not isinstance(given, Caller):
+        raise CallError(f"The caller of a call must be a Caller, not {type(given).__name__}.")
+    fields: dict[str, Any] = asdict(given)
+    try:
+        told = {
+            name: text(value, f"The {name} of a caller") if isinstance(value, str | int) else value
+            for name, value in fields.items()
+        }
+        return msgspec.convert(msgspec.to_builtins(told), Caller)
+    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
+        raise CallError(f"The caller of a call cannot be used: {str(error)[:200]}.") from None
+
+
+def answer(given: object) -> Answer:
+    """The answer with every field of its own type."""
+    if not isinstance(given, Answer):
+        raise CallError(f"An answer must be an Answer, not {type(given).__name__}.")
+    said = {
+        "kind": given.kind,
+        "by": text(given.by, "The name of who answers"),
+        "message": text(given.message, "The message of an answer", MAX_MESSAGE),
+        "args": given.args,
+        "success": given.success,
+    }
+    try:
+        return msgspec.convert(said, Answer)
+    except (msgspec.MsgspecError, TypeError, ValueError) as error:
+        raise CallError(f"The answer cannot be used: {str(error)[:200]}.") from None

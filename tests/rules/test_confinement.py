@@ -1,0 +1,137 @@
+"""A grant carries what held its call: more containment is fine, less is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import convert, to_builtins
+from msgspec.structs import replace
+
+from holdfast.contract.values import Args
+from holdfast.rules.confinement import UNCONFINED, Confinement
+from holdfast.rules.grants import matches, narrow_grant
+from holdfast.store.grants import Grant
+from tests.rules.asking import EDIT, READ, SHELL, WRITE, question
+
+CONTAINED = Confinement(
+    backend="bubblewrap",
+    guarantees=("files", "network", "processes"),
+    network=("a.example", "b.example"),
+    writable=("/srv/project", "/srv/cache"),
+    hidden=("/home/ann/.ssh", "/home/ann/.aws"),
+    protected=("secrets/**",),
+    environment=("PATH", "LANG"),
+)
+LESS: dict[str, dict[str, Any]] = {
+    "no sandbox at all": {"backend": None, "guarantees": ()},
+    "a weaker backend": {"backend": "landlock", "guarantees": ("files",)},
+    "the network": {"network": "on"},
+    "one more host": {"network": ("a.example", "b.example", "evil.example")},
+    "another host": {"network": ("evil.example",)},
+    "one more writable folder": {"writable": ("/srv/project", "/srv/cache", "/home/ann")},
+    "a wider writable folder": {"writable": ("/srv",)},
+    "a neighbour of a writable folder": {"writable": ("/srv/project2",)},
+    "the root as writable": {"writable": ("/",)},
+    "a hidden folder that is not hidden any more": {"hidden": ("/home/ann/.ssh",)},
+    "only a part of a hidden folder": {"hidden": ("/home/ann/.ssh/keys", "/home/ann/.aws")},
+    "a protected pattern less": {"protected": ()},
+    "one more variable": {"environment": ("PATH", "LANG", "TOKEN")},
+}
+MORE: dict[str, dict[str, Any]] = {
+    "the same": {},
+    "a stronger backend": {"backend": "vm", "guarantees": ("files", "kernel", "network", "processes")},
+    "no network": {"network": "off"},
+    "a host less": {"network": ("a.example",)},
+    "a writable folder less": {"writable": ("/srv/project",)},
+    "a narrower writable folder": {"writable": ("/srv/project/out",)},
+    "nothing writable": {"writable": ()},
+    "more that is hidden": {"hidden": ("/home/ann", "/root")},
+    "more that is protected": {"protected": ("secrets/**", "*.key")},
+    "a variable less": {"environment": ("PATH",)},
+}
+
+
+def _grant(asked: Any, width: Any = "exact") -> Grant:
+    spec = narrow_grant(asked, "user", "ann", width=width)
+    return Grant(id="g1", tool=spec.tool, pattern=spec.pattern, scope="user", by="ann", created=1.0)
+
+
+def _under(confinement: Confinement) -> dict[str, Any]:
+    return {"confinement": lambda: confinement}
+
+
+@pytest.mark.spec("A12a")
+@pytest.mark.parametrize("what", LESS)
+def test_with_less_containment_a_grant_covers_nothing(what: str) -> None:
+    args: Args = {"command": "make test"}
+    grant = _grant(question(SHELL, args, **_under(CONTAINED)))
+    assert matches(grant, question(SHELL, args, **_under(CONTAINED)))
+    assert not matches(grant, question(SHELL, args, **_under(replace(CONTAINED, **LESS[what]))))
+
+
+@pytest.mark.spec("A12a")
+@pytest.mark.parametrize("what", MORE)
+def test_with_the_same_or_more_containment_a_grant_holds(what: str) -> None:
+    args: Args = {"command": "make test"}
+    grant = _grant(question(SHELL, args, **_under(CONTAINED)))
+    assert matches(grant, question(SHELL, args, **_under(replace(CONTAINED, **MORE[what]))))
+
+
+@pytest.mark.spec("A12a")
+@pytest.mark.parametrize(
+    ("about", "args", "width"),
+    [
+        (SHELL, {"command": "git log"}, "command"),
+        (WRITE, {"path": "a.txt", "content": "x"}, "exact"),
+        (EDIT, {"path": "a.txt"}, "folder"),
+        (READ, {"path": "a.txt"}, "tool"),
+    ],
+)
+def test_every_width_of_a_grant_follows_the_rule(about: Any, args: Any, width: Any) -> None:
+    place: dict[str, Any] = {"root": Path.cwd(), "cwd": str(Path.cwd())} if about is SHELL else {}
+    asked = question(about, args, **place, **_under(CONTAINED))
+    grant = _grant(asked, width)
+    assert matches(grant, asked)
+    assert not matches(grant, question(about, args, **place, **_under(UNCONFINED)))
+
+
+@pytest.mark.spec("A12a")
+def test_what_was_given_without_a_sandbox_holds_with_one() -> None:
+    args: Args = {"command": "make test"}
+    grant = _grant(question(SHELL, args))
+    for confinement in (UNCONFINED, replace(CONTAINED, environment=())):
+        assert matches(grant, question(SHELL, args, **_under(confinement)))
+
+
+@pytest.mark.spec("A12a")
+def test_a_grant_an_earlier_version_kept_without_its_sandbox_covers_nothing() -> None:
+    args: Args = {"command": "make test"}
+    grant = _grant(question(SHELL, args))
+    older = replace(grant, pattern={name: value for name, value in grant.pattern.items() if name != "given_under"})
+    assert not matches(older, question(SHELL, args))
+    assert not matches(older, question(SHELL, args, **_under(CONTAINED)))
+
+
+paths = st.sampled_from(["/", "/a", "/a/b", "/a/bc", "/a/b/c", "/d"])
+confinements = st.builds(
+    Confinement,
+    guarantees=st.lists(st.sampled_from("xyz"), unique=True).map(tuple),
+    network=st.one_of(st.sampled_from(["on", "off"]), st.lists(st.sampled_from("pqr"), unique=True).map(tuple)),
+    writable=st.lists(paths, unique=True).map(tuple),
+    hidden=st.lists(paths, unique=True).map(tuple),
+    protected=st.lists(st.sampled_from("mn"), unique=True).map(tuple),
+    environment=st.lists(st.sampled_from("uvw"), unique=True).map(tuple),
+)
+
+
+@pytest.mark.spec("A12a")
+@given(confinements, confinements, confinements)
+def test_being_as_strict_is_an_order(one: Confinement, two: Confinement, three: Confinement) -> None:
+    assert one.is_within(one)
+    if one.is_within(two) and two.is_within(three):
+        assert one.is_within(three)
+    assert convert(to_builtins(one), Confinement) == one

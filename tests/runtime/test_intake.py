@@ -1,0 +1,277 @@
+"""Whatever a program hands in, the ledger stays readable: it is converted, or refused with a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Answer, Attachment, Caller, Decision, Deny, HoldfastError, Result, Runtime, State, Tool, Verdict
+from holdfast.contract.call import Call
+from holdfast.contract.errors import LedgerUnavailable, StaleApproval
+from holdfast.contract.vocabulary import Failure
+from holdfast.runtime.runtime import Request
+from holdfast.store.bodies import Ended
+from holdfast.store.ledger import Ledger
+from tests.runtime.support import recorder, run, runtime_in, until_held
+
+BAD: dict[str, Any] = {
+    "an int": 5,
+    "a great int": 10**5000,
+    "a float": 1.5,
+    "a bool": True,
+    "bytes": b"x",
+    "a list": ["a"],
+    "a dict": {"a": 1},
+    "a set": {"a"},
+    "an object": object(),
+    "half a surrogate pair": "a\ud800b",
+    "a byte that is not UTF-8": "a\udcffb",
+    "NUL": "a\0b",
+    "nothing": "",
+    "ten megabytes": "x" * 10_000_000,
+}
+CALLER_FIELDS = ("door", "agent", "provider", "skill", "session", "document", "scopes", "autonomy", "only")
+Act = Callable[[Runtime, Any], Awaitable[Any]]
+
+
+async def _pending(runtime: Runtime) -> str:
+    return (await runtime.call("note", {"text": "x"})).call_id
+
+
+def _calling(field: str) -> Act:
+    async def act(runtime: Runtime, bad: Any) -> Result:
+        return await runtime.call("note", {"text": "x"}, **{field: bad})
+
+    return act
+
+
+def _called_by(field: str) -> Act:
+    async def act(runtime: Runtime, bad: Any) -> Result:
+        return await runtime.call("note", {"text": "x"}, caller=Caller(**{field: bad}))
+
+    return act
+
+
+async def _name(runtime: Runtime, bad: Any) -> Result:
+    return await runtime.call(bad, {"text": "x"})
+
+
+async def _argument(runtime: Runtime, bad: Any) -> Result:
+    return await runtime.call("note", {"text": bad})
+
+
+async def _batch(runtime: Runtime, bad: Any) -> Result:
+    return (await runtime.call_many([Request("note", {"text": "x"}, given_id=bad)], request=bad))[0]
+
+
+async def _by(runtime: Runtime, bad: Any) -> Result:
+    return await runtime.approve(await _pending(runtime), by=bad)
+
+
+async def _digest(runtime: Runtime, bad: Any) -> Result:
+    return await runtime.approve(await _pending(runtime), digest=bad)
+
+
+async def _edited(runtime: Runtime, bad: Any) -> Result:
+    return await runtime.approve(await _pending(runtime), args=bad)
+
+
+async def _edited_text(runtime: Runtime, bad: Any) -> Result:
+    return await runtime.approve(await _pending(runtime), args={"text": bad})
+
+
+async def _message(runtime: Runtime, bad: Any) -> Result:
+    return await runtime.reject(await _pending(runtime), bad)
+
+
+async def _output(runtime: Runtime, bad: Any) -> Result:
+    return await runtime.give_result(await _pending(runtime), bad)
+
+
+async def _kind(runtime: Runtime, bad: Any) -> Result:
+    return await runtime.answer(await _pending(runtime), Answer(kind=bad, by="ann"))
+
+
+async def _answered_id(runtime: Runtime, bad: Any) -> Result:
+    return await runtime.approve(bad)
+
+
+async def _resolved(runtime: Runtime, bad: Any) -> Result:
+    return await runtime.resolve(bad, bad, bad)
+
+
+async def _result_id(runtime: Runtime, bad: Any) -> Result | None:
+    return runtime.result(bad)
+
+
+async def _cancelled_id(runtime: Runtime, bad: Any) -> bool:
+    return runtime.cancel(bad)
+
+
+async def _undone_id(runtime: Runtime, bad: Any) -> Result:
+    return await runtime.undo(bad, by=bad)
+
+
+async def _allowed_by(runtime: Runtime, bad: Any) -> None:
+    await _pending(runtime)
+    grant = runtime.allow(runtime.pending()[-1], "project", by=bad)
+    assert runtime.ledger is not None
+    assert runtime.ledger.grants.revoke(grant.id, by="test")
+
+
+async def _asker(runtime: Runtime, bad: Any) -> Result:
+    async def asker(held: Any) -> Any:
+        return Answer(kind="reject", by=bad, message=bad)
+
+    runtime.asker = asker
+    return await runtime.call("note", {"text": "x"})
+
+
+async def _asker_answer(runtime: Runtime, bad: Any) -> Result:
+    async def asker(held: Any) -> Any:
+        return bad
+
+    runtime.asker = asker
+    return await runtime.call("note", {"text": "x"})
+
+
+async def _denied(runtime: Runtime, bad: Any) -> Result:
+    hook = runtime.middleware_for("note", before=lambda args, ctx: Deny(bad))
+    result = await runtime.call("note", {"text": "x"})
+    hook.remove()
+    return result
+
+
+async def _reason(runtime: Runtime, bad: Any) -> Result:
+    odd = runtime.gate.chain.register("odd", lambda name, args, ctx: Decision(Verdict.ASK, bad, bad), priority=200)
+    result = await runtime.call("note", {"text": "x"})
+    odd.remove()
+    return result
+
+
+async def _attachment(runtime: Runtime, bad: Any) -> Result:
+    for field in ("kind", "mime_type", "data", "name", "uri"):
+        given: dict[str, Any] = {"kind": "file", "mime_type": "text/plain", field: bad}
+        result = Result(True, attachments=(Attachment(**given),))
+        runtime.register(Tool(name="attach", execute=_giving(result), effects=frozenset()), replace=True)
+        await runtime.call("attach")
+    return Result(True)
+
+
+def _giving(result: Result) -> Callable[[Any], Result]:
+    return lambda args: result
+
+
+ACTS: dict[str, Act] = {
+    **{f"call {field}": _calling(field) for field in ("request", "given_id", "cwd", "call_id")},
+    **{f"caller {field}": _called_by(field) for field in CALLER_FIELDS},
+    **{act.__name__.strip("_"): act for act in (
+        _name, _argument, _batch, _by, _digest, _edited, _edited_text, _message, _output, _kind, _answered_id,
+        _resolved, _result_id, _cancelled_id, _undone_id, _allowed_by, _asker, _asker_answer, _denied, _reason,
+        _attachment,
+    )},
+}  # fmt: skip
+
+
+def _is_readable(ledger: Ledger) -> None:
+    ledger.pending()
+    ledger.calls(100)
+    list(ledger.export())
+    ledger.grants.list(every=True)
+    found = ledger.verify()
+    assert found.ok, found.problem
+
+
+@pytest.mark.spec("X10")
+@pytest.mark.parametrize("what", ACTS)
+def test_nothing_that_is_handed_in_makes_the_ledger_unreadable(tmp_path: Path, what: str) -> None:
+    note, _ = recorder()
+    runtime = runtime_in(tmp_path, note, nobody="park")
+
+    async def session(kind: str) -> None:
+        before = await runtime.call("note", {"text": "an honest call"})
+        try:
+            outcome = await ACTS[what](runtime, BAD[kind])
+        except HoldfastError:
+            outcome = None  # refused with a sentence of ours
+        if isinstance(outcome, Result):
+            assert outcome.failure is not Failure.INTERNAL, (kind, outcome.error)
+        runtime.asker = None
+        assert (await runtime.approve(before.call_id)).success, "other calls are not affected"
+
+    for kind in BAD:
+        run(session(kind))
+    assert runtime.ledger is not None
+    _is_readable(runtime.ledger)
+    with Ledger.open(runtime.ledger.path, read_only=True) as again:
+        _is_readable(again)
+
+
+@pytest.mark.spec("X10")
+def test_numbers_are_taken_for_the_text_they_are_written_as(tmp_path: Path) -> None:
+    note, _ = recorder()
+    runtime = runtime_in(tmp_path, note, nobody="park")
+    run(runtime.call("note", {"text": "x"}, request=7, given_id=8, caller=Caller(session=9, agent=10)))  # pyright: ignore[reportArgumentType]
+    (held,) = runtime_in(tmp_path).pending()
+    caller = held.call.caller
+    assert (held.call.request, held.call.given_id, caller.session, caller.agent) == ("7", "8", "9", "10")
+
+
+@pytest.mark.spec("X10")
+def test_a_refused_call_has_its_own_id_and_result(tmp_path: Path) -> None:
+    note, seen = recorder()
+    runtime = runtime_in(tmp_path, note)
+    given = runtime.new_call_id()
+    result = run(runtime.call("note", {"text": "x"}, call_id=given, request=b"x"))  # pyright: ignore[reportArgumentType]
+    assert (result.state, result.call_id) == (State.INVALID, given)
+    assert result.error == "The request of a call must be text, not bytes."
+    assert seen == []
+    assert runtime.ledger is not None
+    assert runtime.ledger.call(given).state is State.INVALID
+
+
+@pytest.mark.spec("X10")
+def test_a_runtime_is_not_made_for_a_caller_that_could_not_be_kept() -> None:
+    with pytest.raises(HoldfastError, match="agent of a caller"):
+        Runtime(caller=Caller(agent="x" * 100_000))
+
+
+@pytest.mark.spec("A12")
+def test_an_empty_digest_is_not_the_same_as_none(tmp_path: Path) -> None:
+    note, seen = recorder()
+    runtime = runtime_in(tmp_path, note, nobody="park")
+    held = run(runtime.call("note", {"text": "x"}))
+    with pytest.raises(StaleApproval):
+        run(runtime.approve(held.call_id, digest=""))
+    assert seen == []
+
+
+@pytest.mark.spec("X10")
+def test_what_could_not_be_read_back_is_not_written(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path / "l.db") as ledger:
+        call = Call("c1", "note", "note", {}, Caller(session=5), "/", request="r")  # pyright: ignore[reportArgumentType]
+        with pytest.raises(LedgerUnavailable, match="could not be read back"):
+            ledger.record_whole_now(call, Decision(Verdict.APPROVE, "x", "y"), Result(True))
+        with pytest.raises(LedgerUnavailable):
+            ledger.seal(Ended(Result(True, state="odd")))  # pyright: ignore[reportArgumentType]
+        assert ledger.calls() == []
+        assert ledger.verify().entries == 0
+
+
+@pytest.mark.spec("X10")
+def test_a_folder_whose_name_is_not_utf8_can_be_worked_in(tmp_path: Path) -> None:
+    odd = tmp_path / "odd\udcff"
+    odd.mkdir()
+    note, seen = recorder()
+    runtime = runtime_in(tmp_path, note, nobody="wait")
+
+    async def session() -> Result:
+        held, task = await until_held(runtime, runtime.call("note", {"text": "x"}, cwd=str(odd)))
+        await runtime.desk.answer(held.call.id, Answer(kind="approve", by="ann"))
+        return await task
+
+    assert run(session()).success
+    assert len(seen) == 1

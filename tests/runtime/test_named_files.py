@@ -1,0 +1,192 @@
+"""A command is approved together with the project files it names, for once and for always."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Config, Result, Runtime, State
+from holdfast.config.model import SandboxConfig
+from holdfast.contract.call import HeldCall
+from holdfast.contract.errors import StaleApproval
+from holdfast.contract.vocabulary import Failure
+from holdfast.tools.processes import PROCESS_TOOLS
+from holdfast.tools.shell.exec import SHELL_EXEC
+from tests.runtime.support import run, runtime_in
+
+BARE = Config(sandbox=SandboxConfig(mode="off"))
+
+
+def _runtime(folder: Path, config: Config = BARE) -> Runtime:
+    return runtime_in(folder, SHELL_EXEC, *PROCESS_TOOLS, nobody="park", config=config)
+
+
+def _write(folder: Path, name: str, content: str) -> None:
+    path = folder / "project" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+    path.chmod(0o755)
+
+
+def _pending(runtime: Runtime, tool: str = "shell.exec", **args: Any) -> HeldCall:
+    result = run(runtime.call(tool, args))
+    assert result.state is State.PENDING, result
+    return next(held for held in runtime.pending() if held.call.id == result.call_id)
+
+
+def _made(folder: Path) -> list[str]:
+    return sorted(path.name for path in (folder / "project").rglob("*.made"))
+
+
+@pytest.mark.spec("A12b")
+@pytest.mark.parametrize(
+    "command",
+    ["sh build.sh", "./build.sh", "bash -c 'sh build.sh'", "cat build.sh | sh", "sh < build.sh", ". ./build.sh",
+     "cd sub && sh ../build.sh", "X=1 sh build.sh"],
+)  # fmt: skip
+def test_a_script_that_changed_since_it_was_shown_is_not_run(tmp_path: Path, command: str) -> None:
+    _write(tmp_path, "build.sh", "touch good.made\n")
+    _write(tmp_path, "sub/x", "")
+    held = _pending(_runtime(tmp_path), command=command)
+    assert "build.sh" in [file.path for file in held.files]
+    _write(tmp_path, "build.sh", "touch evil.made\n")
+    again = _runtime(tmp_path)
+    result = run(again.approve(held.call.id, digest=held.digest))
+    assert (result.state, result.failure) == (State.PENDING, Failure.STALE)
+    assert "the content of build.sh" in (result.error or "")
+    assert _made(tmp_path) == []
+    (now,) = again.pending()
+    assert run(again.approve(now.call.id, digest=now.digest)).success
+    assert _made(tmp_path) == ["evil.made"], "it was shown as what it is now, and approved as that"
+
+
+@pytest.mark.spec("A12b")
+@pytest.mark.parametrize("change", ["appears", "is removed"])
+def test_a_script_that_appears_or_goes_makes_it_pending_again(tmp_path: Path, change: str) -> None:
+    _write(tmp_path, "other", "")
+    if change == "is removed":
+        _write(tmp_path, "build.sh", "touch good.made\n")
+    held = _pending(_runtime(tmp_path), command="sh build.sh")
+    if change == "appears":
+        _write(tmp_path, "build.sh", "touch evil.made\n")
+    else:
+        (tmp_path / "project" / "build.sh").unlink()
+    result = run(_runtime(tmp_path).approve(held.call.id))
+    assert result.failure is Failure.STALE
+    assert "the content of build.sh" in (result.error or "")
+    assert _made(tmp_path) == []
+
+
+@pytest.mark.spec("A12b")
+@pytest.mark.parametrize(
+    "args", [{"command": "sh build.sh"}, {"command": "sh", "args": ["build.sh"]}, {"command": "./build.sh", "args": []}]
+)
+def test_a_process_is_started_only_with_the_script_that_was_shown(tmp_path: Path, args: dict[str, Any]) -> None:
+    _write(tmp_path, "build.sh", "touch good.made\n")
+    held = _pending(_runtime(tmp_path), "process.start", **args, detached=True)
+    _write(tmp_path, "build.sh", "touch evil.made\n")
+    result = run(_runtime(tmp_path).approve(held.call.id))
+    assert result.failure is Failure.STALE
+    assert _made(tmp_path) == []
+
+
+@pytest.mark.spec("A12b")
+def test_names_in_a_folder_the_call_chooses_are_found_there(tmp_path: Path) -> None:
+    _write(tmp_path, "sub/build.sh", "touch good.made\n")
+    held = _pending(_runtime(tmp_path), command="sh build.sh", cwd="sub")
+    assert [file.path for file in held.files] == ["sub/build.sh"]
+
+
+@pytest.mark.spec("A12b")
+def test_plain_reading_is_not_bound_to_what_it_reads(tmp_path: Path) -> None:
+    _write(tmp_path, "notes.txt", "one\n")
+    runtime = _runtime(tmp_path)
+    for command in ("cat notes.txt", "wc -l notes.txt", "grep one notes.txt | head -3"):
+        held = _pending(runtime, command=command)
+        assert held.files == ()
+        _write(tmp_path, "notes.txt", f"one\nand {command}\n")
+        assert run(runtime.approve(held.call.id)).success
+
+
+@pytest.mark.spec("A12b")
+def test_always_allowing_a_script_allows_that_content_of_it(tmp_path: Path) -> None:
+    _write(tmp_path, "build.sh", "touch good.made\n")
+    runtime = _runtime(tmp_path)
+    runtime.allow(_pending(runtime, command="sh build.sh"), "project", by="ann")
+    assert run(_runtime(tmp_path).call("shell.exec", {"command": "sh build.sh"})).success
+    _write(tmp_path, "build.sh", "touch evil.made\n")
+    assert run(_runtime(tmp_path).call("shell.exec", {"command": "sh build.sh"})).state is State.PENDING
+    assert _made(tmp_path) == ["good.made"]
+    _write(tmp_path, "build.sh", "touch good.made\n")
+    assert run(_runtime(tmp_path).call("shell.exec", {"command": "sh build.sh"})).success
+
+
+@pytest.mark.spec("A12b")
+@pytest.mark.parametrize("change", ["the script", "the sandbox"])
+def test_always_is_refused_for_what_is_not_what_was_shown_any_more(tmp_path: Path, change: str) -> None:
+    """Else the rule would be for something nobody has seen, and the next call would run it unasked."""
+    _write(tmp_path, "build.sh", "touch good.made\n")
+    held = _pending(_runtime(tmp_path), command="sh build.sh")
+    if change == "the script":
+        _write(tmp_path, "build.sh", "touch evil.made\n")
+    runtime = _runtime(tmp_path, BARE if change == "the script" else Config(sandbox=SandboxConfig(network="on")))
+    with pytest.raises(StaleApproval, match="build.sh" if change == "the script" else "sandbox"):
+        runtime.allow(held, "project", by="ann")
+    assert runtime.ledger is not None
+    assert runtime.ledger.grants.list() == []
+    assert run(runtime.call("shell.exec", {"command": "sh build.sh"})).state is State.PENDING
+
+
+def _called(folder: Path, sandbox: SandboxConfig) -> Result:
+    return run(_runtime(folder, Config(sandbox=sandbox)).call("shell.exec", {"command": "echo hi > x"}), 60)
+
+
+@pytest.mark.spec("A12a")
+def test_a_grant_holds_in_the_sandbox_it_was_given_in_and_in_stricter_ones(tmp_path: Path) -> None:
+    given = SandboxConfig(network=("example.org", "example.com"))
+    runtime = _runtime(tmp_path, Config(sandbox=given))
+    grant = runtime.allow(_pending(runtime, command="echo hi > x"), "project", by="ann")
+    kept: Any = grant.pattern["given_under"]
+    assert (kept["backend"], tuple(kept["network"])) == ("bubblewrap", ("example.org", "example.com"))
+    stricter = (
+        given,
+        SandboxConfig(network="off"),
+        SandboxConfig(network=("example.org",)),
+        SandboxConfig(network="off", mode="required"),
+        SandboxConfig(network="off", writable=("$root",)),
+    )
+    for same in stricter:
+        assert _called(tmp_path, same).success, same
+    less = (
+        SandboxConfig(mode="off", network="off"),
+        SandboxConfig(network="on"),
+        SandboxConfig(network=("example.org", "example.com", "evil.example")),
+        SandboxConfig(network="off", backend="landlock"),
+        SandboxConfig(network="off", writable=("$root", str(tmp_path / "elsewhere"))),
+        SandboxConfig(network="off", read_deny=()),
+        SandboxConfig(network="off", environment=("*",)),
+    )
+    for looser in less:
+        assert _called(tmp_path, looser).state is State.PENDING, looser
+
+
+@pytest.mark.spec("A12a")
+def test_always_allowing_a_reading_program_follows_the_sandbox_too(tmp_path: Path) -> None:
+    _write(tmp_path, "notes.txt", "one\n")
+    contained = Config(sandbox=SandboxConfig())
+    runtime = _runtime(tmp_path, contained)
+    runtime.allow(_pending(runtime, command="wc -l notes.txt"), "project", by="ann", width="command")
+    assert run(_runtime(tmp_path, contained).call("shell.exec", {"command": "wc notes.txt"}), 60).success
+    assert run(_runtime(tmp_path, BARE).call("shell.exec", {"command": "wc notes.txt"})).state is State.PENDING
+
+
+@pytest.mark.spec("A12a")
+def test_a_yes_for_once_does_not_outlive_its_sandbox_either(tmp_path: Path) -> None:
+    runtime = _runtime(tmp_path, Config())
+    held = _pending(runtime, command="echo hi")
+    runtime.allow(held, "session", by="ann")
+    runtime.hands.__dict__.pop("sandbox", None)
+    runtime.config = BARE
+    assert run(runtime.call("shell.exec", {"command": "echo hi"})).state is State.PENDING
