@@ -13,6 +13,7 @@ from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
 from holdfast.contract.vocabulary import AUTO_APPROVED_IF_SANDBOXED, NEEDS_CONTAINMENT, RUNS_COMMANDS
 from holdfast.rules.caps import Containment
+from holdfast.rules.skills import MANIFEST
 
 if TYPE_CHECKING:
     from holdfast.runtime.background import Background
@@ -39,11 +40,14 @@ class Hands:
 
     @cached_property
     def protected(self) -> tuple[str, ...]:
-        """What is protected beyond the built-in patterns: what the configuration names, and the document that is
-        driven, as it was named and where it is, whatever its name."""
-        document = self._runtime.document
-        own = () if document is None else dict.fromkeys((exact(document), exact(document.resolve())))
-        return (*self._runtime.config.protected, *own)
+        """What is protected beyond the built-in patterns: what the configuration names, the manifests of its skills,
+        and the document that is driven, as they were named and where they are."""
+        config, document = self._runtime.config, self._runtime.document
+        folders = [each for folder in map(Path, config.tools.skills.values()) for each in (folder, folder.resolve())]
+        # Patterns, as a single path would be taken for a document, which stays as it is whoever wrote it.
+        manifests = (f"{exact(folder)}/{MANIFEST[:-1]}?" for folder in folders)
+        own = () if document is None else (exact(document), exact(document.resolve()))
+        return (*config.protected, *dict.fromkeys((*manifests, *own)))
 
     @cached_property
     def sandbox(self) -> Sandbox:
