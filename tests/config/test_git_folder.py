@@ -111,6 +111,7 @@ def test_what_git_keeps_as_data_is_not(path: str) -> None:
     ("names", "content", "runs"),
     [
         (("rebase-merge", "git-rebase-todo"), b"pick 1 a\n# exec x\n\nlabel b\nmerge -C 1 a\nupdate-ref c\n", False),
+        (("rebase-merge", "git-rebase-todo"), b"pick 1 a\n; exec x\n% help\n", False),
         (("rebase-merge", "git-rebase-todo"), b"pick 1\r\nfixup -C 2\r\nbreak\r\nnoop", False),
         (("rebase-merge", "git-rebase-todo"), b"pick 1 a\nexec make\n", True),
         (("rebase-merge", "git-rebase-todo"), b"x touch a\n", True),

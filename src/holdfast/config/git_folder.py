@@ -99,7 +99,7 @@ def may_run(names: tuple[str, str], content: bytes) -> bool:
 
 
 _STEP: Final = (
-    rb"[ \t]*(?:#.*|(?:pick|p|revert|reword|r|edit|e|squash|s|fixup|f|label|l|reset|t|merge|m|update-ref|u|drop|d"
+    rb"[ \t]*(?:[^\w\s].*|(?:pick|p|revert|reword|r|edit|e|squash|s|fixup|f|label|l|reset|t|merge|m|update-ref|u|drop|d"
     rb"|noop|break|b)(?:[ \t].*)?)?\r?"
 )
 _STRATEGIES: Final = frozenset({b"", b"ort", b"recursive", b"resolve", b"octopus", b"ours", b"subtree"})

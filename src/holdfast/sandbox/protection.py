@@ -52,6 +52,8 @@ GIT_NAMES: Final = frozenset(
 )
 """Names directly in a git folder that make it one, or that git obeys."""
 _LINKS_WITHOUT_FOLDERS: Final = 2
+_HEX_FOLDER: Final = 2
+"""How long the names of folders of objects are."""
 _STEPS_BYTES: Final = 1024 * 1024
 """A rebase with more steps than fit is not looked at, and so not left to a command."""
 
@@ -262,9 +264,9 @@ class _Look:
                     pending.append(f"{here}/{entry}")
 
     def at_top(self) -> Iterator[os.DirEntry[str]]:
-        return (entry for entry in self._in(self._folder) if not isinstance(entry, str))
+        return (entry for entry in self._in(self._folder, deep=False) if not isinstance(entry, str))
 
-    def _in(self, here: str) -> Iterator[os.DirEntry[str] | str]:
+    def _in(self, here: str, *, deep: bool = True) -> Iterator[os.DirEntry[str] | str]:
         """What is protected directly in a folder or in its git folder, and names of folders still to be looked into."""
         entries = self._reach.entries(here)
         if is_repository({entry.name for entry in entries}):
@@ -272,31 +274,36 @@ class _Look:
         for entry in entries:
             is_folder = entry.is_dir(follow_symlinks=False)
             if is_folder and is_git_folder(entry.name):
-                yield from self._git_parts(entry.path, whole=True)
+                yield from self._git_parts(entry.path, whole=True, deep=deep)
             elif self._is_locked(entry, is_folder=is_folder):
                 yield entry
             elif is_folder:
                 yield entry.name
 
     def _is_locked(self, entry: os.DirEntry[str], *, is_folder: bool) -> bool:
-        path, extra = Path(entry.path), self._extra
+        name, extra = fold(entry.name), self._extra
+        known = name in self._names or entry.inode() in self._numbers or could_be_protected(name, extra)
+        if not known and not entry.is_symlink() and name != "repo":
+            return False  # as nearly all are
+        path = Path(entry.path)
         if entry.is_symlink():
             ways = (leads_to_protected(path, root=top, extra=extra, for_commands=True) for top in self._tops)
             if any(reason is not None for reason in ways):
                 return True
-        name = fold(entry.name)
         if not is_folder and points_elsewhere(path):
             return True
-        if not could_be_protected(name, extra) and name not in self._names and entry.inode() not in self._numbers:
-            return False
-        return any(is_protected(path, root=top, extra=extra, for_commands=True) is not None for top in self._tops)
+        reasons = (is_protected(path, root=top, extra=extra, for_commands=True) for top in self._tops)
+        return known and any(reason is not None for reason in reasons)
 
-    def _git_parts(self, folder: str, *, whole: bool) -> Iterator[os.DirEntry[str]]:
-        """What commands may not write in a git folder, in those of its submodules and of its worktrees."""
+    def _git_parts(self, folder: str, *, whole: bool, deep: bool = True) -> Iterator[os.DirEntry[str]]:
+        """What commands may not write in a git folder, in those of its submodules and of its worktrees; without `deep`
+        not what may be hidden among its data."""
         pending: list[tuple[str, tuple[str, ...]]] = [(folder, ())]
         while pending:
             here, above = pending.pop()
             for entry in self._reach.entries(here):
+                if above == ("objects",) and len(entry.name) == _HEX_FOLDER and not _has_folders(entry):
+                    continue
                 names = (*above, fold(entry.name))
                 locked = git_folder.locks(names, whole=whole)
                 if entry.is_dir(follow_symlinks=False):
@@ -304,7 +311,9 @@ class _Look:
                         yield from self._steps(entry)
                     elif locked and names[-1] not in git_folder.LEGACY:
                         yield entry
-                    elif locked or _may_hold(entry, names, whole=whole):
+                    elif names == ("objects",) and not (whole and deep):
+                        pending.append((f"{entry.path}/info", ("objects", "info")))
+                    elif locked or _may_hold(entry, names, whole=whole and deep):
                         pending.append((entry.path, names))
                 elif locked or (entry.is_symlink() and (whole or git_folder.is_way(names))):
                     yield entry
@@ -317,14 +326,18 @@ class _Look:
 
 
 def _may_hold(entry: os.DirEntry[str], names: Sequence[str], *, whole: bool) -> bool:
-    """Whether something that is locked may lie in a folder. Folders of objects are many and have no folders in them,
-    which most file systems tell by the number of links."""
+    """Whether something that is locked may lie in a folder."""
     if not whole:
         return git_folder.is_way(names)
-    if names[0] not in ("objects", "lfs") or len(names) == 1:
-        return True
+    return names[0] not in ("objects", "lfs") or len(names) == 1 or names[1] == "info" or _has_folders(entry)
+
+
+def _has_folders(entry: os.DirEntry[str]) -> bool:
+    """Whether there may be folders in it: most file systems count the links to a folder. Those of objects are many, and
+    none has any."""
     with suppress(OSError):
-        return entry.stat(follow_symlinks=False).st_nlink != _LINKS_WITHOUT_FOLDERS or names[1] == "info"
+        about = entry.stat(follow_symlinks=False)
+        return not stat.S_ISDIR(about.st_mode) or about.st_nlink != _LINKS_WITHOUT_FOLDERS
     return True
 
 
