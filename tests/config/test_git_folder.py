@@ -25,6 +25,8 @@ OBEYED = [
     "x",
     "objects/evil/head",
     "objects/ab/evil/head",
+    "objects/tmp_objdir-x/head",
+    "objects/tmp_objdir-x/refs",
     "objects/pack/evil/head",
     "refs/evil/objects/x",
     "refs/evil/commondir",

@@ -99,6 +99,12 @@ def test_the_configuration_of_a_worktree_is_found(root: Path, tmp_path: Path) ->
 
 
 @pytest.mark.spec("N9")
+def test_a_folder_for_hooks_in_every_project_is_protected(root: Path, own_home: Path) -> None:
+    write(own_home, ".gitconfig", "[core]\n\thooksPath = our-hooks\n")
+    assert is_protected(root / "our-hooks/pre-commit", root=root) is not None
+
+
+@pytest.mark.spec("N9")
 def test_nothing_outside_the_project_and_not_the_project_itself_is_named(root: Path) -> None:
     write(root, ".envrc", "PATH_add .\nPATH_add ../bin\nPATH_add /usr/bin\nPATH_add $HOME/bin\nsource_env ~/x\n")
     assert included(root).paths == {}

@@ -29,7 +29,7 @@ _FILES: Final = (
 """Files with data: the names with underscores are references and messages, as `ORIG_HEAD` and `COMMIT_EDITMSG`."""
 _FOLDERS: Final = {
     "objects": (
-        r"(?:[0-9a-f]{2}|pack)(?:/[^/]+)?|pack/multi-pack-index\.d/[^/]+|tmp_objdir[^/]*(?:/.*)?|[^/]+\.lock"
+        r"(?:tmp_objdir[^/]*/)?(?:[0-9a-f]{2}|pack)(?:/[^/]+)?|tmp_objdir[^/]*|pack/multi-pack-index\.d/[^/]+|[^/]+\.lock"
         r"|info(?:/(?:packs|commit-graph|[^/]+\.lock|commit-graphs(?:/[^/]+)?))?"
     ),
     "refs": r"(?!(?:.*/)?(?:objects|commondir)(?:/|$)).+",
