@@ -227,6 +227,25 @@ def test_a_new_name_with_a_dot_at_the_top_is_protected_until_it_is_there(root: P
 
 
 @pytest.mark.spec("N9")
+def test_a_repository_by_another_name_cannot_be_built_file_by_file(root: Path) -> None:
+    bare = root / "data.git"
+    for path in ("config", "hooks/post-update", "objects/x", "refs/x", "info/attributes", "HEAD"):
+        assert is_protected(bare / path, root=root) is None, path
+    (bare / "objects").mkdir(parents=True)
+    (bare / "refs").mkdir()
+    assert is_protected(bare / "config", root=root) is None
+    assert is_protected(bare / "HEAD", root=root) is not None
+    assert is_protected(bare / "head", root=root) is not None
+    (bare / "HEAD").touch()
+    for path in ("config", "hooks/post-update", "info/attributes", "commondir", "HEAD"):
+        assert is_protected(bare / path, root=root) is not None, path
+    assert is_protected(bare / "notes.txt", root=root) is None
+    (root / "linked").mkdir()
+    (root / "linked" / "HEAD").touch()
+    assert is_protected(root / "linked" / "commondir", root=root) is not None
+
+
+@pytest.mark.spec("N9")
 def test_below_a_protected_folder_no_name_is_harmless(root: Path) -> None:
     for path in (".claude/.gitignore", ".git/hooks/.gitkeep", ".vscode/.editorconfig"):
         assert is_protected(Path(path), root=root) is not None, path

@@ -6,9 +6,12 @@ themselves.
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
+
+from holdfast.config.patterns import fold
 
 LEGACY: Final = frozenset({"branches", "remotes"})
 """Folders of remotes in the old style: nearly always there, and empty."""
@@ -16,6 +19,9 @@ OBEYED: Final = frozenset({"hooks", "config", "config.worktree", "commondir", "g
 """Names directly in a git folder that git obeys, runs, or finds another folder by."""
 SEQUENCES: Final = frozenset({"rebase-merge", "rebase-apply", "sequencer"})
 """What git does next when it is told to continue: lines of it may be commands."""
+SKELETON: Final = ("HEAD", "objects", "refs", "commondir")
+"""What makes a folder a repository."""
+_SKELETON: Final = {name.lower(): name for name in SKELETON}
 NESTED: Final = frozenset({"modules", "worktrees"})
 _OBEYED_INSIDE: Final = (
     ("info", "attributes"),
@@ -66,6 +72,23 @@ def _locks_module(names: Sequence[str], *, whole: bool) -> bool:
     if any(locks(one, whole=False) for one in inner):
         return True
     return whole and bool(inner) and all(locks(one) for one in inner)
+
+
+def is_repository(names: Collection[str]) -> bool:
+    """Whether git takes a folder with these names in it for a repository, whatever it is called."""
+    return "HEAD" in names and ("commondir" in names or ("objects" in names and "refs" in names))
+
+
+def in_repository(path: str) -> bool:
+    """Whether a path lies in such a folder, or would complete one: git then obeys what is in it."""
+    parts = path.split("/")
+    for place, name in enumerate(map(fold, parts)):
+        if name in OBEYED or name in _SKELETON or name == "info":
+            folder = "/".join(parts[:place])
+            there = {each for low, each in _SKELETON.items() if low == name or os.path.lexists(f"{folder}/{each}")}
+            if is_repository(there):
+                return True
+    return False
 
 
 def inside(names: Sequence[str], root: Sequence[str] = ()) -> Sequence[str]:

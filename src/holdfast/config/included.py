@@ -50,7 +50,8 @@ def included(root: Path) -> Included:
     for source in _there(top, _stamp(top)):
         path = _git_config(top) if source == _GIT_CONFIG else f"{top}/{source}"
         found |= _named(top, source, path, _stamp(path))
-    for path in map(os.path.expanduser, _OF_THE_USER):  # a relative hooksPath there means a folder in every project
+    home = os.path.expanduser("~")  # noqa: PTH111
+    for path in (f"{home}/.gitconfig", f"{home}/.config/git/config"):  # a relative hooksPath is one in every project
         found |= _named(top, _GIT_CONFIG, path, _stamp(path))
     return Included(found)
 
@@ -103,7 +104,6 @@ def _git_config(root: str) -> str:
 
 
 _GIT_CONFIG: Final = ".git/config"
-_OF_THE_USER: Final = ("~/.gitconfig", "~/.config/git/config")
 _ENTRY: Final = r"(?m)^[ \t]*([A-Za-z][\w-]*)[ \t]*=[ \t]*(.*)$"
 _PATHS: Final = frozenset({"hookspath", "attributesfile"})
 

@@ -44,18 +44,18 @@ class Matcher:
         """Why a path matches, given as folded names from the top: the deepest match counts, as it says most. With
         `whole` the path must not lie beneath a match."""
         for end in range(len(names) - 1, len(names) - 2 if whole else -1, -1):
-            name = names[end]
-            if self.may_end(name):
-                for pattern, before in self._ending(name):
-                    start = end - len(before)
-                    begins = start == 0 or (start > 0 and not pattern.pinned)
-                    if begins and all(map(_fits, before, names[start:end])):
-                        return pattern.reason
+            for pattern, before in self._ending(names[end]):
+                start = end - len(before)
+                begins = start == 0 or (start > 0 and not pattern.pinned)
+                if begins and all(map(_fits, before, names[start:end])):
+                    return pattern.reason
         return None
 
-    def _ending(self, name: str) -> list[tuple[Pattern, list[re.Pattern[str] | str]]]:
-        wild = [(pattern, before) for last, pattern, before in self._wild if last.fullmatch(name)]
-        return [*self._exact.get(name, ()), *wild]
+    def _ending(self, name: str) -> Sequence[tuple[Pattern, list[re.Pattern[str] | str]]]:
+        exact = self._exact.get(name, ())
+        if self._any_wild is None or self._any_wild.fullmatch(name) is None:
+            return exact
+        return [*exact, *((pattern, before) for last, pattern, before in self._wild if last.fullmatch(name))]
 
 
 def fold_path(path: str) -> str:

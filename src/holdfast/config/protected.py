@@ -108,6 +108,8 @@ def _by_its_place(places: Iterable[str], root: str, home: str) -> str | None:
         own = _first_below(place, home)
         if own.startswith(".") and own != _first_below(root, home):
             return AT_HOME
+        if git_folder.in_repository(place):
+            return BY_GIT
     return None
 
 

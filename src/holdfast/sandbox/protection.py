@@ -10,7 +10,7 @@ import os
 import stat
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal
@@ -46,9 +46,8 @@ DOCUMENTS: Final = 32
 KEPT_BYTES: Final = 32 * 1024 * 1024
 KEPT_EACH: Final = 1024 * 1024
 """Of what is mounted: it needs its content only if the mount was carried away with the folder around it."""
-GIT_SKELETON: Final = ("HEAD", "objects", "refs", "commondir")
 GIT_NAMES: Final = frozenset(
-    {*GIT_SKELETON, *git_folder.OBEYED, *git_folder.SEQUENCES, *git_folder.NESTED, "info"}
+    {*git_folder.SKELETON, *git_folder.OBEYED, *git_folder.SEQUENCES, *git_folder.NESTED, "info"}
 )
 """Names directly in a git folder that make it one, or that git obeys."""
 _LINKS_WITHOUT_FOLDERS: Final = 2
@@ -165,11 +164,6 @@ def is_harmless(path: str | Path, tops: Sequence[Path | None], extra: Sequence[s
     return all(reason is None for reason in reasons)
 
 
-def is_repository(names: Collection[str]) -> bool:
-    """Whether git takes a folder with these names in it for a repository, whatever it is called."""
-    return "HEAD" in names and ("commondir" in names or ("objects" in names and "refs" in names))
-
-
 def _is_other_than_folder(path: str | Path) -> bool:
     with suppress(OSError):
         return not stat.S_ISDIR(os.lstat(path).st_mode)
@@ -269,7 +263,7 @@ class _Look:
     def _in(self, here: str, *, deep: bool = True) -> Iterator[os.DirEntry[str] | str]:
         """What is protected directly in a folder or in its git folder, and names of folders still to be looked into."""
         entries = self._reach.entries(here)
-        if is_repository({entry.name for entry in entries}):
+        if git_folder.is_repository({entry.name for entry in entries}):
             yield from self._git_parts(here, whole=False)
         for entry in entries:
             is_folder = entry.is_dir(follow_symlinks=False)

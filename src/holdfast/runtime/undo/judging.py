@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
+from holdfast.config.git_folder import SKELETON, is_repository
 from holdfast.config.protected import is_git_folder
 from holdfast.sandbox.protection import (
     GIT_NAMES,
-    GIT_SKELETON,
     is_conversation,
     is_exempt,
     is_harmless,
-    is_repository,
     link_reason,
     only_steps,
     points_elsewhere,
@@ -156,9 +155,9 @@ class _GitFolders:
     def _is_git(self, folder: str) -> tuple[bool, bool]:
         """Whether it is one before the command, and after it."""
         if folder not in self._known:
-            states = [self._is_there(f"{folder}/{name}" if folder else name) for name in GIT_SKELETON]
+            states = [self._is_there(f"{folder}/{name}" if folder else name) for name in SKELETON]
             before, after = (
-                {name for name, state in zip(GIT_SKELETON, states, strict=True) if state[when]} for when in (0, 1)
+                {name for name, state in zip(SKELETON, states, strict=True) if state[when]} for when in (0, 1)
             )
             exempt = is_exempt(absolute(self._root, folder), (Path(self._root),))
             self._known[folder] = (not exempt and is_repository(before), not exempt and is_repository(after))
