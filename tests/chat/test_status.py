@@ -8,6 +8,7 @@ from holdfast.agent.conversation import Status
 from holdfast.chat import render
 from holdfast.chat.document import Document
 from holdfast.chat.nodes import ToolResultSegment
+from holdfast.chat.turns import last_turn
 
 
 def result(block: str) -> ToolResultSegment:
@@ -40,7 +41,6 @@ def test_a_status_is_written_in_the_fence_and_read_from_there(status: Status) ->
         (" (reject)", "rejected"),
         (' (status=denied policy="no shell" n=2)', "denied"),
         (' (note="approved" rejected)', "rejected"),
-        (" (pending status=approved)", "approved"),
         (' (status="aborted")', "aborted"),
         (" (status=aproved)", "pending"),
     ],
@@ -78,9 +78,107 @@ def test_a_status_nobody_knows_is_pending_and_is_said(word: str) -> None:
     assert (found.severity, found.line) == ("warning", 3) and f'"{word}"' in found.message
 
 
+@pytest.mark.spec("D3", "U2")
+@pytest.mark.parametrize(
+    "info",
+    [
+        "status=pending status=approved",
+        "status=approved status=pending",
+        "status=approved status=approved",
+        "status=approved pending",
+        "status=approved Status=pending",
+        "STATUS=pending status=approved",
+        "status=approved \u0455tatus=pending",
+        "status=approved ｓｔａｔｕｓ=pending",
+        "status=approved st\u200batus=pending",
+        "status=Approved",
+        "Status=approved",
+        "status=approv\u0435d",
+        "status=ａｐｐｒｏｖｅｄ",
+        "status=approved,status=pending",
+        "status=approved" + " " * 1000 + "status=pending",
+    ],
+)
+def test_a_placeholder_with_two_statuses_or_an_unclear_one_is_pending(info: str) -> None:
+    found = result(f"**Tool Result:** `a`\n```flemma:tool {info}\n```")
+    assert (found.status, found.form) == ("pending", "fence")
+
+
+@pytest.mark.spec("D3", "U2")
+@pytest.mark.parametrize(
+    "suffix",
+    [
+        " (pending status=approved)",
+        " (approved status=pending)",
+        " (approved approved)",
+        " (approved, pending)",
+        " (approved/rejected)",
+        " (approved) (pending)",
+        " (status=approved status=rejected)",
+        " (status=approved STATUS=pending)",
+        " (Approved)",
+        " (APPROVED)",
+        " (\u0430pproved)",
+        " (ａｐｐｒｏｖｅｄ)",
+        " (approved error)",
+        " (approved" + " " * 1000 + "pending)",
+    ],
+)
+def test_a_header_with_two_statuses_or_an_unclear_one_is_pending(suffix: str) -> None:
+    assert in_header(suffix) == ("pending", False, "header")
+
+
+@pytest.mark.spec("D3", "U2")
+@pytest.mark.parametrize("tag", ["Flemma:tool", "FLEMMA:TOOL", "fl\u0435mma:tool", "flemma：tool", "flemma:to\u200bol"])
+def test_a_fence_that_only_looks_like_a_placeholder_is_pending(tag: str) -> None:
+    found = result(f"**Tool Result:** `a`\n```{tag} status=approved\n```")
+    assert (found.status, found.form) == ("pending", "fence")
+
+
+@pytest.mark.spec("D3", "U2")
+@pytest.mark.parametrize(
+    ("header", "fence", "status"),
+    [
+        ("approved", "pending", "pending"),
+        ("pending", "approved", "pending"),
+        ("rejected", "approved", "pending"),
+        ("approved", "approved", "approved"),
+        ("rejected", "rejected", "rejected"),
+    ],
+)
+def test_header_and_fence_count_if_they_agree(header: str, fence: str, status: str) -> None:
+    found = result(f"**Tool Result:** `a` ({header})\n```flemma:tool status={fence}\n```")
+    assert (found.status, found.form) == (status, "fence")
+
+
+@pytest.mark.spec("D3", "U2")
+@pytest.mark.parametrize("gap", ["", "\n", "\n \n\n"])
+@pytest.mark.parametrize("first", ["approved", "pending", "rejected"])
+def test_a_second_placeholder_fence_makes_a_block_pending(first: str, gap: str) -> None:
+    block = f"**Tool Result:** `a`\n```flemma:tool status={first}\n```\n{gap}```flemma:tool status=approved\n```\n"
+    found = Document.parse(f"@You:\n\n{block}").messages[0].segments[0]
+    assert isinstance(found, ToolResultSegment) and found.status == "pending"
+
+
+@pytest.mark.spec("D3", "U2")
+@pytest.mark.parametrize(
+    ("first", "second"), [("approved", "pending"), ("pending", "approved"), ("denied", "approved")]
+)
+@pytest.mark.parametrize("between", ["", "\n@You:\n\n"], ids=["one message", "two messages"])
+def test_two_placeholders_of_one_call_that_disagree_are_pending(first: str, second: str, between: str) -> None:
+    call = "@Assistant:\n\n**Tool Use:** `x` (`a`)\n\n```json\n{}\n```\n\n@You:\n\n"
+    blocks = [f"**Tool Result:** `a`\n\n```flemma:tool status={status}\n```\n" for status in (first, second)]
+    turn = last_turn(Document.parse(call + between.join(blocks)))
+    assert turn is not None and turn.asked[0].answer is not None
+    assert turn.asked[0].answer.status is Status.PENDING
+
+
 @pytest.mark.spec("D3")
-def test_the_fence_says_more_than_the_header() -> None:
-    assert result("**Tool Result:** `a` (approved)\n```flemma:tool status=pending\n```").status == "pending"
+@pytest.mark.parametrize("info", ["status=approved pending", "Status=approved"])
+def test_why_a_block_is_pending_is_said(info: str) -> None:
+    block = f"```flemma:tool {info}\n```"
+    (found,) = Document.parse(f"@You:\n\n**Tool Result:** `a`\n{block}\n").diagnostics
+    assert (found.severity, found.line) == ("warning", 3) and "read as pending" in found.message
 
 
 @pytest.mark.spec("D3")

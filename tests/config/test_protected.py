@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.config.protected import PROTECTED, is_protected, leads_to_protected
+from holdfast.config.protected import NEW, PROTECTED, is_protected, leads_to_protected
 from holdfast.config.roots import state_dir, user_config_file
 
 EXAMPLES = [
@@ -51,6 +51,17 @@ ORDINARY = [
     "chat/talk.py",
     ".github/FUNDING.yml",
     "docs/ssh.md",
+    "src/localmise.toml.py",
+    "src/local.py",
+    "locale/override.po",
+    "docs/agents.rst",
+    "bin/activate_account.py",
+    "pyproject.toml",
+    "Cargo.toml",
+    "go.mod",
+    "tsconfig.json",
+    "sub/build.gradle",
+    "lib/tasks.py",
     "xconftest.py",
     ".gitignore",
     ".gitkeep",
@@ -65,7 +76,230 @@ def test_what_something_else_obeys_or_runs_is_protected_with_a_reason(root: Path
     assert is_protected(root / path, root=root) == reason
 
 
-@pytest.mark.spec("A6", "A18")
+ACTING = {
+    "version control": (
+        ".hg/hgrc",
+        ".jj/repo/config.toml",
+        ".sl/config",
+        "_darcs/prefs/defaults",
+        ".repo/repo/main.py",
+        ".pre-commit-config.yml",
+        "lefthook.yml",
+        ".lefthook/pre-commit/check.sh",
+        ".overcommit.yml",
+        ".lintstagedrc.cjs",
+        "commitlint.config.js",
+        ".gitlint",
+    ),
+    "local variants": (
+        "lefthook-local.yml",
+        ".lefthook-local.yml",
+        "mise.local.toml",
+        ".mise.local.toml",
+        ".envrc.local",
+        "AGENTS.override.md",
+        "CLAUDE.local.md",
+        "Makefile.local",
+        "holdfast.local.toml",
+        "packages/a/conftest_local.py",
+    ),
+    "editors": (
+        ".helix/languages.toml",
+        ".dir-locals-2.el",
+        ".vs/tasks.vs.json",
+        ".run/all.run.xml",
+        "app.sublime-project",
+        "rust-analyzer.toml",
+        ".vim/coc-settings.json",
+        ".nvim.lua",
+        ".project",
+        ".settings/org.eclipse.core.externaltools.prefs",
+        ".bsp/sbt.json",
+        "eslint.config.mjs",
+        ".prettierrc.js",
+        ".rubocop.yml",
+        ".pylintrc",
+        "crates/a/build.rs",
+        ".luarc.json",
+    ),
+    "interpreters": (
+        ".Rprofile",
+        ".ghci",
+        ".pdbrc",
+        ".pdbrc.py",
+        ".irbrc",
+        ".pryrc",
+        ".octaverc",
+        ".iex.exs",
+        ".gdbinit",
+        ".psqlrc",
+        "usercustomize.py",
+        "env/lib/python3.12/site-packages/x.pth",
+        "env/bin/activate",
+        ".venv/bin/activate.fish",
+        ".venv/Scripts/Activate.ps1",
+        ".venv/pyvenv.cfg",
+    ),
+    "package managers": (
+        "bunfig.toml",
+        ".pnpmfile.cjs",
+        ".pnpmfile.mjs",
+        ".yarn/releases/yarn-4.cjs",
+        ".yarn/plugins/x.cjs",
+        ".bundle/config",
+        "pnpm-workspace.yaml",
+        "binding.gyp",
+        "pip.conf",
+        "nuget.config",
+        "rust-toolchain.toml",
+    ),
+    "continuous integration": (
+        ".forgejo/workflows/ci.yml",
+        ".gitea/workflows/ci.yml",
+        ".gitlab/ci/test.yml",
+        ".builds/linux.yml",
+        ".cirrus.star",
+        ".semaphore/semaphore.yml",
+        ".teamcity/settings.kts",
+        ".tekton/push.yaml",
+        "appveyor.yml",
+        "cloudbuild.yaml",
+        ".zuul.yaml",
+        ".readthedocs.yaml",
+        ".github/dependabot.yml",
+        "Jenkinsfile.release",
+    ),
+    "agents": (
+        ".opencode/agent/x.md",
+        "opencode.json",
+        "opencode.jsonc",
+        ".agents/skills/a/SKILL.md",
+        ".github/hooks/pre.json",
+        ".github/copilot-instructions.md",
+        ".github/instructions/a.instructions.md",
+        ".qwen/settings.json",
+        ".copilot/mcp.json",
+        ".claude/settings.local.json",
+        ".codex/config.toml",
+        ".gemini/settings.json",
+        ".cursor/rules/a.mdc",
+        ".windsurf/rules/a.md",
+        ".aider.conf.yml",
+        ".aider.model.settings.yml",
+        ".continue/config.yaml",
+        ".kiro/hooks/a.kiro.hook",
+        ".roo/rules/a.md",
+        ".roorules-code",
+        ".clinerules/a.md",
+        ".cline_rules",
+        "GEMINI.md",
+        "docs/AGENTS.md",
+        "skills/deploy/SKILL.md",
+    ),
+    "environments": (".mise/tasks/build", "flake.nix", "devbox.json", ".config/mise.toml", ".autoenv.zsh"),
+}
+
+
+@pytest.mark.spec("N9")
+@pytest.mark.parametrize("path", [path for paths in ACTING.values() for path in paths])
+def test_what_a_program_runs_or_obeys_by_itself_is_protected(root: Path, path: str) -> None:
+    _ready(root, path)
+    assert is_protected(Path(path), root=root) is not None
+    assert is_protected(Path(path.upper()), root=root) is not None
+    assert is_protected(root / "sub" / path, root=root) is not None
+
+
+def _ready(root: Path, path: str) -> None:
+    """Its top is there, so that only its name can be the reason."""
+    for name in {path.partition("/")[0], path.upper().partition("/")[0]}:
+        (root / name).touch()
+
+
+@pytest.mark.spec("N9")
+def test_a_new_name_with_a_dot_at_the_top_is_protected_until_it_is_there(root: Path) -> None:
+    for path in (".newtoolrc", ".newtool/config.json", "\uff0enewtool", ".unknown"):
+        assert is_protected(Path(path), root=root) == NEW, path
+        assert is_protected(Path("sub", path), root=root) is None, path
+    (root / ".newtoolrc").touch()
+    assert is_protected(Path(".newtoolrc"), root=root) is None
+    for inert in (".gitignore", ".dockerignore", ".editorconfig", ".github/ISSUE_TEMPLATE/bug.md", ".env.example"):
+        assert is_protected(Path(inert), root=root) is None, inert
+
+
+@pytest.mark.spec("N9")
+def test_a_repository_by_another_name_cannot_be_built_file_by_file(root: Path) -> None:
+    bare = root / "data.git"
+    for path in ("config", "hooks/post-update", "objects/x", "refs/x", "info/attributes", "HEAD"):
+        assert is_protected(bare / path, root=root) is None, path
+    (bare / "objects").mkdir(parents=True)
+    (bare / "refs").mkdir()
+    assert is_protected(bare / "config", root=root) is None
+    assert is_protected(bare / "HEAD", root=root) is not None
+    assert is_protected(bare / "head", root=root) is not None
+    (bare / "HEAD").touch()
+    for path in ("config", "hooks/post-update", "info/attributes", "commondir", "HEAD"):
+        assert is_protected(bare / path, root=root) is not None, path
+    assert is_protected(bare / "notes.txt", root=root) is None
+    (root / "linked").mkdir()
+    (root / "linked" / "HEAD").touch()
+    assert is_protected(root / "linked" / "commondir", root=root) is not None
+
+
+@pytest.mark.spec("N9")
+def test_below_a_protected_folder_no_name_is_harmless(root: Path) -> None:
+    for path in (".claude/.gitignore", ".git/hooks/.gitkeep", ".vscode/.editorconfig"):
+        assert is_protected(Path(path), root=root) is not None, path
+
+
+@pytest.mark.spec("N9")
+def test_what_lies_with_a_dot_in_a_home_is_protected_unless_the_project_lies_there(root: Path, own_home: Path) -> None:
+    for path in (".somerc", ".local/share/app/plugins/a.lua", ".cache/x"):
+        (own_home / path).parent.mkdir(parents=True, exist_ok=True)
+        (own_home / path).touch()
+        assert is_protected(own_home / path, root=own_home) is not None, path
+    inner = own_home / ".dotfiles" / "project"
+    inner.mkdir(parents=True)
+    assert is_protected(inner / "a.txt", root=inner) is None
+    assert is_protected(own_home / "code/a.py", root=own_home) is None
+
+
+@pytest.mark.spec("N9")
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".hg/hgrc",
+        ".jj/repo/config.toml",
+        ".yarn/releases/y.cjs",
+        ".helix/config.toml",
+        ".pdbrc",
+        "sub/.envrc.local",
+        "eslint.config.js",
+        "build.rs",
+    ],
+)
+def test_commands_cannot_plant_it_either(root: Path, path: str) -> None:
+    assert is_protected(Path(path), root=root, for_commands=True) is not None
+
+
+@pytest.mark.spec("N9")
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".hg/store/00changelog.i",
+        ".jj/repo/op_store/x",
+        ".svn/wc.db",
+        ".yarn/cache/a.zip",
+        ".venv/bin/activate",
+        ".pytest_cache/v/x",
+        ".newtool",
+        "target/debug/build.rs",
+    ],
+)
+def test_commands_may_commit_build_and_cache(root: Path, path: str) -> None:
+    assert is_protected(Path(path), root=root, for_commands=True) is None
+
+
+@pytest.mark.spec("A6", "A18", "N9")
 @pytest.mark.parametrize("path", ORDINARY)
 def test_ordinary_files_are_not_protected(root: Path, path: str) -> None:
     assert is_protected(Path(path), root=root) is None

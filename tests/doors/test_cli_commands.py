@@ -140,6 +140,23 @@ def test_trust_is_for_exactly_the_content_and_can_be_taken_back(cli: Cli) -> Non
     assert cli.run("trust", "list").out == "No file is trusted.\n"
 
 
+@pytest.mark.spec("P4")
+def test_a_skills_manifest_is_trusted_as_it_is_and_can_be_taken_back(cli: Cli) -> None:
+    manifest = cli.project / "skills" / "sum" / "manifest.json"
+    manifest.parent.mkdir(parents=True)
+    manifest.write_text('{"permissions": {"tools": ["calculator"]}}')
+    assert "name the skill there first" in cli.run("trust", str(manifest), "--yes").sentence
+    cli.configure(f'[tools.skills]\nsum = "{manifest.parent}"\n')
+    assert "was not trusted" in cli.run("trust", str(manifest)).sentence
+    changed = {"key": "tools.skills.sum", "from": [], "to": ["calculator"]}
+    assert cli.run("trust", str(manifest), "--yes", "--json").json["loosens"] == [changed]
+    assert cli.run("trust", "list", "--json").json["trusted"] is True
+    manifest.write_text('{"permissions": {"tools": ["*"]}}')
+    assert "changed since" in cli.run("trust", "list").out
+    assert cli.run("trust", "revoke", str(manifest)).code == 0
+    assert cli.run("trust", "list").out == "No file is trusted.\n"
+
+
 @pytest.mark.spec("E1a")
 def test_check_warns_about_names_no_tool_has(cli: Cli) -> None:
     cli.configure('[tools]\ndeny = ["calculater"]\n')

@@ -25,6 +25,7 @@ from holdfast.contract.errors import SandboxRefused, SecretUnavailable
 from holdfast.mcp.process import Process, start
 from holdfast.mcp.process_plan import folder_for
 from holdfast.mcp.stdio import stdio_transport
+from holdfast.runtime.writers import wrote
 from holdfast.sandbox.sandbox import Sandbox
 from tests.mcp.hostile import runtime_in, server, talking, text_of
 from tests.runtime.commanding import mark, survivors, until
@@ -141,6 +142,20 @@ def test_a_server_writes_nowhere_unless_its_configuration_names_the_folder(tmp_p
             assert inside.read_text() == "was here"
             assert not hook.exists()
             assert not outside.exists()
+
+    run(go())
+
+
+@pytest.mark.spec("U2")
+def test_that_a_server_with_writable_folders_lives_is_known(tmp_path: Path) -> None:
+    async def go() -> None:
+        document, before = tmp_path / "project" / "talk.md", time.time()
+        async with runtime_in(tmp_path / "project") as runtime:
+            async with talking(runtime, "environment"):
+                assert not wrote(document, None)
+            async with talking(runtime, "environment", writable=("$root",)):
+                assert wrote(document, None)
+        assert (wrote(document, None), wrote(document, before)) == (False, True)
 
     run(go())
 

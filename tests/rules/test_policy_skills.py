@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.rules.skills import MAX_MANIFEST_BYTES, SkillPermissions, parse_manifest, read_skill
+from holdfast.rules.skills import MAX_MANIFEST_BYTES, SkillPermissions, digest_of, parse_manifest, read_skill
 
 
 def permissions(**fields: Any) -> SkillPermissions:
@@ -27,6 +27,25 @@ def test_a_skill_without_a_manifest_has_no_tools(tmp_path: Path) -> None:
 def test_a_manifest_in_the_folder_is_read(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text('{"permissions": {"tools": ["file.read", "browser.*"]}}')
     assert read_skill(tmp_path).allow == ("file.read", "browser.*")
+
+
+@pytest.mark.spec("P4")
+def test_a_manifest_gives_rights_only_with_the_content_that_was_trusted(tmp_path: Path) -> None:
+    path = tmp_path / "skill" / "manifest.json"
+    path.parent.mkdir()
+    path.write_text('{"permissions": {"tools": ["file.read"]}}')
+    trusted = {(path, digest_of(path.read_bytes()))}
+
+    def allowed(folder: Path) -> tuple[str, ...]:
+        return read_skill(folder, lambda file, digest: (file, digest) in trusted).allow
+
+    (tmp_path / "link").symlink_to("skill")
+    assert allowed(path.parent) == allowed(tmp_path / "link") == ("file.read",)
+    path.write_text('{"permissions": {"tools": ["file.read", "*"]}}')
+    assert allowed(path.parent) == ()
+    assert f"holdfast trust {path}" in read_skill(path.parent, lambda _path, _digest: False).reason
+    path.write_text('{"permissions": {"tools": ["file.read"]}}')
+    assert allowed(path.parent) == ("file.read",)
 
 
 @pytest.mark.spec("P4")

@@ -33,7 +33,7 @@ def attacked(root: Path, script: str) -> set[str]:
     [
         ("mkdir c2; echo x > c2/config.toml; ln -s c2 .cargo", ".cargo"),
         ("mkdir -p sub/g2/workflows; ln -s g2 sub/.github", "sub/.github"),
-        ("mv .git/info .git/i2; mkdir foo; echo '* filter=x' > foo/attributes; ln -s ../foo .git/info", ".git/info"),
+        ("rm -r .git/info; mkdir foo; echo '* filter=x' > foo/attributes; ln -s ../foo .git/info", ".git/info"),
         ("mkdir -p mods/s; echo x > mods/s/config; ln -s ../mods .git/modules", ".git/modules"),
         ("mkdir -p mods .git/modules; echo x > mods/config; ln -s ../../mods .git/modules/s", ".git/modules/s"),
         ("mkdir -p b/objects b/refs; echo x > b/HEAD; echo x > b/config", "b/config"),

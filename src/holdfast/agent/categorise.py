@@ -44,7 +44,7 @@ def _shown_again(bench: Bench, standing: Standing) -> Placed:
         if standing.changed:
             bench.warn(f"{what} was changed elsewhere, so its approval here does not count: holdfast approve {call}")
         elif standing.doubtful or bench.sight.blocked:
-            bench.warn(f"{what} still waits: something else that ran could have typed that: holdfast approve {call}")
+            bench.warn(f"{what} is still pending: a tool could have typed that approval. Use: holdfast approve {call}")
         else:
             bench.warn(f"{what} waits again: it is not what was shown, or something ran that could have typed that.")
     return Placed(slot, Status.PENDING)

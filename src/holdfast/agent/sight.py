@@ -10,7 +10,8 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 from holdfast.agent.conversation import Conversation, Open, Placed, Settled, Slot, Status
-from holdfast.agent.standing import Standing, Step, acts_unseen
+from holdfast.agent.standing import Standing, Step
+from holdfast.agent.suspects import acts_unseen
 from holdfast.runtime.runtime import Runtime
 
 

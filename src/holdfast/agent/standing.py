@@ -9,10 +9,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.agent.conversation import Slot, Status
+from holdfast.agent.suspects import could_have_typed
 from holdfast.contract.call import HeldCall
-from holdfast.contract.errors import LedgerError, UnknownCall
+from holdfast.contract.errors import UnknownCall
 from holdfast.contract.result import Result
-from holdfast.contract.tool import Tool
 from holdfast.contract.values import encode_json
 from holdfast.contract.vocabulary import Failure, State
 from holdfast.runtime.desk import REJECTED_BY_USER
@@ -58,7 +58,7 @@ class Standing(Struct, frozen=True):
     said: str = ""
     """The slot's text as the ledger would keep it."""
     doubtful: bool = False
-    """Something ran elsewhere since it was held, and may have typed what stands there."""
+    """Something but a person could have typed what stands there since it was held."""
 
     @property
     def state(self) -> State | None:
@@ -117,31 +117,8 @@ def standing_of(runtime: Runtime, slot: Slot) -> Standing:
         return Standing(slot)
     held = ledger.held(slot.open.call_id) if record.result is None else None
     typed = held is not None and held.state is State.PENDING and slot.status is Status.APPROVED
-    doubtful = typed and held is not None and _ran_elsewhere(runtime, held)
+    doubtful = typed and held is not None and could_have_typed(runtime, held)
     return Standing(slot, record, held, runtime.redact(slot.text.strip()), doubtful)
-
-
-def acts_unseen(tool: Tool | None) -> bool:
-    """Whether it could write where nobody looks: of the tools holdfast comes with only those that run programs."""
-    if tool is None:
-        return True
-    return tool.mutates and (tool.source != "builtin" or tool.effects is None or "process" in tool.effects)
-
-
-def _ran_elsewhere(runtime: Runtime, held: HeldCall) -> bool:
-    """Whether since a call was held anything acted unseen in this project that is not of the same conversation."""
-    if runtime.hands.background_alive(since=held.held_at):
-        return True
-    ledger, ours = runtime.ledger_for_held(), (held.call.request or "").rpartition(":")[0]
-    for call_id in ledger.active_since(held.held_at):
-        try:
-            record = ledger.call(call_id)
-        except LedgerError:
-            return True  # nobody can tell what it was
-        own = ours and (record.call.request or "").startswith(f"{ours}:")
-        if not own and record.began_at is not None and acts_unseen(runtime.registry.find(record.call.tool)):
-            return True
-    return False
 
 
 def persons_result(slot: Slot) -> Result | None:

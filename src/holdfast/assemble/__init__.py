@@ -23,6 +23,7 @@ from holdfast.registry.registry import Registry
 from holdfast.rules.caps import Cap
 from holdfast.rules.grants import StoredGrants
 from holdfast.rules.shell.cap import CommandRules
+from holdfast.rules.skills import read_skills
 from holdfast.rules.standard import DocumentPolicy
 from holdfast.runtime.desk import Asker, Nobody
 from holdfast.runtime.runtime import Runtime
@@ -178,6 +179,7 @@ def build_runtime(
         document_policy=None if document is None else document.policy,
         caps=() if document is None else document.caps,
         plan=document is not None and document.plan,
+        skills=read_skills(config.tools.skills, setting.trust.is_trusted),
     )
     if grants is not None:
         runtime.on_close(grants.close)

@@ -37,7 +37,7 @@ from holdfast.models.port import Model
 from holdfast.registry.registry import Registry
 from holdfast.registry.sources import WAITING
 from holdfast.rules.policy import Policy, PolicyRules
-from holdfast.rules.skills import read_skill
+from holdfast.rules.skills import read_skills
 from holdfast.runtime.desk import Nobody
 from holdfast.runtime.runtime import Runtime
 from holdfast.runtime.secrets import Secrets
@@ -306,7 +306,7 @@ def _read(
     path: Path, document: Document, setting: Setting, registry: Registry, lua: LuaHost, flags: Flags | None
 ) -> _Read:
     config = setting.loaded.config
-    skills = {name: read_skill(Path(folder)) for name, folder in config.tools.skills.items()}
+    skills = read_skills(config.tools.skills, setting.trust.is_trusted)
     policy = Policy(PolicyRules.of(config.tools, skills)).compile(Caller(door=DOOR))
     known = registry.list()
     tools = tuple(policy.visible(known))

@@ -8,6 +8,9 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final, Literal, NamedTuple
 
+from msgspec.structs import replace
+
+from holdfast.agent.conversation import Status
 from holdfast.chat.escape import decode_field, unescape_edges, unescape_lines
 from holdfast.chat.grammar import (
     ABORTED,
@@ -37,7 +40,7 @@ from holdfast.chat.nodes import (
     ToolUseSegment,
 )
 from holdfast.chat.scan import Piece
-from holdfast.chat.status import in_fence, in_header
+from holdfast.chat.status import agreed, in_fence, in_header
 
 NO_INPUT: Final = "Tool use requires a fenced code block with JSON input"
 OPEN_INPUT: Final = "Unclosed fenced code block in tool use (missing closing fence)"
@@ -46,7 +49,7 @@ OPEN_OUTPUT: Final = "Unclosed fenced code block in tool result (missing closing
 OPEN_TEXT: Final = "Unclosed fenced code block (missing closing fence)"
 OPEN_THINKING: Final = "Unclosed thinking block (missing </thinking>)"
 OPEN_FRONTMATTER: Final = "Unclosed frontmatter (missing closing fence)"
-UNKNOWN: Final = 'The status "{}" is not known and read as pending; write approved, rejected or pending'
+SECOND_PLACEHOLDER: Final = "A second placeholder follows, so the block is read as pending; leave one of them"
 DROPPED: Final = "Text before the first role marker is not part of the conversation; put a line with @You: before it."
 
 
@@ -97,6 +100,8 @@ def _message(pieces: Sequence[Piece]) -> tuple[Message, Sequence[Note]]:
     for piece in pieces[1:]:
         kind, source = piece.opens, piece.source
         if kind == "text":
+            if segments:
+                segments[-1] = _alone(segments[-1], source, offset, notes)
             segments.append(_text(source, reader, crlf))
         elif kind == "use":
             segments.append(_use(source, offset, notes))
@@ -161,10 +166,20 @@ def _result(source: str, offset: int, notes: list[Note]) -> ToolResultSegment:
     marked = in_header(suffix)
     error, form = marked.error, "header" if marked.status else None
     if info and (placeholder := in_fence(info)):
-        marked, form = placeholder, "fence"
-    if marked.unknown:
-        notes.append(Note(offset, "warning", UNKNOWN.format(marked.unknown)))
+        marked, form = agreed(marked, placeholder), "fence"
+    if marked.problem:
+        notes.append(Note(offset, "warning", marked.problem))
     return ToolResultSegment(source, use_id, error, marked.status, content, form, problem)
+
+
+def _alone(segment: Segment, follows: str, offset: int, notes: list[Note]) -> Segment:
+    """A placeholder is pending if another one stands right behind it: nobody can tell which of them is meant."""
+    if not isinstance(segment, ToolResultSegment) or segment.status is None or not follows.startswith("```"):
+        return segment
+    if in_fence(follows.partition("\n")[0].strip("`")) is None:
+        return segment
+    notes.append(Note(offset - len(segment.source), "warning", SECOND_PLACEHOLDER))
+    return replace(segment, status=Status.PENDING.value)
 
 
 def _body(source: str, found: re.Match[str]) -> tuple[str, str | None]:

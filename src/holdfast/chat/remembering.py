@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote_to_bytes, urlsplit
@@ -16,6 +17,7 @@ from msgspec import Struct, structs
 from holdfast.agent.conversation import Open
 from holdfast.chat.files import DocumentError
 from holdfast.chat.locking import key
+from holdfast.config import documents
 from holdfast.contract.errors import LedgerError
 from holdfast.contract.message import ToolUse
 from holdfast.contract.result import Attachment
@@ -100,7 +102,11 @@ class Memory:
                 f"What is remembered of {self._nothing.path} cannot be read ({error}); check which of its calls have "
                 f"run with `holdfast ledger`, then remove {self._file}."
             ) from None
-        return found if found.uri == self._nothing.uri else self._nothing
+        if found.uri != self._nothing.uri:
+            return self._nothing
+        with suppress(OSError):  # one that is remembered since before documents were protected by that
+            documents.remember(self._nothing.path)
+        return found
 
     def open(self, opened: Sequence[tuple[Key, Open | None]]) -> None:
         """Remember open calls, or forget them."""
@@ -157,6 +163,7 @@ class Memory:
         if new == old:
             return
         try:
+            documents.remember(self._nothing.path)  # first: what is remembered must not be there unprotected
             file = NewFile(self._file.parent)
             try:
                 file.file.write(msgspec.json.encode(new))

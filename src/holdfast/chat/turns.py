@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast.agent.conversation import Status
 from holdfast.chat.document import Document
@@ -117,12 +118,16 @@ def is_blank(message: Message) -> bool:
 
 
 def _answers(document: Document, first: int, end: int) -> dict[str, Answer]:
-    """A block whose fence is missing or never closed is no result yet."""
+    """A block whose fence is missing or never closed is no result yet. Placeholders of one call that disagree are
+    pending."""
     found: dict[str, Answer] = {}
     for index in range(first, end):
         for start, segment in placed(document, index):
-            if isinstance(segment, ToolResultSegment) and segment.problem is None:
-                found.setdefault(segment.id, Answer(index, start, segment))
+            if not isinstance(segment, ToolResultSegment) or segment.problem is not None:
+                continue
+            known = found.setdefault(segment.id, Answer(index, start, segment))
+            if known.node.status not in (None, segment.status) and segment.status is not None:
+                found[segment.id] = replace(known, node=replace(known.node, status=Status.PENDING.value))
     return found
 
 

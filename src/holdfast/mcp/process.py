@@ -10,10 +10,13 @@ import re
 import threading
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
 from holdfast.config.model import McpServer
 from holdfast.mcp.process_plan import plan
 from holdfast.runtime.commands import TERM_GRACE, signal_name
 from holdfast.runtime.threads import ThreadPool
+from holdfast.runtime.writers import Noted
 from holdfast.sandbox.warden.client import NotStarted, WardenLost
 
 if TYPE_CHECKING:
@@ -53,6 +56,9 @@ async def start(runtime: Runtime, name: str, server: McpServer) -> Process:
         try:
             if doorway is not None:
                 launch = doorway.number(launch)
+            if launch.contained and sandbox.policy.writable:
+                # It could gain from an approval that it forges in a document, so others must know that it lives.
+                launch = replace(launch, cleanup=(*launch.cleanup, Noted(sandbox.policy.writable)))
             return Process(runtime, name, launch, () if doorway is None else doorway.passed, doors)
         except BaseException:
             _put_away(launch)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Final, cast
 
@@ -31,16 +34,36 @@ def no_tools(reason: str) -> SkillPermissions:
 NO_MANIFEST: Final = no_tools(f"it has no {MANIFEST}")
 
 
-def read_skill(folder: Path) -> SkillPermissions:
-    """The permissions of the skill in a folder."""
-    path = folder / MANIFEST
+IsTrusted = Callable[[Path, str], bool]
+"""Whether a person trusted a file with exactly this digest."""
+
+
+def read_skills(folders: Mapping[str, str], is_trusted: IsTrusted | None = None) -> dict[str, SkillPermissions]:
+    return {name: read_skill(Path(folder), is_trusted) for name, folder in folders.items()}
+
+
+def read_skill(folder: Path, is_trusted: IsTrusted | None = None) -> SkillPermissions:
+    """The permissions of the skill in a folder; with `is_trusted` only if a person trusted the manifest as it is."""
     try:
+        path = manifest_of(folder)
         if not path.is_file():
             return NO_MANIFEST
         with path.open("rb") as file:
-            return parse_manifest(file.read(MAX_MANIFEST_BYTES + 1))
+            content = file.read(MAX_MANIFEST_BYTES + 1)
     except (OSError, ValueError) as error:
         return no_tools(f"its {MANIFEST} cannot be read: {getattr(error, 'strerror', None) or error}")
+    if is_trusted is not None and not is_trusted(path, digest_of(content)):
+        return no_tools(f"its {MANIFEST} is not what you trusted; read it, then run `holdfast trust {path}`")
+    return parse_manifest(content)
+
+
+def manifest_of(folder: Path) -> Path:
+    """Where the manifest of a skill is, as it is trusted and protected."""
+    return Path(os.path.realpath(folder), MANIFEST)
+
+
+def digest_of(content: bytes) -> str:
+    return sha256(content).hexdigest()
 
 
 def parse_manifest(text: str | bytes) -> SkillPermissions:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec import Struct
 
+from holdfast.config.roots import find_root
 from holdfast.contract.call import Owner
 from holdfast.contract.command import Command
 from holdfast.contract.context import Context
@@ -149,11 +150,12 @@ class Background:
     def list(self) -> list[ProcessInfo]:
         return sorted(map(self._info, self._records()), key=lambda info: info.started)
 
-    def any_alive(self, since: float | None = None) -> bool:
-        """Whether one is starting or runs now; with `since`, also if one ended later or nobody knows when."""
+    def any_alive(self, since: float | None = None, *, around: Path | None = None) -> bool:
+        """Whether one is starting or runs now; with `since`, also if one ended later or nobody knows when; with
+        `around`, only those that were started in a project this path lies in."""
         if self._starting:
             return True
-        found = map(self._info, self._records())
+        found = (info for info in map(self._info, self._records()) if around is None or _lies_in(around, info.cwd))
         return any(info.state == "running" or (since is not None and _ended_after(info, since)) for info in found)
 
     def output(self, name: str | int, *, offset: int | None, limit: int) -> ProcessOutput:
@@ -271,6 +273,10 @@ def _clean(launch: Launch) -> tuple[str, ...]:
 
     finish(launch)
     return told(launch)
+
+
+def _lies_in(path: Path, cwd: str) -> bool:
+    return path.is_relative_to(find_root(Path(cwd)) or os.path.realpath(cwd))
 
 
 def _ended_after(info: ProcessInfo, since: float) -> bool:

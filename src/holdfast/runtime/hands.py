@@ -14,6 +14,8 @@ from holdfast.contract.tool import Tool
 from holdfast.contract.vocabulary import AUTO_APPROVED_IF_SANDBOXED, NEEDS_CONTAINMENT, RUNS_COMMANDS
 from holdfast.rules.caps import Containment
 from holdfast.rules.confinement import Confinement
+from holdfast.rules.skills import MANIFEST
+from holdfast.runtime.writers import wrote
 
 if TYPE_CHECKING:
     from holdfast.runtime.background import Background
@@ -40,11 +42,14 @@ class Hands:
 
     @cached_property
     def protected(self) -> tuple[str, ...]:
-        """What is protected beyond the built-in patterns: what the configuration names, and the document that is
-        driven, as it was named and where it is, whatever its name."""
-        document = self._runtime.document
-        own = () if document is None else dict.fromkeys((exact(document), exact(document.resolve())))
-        return (*self._runtime.config.protected, *own)
+        """What is protected beyond the built-in patterns: what the configuration names, the manifests of its skills,
+        and the document that is driven, as they were named and where they are."""
+        config, document = self._runtime.config, self._runtime.document
+        folders = [each for folder in map(Path, config.tools.skills.values()) for each in (folder, folder.resolve())]
+        # Patterns, as a single path would be taken for a document, which stays as it is whoever wrote it.
+        manifests = (f"{exact(folder)}/{MANIFEST[:-1]}?" for folder in folders)
+        own = () if document is None else (exact(document), exact(document.resolve()))
+        return (*config.protected, *dict.fromkeys((*manifests, *own)))
 
     @cached_property
     def sandbox(self) -> Sandbox:
@@ -88,15 +93,25 @@ class Hands:
         return background
 
     def background_alive(self, since: float | None = None) -> bool:
-        """Whether a process that `process.start` of this project started runs now, in whatever runtime; with `since`
-        (seconds since 1970), also one that ended after that. Makes nothing if there is none."""
-        if "processes" in vars(self):
-            return self.processes.any_alive(since)
-        if self.state is None or not any((self.state / PROCESSES).glob("*.json")):
+        """Whether a process runs now that could write into the document and belongs to no call: one that
+        `process.start` started in this project or in one around the document, in whatever runtime, or an MCP server
+        with writable folders. With `since` (seconds since 1970), also one that ended after that. Makes nothing."""
+        document = self._runtime.document
+        if document is not None and wrote(document, since):
+            return True
+        if "processes" in vars(self) and self.processes.any_alive(since):
+            return True
+        if self.state is None:
             return False
-        from holdfast.runtime.background import Background
+        for folder in self.state.parent.glob(f"*/{PROCESSES}"):
+            own = folder.parent == self.state
+            if (own or document is not None) and any(folder.glob("*.json")):
+                from holdfast.runtime.background import Background
 
-        return Background(self._runtime, self.state).any_alive(since)
+                there = None if own else document
+                if Background(self._runtime, folder.parent).any_alive(since, around=there):
+                    return True
+        return False
 
     def undo(self, call_id: str, *, by: str, partial: bool) -> Result:
         """Put back what a call changed; blocks."""

@@ -32,7 +32,7 @@ from holdfast.rules.caps import Cap
 from holdfast.rules.gate import Gate
 from holdfast.rules.hooks import Hooks
 from holdfast.rules.policy import Policy, PolicyRules, check_names
-from holdfast.rules.skills import read_skill
+from holdfast.rules.skills import SkillPermissions, read_skills
 from holdfast.rules.standard import DocumentPolicy
 from holdfast.runtime import intake, judging
 from holdfast.runtime.answers import Answers
@@ -94,6 +94,7 @@ class Runtime(Answers):
         document_policy: DocumentPolicy | None = None,
         caps: Sequence[Cap] = (),
         plan: bool = False,
+        skills: Mapping[str, SkillPermissions] | None = None,
     ) -> None:
         self.config = config or Config()
         self.root = root = None if root is None else root.resolve()
@@ -118,8 +119,8 @@ class Runtime(Answers):
             strict_check=self.config.tools.strict_check,
             has_root=root is not None,
         )
-        skills = {name: read_skill(Path(folder)) for name, folder in self.config.tools.skills.items()}
-        self.policy = Policy(PolicyRules.of(self.config.tools, skills, self.config.mcp.servers))
+        known = read_skills(self.config.tools.skills) if skills is None else skills
+        self.policy = Policy(PolicyRules.of(self.config.tools, known, self.config.mcp.servers))
         self.registry.set_policy(self.policy)
         self.hooks = Hooks(self.config.hooks)
         self.grants = grants or (grants_in(ledger) if ledger is not None else None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from hashlib import sha256
@@ -14,8 +13,9 @@ from typing import Final, Literal
 import msgspec
 from msgspec import Struct
 
+from holdfast.config.installation import installation
 from holdfast.config.model import SandboxConfig
-from holdfast.config.roots import user_state_dir
+from holdfast.config.roots import user_config_file, user_state_dir
 from holdfast.contract.errors import ConfigError, SandboxRefused
 from holdfast.sandbox.limits import Limits
 
@@ -37,6 +37,8 @@ class Policy(Struct, frozen=True, kw_only=True):
     read_deny: tuple[Path, ...]
     own: tuple[Path, ...]
     """Where holdfast and its interpreter are installed, if that is in a writable folder: read-only."""
+    hidden: tuple[Path, ...] = ()
+    """The state and configuration of holdfast: no tool reads or changes them, whatever the mode is."""
     network: Literal["off", "on"] | tuple[str, ...]
     environment: tuple[str, ...]
     limits: Limits
@@ -54,6 +56,9 @@ class Policy(Struct, frozen=True, kw_only=True):
 
     def is_readable(self, path: str | Path) -> bool:
         return not _within(Path(os.path.realpath(path)), self.read_deny)
+
+    def is_hidden(self, path: str | Path) -> bool:
+        return _within(Path(os.path.realpath(path)), self.hidden)
 
 
 class Places(Struct, frozen=True, kw_only=True):
@@ -79,9 +84,9 @@ def resolve(
     homes = (places.home, _login_home(places.home))
     denied = {path for home in homes for path in _paths(config.read_deny, _at_home(places, home), "sandbox.read_deny")}
     kept = tuple(path for path in (places.root, places.cwd, *writable) if path is not None)
-    hidden = {Path(os.path.realpath(path)) for path in (state, user_state_dir()) if path is not None}
-    denied |= {path for path in hidden if not any(_within(item, (path,)) for item in kept)}
-    read_deny = _deduplicated(denied)
+    own_data = {Path(os.path.realpath(path)) for path in (state, user_state_dir(), user_config_file().parent) if path}
+    hidden = _deduplicated(path for path in own_data if not any(_within(item, (path,)) for item in kept))
+    read_deny = _deduplicated((*denied, *hidden))
     own = tuple(path for path in own_folders() if _within(path, writable))
     for path in own:
         _first_seen.setdefault(path, identity(path))
@@ -90,6 +95,7 @@ def resolve(
         writable=tuple(path for path in writable if not _within(path, read_deny)),
         read_deny=read_deny,
         own=own,
+        hidden=hidden,
         network=config.network,
         environment=config.environment,
         limits=Limits.of(config),
@@ -122,8 +128,7 @@ def identity(path: str | Path) -> tuple[int, int] | None:
 
 @lru_cache(maxsize=1)
 def own_folders() -> tuple[Path, ...]:
-    package = Path(__file__).parent.parent
-    return _deduplicated(Path(os.path.realpath(path)) for path in (sys.prefix, sys.base_prefix, package))
+    return installation()
 
 
 def expand(entry: str, places: Places, option: str, environ: Mapping[str, str] | None = None) -> Path | None:

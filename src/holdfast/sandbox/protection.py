@@ -10,7 +10,7 @@ import os
 import stat
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal
@@ -18,8 +18,11 @@ from typing import Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from holdfast.config import documents, git_folder
+from holdfast.config.acting import BY_GIT
+from holdfast.config.included import included
+from holdfast.config.patterns import fold, fold_path
 from holdfast.config.protected import (
-    GIT_PARTS,
     could_be_protected,
     exact,
     is_document,
@@ -43,10 +46,15 @@ DOCUMENTS: Final = 32
 KEPT_BYTES: Final = 32 * 1024 * 1024
 KEPT_EACH: Final = 1024 * 1024
 """Of what is mounted: it needs its content only if the mount was carried away with the folder around it."""
-GIT_SKELETON: Final = ("HEAD", "objects", "refs", "commondir")
-GIT_NAMES: Final = frozenset({*GIT_SKELETON, *GIT_PARTS, "info", "modules", "worktrees"})
+GIT_NAMES: Final = frozenset(
+    {*git_folder.SKELETON, *git_folder.OBEYED, *git_folder.SEQUENCES, *git_folder.NESTED, "info"}
+)
 """Names directly in a git folder that make it one, or that git obeys."""
-_GIT_DATA: Final = frozenset({"objects", "refs", "logs", "lfs"})
+_LINKS_WITHOUT_FOLDERS: Final = 2
+_HEX_FOLDER: Final = 2
+"""How long the names of folders of objects are."""
+_STEPS_BYTES: Final = 1024 * 1024
+"""A rebase with more steps than fit is not looked at, and so not left to a command."""
 
 Kind = Literal["folder", "file", "link", "other"]
 
@@ -76,8 +84,8 @@ def locked_reason(
     if is_exempt(path, (*(() if root is None else (root,)), *writable)):
         return None
     reason = is_protected(path, root=root, extra=extra, for_commands=True)
-    if reason is None and is_git_folder(path.name) and _is_other_than_folder(path):
-        return "git obeys or runs it"
+    if reason is None and points_elsewhere(path) and _is_other_than_folder(path):
+        return BY_GIT
     if reason is None and os.path.islink(path):  # noqa: PTH114 - False where nobody may look
         return link_reason(path, root=root, extra=extra, writable=writable)
     return reason
@@ -89,7 +97,47 @@ def link_reason(
     """Why a command may not put a symlink at a path, or take it from there; None if it may."""
     if is_exempt(path, (*(() if root is None else (root,)), *writable)):
         return None
+    if _in_git(path, root):
+        return BY_GIT  # git writes through links: its messages and logs would end up where they lead
     return leads_to_protected(path, root=root, extra=extra, for_commands=True)
+
+
+def points_elsewhere(path: Path) -> bool:
+    """Whether a file of that name, where a folder belongs, makes version control obey another folder."""
+    name = fold(path.name)
+    return name == ".git" or (name == "repo" and fold(path.parent.name) == ".jj")
+
+
+def steps_of(path: Path, root: Path | None) -> tuple[str, str] | None:
+    """The last two names of a path that says what git does when it is told to continue; None for any other."""
+    text = str(path).lower()
+    if not any(name in text for name in git_folder.SEQUENCES):
+        return None
+    *_, folder, name = ("", "", *_in_git(path, root))
+    if name in git_folder.SEQUENCES and folder not in git_folder.SEQUENCES:
+        return name, ""
+    return (folder, name) if folder in git_folder.SEQUENCES else None
+
+
+def only_steps(names: tuple[str, str], path: str) -> bool:
+    """Whether such a path, as a command left it, makes git run nothing: a file of steps, or a folder for more."""
+    if git_folder.makes_repository(names[1]):
+        return False
+    with suppress(OSError):
+        opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            kind = os.fstat(opened).st_mode
+            content = os.read(opened, _STEPS_BYTES + 1) if stat.S_ISREG(kind) else b""
+            within = len(content) <= _STEPS_BYTES and (stat.S_ISREG(kind) or stat.S_ISDIR(kind))
+            return within and not git_folder.may_run(names, content)
+        finally:
+            os.close(opened)
+    return False
+
+
+def _in_git(path: Path, root: Path | None) -> Sequence[str]:
+    top = fold_path(str(root)).split("/") if root is not None else []
+    return git_folder.inside(fold_path(str(path)).split("/"), top)
 
 
 def is_exempt(path: str | Path, tops: Sequence[Path]) -> bool:
@@ -103,7 +151,7 @@ def is_exempt(path: str | Path, tops: Sequence[Path]) -> bool:
 
 def is_conversation(path: str | Path, extra: Sequence[str]) -> bool:
     """Whether it is a document, or named as a single path, as the document that is being driven is."""
-    return is_document(Path(path).name) or exact(path) in extra
+    return is_document(Path(path).name) or exact(path) in extra or documents.is_remembered(str(path))
 
 
 def is_harmless(path: str | Path, tops: Sequence[Path | None], extra: Sequence[str] = ()) -> bool:
@@ -114,11 +162,6 @@ def is_harmless(path: str | Path, tops: Sequence[Path | None], extra: Sequence[s
         return False
     reasons = (is_protected(path, root=top, extra=extra, for_commands=True, as_document=False) for top in tops)
     return all(reason is None for reason in reasons)
-
-
-def is_repository(names: Collection[str]) -> bool:
-    """Whether git takes a folder with these names in it for a repository, whatever it is called."""
-    return "HEAD" in names and ("commondir" in names or ("objects" in names and "refs" in names))
 
 
 def _is_other_than_folder(path: str | Path) -> bool:
@@ -134,9 +177,8 @@ def find(
 
     `root`: the project, where that is not the folder. `unseen` gets the folders nobody could look into.
     """
-    tops = (folder,) if root is None or root == folder else (folder, root)
     with Reach(folder) as reach:
-        found = list(_looked_at(_walk(str(folder), tops, tuple(extra), reach)))
+        found = list(_looked_at(_Look(folder, extra, root, reach).everywhere()))
         if unseen is not None:
             unseen += reach.failed
     return found
@@ -144,18 +186,8 @@ def find(
 
 def at_top(folder: Path, extra: Sequence[str] = (), *, root: Path | None = None) -> list[Locked]:
     """Those directly in a folder, and in its git folder."""
-    tops = (folder,) if root is None or root == folder else (folder, root)
-    found: list[os.DirEntry[str]] = []
     with Reach(folder) as reach:
-        entries = reach.entries(str(folder))
-        if is_repository({entry.name for entry in entries}):
-            found += _git_parts(str(folder), reach)
-        for entry in entries:
-            if is_git_folder(entry.name) and entry.is_dir(follow_symlinks=False):
-                found += _git_parts(entry.path, reach)
-            elif _is_locked(entry, tops, tuple(extra)):
-                found.append(entry)
-        return list(_looked_at(found))
+        return list(_looked_at(_Look(folder, extra, root, reach).at_top()))
 
 
 def is_vacant(item: Locked, folder: Path) -> bool:
@@ -203,60 +235,104 @@ def _content(item: Locked, limit: int) -> bytes | None:
     return None
 
 
-def _walk(folder: str, tops: tuple[Path, ...], extra: tuple[str, ...], reach: Reach) -> Iterator[os.DirEntry[str]]:
-    pending = [folder]
-    while pending:
-        here = pending.pop()
-        entries = reach.entries(here)
-        if is_repository({entry.name for entry in entries}):
-            yield from _git_parts(here, reach)
+class _Look:
+    """A look for what is protected in a folder; what is known of single paths is read once."""
+
+    def __init__(self, folder: Path, extra: Sequence[str], root: Path | None, reach: Reach) -> None:
+        self._folder = str(folder)
+        self._tops = (folder,) if root is None or root == folder else (folder, root)
+        self._extra = tuple(extra)
+        self._reach = reach
+        named = [*map(fold_path, documents.remembered()), *(path for top in self._tops for path in included(top).paths)]
+        self._names = {path.rpartition("/")[2] for path in named}
+        self._numbers = {number for _, number in documents.identities()}
+
+    def everywhere(self) -> Iterator[os.DirEntry[str]]:
+        pending = [self._folder]
+        while pending:
+            here = pending.pop()
+            for entry in self._in(here):
+                if not isinstance(entry, str):
+                    yield entry
+                elif entry not in DEPENDENCIES:
+                    pending.append(f"{here}/{entry}")
+
+    def at_top(self) -> Iterator[os.DirEntry[str]]:
+        return (entry for entry in self._in(self._folder, deep=False) if not isinstance(entry, str))
+
+    def _in(self, here: str, *, deep: bool = True) -> Iterator[os.DirEntry[str] | str]:
+        """What is protected directly in a folder or in its git folder, and names of folders still to be looked into."""
+        entries = self._reach.entries(here)
+        if git_folder.is_repository({entry.name for entry in entries}):
+            yield from self._git_parts(here, whole=False)
         for entry in entries:
             is_folder = entry.is_dir(follow_symlinks=False)
             if is_folder and is_git_folder(entry.name):
-                yield from _git_parts(entry.path, reach)
-            elif _is_locked(entry, tops, extra):
+                yield from self._git_parts(entry.path, whole=True, deep=deep)
+            elif self._is_locked(entry, is_folder=is_folder):
                 yield entry
-            elif is_folder and entry.name not in DEPENDENCIES:
-                pending.append(entry.path)
+            elif is_folder:
+                yield entry.name
 
-
-def _is_locked(entry: os.DirEntry[str], tops: tuple[Path, ...], extra: tuple[str, ...]) -> bool:
-    path = Path(entry.path)
-    if entry.is_symlink():
-        ways = (leads_to_protected(path, root=top, extra=extra, for_commands=True) for top in tops)
-        if any(reason is not None for reason in ways):
+    def _is_locked(self, entry: os.DirEntry[str], *, is_folder: bool) -> bool:
+        name, extra = fold(entry.name), self._extra
+        known = name in self._names or entry.inode() in self._numbers or could_be_protected(name, extra)
+        if not known and not entry.is_symlink() and name != "repo":
+            return False  # as nearly all are
+        path = Path(entry.path)
+        if entry.is_symlink():
+            ways = (leads_to_protected(path, root=top, extra=extra, for_commands=True) for top in self._tops)
+            if any(reason is not None for reason in ways):
+                return True
+        if not is_folder and points_elsewhere(path):
             return True
-    if not could_be_protected(entry.name, extra):
-        return False
-    if is_git_folder(entry.name):
-        return True
-    return any(is_protected(path, root=top, extra=extra, for_commands=True) is not None for top in tops)
+        reasons = (is_protected(path, root=top, extra=extra, for_commands=True) for top in self._tops)
+        return known and any(reason is not None for reason in reasons)
 
+    def _git_parts(self, folder: str, *, whole: bool, deep: bool = True) -> Iterator[os.DirEntry[str]]:
+        """What commands may not write in a git folder, in those of its submodules and of its worktrees; without `deep`
+        not what may be hidden among its data."""
+        pending: list[tuple[str, tuple[str, ...]]] = [(folder, ())]
+        while pending:
+            here, above = pending.pop()
+            for entry in self._reach.entries(here):
+                if above == ("objects",) and len(entry.name) == _HEX_FOLDER and not _has_folders(entry):
+                    continue
+                names = (*above, fold(entry.name))
+                locked = git_folder.locks(names, whole=whole)
+                if entry.is_dir(follow_symlinks=False):
+                    if locked and names[-1] in git_folder.SEQUENCES:
+                        yield from self._steps(entry)
+                    elif locked and names[-1] not in git_folder.LEGACY:
+                        yield entry
+                    elif names == ("objects",) and not (whole and deep):
+                        pending.append((f"{entry.path}/info", ("objects", "info")))
+                    elif locked or _may_hold(entry, names, whole=whole and deep):
+                        pending.append((entry.path, names))
+                elif locked or (entry.is_symlink() and (whole or git_folder.is_way(names))):
+                    yield entry
 
-def _git_parts(folder: str, reach: Reach) -> Iterator[os.DirEntry[str]]:
-    """What git obeys in a git folder, in those of its submodules and of its worktrees."""
-    for entry in reach.entries(folder):
-        name = entry.name.lower()
-        if name in GIT_PARTS:
-            yield entry
-        elif name in ("info", "modules", "worktrees"):
-            if not entry.is_dir(follow_symlinks=False):
-                yield entry  # it would lead to others
-            elif name == "info":
-                yield from (part for part in reach.entries(entry.path) if part.name.lower() == "attributes")
-            else:
-                yield from _git_parts_below(entry.path, reach)
-
-
-def _git_parts_below(folder: str, reach: Reach) -> Iterator[os.DirEntry[str]]:
-    pending = [folder]
-    while pending:
-        for entry in reach.entries(pending.pop()):
-            is_part = entry.name.lower() in GIT_PARTS or entry.path.lower().endswith("/info/attributes")
-            if is_part or entry.is_symlink():
+    def _steps(self, folder: os.DirEntry[str]) -> Iterator[os.DirEntry[str]]:
+        """What in the steps of a rebase may run something, or is no file of steps at all."""
+        for entry in self._reach.entries(folder.path):
+            if not only_steps((fold(folder.name), fold(entry.name)), entry.path):
                 yield entry
-            elif entry.is_dir(follow_symlinks=False) and entry.name not in _GIT_DATA:
-                pending.append(entry.path)
+
+
+def _may_hold(entry: os.DirEntry[str], names: Sequence[str], *, whole: bool) -> bool:
+    """Whether something that is locked may lie in a folder."""
+    if not whole:
+        return git_folder.is_way(names)
+    return names[0] not in ("objects", "lfs") or len(names) == 1 or names[1] == "info" or _has_folders(entry)
+
+
+def _has_folders(entry: os.DirEntry[str]) -> bool:
+    """Whether there may be folders in it: most file systems count the links to a folder. Those of objects are many, and
+    none has any."""
+    with suppress(OSError):
+        about = entry.stat(follow_symlinks=False)
+        return not stat.S_ISDIR(about.st_mode) or about.st_nlink != _LINKS_WITHOUT_FOLDERS
+    return True
 
 
 def _looked_at(entries: Iterable[os.DirEntry[str]]) -> Iterator[Locked]:

@@ -58,10 +58,10 @@ class Sandbox:
         return f"{self.mode}:{self._config.backend}:{self.policy.digest()}"
 
     def is_path_writable(self, path: str | Path) -> bool:
-        return self.mode == "off" or self.policy.is_writable(path)
+        return not self.policy.is_hidden(path) and (self.mode == "off" or self.policy.is_writable(path))
 
     def is_path_readable(self, path: str | Path) -> bool:
-        return self.mode == "off" or self.policy.is_readable(path)
+        return not self.policy.is_hidden(path) and (self.mode == "off" or self.policy.is_readable(path))
 
     def is_protected(self, path: str | Path) -> str | None:
         """Why a command may not change a path, even in a writable folder; None if it may."""

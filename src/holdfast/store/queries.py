@@ -185,9 +185,11 @@ class Queries:
         return found
 
     def active_since(self, at: float) -> Generator[str]:
-        """Calls that began or ended at that time or later, newest first."""
+        """Calls that began or ended at that time or later, and those that still run."""
+        running = [call for (call,) in self.rows("SELECT call FROM open_calls WHERE state = 'running'")]
+        yield from running
         sql = "SELECT id, call, kind, at FROM entries WHERE id < ? AND call != '' ORDER BY id DESC LIMIT ?"
-        before, seen = 2**63 - 1, set[str]()
+        before, seen = 2**63 - 1, set(running)
         while page := self.rows(sql, (before, _PAGE)):
             for _, call, kind, when in page:
                 if isinstance(when, float) and when < at:

@@ -23,7 +23,8 @@ both = pytest.mark.parametrize("mechanism", [pytest.param("overlay", marks=needs
     [
         ("mkdir c2; echo x > c2/config.toml; ln -s c2 .cargo", {".cargo"}),
         ("mkdir -p sub/g2/workflows; ln -s g2 sub/.github", {"sub/.github"}),
-        ("mv .git/info .git/i2; mkdir foo; echo x > foo/attributes; ln -s ../foo .git/info", {".git/info"}),
+        ("mv .git/info .git/i2; mkdir foo; echo x > foo/attributes; ln -s ../foo .git/info",
+         {".git/info", ".git/i2/exclude"}),
         ("mkdir -p mods/s; echo x > mods/s/config; ln -s ../mods .git/modules", {".git/modules"}),
         ("mkdir -p b/objects/ab b/refs; echo x | tee b/HEAD b/config b/objects/ab/c",
          {"b/HEAD", "b/config", "b/objects"}),

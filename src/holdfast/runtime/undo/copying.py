@@ -44,7 +44,7 @@ class CopyPart:
     overlay = None
 
     def __init__(self, root: Path, folder: Path, blobs: Blobs, contents: Contents, bounds: Bounds) -> None:
-        self.root = str(root)
+        self.root = self.left = str(root)
         self._folder = folder
         self._blobs = blobs
         self._contents = contents

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
+from holdfast.config.git_folder import SKELETON, is_repository
 from holdfast.config.protected import is_git_folder
 from holdfast.sandbox.protection import (
     GIT_NAMES,
-    GIT_SKELETON,
     is_conversation,
     is_exempt,
     is_harmless,
-    is_repository,
     link_reason,
+    only_steps,
+    points_elsewhere,
+    steps_of,
 )
 from holdfast.store.changes import PathChange, absolute
 
@@ -41,11 +43,13 @@ class Judged(Struct):
     """What was refused because something would obey it."""
 
 
-def judge(root: str, found: list[PathChange], sandbox: Judging | None) -> Judged:
+def judge(root: str, found: list[PathChange], sandbox: Judging | None, left: str | None = None) -> Judged:
     """Which changes may be taken over. A folder is not removed while something protected stays in it.
 
+    `left`: the folder in which the changed files lie, where that is not the root.
+
     A protected folder that only comes or goes is neither: nothing obeys an empty one, and some are put there, and
-    taken away again, to keep a place occupied while a command runs.
+    taken away again, to keep a place occupied while a command runs. One for objects is: it completes a repository.
     """
     if sandbox is None:
         return Judged(found, [], [])
@@ -55,11 +59,12 @@ def judge(root: str, found: list[PathChange], sandbox: Judging | None) -> Judged
     kept: list[PathChange] = []
     for change in found:
         reported = folders.locks(change)
-        if reported is not None or _is_locked(root, change, sandbox):
+        if reported is not None or _is_locked(root, change, sandbox, left or root):
             locked[change.path] = reported or change.path
             kept.append(change)
     stays = {folder for change in kept if change.before.kind != "absent" for folder in _folders_above(change.path)}
-    nothing = {change.path for change in kept if _is_folder_or_nothing(change) and change.path not in stays}
+    empty = (change.path for change in kept if _is_folder_or_nothing(change) and change.path not in stays)
+    nothing = {path for path in empty if path.rpartition("/")[2] != "objects"}
     violations = [change.path for change in kept if change.path not in nothing]
     lost = {
         change.path
@@ -102,13 +107,16 @@ def _becomes_folder(path: str, found: list[PathChange]) -> bool:
     )
 
 
-def _is_locked(root: str, change: PathChange, sandbox: Judging) -> bool:
+def _is_locked(root: str, change: PathChange, sandbox: Judging, left: str) -> bool:
     path = Path(absolute(root, change.path))
+    steps = steps_of(path, sandbox.policy.root)
+    if steps is not None and change.after.kind in ("absent", "file", "directory"):
+        return change.after.kind != "absent" and not only_steps(steps, absolute(left, change.path))
     if change.before.kind == "absent" and change.after.kind == "file":
         policy = sandbox.policy
         if is_harmless(path, (policy.root, *policy.writable), policy.protected):
             return False
-    if is_git_folder(path.name) and change.after.kind not in ("directory", "absent"):
+    if points_elsewhere(path) and change.after.kind not in ("directory", "absent"):
         return True
     if "symlink" in (change.before.kind, change.after.kind):
         policy = sandbox.policy
@@ -140,16 +148,16 @@ class _GitFolders:
             if known == (False, True):
                 return "/".join(names[: place + 1])
             inside = "/".join((*names[:place], ".git", *names[place:]))
-            if _is_locked(self._root, replace(change, path=inside), self._sandbox):
+            if _is_locked(self._root, replace(change, path=inside), self._sandbox, self._root):
                 return change.path
         return None
 
     def _is_git(self, folder: str) -> tuple[bool, bool]:
         """Whether it is one before the command, and after it."""
         if folder not in self._known:
-            states = [self._is_there(f"{folder}/{name}" if folder else name) for name in GIT_SKELETON]
+            states = [self._is_there(f"{folder}/{name}" if folder else name) for name in SKELETON]
             before, after = (
-                {name for name, state in zip(GIT_SKELETON, states, strict=True) if state[when]} for when in (0, 1)
+                {name for name, state in zip(SKELETON, states, strict=True) if state[when]} for when in (0, 1)
             )
             exempt = is_exempt(absolute(self._root, folder), (Path(self._root),))
             self._known[folder] = (not exempt and is_repository(before), not exempt and is_repository(after))

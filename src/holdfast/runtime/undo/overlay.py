@@ -29,6 +29,7 @@ class OverlayPart:
         self._folder = folder
         self._blobs = blobs
         self._upper = folder / "upper"
+        self.left = str(self._upper)
         self._touched: dict[str, tuple[int, int]] = {}
         """Files of which only the times changed."""
         facts = root.stat()

@@ -45,6 +45,11 @@ class Part(Protocol):
     @property
     def root(self) -> str: ...
     @property
+    def left(self) -> str:
+        """Where the files lie that the command changed."""
+        ...
+
+    @property
     def overlay(self) -> Overlay | None: ...
     def changes(self) -> list[PathChange]:
         """What the command did; the content that was there before is kept."""
@@ -197,7 +202,7 @@ class Running:
                     found = part.changes()
                     if part.overlay is None and self._contained:
                         found = by_the_command(part.root, found, self._sandbox)
-                    judged = judge(part.root, found, self._sandbox if self._contained else None)
+                    judged = judge(part.root, found, self._sandbox if self._contained else None, part.left)
                     part.roll_back(judged.refused)
                     record_changes(self._ledger, self._call_id, part.root, judged.allowed)
                     lost += part.take_over(judged.allowed)

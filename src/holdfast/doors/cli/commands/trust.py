@@ -22,6 +22,7 @@ from holdfast.doors.cli.groups import DefaultGroup
 from holdfast.doors.cli.options import common
 from holdfast.doors.cli.place import Flags, whoami
 from holdfast.doors.cli.shapes import Shape
+from holdfast.rules.skills import MANIFEST, digest_of, manifest_of, parse_manifest, read_skill
 from holdfast.text.visible import visible
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def trust() -> None:
 @common
 @click.pass_obj
 def trust_file(flags: Flags, file: str | None, yes: bool, as_json: bool) -> int:
-    """Trust the project's holdfast.toml, or a document's frontmatter, exactly as it is now.
+    """Trust the project's holdfast.toml, a document's frontmatter or a skill's manifest.json, exactly as it is now.
 
     What would become looser is shown first. This is what `holdfast trust [FILE]`
     does.
@@ -51,6 +52,8 @@ def trust_file(flags: Flags, file: str | None, yes: bool, as_json: bool) -> int:
     from holdfast.assemble import check_config
 
     setting = _setting(flags)
+    if file is not None and Path(file).name == MANIFEST:
+        return _trust_manifest(setting, file, yes=yes, as_json=as_json)
     if file is not None and _is_document(file):
         return _trust_document(flags, file, yes=yes, as_json=as_json)
     path = _project_file(setting, file)
@@ -135,9 +138,41 @@ def _trust_document(flags: Flags, file: str, *, yes: bool, as_json: bool) -> int
     return 0
 
 
+def _trust_manifest(setting: Setting, file: str, *, yes: bool, as_json: bool) -> int:
+    folders = setting.loaded.config.tools.skills
+    path = manifest_of(Path(file).parent)
+    names = [name for name, folder in folders.items() if manifest_of(Path(folder)) == path]
+    if not names:
+        raise UsageProblem(f"{visible(file)} belongs to no skill in tools.skills; name the skill there first.")
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UsageProblem(f"{path} cannot be read ({error.strerror}); correct tools.skills.") from None
+    digest, wanted = digest_of(content), parse_manifest(content)
+    now = read_skill(path.parent, setting.trust.is_trusted).allow
+    change = {"from": list(now), "to": list(wanted.allow)}
+    loosens: list[Shape] = [{"key": f"tools.skills.{name}", **change} for name in names]
+    if not as_json:
+        screen.say(f"{visible(str(path))}, content {digest}")
+        for line in change_lines(loosens, sys.stdout):
+            screen.say(line)
+        if not wanted.allow:
+            screen.say(f"It gives no tools: {visible(wanted.reason)}.")
+        sys.stdout.flush()
+    if not yes and not _confirmed("Trust exactly this manifest? [y/N] "):
+        raise UsageProblem(f"{path} was not trusted; read it, then run `holdfast trust {path} --yes`.")
+    by = whoami()
+    setting.trust.trust(path, digest, by=by)
+    if as_json:
+        screen.put_json(_shape(str(path), digest, by=by, at=time.time(), trusted=True, loosens=loosens))
+    else:
+        screen.note("Trusted. Any change to the manifest ends this.")
+    return 0
+
+
 def _is_document(file: str) -> bool:
     """Whatever is not named like a configuration."""
-    return Path(file).suffix != ".toml"
+    return Path(file).suffix != ".toml" and Path(file).name != MANIFEST
 
 
 def _listed_file(file: str | None, listed: Mapping[str, TrustedContent]) -> Path | None:
@@ -148,7 +183,8 @@ def _listed_file(file: str | None, listed: Mapping[str, TrustedContent]) -> Path
 
 
 def _unlisted(setting: Setting, file: str | None) -> Path:
-    return Path(file) if file is not None and _is_document(file) else _project_file(setting, file)
+    is_other = file is not None and (_is_document(file) or Path(file).name == MANIFEST)
+    return Path(file) if file is not None and is_other else _project_file(setting, file)
 
 
 def _setting(flags: Flags) -> Setting:
@@ -195,7 +231,7 @@ def _now(item: TrustedContent) -> str:
 
 
 def _is_current(item: TrustedContent) -> bool:
-    """A document is trusted for its frontmatter, the project's configuration for all of it."""
+    """A document is trusted for its frontmatter, a configuration and a manifest for all of it."""
     path = Path(item.path)
     try:
         if not _is_document(item.path):

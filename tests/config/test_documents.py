@@ -1,0 +1,42 @@
+"""Which files are documents, told by what is remembered of them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from holdfast.config import documents
+
+
+@pytest.mark.spec("N9", "U2")
+def test_a_document_is_known_by_every_name_of_the_same_file(tmp_path: Path) -> None:
+    path = tmp_path / "Notes" / "talk.md"
+    path.parent.mkdir()
+    path.write_text("x")
+    assert not documents.is_remembered(str(path))
+    documents.remember(path)
+    documents.remember(path)
+    os.link(path, tmp_path / "hard")
+    for name in ("Notes/talk.md", "notes/TALK.md", "Notes/talk.md.", "hard", "Notes/ta\u200blk.md"):
+        assert documents.is_remembered(str(tmp_path / name)), name
+    for name in ("Notes", "Notes/talk.m", "talk.md", "other"):
+        assert not documents.is_remembered(str(tmp_path / name)), name
+    assert list(documents.remembered()) == [str(path)]
+    assert documents.identities() == {(path.stat().st_dev, path.stat().st_ino)}
+
+
+@pytest.mark.spec("N9", "U2")
+def test_a_document_stays_one_while_it_is_gone_and_when_it_comes_back(tmp_path: Path) -> None:
+    path = tmp_path / "talk.md"
+    documents.remember(path)
+    assert documents.is_remembered(str(path)) and documents.identities() == set()
+    path.write_text("x")
+    assert documents.is_remembered(str(path)) and len(documents.identities()) == 1
+
+
+@pytest.mark.spec("N9")
+@pytest.mark.parametrize("name", ["a\0b", "\udcff", "x" * 5000])
+def test_any_path_can_be_asked_about(name: str) -> None:
+    assert not documents.is_remembered(f"/tmp/{name}")

@@ -1,0 +1,134 @@
+"""What the files of a project include or run by themselves."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.config.included import included
+from holdfast.config.protected import is_protected
+
+
+def write(root: Path, path: str, text: str) -> None:
+    (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / path).write_text(text)
+
+
+NAMED = [
+    (".git/config", '[core]\n\thooksPath = "tools/hooks"\n', "tools/hooks/pre-commit"),
+    (".git/config", "[include]\n\tpath = ../team.gitconfig\n", "team.gitconfig"),
+    (".git/config", '[includeIf "onbranch:x"]\n\tpath = ../x.gitconfig\n', "x.gitconfig"),
+    (".git/config", '[filter "x"]\n\tclean = python3 tools/clean.py %f\n', "tools/clean.py"),
+    (".git/config", "[alias]\n\tship = !./ship.sh now\n", "ship.sh"),
+    (".git/config", "[core]\n\tfsmonitor = scripts/watch\n", "scripts/watch"),
+    ("package.json", '{"scripts": {"postinstall": "node scripts/post.js --quiet"}}', "scripts/post.js"),
+    ("package.json", '{"scripts": {"prepare": "npm run x && npx tsx ./tools/prepare.ts"}}', "tools/prepare.ts"),
+    (".envrc", "export A=1\nsource_env_if_exists ops/dev.env\n", "ops/dev.env"),
+    (".envrc", "dotenv config/dev.env\n", "config/dev.env"),
+    (".envrc", ". ./setup\n", "setup"),
+    (".envrc", "PATH_add tools/bin\n", "tools/bin/git"),
+    (".pre-commit-config.yaml", "repos:\n- repo: local\n  hooks:\n  - entry: ci/check.sh -x\n", "ci/check.sh"),
+    (".pre-commit-config.yaml", 'repos:\n- hooks:\n  - id: a\n    entry: "python ci/lint.py"\n', "ci/lint.py"),
+    ("lefthook.yml", "pre-push:\n  commands:\n    a:\n      run: bash ci/push.sh\n", "ci/push.sh"),
+    ("Makefile", "-include build/local.mk rules.mk\nall:\n", "build/local.mk"),
+    (".Rprofile", 'source("renv/activate.R")\n', "renv/activate.R"),
+    (".gitlab-ci.yml", "include:\n  - local: '/ci/tests.yml'\n", "ci/tests.yml"),
+    (".cargo/config.toml", '[target.x]\nrunner = "tools/run.sh"\n', "tools/run.sh"),
+    ("bunfig.toml", 'preload = ["./test/setup.ts"]\n', "test/setup.ts"),
+    (".vscode/tasks.json", '{"tasks": [{"command": "./dev/open.sh"}]} // x', "dev/open.sh"),
+    (".mcp.json", '{"mcpServers": {"a": {"command": "python", "args": ["tools/server.py"]}}}', "tools/server.py"),
+    (".claude/settings.json", '{"hooks": {"Stop": [{"command": "sh tools/stop.sh"}]}}', "tools/stop.sh"),
+]
+
+
+@pytest.mark.spec("N9")
+@pytest.mark.parametrize(("source", "text", "path"), NAMED, ids=[f"{source} {path}" for source, _, path in NAMED])
+def test_a_file_that_something_there_runs_or_includes_is_protected(
+    root: Path, source: str, text: str, path: str
+) -> None:
+    assert is_protected(Path(path), root=root) is None
+    write(root, source, text)
+    assert is_protected(Path(path), root=root) == f"{source} includes or runs it"
+    assert is_protected(Path(path.upper()), root=root) is not None
+    assert is_protected(Path(path), root=root, for_commands=True) is not None
+    assert is_protected(Path("elsewhere", path), root=root) is None
+
+
+@pytest.mark.spec("N9")
+def test_a_change_of_the_source_counts_at_once(root: Path) -> None:
+    for name in ("a.js", "b.js", "c.js"):
+        write(root, "package.json", f'{{"scripts": {{"install": "node {name}"}}}}')
+        asked = [other for other in ("a.js", "b.js", "c.js") if is_protected(Path(other), root=root)]
+        assert asked == [name]
+    (root / "package.json").unlink()
+    assert included(root).paths == {}
+
+
+@pytest.mark.spec("N9")
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("package.json", '{"scripts": {"build": "node src/build.js", "prepare": "tsc -p src/lib && eslint src/"}}'),
+        (".pre-commit-config.yaml", "repos:\n- repo: local\n  hooks:\n  - entry: mypy src/lib\n    files: ^src/\n"),
+        (".envrc", "export PYTHONPATH=src/lib\nwatch_file src/lib/a.py\n"),
+        (".git/config", '[branch "main"]\n\tmerge = refs/heads/main\n[remote "o"]\n\turl = git@x:src/lib.git\n'),
+    ],
+)
+def test_what_is_only_mentioned_stays_ordinary(root: Path, source: str, text: str) -> None:
+    write(root, source, text)
+    for path in ("src/build.js", "src/lib/a.py", "src/lib"):
+        assert is_protected(Path(path), root=root) is None
+
+
+@pytest.mark.spec("N9")
+def test_the_configuration_of_a_worktree_is_found(root: Path, tmp_path: Path) -> None:
+    main = tmp_path / "main"
+    for command in (
+        ["init", "-q", "-b", "main", str(main)],
+        ["-C", str(main), "-c", "user.name=A", "-c", "user.email=a@x", "commit", "-q", "--allow-empty", "-m", "x"],
+        ["-C", str(main), "worktree", "add", "-q", str(root / "w")],
+        ["-C", str(main), "config", "core.hooksPath", "hooks-of-ours"],
+    ):
+        subprocess.run(["git", *command], check=True, timeout=30)
+    assert is_protected(root / "w" / "hooks-of-ours/pre-commit", root=root / "w") is not None
+
+
+@pytest.mark.spec("N9")
+def test_a_folder_for_hooks_in_every_project_is_protected(root: Path, own_home: Path) -> None:
+    write(own_home, ".gitconfig", "[core]\n\thooksPath = our-hooks\n")
+    assert is_protected(root / "our-hooks/pre-commit", root=root) is not None
+
+
+@pytest.mark.spec("N9")
+def test_nothing_outside_the_project_and_not_the_project_itself_is_named(root: Path) -> None:
+    write(root, ".envrc", "PATH_add .\nPATH_add ../bin\nPATH_add /usr/bin\nPATH_add $HOME/bin\nsource_env ~/x\n")
+    assert included(root).paths == {}
+
+
+@pytest.mark.spec("N9")
+def test_hostile_sources_take_no_time_and_raise_nothing(root: Path) -> None:
+    start = time.perf_counter()
+    for source in dict(NAMED_SOURCES):
+        for text in ("'" * 200_000, '"command": "' + "\\" * 100_000, "run: " + "a/b " * 50_000, "{" * 99_999, "\0\n"):
+            write(root, source, text)
+            assert len(included(root).paths) <= 2000
+        (root / source).unlink()
+    assert time.perf_counter() - start < 30
+
+
+NAMED_SOURCES = [(source, path) for source, _, path in NAMED]
+
+
+@settings(max_examples=100, deadline=None)
+@given(text=st.text(max_size=300))
+def test_any_text_is_read_without_an_error(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    root = tmp_path_factory.mktemp("project")
+    for source, _ in NAMED_SOURCES[::4]:
+        (root / source).parent.mkdir(exist_ok=True)
+        (root / source).write_text(text, "utf-8", "surrogateescape")
+    assert all(path.startswith("/") for path in included(root).paths)

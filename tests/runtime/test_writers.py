@@ -1,0 +1,48 @@
+"""Servers that could write into a document, known to every process while they live and afterwards."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from time import time
+
+import pytest
+
+from holdfast.runtime.writers import Noted, wrote
+
+
+@pytest.fixture(autouse=True)
+def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.mark.spec("U2")
+def test_a_writer_counts_while_it_lives_and_for_what_was_shown_before_it_ended(tmp_path: Path) -> None:
+    inside, outside, before = tmp_path / "a" / "x.md", tmp_path / "b" / "x.md", time()
+    noted = Noted([tmp_path / "a"])
+    assert wrote(inside, None) and not wrote(outside, None)
+    noted()
+    assert [wrote(inside, since) for since in (None, before, time() + 1)] == [False, True, False]
+    Noted([tmp_path / "a"])()
+    assert len(list((tmp_path / "state" / "holdfast" / "writers").iterdir())) == 1
+
+
+@pytest.mark.spec("U2")
+def test_one_that_was_killed_counts_until_that_was_seen(tmp_path: Path) -> None:
+    script = "import os, sys; from pathlib import Path; from holdfast.runtime.writers import Noted\n"
+    script += "Noted([Path(sys.argv[1])]); os._exit(0)"
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, timeout=60)
+    assert not wrote(tmp_path / "x.md", None)
+    Noted([tmp_path / "elsewhere"])
+    assert wrote(tmp_path / "x.md", 0.0)
+    assert not wrote(tmp_path / "x.md", time() + 1)
+
+
+@pytest.mark.spec("U2")
+def test_what_cannot_be_read_takes_nothing_with_it(tmp_path: Path) -> None:
+    noted = Noted([tmp_path])
+    (tmp_path / "state" / "holdfast" / "writers" / "0damaged").write_bytes(b"{")
+    assert wrote(tmp_path / "x.md", None)
+    noted()
+    assert not wrote(tmp_path / "x.md", None)

@@ -1,0 +1,203 @@
+"""A git folder that commands write to: real git, run outside afterwards, runs nothing that a command planted."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.undo.support import Place, overlay_bwrap
+from tests.sandbox.places import bubblewraps, git, policy, repository, run_noting
+
+Run = Callable[[str], set[str]]
+"""Runs a script contained in the project; what it was kept from."""
+
+
+@pytest.fixture(params=["binds", "overlay", "copy"])
+def contained(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Run]:
+    """A repository with one commit, and how commands run in it."""
+    if request.param == "overlay" and overlay_bwrap() is None:
+        pytest.skip("no bubblewrap with overlays")
+    root = repository(tmp_path / "project")
+    commit(root, "one")
+
+    def in_binds(script: str) -> set[str]:
+        done, violations = run_noting(bubblewraps()[0], policy(root), "bash", "-ec", script, cwd=root)
+        assert done.code == 0, done.err
+        return {os.path.relpath(path, root) for path in violations}
+
+    def recorded(script: str) -> set[str]:
+        changes = place.shell(script)[1]
+        assert not changes.lost
+        return {os.path.relpath(path, root) for path in changes.violations}
+
+    if request.param == "binds":
+        return root, in_binds
+    place = Place(tmp_path, request.param)
+    return root, recorded
+
+
+def commit(root: Path, text: str, name: str = "a.txt") -> None:
+    (root / name).write_text(f"{text}\n")
+    git(root, "add", "-A")
+    git(root, "commit", "-q", "-m", text)
+
+
+def outside(root: Path, *args: str) -> str:
+    """What a person does next; it may fail."""
+    env = {**os.environ, "GIT_EDITOR": "true", "GIT_PAGER": "cat"}
+    done = subprocess.run(["git", *args], cwd=root, env=env, capture_output=True, text=True, timeout=30, check=False)
+    return done.stdout + done.stderr
+
+
+PLANT_REBASE = """
+    d={}/rebase-merge; mkdir -p $d
+    echo refs/heads/main > $d/head-name; git rev-parse HEAD | tee $d/onto > $d/orig-head
+    echo 1 > $d/msgnum; echo 2 > $d/end; touch $d/interactive $d/done
+    printf 'exec touch {}\\nnoop\\n' > $d/git-rebase-todo
+"""
+
+
+@pytest.mark.spec("N2", "N9")
+def test_a_planted_rebase_does_not_run(contained: tuple[Path, Run], tmp_path: Path) -> None:
+    root, run = contained
+    mark = tmp_path / "ran"
+    assert run(PLANT_REBASE.format(".git", mark)) == {".git/rebase-merge/git-rebase-todo"}
+    outside(root, "rebase", "--continue")
+    assert not mark.exists()
+
+
+@pytest.mark.spec("N2", "N9")
+def test_a_planted_rebase_of_a_worktree_does_not_run(contained: tuple[Path, Run], tmp_path: Path) -> None:
+    root, run = contained
+    mark = tmp_path / "ran"
+    git(root, "worktree", "add", "-q", str(tmp_path / "w"))
+    assert run(PLANT_REBASE.format(".git/worktrees/w", mark))
+    outside(tmp_path / "w", "rebase", "--continue")
+    assert not mark.exists()
+
+
+@pytest.mark.spec("N2", "N9")
+def test_a_step_planted_into_a_persons_own_rebase_does_not_run(contained: tuple[Path, Run], tmp_path: Path) -> None:
+    root, run = contained
+    mark = tmp_path / "ran"
+    conflict(root)
+    outside(root, "rebase", "main")
+    todo = root / ".git/rebase-merge/git-rebase-todo"
+    assert todo.exists()
+    assert run(f"echo 'x touch {mark}' >> .git/rebase-merge/git-rebase-todo") == {
+        ".git/rebase-merge/git-rebase-todo"
+    }
+    (root / "a.txt").write_text("both\n")
+    git(root, "add", "-A")
+    outside(root, "rebase", "--continue")
+    assert not mark.exists()
+
+
+def conflict(root: Path) -> None:
+    """A branch `side` that cannot be rebased onto `main` without a person, and is checked out."""
+    git(root, "switch", "-qc", "side")
+    commit(root, "side")
+    commit(root, "more", "b.txt")
+    git(root, "switch", "-q", "main")
+    commit(root, "main")
+    git(root, "switch", "-q", "side")
+
+
+@pytest.mark.spec("N2")
+def test_a_rebase_with_conflicts_goes_on_from_command_to_command(contained: tuple[Path, Run]) -> None:
+    root, run = contained
+    conflict(root)
+    assert run("git rebase main || true; test -d .git/rebase-merge") == set()
+    assert (root / ".git/rebase-merge/git-rebase-todo").exists()
+    assert run("echo both > a.txt; git add a.txt; GIT_EDITOR=true git rebase --continue") == set()
+    assert git(root, "log", "--format=%s", "side").split() == ["more", "side", "main", "one"]
+    assert not (root / ".git/rebase-merge").exists()
+
+
+@pytest.mark.spec("N2")
+def test_a_rebase_that_runs_commands_ends_within_its_command(contained: tuple[Path, Run]) -> None:
+    root, run = contained
+    commit(root, "two")
+    assert run("git rebase -q -x 'echo ran >> ran.txt' HEAD~1") == set()
+    assert (root / "ran.txt").read_text() == "ran\n"
+
+
+@pytest.mark.spec("N2")
+def test_other_work_that_stops_half_way_goes_on_too(contained: tuple[Path, Run]) -> None:
+    root, run = contained
+    conflict(root)
+    (root / "series.patch").write_text(git(root, "format-patch", "-2", "--stdout"))
+    git(root, "switch", "-q", "main")
+    assert run("git cherry-pick side~1 side || true; test -d .git/sequencer") == set()
+    assert run("echo both > a.txt; git add a.txt; GIT_EDITOR=true git cherry-pick --continue") == set()
+    assert git(root, "log", "-2", "--format=%s").split() == ["more", "side"]
+    git(root, "reset", "-q", "--hard", "HEAD~2")
+    assert run("git am -q series.patch || true; test -d .git/rebase-apply") == set()
+    assert run("echo both > a.txt; git add a.txt; git am --continue") == set()
+    assert git(root, "log", "-2", "--format=%s").split() == ["more", "side"]
+    assert run("git merge -q HEAD~1; git stash list; git bisect start; git bisect reset; git gc -q") == set()
+
+
+@pytest.mark.spec("N2", "N9")
+@pytest.mark.parametrize(
+    ("script", "planted"),
+    [
+        ("git init -q --bare .git/x; git -C .git/x config core.fsmonitor 'touch ran'", ".git/x/config"),
+        ("git init -q --bare .git/objects/x; echo x >> .git/objects/x/config", ".git/objects/x/config"),
+        ("mkdir -p .git/objects/ab; git init -q --bare .git/objects/ab/x", ".git/objects/ab/x/config"),
+        ("git init -q --bare .git/refs/x", ".git/refs/x/objects"),
+        ("git init -q --bare .git/modules/x", ".git/modules/x/config"),
+        ("git init -q --bare .git/rebase-merge", ".git/rebase-merge/config"),
+        ("git init -q --bare sub", "sub/config"),
+        ("git init -q sub", "sub/.git/config"),
+        ("mkdir sub; echo 'gitdir: ../.git/x' > sub/.git", "sub/.git"),
+        ("echo /tmp > .git/objects/info/alternates", ".git/objects/info/alternates"),
+        ("mkdir -p .git/info; echo '* filter=x' > .git/info/attributes", ".git/info/attributes"),
+        ("echo '[core]' > .git/config.worktree", ".git/config.worktree"),
+        ("echo ../x > .git/commondir", ".git/commondir"),
+        ("echo x > .git/gitdir", ".git/gitdir"),
+        ("mkdir -p .git/remotes; echo 'URL: /tmp/x' > .git/remotes/origin", ".git/remotes/origin"),
+        ("mkdir -p .git/worktrees/w; echo ../.. > .git/worktrees/w/commondir", ".git/worktrees/w/commondir"),
+        ("mkdir -p .git/gitweb; echo x > .git/gitweb/httpd.conf", ".git/gitweb/httpd.conf"),
+        ("ln -sf ../../outside .git/COMMIT_EDITMSG", ".git/COMMIT_EDITMSG"),
+        ("rm -f .git/logs/HEAD; ln -s ../../../outside .git/logs/HEAD", ".git/logs/HEAD"),
+        ("ln -s ../../outside .git/FETCH_HEAD", ".git/FETCH_HEAD"),
+        ("mkdir -p .hg; printf '[hooks]\\nupdate = touch ran' > .hg/hgrc", ".hg/hgrc"),
+        ("mkdir -p .jj; echo ../elsewhere > .jj/repo", ".jj/repo"),
+        ("mkdir -p .jj/repo; echo x > .jj/repo/config.toml", ".jj/repo/config.toml"),
+    ],
+)
+def test_nothing_planted_in_version_control_stays(contained: tuple[Path, Run], script: str, planted: str) -> None:
+    root, run = contained
+    existed = (root / planted).exists()
+    kept_from = run(script)
+    assert any(planted.startswith(path) or path.startswith(planted) for path in kept_from), kept_from
+    assert not (root / planted).is_symlink() and (existed or not (root / planted).exists())
+    assert git(root, "log", "--format=%s").split() == ["one"]
+
+
+@pytest.mark.spec("N2", "N9")
+def test_git_writes_through_no_planted_link(contained: tuple[Path, Run], tmp_path: Path) -> None:
+    root, run = contained
+    theirs = tmp_path / "outside"
+    theirs.write_text("mine")
+    run("rm -f .git/COMMIT_EDITMSG .git/logs/HEAD; ln -s ../../outside .git/COMMIT_EDITMSG")
+    run("rm -f .git/logs/HEAD; ln -s ../../../outside .git/logs/HEAD; echo 'touch ran' > .git/MERGE_MSG")
+    outside(root, "commit", "--allow-empty", "-m", "$(touch ran)")
+    assert theirs.read_text() == "mine"
+
+
+@pytest.mark.spec("N2", "N9")
+def test_a_folder_that_hooks_are_configured_to_lie_in_is_not_written(contained: tuple[Path, Run]) -> None:
+    root, run = contained
+    git(root, "config", "core.hooksPath", "tools/hooks")
+    (root / "tools/hooks").mkdir(parents=True)
+    (root / "tools/hooks/pre-push").write_text("#!/bin/sh\n")
+    run("echo x > tools/hooks/pre-commit || true; echo x >> tools/hooks/pre-push || true; echo fine > tools/other")
+    assert [path.name for path in (root / "tools/hooks").iterdir()] == ["pre-push"]
+    assert (root / "tools/hooks/pre-push").read_text() == "#!/bin/sh\n"
+    assert (root / "tools/other").read_text() == "fine\n"
