@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from holdfast.contract.call import Answer
 from holdfast.contract.errors import HoldfastError, NotPending, UnknownCall
 from holdfast.doors.cli.arguments import read_object
+from holdfast.doors.cli.folding import note_folded, sentence
 from holdfast.doors.cli.held import HeldView
 from holdfast.doors.cli.place import whoami
 from holdfast.doors.cli.questions import QUESTIONS, ask_questions
-from holdfast.doors.cli.screen import note, paint, screen_width, shown_block
+from holdfast.doors.cli.screen import note, screen_height, screen_width, shown
 from holdfast.doors.cli.typing_in import edit, forget_typed_ahead, read_line, turn
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ class TerminalAsker:
         self.answered = False
         """Whether an answer was given here, and not at another door."""
         self._helped = False
+        self._cut = False
+        """Whether something of the call that is asked about was not shown yet."""
         self._steps: dict[str, Step] = {
             "y": self._yes,
             "n": self._no,
@@ -74,7 +77,7 @@ class TerminalAsker:
         try:
             while True:
                 if held is not shown:
-                    self._show(held)
+                    await self._show(held)
                     shown = held
                     forget_typed_ahead()
                 held = await self._ask(held)
@@ -98,20 +101,21 @@ class TerminalAsker:
                 return held if said is None else said
             await self._runtime.desk.answer(held.call.id, said, digest=held.digest)
         except (NotPending, UnknownCall) as error:
-            note(shown_block(str(error)))
+            note_folded(shown(str(error)))
         except HoldfastError as error:
-            note(f"{paint('Not possible:', 'red', stream=sys.stderr)} {shown_block(str(error))}")
+            note_folded(shown(str(error)), "Not possible:", "red")
             return held
         raise Answered
 
-    def _show(self, held: HeldCall) -> None:
+    async def _show(self, held: HeldCall) -> None:
         note()
         if held.call.tool == QUESTIONS:
             note("You are asked:")
             return
         tool = self._runtime.registry.find(held.call.tool)
-        for line in HeldView(held, risk=None if tool is None else tool.risk).short():
-            note(line)
+        view = HeldView(held, risk=None if tool is None else tool.risk)
+        await page(view.short())
+        self._cut = not view.short_is_whole
         note()
 
     async def _choose(self, held: HeldCall) -> Step:
@@ -131,8 +135,8 @@ class TerminalAsker:
                 note("Type one of the letters.")
                 self._helped = True
 
-    async def _yes(self, held: HeldCall) -> Answer:
-        return Answer(kind="approve", by=self._by)
+    async def _yes(self, held: HeldCall) -> Answer | None:
+        return Answer(kind="approve", by=self._by) if await self._seen(held) else None
 
     async def _no(self, held: HeldCall) -> Answer:
         return Answer(kind="reject", by=self._by)
@@ -154,6 +158,8 @@ class TerminalAsker:
     async def _always(self, held: HeldCall) -> Answer | None:
         from holdfast.doors.cli.granting import choose_grant
 
+        if not await self._seen(held):
+            return None
         granted = await choose_grant(self._runtime, held, self._by)
         return Answer(kind="approve", by=self._by) if granted else None
 
@@ -164,17 +170,59 @@ class TerminalAsker:
         return Answer(kind="result", by=self._by, message=text)
 
     async def _details(self, held: HeldCall) -> None:
-        for line in HeldView(held).details():
-            note(line)
+        await page(HeldView(held).details())
+        self._cut = False
+
+    async def _seen(self, held: HeldCall) -> bool:
+        """Whether all of it was shown before; if not, it is shown now, and asked about again."""
+        if self._cut:
+            note_folded("Not all of it was shown. This is the whole:")
+            await page(HeldView(held).uncut())
+            self._cut = False
+            forget_typed_ahead()
+            return False
+        return True
 
 
 class Answered(Exception):
     """The desk took the answer."""
 
 
+async def review(held: HeldCall) -> None:
+    """Show all of a call that is about to be approved. Where a list has not shown all of it, or a screen does not, the
+    person is asked again, and may `Leave`."""
+    view = HeldView(held)
+    paused = await page(view.uncut())
+    if paused or not view.list_is_whole:
+        forget_typed_ahead()
+        typed = await read_line("Approve this? [y/N] ")
+        if (typed or "").strip().lower() not in ("y", "yes"):
+            raise Leave
+
+
+async def page(lines: Sequence[str]) -> bool:
+    """Show lines to a person, a screenful at a time; whether there was more than one. They may `Leave` in between."""
+    room = screen_height(sys.stderr) - 2
+    at, pauses = 0, len(lines) > room
+    while at < len(lines):
+        for line in lines[at : at + room]:
+            note(line)
+        at += room
+        if pauses and at < len(lines):
+            forget_typed_ahead()
+            typed = await read_line(f"Line {at:,} of {len(lines):,}. [Enter] more  [a] all  [q] quit > ")
+            if typed is None or typed.strip().lower() in ("q", "quit"):
+                note()
+                raise Leave
+            if typed.strip().lower() == "a":
+                room = len(lines)
+    return pauses
+
+
 def _legend(keys: tuple[str, ...]) -> str:
     import textwrap
 
     words = "  ".join(f"[{key}] {_CHOICES[key]}".replace(" ", "\N{NO-BREAK SPACE}") for key in keys)
-    wrapped = textwrap.fill(words, screen_width() - 1, break_long_words=False, break_on_hyphens=False)
-    return wrapped.replace("\N{NO-BREAK SPACE}", " ")
+    wrapped = textwrap.fill(words, screen_width(sys.stderr) - 1, break_long_words=False, break_on_hyphens=False)
+    lines = wrapped.replace("\N{NO-BREAK SPACE}", " ").split("\n")
+    return "\n".join(part for line in lines for part in sentence(line, sys.stderr))

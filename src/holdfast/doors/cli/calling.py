@@ -11,6 +11,7 @@ from holdfast.contract.values import Json
 from holdfast.contract.vocabulary import State
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.arguments import read_words
+from holdfast.doors.cli.folding import note_folded, note_quoted
 from holdfast.doors.cli.place import runtime_here, servers_for
 from holdfast.text.visible import visible
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 Arguments = dict[str, Json] | str | bytes
 Words = tuple[str, ...]
+Ended = tuple["Result", "HeldCall | None", bool]
+"""The result, the call if it waits, and whether a person was shown it."""
 
 
 def run_call(
@@ -38,8 +41,8 @@ def run_call(
             need_server(runtime, name)
         args = _read(runtime, name, words) if runtime.registry.ready else tuple(words)
         call = _call_and_ask if screen.can_ask() and not park else _call
-        result, held = asyncio.run(call(runtime, name, args))
-    return show_result(result, held, as_json=as_json)
+        result, held, seen = asyncio.run(call(runtime, name, args))
+    return show_result(result, held, as_json=as_json, seen=seen)
 
 
 def _read(runtime: Runtime, name: str, words: Sequence[str]) -> Arguments:
@@ -47,7 +50,7 @@ def _read(runtime: Runtime, name: str, words: Sequence[str]) -> Arguments:
     return read_words(words, tool.input_schema if tool is not None else {})
 
 
-async def _call_and_ask(runtime: Runtime, name: str, args: Arguments | Words) -> tuple[Result, HeldCall | None]:
+async def _call_and_ask(runtime: Runtime, name: str, args: Arguments | Words) -> Ended:
     from holdfast.doors.cli.asking import TerminalAsker
 
     async def inquire(inquiry: Inquiry) -> tuple[Reply, ...]:
@@ -57,13 +60,13 @@ async def _call_and_ask(runtime: Runtime, name: str, args: Arguments | Words) ->
 
     asker = runtime.asker = TerminalAsker(runtime)
     runtime.inquirer = inquire
-    result, held = await _call(runtime, name, args)
+    result, held, _ = await _call(runtime, name, args)
     if asker.asked and not asker.answered and held is None:
         screen.note("It was answered elsewhere.")
-    return result, held
+    return result, held, asker.asked
 
 
-async def _call(runtime: Runtime, name: str, args: Arguments | Words) -> tuple[Result, HeldCall | None]:
+async def _call(runtime: Runtime, name: str, args: Arguments | Words) -> Ended:
     """Words are read when the sources have told what the tool wants."""
     if runtime.inquirer is None and isinstance(args, tuple):
         from holdfast.doors.cli.inquiring import stand_in
@@ -83,10 +86,10 @@ async def _call(runtime: Runtime, name: str, args: Arguments | Words) -> tuple[R
         result = await runtime.call(name, args)
         waits = result.state in (State.PENDING, State.APPROVED)
         held = runtime.ledger.held(result.call_id) if waits and runtime.ledger is not None else None
-        return result, held
+        return result, held, False
 
 
-def show_result(result: Result, held: HeldCall | None = None, *, as_json: bool) -> int:
+def show_result(result: Result, held: HeldCall | None = None, *, as_json: bool, seen: bool = False) -> int:
     """The result on standard output, everything else on standard error; the exit code."""
     if as_json:
         from holdfast.doors.cli.shapes import result_shape
@@ -98,10 +101,9 @@ def show_result(result: Result, held: HeldCall | None = None, *, as_json: bool) 
         name = f" {visible(item.name)}" if item.name else ""
         screen.note(f"[{item.kind}{name}: {visible(item.mime_type)}, {len(item.data):,} bytes; --json has it]")
     if held is not None:
-        _show_waiting(held, result)
+        _show_waiting(held, result, seen=seen)
     elif not result.success:
-        error = screen.paint("Error:", "red", stream=sys.stderr)
-        screen.note(f"{error} {screen.shown_block(result.error or 'Unknown error')}")
+        note_quoted(result.error or "Unknown error", "Error:", "red")
     return result.exit_code
 
 
@@ -112,14 +114,16 @@ def is_builtin(name: str) -> bool:
     return any(name in (*tool.names, tool.api_name) for tool in builtin_tools())
 
 
-def _show_waiting(held: HeldCall, result: Result) -> None:
-    screen.note(screen.paint(screen.shown(held.preview), "bold", stream=sys.stderr))
-    screen.note(f"  {visible(held.decision.reason)} ({visible(held.decision.source)})")
-    screen.note(screen.shown_block(result.error or "It waits."))
+def _show_waiting(held: HeldCall, result: Result, *, seen: bool) -> None:
+    from holdfast.doors.cli.held import show_held
     from holdfast.rules.caps import CHANGED
+
+    if not seen:
+        show_held(held, sys.stderr, listed=True)
+    note_folded(screen.shown(result.error or "It waits."))
 
     if held.decision.source == CHANGED:
         from holdfast.contract.names import server_of
 
         review = f"`holdfast mcp review {server_of(held.call.tool) or ''}`".replace(" `", "`")
-        screen.note(f"`holdfast pending {held.call.id}` shows the difference; {review} accepts it without this call.")
+        note_folded(f"`holdfast pending {held.call.id}` shows the difference; {review} accepts it without this call.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -13,8 +14,8 @@ from holdfast.contract.vocabulary import State
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.arguments import read_object, read_text
 from holdfast.doors.cli.calling import is_builtin, show_result
-from holdfast.doors.cli.failures import UsageProblem
-from holdfast.doors.cli.held import HeldView
+from holdfast.doors.cli.failures import WAITING, UsageProblem
+from holdfast.doors.cli.held import show_held
 from holdfast.doors.cli.holding import find_held
 from holdfast.doors.cli.options import common, complete_pending
 from holdfast.doors.cli.place import Flags, kept_ledger, ledger_here, runtime_here, servers_for, whoami
@@ -53,8 +54,14 @@ def approve(
     """
     args = None if new_args is None else read_object(new_args, "--args")
     answer = Answer(kind="approve" if args is None else "edit", by=whoami(by), args=args)
-    result, held = _answer(flags, call_id, answer, as_json=as_json, always=always)
-    return show_result(result, held, as_json=as_json)
+    from holdfast.doors.cli.asking import Leave
+
+    try:
+        result, held = _answer(flags, call_id, answer, as_json=as_json, always=always)
+    except Leave:
+        screen.note("Not approved; it still waits.")
+        return WAITING
+    return show_result(result, held, as_json=as_json, seen=True)
 
 
 @click.command()
@@ -97,7 +104,8 @@ def _answer(
 ) -> tuple[Result, HeldCall | None]:
     with ledger_here(flags) as ledger:
         held = find_held(ledger, prefix)
-    _show(held, as_json=as_json)
+    if answer.kind != "edit":
+        asyncio.run(_show(held, answer, as_json=as_json))
     runs_here = answer.kind in ("approve", "edit") and not _is_waited_for(held)
     servers = servers_for(held.call.tool) if runs_here else ()
     with runtime_here(flags, entry_points=not is_builtin(held.call.tool), servers=servers) as runtime:
@@ -119,7 +127,7 @@ async def _take(
         if answer.kind == "edit":
             held = await runtime.desk.change(held, answer.args or {}, by=answer.by)
             answer = Answer(kind="approve", by=answer.by)
-            _show(held, as_json=as_json)
+            await _show(held, answer, as_json=as_json)
         if always is not None:
             from holdfast.doors.cli.granting import allow
 
@@ -128,10 +136,16 @@ async def _take(
         return _who_runs(result, held), kept_ledger(runtime).held(held.call.id)
 
 
-def _show(held: HeldCall, *, as_json: bool) -> None:
-    if not as_json:
-        for line in HeldView(held).short():
-            screen.note(line)
+async def _show(held: HeldCall, answer: Answer, *, as_json: bool) -> None:
+    """What is approved is shown whole: page by page where a person can turn them, who is then asked once more."""
+    if as_json:
+        return
+    if answer.kind == "approve" and screen.can_ask():
+        from holdfast.doors.cli.asking import review
+
+        await review(held)
+    else:
+        show_held(held, sys.stderr, whole=answer.kind == "approve")
 
 
 def _who_runs(result: Result, held: HeldCall) -> Result:

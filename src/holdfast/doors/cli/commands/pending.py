@@ -8,12 +8,12 @@ import click
 
 from holdfast.contract.vocabulary import State
 from holdfast.doors.cli import screen
-from holdfast.doors.cli.held import HeldView, age
+from holdfast.doors.cli.folding import note_folded
+from holdfast.doors.cli.held import show_held
 from holdfast.doors.cli.holding import find_held
 from holdfast.doors.cli.options import common, complete_pending
 from holdfast.doors.cli.place import Flags, ledger_here
-from holdfast.doors.cli.shapes import held_shape, waits_for
-from holdfast.text.visible import visible
+from holdfast.doors.cli.shapes import held_shape
 
 
 @click.command()
@@ -28,19 +28,13 @@ def pending(flags: Flags, call_id: str | None, as_json: bool) -> int:
         for held in waiting:
             screen.put_json(held_shape(held))
     elif call_id is not None:
-        for line in HeldView(waiting[0], sys.stdout).whole():
-            screen.say(line)
+        show_held(waiting[0], sys.stdout, whole=True)
     elif not waiting:
         screen.say("Nothing is waiting.")
     else:
-        columns = ["id", "waits for", "since", "what it would do", "why it is asked about"]
-        screen.put_table(
-            columns,
-            [
-                [held.call.id, waits_for(held), age(held.held_at), held.preview, visible(held.decision.reason)]
-                for held in waiting
-            ],
-        )
+        for held in waiting:
+            show_held(held, sys.stdout, listed=True)
+            screen.say()
         if any(held.state is State.PENDING for held in waiting):
-            screen.note("Answer with `holdfast approve ID`, `holdfast reject ID -m TEXT` or `holdfast answer ID TEXT`.")
+            note_folded("Answer with `holdfast approve ID`, `holdfast reject ID -m TEXT` or `holdfast answer ID TEXT`.")
     return 0
