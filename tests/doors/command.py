@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -85,6 +86,10 @@ class Cli:
         done = self.run("call", "--json", *args)
         assert done.code == 4, done
         return cast(str, done.json["call_id"])
+
+    def forget_shown(self) -> None:
+        """As if this user had been shown no call."""
+        shutil.rmtree(self.ledger_file.parent / "shown", ignore_errors=True)
 
     @property
     def ledger_file(self) -> Path:

@@ -21,3 +21,10 @@ def asking(cli: Cli) -> Cli:
     """The same, for a user who wants to be asked before anything is changed."""
     cli.configure('[approval]\nauto_approve = ["$readonly"]\n')
     return cli
+
+
+@pytest.fixture
+def careful(cli: Cli) -> Cli:
+    """The same, for a user who wants to be asked about commands too, wherever they run."""
+    cli.configure('[approval]\nauto_approve = []\nauto_approve_sandboxed = false\n')
+    return cli

@@ -27,9 +27,9 @@ _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 class Terminal:
     """`with Terminal(cli, "call", …) as person:` then `expect` what is shown and `type` lines."""
 
-    def __init__(self, cli: Cli, *args: str, columns: int = 80, **env: str) -> None:
+    def __init__(self, cli: Cli, *args: str, columns: int = 80, rows: int = 40, **env: str) -> None:
         self._ours, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self._process = subprocess.Popen(
             [sys.executable, "-c", _TAKE_TERMINAL, *cli.command(*args)],
             stdin=theirs,

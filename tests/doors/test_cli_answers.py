@@ -31,6 +31,7 @@ async def main():
         await runtime.desk.change(held, {"path": "notes.txt", "content": "evil"}, by="someone")
 asyncio.run(main())
 """
+LONG = "\n".join(map(str, range(100)))
 WRITE = ("file.write", "path=notes.txt", "content=hello")
 
 
@@ -140,11 +141,18 @@ def test_whatever_showed_a_call_in_full_counts_as_shown(asking: Cli, words: list
 
 @pytest.mark.spec("A23")
 def test_a_list_that_shows_only_the_beginning_of_a_call_does_not_count(asking: Cli) -> None:
-    park(asking, abcdefgh_1="one.txt")
+    asking.park("file.write", "path=one.txt", f"content={LONG}")
+    asking.forget_shown()
     listed = asking.run("pending")
-    assert digest_of(asking, "abcdefgh-1")[:12] in listed.out
-    assert asking.run("approve", "abcdefgh-1").code == 2, "the content is not in the list"
+    call_id = listed.out.split()[0]
+    assert digest_of(asking, call_id)[:12] in listed.out
+    assert asking.run("approve", call_id).code == 2, "the middle of the content is not in the list"
     assert made(asking) == []
+    short = asking.park("file.write", "path=two.txt", "content=hello")
+    asking.forget_shown()
+    asking.run("pending")
+    assert asking.run("approve", short).code == 0, "all of it is"
+    assert made(asking) == ["two.txt"]
 
 
 @pytest.mark.spec("A23")
@@ -210,13 +218,13 @@ def test_on_a_terminal_a_call_never_shown_is_shown_whole_and_then_asked_about(as
     with Terminal(asking, "approve", "abcdefgh-1") as person:
         person.expect(digest_of(asking, "abcdefgh-1"))
         person.expect("+abcdefgh-1")
-        person.expect("Approve it? [y/N] ")
+        person.expect("Approve this? [y/N] ")
         person.type("")
         person.expect("still waits")
         assert person.finish() == 4
     assert made(asking) == []
     with Terminal(asking, "approve", "abcdefgh-2") as person:
-        person.expect("Approve it? [y/N] ")
+        person.expect("Approve this? [y/N] ")
         person.type("y")
         assert person.finish() == 0
     assert made(asking) == ["two.txt"]
@@ -296,10 +304,7 @@ def test_a_model_cannot_name_a_call_like_another_call_of_the_ledger(cli: Cli) ->
 def test_a_pending_call_of_a_document_that_was_never_shown_is_not_run_alone(cli: Cli) -> None:
     write_calls(cli, "touch one.txt")
     assert cli.run("chat", NAME).code == 4
-    folder = cli.ledger_file.parent / "shown"
-    for path in folder.rglob("*"):
-        if path.is_file():
-            path.unlink()
+    cli.forget_shown()
     blind = cli.run("chat", "run", "c1", NAME)
     assert blind.code == 2
     assert "--digest" in blind.sentence

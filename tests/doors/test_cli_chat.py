@@ -30,7 +30,7 @@ def test_what_needs_a_person_stops_it_says_where_and_how_and_is_approved_by_edit
     assert done.code == 4
     line = document.read_text().splitlines().index("```flemma:tool status=pending") - 1
     assert f"Waiting at {NAME}:{line}" in done.err
-    assert "shell.exec: $ echo one > made.txt" in done.err
+    assert "May shell.exec run?" in done.err and "│ echo one > made.txt\n" in done.err
     assert "status=approved" in done.err and "holdfast approve " in done.err and f"holdfast chat {NAME}" in done.err
     assert not (cli.project / "made.txt").exists()
     again = cli.run("chat", NAME)
@@ -151,7 +151,7 @@ def test_plan_mode_says_what_would_be_done_and_changes_nothing(cli: Cli) -> None
     assert not (cli.project / "b.txt").exists()
     text = document.read_text()
     assert "\nbefore\n" in text, "what only reads is run"
-    assert "Plan mode" in text and "+hello" in text and "    +hello" in done.err
+    assert "Plan mode" in text and "+hello" in text and "│ +hello" in done.err
     states = {record["tool"]: record["state"] for record in cli.run("ledger", "--json").lines}
     assert states == {"file.read": "done", "file.write": "denied"}
 

@@ -86,7 +86,8 @@ def test_the_status_says_what_comes_next_and_writes_nothing(cli: Cli) -> None:
     assert document.read_text().splitlines()[int(slot["line"]) - 1] == f"**Tool Result:** `{slot['id']}`"
     assert status["usage"]["output"] > 0
     shown = cli.run("chat", "status", NAME)
-    assert f"{slot['id']} at {NAME}:{slot['line']}, call {slot['call_id']}" in shown.out
+    assert f"pending   call {slot['call_id']} at {NAME}:{slot['line']}\n" in shown.out
+    assert f"id        {slot['id']}\n" in shown.out and "│ command: echo hi\n" in shown.out
     assert before == (document.stat().st_mtime_ns, document.read_bytes())
     answer(document, "approved")
     assert cli.run("chat", "status", NAME, "--json").json["next"] == "execute"
@@ -100,7 +101,8 @@ def test_the_status_shows_what_is_wrong_with_a_document_and_where(cli: Cli) -> N
     document.write_text("```toml\nnonsense = [\n```\n\n@You:\nhello\n\n@Nobody:\nx\n")
     status = cli.run("chat", "status", NAME, "--json").json
     assert [item["severity"] for item in status["diagnostics"]] == ["error", "warning"]
-    assert f"{NAME}:8: Nobody is called @Nobody" in cli.run("chat", "status", NAME).out
+    shown = cli.run("chat", "status", NAME).out
+    assert f"warning   {NAME}:8\n" in shown and "Nobody is called @Nobody" in shown
     failed = cli.run("chat", NAME)
     assert failed.code == 2 and NAME in failed.sentence
     assert document.read_text().endswith("@Nobody:\nx\n")

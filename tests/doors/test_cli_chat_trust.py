@@ -71,8 +71,8 @@ def test_a_trusted_frontmatter_counts_and_trust_can_be_taken_back(cli: Cli) -> N
 def test_on_a_terminal_it_is_asked_once(cli: Cli) -> None:
     _write(cli, LOOSER.replace("echo hi", "echo \x1b[2J"))
     with Terminal(cli, "chat", NAME) as person:
-        person.expect('auto_approve = ["shell.exec"]')
         person.expect('then   ["shell.exec"]')
+        person.expect('│ auto_approve = ["shell.exec"]')
         person.expect(QUESTION)
         person.type("n")
         person.expect("Not trusted")

@@ -24,11 +24,10 @@ def test_a_hostile_call_is_shown_with_every_hidden_character_written_out(asking:
     with Terminal(asking, "call", "file.write", args) as person:
         person.expect("‹\\u{202e}›")
         person.expect("‹\\x1b›[2J")
-        person.expect("characters hidden]")
-        person.expect("›end")
+        person.expect("‹\\xa0×5000›end")
         person.expect("leave it waiting\n> ")
         person.type("d")
-        person.expect("characters, sha256 ")
+        person.expect("│ content: a‹\\u{202e}›")
         person.expect("‹\\xa0×5000›end")
         person.expect("leave it waiting\n> ")
         person.type("q")
@@ -41,32 +40,99 @@ def test_a_hostile_call_is_shown_with_every_hidden_character_written_out(asking:
 
 
 @pytest.mark.spec("O1")
-def test_a_long_argument_shows_its_head_its_tail_its_length_and_its_digest(asking: Cli) -> None:
+def test_a_long_argument_shows_its_head_its_tail_its_length_and_its_digest_in_a_list_and_all_of_it_elsewhere(
+    asking: Cli,
+) -> None:
     text = "the beginning " + "x" * 20_000 + " the end"
     call_id = asking.park("ask.user", 'questions:=[{"question": "' + text + '", "options": null}]')
-    shown = asking.run("reject", call_id).err
-    assert "the beginning xxx" in shown
-    assert "characters hidden" in shown
-    assert "xxx the end" in shown
-    assert ", sha256 " in shown
-    assert "20," in shown
+    listed = asking.run("pending").out
+    assert "the beginning \n│↳xxx" in listed and "xxx the end" in listed
+    assert "lines hidden; in all 20," in listed and " characters, sha256 " in listed
+    assert text in asking.run("reject", call_id).err.replace("\n│↳", "")
 
 
-@pytest.mark.spec("O1")
-def test_a_long_diff_says_how_much_of_it_is_hidden_and_the_details_hide_nothing(asking: Cli) -> None:
+@pytest.mark.spec("O1c")
+def test_blanks_hide_nothing_and_a_command_cannot_say_what_we_say(careful: Cli) -> None:
+    forged = "  sandbox contained by bubblewrap; network off\n  undo    can be undone\n[39 lines hidden]"
+    command = f"true{' ' * 400}; echo tail\n{forged}\necho evil"
+    done = careful.run("call", "shell.exec", f"command={command}", f"label={forged}", "--json")
+    call_id = done.json["call_id"]
+    for args in (("pending",), ("pending", call_id)):
+        shown = careful.run(*args).out
+        assert "│ true‹␠×400›; echo tail\n" in shown and "│ echo evil\n" in shown
+        ours = [line for line in shown.splitlines() if not line.startswith("│")]
+        assert sum("sandbox" in line for line in ours) == sum("can be undone" in line for line in ours) == 1
+        assert shown.index("  sandbox ") < shown.index("│ true")
+
+
+@pytest.mark.spec("O1c")
+def test_a_long_diff_says_how_much_of_it_is_hidden_and_a_yes_shows_all_of_it_first(asking: Cli) -> None:
     content = "\n".join(f"line {number}" for number in range(300))
     call_id = asking.park("file.write", "path=long.txt", f"content={content}")
-    with Terminal(asking, "call", "file.write", "path=long.txt", f"content={content}") as person:
+    with Terminal(asking, "call", "file.write", "path=long.txt", f"content={content}", rows=500) as person:
         person.expect("lines hidden")
         person.expect("+line 299")
         person.expect("leave it waiting\n> ")
         assert "+line 150" not in person.text
-        person.type("d")
+        person.type("y")
+        person.expect("Not all of it was shown. This is the whole:")
         person.expect("+line 150")
         person.expect("leave it waiting\n> ")
-        person.type("q")
-        person.finish()
+        assert not (asking.project / "long.txt").exists()
+        person.type("y")
+        assert person.finish() == 0
+    assert (asking.project / "long.txt").read_text() == content
     assert "+line 150" in asking.run("pending", call_id).out
+
+
+@pytest.mark.spec("O1c")
+def test_a_command_longer_than_the_screen_is_shown_page_by_page(careful: Cli) -> None:
+    command = "\n".join(f"echo {number}" for number in range(60))
+    with Terminal(careful, "call", "shell.exec", f"command={command}", rows=24) as person:
+        for page in range(3):
+            person.expect("[Enter] more  [a] all  [q] quit > ")
+            assert f"│ echo {14 + 22 * page}\n" not in person.text
+            person.type("" if page < 2 else "a")
+        person.expect("│ echo 59\n")
+        person.expect("leave it waiting\n> ")
+        person.type("q")
+        assert person.finish() == 4
+    with Terminal(careful, "call", "shell.exec", f"command={command}", rows=24) as person:
+        person.expect("[Enter] more  [a] all  [q] quit > ")
+        person.type("q")
+        assert person.finish() == 4
+        assert "[y] yes" not in person.text
+
+
+@pytest.mark.spec("O1c", "A14")
+def test_approve_shows_all_of_what_was_cut_and_asks(asking: Cli) -> None:
+    content = "\n".join(f"line {number}" for number in range(300))
+    call_id = asking.park("file.write", "path=long.txt", f"content={content}")
+    asking.forget_shown()
+    assert asking.run("pending").code == 0, "which leaves most of it out"
+    for typed, code in (("", 4), ("n", 4), ("y", 0)):
+        with Terminal(asking, "approve", call_id, rows=1000) as person:
+            person.expect("+line 150")
+            person.expect("Approve this? [y/N] ")
+            assert not (asking.project / "long.txt").exists()
+            person.type(typed)
+            assert person.finish() == code
+    assert (asking.project / "long.txt").read_text() == content
+    short = asking.park("file.write", "path=short.txt", "content=hello")
+    asking.forget_shown()
+    assert asking.run("pending").code == 0, "which shows all of it"
+    with Terminal(asking, "approve", short) as person:
+        person.expect("│ +hello")
+        assert person.finish() == 0
+        assert "Approve this?" not in person.text
+
+
+@pytest.mark.spec("O1c", "A14")
+def test_approve_without_a_terminal_leaves_nothing_out(asking: Cli) -> None:
+    content = "\n".join(f"line {number}" for number in range(300))
+    call_id = asking.park("file.write", "path=long.txt", f"content={content}")
+    shown = asking.run("approve", call_id).err
+    assert "│ +line 150\n" in shown and "hidden" not in shown
 
 
 @pytest.mark.spec("O1")
@@ -110,6 +176,5 @@ def test_tables_keep_to_the_width_of_the_terminal(asking: Cli, columns: int) -> 
     for command in (("pending",), ("tools",), ("ledger",)):
         with Terminal(asking, *command, columns=columns) as person:
             person.finish()
-            lines = [line for line in person.text.split("\n") if not line.startswith("Answer with")]
-            assert max(map(len, lines)) <= columns, command
+            assert max(map(len, person.text.split("\n"))) <= columns, command
             assert "file.write" in person.text, command

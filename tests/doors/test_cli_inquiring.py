@@ -61,7 +61,7 @@ def test_a_form_is_filled_in_field_by_field_and_shown_before_it_is_sent(cli: Cli
     }
     with Terminal(inquires(cli, form("name", "age", "sure", **fields)), *CALL, columns=120) as person:
         person.expect("The tool 'inquire' asks you (call ")
-        person.expect("  Please tell us.")
+        person.expect("│ Please tell us.")
         person.expect("• Your name: As in your passport.")
         person.expect("• age (a whole number)")
         person.expect("1. Red")
@@ -162,7 +162,7 @@ def test_what_is_shown_cannot_act_on_the_terminal_and_is_bounded(cli: Cli) -> No
     schema: dict[str, Any] = {"type": "object", "properties": {hostile: field}}
     asked = inquires(cli, Form(message=hostile, schema=schema))
     with Terminal(asked, *CALL) as person:
-        person.expect("characters hidden]")
+        person.expect("lines hidden; in all 100,014 characters, sha256 ")
         person.expect("Answer it? [y/N] ")
         person.type("n")
         assert person.finish() == 0

@@ -264,7 +264,8 @@ def test_a_new_tool_of_a_known_server_is_reviewed_whole(serving: Cli) -> None:
     assert (done.json["tool"], done.json["new"]) == ("late", True)
     shown = serving.run("mcp", "review", "little")
     assert shown.out.startswith("mcp:little:late (new)\n")
-    told = "".join(line.removeprefix("  +").removesuffix("‹↩›") for line in shown.out.splitlines())
+    lines = shown.out.replace("\n│↳", "").splitlines()
+    told = "".join(line.removeprefix("│ +").removesuffix("‹↩›") for line in lines)
     assert words in told
     assert "‹↩›" in shown.out and "2039" not in shown.out
     assert shown.err.endswith("or one by one: `holdfast mcp review SERVER TOOL --yes`.\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 import pytest
 
@@ -25,14 +26,14 @@ def test_changes_lists_calls_and_shows_what_one_changed(cli: Cli, changed: str) 
     assert changed in listed.out and "3 paths" in listed.out
     shown = cli.run("changes", changed[:5], "--diff")
     assert shown.code == 0
-    rows = [line.split(maxsplit=2) for line in shown.out.splitlines()[1:4]]
+    rows = [re.split("  +", line) for line in shown.out.splitlines()[1:4]]
     assert rows == [
-        ["a.txt", "modified", "as the call left it"],
-        ["b.txt", "deleted", "as the call left it"],
-        ["new.txt", "created", "as the call left it"],
+        ["modified", "as the call left it", "a.txt"],
+        ["deleted", "as the call left it", "b.txt"],
+        ["created", "as the call left it", "new.txt"],
     ]
-    assert "-two\n+2\n" in shown.out
-    assert "+++ /dev/null\n@@ -1 +0,0 @@\n-bee\n" in shown.out
+    assert "│ -two\n│ +2\n" in shown.out
+    assert "│ +++ /dev/null\n│ @@ -1 +0,0 @@\n│ -bee\n" in shown.out
     (cli.project / "a.txt").write_text("mine\n")
     later = cli.run("changes", changed, "--diff", "--json").lines
     assert (later[0]["undo"], later[0]["why"]) == ("refused", "it has changed since")
@@ -43,7 +44,7 @@ def test_changes_lists_calls_and_shows_what_one_changed(cli: Cli, changed: str) 
 def test_undo_needs_a_yes_and_then_puts_everything_back(cli: Cli, changed: str) -> None:
     asked = cli.run("undo", changed)
     assert asked.code == 2
-    assert "-2\n    +two" in asked.err
+    assert "│ -2\n│ +two" in asked.err
     assert f"holdfast undo --yes {changed}" in asked.err
     assert (cli.project / "new.txt").exists()
     done = cli.run("undo", "--yes")
@@ -79,7 +80,7 @@ def test_undo_refuses_where_a_file_has_changed_since(cli: Cli, changed: str) -> 
 @pytest.mark.spec("X11")
 def test_a_person_at_a_terminal_is_shown_the_diff_and_asked(cli: Cli, changed: str, typed: str, code: int) -> None:
     with Terminal(cli, "undo", changed) as person:
-        person.expect("a.txt (modified)")
+        person.expect("modified a.txt")
         person.expect("-2")
         person.expect("Put this back? [y/N]")
         person.type(typed)
@@ -152,7 +153,7 @@ def test_of_many_paths_the_first_are_shown_and_all_are_counted(cli: Cli) -> None
     call_id = change_files(cli, {f"f{number:03}": "x\n" for number in range(60)})
     (cli.project / "f059").write_text("mine\n")
     seen = cli.run("undo", call_id, "--partial").err
-    assert "f049 (created)" in seen
+    assert "created  f049" in seen
     assert "f050" not in seen
     assert "\n  … and 10 more\nIn all: 59 to put back, 1 that cannot be.\n" in seen
 

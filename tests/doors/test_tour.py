@@ -56,7 +56,7 @@ def test_without_a_terminal_it_ends_at_the_command_that_waits(cli: Cli, scratch:
     assert (done.code, done.err) == (0, "")
     assert "│ @Assistant:" in done.out and "│ +" not in done.out
     assert "**Tool Use:** `file.edit`" in done.out and "status=pending" in done.out
-    assert "$ sh check.sh" in done.out
+    assert "│ sh check.sh\n" in done.out
     assert "ok: the sum is 42" not in done.out
     assert not Path(cli.env["XDG_STATE_HOME"]).exists(), "the user's own ledger is left alone"
 
@@ -88,7 +88,7 @@ def test_the_call_can_be_approved_by_editing_the_document(cli: Cli, scratch: Pat
 def test_a_person_approves_and_sees_the_document_grow(cli: Cli, scratch: Path) -> None:
     with Terminal(cli, "tour", TMPDIR=str(scratch)) as person:
         person.expect("status=pending")
-        person.expect("$ sh check.sh")
+        person.expect("│ sh check.sh\n")
         person.expect("[y] yes")
         assert _left(scratch) != []
         person.type("y")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
-from holdfast.text.preview import generic_body, preview, with_label
+from holdfast.text.preview import arguments_text, generic_body, preview, with_label
 from holdfast.text.width import text_width
 
 from .strategies import ANY_TEXT
@@ -89,9 +89,9 @@ def test_a_preview_too_wide_ends_in_an_ellipsis() -> None:
 
 
 @pytest.mark.spec("O1")
-def test_padding_does_not_hide_that_more_follows() -> None:
+def test_padding_does_not_hide_what_follows() -> None:
     shown = preview("bash", {"command": "ls" + "\xa0" * 5000 + "; rm -rf ~"}, 80)
-    assert shown == 'bash: command="ls‹\\xa0×638›…"'
+    assert shown == 'bash: command="ls‹\\xa0×5000›; rm -rf ~"'
 
 
 @pytest.mark.spec("O3")
@@ -151,3 +151,28 @@ def test_a_label_follows_the_body_of_a_built_in() -> None:
 def test_ten_thousand_arguments_are_not_all_rendered() -> None:
     args = {f"key{number:05}": "v" for number in range(10_000)}
     assert generic_body(args, 30) == 'key00000="v", key00001="v", k…'
+
+
+@pytest.mark.spec("O1")
+@pytest.mark.parametrize("count", [9, 400, 100_000])
+def test_blanks_do_not_push_the_rest_out_of_a_preview_and_are_counted_right_however_many(count: int) -> None:
+    text = f"x{' ' * count}tail"
+    assert preview("t", {"a": text}, 60) == f't: a="x‹␠×{count}›tail"'
+    assert preview("t", {}, 60, lambda args, width: text) == f"t: x‹␠×{count}›tail"
+    assert f"×{count}›xxx" in preview("t", {"a": " " * count + "x" * 900}, 24)
+
+
+@pytest.mark.spec("O1")
+def test_the_text_of_the_arguments_leaves_nothing_out_and_no_value_can_look_like_another_argument() -> None:
+    args: Args = {"long": "y" * 300, "many": "a\npath: b", "path": "/etc", "od: d\n": [1, {"x": None}], "n": None}
+    assert arguments_text(args).split("\n") == [
+        "path: /etc",
+        '"od: d\\n": [1, {"x": null}]',
+        "n: null",
+        f"long: {'y' * 300}",
+        "many:",
+        "  a",
+        "  path: b",
+    ]
+    assert arguments_text({}) == "(no arguments)"
+    assert arguments_text({"half": ["\ud800"]}) == 'half: ["\ud800"]'

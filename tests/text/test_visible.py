@@ -7,8 +7,10 @@ import unicodedata
 
 import pytest
 from hypothesis import given
+from wcwidth import wcwidth
 
-from holdfast.text.visible import visible, visible_block, visible_url
+from holdfast.text.visible import visible, visible_block, visible_block_once, visible_once, visible_url
+from holdfast.text.width import char_width
 
 from .strategies import ANY_TEXT, PLAIN_TEXT
 
@@ -34,12 +36,15 @@ def unescape(shown: str, newline: str = "↵") -> str:
     def original(found: re.Match[str]) -> str:
         if found["newline"]:
             return "\n"
+        if found["spaces"]:
+            return " " * int(found["spaces"])
         named = {"t": "\t", "r": "\r"}
         char = named.get(found["named"] or "") or chr(int(found["hex"] or found["code"], 16))
         return char * int(found["count"] or 1)
 
     char = r"(?P<named>[tr])|x(?P<hex>..)|u\{(?P<code>[0-9a-f]+)\}"
-    return re.sub(rf"‹\\(?:{char})(?:×(?P<count>\d+))?›|(?P<newline>{newline})", original, shown)
+    escape = rf"‹\\(?:{char})(?:×(?P<count>\d+))?›|‹␠×(?P<spaces>\d+)›|(?P<newline>{newline})"
+    return re.sub(escape, original, shown)
 
 
 @pytest.mark.spec("O1")
@@ -73,9 +78,18 @@ def test_every_code_point_there_is_can_be_seen_and_told_from_the_others() -> Non
 
 @pytest.mark.spec("O1")
 @given(PLAIN_TEXT)
-def test_plain_printable_text_is_unchanged(text: str) -> None:
-    assert visible(text) == text
+def test_plain_printable_text_is_unchanged_but_for_long_runs_of_spaces(text: str) -> None:
+    assert visible(text) == re.sub(" {9,}", lambda found: f"‹␠×{len(found[0])}›", text)
     assert visible_block(text) == text
+
+
+@pytest.mark.spec("O1")
+def test_more_spaces_than_anybody_counts_are_counted_in_a_form_that_text_cannot_have() -> None:
+    assert visible("ls" + " " * 400 + "; rm x") == "ls‹␠×400›; rm x"
+    assert visible("a" + " " * 8 + "b") == "a" + " " * 8 + "b"
+    assert visible("ls‹␠×400›") == "ls‹\\u{2039}›␠×400›"
+    assert visible("東" + " " * 9) == "東‹␠×9›"
+    assert visible_block("a" + " " * 400) == "a" + " " * 400
 
 
 @pytest.mark.spec("O1")
@@ -122,13 +136,46 @@ def test_a_literal_escape_is_not_taken_for_a_real_one() -> None:
 
 @pytest.mark.spec("O1")
 def test_letters_of_all_scripts_stay_readable() -> None:
-    text = "naïve Ελλάδα Москва 東京 한국어 עברית العربية ไทย 🙂 e\u0301"
+    text = "naïve Ελλάδα Москва 東京 한국어 עברית العربية ไทย हिन्दी தமிழ் 🙂 e\u0301 \u1112\u1161\u11ab"
     assert visible(text) == text
 
 
 @pytest.mark.spec("O1")
 def test_marks_piled_on_one_letter_are_written_out_after_the_fourth() -> None:
     assert visible("a" + "\u0301" * 6) == "a" + "\u0301" * 4 + "‹\\u{301}›" * 2
+    assert visible("a" + "\u0301" * 4 + "\u0302") == "a" + "\u0301" * 4 + "‹\\u{302}›"
+
+
+@pytest.mark.spec("O1")
+@pytest.mark.parametrize("before", ["", " ", "\n", "\t", "\x1b", "‹", "\u3164"])
+def test_a_mark_is_drawn_on_a_letter_of_its_text_and_on_nothing_of_ours(before: str) -> None:
+    assert visible(f"{before}\u0301b").endswith("‹\\u{301}›b")
+    assert visible_block(f"{before}\u0301b").endswith("‹\\u{301}›b")
+
+
+@pytest.mark.spec("O1")
+def test_a_sign_of_another_script_is_written_out_because_terminals_drop_it() -> None:
+    assert visible("a\u0941b") == "a‹\\u{941}›b"
+    assert visible("a\u1161\u0301b") == "a‹\\u{1161}›‹\\u{301}›b"
+    assert visible("क\u0941 か\u3099") == "क\u0941 か\u3099"
+    assert visible("東\u0302") == "東‹\\u{302}›"
+
+
+@pytest.mark.spec("O1")
+def test_what_is_shown_takes_a_column_or_stands_on_something_that_does_and_no_more_than_we_count() -> None:
+    for char in filter(str.isprintable, map(chr, range(0x80, 0x110000))):
+        if visible(f"a{char}") == f"a{char}":
+            assert wcwidth(char) > 0 or unicodedata.combining(char), hex(ord(char))
+            assert wcwidth(char) <= char_width(char), hex(ord(char))
+
+
+@pytest.mark.spec("O1")
+@given(ANY_TEXT)
+def test_what_was_made_visible_in_parts_is_not_escaped_twice(text: str) -> None:
+    once = visible(text)
+    assert visible_once(once) == once
+    assert not [char for char in visible_once(text) if is_hidden(char)]
+    assert not [char for char in visible_block_once(text) if is_hidden(char, kept="\n\t")]
 
 
 @pytest.mark.spec("O1")

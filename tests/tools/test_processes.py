@@ -263,12 +263,12 @@ def test_a_person_sees_what_is_started_and_killed(tmp_path: Path) -> None:
     start, kill = run(main())
     assert start.risk is Risk.HIGH
     assert start.summary == "start npm run 'dev server' (detached)"
-    assert start.preview.splitlines()[-2:] == [
-        "cannot be undone: what a process changes while it runs is not recorded",
-        "runs on after holdfast has ended",
-    ]
-    assert kill.preview.startswith("SIGTERM to ")
-    assert "running: sleep 100\nand to everything it started" in kill.preview
+    assert start.preview == "npm run 'dev server'"
+    assert start.surroundings.undo == "cannot be undone: what a process changes while it runs is not recorded"
+    assert start.surroundings.lasts == "runs on after holdfast has ended"
+    assert kill.preview.startswith("SIGTERM to this process, and to everything it started:\n")
+    assert kill.preview.endswith("running: sleep 100")
+    assert kill.surroundings.undo == "cannot be undone"
 
 
 @pytest.mark.spec("O1")
@@ -325,9 +325,7 @@ def test_a_person_is_told_that_a_process_reaches_no_host(tmp_path: Path) -> None
         async with runtime_in(tmp_path, PROCESS_START, config=asked, nobody="park") as runtime:
             await runtime.call("process.start", {"command": "sleep 100"})
             proposal = runtime.pending()[0].proposal
-            assert proposal is not None
-            return proposal.preview or ""
+            assert proposal is not None and proposal.surroundings is not None
+            return proposal.surroundings.sandbox
 
-    shown = run(main())
-    assert "; network off\n" in shown
-    assert "example.org" not in shown
+    assert run(main()).endswith("; network off")

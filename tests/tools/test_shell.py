@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import Config, Result, Risk, State
 from holdfast.config.model import ApprovalConfig, SandboxConfig, ToolsConfig
-from holdfast.contract.call import HeldCall
+from holdfast.contract.call import HeldCall, Surroundings
 from holdfast.contract.vocabulary import Failure
 from holdfast.text.preview import preview
 from holdfast.tools.shell.exec import SHELL_EXEC
@@ -141,10 +141,20 @@ def test_a_person_sees_where_it_runs_what_holds_it_and_what_cannot_be_undone(tmp
     bare = _held(tmp_path, "rm -r build", SandboxConfig(mode="off", undo="off"), cwd="sub", label="clean").proposal
     assert bare is not None
     assert (bare.risk, bare.summary) == (Risk.HIGH, "rm -r build")
-    assert bare.preview == (
-        "$ rm -r build  # clean\nin sub\nnot contained; network on\n"
-        'cannot be undone: undo is switched off (sandbox.undo = "off")'
+    assert (bare.preview, bare.preview_kind) == ("rm -r build", "text")
+    assert bare.surroundings == Surroundings(
+        where="./sub",
+        sandbox="not contained; network on",
+        undo='cannot be undone: undo is switched off (sandbox.undo = "off")',
     )
+
+
+@pytest.mark.spec("O1")
+def test_a_folder_cannot_be_named_like_the_words_for_the_root(tmp_path: Path) -> None:
+    (tmp_path / "project" / "the project's root").mkdir(parents=True)
+    held = _held(tmp_path, "make", SandboxConfig(mode="off"), cwd="the project's root").proposal
+    assert held is not None and held.surroundings is not None
+    assert held.surroundings.where == "./the project's root"
 
 
 @pytest.mark.spec("T5", "T6", "X11")
@@ -152,8 +162,10 @@ def test_a_contained_command_is_less_risky_and_can_be_undone(tmp_path: Path) -> 
     held = _held(tmp_path, "make", SandboxConfig(mode="required")).proposal
     assert held is not None
     assert held.risk is Risk.MEDIUM
-    assert held.preview.startswith("$ make\nin the project's root\ncontained by bubblewrap; network off")
-    assert held.preview.endswith("\ncan be undone")
+    assert held.preview == "make"
+    assert held.surroundings == Surroundings(
+        where="the project's root", sandbox="contained by bubblewrap; network off", undo="can be undone"
+    )
 
 
 @pytest.mark.spec("T5", "X11")
@@ -196,7 +208,8 @@ def test_without_a_sandbox_a_person_is_told_where_alone_it_can_be_undone(tmp_pat
     held = _held(tmp_path, "make", SandboxConfig(mode="off", undo="copy")).proposal
     assert held is not None
     project = (tmp_path / "project").resolve()
-    assert held.preview.endswith(f"\ncan be undone only in {project}: it runs without a sandbox")
+    assert held.surroundings is not None
+    assert held.surroundings.undo == f"can be undone only in {project}: it runs without a sandbox"
 
 
 @pytest.mark.spec("X11")

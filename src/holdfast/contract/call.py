@@ -44,6 +44,19 @@ class Precondition(Struct, frozen=True, kw_only=True):
     value: str
 
 
+class Surroundings(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How something would run. Every interface shows it before what would run, and outside of it."""
+
+    where: str = ""
+    """The folder, as a path that begins with `/` or `./`, or in words."""
+    sandbox: str = ""
+    """What contains it, and whether it reaches the network."""
+    undo: str = ""
+    """Whether what it changes can be undone."""
+    lasts: str = ""
+    """Until when it runs, where that is not the end of the call."""
+
+
 class Proposal(Struct, frozen=True, kw_only=True):
     """What would happen if the call were approved. Nothing has happened yet."""
 
@@ -53,7 +66,12 @@ class Proposal(Struct, frozen=True, kw_only=True):
     payload: Args
     """Opaque JSON of the tool's own, handed back to `apply`."""
     preview: str = ""
-    """What a person is shown, a unified diff for changes to files."""
+    """What a person is shown: the command, for changes to files a unified diff."""
+    preview_kind: Literal["text", "diff"] = "text"
+    """A diff is coloured, and may be cut until all of it is asked for. Of other text no line is left out."""
+    preview_cut: bool = False
+    """Whether the tool left something out of the preview; the arguments then have all of it."""
+    surroundings: Surroundings | None = None
     preconditions: tuple[Precondition, ...] = ()
 
 

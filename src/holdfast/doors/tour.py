@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 from holdfast.agent.events import AgentEvent, CallSettled, Outcome, ReplyWritten
 from holdfast.contract.errors import HoldfastError
 from holdfast.doors.cli import screen
-from holdfast.doors.cli.held import HeldView
-from holdfast.text.visible import visible
+from holdfast.doors.cli.folding import quote
+from holdfast.doors.cli.held import show_held
 
 if TYPE_CHECKING:
     from holdfast.assemble.chat import Chat
@@ -82,9 +82,9 @@ class Guide:
     def show_growth(self) -> None:
         """What is new in the document, from the beginning of the block it is in."""
         lines = self._scratch.document.read_text(encoding="utf-8").rstrip("\n").split("\n")
-        for line in lines[_first_new(self._seen, lines) :]:
-            for piece in _wrapped(visible(line), self._width - 2):
-                screen.say(f"{screen.paint('│', 'dim')} {screen.paint(piece, *_style(line))}".rstrip())
+        new = "\n".join(lines[_first_new(self._seen, lines) :])
+        for line in quote(new, sys.stdout, style=_style).lines if new else ():
+            screen.say(line)
         self._seen = lines
 
     def heard(self, event: AgentEvent) -> None:
@@ -158,8 +158,7 @@ async def _ask(chat: Chat, held: HeldCall, guide: Guide) -> bool:
         asker = TerminalAsker(chat.runtime)
         await asker(held)
         return asker.answered
-    for line in HeldView(held, sys.stdout).short():
-        guide.tell(line)
+    show_held(held, sys.stdout)
     return False
 
 
@@ -205,7 +204,7 @@ def _first_new(before: Sequence[str], now: Sequence[str]) -> int:
     return next((at for at in range(first, -1, -1) if now[at].startswith(_STARTS)), first)
 
 
-def _style(line: str) -> tuple[str, ...]:
+def _style(line: str, _: int) -> tuple[str, ...]:
     if line.startswith("@"):
         return ("bold",)
     if line.startswith("**Tool"):

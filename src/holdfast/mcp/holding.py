@@ -49,6 +49,7 @@ def held_tool(shelf: Shelf, item: Listed) -> Tool:
             risk=Risk.HIGH,
             payload={"arguments": args, "definition": digest_of(now.definition)},
             preview=preview,
+            preview_kind="diff",
         )
 
     async def apply(payload: Args, ctx: Context) -> Result:

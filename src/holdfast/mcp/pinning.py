@@ -11,7 +11,8 @@ from holdfast.config.model import McpServer
 from holdfast.contract.errors import BadJson
 from holdfast.contract.values import Json, canonical_json, digest_of
 from holdfast.text.diff import unified_diff
-from holdfast.text.visible import visible, visible_block
+from holdfast.text.quote import visible_line
+from holdfast.text.visible import visible
 
 if TYPE_CHECKING:
     from mcp_types import Tool
@@ -85,8 +86,7 @@ def _lines(value: Json) -> str | None:
     text = value if isinstance(value, str) else json.dumps(
         json.loads(canonical_json(value)), indent=2, sort_keys=True, ensure_ascii=False
     )  # fmt: skip
-    safe = visible_block(text).replace("\t", "‹\\t›")
-    return "".join(f"{piece}\n" for line in safe.split("\n") for piece in _folded(line))
+    return "".join(f"{piece}\n" for line in text.split("\n") for piece in _folded(visible_line(line)))
 
 
 def _folded(line: str) -> Iterator[str]:

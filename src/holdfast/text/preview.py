@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
@@ -15,8 +16,11 @@ FormatPreview = Callable[[Any, int], object]
 
 DEFAULT_WIDTH: Final = 80
 _KEYS_SHOWN: Final = 2
+_SHORT: Final = 200
+_RUN: Final = 20
 _READ_PER_COLUMN: Final = 8
 """Characters looked at for each column there is: a long argument is not escaped in full to show its beginning."""
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
 _PLAIN_KEY: Final = re.compile(r"[\w.$@/-]+")
 _BACKSLASHES_BEFORE_QUOTE: Final = re.compile(r'\\+(?="|\Z)')
 
@@ -48,6 +52,19 @@ def generic_body(args: Mapping[str, object], width: int = DEFAULT_WIDTH) -> str:
     return clip(body, width)
 
 
+def arguments_text(args: Mapping[str, object]) -> str:
+    """All of the arguments, to be quoted: `name: value`, a value of several lines below its name and indented, so that
+    none of them can look like a name. Long ones come last: where something is cut, it is the middle of those."""
+    texts = [_argument(name, value) for name, value in args.items()]
+    return "\n".join(sorted(texts, key=lambda text: len(text) > _SHORT or "\n" in text)) or "(no arguments)"
+
+
+def _argument(name: str, value: object) -> str:
+    shown = name if _PLAIN_NAME.fullmatch(name) else json.dumps(name, ensure_ascii=False)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return f"{shown}: {text}" if "\n" not in text else f"{shown}:\n  " + text.replace("\n", "\n  ")
+
+
 def with_label(body: str, args: Mapping[str, object]) -> str:
     """The body of a built-in's preview, followed by the `label` the model gave as its reason."""
     label = args.get("label")
@@ -62,15 +79,29 @@ def _own_body(format_preview: FormatPreview, args: Mapping[str, object], room: i
     return _shown(body, room) if isinstance(body, str) and body.strip() else None
 
 
-def _shown(text: str, width: int) -> str:
-    """Visible and on one line; a text too long to be looked at in full ends in `…`."""
+def _shown(text: str, width: int, write: Callable[[str], str] = str) -> str:
+    """Visible and on one line, as `write` writes it; a text too long to be looked at in full ends in `…`."""
     limit = max(1, width) * _READ_PER_COLUMN
-    return visible(text) if len(text) <= limit else visible(text[:limit]) + ELLIPSIS
+    while True:
+        start = _beginning(text, limit)
+        shown = visible(write(start))
+        if len(start) == len(text):
+            return shown
+        if text_width(shown) > width:
+            return shown + ELLIPSIS
+        limit = 2 * len(start)  # it is made of runs, which take little room
+
+
+def _beginning(text: str, limit: int) -> str:
+    """Of a run that is shown by its length all or nothing."""
+    start, rest = text[:limit], text[limit:]
+    run = start[-1:] * _RUN
+    return start if visible(run) == run else start + rest[: len(rest) - len(rest.lstrip(start[-1]))]
 
 
 def _value(value: object, width: int) -> str:
     if isinstance(value, str):
-        return f'"{_shown(_quoted(value[: width * _READ_PER_COLUMN + 1]), width)}"'
+        return f'"{_shown(value, width, _quoted)}"'
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -103,7 +134,7 @@ def _some_keys(value: Mapping[object, object], width: int) -> Iterator[str]:
 def _key(key: str, width: int) -> str:
     """A key as it is, or quoted when it could be read as something else than one key."""
     start = key[: width * _READ_PER_COLUMN + 1]
-    return _shown(key, width) if _PLAIN_KEY.fullmatch(start) else f'"{_shown(_quoted(start), width)}"'
+    return _shown(key, width) if _PLAIN_KEY.fullmatch(start) else f'"{_shown(key, width, _quoted)}"'
 
 
 def _quoted(text: str) -> str:

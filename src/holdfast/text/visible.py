@@ -1,15 +1,22 @@
 """Text made safe to look at: whatever a terminal would obey, hide or reorder is written out, and nothing is dropped.
 
-A hidden character is shown as `‹\\x1b›` or `‹\\u{202e}›`, a run of the same one as `‹\\xa0×5000›`. Only `‹` opens an
-escape, and a `‹` of the text's own is itself escaped, so a literal `\\x1b` stays as it is and is not taken for one.
-Escape once, at the place where text is shown: escaping twice escapes the escapes.
+A hidden character is shown as `‹\\x1b›` or `‹\\u{202e}›`, a run of the same one as `‹\\xa0×5000›`, and more spaces in a
+row than anybody would count as `‹␠×400›`. Only `‹` opens an escape, and a `‹` of the text's own is itself escaped, so a
+literal `\\x1b` stays as it is and is not taken for one. Escape once, at the place where text is shown: escaping twice
+escapes the escapes.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import lru_cache
+from itertools import groupby
 from typing import Final
+from unicodedata import category, combining
 from urllib.parse import urlsplit
+
+from holdfast.text.width import char_width
 
 NEWLINE: Final = "↵"
 _OPEN: Final = "‹"
@@ -17,22 +24,23 @@ _CLOSE: Final = "›"
 _NAMED: Final = {"\t": "\\t", "\r": "\\r"}
 
 _BLANK: Final = (
-    "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\ufffc"
-    "\U00016fe4\U0001d159\U000e0100-\U000e01ef"
+    "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u303f\u3164\ufe00-\ufe0f\uffa0\ufffc"
+    "\U00013441\U00013442\U00016fe4\U0001d159\U000e0100-\U000e01ef"
 )
 """Printable to Unicode, yet nothing is seen: fillers, variation selectors, the empty braille cell."""
-_MARK: Final = (
-    "[\u0300-\u034e\u0350-\u036f\u0483-\u0489\u0591-\u05bd\u0610-\u061a\u064b-\u065f\u0e34-\u0e3a\u0e47-\u0e4e"
-    "\u1ab0-\u1ace\u1dc0-\u1dff\u20d0-\u20f0\ufe20-\ufe2f]"
-)
 _MARKS_KEPT: Final = 4
 """More combining marks than this on one letter paint over the neighbouring lines."""
+_SPACES_KEPT: Final = 8
+"""Spaces in a row that are shown as spaces."""
 
 # The patterns for what is rare are compiled when they are first needed: most text is plain, and start-up is counted.
-_ODD: Final = f"[{_OPEN}{_BLANK}]|{_MARK}{{{_MARKS_KEPT + 1}}}"
-_PIECE: Final = f"(?s)({_MARK}{{{_MARKS_KEPT}}})({_MARK}+)|(.)\\3*"
+_NEVER_SHOWN: Final = f"[{_OPEN}{_BLANK}]"
+_MANY_SPACES: Final = " " * (_SPACES_KEPT + 1)
 _NOT_ASCII: Final = re.compile("[^ -~]+")
 _NOT_ASCII_IN_BLOCK: Final = re.compile("[^\n\t -~]+")
+
+_ESCAPE: Final = r"(‹(?:\\(?:[tr]|x[0-9a-f]{2}|u\{[0-9a-f]{1,6}\})|␠)(?:×[0-9]+)?›|↵|‹↩›)"
+"""What stands for something that cannot be seen, and for the end of a line that goes on."""
 
 _PLAIN_URL: Final = (
     r"(?:https?|wss?|ftp)://"
@@ -48,14 +56,30 @@ _HOST_CHARS: Final = 60
 
 def visible(text: str, *, newline: str = NEWLINE) -> str:
     """One line in which every character can be seen; a newline is shown as `newline`."""
-    if text.isprintable() and (text.isascii() or not (re.search(_ODD, text) or newline in text)):
-        return text
-    return _NOT_ASCII.sub(lambda found: _show_run(found[0], newline), text)
+    if not (text.isascii() and text.isprintable()):
+        text = _NOT_ASCII.sub(lambda found: _show_run(found, newline), text)
+    return re.sub(f"{_MANY_SPACES}+", _count_spaces, text) if _MANY_SPACES in text else text
 
 
 def visible_block(text: str) -> str:
-    """The same for text of several lines: newlines and tabs stay, all else that cannot be seen is written out."""
-    return _NOT_ASCII_IN_BLOCK.sub(lambda found: _show_run(found[0], "\n"), text)
+    """Several lines, such as the output of a tool: newlines, tabs and runs of spaces stay, all else that cannot be seen
+    is written out."""
+    return _NOT_ASCII_IN_BLOCK.sub(lambda found: _show_run(found, "\n"), text)
+
+
+def visible_once(text: str) -> str:
+    """The same as `visible` for a text that was made visible in parts: what stands for a character in it stays. It can
+    pretend that something was hidden, and can hide nothing."""
+    return text if text.isascii() and text.isprintable() and _MANY_SPACES not in text else _once(text, visible)
+
+
+def visible_block_once(text: str) -> str:
+    """The same for several lines."""
+    return _once(text, visible_block)
+
+
+def _once(text: str, show: Callable[[str], str]) -> str:
+    return "".join(part if place % 2 else show(part) for place, part in enumerate(re.split(_ESCAPE, text)))
 
 
 def visible_url(url: str) -> str:
@@ -92,20 +116,57 @@ def _punycode(host: str) -> str:
     return ".".join(label if label.isascii() else f"xn--{label.encode('punycode').decode()}" for label in labels)
 
 
-def _show_run(run: str, newline: str) -> str:
-    if run.isprintable() and not re.search(_ODD, run) and newline not in run:
+def _count_spaces(found: re.Match[str]) -> str:
+    return f"{_OPEN}␠×{len(found[0])}{_CLOSE}"
+
+
+def _show_run(found: re.Match[str], newline: str) -> str:
+    """A run that holds no printable ASCII; the character before it may be what a mark at its beginning is drawn on."""
+    run = found[0]
+    if newline not in run and all(_is_plain(char) for char in set(run)):
         return run
-    return re.sub(_PIECE, lambda piece: _show_piece(piece, newline), run)
+    base, marks = found.string[found.start() - 1 : found.start()].strip(), 0
+    shown: list[str] = []
+    for char, group in groupby(run):
+        count = sum(1 for _ in group)
+        if char == "\n":
+            shown.append(newline * count)
+            base = ""
+        elif _is_mark(char):
+            kept = max(0, min(count, _MARKS_KEPT - marks)) if _can_carry(base, char) else 0
+            shown.append(char * kept + _escape(char, 1) * (count - kept))
+            base, marks = base if kept == count else "", marks + count
+        elif char != newline and _can_be_seen(char):
+            shown.append(char * count)
+            base, marks = char, 0
+        else:
+            shown.append(_escape(char, count))
+            base = ""
+    return "".join(shown)
 
 
-def _show_piece(piece: re.Match[str], newline: str) -> str:
-    if piece[2]:
-        return piece[1] + "".join(_escape(mark, 1) for mark in piece[2])
-    char, count = piece[3], len(piece[0])
-    if char == "\n":
-        return newline * count
-    plain = char.isprintable() and char != newline and not re.match(_ODD, char)
-    return piece[0] if plain else _escape(char, count)
+@lru_cache(4096)
+def _is_plain(char: str) -> bool:
+    return _can_be_seen(char) and not _is_mark(char)
+
+
+def _can_be_seen(char: str) -> bool:
+    return char.isprintable() and not re.match(_NEVER_SHOWN, char)
+
+
+def _is_mark(char: str) -> bool:
+    """Drawn onto the character before it, or joined to it: combining marks, and the vowels and finals of Hangul."""
+    if "\u1161" <= char <= "\u11ff" or "\ud7b0" <= char <= "\ud7fb":
+        return char.isprintable()
+    return category(char) in ("Mn", "Me", "Mc") and _can_be_seen(char)
+
+
+def _can_carry(base: str, mark: str) -> bool:
+    """Whether the mark belongs on what stands before it, so that a terminal draws both: an accent on any narrow letter,
+    other signs on letters of their script. Elsewhere terminals drop them, or what follows them."""
+    if not base:
+        return False
+    return ord(base) >> 8 == ord(mark) >> 8 or (combining(mark) > 0 and char_width(base) == 1)
 
 
 def _escape(char: str, count: int) -> str:

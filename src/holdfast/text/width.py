@@ -13,10 +13,13 @@ ELLIPSIS: Final = "…"
 
 
 def char_width(char: str) -> int:
-    """Columns of one character: two for wide ones, none for those drawn onto the one before."""
-    if category(char) in ("Mn", "Me", "Cf"):
+    """Columns of one character, at most: two for wide ones and for symbols, about which terminals disagree, none for
+    those drawn onto the one before."""
+    kind = category(char)
+    if kind in ("Mn", "Me", "Cf"):
         return 0
-    return 2 if east_asian_width(char) in ("W", "F") else 1
+    wide = kind == "So" or east_asian_width(char) in ("W", "F") or "\U0001d360" <= char <= "\U0001d37f"
+    return 2 if wide else 1
 
 
 def text_width(text: str) -> int:

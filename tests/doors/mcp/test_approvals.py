@@ -25,7 +25,7 @@ def test_a_yes_of_the_clients_person_runs_the_call_and_names_them(tmp_path: Path
             result = await client.call_tool("erase", {"what": "the \x1b[31mlog"})
             assert text_of(result) == "Erased the \x1b[31mlog." and deeds.done == ["the \x1b[31mlog"]
             (message,) = person.seen
-            assert "tool erase" in message and "of tester" in message and "\x1b" not in message
+            assert "tool erase" in message and "Asked by: tester" in message and "\x1b" not in message
             assert result.meta is not None and runtime.ledger is not None
             record = runtime.ledger.call(result.meta["holdfast/call"])
             assert record is not None and "tester 1.2 over MCP" in str(record)

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Final
 from holdfast.contract.call import Answer
 from holdfast.contract.errors import HoldfastError, NotPending, UnknownCall
 from holdfast.doors.cli.arguments import read_object
+from holdfast.doors.cli.folding import note_folded, sentence
 from holdfast.doors.cli.held import HeldView
 from holdfast.doors.cli.holding import note_shown
 from holdfast.doors.cli.place import whoami
 from holdfast.doors.cli.questions import QUESTIONS, ask_questions
-from holdfast.doors.cli.screen import note, paint, screen_width, shown_block
-from holdfast.doors.cli.typing_in import edit, forget_typed_ahead, read_line, turn
+from holdfast.doors.cli.screen import note, screen_width, shown
+from holdfast.doors.cli.typing_in import Leave, edit, forget_typed_ahead, page, read_line, turn
 
 if TYPE_CHECKING:
     from holdfast.contract.call import HeldCall
@@ -39,10 +40,6 @@ Step = Callable[["HeldCall"], Awaitable["Answer | HeldCall | None"]]
 """Gives the answer, or the call to ask about next: the same one again, or a changed one."""
 
 
-class Leave(Exception):
-    """The person goes away without an answer."""
-
-
 class TerminalAsker:
     """An asker for `Runtime`: takes the answers to the desk itself, so that a refused one can be asked again."""
 
@@ -53,6 +50,8 @@ class TerminalAsker:
         self.answered = False
         """Whether an answer was given here, and not at another door."""
         self._helped = False
+        self._cut = False
+        """Whether something of the call that is asked about was not shown yet."""
         self._steps: dict[str, Step] = {
             "y": self._yes,
             "n": self._no,
@@ -75,7 +74,7 @@ class TerminalAsker:
         try:
             while True:
                 if held is not shown:
-                    self._show(held)
+                    await self._show(held)
                     shown = held
                     forget_typed_ahead()
                 held = await self._ask(held)
@@ -99,21 +98,21 @@ class TerminalAsker:
                 return held if said is None else said
             await self._runtime.desk.answer(held.call.id, said, digest=held.digest)
         except (NotPending, UnknownCall) as error:
-            note(shown_block(str(error)))
+            note_folded(shown(str(error)))
         except HoldfastError as error:
-            note(f"{paint('Not possible:', 'red', stream=sys.stderr)} {shown_block(str(error))}")
+            note_folded(shown(str(error)), "Not possible:", "red")
             return held
         raise Answered
 
-    def _show(self, held: HeldCall) -> None:
+    async def _show(self, held: HeldCall) -> None:
         note()
         if held.call.tool == QUESTIONS:
             note("You are asked:")
             return
         tool = self._runtime.registry.find(held.call.tool)
         view = HeldView(held, risk=None if tool is None else tool.risk)
-        for line in view.short():
-            note(line)
+        await page(view.short())
+        self._cut = not view.short_is_whole
         note()
         if view.short_is_whole:
             note_shown(self._runtime.hands.state, [held])
@@ -135,8 +134,8 @@ class TerminalAsker:
                 note("Type one of the letters.")
                 self._helped = True
 
-    async def _yes(self, held: HeldCall) -> Answer:
-        return Answer(kind="approve", by=self._by)
+    async def _yes(self, held: HeldCall) -> Answer | None:
+        return Answer(kind="approve", by=self._by) if await self._seen(held) else None
 
     async def _no(self, held: HeldCall) -> Answer:
         return Answer(kind="reject", by=self._by)
@@ -158,6 +157,8 @@ class TerminalAsker:
     async def _always(self, held: HeldCall) -> Answer | None:
         from holdfast.doors.cli.granting import choose_grant
 
+        if not await self._seen(held):
+            return None
         granted = await choose_grant(self._runtime, held, self._by)
         return Answer(kind="approve", by=self._by) if granted else None
 
@@ -168,8 +169,21 @@ class TerminalAsker:
         return Answer(kind="result", by=self._by, message=text)
 
     async def _details(self, held: HeldCall) -> None:
-        for line in HeldView(held).details():
-            note(line)
+        await page(HeldView(held).details())
+        self._whole_was_shown(held)
+
+    async def _seen(self, held: HeldCall) -> bool:
+        """Whether all of it was shown before; if not, it is shown now, and asked about again."""
+        if self._cut:
+            note_folded("Not all of it was shown. This is the whole:")
+            await page(HeldView(held).uncut())
+            self._whole_was_shown(held)
+            forget_typed_ahead()
+            return False
+        return True
+
+    def _whole_was_shown(self, held: HeldCall) -> None:
+        self._cut = False
         note_shown(self._runtime.hands.state, [held])
 
 
@@ -181,5 +195,6 @@ def _legend(keys: tuple[str, ...]) -> str:
     import textwrap
 
     words = "  ".join(f"[{key}] {_CHOICES[key]}".replace(" ", "\N{NO-BREAK SPACE}") for key in keys)
-    wrapped = textwrap.fill(words, screen_width() - 1, break_long_words=False, break_on_hyphens=False)
-    return wrapped.replace("\N{NO-BREAK SPACE}", " ")
+    wrapped = textwrap.fill(words, screen_width(sys.stderr) - 1, break_long_words=False, break_on_hyphens=False)
+    lines = wrapped.replace("\N{NO-BREAK SPACE}", " ").split("\n")
+    return "\n".join(part for line in lines for part in sentence(line, sys.stderr))

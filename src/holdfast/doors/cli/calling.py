@@ -11,6 +11,7 @@ from holdfast.contract.values import Json
 from holdfast.contract.vocabulary import State
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.arguments import read_words
+from holdfast.doors.cli.folding import note_folded, note_quoted
 from holdfast.doors.cli.place import runtime_here, servers_for
 from holdfast.text.visible import visible
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 Arguments = dict[str, Json] | str | bytes
 Words = tuple[str, ...]
+Ended = tuple["Result", "HeldCall | None", bool]
+"""The result, the call if it waits, and whether a person was shown it."""
 
 
 def run_call(
@@ -40,9 +43,9 @@ def run_call(
             need_server(runtime, name)
         args = _read(runtime, name, words) if runtime.registry.ready else tuple(words)
         call = _call_and_ask if screen.can_ask() and not park else _call
-        result, held = asyncio.run(call(runtime, name, args))
+        result, held, seen = asyncio.run(call(runtime, name, args))
         state = runtime.hands.state
-    return show_result(result, held, as_json=as_json, state=state)
+    return show_result(result, held, as_json=as_json, state=state, seen=seen)
 
 
 def _read(runtime: Runtime, name: str, words: Sequence[str]) -> Arguments:
@@ -50,7 +53,7 @@ def _read(runtime: Runtime, name: str, words: Sequence[str]) -> Arguments:
     return read_words(words, tool.input_schema if tool is not None else {})
 
 
-async def _call_and_ask(runtime: Runtime, name: str, args: Arguments | Words) -> tuple[Result, HeldCall | None]:
+async def _call_and_ask(runtime: Runtime, name: str, args: Arguments | Words) -> Ended:
     from holdfast.doors.cli.asking import TerminalAsker
 
     async def inquire(inquiry: Inquiry) -> tuple[Reply, ...]:
@@ -60,13 +63,13 @@ async def _call_and_ask(runtime: Runtime, name: str, args: Arguments | Words) ->
 
     asker = runtime.asker = TerminalAsker(runtime)
     runtime.inquirer = inquire
-    result, held = await _call(runtime, name, args)
+    result, held, _ = await _call(runtime, name, args)
     if asker.asked and not asker.answered and held is None:
         screen.note("It was answered elsewhere.")
-    return result, held
+    return result, held, asker.asked
 
 
-async def _call(runtime: Runtime, name: str, args: Arguments | Words) -> tuple[Result, HeldCall | None]:
+async def _call(runtime: Runtime, name: str, args: Arguments | Words) -> Ended:
     """Words are read when the sources have told what the tool wants."""
     if runtime.inquirer is None and isinstance(args, tuple):
         from holdfast.doors.cli.inquiring import stand_in
@@ -86,15 +89,16 @@ async def _call(runtime: Runtime, name: str, args: Arguments | Words) -> tuple[R
         result = await runtime.call(name, args)
         waits = result.state in (State.PENDING, State.APPROVED)
         held = runtime.ledger.held(result.call_id) if waits and runtime.ledger is not None else None
-        return result, held
+        return result, held, False
 
 
 def show_result(
-    result: Result, held: HeldCall | None = None, *, as_json: bool, state: Path | None = None
+    result: Result, held: HeldCall | None = None, *, as_json: bool, state: Path | None = None, seen: bool = False
 ) -> int:
     """The result on standard output, everything else on standard error; the exit code.
 
-    A call that waits counts as shown to this user, if all of it was; `state` is where that is remembered.
+    A call that waits is shown unless it was `seen`. It counts as shown to this user, if all of it was; `state` is where
+    that is remembered.
     """
     if as_json:
         from holdfast.doors.cli.shapes import result_shape
@@ -108,11 +112,10 @@ def show_result(
         name = f" {visible(item.name)}" if item.name else ""
         screen.note(f"[{item.kind}{name}: {visible(item.mime_type)}, {len(item.data):,} bytes; --json has it]")
     if held is not None:
-        if _show_waiting(held, result):
+        if _show_waiting(held, result, seen=seen):
             _note_shown(state, held)
     elif not result.success:
-        error = screen.paint("Error:", "red", stream=sys.stderr)
-        screen.note(f"{error} {screen.shown_block(result.error or 'Unknown error')}")
+        note_quoted(result.error or "Unknown error", "Error:", "red")
     return result.exit_code
 
 
@@ -129,19 +132,17 @@ def _note_shown(state: Path | None, held: HeldCall) -> None:
     note_shown(state, [held])
 
 
-def _show_waiting(held: HeldCall, result: Result) -> bool:
-    """Whether all of it was shown."""
-    from holdfast.doors.cli.held import HeldView
-
-    view = HeldView(held)
-    for line in view.short():
-        screen.note(line)
-    screen.note(screen.shown_block(result.error or "It waits."))
+def _show_waiting(held: HeldCall, result: Result, *, seen: bool) -> bool:
+    """Whether all of it was shown here."""
+    from holdfast.doors.cli.held import show_held
     from holdfast.rules.caps import CHANGED
+
+    whole = not seen and show_held(held, sys.stderr, listed=True)
+    note_folded(screen.shown(result.error or "It waits."))
 
     if held.decision.source == CHANGED:
         from holdfast.contract.names import server_of
 
         review = f"`holdfast mcp review {server_of(held.call.tool) or ''}`".replace(" `", "`")
-        screen.note(f"`holdfast pending {held.call.id}` shows the difference; {review} accepts it without this call.")
-    return view.short_is_whole
+        note_folded(f"`holdfast pending {held.call.id}` shows the difference; {review} accepts it without this call.")
+    return whole

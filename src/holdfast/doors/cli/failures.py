@@ -7,7 +7,8 @@ import sys
 from typing import Final
 
 from holdfast.contract import errors
-from holdfast.doors.cli.screen import note, paint, put_json, shown, shown_block
+from holdfast.doors.cli.folding import note_folded
+from holdfast.doors.cli.screen import note, put_json, shown, shown_block
 
 FAILED: Final = 1
 USAGE: Final = 2
@@ -46,7 +47,7 @@ def report(kind: str, message: str, exit_code: int, *, as_json: bool = False) ->
     if as_json:
         put_json({"error": {"kind": kind, "message": message, "exit_code": exit_code}})
     else:
-        note(f"{paint('Error:', 'red', stream=sys.stderr)} {shown(message)}")
+        note_folded(shown(message), "Error:", "red")
     return exit_code
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from msgspec import ValidationError, convert
 
 from holdfast.contract.errors import GrantRefused, UnknownTool
 from holdfast.contract.values import Args
-from holdfast.doors.cli.screen import note
+from holdfast.doors.cli.folding import quote
+from holdfast.doors.cli.screen import note, shown
 from holdfast.doors.cli.typing_in import read_line
 from holdfast.rules.caps import CAP_URN
 from holdfast.rules.grants import GrantPattern, GrantSpec, Width, narrow_grant
@@ -25,7 +27,9 @@ LastingScope = Literal["project", "user"]
 
 _SCOPES: Final[dict[LastingScope, str]] = {"project": "in this project", "user": "in all your projects"}
 _WIDTHS: Final[tuple[Width, ...]] = ("exact", "folder", "tool", "command")
-_RULE_WIDTH: Final = 160
+_LISTED: Final = 160
+_WHOLE: Final = 1_000_000
+"""Columns of a rule in a list, and of one that somebody is about to keep."""
 
 
 class Offer(NamedTuple):
@@ -43,7 +47,7 @@ def offers(runtime: Runtime, held: HeldCall, by: str) -> list[Offer]:
                 spec = _narrow(runtime, held, scope, by, width)
             except GrantRefused:
                 continue
-            found.append(Offer(scope, width, f"{rule_words(spec.tool, spec.pattern)}, {where}"))
+            found.append(Offer(scope, width, f"{rule_words(spec.tool, spec.pattern, _WHOLE)}, {where}"))
     return found
 
 
@@ -55,12 +59,13 @@ async def choose_grant(runtime: Runtime, held: HeldCall, by: str) -> bool:
         _narrow(runtime, held, "project", by, "exact")
     note("Always allow, without asking:")
     for number, offer in enumerate(found, 1):
-        note(f"  {number}. {offer.words}")
+        _show(f"{number}. {offer.words}")
     typed = (await read_line("Which one? (a number; anything else goes back) ") or "").strip()
     if not typed.isdecimal() or not 0 < int(typed) <= len(found):
         return False
     chosen = found[int(typed) - 1]
-    note(f"The rule: {chosen.words}.")
+    note("The rule:")
+    _show(chosen.words)
     sure = (await read_line("Keep it, and run this call? [y/N] ") or "").strip().lower()
     if sure not in ("y", "yes"):
         return False
@@ -81,13 +86,18 @@ def refuse_if_useless(held: HeldCall) -> None:
         raise GrantRefused(f"This is asked about every time, so no rule would help: {held.decision.reason}")
 
 
-def rule_words(tool: str, stored: Args) -> str:
-    """Which calls a rule covers, and what must hold them."""
+def _show(words: str) -> None:
+    for line in quote(words, sys.stderr, show=shown).lines:
+        note(line)
+
+
+def rule_words(tool: str, stored: Args, width: int = _LISTED) -> str:
+    """Which calls a rule covers, with its arguments in `width` columns, and what must hold them."""
     try:
         pattern = convert(stored, GrantPattern)
     except ValidationError:
         return f"{visible(tool)}: a rule this version cannot read; it allows nothing"
-    words = _covered(tool, pattern)
+    words = _covered(tool, pattern, width)
     if pattern.given_under is None:
         return f"{words}: an earlier version kept it without its sandbox, so it allows nothing"
     if pattern.files:
@@ -96,13 +106,13 @@ def rule_words(tool: str, stored: Args) -> str:
     return f"{words}, {held}" if held else words
 
 
-def _covered(tool: str, pattern: GrantPattern) -> str:
+def _covered(tool: str, pattern: GrantPattern, width: int) -> str:
     if pattern.any_args:
         return f"any call of {visible(tool)}"
     if pattern.command:
-        shown = visible(" ".join(pattern.command))
-        return f"any plain `{shown}` command that only reads in the project, from {visible(pattern.cwd or '')}"
-    words = f"{visible(tool)} with {generic_body(pattern.args, _RULE_WIDTH) or 'no arguments'}"
+        command = visible(" ".join(pattern.command))
+        return f"any plain `{command}` command that only reads in the project, from {visible(pattern.cwd or '')}"
+    words = f"{visible(tool)} with {generic_body(pattern.args, width) or 'no arguments'}"
     if pattern.free:
         folders = " or ".join(visible(folder) for folder in pattern.folders)
         words += f" and for {', '.join(map(visible, pattern.free))} any file directly in {folders}"

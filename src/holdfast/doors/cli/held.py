@@ -1,136 +1,226 @@
-"""A held call as a person sees it before saying yes: what it would do, why it is asked about, all of it on demand."""
+"""A pending call as a person sees it before answering: what holdfast knows about it first, then what it would do."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, TextIO
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
 
-from holdfast.contract.values import Json, encode_json
-from holdfast.doors.cli.folding import folded
-from holdfast.doors.cli.screen import paint, shown, shown_block
-from holdfast.text.visible import visible, visible_block
-from holdfast.text.width import clip_middle, fingerprint
+from holdfast.contract.errors import HoldfastError
+from holdfast.contract.values import parse_json
+from holdfast.doors.cli import screen
+from holdfast.doors.cli.folding import Quote, label_line, own_field, quote, quoted_field, sentence
+from holdfast.doors.cli.shapes import waits_for
+from holdfast.text.preview import arguments_text
+from holdfast.text.summary import display_path
 
 if TYPE_CHECKING:
     from holdfast.contract.call import HeldCall
+    from holdfast.text.quote import Show
 
-_MAX_LINES: Final = 40
-_MAX_VALUE: Final = 400
-_HANG: Final = 10
-"""Where what is said of a field begins."""
-_OUTER: Final = 2
-"""Whoever shows these lines may indent them."""
+_MAX_DIFF: Final = 40
+"""Lines of a diff that are shown until all of it is asked for."""
+_MAX_LISTED: Final = 12
+"""Lines of each call in a list."""
+_MAX_SAID: Final = 8
+"""Lines of a label, a reason or a name."""
+_AROUND: Final = 16
+"""Lines of a screen that are not the diff."""
+SHORT_DIGEST: Final = 12
+"""Hexadecimal digits of a digest that people are shown, and the fewest they may give."""
 _RISK_COLOURS: Final = {"low": "green", "medium": "yellow", "high": "red"}
 _DIFF_COLOURS: Final = {"+": "green", "-": "red", "@": "cyan"}
+_WAITS: Final = {
+    "approval": "May {} run?",
+    "result": "{} waits for its result.",
+    "program": "{} is approved and waits for the program that runs it.",
+}
+
+
+class _Shown(NamedTuple):
+    lines: list[str]
+    whole: bool
+
+
+def show_held(held: HeldCall, stream: TextIO, *, listed: bool = False, whole: bool = False) -> bool:
+    """Print a pending call on `stream`, without a pause; whether all that it would do was shown.
+
+    `listed`: in a few lines. `whole`: with everything an approval is bound to. Otherwise what a person has to see.
+    """
+    view = HeldView(held, stream)
+    for line in view.listed() if listed else view.whole() if whole else view.short():
+        screen.put_line(line, stream)
+    return whole or (view.list_is_whole if listed else view.short_is_whole)
 
 
 class HeldView:
-    """Lines about one held call, safe to print on `stream`. Whatever is cut says how much of it is hidden."""
+    """Lines about one pending call, safe to print on `stream`. Words of ours stand before the call, never after it."""
 
     def __init__(self, held: HeldCall, stream: TextIO | None = None, *, risk: str | None = None) -> None:
         self._held = held
         self._stream = sys.stderr if stream is None else stream
         self._risk = risk if held.proposal is None else held.proposal.risk
 
-    def short(self) -> Iterator[str]:
-        """What a person has to see in any case."""
-        yield from self._head()
-        yield self._field("digest", self._held.digest[:12])
-        yield from self._body(_MAX_LINES)
+    def listed(self) -> list[str]:
+        """A few lines, for a list."""
+        return self._listed.lines
+
+    @property
+    def list_is_whole(self) -> bool:
+        return self._listed.whole
+
+    def short(self) -> list[str]:
+        """What a person has to see in any case. Only the middle of a diff is left out of it."""
+        return self._short.lines
 
     @property
     def short_is_whole(self) -> bool:
-        """Whether `short` hides nothing of what the call would do."""
-        proposal = self._held.proposal
-        if proposal is not None:
-            return proposal.preview.rstrip("\n").count("\n") < _MAX_LINES
-        return all(len(_text(value)) <= _MAX_VALUE for value in self._held.call.args.values())
+        return self._short.whole
 
-    def whole(self) -> Iterator[str]:
-        """All there is to know, once."""
-        yield from self._head()
-        yield ""
-        yield from self.details()
+    def uncut(self) -> list[str]:
+        """The same with nothing left out."""
+        return self._shown(self._title(), None).lines
 
-    def _head(self) -> Iterator[str]:
-        held = self._held
-        yield self._paint(shown(held.preview), "bold")
-        if held.summary and held.summary not in held.preview:
-            yield from self._sentence("does", visible(held.summary))
-        if self._risk is not None:
-            yield self._field("risk", self._paint(self._risk, _RISK_COLOURS.get(self._risk, "yellow")))
-        if not held.definition_only:
-            yield from self._sentence("why", f"{visible(held.decision.reason)} ({visible(held.decision.source)})")
+    def whole(self) -> list[str]:
+        """All there is to know."""
+        return [*self._title(), *self._head(None), *self.details()]
 
-    def details(self) -> Iterator[str]:
+    @cached_property
+    def _listed(self) -> _Shown:
+        call, waits = self._held.call, waits_for(self._held)
+        first = f"{call.id}  {call.tool} waits for {waits}, {age(self._held.held_at)}"
+        return self._shown(sentence(first, self._stream, "bold"), _MAX_LISTED)
+
+    @cached_property
+    def _short(self) -> _Shown:
+        return self._shown(self._title(), self._room if self._is_diff else None)
+
+    def details(self) -> list[str]:
         """Everything an approval is bound to, nothing cut."""
         held, call = self._held, self._held.call
-        yield self._field("call", call.id)
-        yield self._field("tool", f"{visible(call.tool)} (definition {held.definition_digest})")
-        yield self._field("caller", ", ".join(self._caller_words()))
-        yield self._field("cwd", visible(call.cwd))
-        yield self._field("digest", held.digest)
+        lines = [
+            *self._own("call", call.id),
+            *self._own("tool", f"{call.tool} (definition {held.definition_digest})"),
+            *self._field("cwd", call.cwd),
+            *self._own("digest", held.digest),
+        ]
         for file in held.files:
-            yield self._field("file", visible(f"{file.path} = {file.digest}"))
-        for name, value in call.args.items():
-            yield from self._whole(name, value)
-        if held.proposal is not None:
-            for fact in held.proposal.preconditions:
-                yield self._field("needs", visible(f"{fact.kind} {fact.subject} = {fact.value}"))
-            yield from self._body(None)
+            lines += self._field("file", f"{file.path} = {file.digest}")
+        proposal = held.proposal
+        for fact in () if proposal is None else proposal.preconditions:
+            lines += self._field("needs", f"{fact.kind} {fact.subject} = {fact.value}")
+        if not self._preview:
+            return [*lines, *self._arguments(None).lines]
+        return [*lines, *self._arguments(None, but=self._preview).lines, *self._would(None).lines]
 
-    def _body(self, limit: int | None) -> Iterator[str]:
-        """The diff of a proposal, or the arguments where there is none."""
+    def _shown(self, title: Iterator[str], limit: int | None) -> _Shown:
+        lines = [*title, *self._head(_MAX_SAID), *self._own("digest", self._held.digest[:SHORT_DIGEST])]
+        if not self._preview:
+            arguments = self._arguments(limit)
+            return _Shown([*lines, *arguments.lines], whole=not arguments.hidden)
+        would = self._would(limit)
         proposal = self._held.proposal
-        if proposal is None:
-            yield from () if limit is None else self._arguments()
-        elif proposal.preview:
-            yield ""
-            text = self._shown(proposal.preview.rstrip("\n"))
-            for place, line in enumerate(_bounded(text.split("\n"), limit)):
-                yield f"  {self._paint(line, *diff_style(line, place))}"
+        cut = proposal is not None and proposal.preview_cut
+        if self._is_definition or (cut and limit is None):
+            arguments = self._arguments(limit)
+            whole = not arguments.hidden and not would.hidden
+            return _Shown([*lines, *arguments.lines, *would.lines], whole=whole)
+        return _Shown([*lines, *would.lines], whole=not cut and not would.hidden)
 
-    def _shown(self, preview: str) -> str:
-        """The difference of a definition has been made visible where it was made; others are shown as they are."""
-        from holdfast.rules.caps import CHANGED
+    def _title(self) -> Iterator[str]:
+        call = self._held.call
+        other = f" (asked for as {call.name_used})" if call.name_used not in (call.tool, "") else ""
+        return sentence(_WAITS[waits_for(self._held)].format(call.tool) + other, self._stream, "bold")
 
-        return shown_block(preview) if self._held.decision.source == CHANGED else visible_block(preview)
-
-    def _arguments(self) -> Iterator[str]:
-        for name, value in self._held.call.args.items():
-            text = _text(value)
-            cut = visible(clip_middle(text, _MAX_VALUE))
-            yield self._field(visible(name), f"{cut} ({fingerprint(text)})" if len(text) > _MAX_VALUE else cut)
-
-    def _whole(self, name: str, value: Json) -> Iterator[str]:
-        text = _text(value)
-        lines = visible_block(text).split("\n")
-        if len(lines) == 1 and len(text) <= _MAX_VALUE:
-            yield self._field(visible(name), lines[0])
+    def _head(self, limit: int | None) -> Iterator[str]:
+        """What holdfast knows, and the words that others give for the call, which are cut: they are not what runs."""
+        held = self._held
+        yield from self._field("asks", ", ".join(self._caller_words()), limit)
+        if not held.definition_only:
+            yield from self._field("why", f"{held.decision.reason} ({held.decision.source})", limit)
+        if self._risk is not None:
+            yield from self._own("risk", self._risk, _RISK_COLOURS.get(self._risk, "yellow"))
+        proposal = held.proposal
+        around = None if proposal is None else proposal.surroundings
+        if around is not None:
+            yield from self._field("where", around.where) if around.where else ()
+            for label, words in (("sandbox", around.sandbox), ("undo", around.undo), ("lasts", around.lasts)):
+                yield from self._own(label, words) if words else ()
+        if proposal is None or not proposal.preview:
             return
-        yield self._field(visible(name), f"({fingerprint(text)})")
-        yield from (f"    {line}" for line in lines)
+        label = held.call.args.get("label")
+        if isinstance(label, str) and label.strip():
+            yield from self._field("label", label, limit)
+        if proposal.summary and proposal.summary not in proposal.preview:
+            yield from self._field("does", proposal.summary, limit)
 
     def _caller_words(self) -> Iterator[str]:
         caller = self._held.call.caller
-        yield visible(caller.door)
-        for kind in ("agent", "provider", "skill", "session", "document"):
+        yield caller.door
+        for kind in ("agent", "provider", "skill", "session"):
             if (name := getattr(caller, kind)) is not None:
-                yield f"{kind} {visible(name)}"
+                yield f"{kind} {name}"
+        if caller.document is not None:
+            yield f"document {display_path(caller.document, str(Path.cwd()))}"
 
-    def _sentence(self, name: str, text: str) -> Iterator[str]:
-        """A field in words: nothing in it is to be copied, so it may be folded."""
-        first, *more = folded(text, self._stream, first=_HANG + _OUTER, hang=_HANG + _OUTER)
-        yield self._field(name, first)
-        yield from (f"{' ' * _HANG}{line}" for line in more)
+    @property
+    def _is_diff(self) -> bool:
+        """Whether it may be cut. The difference of a definition never is: a yes to it is a yes to all of it."""
+        proposal = self._held.proposal
+        return proposal is not None and proposal.preview_kind == "diff" and not self._is_definition
 
-    def _field(self, name: str, text: str) -> str:
-        return f"  {self._paint(f'{name:<7}', 'dim')} {text}".rstrip()
+    @property
+    def _room(self) -> int:
+        """Lines of a diff that fit on the screen with what stands above and below."""
+        if not self._stream.isatty():
+            return _MAX_DIFF
+        return max(_MAX_LISTED, min(_MAX_DIFF, screen.screen_height(self._stream) - _AROUND))
 
-    def _paint(self, text: str, *styles: str) -> str:
-        return paint(text, *styles, stream=self._stream)
+    @property
+    def _is_definition(self) -> bool:
+        from holdfast.rules.caps import CHANGED
+
+        return self._held.decision.source == CHANGED
+
+    @property
+    def _preview(self) -> str:
+        proposal = self._held.proposal
+        return "" if proposal is None else proposal.preview.rstrip("\n")
+
+    def _would(self, limit: int | None) -> Quote:
+        """What would be done, in the words of the tool."""
+        proposal = self._held.proposal
+        assert proposal is not None
+        is_diff, around = proposal.preview_kind == "diff", proposal.surroundings
+        label = "diff" if is_diff else "runs" if around is not None and around.sandbox else "preview"
+        show: Show | None = screen.shown if self._is_definition else None  # made visible where it was made
+        style = diff_style if is_diff else None
+        return self._labelled(label, quote(self._preview, self._stream, limit, style=style, show=show, more=self._more))
+
+    def _arguments(self, limit: int | None, *, but: str | None = None) -> Quote:
+        """The arguments, without one that is shown already; nothing where none is left."""
+        args = self._held.call.args
+        left = {name: value for name, value in args.items() if value != but}
+        if args and not left:
+            return Quote([], 0)
+        return self._labelled("with", quote(arguments_text(left), self._stream, limit, more=self._more))
+
+    def _labelled(self, label: str, shown: Quote) -> Quote:
+        """A label stands before every text of others, since another may stand above it."""
+        return Quote([label_line(label, self._stream), *shown.lines], shown.hidden)
+
+    @property
+    def _more(self) -> str:
+        return f"`holdfast pending {self._held.call.id}` shows all"
+
+    def _own(self, label: str, text: str, *styles: str) -> Iterator[str]:
+        return own_field(label, text, self._stream, *styles)
+
+    def _field(self, label: str, text: str, limit: int | None = None) -> Iterator[str]:
+        return quoted_field(label, text, self._stream, limit)
 
 
 def age(since: float, now: float | None = None) -> str:
@@ -142,20 +232,21 @@ def age(since: float, now: float | None = None) -> str:
     return f"{seconds} s"
 
 
-def _text(value: Json) -> str:
-    return value if isinstance(value, str) else encode_json(value).decode(errors="replace")
-
-
-def _bounded(lines: list[str], limit: int | None) -> list[str]:
-    if limit is None or len(lines) <= limit:
-        return lines
-    tail = limit // 4
-    return [*lines[: limit - tail], f"[{len(lines) - limit:,} lines hidden; the details show all]", *lines[-tail:]]
-
-
 def diff_style(line: str, place: int) -> tuple[str, ...]:
     """How a line of a diff is painted; the first two name the files."""
     if place < 2 and line.startswith(("+++ ", "--- ")):
         return ("bold",)
     colour = _DIFF_COLOURS.get(line[:1])
     return () if colour is None else (colour,)
+
+
+def given_lines(tool: str, arguments: str, stream: TextIO) -> Iterator[str]:
+    """A call as a model gave it, in a few lines."""
+    try:
+        args = parse_json(arguments)
+    except HoldfastError:
+        args = None
+    text = arguments_text(args) if isinstance(args, dict) else arguments
+    yield from quoted_field("tool", tool, stream)
+    yield label_line("with", stream)
+    yield from quote(text, stream, _MAX_LISTED, more="the document has all", brief=True).lines

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +11,8 @@ from holdfast.contract.errors import NotPending, StaleApproval
 from holdfast.contract.vocabulary import State
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.failures import UsageProblem
-from holdfast.doors.cli.held import HeldView
+from holdfast.doors.cli.held import SHORT_DIGEST, HeldView
+from holdfast.doors.cli.typing_in import Leave, forget_typed_ahead, page, read_line
 from holdfast.store.shown import Shown
 from holdfast.text.visible import visible
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from holdfast.contract.call import HeldCall
     from holdfast.store.ledger import Ledger
 
-SHORT_DIGEST: Final = 12
-"""Hexadecimal digits of a digest that people are shown, and the fewest they may give."""
 _DIGEST: Final = re.compile(rf"[0-9a-f]{{{SHORT_DIGEST},64}}")
 _NAMED: Final = 5
 
@@ -46,10 +44,10 @@ def note_shown(state: Path | None, calls: Sequence[HeldCall]) -> None:
             shown.record(held)
 
 
-def check_shown(ledger: Ledger, held: HeldCall, digest: str | None) -> bool:
-    """Whether the person agrees to this call as it is: they named its digest, were shown it, or are asked now.
+def was_shown(ledger: Ledger, held: HeldCall, digest: str | None) -> bool:
+    """Whether the person knows this call as it is: they named its digest, or were shown it. If not, they can be asked.
 
-    Raises where nobody can know what they would agree to. False: they were asked, and said no.
+    Raises where nobody can know what they would agree to.
     """
     if digest is not None:
         if not _DIGEST.fullmatch(digest):
@@ -67,7 +65,7 @@ def check_shown(ledger: Ledger, held: HeldCall, digest: str | None) -> bool:
             f"You were not shown call {held.call.id} yet: look at it with `holdfast pending {held.call.id}`, "
             "or name what you approve with --digest."
         )
-    return _asked(ledger, held)
+    return False
 
 
 def note_unreadable(calls: Sequence[str]) -> None:
@@ -91,15 +89,12 @@ def _changed(ledger: Ledger, held: HeldCall, digest: str) -> StaleApproval:
     )
 
 
-def _asked(ledger: Ledger, held: HeldCall) -> bool:
-    from holdfast.doors.cli.typing_in import forget_typed_ahead, read_line
-
-    for line in HeldView(held).whole():
-        screen.note(line)
-    note_shown(ledger.path.parent, [held])
+async def review(held: HeldCall) -> bool:
+    """Show all of a call, a screenful at a time, and ask whether to approve it."""
+    try:
+        await page(HeldView(held).whole())
+    except Leave:
+        return False
     forget_typed_ahead()
-    typed = asyncio.run(read_line("Approve it? [y/N] "))
-    if (typed or "").strip().lower() in ("y", "yes"):
-        return True
-    screen.note(f"Call {held.call.id} still waits.")
-    return False
+    typed = await read_line("Approve this? [y/N] ")
+    return (typed or "").strip().lower() in ("y", "yes")

@@ -16,11 +16,12 @@ from holdfast.contract.names import server_of
 from holdfast.contract.values import Args, Json
 from holdfast.doors.cli.answer_fields import Bad, Field, fields_of, filled
 from holdfast.doors.cli.browsing import caution_about, host_of, open_address
+from holdfast.doors.cli.folding import note_folded, quote, quoted_field, sentence
 from holdfast.doors.cli.place import whoami
-from holdfast.doors.cli.screen import can_ask, note, paint
+from holdfast.doors.cli.screen import can_ask, note, paint, shown
 from holdfast.doors.cli.typing_in import edit, forget_typed_ahead, read_hidden, read_line, turn
 from holdfast.doors.forms import asks_for_a_secret, fault_of_address
-from holdfast.text.visible import visible, visible_block, visible_url
+from holdfast.text.visible import visible, visible_url
 from holdfast.text.width import clip_middle
 
 if TYPE_CHECKING:
@@ -28,9 +29,10 @@ if TYPE_CHECKING:
 
     from holdfast.contract.inquiry import Inquiry, Speech
     from holdfast.runtime.runtime import Runtime
+    from holdfast.text.quote import Show
 
-_MAX_MESSAGE: Final = 4_000
-_MAX_SPEECH: Final = 4_000
+_MAX_LINES: Final = 60
+"""Of a message."""
 _MAX_SHOWN: Final = 20
 """Turns of a conversation that are shown; the last ones."""
 _MAX_FIELDS: Final = 50
@@ -84,13 +86,14 @@ class TerminalInquirer:
         who = f"The MCP server '{visible(name)}'" if server else f"The tool '{visible(name)}'"
         call = f" (call {visible(inquiry.call_id)})" if inquiry.call_id else ""
         note()
-        note(paint(f"{who} asks you{call}:", "bold", stream=sys.stderr))
+        for line in sentence(f"{who} asks you{call}:", sys.stderr, "bold"):
+            note(line)
 
     def _roots(self) -> Args:
         return _roots(self._runtime)
 
     async def _form(self, form: Form) -> Reply:
-        _show_message(form.message)
+        _quote(form.message)
         asked = form.schema.get("properties")
         if isinstance(asked, dict) and len(asked) > _MAX_FIELDS:
             note(f"It has {len(asked):,} fields; more than {_MAX_FIELDS} are declined.")
@@ -98,7 +101,7 @@ class TerminalInquirer:
         try:
             fields = fields_of(form.schema)
         except HoldfastError as error:
-            note(f"It cannot be answered, so it is declined: {visible(clip_middle(str(error), 300))}")
+            note_folded(f"It cannot be answered, so it is declined: {visible(clip_middle(str(error), 300))}")
             return self._declined()
         for field in fields:
             _show_field(field)
@@ -107,7 +110,8 @@ class TerminalInquirer:
             fields = [replace(field, secret=field.is_typed) for field in fields]
         if secret:
             warning = "It looks as if a secret is asked for. What you type goes to whoever asks. Decline if in doubt."
-            note(paint(warning, "red", stream=sys.stderr))
+            for line in sentence(warning, sys.stderr, "red"):
+                note(line)
         if not await _agreed("Answer it? [y/N] "):
             return self._declined()
         values: dict[str, Json] = {}
@@ -121,16 +125,18 @@ class TerminalInquirer:
         return Reply(action="accept", content=filled(fields, values), by=self._by)
 
     async def _visit(self, visit: Visit) -> Reply:
-        _show_message(visit.message)
+        _quote(visit.message)
         fault = fault_of_address(visit.url)
-        note(f"  {paint(visible_url(clip_middle(visit.url, _MAX_URL)), 'cyan', stream=sys.stderr)}")
+        note("The address:")
+        _quote(visible_url(clip_middle(visit.url, _MAX_URL)), shown)
         if fault is not None:
-            note(f"{fault} It is declined.")
+            note_folded(f"{fault} It is declined.")
             return self._declined()
-        note(f"  host: {paint(visible(host_of(visit.url)), 'bold', stream=sys.stderr)}")
+        for line in quoted_field("host:", host_of(visit.url), sys.stderr, width=len("host:")):
+            note(line)
         caution = caution_about(visit.url)
         if caution is not None:
-            note(paint(caution, "yellow", stream=sys.stderr))
+            note_folded(caution)
         forget_typed_ahead()
         while True:
             typed = await _line("[y] I open it myself  [o] open it in the browser  [n] no\n> ")
@@ -145,7 +151,7 @@ class TerminalInquirer:
                 return Reply(action="accept", by=self._by)
 
     async def _completion(self, wanted: Completion) -> Reply:
-        note("It would like a reply as a model would give it. What you write goes to it.")
+        note_folded("It would like a reply as a model would give it. What you write goes to it.")
         if wanted.system:
             _show_speech("instructions", wanted.system)
         hidden = len(wanted.messages) - _MAX_SHOWN
@@ -212,7 +218,10 @@ async def _fill(field: Field) -> Any:
     optional = has_default or not field.required
     aside = f" [{_short(field.default)}]" if has_default else "" if field.required else " (Enter leaves it out)"
     while True:
-        question = f"{visible(clip_middle(field.title, 100))}{aside}: "
+        *above, last = quote(f"{visible(clip_middle(field.title, 100))}{aside}", sys.stderr, show=shown).lines
+        for line in above:
+            note(line)
+        question = f"{last}: "
         typed = await (read_hidden(question) if field.secret else read_line(question))
         if typed is None:
             raise _Gone
@@ -223,7 +232,7 @@ async def _fill(field: Field) -> Any:
                 raise Bad("it is needed")
             return field.read(typed)
         except Bad as error:
-            note(f"  {visible(clip_middle(str(error), 300))}")
+            note_folded(visible(clip_middle(str(error), 300)))
 
 
 async def _agreed(question: str) -> bool:
@@ -239,27 +248,27 @@ async def _line(question: str, *, raw: bool = False) -> str:
     return typed if raw else typed.strip().lower()
 
 
-def _show_message(message: str) -> None:
-    for line in visible_block(clip_middle(message, _MAX_MESSAGE)).split("\n"):
-        note(f"  {line}".rstrip())
+def _quote(text: str, show: Show | None = None) -> None:
+    for line in quote(text, sys.stderr, _MAX_LINES, show=show).lines:
+        note(line)
 
 
 def _show_field(field: Field) -> None:
     parts = [field.hint, "" if field.required else "optional"]
     about = ", ".join(part for part in parts if part)
     tail = f": {visible(clip_middle(field.description, 500))}" if field.description else ""
-    note(f"  • {visible(clip_middle(field.title, 100))}{f' ({visible(about)})' if about else ''}{tail}")
+    _quote(f"• {visible(clip_middle(field.title, 100))}{f' ({visible(about)})' if about else ''}{tail}", shown)
     for number, choice in enumerate(field.choices[:_MAX_CHOICES], 1):
-        note(f"      {number}. {visible(clip_middle(choice.title, 200))}")
+        _quote(f"    {number}. {visible(clip_middle(choice.title, 200))}", shown)
     if len(field.choices) > _MAX_CHOICES:
-        note(f"      [{len(field.choices) - _MAX_CHOICES:,} more]")
+        note(f"  [{len(field.choices) - _MAX_CHOICES:,} more]")
 
 
 def _show_values(fields: Sequence[Field], values: dict[str, Json]) -> None:
     for field in fields:
         if field.name in values:
-            shown = "(hidden)" if field.secret else _short(values[field.name])
-            note(f"  {visible(clip_middle(field.title, 100))}: {shown}")
+            value = "(hidden)" if field.secret else _short(values[field.name])
+            _quote(f"{visible(clip_middle(field.title, 100))}: {value}", shown)
 
 
 def _short(value: object) -> str:
@@ -268,9 +277,8 @@ def _short(value: object) -> str:
 
 
 def _show_speech(who: str, text: str) -> None:
-    note(paint(f"  {who}:", "bold", stream=sys.stderr))
-    for line in visible_block(clip_middle(text, _MAX_SPEECH)).split("\n"):
-        note(f"    {line}".rstrip())
+    note(paint(f"  {visible(who)}:", "bold", stream=sys.stderr))
+    _quote(text)
 
 
 def _words(speech: Speech) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.contract.event import Logged
 from holdfast.doors.cli import screen
+from holdfast.doors.cli.folding import sentence
 from holdfast.text.visible import visible
 from holdfast.text.width import clip_middle
 
@@ -27,4 +28,9 @@ def logged_line(event: Logged) -> str | None:
 def note_logged(event: Event) -> None:
     line = logged_line(event) if isinstance(event, Logged) else None
     if line is not None:
-        screen.note(screen.paint(line, "dim", stream=sys.stderr))
+        note_logged_line(line)
+
+
+def note_logged_line(line: str) -> None:
+    for part in sentence(line, sys.stderr, "dim"):
+        screen.note(part)

@@ -10,7 +10,7 @@ from holdfast.contract.errors import BadJson, LedgerUnavailable
 from holdfast.contract.values import Json, parse_json
 from holdfast.doors.cli.failures import UsageProblem
 from holdfast.doors.cli.folding import note_folded
-from holdfast.doors.cli.screen import note, shown_block
+from holdfast.doors.cli.screen import shown_block
 from holdfast.text.visible import visible
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def show_warnings() -> None:
 
     class Shown(logging.Handler):
         def emit(self, record: Any) -> None:
-            note(f"Warning: {shown_block(record.getMessage())}")
+            note_folded(shown_block(record.getMessage()), "Warning:")
 
     logger = logging.getLogger("holdfast")
     if not logger.handlers:

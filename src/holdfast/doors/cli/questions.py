@@ -6,9 +6,10 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from holdfast.doors.cli.screen import note, paint
+from holdfast.doors.cli.folding import quote
+from holdfast.doors.cli.screen import note, shown
 from holdfast.doors.cli.typing_in import read_line
-from holdfast.text.visible import visible, visible_block
+from holdfast.text.visible import visible
 
 if TYPE_CHECKING:
     from holdfast.contract.call import HeldCall
@@ -34,9 +35,9 @@ async def ask_questions(held: HeldCall) -> str | None:
 
 
 async def _ask_one(text: str, options: Sequence[str]) -> str | None:
-    note(paint(visible_block(text), "bold", stream=sys.stderr))
-    for number, option in enumerate(options, 1):
-        note(f"  {number}. {visible(option)}")
+    numbered = "\n".join(f"  {number}. {visible(option)}" for number, option in enumerate(options, 1))
+    for line in (*quote(text, sys.stderr).lines, *(quote(numbered, sys.stderr, show=shown).lines if options else ())):
+        note(line)
     answer = ""
     while not answer.strip():
         typed = await read_line("Your answer (a number or your own words): " if options else "Your answer: ")

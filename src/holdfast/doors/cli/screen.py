@@ -6,24 +6,23 @@ Text of models, tools and files is made visible first. Only the output of a tool
 from __future__ import annotations
 
 import os
-import re
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Final, TextIO, cast
 
 from holdfast.contract.values import encode_json
-from holdfast.text.visible import visible, visible_block
-from holdfast.text.width import clip, text_width
+from holdfast.text.visible import visible_block, visible_block_once, visible_once
+from holdfast.text.width import clip
 
 _CODES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _CLEAR: Final = "\r\x1b[K"
-_GAP: Final = "  "
 _DEFAULT_WIDTH: Final = 80
-_ESCAPE: Final = r"(‹\\(?:[tr]|x[0-9a-f]{2}|u\{[0-9a-f]{1,6}\})(?:×[0-9]+)?›|↵|‹↩›)"
-"""What stands for something that cannot be seen, and for the end of a line that goes on."""
-_NARROW: Final = 70
-"""Columns below which a table is not shown as one."""
+_DEFAULT_HEIGHT: Final = 24
+_LEAST_WIDTH: Final = 20
+_LEAST_HEIGHT: Final = 6
+shown: Final = visible_once
+shown_block: Final = visible_block_once
 _standing: Final[list[bool]] = []
 """Not empty while words of `progress` stand on the terminal."""
 
@@ -38,11 +37,30 @@ def on_terminal() -> bool:
     return is_terminal(sys.stdout)
 
 
-def screen_width() -> int:
-    """The columns there are; `COLUMNS` overrides."""
-    import shutil
+def screen_width(stream: TextIO | None = None) -> int:
+    """The columns there are, on standard output unless another stream is named.
 
-    return max(20, shutil.get_terminal_size((_DEFAULT_WIDTH, 24)).columns)
+    Of a terminal `COLUMNS` can take some away and add none: the terminal wraps what is wider, and its next line begins
+    with whatever the text says there.
+    """
+    told = os.environ.get("COLUMNS", "")
+    wanted = int(told) if told.isascii() and told.isdecimal() else 0
+    there = _terminal_size(sys.stdout if stream is None else stream)[0]
+    return max(_LEAST_WIDTH, min(wanted or there, there) if there else wanted or _DEFAULT_WIDTH)
+
+
+def screen_height(stream: TextIO) -> int:
+    """The lines of the terminal."""
+    return max(_LEAST_HEIGHT, _terminal_size(stream)[1] or _DEFAULT_HEIGHT)
+
+
+def _terminal_size(stream: TextIO) -> tuple[int, int]:
+    """Columns and lines; 0 where there is no terminal, or it does not know."""
+    try:
+        size = os.get_terminal_size(stream.fileno())
+    except (OSError, ValueError):
+        return 0, 0
+    return size.columns, size.lines
 
 
 def paint(text: str, *styles: str, stream: TextIO | None = None) -> str:
@@ -50,21 +68,6 @@ def paint(text: str, *styles: str, stream: TextIO | None = None) -> str:
     if not styles or not _has_colour(sys.stdout if stream is None else stream):
         return text
     return f"\x1b[{';'.join(_CODES[style] for style in styles)}m{text}\x1b[0m"
-
-
-def shown(text: str) -> str:
-    """One line that cannot act; what in it has been made visible before stays as it is."""
-    return text if text.isascii() and text.isprintable() else _once(text, visible)
-
-
-def shown_block(text: str) -> str:
-    """Lines that cannot act; what in them has been made visible before stays as it is."""
-    return _once(text, visible_block)
-
-
-def _once(text: str, show: Callable[[str], str]) -> str:
-    """A text that others have put together may have been made visible in parts."""
-    return "".join(part if place % 2 else show(part) for place, part in enumerate(re.split(_ESCAPE, text)))
 
 
 def say(line: str = "") -> None:
@@ -79,6 +82,11 @@ def note(line: str = "") -> None:
     _make_room()
     _write(sys.stderr, f"{line}\n")
     sys.stderr.flush()
+
+
+def put_line(line: str, stream: TextIO) -> None:
+    """One line of ours on either of the two."""
+    (note if stream is sys.stderr else say)(line)
 
 
 def prompt(text: str) -> None:
@@ -106,7 +114,7 @@ def progress() -> Generator[Callable[[str], None]]:
 
     def tell(words: str) -> None:
         if seen:
-            prompt(clip(words, screen_width() - 1))
+            prompt(clip(words, screen_width(sys.stderr) - 1))
             _standing.append(True)
 
     try:
@@ -140,47 +148,6 @@ def put_json(value: object) -> None:
 
         text = encode_json(_without_surrogates(to_builtins(value))).decode()
     _write(sys.stdout, f"{''.join(map(_json_safe, text)) if on_terminal() else text}\n")
-
-
-def put_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Rows under headings. On a terminal they are folded to its width; in a pipe nothing is cut."""
-    cells = [[shown(cell) for cell in row] for row in rows]
-    if on_terminal() and screen_width() < _NARROW:
-        _put_stacked(columns, cells)
-        return
-    if on_terminal():
-        _put_folded(columns, cells)
-        return
-    widths = [max(map(text_width, column)) for column in zip(columns, *cells, strict=True)]
-    for row in (columns, *cells):
-        padded = [cell + " " * (width - text_width(cell)) for cell, width in zip(row, widths, strict=True)]
-        say(_GAP.join(padded).rstrip())
-
-
-def _put_stacked(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """One cell below the other, where columns would leave too little room for each."""
-    import textwrap
-
-    for row in rows:
-        say(paint(clip(" ".join(row[:1]), screen_width()), "bold"))
-        for name, cell in zip(columns[1:], row[1:], strict=True):
-            text = f"{name}: {cell}" if cell else ""
-            for line in textwrap.wrap(text, screen_width() - 1, initial_indent="  ", subsequent_indent="    "):
-                say(line)
-
-
-def _put_folded(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, padding=(0, len(_GAP), 0, 0), header_style="bold")
-    for place, name in enumerate(columns):
-        last = place == len(columns) - 1
-        table.add_column(name, overflow="fold", no_wrap=place == 0, ratio=1 if last else None)
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    Console(highlight=False, width=screen_width()).print(table)
 
 
 def _write(stream: TextIO, text: str) -> None:

@@ -48,6 +48,7 @@ def held_shape(held: HeldCall) -> Shape:
         "summary": held.summary,
         "risk": None if proposal is None else proposal.risk,
         "diff": None if proposal is None else proposal.preview,
+        "surroundings": to_builtins(None if proposal is None else proposal.surroundings),
         "decision": decision_shape(held.decision),
         "caller": caller_shape(call.caller),
         "cwd": call.cwd,

@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from holdfast.doors.cli.screen import note, prompt
+from holdfast.doors.cli.screen import note, prompt, screen_height
 
 _CHUNK: Final = 65_536
 _turns: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]] = WeakKeyDictionary()
 _hidden: Final[list[Callable[[], None]]] = []
 """What shows again what is typed, while it is not shown."""
+
+
+class Leave(Exception):
+    """The person goes away without an answer."""
 
 
 @asynccontextmanager
@@ -45,6 +49,25 @@ async def read_line(question: str) -> str | None:
         loop.remove_reader(terminal)
     typed = os.read(terminal, _CHUNK)
     return typed.decode(errors="replace").rstrip("\r\n") if typed else None
+
+
+async def page(lines: Sequence[str]) -> bool:
+    """Show lines to a person, a screenful at a time; whether there was more than one. They may `Leave` in between."""
+    room = screen_height(sys.stderr) - 2
+    at, pauses = 0, len(lines) > room
+    while at < len(lines):
+        for line in lines[at : at + room]:
+            note(line)
+        at += room
+        if pauses and at < len(lines):
+            forget_typed_ahead()
+            typed = await read_line(f"Line {at:,} of {len(lines):,}. [Enter] more  [a] all  [q] quit > ")
+            if typed is None or typed.strip().lower() in ("q", "quit"):
+                note()
+                raise Leave
+            if typed.strip().lower() == "a":
+                room = len(lines)
+    return pauses
 
 
 async def read_hidden(question: str) -> str | None:

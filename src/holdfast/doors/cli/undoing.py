@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TextIO
 
+from holdfast.doors.cli.folding import quote
 from holdfast.doors.cli.place import Flags, setting_here
-from holdfast.doors.cli.screen import paint
-from holdfast.text.visible import visible, visible_block
+from holdfast.text.visible import visible
 
 if TYPE_CHECKING:
     from holdfast.assemble import Setting
@@ -66,16 +66,12 @@ def fate_words(item: Planned) -> str:
     return "as before the call" if item.fate == "already" else "as the call left it"
 
 
-def diff_lines(diff: str, stream: TextIO, limit: int | None = None) -> Iterator[str]:
-    """The lines of a diff, safe to print on `stream`, at most `limit` of them."""
-    lines = visible_block(diff.rstrip("\n")).split("\n") if diff else []
-    for line in lines[:limit]:
-        yield paint(line, *_style(line), stream=stream)
-    if limit is not None and len(lines) > limit:
-        yield f"[{len(lines) - limit:,} lines more]"
+def diff_lines(diff: str, stream: TextIO, limit: int | None = None, more: str = "") -> list[str]:
+    """The lines of a diff, safe to print on `stream`, at most `limit` of them; `more` says where all of it is."""
+    return quote(diff.rstrip("\n"), stream, limit, style=_style, more=more).lines if diff else []
 
 
-def _style(line: str) -> tuple[str, ...]:
+def _style(line: str, _: int) -> tuple[str, ...]:
     if line.startswith(("--- ", "+++ ")):
         return ("bold",)
     return (_COLOURS[line[0]],) if line[:1] in _COLOURS else ()

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from holdfast.contract.inquiry import Completion, Form, Question, Visit
 from holdfast.contract.values import Args, Json
 from holdfast.doors.forms import asks_for_a_secret, fault_of_address
+from holdfast.text.quote import quoted
 from holdfast.text.visible import visible, visible_block, visible_url
 from holdfast.text.width import clip_middle
 
@@ -19,6 +20,7 @@ _MAX_TITLE: Final = 200
 _MAX_DESCRIPTION: Final = 1000
 _MAX_FIELDS: Final = 50
 _MAX_CHOICES: Final = 200
+_COLUMNS: Final = 80
 
 
 def presented(question: Question, asked_by: str) -> Question | None:
@@ -40,9 +42,9 @@ def presented(question: Question, asked_by: str) -> Question | None:
 
 def _told(message: str, asked_by: str) -> str:
     name = visible(clip_middle(asked_by.removeprefix(SERVER), _MAX_TITLE))
-    text = visible_block(clip_middle(message, _MAX_MESSAGE))
-    quoted = "\n".join(f"  {line}" for line in text.split("\n"))
-    return f"The MCP server '{name}' asks this, not holdfast:\n{quoted}\n(Give it no passwords or other secrets.)"
+    lines = quoted(clip_middle(message, _MAX_MESSAGE), _COLUMNS)
+    warning = "(Give it no passwords or other secrets.)"
+    return "\n".join((f"The MCP server '{name}' asks this, not holdfast:", warning, *lines))
 
 
 def _shown(schema: Args) -> Args | None:

@@ -25,16 +25,18 @@ _TITLES_SINCE: Final = "2025-11-25"
 
 def approval_form(held: HeldCall, risk: str, protocol: str) -> Form:
     """What a person has to see before saying yes, and where they say it. The call must be redacted."""
+    shown = approval_text(held, risk)
     if held.definition_only:
         fields: Args = {"result": {"type": "string", "title": "Result", "description": "What the tool answers."}}
-        return Form(message=approval_text(held, risk), schema=_object(fields, "result"))
+        return Form(message=shown.text, schema=_object(fields, "result"))
     choice: dict[str, Json] = {"type": "string", "title": "Decision", "description": "Whether this call may run."}
+    answers = {"approve": "Approve", "reject": "Reject"} if shown.whole else {"reject": "Reject"}
     if protocol >= _TITLES_SINCE:
-        choice["oneOf"] = [{"const": "approve", "title": "Approve"}, {"const": "reject", "title": "Reject"}]
+        choice["oneOf"] = [{"const": value, "title": title} for value, title in answers.items()]
     else:
-        choice |= {"enum": ["approve", "reject"], "enumNames": ["Approve", "Reject"]}
+        choice |= {"enum": [*answers], "enumNames": [*answers.values()]}
     note: Args = {"type": "string", "title": "Message", "description": "What the model is told if you reject it."}
-    return Form(message=approval_text(held, risk), schema=_object({"decision": choice, "message": note}, "decision"))
+    return Form(message=shown.text, schema=_object({"decision": choice, "message": note}, "decision"))
 
 
 def answer_of(reply: Reply, held: HeldCall, by: str) -> Answer | None:

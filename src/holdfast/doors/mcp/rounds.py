@@ -226,7 +226,8 @@ class Rounds:
         """An answer counts for what was shown, and for nothing else."""
         if held.state is not State.PENDING or held.digest != digest or not self._runtime.config.mcp.client_approves:
             return None
-        reply = reply_to(approval_form(held, "", exchange.ctx.protocol_version), response)
+        shown = redacted(held, self._runtime.registry.find(held.call.tool), self._runtime.redactor)
+        reply = reply_to(approval_form(shown, "", exchange.ctx.protocol_version), response)
         return None if reply is None else answer_of(reply, held, exchange.by)
 
     def _roots_of(self, call_ids: Iterable[str]) -> Iterator[str]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from msgspec.structs import replace
 
-from holdfast.contract.values import Args, Json, encode_json
-from holdfast.text.preview import preview
-from holdfast.text.visible import visible, visible_block
-from holdfast.text.width import clip_middle, fingerprint
+from holdfast.contract.values import Args
+from holdfast.rules.caps import CHANGED
+from holdfast.text.preview import arguments_text, preview
+from holdfast.text.quote import Show, both_ends, quoted
+from holdfast.text.visible import visible, visible_once
+from holdfast.text.width import clip_middle, fingerprint, text_width
 
 if TYPE_CHECKING:
     from holdfast.contract.call import Call, HeldCall
@@ -19,16 +20,19 @@ if TYPE_CHECKING:
     from holdfast.store.redact import Redactor
 
 WIDTH: Final = 160
+_COLUMNS: Final = 80
+"""How wide lines are: a client tells nobody how many columns it has, and few have fewer."""
 _MAX_SENTENCE: Final = 2000
-_MAX_BODY: Final = 8000
-"""Characters of what would be done."""
-_MAX_LINES: Final = 120
-_LINE: Final = 200
-_LEAST: Final = 200
-"""Characters of a value that are shown however many values there are."""
-_MORE: Final = "↪ "
-_HIDDEN: Final = r"\[[\d,]+ [a-z ]{1,40}hidden"
-"""What a preview says of itself where the tool that made it left something out."""
+_MAX_LINES: Final = 400
+"""Of what would be done. What is longer cannot be approved here."""
+
+
+class Shown(NamedTuple):
+    """What a person reads before saying yes."""
+
+    text: str
+    whole: bool
+    """Whether all of the call is in it; if not, it cannot be approved from it."""
 
 
 def redacted(held: HeldCall, tool: Tool | None, redactor: Redactor) -> HeldCall:
@@ -36,7 +40,13 @@ def redacted(held: HeldCall, tool: Tool | None, redactor: Redactor) -> HeldCall:
     call = replace(held.call, args=cast(Args, redactor.value(held.call.args)))
     proposal = held.proposal
     if proposal is not None:
-        proposal = replace(proposal, summary=redactor(proposal.summary), preview=redactor(proposal.preview))
+        around = proposal.surroundings
+        proposal = replace(
+            proposal,
+            summary=redactor(proposal.summary),
+            preview=redactor(proposal.preview),
+            surroundings=None if around is None else replace(around, where=redactor(around.where)),
+        )
     return replace(
         held,
         call=call,
@@ -52,79 +62,61 @@ def line_of(call: Call, tool: Tool | None) -> str:
     return preview(call.name_used, call.args, WIDTH, None if tool is None else tool.format_preview)
 
 
-def approval_text(held: HeldCall, risk: str) -> str:
-    """All a person has to see of a held call that has been redacted."""
-    body = list(_body(held))
-    shown = list(_wrapped(body))
-    cut = _is_cut(held, body) or len(shown) > _MAX_LINES
-    if len(shown) > _MAX_LINES:
-        tail = _MAX_LINES // 4
-        hidden = len(shown) - _MAX_LINES
-        shown = [*shown[: _MAX_LINES - tail], f"  […{hidden:,} lines hidden…]", *shown[-tail:]]
-    lines = [*_head(held, risk), *shown]
+def approval_text(held: HeldCall, risk: str) -> Shown:
+    """All a person has to see of a pending call that has been redacted: our own words first, then the call."""
+    lines = list(_head(held, risk))
+    cut = held.proposal is not None and held.proposal.preview_cut
+    texts: list[str] = []
+    for label, text, show in _body(held):
+        head, hidden, tail = both_ends(quoted(text, _COLUMNS, show), _MAX_LINES)
+        lines += [label, *head, *([f"[{hidden:,} lines hidden]", *tail] if hidden else [])]
+        cut = cut or hidden > 0
+        texts.append(text)
     if cut:
-        whole = fingerprint("\n".join(text for _, text, _ in body))
+        whole = fingerprint("\n".join(texts))
         lines.append(f"Not all of it is shown: holdfast pending {held.call.id} ({whole})")
-    return "\n".join(lines)
+        lines.append(f"So it cannot be approved here: holdfast approve {held.call.id} shows all of it first.")
+    return Shown("\n".join(lines), whole=not cut)
 
 
 def _head(held: HeldCall, risk: str) -> Iterator[str]:
-    call = held.call
-    line = held.preview if held.preview.isprintable() else visible(held.preview)
-    yield ("It waits for its result: " if held.definition_only else "May this run? ") + line
-    if held.summary and held.summary not in held.preview:
-        yield f"Does: {visible(clip_middle(held.summary, _MAX_SENTENCE))}"
-    yield f"Risk: {held.proposal.risk if held.proposal else risk}"
-    yield f"Why: {visible(clip_middle(held.decision.reason, _MAX_SENTENCE))} ({visible(held.decision.source)})"
-    yield f"Call {call.id} of {visible(call.caller.agent or 'an MCP client')}, tool {visible(call.tool)}"
-
-
-def _body(held: HeldCall) -> Iterator[tuple[str, str, int]]:
-    """The difference of a proposal, or the arguments: a name, the whole text, and how much of it is shown."""
-    if held.proposal is not None and held.proposal.preview:
-        yield "", held.proposal.preview.rstrip("\n"), _MAX_BODY
+    call, proposal = held.call, held.proposal
+    tool = call.name_used or call.tool
+    yield f"It waits for its result: {tool}" if held.definition_only else f"May this run? {tool}"
+    yield from _field("Asked by", call.caller.agent or "an MCP client")
+    yield f"Call: {call.id}, tool {call.tool}"
+    yield from _field("Why", f"{held.decision.reason} ({held.decision.source})")
+    yield f"Risk: {proposal.risk if proposal else risk}"
+    around = None if proposal is None else proposal.surroundings
+    for name, words in () if around is None else (
+        ("Where", around.where), ("Sandbox", around.sandbox), ("Undo", around.undo), ("Lasts", around.lasts)
+    ):  # fmt: skip
+        yield from _field(name, words) if words else ()
+    if proposal is None or not proposal.preview:
         return
-    args = held.call.args
-    fair = max(_LEAST, _MAX_BODY // max(1, len(args)))
-    texts = {name: _text(value) for name, value in args.items()}
-    spare = sum(max(0, fair - len(text)) for text in texts.values())
-    for name, text in texts.items():
-        limit = fair + spare if len(text) > fair else fair
-        spare -= max(0, min(len(text), limit) - fair)
-        yield name, text, limit
+    label = call.args.get("label")
+    if isinstance(label, str) and label.strip():
+        yield from _field("Label", label)
+    if held.summary and held.summary not in proposal.preview:
+        yield from _field("Does", held.summary)
 
 
-def _is_cut(held: HeldCall, body: list[tuple[str, str, int]]) -> bool:
-    if max(len(held.summary), len(held.decision.reason)) > _MAX_SENTENCE:
-        return True
-    if held.proposal is not None and re.search(_HIDDEN, held.proposal.preview):
-        return True
-    return any(len(text) > limit or len(name) > _LEAST for name, text, limit in body)
+def _field(name: str, text: str) -> Iterator[str]:
+    """What others say behind a label, or below it where it is longer than a line."""
+    shown = visible(clip_middle(text, _MAX_SENTENCE))
+    if "\n" not in text and len(name) + 2 + text_width(shown) < _COLUMNS:
+        yield f"{name}: {shown}"
+        return
+    yield f"{name}:"
+    yield from quoted(clip_middle(text, _MAX_SENTENCE), _COLUMNS)
 
 
-def _wrapped(body: list[tuple[str, str, int]]) -> Iterator[str]:
-    """Every line of it stands in, so that none can be taken for one of ours."""
-    for name, text, limit in body:
-        lines = [
-            piece for line in visible_block(clip_middle(text, limit)).split("\n") for piece in _pieces(line)
-        ]
-        if not name:
-            yield from (f"  {line}" for line in lines)
-            continue
-        title = f"  {visible(clip_middle(name, _LEAST))}:"
-        mark = f" ({fingerprint(text)})" if len(text) > limit else ""
-        if len(lines) == 1:
-            yield f"{title} {lines[0]}{mark}"
-        else:
-            yield title + mark
-            yield from (f"    {line}" for line in lines)
-
-
-def _pieces(line: str) -> Iterator[str]:
-    yield line[:_LINE]
-    for start in range(_LINE, len(line), _LINE):
-        yield _MORE + line[start : start + _LINE]
-
-
-def _text(value: Json) -> str:
-    return value if isinstance(value, str) else encode_json(value).decode(errors="replace")
+def _body(held: HeldCall) -> Iterator[tuple[str, str, Show | None]]:
+    """What would be done, below which label; the arguments where the tool does not say it, and with a definition, which
+    was made visible where it was made."""
+    is_definition = held.decision.source == CHANGED
+    preview = "" if held.proposal is None else held.proposal.preview.rstrip("\n")
+    if not preview or is_definition:
+        yield "With:", arguments_text(held.call.args), None
+    if preview:
+        yield "What it would do:", preview, visible_once if is_definition else None

@@ -125,7 +125,7 @@ class Watch:
             teller.log(event.level if event.level in LEVELS else "info", event.source, event.message)
         elif isinstance(event, Pending):
             what = self._line_of(event.call)
-            teller.progress(f"{what} waits for a person: holdfast approve {event.call_id}", None, None)
+            teller.progress(f"A call waits for a person, holdfast approve {event.call_id}: {what}", None, None)
         elif event.call_id == group:
             teller.progress(event.message, event.done, event.total)
         else:

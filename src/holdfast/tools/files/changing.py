@@ -16,17 +16,25 @@ from holdfast.tools.files.place import Place, reason
 
 MAX_DIFFED: Final = 2 * 1024 * 1024
 """Bytes up to which a change is shown line by line."""
+MAX_SHOWN: Final = 256 * 1024
+"""Characters up to which a diff is kept whole, to be shown whole."""
+MAX_DIFF_LINES: Final = 2000
+"""Lines of a longer one."""
 
 
 def proposal(
     tool: str, place: Place, summary: str, risk: Risk, state: FileState, after: bytes, payload: Args
 ) -> Proposal:
+    diff = _diff(state.content, after, place.shown, None)
+    cut = len(diff) > MAX_SHOWN or _is_large(state.content, after)
     return Proposal(
         tool_name=tool,
         summary=summary,
         risk=risk,
         payload={"path": str(place.path), "seen": state.digest, **payload},
-        preview=_diff(state.content, after, place.shown),
+        preview=_diff(state.content, after, place.shown, MAX_DIFF_LINES) if cut else diff,
+        preview_kind="diff",
+        preview_cut=cut,
         preconditions=(Precondition(kind="file", subject=str(place.path), value=state.digest),),
     )
 
@@ -59,11 +67,15 @@ def line_count(content: bytes) -> int:
     return content.count(b"\n") + (0 if content.endswith(b"\n") or not content else 1)
 
 
-def _diff(before: bytes | None, after: bytes, path: str) -> str:
+def _is_large(before: bytes | None, after: bytes) -> bool:
+    return max(len(before or b""), len(after)) > MAX_DIFFED
+
+
+def _diff(before: bytes | None, after: bytes, path: str, max_lines: int | None) -> str:
     from holdfast.text.diff import unified_diff
 
-    if max(len(before or b""), len(after)) > MAX_DIFFED:
+    if _is_large(before, after):
         was = "nothing" if before is None else format_size(len(before))
         return f"[{path}: {was} becomes {format_size(len(after))}, too large to show line by line]"
     old = None if before is None else before.decode(errors="replace")
-    return unified_diff(old, after.decode(errors="replace"), path)
+    return unified_diff(old, after.decode(errors="replace"), path, max_lines=max_lines)

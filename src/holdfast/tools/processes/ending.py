@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, cast
 
-from holdfast.contract.call import Precondition, Proposal
+from holdfast.contract.call import Precondition, Proposal, Surroundings
 from holdfast.contract.context import Context
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.processes import Processes, Signal
@@ -34,7 +34,8 @@ def _propose(args: Args, ctx: Context) -> Proposal | Result:
         summary=f"send {signal} to {info.pid}: {info.command}",
         risk=Risk.MEDIUM,
         payload={"id": info.id, "signal": signal},
-        preview=f"{signal} to {describe(info)}\nand to everything it started; cannot be undone",
+        preview=f"{signal} to this process, and to everything it started:\n{describe(info)}",
+        surroundings=Surroundings(undo="cannot be undone"),
         preconditions=(Precondition(kind="process", subject=str(info.pid), value=f"{info.id} {info.started}"),),
     )
 

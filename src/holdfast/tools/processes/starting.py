@@ -46,14 +46,14 @@ async def _propose(args: Args, ctx: Context) -> Proposal | Result:
         return fail(str(error))
     shown = _shown(payload)
     until = "runs on after holdfast has ended" if detached else "runs until it ends or holdfast does"
-    seen = running.describe(shown, args, folder, _without_hosts(outlook), ctx, undo=_UNDO)
     return Proposal(
         tool_name="process.start",
         summary=f"start {shown.strip().partition(chr(10))[0]}" + (" (detached)" if detached else ""),
         risk=running.risk_of(outlook),
         payload=payload,
-        preview=f"{seen}\n{until}",
-        preconditions=(running.surroundings(planned, outlook),),
+        preview=shown,
+        surroundings=running.surroundings(folder, _without_hosts(outlook), ctx, undo=_UNDO, lasts=until),
+        preconditions=(running.conditions(planned, outlook),),
     )
 
 

@@ -14,7 +14,7 @@ from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import AUTO_APPROVED_IF_SANDBOXED, RUNS_COMMANDS, Failure, Risk, State
 from holdfast.tools.schemas import LABEL, optional, strict_object, text
-from holdfast.tools.shell.running import describe, folder_of, preview, risk_of, settings, surroundings, undo_words
+from holdfast.tools.shell.running import conditions, folder_of, preview, risk_of, settings, surroundings, undo_words
 
 DEFAULT_SECONDS: Final = 30.0
 _NOTHING: Final = "(no output)"
@@ -49,8 +49,9 @@ async def _propose(args: Args, ctx: Context) -> Proposal | Result:
         summary=command.strip().partition("\n")[0],
         risk=risk_of(outlook),
         payload=payload,
-        preview=describe(command, args, folder, outlook, ctx, undo=undo_words(outlook)),
-        preconditions=(surroundings(planned, outlook),),
+        preview=command,
+        surroundings=surroundings(folder, outlook, ctx, undo=undo_words(outlook)),
+        preconditions=(conditions(planned, outlook),),
     )
 
 

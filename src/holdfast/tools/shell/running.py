@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, cast
 
-from holdfast.contract.call import Precondition
+from holdfast.contract.call import Precondition, Surroundings
 from holdfast.contract.command import Command, Outlook, standard_shell
 from holdfast.contract.context import Context
 from holdfast.contract.errors import PathRefused
@@ -40,23 +40,19 @@ def shown_folder(folder: str | None, ctx: Context) -> str:
     if ctx.root is None or not path.is_relative_to(ctx.root):
         return str(path)
     inside = path.relative_to(ctx.root).as_posix()
-    return "the project's root" if inside == "." else inside
+    return "the project's root" if inside == "." else f"./{inside}"
 
 
 def risk_of(outlook: Outlook) -> Risk:
     return Risk.HIGH if outlook.contained_by is None else Risk.MEDIUM
 
 
-def describe(command: str, args: Args, folder: str | None, outlook: Outlook, ctx: Context, *, undo: str) -> str:
-    """The command, where it runs, what holds it, and whether it can be taken back."""
+def surroundings(folder: str | None, outlook: Outlook, ctx: Context, *, undo: str, lasts: str = "") -> Surroundings:
+    """Where it runs, what contains it, and whether it can be undone."""
     held = "not contained" if outlook.contained_by is None else f"contained by {outlook.contained_by}"
-    lines = (
-        with_label(f"$ {command}", args),
-        f"in {shown_folder(folder, ctx)}",
-        f"{held}; network {outlook.network}",
-        undo,
+    return Surroundings(
+        where=shown_folder(folder, ctx), sandbox=f"{held}; network {outlook.network}", undo=undo, lasts=lasts
     )
-    return "\n".join(lines)
 
 
 def undo_words(outlook: Outlook) -> str:
@@ -73,7 +69,7 @@ def preview(args: Args, width: int) -> str:
     return with_label(f"$ {' '.join(words)}", args)
 
 
-def surroundings(command: Command, outlook: Outlook) -> Precondition:
+def conditions(command: Command, outlook: Outlook) -> Precondition:
     """What was shown beside the command: the shell and its variables, what holds it, and whether it can be undone.
 
     All of it comes from the configuration and the machine, which may be others when the approval comes.

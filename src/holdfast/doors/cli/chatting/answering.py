@@ -13,6 +13,7 @@ from holdfast.contract.vocabulary import State
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.asking import TerminalAsker
 from holdfast.doors.cli.chatting.documents import place
+from holdfast.doors.cli.folding import sentence
 
 if TYPE_CHECKING:
     from holdfast.assemble.chat import Chat
@@ -51,7 +52,9 @@ class Questions:
     async def _ask_one(self, slot: Slot, held: HeldCall) -> bool:
         """Whether it was answered, here or elsewhere."""
         asker = self._askers.setdefault(held.call.id, TerminalAsker(self._chat.runtime))
-        screen.note(f"\n{screen.paint(place(self._chat.path, slot.line), 'dim', stream=sys.stderr)}")
+        screen.note()
+        for line in sentence(f"At {place(self._chat.path, slot.line)}", sys.stderr, "dim"):
+            screen.note(line)
         asker.answered = False
         asking = asyncio.create_task(asker(held))
         others = asyncio.create_task(self._others(slot))

@@ -36,7 +36,7 @@ class LiveLine:
         """The end of what was said last."""
         lines = text.rstrip("\n").rsplit("\n", 1)
         if lines[-1].strip():
-            self._last = visible(lines[-1][-screen.screen_width() :])
+            self._last = visible(lines[-1][-screen.screen_width(sys.stderr) :])
 
     def end(self, key: str) -> None:
         self._running.pop(key, None)
@@ -63,7 +63,8 @@ class LiveLine:
         more = f" and {len(self._running) - 1} more" if len(self._running) > 1 else ""
         line = f"… {words}{more}, {time.monotonic() - since:.0f} s"
         line = f"{line}: {self._last}" if self._last else line
-        screen.prompt(f"{_CLEAR}{screen.paint(clip(line, screen.screen_width() - 1), 'dim', stream=sys.stderr)}")
+        line = clip(line, screen.screen_width(sys.stderr) - 1)
+        screen.prompt(f"{_CLEAR}{screen.paint(line, 'dim', stream=sys.stderr)}")
         self._drawn = True
 
     async def _tick(self) -> None:

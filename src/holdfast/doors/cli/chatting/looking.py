@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -14,10 +15,11 @@ from holdfast.doors.cli.chatting.documents import find_document, place
 from holdfast.doors.cli.chatting.finding import known_documents, looked_at, setting_of
 from holdfast.doors.cli.chatting.shapes import position_shape, slot_shape
 from holdfast.doors.cli.chatting.stopping import driver_of
+from holdfast.doors.cli.folding import own_field, quoted_field, sentence
+from holdfast.doors.cli.held import given_lines
 from holdfast.doors.cli.holding import note_shown
 from holdfast.doors.cli.place import Flags, runtime_in
 from holdfast.doors.cli.shapes import Shape
-from holdfast.text.visible import visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +47,7 @@ _COLOURS: Final = {
     "error": "red",
     "warning": "yellow",
 }
-_INDENT: Final = 12
+_LABEL: Final = 9
 
 
 def show_status(flags: Flags, file: str | None, *, as_json: bool) -> int:
@@ -118,10 +120,11 @@ def _next(conversation: DocumentConversation, slots: Sequence[Slot]) -> str:
 
 
 def _show(shape: Shape) -> None:
-    screen.say(screen.paint(place(shape["path"]), "bold"))
+    for line in sentence(f"Document {place(shape['path'])}", sys.stdout, "bold"):
+        screen.say(line)
     by = "" if shape["pid"] is None else f" (process {shape['pid']} is at it)"
     _row("next", f"{_NEXT[shape['next']]}{by}")
-    _row("model", visible(shape["model"]))
+    _quote("model", shape["model"])
     if shape["trusted"] is False:
         _row("trust", f"its frontmatter can only tighten; `holdfast trust {place(shape['path'])}`")
     used = shape["usage"]
@@ -130,20 +133,23 @@ def _show(shape: Shape) -> None:
     _row("tokens", f"{used['input']:,} in, {used['output']:,} out{cost}")
     for slot in shape["slots"]:
         status = slot["status"] or "new"
-        _row(status, screen.shown(slot["preview"]), _COLOURS.get(status, "dim"))
-        call = "" if slot["call_id"] is None else f", call {slot['call_id']}"
-        _row("", f"{visible(slot['id'])} at {place(shape['path'], slot['line'])}{call}")
+        call = "" if slot["call_id"] is None else f"call {slot['call_id']} "
+        _row(status, f"{call}at {place(shape['path'], slot['line'])}", _COLOURS.get(status, "dim"))
+        _quote("id", slot["id"])
+        for line in given_lines(slot["tool"], slot["arguments"], sys.stdout):
+            screen.say(line)
     for item in shape["diagnostics"]:
-        where = place(shape["path"], item["line"])
-        _row(item["severity"], f"{where}: {visible(item['message'])}", _COLOURS[item["severity"]])
+        _row(item["severity"], place(shape["path"], item["line"]), _COLOURS[item["severity"]])
+        _quote("says", item["message"])
 
 
 def _row(label: str, text: str, colour: str = "dim") -> None:
-    """A word and what there is to say about it, folded on a terminal."""
-    from textwrap import wrap
+    """A word and what there is to say about it."""
+    for line in own_field(label, text, sys.stdout, width=_LABEL, colour=colour):
+        screen.say(line)
 
-    room = screen.screen_width() - _INDENT - 1
-    lines = wrap(text, max(10, room)) if screen.on_terminal() else [text]
-    head = screen.paint(f"{label:<{_INDENT - 3}}", colour)
-    for number, line in enumerate(lines or [""]):
-        screen.say(f"  {head} {line}".rstrip() if number == 0 else f"{' ' * _INDENT}{line}")
+
+def _quote(label: str, text: str) -> None:
+    """A word and what others say there."""
+    for line in quoted_field(label, text, sys.stdout, width=_LABEL):
+        screen.say(line)

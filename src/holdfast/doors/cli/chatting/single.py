@@ -11,8 +11,9 @@ from holdfast.doors.cli.chatting.driving import Driver, Wishes
 from holdfast.doors.cli.chatting.finding import find_call, setting_of
 from holdfast.doors.cli.chatting.interrupting import interrupts
 from holdfast.doors.cli.failures import WAITING
-from holdfast.doors.cli.holding import check_shown
+from holdfast.doors.cli.holding import review, was_shown
 from holdfast.doors.cli.place import Flags, show_warnings
+from holdfast.doors.cli.screen import note
 
 
 def run_one(flags: Flags, given: str, file: str | None, digest: str | None, *, as_json: bool) -> int:
@@ -24,7 +25,8 @@ def run_one(flags: Flags, given: str, file: str | None, digest: str | None, *, a
         with open_ledger(setting_of(path, flags), read_only=True) as ledger:
             held = ledger.held(slot.open.call_id)
             if held is not None and held.state is State.PENDING and not held.definition_only:
-                if not check_shown(ledger, held, digest):
+                if not was_shown(ledger, held, digest) and not asyncio.run(review(held)):
+                    note(f"Call {held.call.id} still waits.")
                     return WAITING
                 approved = Open(call_id=held.call.id, digest=held.digest)
     show_warnings()

@@ -27,6 +27,7 @@ class Stream:
         """For a pipe, until it is known that it stays."""
         self.open = False
         """Whether something was written that no newline ended."""
+        self._last = ""
 
     def write(self, piece: str) -> None:
         text = self._held + piece
@@ -68,7 +69,10 @@ class Stream:
         if not target.isatty():
             self._kept.append(text)
             return
-        shown = visible_block(text)
+        # A mark at the beginning is drawn on what was shown last.
+        before = visible_block(self._last)
+        shown = visible_block(self._last + text)[len(before) :]
+        self._last = text[-1]
         lines = shown.split("\n")
         # Line by line: a colour that spans lines would stay on when the output is cut.
         painted = [screen.paint(line, "dim", stream=target) if self._dim and line else line for line in lines]

@@ -11,9 +11,10 @@ from msgspec import to_builtins
 
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.chatting.documents import place
+from holdfast.doors.cli.folding import own_field, quote, quoted_field, sentence
 from holdfast.doors.cli.place import Flags, in_force, whoami
 from holdfast.doors.cli.shapes import Shape
-from holdfast.text.visible import visible, visible_block
+from holdfast.text.visible import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,27 +52,30 @@ def loosened(review: Review) -> list[Shape]:
 def change_lines(found: list[Shape], stream: TextIO) -> Iterator[str]:
     for change in found:
         yield screen.paint(visible(change["key"]), "bold", stream=stream)
-        yield f"  now    {_value(change['from'])}"
-        yield f"  then   {_value(change['to'])}"
+        yield from quoted_field("now", _value(change["from"]), stream, width=6)
+        yield from quoted_field("then", _value(change["to"]), stream, width=6)
 
 
 def review_lines(review: Review, stream: TextIO) -> Iterator[str]:
-    """What a person has to see before trusting a frontmatter: all of it."""
-    yield f"{place(review.path)}, frontmatter {review.digest}"
-    for line in visible_block(review.source.rstrip("\n")).split("\n"):
-        yield f"  {line}"
+    """What a person has to see before trusting a frontmatter: what it changes, and all of it."""
+    yield screen.paint("A frontmatter", "bold", stream=stream)
+    yield from quoted_field("file", place(review.path), stream, show=screen.shown)
+    yield from own_field("content", review.digest, stream)
     options = changed_options(review.now, review.then)
     yield from change_lines(options, stream)
     if review.switched_on:
-        yield f"It switches on: {visible(', '.join(review.switched_on))}."
+        yield from sentence(f"It switches on: {visible(', '.join(review.switched_on))}.", stream)
     if any(change["key"] == "chat.files" for change in options):
-        yield "Whatever is written into the document, also later, can then bring in files from anywhere."
+        everywhere = "Whatever is written into the document, also later, can then bring in files from anywhere."
+        yield from sentence(everywhere, stream)
     if review.functions:
         yield "It decides about calls with a function of its own."
     if is_trusted(review):
         yield "It is trusted already."
     elif not loosened(review):
         yield "It only tightens: trusting it changes nothing now."
+    yield "It says:"
+    yield from quote(review.source.rstrip("\n"), stream).lines
 
 
 def wants_trust(review: Review) -> bool:
@@ -140,7 +144,7 @@ def untrusted_rest(chat: Chat) -> Iterator[str]:
 
 
 def _value(value: Any) -> str:
-    return visible(json.dumps(value, ensure_ascii=False))
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _book() -> Any:

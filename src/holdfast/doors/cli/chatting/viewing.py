@@ -16,15 +16,14 @@ from holdfast.doors.cli.chatting.documents import place
 from holdfast.doors.cli.chatting.living import LiveLine
 from holdfast.doors.cli.chatting.shapes import call_preview, event_shape, outcome_shape
 from holdfast.doors.cli.chatting.streaming import Stream
-from holdfast.doors.cli.folding import note_folded
+from holdfast.doors.cli.folding import note_folded, quote, sentence
 from holdfast.doors.cli.held import diff_style
-from holdfast.doors.cli.logs import logged_line
+from holdfast.doors.cli.logs import logged_line, note_logged_line
 from holdfast.doors.cli.shapes import Shape
 from holdfast.models.opening import OPERATOR
 from holdfast.models.port import CallBegun, Retrying, TextDelta, ThinkingDelta, Usage
 from holdfast.registry.sources import WAITING
-from holdfast.text.visible import visible, visible_block
-from holdfast.text.width import clip
+from holdfast.text.visible import visible
 
 if TYPE_CHECKING:
     from holdfast.assemble.chat import Chat
@@ -156,7 +155,7 @@ class PersonView:
                 line = logged_line(event)
                 if line is not None:
                     self.rest()
-                    screen.note(screen.paint(line, "dim", stream=sys.stderr))
+                    note_logged_line(line)
             case Inquired():
                 self.rest()
             case Finished():
@@ -216,7 +215,8 @@ class PersonView:
             self._words.drop()
         self.rest()
         words = _STEPPED_IN[event.what] + (f": {screen.shown(event.message)}" if event.message else ".")
-        note_folded(screen.paint(f"{words} ({event.rule})", "dim", stream=sys.stderr))
+        for line in sentence(f"{words} ({event.rule})", sys.stderr, "dim"):
+            screen.note(line)
 
     def _count(self, usage: Usage) -> None:
         """What the replies cost, for a person who pays for them."""
@@ -243,19 +243,22 @@ class PersonView:
         self._words.keep()
         if event.aborted is not None:
             self._said.add(event.aborted)
-            screen.note(screen.paint(f"The reply was stopped: {visible(event.aborted)}", "yellow", stream=sys.stderr))
+            for line in sentence(f"The reply was stopped: {visible(event.aborted)}", sys.stderr, "yellow"):
+                screen.note(line)
 
     def _settled(self, name: str, arguments: str, result: Result) -> None:
         self.rest()
         self._head("✓" if result.success else "✗", name, arguments, "green" if result.success else "red")
         planned = result.failure is Failure.PLANNED
-        for number, line in enumerate(_bounded(result.text, _MAX_PLANNED if planned else _MAX_LINES)):
-            style = diff_style(line, number) if planned else ("dim",) if line else ()
-            screen.note(f"    {screen.paint(line, *style, stream=sys.stderr)}".rstrip())
+        text = result.text.strip("\n")
+        limit, style = (_MAX_PLANNED, diff_style) if planned else (_MAX_LINES, _dim)
+        shown = quote(text, sys.stderr, limit, style=style, more="the document has all", brief=True)
+        for line in shown.lines if text else ():
+            screen.note(line)
 
     def _head(self, sign: str, name: str, arguments: str, colour: str) -> None:
         self.rest()
-        words = call_preview(name, arguments, self._open.runtime, screen.screen_width() - 3)
+        words = call_preview(name, arguments, self._open.runtime, screen.screen_width(sys.stderr) - 3)
         screen.note(f"{screen.paint(sign, colour, stream=sys.stderr)} {screen.shown(words)}")
 
     def _running(self, event: Started) -> str:
@@ -269,7 +272,8 @@ class PersonView:
             return visible(event.tool)
         from holdfast.contract.values import encode_json
 
-        return call_preview(call.name_used, encode_json(call.args).decode(), runtime, screen.screen_width() // 2)
+        width = screen.screen_width(sys.stderr) // 2
+        return call_preview(call.name_used, encode_json(call.args).decode(), runtime, width)
 
     def _warn(self, message: str) -> None:
         self.rest()
@@ -277,10 +281,5 @@ class PersonView:
         note_folded(screen.shown_block(message), "Note:")
 
 
-def _bounded(text: str, limit: int) -> list[str]:
-    lines = visible_block(text.strip("\n")).split("\n")
-    shown = [clip(line.expandtabs(4), screen.screen_width() - 5) for line in lines[:limit]]
-    hidden = len(lines) - limit
-    if hidden > 0:
-        shown.append(f"[{hidden:,} more {'line' if hidden == 1 else 'lines'} in the document]")
-    return [] if shown == [""] else shown
+def _dim(line: str, place: int) -> tuple[str, ...]:
+    return ("dim",) if line else ()

@@ -11,11 +11,9 @@ from holdfast.agent.conversation import Slot, Status
 from holdfast.agent.standing import Standing, standing_of
 from holdfast.contract.call import HeldCall
 from holdfast.contract.vocabulary import State
-from holdfast.doors.cli import screen
 from holdfast.doors.cli.chatting.documents import place
-from holdfast.doors.cli.chatting.shapes import preview_of
-from holdfast.doors.cli.folding import folded
-from holdfast.doors.cli.held import HeldView
+from holdfast.doors.cli.folding import own_field, sentence
+from holdfast.doors.cli.held import HeldView, given_lines
 from holdfast.text.visible import visible
 
 if TYPE_CHECKING:
@@ -31,18 +29,18 @@ def waiting_lines(chat: Chat, slots: Sequence[Slot], *, watching: bool = False) 
     for slot in slots:
         known = standing_of(runtime, slot)
         status = "new" if slot.status is None else slot.status
-        yield f"{screen.paint('Waiting', 'yellow', stream=sys.stderr)} at {place(path, slot.line)} ({status})"
+        yield from sentence(f"Waiting at {place(path, slot.line)} ({status})", sys.stderr, "yellow")
         held = known.held
         if slot.status is Status.PENDING and held is not None and held.state is State.PENDING:
             asked.append(held)
             tool = runtime.registry.find(held.call.tool)
-            yield from (f"  {line}" for line in HeldView(held, risk=None if tool is None else tool.risk).short())
+            yield from HeldView(held, risk=None if tool is None else tool.risk).short()
         else:
-            yield f"  {screen.shown(preview_of(slot, runtime))}"
-            yield from (f"  {line}" for line in folded(_why(known, runtime, goes_on), sys.stderr, first=2))
+            yield from own_field("why", _why(known, runtime, goes_on), sys.stderr)
+            yield from given_lines(slot.use.name, slot.use.arguments, sys.stderr)
     if asked:
-        for sentence in _how(path, asked[0], watching=watching):
-            yield "\n  ".join(folded(sentence, sys.stderr))
+        for words in _how(path, asked[0], watching=watching):
+            yield from sentence(words, sys.stderr)
 
 
 def _why(known: Standing, runtime: Runtime, goes_on: str) -> str:

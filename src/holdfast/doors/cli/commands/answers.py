@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -15,10 +16,11 @@ from holdfast.doors.cli import screen
 from holdfast.doors.cli.arguments import read_object, read_text
 from holdfast.doors.cli.calling import is_builtin, show_result
 from holdfast.doors.cli.failures import WAITING, UsageProblem
-from holdfast.doors.cli.held import HeldView
-from holdfast.doors.cli.holding import check_shown, find_held
+from holdfast.doors.cli.held import HeldView, show_held
+from holdfast.doors.cli.holding import find_held, note_shown, review, was_shown
 from holdfast.doors.cli.options import common, complete_pending
 from holdfast.doors.cli.place import Flags, kept_ledger, ledger_here, runtime_here, servers_for, whoami
+from holdfast.doors.cli.typing_in import Leave
 
 if TYPE_CHECKING:
     from holdfast.contract.call import HeldCall
@@ -61,10 +63,16 @@ def approve(
     answer = Answer(kind="approve" if args is None else "edit", by=whoami(by), args=args)
     with ledger_here(flags) as ledger:
         held, state = find_held(ledger, call_id), ledger.path.parent
-        if not held.definition_only and not check_shown(ledger, held, digest):
-            return WAITING
-    result, now = _answer(flags, held, answer, as_json=as_json, always=always)
-    return show_result(result, now, as_json=as_json, state=state)
+        unseen = not held.definition_only and not was_shown(ledger, held, digest)
+    try:
+        if unseen:
+            asyncio.run(_review(held))
+            note_shown(state, [held])
+        result, now, shown = _answer(flags, held, answer, quiet=as_json or unseen, always=always)
+    except Leave:
+        screen.note(f"Call {held.call.id} still waits.")
+        return WAITING
+    return show_result(result, now, as_json=as_json, state=state, seen=now is not None and now.digest == shown)
 
 
 @click.command()
@@ -83,7 +91,7 @@ def reject(flags: Flags, call_id: str, message: str, by: str | None, as_json: bo
     with ledger_here(flags) as ledger:
         found = ledger.find(call_id)
         held = None if found in ledger.unreadable_pending() else find_held(ledger, found)
-    result = _ended(flags, found, said) if held is None else _answer(flags, held, said, as_json=as_json)[0]
+    result = _ended(flags, found, said) if held is None else _answer(flags, held, said, quiet=as_json)[0]
     return _taken(result, "Rejected.", as_json=as_json)
 
 
@@ -106,14 +114,16 @@ def answer(flags: Flags, call_id: str, text: str | None, failed: bool, by: str |
         held = find_held(ledger, call_id)
     said = _asked(held) if text is None else read_text(text)
     given = Answer(kind="result", by=whoami(by), message=said, success=not failed)
-    result, _ = _answer(flags, held, given, as_json=as_json)
+    result, *_ = _answer(flags, held, given, quiet=as_json)
     return _taken(result, "Answered.", as_json=as_json)
 
 
 def _answer(
-    flags: Flags, held: HeldCall, answer: Answer, *, as_json: bool, always: Literal["project", "user"] | None = None
-) -> tuple[Result, HeldCall | None]:
-    _show(held, as_json=as_json)
+    flags: Flags, held: HeldCall, answer: Answer, *, quiet: bool, always: Literal["project", "user"] | None = None
+) -> tuple[Result, HeldCall | None, str]:
+    """The result, the call if it still waits, and the digest under which it was shown here."""
+    if answer.kind != "edit" and not quiet:
+        show_held(held, sys.stderr, whole=answer.kind == "approve")
     runs_here = answer.kind in ("approve", "edit") and not _is_waited_for(held)
     servers = servers_for(held.call.tool) if runs_here else ()
     with runtime_here(flags, entry_points=not is_builtin(held.call.tool), servers=servers) as runtime:
@@ -123,31 +133,39 @@ def _answer(
             stand_in(runtime, servers)
             if screen.can_ask():
                 runtime.inquirer = TerminalInquirer(runtime)
-        return asyncio.run(_take(runtime, held, answer, as_json=as_json, always=always))
+        return asyncio.run(_take(runtime, held, answer, quiet=quiet, always=always))
 
 
 async def _take(
-    runtime: Runtime, held: HeldCall, answer: Answer, *, as_json: bool, always: Literal["project", "user"] | None
-) -> tuple[Result, HeldCall | None]:
+    runtime: Runtime, held: HeldCall, answer: Answer, *, quiet: bool, always: Literal["project", "user"] | None
+) -> tuple[Result, HeldCall | None, str]:
     async with runtime:
         if runtime.registry.find(held.call.tool) is None:
             await runtime.wait_for_sources()
         if answer.kind == "edit":
             held = await runtime.desk.change(held, answer.args or {}, by=answer.by)
             answer = Answer(kind="approve", by=answer.by)
-            _show(held, as_json=as_json)
+            if not quiet:
+                await _show_changed(held)
         if always is not None:
             from holdfast.doors.cli.granting import allow
 
             allow(runtime, held, always, answer.by)
         result = await runtime.answer(held.call.id, answer, digest=held.digest)
-        return _who_runs(result, held), kept_ledger(runtime).held(held.call.id)
+        return _who_runs(result, held), kept_ledger(runtime).held(held.call.id), held.digest
 
 
-def _show(held: HeldCall, *, as_json: bool) -> None:
-    if not as_json:
-        for line in HeldView(held).short():
-            screen.note(line)
+async def _show_changed(held: HeldCall) -> None:
+    """What a call would do with other arguments. What a person cannot see at once they are asked about."""
+    if HeldView(held).list_is_whole or not screen.can_ask():
+        show_held(held, sys.stderr)
+    else:
+        await _review(held)
+
+
+async def _review(held: HeldCall) -> None:
+    if not await review(held):
+        raise Leave
 
 
 def _who_runs(result: Result, held: HeldCall) -> Result:

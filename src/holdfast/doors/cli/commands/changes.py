@@ -13,6 +13,7 @@ from holdfast.doors.cli.commands.ledger import record_preview, when
 from holdfast.doors.cli.holding import note_unreadable
 from holdfast.doors.cli.options import common, complete_call
 from holdfast.doors.cli.place import Flags
+from holdfast.doors.cli.tables import put_table
 from holdfast.doors.cli.undoing import (
     change_shape,
     diff_lines,
@@ -59,10 +60,10 @@ def changes(flags: Flags, call_id: str | None, diff: bool, limit: int, as_json: 
             screen.say(f"Call {plan.call_id} changed no files that were recorded.")
             return 0
         rows = [
-            [visible(visible_path(name)), item.change.kind, fate_words(item)]
+            [item.change.kind, fate_words(item), visible(visible_path(name))]
             for item, name in zip(plan.items, names, strict=True)
         ]
-        screen.put_table(["path", "change", "now"], rows)
+        put_table(["change", "now", "path"], rows)
         for text in diffs:
             for line in diff_lines(text or "", sys.stdout):
                 screen.say(line)
@@ -90,7 +91,7 @@ def _list(ledger: Ledger, limit: int, *, as_json: bool) -> int:
         rows.append([call_id, when(record.received_at), paths, "undone" if undone else "", record_preview(record)])
     note_unreadable(unreadable)
     if not as_json and rows:
-        screen.put_table(["id", "when", "changed", "", "call"], rows)
+        put_table(["id", "when", "changed", "", "call"], rows)
     elif not as_json:
         screen.say("No call has changed a file here that was recorded.")
     return 0

@@ -12,6 +12,7 @@ from holdfast.doors.cli.held import age
 from holdfast.doors.cli.options import common, complete_grant
 from holdfast.doors.cli.place import Flags, grants_here, whoami
 from holdfast.doors.cli.shapes import grant_shape
+from holdfast.doors.cli.tables import put_table
 from holdfast.text.visible import visible
 
 
@@ -37,7 +38,7 @@ def list_grants(flags: Flags, as_json: bool) -> int:
             [grant.id, grant.scope, rule_words(grant.tool, grant.pattern), visible(grant.by), age(grant.created)]
             for grant in found
         ]
-        screen.put_table(["id", "scope", "always allowed", "by", "since"], rows)
+        put_table(["id", "scope", "always allowed", "by", "since"], rows)
     return 0
 
 

@@ -13,14 +13,15 @@ from msgspec import to_builtins
 from holdfast.contract.vocabulary import State
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.failures import FAILED, report
+from holdfast.doors.cli.folding import label_line, quote, quoted_field
 from holdfast.doors.cli.groups import DefaultGroup
 from holdfast.doors.cli.holding import note_unreadable
 from holdfast.doors.cli.options import common, complete_call, complete_tool
 from holdfast.doors.cli.place import Flags, ledger_here, setting_here, whoami
 from holdfast.doors.cli.shapes import record_shape
-from holdfast.text.preview import preview
+from holdfast.doors.cli.tables import put_table
+from holdfast.text.preview import arguments_text, preview
 from holdfast.text.truncate import format_size
-from holdfast.text.visible import visible, visible_block
 
 if TYPE_CHECKING:
     from holdfast.store.queries import CallRecord
@@ -53,7 +54,7 @@ def list_calls(flags: Flags, limit: int, tool: str | None, state: str | None, as
             [record.call.id, when(record.received_at), record.state.replace("_", " "), record_preview(record)]
             for record in records
         ]
-        screen.put_table(["id", "when", "state", "call"], rows)
+        put_table(["id", "when", "state", "call"], rows)
     return 0
 
 
@@ -185,8 +186,8 @@ def record_preview(record: CallRecord) -> str:
 
 def _show(record: CallRecord) -> None:
     call = record.call
-    screen.say(f"{screen.paint(record_preview(record), 'bold')}")
-    _field("id", call.id)
+    screen.say(screen.paint(f"Call {call.id}", "bold"))
+    _field("tool", call.tool)
     _field("state", record.state.replace("_", " "))
     _field("caller", " ".join(word for word in (call.caller.door, call.caller.agent or "") if word))
     _field("cwd", call.cwd)
@@ -202,27 +203,16 @@ def _show(record: CallRecord) -> None:
         _field("began", when(record.began_at))
     if record.ended_at is not None:
         _field("ended", when(record.ended_at))
-    for name, value in call.args.items():
-        _block(name, value if isinstance(value, str) else _json(value))
+    _block("with", arguments_text(call.args))
     if record.result is not None:
         _block("result" if record.result.success else "error", record.result.text)
 
 
 def _field(name: str, text: str) -> None:
-    screen.say(f"  {screen.paint(f'{name:<8}', 'dim')} {visible(text)}")
+    for line in quoted_field(name, text, sys.stdout, width=8):
+        screen.say(line)
 
 
 def _block(name: str, text: str) -> None:
-    lines = visible_block(text).split("\n")
-    if len(lines) == 1:
-        _field(visible(name), text)
-        return
-    screen.say(f"  {screen.paint(visible(name), 'dim')}")
-    for line in lines:
-        screen.say(f"    {line}")
-
-
-def _json(value: object) -> str:
-    from holdfast.contract.values import encode_json
-
-    return encode_json(value).decode()
+    for line in (label_line(name, sys.stdout), *quote(text, sys.stdout).lines):
+        screen.say(line)

@@ -8,12 +8,12 @@ import click
 
 from holdfast.contract.vocabulary import State
 from holdfast.doors.cli import screen
-from holdfast.doors.cli.held import HeldView, age
-from holdfast.doors.cli.holding import SHORT_DIGEST, find_held, note_shown, note_unreadable
+from holdfast.doors.cli.folding import note_folded
+from holdfast.doors.cli.held import show_held
+from holdfast.doors.cli.holding import find_held, note_shown, note_unreadable
 from holdfast.doors.cli.options import common, complete_pending
 from holdfast.doors.cli.place import Flags, ledger_here
-from holdfast.doors.cli.shapes import held_shape, waits_for
-from holdfast.text.visible import visible
+from holdfast.doors.cli.shapes import held_shape
 
 
 @click.command()
@@ -34,29 +34,15 @@ def pending(flags: Flags, call_id: str | None, as_json: bool) -> int:
             screen.put_json(held_shape(held))
         note_shown(ledger.path.parent, waiting)
     elif call_id is not None:
-        for line in HeldView(waiting[0], sys.stdout).whole():
-            screen.say(line)
+        show_held(waiting[0], sys.stdout, whole=True)
         note_shown(ledger.path.parent, waiting)
     elif not waiting:
         screen.say("Nothing is waiting.")
     else:
-        screen.put_table(
-            ["id", "waits for", "since", "digest", "what it would do", "why it is asked about"],
-            [
-                [
-                    held.call.id,
-                    waits_for(held),
-                    age(held.held_at),
-                    held.digest[:SHORT_DIGEST],
-                    held.preview,
-                    visible(held.decision.reason),
-                ]
-                for held in waiting
-            ],
-        )
+        for held in waiting:
+            if show_held(held, sys.stdout, listed=True):
+                note_shown(ledger.path.parent, [held])
+            screen.say()
         if any(held.state is State.PENDING for held in waiting):
-            screen.note(
-                "Answer with `holdfast approve ID`, `holdfast reject ID -m TEXT` or `holdfast answer ID TEXT`; "
-                "`holdfast pending ID` shows all of a call."
-            )
+            note_folded("Answer with `holdfast approve ID`, `holdfast reject ID -m TEXT` or `holdfast answer ID TEXT`.")
     return 0

@@ -17,6 +17,7 @@ from holdfast.doors.cli.groups import DefaultGroup
 from holdfast.doors.cli.options import common, complete_tool
 from holdfast.doors.cli.place import Flags, runtime_here, runtime_in, servers_for, setting_here
 from holdfast.doors.cli.shapes import Shape, explanation_shape
+from holdfast.doors.cli.tables import put_table
 from holdfast.text.visible import visible
 
 if TYPE_CHECKING:
@@ -80,10 +81,10 @@ def explain(flags: Flags, tool: str, words: tuple[str, ...], as_json: bool) -> i
     screen.say(screen.paint(f"{explanation.tool}: {decision.verdict}", "bold"))
     screen.say(f"  {visible(decision.reason)}")
     screen.say()
-    screen.put_table(["  stage", "answer", "who", "why"], [_told(step) for step in explanation.steps])
+    put_table(["  stage", "answer", "who", "why"], [_told(step) for step in explanation.steps])
     if explanation.parts:
         screen.say()
-        screen.put_table(["  part", "answer", "what", "why"], [_part(part) for part in explanation.parts])
+        put_table(["  part", "answer", "what", "why"], [_part(part) for part in explanation.parts])
     return 0
 
 

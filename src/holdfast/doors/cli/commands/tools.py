@@ -10,10 +10,12 @@ import click
 
 from holdfast.contract.errors import UnknownTool
 from holdfast.doors.cli import screen
+from holdfast.doors.cli.folding import quote, quoted_field
 from holdfast.doors.cli.options import common, complete_tool
 from holdfast.doors.cli.place import Flags, runtime_here, servers_for
 from holdfast.doors.cli.shapes import tool_shape
-from holdfast.text.visible import visible, visible_block
+from holdfast.doors.cli.tables import put_table
+from holdfast.text.visible import visible
 
 if TYPE_CHECKING:
     from holdfast.contract.tool import Tool
@@ -63,7 +65,7 @@ def _list_or_show(runtime: Runtime, name: str | None, *, as_json: bool) -> None:
             screen.put_json(tool_shape(tool, policy.why(tool)))
         return
     rows = [[tool.name, tool.risk, effects_of(tool), visible(_first_line(tool))] for tool in found]
-    screen.put_table(["tool", "risk", "effects", "what it does"], rows)
+    put_table(["tool", "risk", "effects", "what it does"], rows)
 
 
 def effects_of(tool: Tool) -> str:
@@ -85,7 +87,7 @@ def _show(runtime: Runtime, tool: Tool, *, as_json: bool) -> None:
         screen.put_json(tool_shape(tool, policy))
         return
     screen.say(screen.paint(tool.name, "bold"))
-    screen.say(f"  {visible_block(tool.description)}")
+    _quote(tool.description)
     facts = {
         "risk": tool.risk,
         "effects": effects_of(tool),
@@ -97,21 +99,26 @@ def _show(runtime: Runtime, tool: Tool, *, as_json: bool) -> None:
         "enabled": "" if runtime.is_enabled(tool) else "no; name it in tools.allow to see it in lists",
     }
     for label, value in facts.items():
-        if value:
-            screen.say(f"  {screen.paint(f'{label:<8}', 'dim')} {visible(value)}")
+        for line in quoted_field(label, value, sys.stdout, width=8) if value else ():
+            screen.say(line)
     screen.say()
     screen.say("arguments (JSON Schema)")
-    screen.say(_pretty(tool.input_schema))
+    _quote(_pretty(tool.input_schema))
     if tool.output_schema is not None:
         screen.say("result (JSON Schema)")
-        screen.say(_pretty(tool.output_schema))
+        _quote(_pretty(tool.output_schema))
     sys.stdout.flush()
+
+
+def _quote(text: str) -> None:
+    for line in quote(text, sys.stdout).lines:
+        screen.say(line)
 
 
 def _pretty(schema: object) -> str:
     import json
 
-    return visible_block(json.dumps(schema, indent=2, ensure_ascii=False))
+    return json.dumps(schema, indent=2, ensure_ascii=False)
 
 
 def _first_line(tool: Tool) -> str:

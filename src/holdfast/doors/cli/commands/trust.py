@@ -18,10 +18,12 @@ from holdfast.contract.errors import HoldfastError
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.chatting.trusting import change_lines, changed_options
 from holdfast.doors.cli.failures import UsageProblem
+from holdfast.doors.cli.folding import own_field, quoted_field, sentence
 from holdfast.doors.cli.groups import DefaultGroup
 from holdfast.doors.cli.options import common
 from holdfast.doors.cli.place import Flags, whoami
 from holdfast.doors.cli.shapes import Shape
+from holdfast.doors.cli.tables import put_table
 from holdfast.rules.skills import MANIFEST, digest_of, manifest_of, parse_manifest, read_skill
 from holdfast.text.visible import visible
 
@@ -88,8 +90,8 @@ def list_trusted(flags: Flags, as_json: bool) -> int:
     elif not found:
         screen.say("No file is trusted.")
     else:
-        rows = [[visible(item.path), _now(item), visible(item.by), item.digest[:12]] for item in found]
-        screen.put_table(["file", "now", "by", "content"], rows)
+        rows = [[_now(item), visible(item.path), visible(item.by), item.digest[:12]] for item in found]
+        put_table(["now", "file", "by", "content"], rows)
     return 0
 
 
@@ -203,13 +205,16 @@ def _project_file(setting: Setting, file: str | None) -> Path:
 
 
 def _show(path: Path, layer: LayerReport, changes: list[Shape], notices: tuple[str, ...]) -> None:
-    screen.say(f"{visible(str(path))}, content {layer.digest}")
+    screen.say(screen.paint("The configuration of the project", "bold"))
+    for line in (*quoted_field("file", str(path), sys.stdout), *own_field("content", layer.digest, sys.stdout)):
+        screen.say(line)
     if not changes:
         screen.say("It only tightens: trusting it changes nothing now.")
     for line in change_lines(changes, sys.stdout):
         screen.say(line)
     for notice in notices:
-        screen.say(f"Note: {screen.shown(notice)}")
+        for line in sentence(f"Note: {screen.shown(notice)}", sys.stdout):
+            screen.say(line)
     sys.stdout.flush()
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from holdfast.contract.errors import LedgerCorrupt, UndoRefused
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.failures import FAILED, REJECTED, UsageProblem, report
+from holdfast.doors.cli.folding import note_folded, quoted_field
 from holdfast.doors.cli.options import common, complete_call
 from holdfast.doors.cli.place import Flags, whoami
 from holdfast.doors.cli.undoing import (
@@ -25,6 +26,10 @@ from holdfast.doors.cli.undoing import (
     visible_path,
 )
 from holdfast.text.visible import visible
+
+_KIND: Final = 8
+_LEAST: Final = 8
+"""Lines of a diff that are shown when others have taken the room."""
 
 if TYPE_CHECKING:
     from holdfast.assemble import Setting
@@ -66,7 +71,7 @@ def undo(flags: Flags, call_id: str | None, yes: bool, partial: bool, as_json: b
     elif result.success:
         screen.say(f"{result.output} It is call {result.call_id}.")
     else:
-        screen.note(visible(result.error or ""))
+        note_folded(visible(result.error or ""))
     return 0 if result.success else FAILED
 
 
@@ -88,12 +93,16 @@ def _show(plan: Plan, setting: Setting, ledger: Ledger) -> None:
         screen.note(screen.paint(f"Undo call {plan.call_id}:", "bold"))
     room = MAX_SHOWN
     for item in plan.items[:MAX_PATHS]:
-        name = name_of(item, setting)
-        screen.note(f"  {visible(visible_path(name))} ({item.change.kind}): {fate_words(item)}")
+        name = visible_path(name_of(item, setting))
+        for label, text in ((item.change.kind, name), ("now", fate_words(item))):
+            for line in quoted_field(label, text, sys.stderr, width=_KIND, show=screen.shown):
+                screen.note(line)
         if item.fate == "put_back" and room > 0:
-            for line in diff_lines(diff_of(item, ledger.blobs, visible_path(name), back=True), sys.stderr, room):
-                screen.note(f"    {line}")
-                room -= 1
+            more = f"`holdfast changes {plan.call_id} --diff` shows all"
+            lines = diff_lines(diff_of(item, ledger.blobs, name, back=True), sys.stderr, max(_LEAST, room), more)
+            for line in lines:
+                screen.note(line)
+            room -= len(lines)
     if len(plan.items) > MAX_PATHS:
         screen.note(f"  … and {len(plan.items) - MAX_PATHS:,} more")
     if plan.items:

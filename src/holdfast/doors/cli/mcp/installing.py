@@ -15,14 +15,14 @@ from msgspec import Struct
 from holdfast.contract.values import Json
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.failures import REJECTED, USAGE, UsageProblem
-from holdfast.doors.cli.folding import note_folded
+from holdfast.doors.cli.folding import note_folded, quote
 from holdfast.doors.cli.held import diff_style
 from holdfast.doors.cli.mcp.clients import CLIENTS, ENTRY, OURS, own_command, user_folders
 from holdfast.doors.cli.mcp.jsonc import NotJsonc, entry_in, put
 from holdfast.doors.cli.mcp.writing import Found, find, write
 from holdfast.doors.cli.place import Flags, setting_here
 from holdfast.text.diff import unified_diff
-from holdfast.text.visible import visible, visible_block
+from holdfast.text.visible import visible
 
 if TYPE_CHECKING:
     from holdfast.assemble import Setting
@@ -116,8 +116,8 @@ def _entry(setting: Setting, wish: Wish) -> dict[str, Json]:
 def _settle(setting: Setting, wish: Wish, found: Found, entry: dict[str, Json], diff: str) -> int | None:
     """Show what would be written, and have it agreed to; the exit code if it is not."""
     if not wish.as_json:
-        for number, line in enumerate(visible_block(diff).splitlines()):
-            screen.say(screen.paint(line, *diff_style(line, number)))
+        for line in quote(diff.rstrip("\n"), sys.stdout, style=diff_style).lines:
+            screen.say(line)
         sys.stdout.flush()
         for note in _notes(setting, wish, found, entry):
             note_folded(visible(note), "Note:")

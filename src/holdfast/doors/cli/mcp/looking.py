@@ -13,6 +13,7 @@ from holdfast.doors.cli.failures import FAILED, UsageProblem
 from holdfast.doors.cli.place import Flags, runtime_in, setting_here
 from holdfast.doors.cli.shapes import Shape
 from holdfast.doors.cli.sources import bridge_of, leave_out_warnings, sources_started, why
+from holdfast.doors.cli.tables import put_table
 from holdfast.text.visible import visible
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def show_servers(flags: Flags, names: Sequence[str], *, as_json: bool) -> int:
             screen.put_json(_shape(name, server, statuses.get(name)))
     else:
         rows = [_row(name, server, statuses.get(name)) for name, server in servers.items()]
-        screen.put_table(["server", "state", "transport", "tools", "what to know"], rows)
+        put_table(["server", "state", "transport", "tools", "what to know"], rows)
     away = [name for name, server in servers.items() if server.enabled and not is_ready(statuses.get(name))]
     return FAILED if away else 0
 

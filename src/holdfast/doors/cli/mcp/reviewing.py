@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from holdfast.contract.names import server_of
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.failures import REJECTED, WAITING, UsageProblem
+from holdfast.doors.cli.folding import quote, sentence
 from holdfast.doors.cli.held import diff_style
 from holdfast.doors.cli.mcp.looking import bridged, chosen, is_ready
 from holdfast.doors.cli.place import Flags, setting_here
@@ -96,10 +97,15 @@ async def _settled(bridge: Bridge, change: Changed, *, yes: bool, as_json: bool)
 
 def _show(change: Changed) -> None:
     new = " (new)" if change.new else ""
-    screen.say(screen.paint(f"mcp:{visible(change.server)}:{visible(change.tool)}{new}", "bold"))
-    for number, line in enumerate(screen.shown_block(change.difference).split("\n")):
-        screen.say(f"  {screen.paint(line, *diff_style(line, number + 2))}".rstrip())
+    name = f"mcp:{visible(change.server)}:{visible(change.tool)}{new}"
+    difference = quote(change.difference.rstrip("\n"), sys.stdout, style=_style, show=screen.shown)
+    for line in (*sentence(name, sys.stdout, "bold"), *difference.lines):
+        screen.say(line)
     sys.stdout.flush()
+
+
+def _style(line: str, place: int) -> tuple[str, ...]:
+    return diff_style(line, place + 2)
 
 
 def _change_shape(change: Changed, *, accepted: bool) -> Shape:
