@@ -8,6 +8,7 @@ import resource
 import select
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Generator
 from pathlib import Path
@@ -232,7 +233,7 @@ def test_a_warden_that_dies_before_it_takes_a_command_is_started_again_once(
 def test_without_an_interpreter_commands_are_refused_in_a_sentence(
     warden: Warden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client.sys, "executable", "/nowhere/python")
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with pytest.raises(SandboxRefused, match="cannot be started: /nowhere/python"):
         _run(warden, _launch("true"), tmp_path)
 

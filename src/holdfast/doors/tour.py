@@ -17,6 +17,7 @@ from holdfast.agent.events import AgentEvent, CallSettled, Outcome, ReplyWritten
 from holdfast.contract.errors import HoldfastError
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.held import HeldView
+from holdfast.helper_process import own_module
 from holdfast.text.visible import visible
 
 if TYPE_CHECKING:
@@ -191,7 +192,7 @@ def _program() -> str:
     found = shutil.which("holdfast")
     if found is not None and ours.exists() and ours.samefile(found):
         return "holdfast"
-    return shlex.quote(str(ours)) if ours.exists() else f"{shlex.quote(sys.executable)} -m holdfast"
+    return shlex.quote(str(ours)) if ours.exists() else shlex.join(own_module("holdfast"))
 
 
 def _first_new(before: Sequence[str], now: Sequence[str]) -> int:

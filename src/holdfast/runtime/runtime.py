@@ -107,7 +107,7 @@ class Runtime(Answers):
         """Whether calls that would change something are only proposed."""
         self.session = b32encode(os.urandom(5)).decode().lower()
         self.redactor = Redactor() if ledger is None else ledger.redactor
-        self.secrets = Secrets(self.config.secrets, self.redactor.add)
+        self.secrets = Secrets(self.config.secrets, self.redactor.add, root or Path(self.cwd))
         self.caller = caller or Caller(session=self.session, scopes=self.secrets.scopes)
         self.registry = registry or Registry(
             default_timeout=self.config.tools.default_timeout,

@@ -14,6 +14,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Final, Self
 
+from holdfast import helper_process
 from holdfast.sandbox.limits import Limits
 from holdfast.sandbox.policy import Policy
 
@@ -62,7 +63,7 @@ class Range:
         self._listen()
         env = {"PATH": os.environ.get("PATH", ""), "HOLDFAST_BATTERY_SECRET": self._secret}
         none = subprocess.DEVNULL
-        self._victim = subprocess.Popen(["/bin/sleep", "60"], env=env, stdin=none, stdout=none, stderr=none)
+        self._victim = helper_process.start(("/bin/sleep", "60"), env=env, stdin=none, stdout=none, stderr=none)
         self._stack.callback(_end, self._victim)
         name = f"HOLDFAST_BATTERY_{self._id[-16:].upper()}"
         os.environ[name] = self._secret

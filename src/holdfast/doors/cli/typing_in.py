@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Final
 from weakref import WeakKeyDictionary
 
+from holdfast.config.roots import find_root
 from holdfast.doors.cli.screen import note, prompt
+from holdfast.helper_process import person_environment, person_program, start_async
 
 _CHUNK: Final = 65_536
 _turns: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]] = WeakKeyDictionary()
@@ -89,11 +91,17 @@ async def edit(text: str, suffix: str) -> str | None:
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not editor:
         return None
+    project = find_root(Path.cwd()) or Path.cwd()
     with TemporaryDirectory(prefix="holdfast-") as folder:
         file = f"{folder}/arguments{suffix}"
         _put(file, text)
         try:
-            process = await asyncio.create_subprocess_exec(*split(editor), file)
+            word, *words = split(editor)
+            program = person_program(word, project)
+            if program is None:
+                return None
+            # Not in the project: many editors obey a file of the folder they are started in.
+            process = await start_async((program, *words, file), env=person_environment(project), cwd=folder)
             code = await process.wait()
         except (OSError, ValueError):
             return None

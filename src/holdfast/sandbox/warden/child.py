@@ -42,6 +42,7 @@ def main(control_fd: int) -> None:
     """Fork a worker for every socket that arrives; end when the runtime does."""
     be_reaper()
     os.setsid()
+    os.chdir("/")  # it was started where the runtime is, in the project
     _close_others(control_fd)
     control = _socket.socket(fileno=control_fd)
     workers: set[int] = set()

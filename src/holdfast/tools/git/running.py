@@ -17,10 +17,10 @@ from holdfast.contract.result import Result, fail
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import NEEDS_CONTAINMENT, Risk
+from holdfast.helper_process import system_program
 from holdfast.text.preview import with_label
 from holdfast.tools.schemas import LABEL, Schema, strict_object
 
-PROGRAMS: Final = ("/usr/bin/git", "/usr/local/bin/git", "/bin/git", "/opt/homebrew/bin/git")
 _ENVIRONMENT: Final = {
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_CONFIG_GLOBAL": "/dev/null",
@@ -52,7 +52,7 @@ class GitFailed(Exception):
 
 async def git(ctx: Context, *args: str, max_bytes: int) -> Ran:
     """One git command in the project root. Raises `GitFailed` with a sentence where git cannot work."""
-    program = git_program()
+    program = system_program("git")
     if program is None:
         raise GitFailed("git is not installed; the git tools need it.")
     assert ctx.root is not None
@@ -120,11 +120,6 @@ def git_tool(
         needs_root=True,
         source="builtin",
     )
-
-
-def git_program() -> str | None:
-    """Where git is; PATH has no say in it."""
-    return next((path for path in PROGRAMS if Path(path).is_file()), None)
 
 
 def _in_repository(root: Path) -> bool:
