@@ -102,6 +102,22 @@ def test_what_cannot_be_started_is_said_and_the_worker_stays(
     assert _run(warden, _launch("echo fine", **how), tmp_path)[1] == "fine\n"
 
 
+@pytest.mark.spec("B4", "X3")
+def test_what_is_left_of_a_namespace_is_dead_when_the_end_is_told(warden: Warden, tmp_path: Path) -> None:
+    """Its first process ends by itself, unless the command got it to do something else."""
+    script = "setsid sleep 300 >/dev/null 2>&1 & echo $!"
+    ended, pid = _run(warden, _launch(script, own_pids=True), tmp_path)
+    assert ended == Exit(0, None)
+    try:
+        left = os.pidfd_open(int(pid))
+    except ProcessLookupError:
+        return
+    poll = select.poll()
+    poll.register(left, select.POLLIN)
+    assert poll.poll(10_000), "it still runs"
+    os.close(left)
+
+
 @pytest.mark.spec("N2")
 def test_limits_and_locks_hold_from_the_first_instruction(warden: Warden, tmp_path: Path) -> None:
     limited = _launch("ulimit -n; ulimit -f", rlimits=((resource.RLIMIT_NOFILE, 99), (resource.RLIMIT_FSIZE, 1024)))

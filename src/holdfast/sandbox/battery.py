@@ -56,6 +56,7 @@ CASES: Final[dict[str, Case]] = {
     "nested-namespaces": Case(attack="nested", says="no nested namespaces"),
     "setns": Case(attack="setns", says="no way into other namespaces"),
     "trace": Case(attack="trace", says="other processes cannot be traced or signalled"),
+    "first-process": Case(attack="first_process", says="the sandbox's own processes cannot be read or changed"),
     "terminal": Case(attack="terminal", says="nothing can be typed into a terminal"),
     "unix-socket": Case(attack="unix_socket", says="services of the host cannot be reached", look=Range.called),
     "abstract-socket": Case(attack="abstract_socket", says="abstract sockets cannot be reached", look=Range.called),

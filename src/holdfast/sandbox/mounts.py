@@ -23,6 +23,9 @@ _PROGRAMS: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx3
 _ETC: Final = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "passwd", "group", "nsswitch.conf")
 _KERNEL: Final = ("sys", "irq", "bus", "fs", "acpi", "scsi", "driver")
 _KERNEL_FILES: Final = ("sysrq-trigger", "kcore", "mtrr", "latency_stats", "timer_stats", "sched_debug")
+_FIRST: Final = ("--perms", "0555", "--tmpfs", "/proc/1", "--remount-ro", "/proc/1")
+"""Process 1 is bubblewrap's own and of the command's user: by `/proc/1/mem` the command could put code into it that
+outlives it and says how it ended. The filter refuses the other ways into a process."""
 _GIT_CONFIG: Final = (".gitconfig", ".config/git")
 
 FILES_BEFORE: Final = 2
@@ -68,7 +71,7 @@ class Mounts:
 
     def _in_order(self, program: str, cwd: str) -> Iterator[str]:
         yield from ("--ro-bind", "/", "/") if self._whole else _essentials()
-        yield from ("--dev", "/dev", "--proc", "/proc")
+        yield from ("--dev", "/dev", "--proc", "/proc", *_FIRST)
         if os.geteuid() == 0:
             yield from _locked_proc()
         yield from self._private()

@@ -20,8 +20,8 @@ from holdfast.sandbox.warden.tree import (
     be_reaper,
     clear,
     descendants,
+    end_inits,
     kill,
-    only_inits,
     open_pidfd,
     processes,
     reap,
@@ -144,7 +144,7 @@ class Worker:
                 log.started()
                 self._tell("started", self._first, os.getpid())
             status = self._watch(log, bool(request["detached"]))
-            quick = self._own_pids and not (self._asked or request["thorough"]) and only_inits()
+            quick = self._own_pids and not (self._asked or request["thorough"]) and end_inits()
             left = 0 if quick else clear()
             if log is not None:
                 log.finish(status, alone=self._gone)
