@@ -79,7 +79,7 @@ class Bubblewrap(Struct, frozen=True, kw_only=True):
     def launch(self, policy: Policy, command: Command, overlays: tuple[Overlay, ...]) -> Launch:
         if overlays and not self.overlays:
             raise SandboxRefused(f"{self.path} is too old for overlays; bubblewrap 0.11 has them.")
-        environment = variables(policy, command.env, home=HOME)
+        environment = variables(policy, command, home=HOME)
         cwd = os.path.realpath(command.cwd or policy.root or Path.cwd())
         program = found_program(command.argv[0], environment["PATH"], cwd)
         mounts = Mounts(policy, command, overlays, program, cwd, by_descriptor=self.version >= (0, 10))

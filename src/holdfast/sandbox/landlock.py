@@ -75,7 +75,7 @@ class Landlock(Struct, frozen=True, kw_only=True):
         cwd = os.path.realpath(command.cwd or policy.root or Path.cwd())
         home = _Home()
         try:
-            environment = variables(policy, {"TMPDIR": home.path, **command.env}, home=home.path)
+            environment = {**variables(policy, command, home=home.path), "TMPDIR": home.path, **command.env}
             program = found_program(command.argv[0], environment["PATH"], cwd)
             rules = tuple(_rules(policy, command, program, cwd, home.path))
         except BaseException:
@@ -114,7 +114,8 @@ def _rules(policy: Policy, command: Command, program: str, cwd: str, home: str) 
     root = () if policy.root is None else (policy.root,)
     seen: Iterable[Path]
     if command.sees == "project":
-        seen = (*map(Path, ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix", "/etc", "/proc")), *root)
+        programs = map(Path, ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix", "/etc", "/proc"))
+        seen = (*programs, *root, *command.shows)
         if any(Path(os.path.realpath(program)).is_relative_to(folder) for folder in own_folders()):
             seen = (*seen, *own_folders())
     else:

@@ -59,7 +59,7 @@ class Mounts:
         if strange:
             raise SandboxRefused(f"{strange[0]} is not a writable folder, so its changes cannot be recorded.")
         try:
-            self.options = tuple(self._in_order(program, cwd))
+            self.options = tuple(self._in_order(program, cwd, command.shows))
         except BaseException:
             self.undo()
             raise
@@ -69,13 +69,13 @@ class Mounts:
         for step in self.cleanup:
             step()
 
-    def _in_order(self, program: str, cwd: str) -> Iterator[str]:
+    def _in_order(self, program: str, cwd: str, shows: tuple[Path, ...]) -> Iterator[str]:
         yield from ("--ro-bind", "/", "/") if self._whole else _essentials()
         yield from ("--dev", "/dev", "--proc", "/proc", *_FIRST)
         if os.geteuid() == 0:
             yield from _locked_proc()
         yield from self._private()
-        yield from self._revealed(program, cwd)
+        yield from self._revealed(program, cwd, shows)
         for folder in self._writable:
             yield from self._bound(folder)
             if folder not in self._overlays:
@@ -102,11 +102,11 @@ class Mounts:
         if self._policy.network == "on" and names.startswith("/run/"):
             yield from ("--ro-bind-try", names, names)
 
-    def _revealed(self, program: str, cwd: str) -> Iterator[str]:
+    def _revealed(self, program: str, cwd: str, shows: tuple[Path, ...]) -> Iterator[str]:
         """What lies where the command would see nothing: the project, its own program, the interpreter."""
         real = os.path.realpath(program)
         own = [str(folder) for folder in own_folders()]
-        wanted = [str(self._policy.root)] if self._policy.root else []
+        wanted = [*map(str, shows), *((str(self._policy.root),) if self._policy.root else ())]
         if self._whole:
             wanted += [cwd, *own, real]
         elif any(inside(real, folder) for folder in own):

@@ -149,7 +149,7 @@ class Sandbox:
         from holdfast.sandbox.policy import variables
         from holdfast.sandbox.programs import found_program
 
-        environment = variables(self.policy, command.env, home=str(Path.home()))
+        environment = variables(self.policy, command, home=str(Path.home()))
         cwd = os.path.realpath(command.cwd or self.policy.root or self._cwd)
         program = found_program(command.argv[0], environment["PATH"], cwd)
         argv = (program, *command.argv[1:])
