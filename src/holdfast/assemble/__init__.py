@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from holdfast.config.load import Loaded, load
 from holdfast.config.model import Config
-from holdfast.config.roots import find_root, state_dir, user_state_dir
+from holdfast.config.roots import check_state, find_root, state_dir, user_state_dir
 from holdfast.contract.call import Caller
 from holdfast.contract.errors import ConfigError, HoldfastError
 from holdfast.contract.tool import Tool
@@ -61,6 +61,7 @@ def load_setting(
     """
     here = (cwd or Path.cwd()).resolve()
     root = find_root(here)
+    check_state(root or here)
     trust = Trust(user_state_dir() / "user.db")
     loaded = load(root=root, is_trusted=trust.is_trusted, flags=flags)
     if checked:
