@@ -17,7 +17,7 @@ PEERS := $(VENV)/peers-$(call digest,tests/peers/package.json tests/peers/packag
 
 heading = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help run test check lint pytest peers test-llama spec spec-mutants lock lock-peers bench clean
+.PHONY: help run test check lint pytest soak peers test-llama spec spec-mutants lock lock-peers bench clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -40,6 +40,9 @@ lint: $(DEV) ## ruff, pyright (strict), import-linter
 pytest: $(DEV) $(SUITE) $(PEERS) ## The tests, on two processes (WORKERS=2)
 	$(call heading,pytest)
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --spec-report=$(REPORT)
+
+soak: $(DEV) ## Kill holdfast at every change it makes to the file system; nothing may stay (some 10 minutes)
+	@$(BIN)/python -m pytest -q -n $(WORKERS) -m soak tests
 
 peers: $(DEV) $(PEERS) ## The programs the MCP tests talk to: conformance suite, Inspector, servers
 

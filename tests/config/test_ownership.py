@@ -127,7 +127,7 @@ def test_a_private_group_counts_as_its_user_and_no_other_does(home: Path, monkey
         load(home)
 
 
-def test_a_group_with_other_members_is_not_private(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_has_no_private_group(monkeypatch: pytest.MonkeyPatch) -> None:
     me = pwd.getpwall()[0]
     monkeypatch.setattr(os, "getuid", lambda: 0)
     assert ownership._is_private_group(me.pw_gid) is False  # pyright: ignore[reportPrivateUsage]

@@ -26,8 +26,10 @@ from holdfast.rules.shell.cap import CommandRules
 from holdfast.rules.standard import DocumentPolicy
 from holdfast.runtime.desk import Asker, Nobody
 from holdfast.runtime.runtime import Runtime
+from holdfast.runtime.undo.runs import remove_dead_runs
 from holdfast.store.ledger import Ledger
 from holdfast.store.trust import Trust
+from holdfast.temporary import keep_notes
 from holdfast.tools import builtin_tools
 
 PRUNE_SECONDS: Final = 86_400.0
@@ -62,6 +64,7 @@ def load_setting(
     here = (cwd or Path.cwd()).resolve()
     root = find_root(here)
     check_state(root or here)
+    keep_notes(user_state_dir() / "temporary")
     trust = Trust(user_state_dir() / "user.db")
     loaded = load(root=root, is_trusted=trust.is_trusted, flags=flags)
     if checked:
@@ -182,6 +185,7 @@ def build_runtime(
     )
     if grants is not None:
         runtime.on_close(grants.close)
+    remove_dead_runs(setting.state / "undo")
     if opened is not None:
         runtime.on_close(opened.close)
         _prune_once_a_day(setting)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
@@ -23,6 +22,7 @@ from holdfast.rules.shell.mutations import Mutant, mutants
 from holdfast.rules.shell.place import Place
 from holdfast.sandbox.running import run_launch
 from holdfast.sandbox.sandbox import Sandbox
+from holdfast.temporary import make_folder, remove_folder
 
 Approves = Callable[[str, Place], str | None]
 """The rule that lets a command run unasked, if one does."""
@@ -62,8 +62,8 @@ def fuzz(
     bases: Sequence[str], approves: Approves, *, count: int = 10_000, seed: int = 0, tell: Tell = _to_nobody
 ) -> FuzzReport:
     """Mutate the commands, ask the rules, run what they let through. Raises `SandboxRefused` where none works."""
-    with tempfile.TemporaryDirectory(prefix="holdfast-fuzz-") as folder:
-        base = Path(folder).resolve()
+    base = make_folder("fuzz")
+    try:
         plant(base)
         place = Place.at(str(base / "project"), [str(base / "project")], lambda: True)
         made = 0
@@ -81,6 +81,8 @@ def fuzz(
             for (mutant, rule), what in zip(unasked, ran, strict=True)
             if what
         ]
+    finally:
+        remove_folder(base)
     return FuzzReport(mutants=made, unasked=len(unasked), escapes=tuple(escapes))
 
 

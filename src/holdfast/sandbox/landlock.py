@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
@@ -22,6 +20,7 @@ from holdfast.sandbox.launch import Launch, Overlay
 from holdfast.sandbox.limits import Groups, rlimits
 from holdfast.sandbox.policy import Policy, own_folders, variables
 from holdfast.sandbox.programs import found_program
+from holdfast.temporary import make_folder, remove_folder
 
 READ: Final = confine.EXECUTE | confine.READ_FILE | confine.READ_DIR
 WRITE: Final = confine.handled(5) & ~confine.MAKE_DEVICES
@@ -101,13 +100,13 @@ class _Home:
     """A private home and temporary folder; calling it removes it."""
 
     def __init__(self) -> None:
-        self.path = tempfile.mkdtemp(prefix="holdfast-home-")
+        self.path = str(make_folder("home"))
         git = Path.home() / ".gitconfig"
         if git.exists():
             Path(self.path, ".gitconfig").symlink_to(git)
 
     def __call__(self) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
+        remove_folder(Path(self.path))
 
 
 def _rules(policy: Policy, command: Command, program: str, cwd: str, home: str) -> Iterator[tuple[str, int]]:

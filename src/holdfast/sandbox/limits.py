@@ -152,9 +152,9 @@ def _usable(parent: Path, files: Iterable[tuple[str, str]]) -> bool:
 
 
 def _can_be_joined(folder: Path) -> bool:
-    from subprocess import DEVNULL
+    from subprocess import DEVNULL, PIPE
 
-    process = helper_process.start(("/bin/sleep", "5"), stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL)
+    process = helper_process.start(("/bin/cat",), stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL)
     try:
         (folder / "cgroup.procs").write_text(str(process.pid), encoding="ascii")
     except OSError:
@@ -163,7 +163,7 @@ def _can_be_joined(folder: Path) -> bool:
         return True
     finally:
         process.kill()
-        process.wait()
+        process.communicate()
 
 
 def _make(folder: Path, values: Iterable[tuple[str, int | None]]) -> bool:

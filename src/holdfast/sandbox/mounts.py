@@ -13,8 +13,19 @@ from holdfast.contract.errors import SandboxRefused
 from holdfast.sandbox.launch import FIRST_FD, Overlay
 from holdfast.sandbox.pinned import Opened, Turn, open_same
 from holdfast.sandbox.policy import Policy, identity, inside, own_folders
-from holdfast.sandbox.protection import Locked, Stubs, at_top, find, holding, is_vacant, locked_reason
+from holdfast.sandbox.protection import (
+    MASKED_FILES,
+    MASKED_FOLDERS,
+    Locked,
+    Stubs,
+    at_top,
+    find,
+    holding,
+    is_vacant,
+    locked_reason,
+)
 from holdfast.sandbox.sweep import Sweep
+from holdfast.temporary import Notes
 
 HOME: Final = "/tmp/home"  # noqa: S108 - inside the sandbox, where /tmp is private
 _PRIVATE: Final = ("/tmp", "/var/tmp", "/run")  # noqa: S108
@@ -174,9 +185,12 @@ class Mounts:
         tops = self._tops(folder)
         before = self._before(folder, tops)
         stubs: list[Stubs] = []
+        wanted = (f"{top}/{name}" for top in tops for name in (*MASKED_FOLDERS, *MASKED_FILES))
+        noted = Notes(path for path in wanted if not os.path.lexists(path))  # before there is anything to remove
         for top in tops:
             stubs.append(Stubs(top))
             self.cleanup.append(stubs[-1])
+        self.cleanup.append(noted)
         masked = tuple(path for one in stubs for path in one.made)
         keep, root = self._policy.blocked, tops[-1]
         self.cleanup.append(Sweep(folder, before, extra=extra, masked=masked, keep=keep, root=root))

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 from holdfast.config.roots import find_root
 from holdfast.doors.cli.screen import note, prompt
 from holdfast.helper_process import person_environment, person_program, start_async
+from holdfast.temporary import make_folder, remove_folder
 
 _CHUNK: Final = 65_536
 _turns: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]] = WeakKeyDictionary()
@@ -86,13 +87,13 @@ def forget_typed_ahead() -> None:
 async def edit(text: str, suffix: str) -> str | None:
     """The text as the person's editor leaves it; None without an editor, or if it failed."""
     from shlex import split
-    from tempfile import TemporaryDirectory
 
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not editor:
         return None
     project = find_root(Path.cwd()) or Path.cwd()
-    with TemporaryDirectory(prefix="holdfast-") as folder:
+    folder = make_folder("edit")
+    try:
         file = f"{folder}/arguments{suffix}"
         _put(file, text)
         try:
@@ -106,6 +107,8 @@ async def edit(text: str, suffix: str) -> str | None:
         except (OSError, ValueError):
             return None
         return _get(file) if code == 0 else None
+    finally:
+        remove_folder(folder)
 
 
 def _put(file: str, text: str) -> None:
