@@ -34,6 +34,8 @@ _PROGRAMS: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx3
 _ETC: Final = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "passwd", "group", "nsswitch.conf")
 _KERNEL: Final = ("sys", "irq", "bus", "fs", "acpi", "scsi", "driver")
 _KERNEL_FILES: Final = ("sysrq-trigger", "kcore", "mtrr", "latency_stats", "timer_stats", "sched_debug")
+_SHARED: Final = ("--size", str(_PRIVATE_BYTES), "--perms", "1777", "--tmpfs", "/dev/shm")  # noqa: S108 - inside
+"""With a size, and the rest of /dev read-only: what is written there is memory that no limit of a process counts."""
 _FIRST: Final = ("--perms", "0555", "--tmpfs", "/proc/1", "--remount-ro", "/proc/1")
 """Process 1 is bubblewrap's own and of the command's user: by `/proc/1/mem` the command could put code into it that
 outlives it and says how it ended. The filter refuses the other ways into a process."""
@@ -82,7 +84,7 @@ class Mounts:
 
     def _in_order(self, program: str, cwd: str, shows: tuple[Path, ...]) -> Iterator[str]:
         yield from ("--ro-bind", "/", "/") if self._whole else _essentials()
-        yield from ("--dev", "/dev", "--proc", "/proc", *_FIRST)
+        yield from ("--dev", "/dev", *_SHARED, "--remount-ro", "/dev", "--proc", "/proc", *_FIRST)
         if os.geteuid() == 0:
             yield from _locked_proc()
         yield from self._private()
@@ -97,6 +99,8 @@ class Mounts:
             yield from self._protected(folder)
         for path in self._policy.read_deny:
             yield from self._denied(path)
+        if not self._whole:
+            yield from ("--remount-ro", "/")  # bubblewrap's own folder in memory, without a size
 
     def _private(self) -> Iterator[str]:
         for folder in _PRIVATE if self._whole else _PRIVATE[:1]:

@@ -152,12 +152,9 @@ class Sandbox:
         environment = variables(self.policy, command, home=str(Path.home()))
         cwd = os.path.realpath(command.cwd or self.policy.root or self._cwd)
         program = found_program(command.argv[0], environment["PATH"], cwd)
-        argv = (program, *command.argv[1:])
-        if self.mode == "off":
-            return Launch(argv=argv, cwd=cwd, env=environment)  # not even limits: off is off
         groups = Groups(self.policy.limits)
         return Launch(
-            argv=argv,
+            argv=(program, *command.argv[1:]),
             cwd=cwd,
             env=environment,
             rlimits=rlimits(self.policy.limits),
