@@ -109,6 +109,13 @@ SCENARIOS: dict[str, Callable[[Path], None]] = {
     "probe": probe,
 }  # fmt: skip
 
+BACKENDS = {
+    "commands, recorded": "auto",
+    "commands, copied": "auto",
+    "commands, in place": "auto",
+    "commands, landlock": "landlock",
+}
+
 
 class Place:
     """A project, a state folder and a folder for temporary files, made anew for each run."""
@@ -198,9 +205,8 @@ def main(name: str, folder: Path, most: int) -> dict[str, Any]:
     scenario = SCENARIOS[name]
     reading, writing_end = os.pipe()
     place = Place(folder)
-    if scenario is not probe:  # what it shows is remembered, and trying it out takes long
-        for option in ("auto", "landlock"):
-            assert _forked(lambda: _probe(place.project, option)) == 0  # noqa: B023
+    if backend := BACKENDS.get(name):  # what a probe shows is remembered, and trying it out takes long
+        assert _forked(lambda: _probe(place.project, backend)) == 0
         shutil.move(folder / "state" / "holdfast" / "probes", folder / "probes")
         place = Place(folder)
     if run_to(0, scenario, place, writing_end) != 0:
