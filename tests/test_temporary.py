@@ -154,7 +154,7 @@ def test_a_folder_goes_with_all_that_is_in_it_whatever_its_modes(tmp_path: Path,
         (folder / name).chmod(0)
     remove_folder(folder)
     remove_folder(folder)
-    assert not folder.exists() and list(notes.iterdir()) == []
+    assert not folder.exists() and not notes.exists()
 
 
 def test_without_a_state_folder_that_can_be_written_everything_works_without_notes(
@@ -165,3 +165,21 @@ def test_without_a_state_folder_that_can_be_written_everything_works_without_not
     folder = make_folder("kind", tmp_path)
     remove_folder(folder)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_with_its_last_note_a_process_removes_the_folders_it_made_for_notes_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(temporary, "_folder", [tmp_path / "state" / "holdfast" / "notes"])
+    first, second = make_folder("kind", tmp_path), make_folder("kind", tmp_path)
+    remove_folder(first)
+    assert (tmp_path / "state" / "holdfast" / "notes").is_dir()
+    remove_folder(second)
+    assert list(tmp_path.iterdir()) == []
+    again = make_folder("kind", tmp_path)
+    (tmp_path / "state" / "holdfast" / "ledger.db").touch()
+    remove_folder(again)
+    assert [path.name for path in (tmp_path / "state" / "holdfast").iterdir()] == ["ledger.db"]
+    (tmp_path / "state" / "holdfast" / "notes").mkdir()
+    remove_folder(make_folder("kind", tmp_path))
+    assert (tmp_path / "state" / "holdfast" / "notes").is_dir()

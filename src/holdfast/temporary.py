@@ -26,6 +26,9 @@ _NO_NAMELESS: Final = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, e
 """What file systems and kernels without nameless files answer."""
 _folder: list[Path] = []
 """Where notes are kept, once that is known."""
+_made: list[Path] = []
+"""Folders that this process made for its notes, the innermost last."""
+_ATTEMPTS: Final = 5
 _of_folders: dict[Path, Path | None] = {}
 """The notes of folders that are there."""
 
@@ -113,21 +116,42 @@ def _note(path: str) -> Path | None:
     if not _folder:
         return None
     note = _folder[0] / new_name()
-    try:
+    for _ in range(_ATTEMPTS):
         try:
             os.symlink(path, note)  # noqa: PTH211
-        except FileNotFoundError:
-            _folder[0].mkdir(mode=0o700, parents=True, exist_ok=True)
-            os.symlink(path, note)  # noqa: PTH211
-    except OSError:
-        return None  # a state folder that cannot be written: the name alone has to do
-    return note
+        except FileNotFoundError:  # not made yet, or just removed by a process that had made it
+            if not _make(_folder[0]):
+                break
+        except OSError:
+            break
+        else:
+            return note
+    return None  # a state folder that cannot be written: the name alone has to do
+
+
+def _make(folder: Path) -> bool:
+    """Like `mkdir -p`. What is made here goes with the last note: who only looks leaves no state folder behind."""
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    for one in reversed(missing):
+        try:
+            one.mkdir(mode=0o700)
+        except FileExistsError:
+            continue
+        except OSError:
+            return False
+        _made.append(one)
+    return True
 
 
 def _forget(note: Path | None) -> None:
-    if note is not None:
-        with suppress(OSError):
-            os.unlink(note)  # noqa: PTH108
+    if note is None:
+        return
+    with suppress(OSError):
+        os.unlink(note)  # noqa: PTH108
+        while _made:
+            with suppress(FileNotFoundError):
+                _made[-1].rmdir()  # fails while there is anything in it
+            _made.pop()
 
 
 def make_folder(kind: str, inside: Path | None = None) -> Path:
