@@ -17,7 +17,7 @@ PEERS := $(VENV)/peers-$(call digest,tests/peers/package.json tests/peers/packag
 
 heading = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help run test check lint pytest peers test-llama spec spec-mutants lock lock-peers bench clean
+.PHONY: help run test check lint pytest soak peers test-llama spec spec-mutants lock lock-peers bench clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -40,6 +40,10 @@ lint: $(DEV) ## ruff, pyright (strict), import-linter
 pytest: $(DEV) $(SUITE) $(PEERS) ## The tests, on two processes (WORKERS=2)
 	$(call heading,pytest)
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --spec-report=$(REPORT)
+
+soak: $(DEV) ## The tests that repeat themselves, as often as it takes to find what is rare (half an hour)
+	@HOLDFAST_SOAK=1 $(BIN)/python -m pytest -q -n $(WORKERS) --timeout 3600 \
+	  $$(grep -rl --include='test_*.py' 'from tests.soak import' tests)
 
 peers: $(DEV) $(PEERS) ## The programs the MCP tests talk to: conformance suite, Inspector, servers
 

@@ -13,6 +13,9 @@ def main() -> int:
         return 0
     import gc
 
+    from holdfast.helper_process import import_order
+
+    sys.path[:] = import_order(sys.path)  # a project's folder may be on it, and most imports come later
     gc.set_threshold(100_000, 50, 50)  # what is imported does not become garbage; looking for some takes time
     from holdfast.doors.cli.app import run
 
@@ -36,4 +39,6 @@ def _leave(code: int) -> None:
 
 
 if __name__ == "__main__":
+    if not sys.flags.safe_path:
+        del sys.path[0]  # the working directory, which `-m` has put there
     sys.exit(main())

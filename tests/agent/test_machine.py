@@ -30,6 +30,7 @@ from holdfast.models.port import ModelError, ModelEvent, ModelFault
 from holdfast.store.ledger import Ledger
 from tests.agent.mortal import Life, World
 from tests.agent.scripted import results_in, said
+from tests.soak import rounds
 
 MAX_TURNS = 3
 NO_RUN = {Status.PENDING, Status.REJECTED, Status.DENIED, Status.ABORTED}
@@ -322,7 +323,7 @@ def test_the_rules_hold_whatever_happens_in_whatever_order() -> None:
     run_state_machine_as_test(
         LoopMachine,
         settings=settings(
-            max_examples=80,
+            max_examples=rounds(16, 80),
             stateful_step_count=20,
             deadline=None,
             database=None,

@@ -21,6 +21,7 @@ from holdfast.chat.nodes import (
     ToolUseSegment,
 )
 from holdfast.contract.message import Aborted, Part, Text, Thinking, ToolResult, ToolUse
+from tests.soak import rounds
 
 from .strategies import ANY_TEXT, FIELD, NEWLINE, PARTS, THINKING, TOOL_USE
 
@@ -78,7 +79,7 @@ def as_written(said: Sequence[Part]) -> list[Part]:
 @example("end\r", "Assistant", "\n")
 @example("end\r", "Assistant", "\r\n")
 @example("```\n@You:", "Assistant", "\n")
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=rounds(50, 250), deadline=None)
 def test_text_comes_out_as_it_went_in(text: str, role: str, newline: str) -> None:
     message = between(render.message(role, render.text(text, role), newline), newline)
     assert message.role == role
@@ -87,21 +88,21 @@ def test_text_comes_out_as_it_went_in(text: str, role: str, newline: str) -> Non
 
 @pytest.mark.spec("D4")
 @given(THINKING, NEWLINE)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=rounds(40, 150), deadline=None)
 def test_thinking_comes_out_as_it_went_in(thought: Thinking, newline: str) -> None:
     assert parts(between(render.message("Assistant", render.thinking(thought, newline), newline), newline)) == [thought]
 
 
 @pytest.mark.spec("D4")
 @given(TOOL_USE, NEWLINE)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=rounds(40, 150), deadline=None)
 def test_a_call_comes_out_as_it_went_in(use: ToolUse, newline: str) -> None:
     assert parts(between(render.message("Assistant", render.tool_use(use, newline), newline), newline)) == [use]
 
 
 @pytest.mark.spec("D4")
 @given(FIELD, ANY_TEXT, st.booleans(), st.none() | st.sampled_from(Status), NEWLINE)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=rounds(40, 150), deadline=None)
 def test_what_a_tool_prints_comes_out_as_it_went_in(
     use_id: str, output: str, error: bool, status: Status | None, newline: str
 ) -> None:
@@ -118,14 +119,14 @@ def test_what_a_tool_prints_comes_out_as_it_went_in(
 @given(FIELD | ANY_TEXT, NEWLINE)
 @example("  ", "\n")
 @example(" a -->\n@You:\n ", "\n")
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=rounds(40, 200), deadline=None)
 def test_the_reason_of_an_abort_comes_out_as_it_went_in(reason: str, newline: str) -> None:
     assert parts(between(render.message("Assistant", render.aborted(reason), newline), newline)) == [Aborted(reason)]
 
 
 @pytest.mark.spec("D4")
 @given(PARTS, st.none() | FIELD, NEWLINE)
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=rounds(50, 250), deadline=None)
 def test_a_reply_has_one_node_for_each_part(said: list[Part], aborted: str | None, newline: str) -> None:
     message = between(render.reply(said, aborted, newline), newline)
     expected = as_written(said)

@@ -14,6 +14,7 @@ from holdfast.chat import parts as parts_module
 from holdfast.chat import scan as scan_module
 from holdfast.chat.document import Document
 from holdfast.chat.scan import Piece, State
+from tests.soak import rounds
 
 from .strategies import ANY_TEXT, EDIT, MARKUP
 
@@ -47,7 +48,7 @@ def edited(document: Document, edit: tuple[int, int, str]) -> Document:
 @example("@You:\r\nx\r\n", [(6, 1, ""), (5, 0, "\r")], 8192)
 @example("\ufeff@You:\nx", [(0, 1, ""), (0, 0, "y"), (0, 1, "\ufeff")], 8192)
 @example("@You:\n      x\n", [(12, 1, "")], 2)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=rounds(60, 300), deadline=None)
 def test_an_edit_gives_what_parsing_the_new_text_gives(
     text: str, edits: list[tuple[int, int, str]], length: int
 ) -> None:
@@ -63,7 +64,7 @@ def test_an_edit_gives_what_parsing_the_new_text_gives(
 
 @pytest.mark.spec("D9")
 @given(ANY_TEXT, st.lists(st.integers(1, 9), min_size=1, max_size=5), PIECES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=rounds(40, 150), deadline=None)
 def test_text_that_comes_bit_by_bit_gives_the_same_document(text: str, sizes: list[int], length: int) -> None:
     with pieces_of(length):
         document, at, turn = Document.parse(""), 0, 0

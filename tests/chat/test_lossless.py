@@ -10,6 +10,7 @@ from holdfast.chat import render
 from holdfast.chat.document import Document
 from holdfast.chat.nodes import Message, ToolUseSegment
 from holdfast.contract.message import Part, Text, Thinking, ToolUse
+from tests.soak import rounds
 
 from .strategies import ANY_TEXT
 
@@ -62,14 +63,14 @@ def calls(document: Document) -> list[tuple[str, str]]:
 @example("")
 @example("\ufeff")
 @example("\x00\n@You:\n\x00")
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=rounds(50, 250), deadline=None)
 def test_a_document_is_written_back_as_it_was_read(text: str) -> None:
     assert_whole(Document.parse(text), text)
 
 
 @pytest.mark.spec("D2")
 @given(st.binary(max_size=200))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=rounds(40, 200), deadline=None)
 def test_any_bytes_are_written_back(data: bytes) -> None:
     text = (b"@You:\n" + data).decode("utf-8", "surrogateescape")
     assert Document.parse(text).text.encode("utf-8", "surrogateescape") == b"@You:\n" + data

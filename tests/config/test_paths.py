@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from holdfast.config.paths import confine, resolve
 from holdfast.contract.errors import PathRefused
+from tests.soak import rounds
 
 BOTH = pytest.mark.parametrize("mutating", [False, True])
 
@@ -150,7 +151,7 @@ _part = st.sampled_from(["..", ".", "a", "link", "out", "self", "~", "", "é", "
 
 
 @pytest.mark.spec("N3", "N5")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=rounds(60, 300), deadline=None)
 @given(parts=st.lists(_part, max_size=6), absolute=st.booleans(), mutating=st.booleans())
 def test_whatever_is_asked_the_answer_is_inside_the_root_or_a_refusal(
     tmp_path_factory: pytest.TempPathFactory, parts: list[str], absolute: bool, mutating: bool

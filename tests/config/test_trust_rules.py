@@ -15,8 +15,9 @@ from holdfast.contract.errors import ConfigError
 from holdfast.contract.vocabulary import Risk
 from tests.config.conftest import LoadHere, Write
 from tests.config.layers import ACTIONS, PRECEDENCES, TOOLS, Table, action, exists, layers, severity, to_toml
+from tests.soak import rounds
 
-UNTRUSTED = settings(max_examples=300, deadline=None)
+UNTRUSTED = settings(max_examples=rounds(60, 300), deadline=None)
 
 
 def loaded(user: Table, project: Table | None = None, document: Table | None = None) -> Config:

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from holdfast.contract.errors import InvalidArguments, InvalidSchema
 from holdfast.contract.schema import CompiledSchema, compile_schema
 from holdfast.contract.tool import Tool, define
-from tests.contract.quick import quickly
+from tests.quick import quickly
+from tests.soak import rounds
 
 
 def compiled(**properties: Any) -> CompiledSchema:
@@ -234,7 +235,7 @@ VALUES = st.recursive(
 
 
 @pytest.mark.spec("S5")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=rounds(60, 300), deadline=None)
 @given(st.dictionaries(KEYWORDS, VALUES, max_size=5), VALUES)
 def test_any_schema_and_any_arguments_give_a_value_or_one_of_our_errors(schema: dict[str, Any], args: Any) -> None:
     before = deepcopy(args)

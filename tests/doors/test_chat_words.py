@@ -14,6 +14,7 @@ from holdfast.chat.nodes import TextSegment
 from holdfast.chat.speaking import beginning, spoken
 from holdfast.doors.cli.chatting.streaming import Stream
 from holdfast.text.visible import visible_block
+from tests.soak import rounds
 
 WORDS = st.text(
     st.sampled_from(["a", "é", "\u0301", "\u0489", "\x1b", "\u202e", "‹", "\n", " ", "\t", "\ufe0f", "表"]), max_size=40
@@ -39,7 +40,7 @@ def _streamed(pieces: list[str], *, terminal: bool = True) -> str:
 
 
 @pytest.mark.spec("E1c")
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=rounds(40, 150))
 @given(st.lists(WORDS, max_size=8))
 def test_pieces_never_show_what_the_whole_would_not(pieces: list[str]) -> None:
     shown = _streamed(pieces).rstrip("\n")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.helper_process import FOLDERS
 from holdfast.sandbox.battery import CASES
-from holdfast.tools.git.running import PROGRAMS
 from tests.doors.command import Cli, Json
 
 
@@ -76,5 +76,5 @@ def test_where_nothing_holds_it_says_what_is_refused(cli: Cli, mode: str, code: 
 @pytest.mark.spec("B3")
 def test_git_is_looked_for_where_the_git_tools_look(cli: Cli) -> None:
     (found,) = named(cli.run("doctor", "--json", env={"PATH": ""}).lines, "git")
-    there = next((path for path in PROGRAMS if Path(path).is_file()), None)
-    assert found["text"] == (there or "not found; the git tools need it")
+    there = next((path for folder in FOLDERS if (path := Path(folder, "git")).is_file()), None)
+    assert found["text"] == str(there or "not found; the git tools need it")

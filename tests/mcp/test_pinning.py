@@ -16,6 +16,7 @@ from holdfast.contract.errors import BadJson
 from holdfast.contract.values import Json, canonical_json, parse_json
 from holdfast.mcp.pinning import MAX_DEFINITION, PARTS, definition_of, difference, pinned_as, same
 from holdfast.store.pins import DAMAGED
+from tests.soak import rounds
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 
@@ -180,7 +181,7 @@ _definition = st.fixed_dictionaries(
 
 
 @pytest.mark.spec("K2")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=rounds(60, 300), deadline=None)
 @given(old=_definition, new=_definition, part=st.sampled_from(PARTS[1:]))
 def test_a_difference_is_empty_only_between_equals_and_never_holds_a_control_character(
     old: dict[str, Json], new: dict[str, Json], part: str

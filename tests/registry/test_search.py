@@ -199,10 +199,15 @@ def crowd(servers: int) -> list[Tool]:
     ]
 
 
+@pytest.fixture(scope="module")
+def crowded() -> ToolIndex:
+    return ToolIndex(crowd(500))
+
+
 @pytest.mark.parametrize("query", ["get user", "user get", "get the name of a user of the page", "create task"])
-def test_words_that_all_tools_have_still_say_which_tool_is_meant(query: str) -> None:
+def test_words_that_all_tools_have_still_say_which_tool_is_meant(crowded: ToolIndex, query: str) -> None:
     verb, noun = ("create", "task") if "task" in query else ("get", "user")
-    got = ToolIndex(crowd(500)).search(query, 8)
+    got = crowded.search(query, 8)
     assert [tool.name.split(":")[2] for tool in got] == [f"{verb}_{noun}"] * 8
 
 

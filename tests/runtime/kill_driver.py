@@ -57,7 +57,7 @@ def _tools(oracle: Oracle) -> list[Tool]:
     ]
 
 
-async def _work(folder: Path, oracle: Oracle, ready: int) -> None:
+async def _work(folder: Path, oracle: Oracle, at_work: int) -> None:
     ledger = Ledger.open(folder / "state" / "ledger.db")
     config = Config(approval=ApprovalConfig(auto_approve=("mutate",)))
     runtime = Runtime(tools=_tools(oracle), ledger=ledger, nobody="park", config=config, cwd=folder)
@@ -68,36 +68,41 @@ async def _work(folder: Path, oracle: Oracle, ready: int) -> None:
             result = await runtime.call(name)
             if result.state is State.PENDING:
                 oracle.note("parked", result.call_id)
-                if random.random() < 0.9:
+                if random.random() < 0.7:
                     try:
                         result = await runtime.answer(result.call_id, Answer(kind="approve", by="driver"))
                     except CallError:
                         continue
             if result.state is not State.PENDING:
                 oracle.note("acknowledged", f"{result.call_id} {result.state}")
+                os.write(at_work, b".")
 
     async with runtime:
-        os.write(ready, b"!")
+        os.write(at_work, b"!")
         await asyncio.gather(*(one() for _ in range(IN_FLIGHT)))
 
 
 def _kill_one(folder: Path, oracle: Oracle) -> None:
-    at_work, ready = os.pipe()
+    seen, at_work = os.pipe()
     worker = os.fork()
     if worker == 0:
         random.seed()
         try:
-            asyncio.run(_work(folder, oracle, ready))
+            asyncio.run(_work(folder, oracle, at_work))
         except BaseException as error:
             oracle.note("broken", repr(error))
         os._exit(1)
-    os.close(ready)
+    os.close(at_work)
     if random.random() < 0.8:  # the others are killed while they start, recover and resume
-        select.select([at_work], [], [], 20)
-    time.sleep(random.uniform(0.0, 0.04))
+        for _ in range(random.randrange(1, 24)):  # as much work on a busy machine as on an idle one
+            select.select([seen], [], [], 20)
+            os.read(seen, 1)
+        time.sleep(random.uniform(0.0, 0.005))
+    else:
+        time.sleep(random.uniform(0.0, 0.04))
     os.kill(worker, signal.SIGKILL)
     os.waitpid(worker, 0)
-    os.close(at_work)
+    os.close(seen)
 
 
 def main(folder: Path, kills: int) -> dict[str, Any]:

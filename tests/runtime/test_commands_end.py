@@ -39,7 +39,7 @@ def test_a_cancel_leaves_nothing_of_a_bare_command(tmp_path: Path, how: str) -> 
     assert left == []
     assert result.state is State.CANCELLED
     assert (result.error or "").endswith("ready\n\nCommand was cancelled.")
-    assert seconds < 3
+    assert seconds < 15
 
 
 @pytest.mark.parametrize("how", ["double fork", "SIGTERM ignored", "stdio closed", "fork in a loop"])

@@ -80,6 +80,7 @@ def wide_open(policy: Policy) -> Policy:
     [
         (Weakened(without("--unshare-net")), {"tcp", "udp"}),
         (Weakened(without("--unshare-pid")), {"host-processes"}),
+        (Weakened(without("--tmpfs", "/proc/1", "--remount-ro", "/proc/1")), {"first-process"}),
         (Weakened(unfiltered), {"unix-socket", "system-calls", "keys", "capabilities"}),
         (Weakened(unswept), {"create-protected", "rename-parent"}),
         (Weakened(unlimited), {"resources"}),
@@ -87,7 +88,7 @@ def wide_open(policy: Policy) -> Policy:
         (Weakened(policy=readable), {"read-denied"}),
         (Weakened(policy=wide_open), {"write-outside", "links"}),
     ],
-    ids=["net", "pid", "seccomp", "sweep", "limits", "variables", "denied", "writable"],
+    ids=["net", "pid", "first", "seccomp", "sweep", "limits", "variables", "denied", "writable"],
 )
 def test_without_its_defence_an_attack_gets_through(backend: Backend, escapes: set[str]) -> None:
     found = battery.run(backend, escapes)

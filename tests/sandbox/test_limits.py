@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import resource
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from holdfast import Answer, Config, Result, Runtime
+from holdfast.config.model import ApprovalConfig, SandboxConfig
+from holdfast.contract.call import HeldCall
+from holdfast.contract.command import Command
 from holdfast.sandbox import limits
+from holdfast.sandbox.backend import Backend
+from holdfast.sandbox.landlock import Landlock
 from holdfast.sandbox.limits import Groups, Limits, group_parents, rlimits
-from tests.sandbox.places import policy, run, working
+from holdfast.sandbox.running import finish
+from holdfast.sandbox.sandbox import Sandbox
+from holdfast.sandbox.warden.client import Warden
+from holdfast.tools.shell.exec import SHELL_EXEC
+from tests.runtime.support import run as run_async
+from tests.sandbox.places import bubblewraps, policy, run, working
+from tests.sandbox.unprivileged import run_as_nobody
+from tests.soak import rounds
 
 
 @pytest.mark.spec("N2")
@@ -63,3 +79,221 @@ def test_a_command_that_uses_too_much_fails(tmp_path: Path, options: dict[str, i
     found = run(working(), policy(tmp_path, tmp_path, **options), "bash", "-c", script, cwd=tmp_path)
     assert found.code != 0
     assert not (tmp_path / "big").exists() or (tmp_path / "big").stat().st_size <= 4096
+
+
+MEMORY = 96 * 2**20
+BACKENDS: list[Backend] = [*bubblewraps(), Landlock()]
+GROUPED = any(controller == "memory" for _parent, files in group_parents() for controller, _file in files)
+
+
+@pytest.fixture
+def ungrouped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine where this user may not make control groups."""
+    monkeypatch.setattr(limits, "group_parents", lambda: ())
+
+
+def python(backend: Backend, folder: Path, script: str, **options: Any) -> tuple[int, str]:
+    """What a script says, as a contained command."""
+    argv = (sys.executable, "-I", "-S", "-c", script)
+    done = run(backend, policy(folder, folder, **options), *argv, cwd=folder)
+    return done.code, (done.out + done.err).strip()
+
+
+MEMFD = """
+import os, signal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+fd = os.memfd_create("x")
+try:
+    os.ftruncate(fd, 2 * {size})
+except OSError as error:
+    print(error.strerror)
+"""
+PRIVATE = "bytearray(2 * {size}); print('taken')"
+SHARED = """
+import mmap
+taken = mmap.mmap(-1, 2 * {size}, mmap.MAP_SHARED | mmap.MAP_ANONYMOUS)
+for at in range(0, 2 * {size}, 4096):
+    taken[at] = 1
+print('taken')
+"""
+SIZES = "import os; print(*(os.statvfs(f).f_blocks * os.statvfs(f).f_frsize for f in ('/tmp', '/dev/shm')))"
+
+
+@pytest.mark.spec("N2")
+@pytest.mark.usefixtures("ungrouped")
+@pytest.mark.parametrize("backend", BACKENDS, ids=lambda one: one.title)
+def test_without_control_groups_private_memory_and_the_size_of_each_file_hold(backend: Backend, tmp_path: Path) -> None:
+    said = python(backend, tmp_path, PRIVATE.format(size=MEMORY), memory=MEMORY)
+    assert said[0] != 0 and "MemoryError" in said[1]
+    assert python(backend, tmp_path, MEMFD.format(size=2**20), file_size=2**20) == (0, "File too large")
+
+
+@pytest.mark.spec("N2")
+@pytest.mark.usefixtures("ungrouped")
+@pytest.mark.parametrize("backend", BACKENDS, ids=lambda one: one.title)
+def test_without_control_groups_shared_maps_are_not_counted_as_the_documentation_says(
+    backend: Backend, tmp_path: Path
+) -> None:
+    assert python(backend, tmp_path, SHARED.format(size=MEMORY), memory=MEMORY) == (0, "taken")
+
+
+@pytest.mark.spec("N2")
+@pytest.mark.skipif(not GROUPED, reason="this user may not make control groups of memory")
+@pytest.mark.parametrize("backend", BACKENDS, ids=lambda one: one.title)
+def test_with_control_groups_shared_maps_count(backend: Backend, tmp_path: Path) -> None:
+    code, said = python(backend, tmp_path, SHARED.format(size=MEMORY), memory=MEMORY)
+    assert code != 0 and "taken" not in said
+
+
+@pytest.mark.spec("N2")
+@pytest.mark.parametrize("backend", bubblewraps(), ids=lambda one: one.title)
+def test_what_is_written_to_private_folders_has_an_end(backend: Backend, tmp_path: Path) -> None:
+    """They are memory."""
+    assert python(backend, tmp_path, SIZES) == (0, f"{2**30} {2**30}")
+    code, said = python(backend, tmp_path, "open('/dev/shm/x', 'w').close(); open('/dev/x', 'w')")
+    assert code != 0 and "Read-only file system: '/dev/x'" in said
+
+
+@pytest.mark.spec("N2")
+@pytest.mark.parametrize("backend", bubblewraps(), ids=lambda one: one.title)
+def test_a_command_that_sees_only_the_project_writes_no_file_beside_it(backend: Backend, tmp_path: Path) -> None:
+    """What is around it there is memory too, and has no size."""
+    argv = (sys.executable, "-I", "-S", "-c", "open('/x', 'w')")
+    done = run(backend, policy(tmp_path, tmp_path), *argv, cwd=tmp_path, sees="project")
+    assert done.code != 0 and "Read-only file system: '/x'" in done.err
+
+
+@pytest.mark.spec("N2")
+def test_in_landlock_shared_memory_has_no_folder(tmp_path: Path) -> None:
+    code, said = python(Landlock(), tmp_path, "open('/dev/shm/x', 'w')")
+    assert code != 0 and "Permission denied" in said
+
+
+BOMB = """
+import os, signal, sys, time
+started = []
+try:
+    for _ in range(int(sys.argv[1])):
+        pid = os.fork()
+        if pid == 0:
+            time.sleep(60)
+            os._exit(0)
+        started.append(pid)
+except OSError:
+    print("stopped")
+for pid in started:
+    os.kill(pid, signal.SIGKILL)
+"""
+AS_NOBODY = """
+import json, sys
+from pathlib import Path
+from holdfast.config.model import SandboxConfig
+from holdfast.contract.call import HeldCall
+from holdfast.contract.command import Command
+from holdfast.contract.call import HeldCall
+from holdfast.contract.command import Command
+from holdfast.sandbox import limits
+from holdfast.sandbox.running import run_launch
+from holdfast.sandbox.sandbox import Sandbox
+limits.group_parents = lambda: ()
+bomb = {bomb!r}
+ceiling = 40 + int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
+found = {{}}
+for mode in ("auto", "off"):
+    sandbox = Sandbox(SandboxConfig(mode=mode, processes=20), root=Path.home())
+    argv = (sys.executable, "-I", "-S", "-c", bomb, str(ceiling))
+    found[mode] = run_launch(sandbox.launch(Command(argv=argv, cwd=Path.home())), 60)[1].decode()
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.spec("N2")
+def test_without_control_groups_processes_of_an_ordinary_user_are_limited_in_every_mode(tmp_path: Path) -> None:
+    done = run_as_nobody(AS_NOBODY.format(bomb=BOMB), tmp_path)
+    assert done.stdout.strip() == '{"auto": "stopped\\n", "off": "stopped\\n"}', done.stderr
+
+
+def bare(folder: Path, command: str, **options: Any) -> Result:
+    """With the sandbox off, by the supervisor as any command."""
+    config = Config(sandbox=SandboxConfig(mode="off", **options), approval=ApprovalConfig(auto_approve=("shell.exec",)))
+
+    async def main() -> Result:
+        async with Runtime(tools=[SHELL_EXEC], root=folder, config=config, asker=_yes) as runtime:
+            return await runtime.call("shell.exec", {"command": command})
+
+    return run_async(main(), 60)
+
+
+async def _yes(held: HeldCall) -> Answer:
+    return Answer(kind="approve", by="test")
+
+
+@pytest.mark.spec("N2")
+@pytest.mark.parametrize(
+    ("options", "command", "found"),
+    [
+        ({"open_files": 77}, "ulimit -n; ulimit -Hn; ulimit -n 78 2>/dev/null || echo stays", "77\n77\nstays"),
+        ({"file_size": 8192}, "ulimit -Hf; (head -c 9999 /dev/zero > big; :) 2>/dev/null; stat -c %s big", "8\n8192"),
+        ({}, "echo core $(ulimit -Hc)", "core 0"),
+        ({"memory": 64 * 2**20}, "ulimit -Hd", "65536"),
+        ({"cpu_seconds": 1}, "bash -c 'while :; do :; done'; echo ended $?", "ended 137"),
+    ],
+    ids=["open files", "file size", "core", "memory", "processor"],
+)
+def test_limits_hold_with_the_sandbox_off(tmp_path: Path, options: dict[str, int], command: str, found: str) -> None:
+    result = bare(tmp_path, command, **options)
+    assert found in result.output + (result.error or ""), result
+
+
+@pytest.mark.spec("N2")
+@pytest.mark.skipif(not group_parents(), reason="this user may not make control groups")
+def test_processes_are_limited_with_the_sandbox_off(tmp_path: Path) -> None:
+    (tmp_path / "bomb.py").write_text(BOMB)
+    result = bare(tmp_path, f"{sys.executable} -I -S bomb.py 200", processes=30)
+    assert "stopped" in result.output + (result.error or ""), result
+
+
+def read_at_once(folder: Path, times: int, **options: Any) -> set[tuple[str, str]]:
+    """What /proc said of a program's hard limit of open files and of its groups, right after its start, each time."""
+    sandbox = Sandbox(SandboxConfig(mode="off", **options), root=folder)
+    command = Command(argv=("/bin/cat", "/proc/self/limits", "/proc/self/cgroup"), cwd=folder)
+    warden = Warden()
+
+    def once() -> tuple[str, str]:
+        launch = sandbox.launch(command)
+        said.truncate(0)
+
+        async def main() -> None:
+            job = warden.run(launch, nothing.fileno(), said.fileno(), said.fileno())
+            assert (await job.wait()).code == 0
+
+        run_async(main(), 60)
+        finish(launch)
+        text = Path(said.name).read_text()
+        groups = [group for group in launch.cgroups if f"/{Path(group).name}\n" in text]
+        hard = next(line.split()[4] for line in text.splitlines() if line.startswith("Max open files"))
+        return hard, f"in {len(groups)} of {len(launch.cgroups)} groups"
+
+    with (folder / "said").open("a") as said, Path(os.devnull).open() as nothing:
+        try:
+            return {once() for _ in range(times)}
+        finally:
+            warden.close()
+
+
+@pytest.mark.spec("N2")
+@pytest.mark.parametrize("options", [{}, {"cpu_seconds": 60}, {"processes": 1}, {"memory": 2**20}], ids=str)
+def test_a_program_has_its_limits_from_its_first_instruction(tmp_path: Path, options: dict[str, int]) -> None:
+    """Whether it is spawned or forked. One that got them later could start others before, without any."""
+    groups = sum(any(kind in ("memory", "pids") for kind, _ in files) for _, files in group_parents())
+    found = read_at_once(tmp_path, rounds(25, 3000), open_files=77, **options)
+    assert found == {("77", f"in {groups} of {groups} groups")}
+
+
+@pytest.mark.spec("N2")
+def test_the_supervisor_keeps_none_of_a_command_s_limits_for_itself(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    own = Path("/proc/self/cgroup").read_text()
+    back = f"""grep -q 'Max open files *{soft} *{hard} ' /proc/$PPID/limits && cat /proc/$PPID/cgroup"""
+    result = bare(tmp_path, f"for _ in $(seq 1000); do {back} && break; sleep 0.01; done", open_files=20)
+    assert result.output.strip() == own.strip(), result

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.config.model import SandboxConfig
+from holdfast.contract.command import Command
 from holdfast.contract.errors import ConfigError
 from holdfast.sandbox.policy import Places, Policy, clean_path, expand, resolve, variables
 from holdfast.sandbox.sandbox import Sandbox
@@ -135,7 +136,7 @@ def test_commands_get_only_the_variables_that_are_allowed(tmp_path: Path) -> Non
     surroundings = {"PATH": "/usr/bin", "LC_ALL": "C", "LC": "no", "AWS_SECRET": "no", "MY_X": "yes", "MYX": "no"}
     found = variables(
         resolve(SandboxConfig(environment=("PATH", "LC_*", "MY_*")), places(tmp_path)),
-        {"GIVEN": "1"},
+        Command(argv=("true",), env={"GIVEN": "1"}),
         home="/h",
         environ=surroundings,
     )

@@ -8,6 +8,7 @@ import resource
 import select
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Generator
 from pathlib import Path
@@ -55,10 +56,12 @@ def _run(warden: Warden, launch: Launch, folder: Path, passed: tuple[int, ...] =
     return asyncio.run(main()), output.read_text()
 
 
-CONFINED: dict[str, Any] = {"rlimits": ((resource.RLIMIT_NOFILE, 256),)}
+CONFINED: dict[str, Any] = {"rlimits": ((resource.RLIMIT_CPU, 60),)}
+LIMITED: dict[str, Any] = {"rlimits": ((resource.RLIMIT_NOFILE, 256),)}
+every_way = pytest.mark.parametrize("how", [{}, LIMITED, CONFINED], ids=["spawned", "spawned with limits", "forked"])
 
 
-@pytest.mark.parametrize("how", [{}, CONFINED], ids=["spawned", "forked"])
+@every_way
 @pytest.mark.spec("B4", "N2")
 def test_a_command_gets_what_the_launch_says_and_nothing_else(
     warden: Warden, tmp_path: Path, how: dict[str, Any]
@@ -82,7 +85,7 @@ def test_a_command_gets_what_the_launch_says_and_nothing_else(
     assert lines[-3] == lines[-2]
 
 
-@pytest.mark.parametrize("how", [{}, CONFINED], ids=["spawned", "forked"])
+@every_way
 @pytest.mark.spec("B4")
 def test_the_end_is_told_as_it_was(warden: Warden, tmp_path: Path, how: dict[str, Any]) -> None:
     assert _run(warden, _launch("exit 7", **how), tmp_path)[0] == Exit(7, None)
@@ -90,7 +93,7 @@ def test_the_end_is_told_as_it_was(warden: Warden, tmp_path: Path, how: dict[str
     assert _run(warden, _launch("yes | head -1; echo ${PIPESTATUS[0]}", **how), tmp_path)[1] == "y\n141\n"
 
 
-@pytest.mark.parametrize("how", [{}, CONFINED], ids=["spawned", "forked"])
+@every_way
 @pytest.mark.parametrize("wrong", [{"argv": ("/nowhere/program",)}, {"cwd": "/nowhere"}, {"argv": ("/etc/hostname",)}])
 @pytest.mark.spec("B4")
 def test_what_cannot_be_started_is_said_and_the_worker_stays(
@@ -99,6 +102,22 @@ def test_what_cannot_be_started_is_said_and_the_worker_stays(
     with pytest.raises(NotStarted):
         _run(warden, _launch("true", **{**how, **wrong}), tmp_path)
     assert _run(warden, _launch("echo fine", **how), tmp_path)[1] == "fine\n"
+
+
+@pytest.mark.spec("B4", "X3")
+def test_what_is_left_of_a_namespace_is_dead_when_the_end_is_told(warden: Warden, tmp_path: Path) -> None:
+    """Its first process ends by itself, unless the command got it to do something else."""
+    script = "setsid sleep 300 >/dev/null 2>&1 & echo $!"
+    ended, pid = _run(warden, _launch(script, own_pids=True), tmp_path)
+    assert ended == Exit(0, None)
+    try:
+        left = os.pidfd_open(int(pid))
+    except ProcessLookupError:
+        return
+    poll = select.poll()
+    poll.register(left, select.POLLIN)
+    assert poll.poll(10_000), "it still runs"
+    os.close(left)
 
 
 @pytest.mark.spec("N2")
@@ -232,7 +251,7 @@ def test_a_warden_that_dies_before_it_takes_a_command_is_started_again_once(
 def test_without_an_interpreter_commands_are_refused_in_a_sentence(
     warden: Warden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client.sys, "executable", "/nowhere/python")
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with pytest.raises(SandboxRefused, match="cannot be started: /nowhere/python"):
         _run(warden, _launch("true"), tmp_path)
 

@@ -196,7 +196,7 @@ def test_beyond_the_limit_the_oldest_content_goes_and_its_call_stays(ledger: Led
 
 @pytest.mark.spec("X15")
 def test_content_nothing_refers_to_goes_unless_it_is_new(ledger: Ledger) -> None:
-    orphan, half = ledger.blobs.put(b"left by a crash"), ledger.blobs.folder / ".new-1234"
+    orphan, half = ledger.blobs.put(b"left by a crash"), ledger.blobs.folder / ".holdfast-1234.tmp"
     half.write_bytes(b"half")
     age(ledger)
     fresh = ledger.blobs.put(b"about to be referred to")

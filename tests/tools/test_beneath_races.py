@@ -1,4 +1,4 @@
-"""Folders and files swapped for links, ten thousand times while tools use them: nothing outside is read or written."""
+"""Folders and files swapped for links, thousands of times while tools use them: nothing outside is read or written."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from holdfast.tools.files.edit import FILE_EDIT
 from holdfast.tools.files.listing import FILE_LIST
 from holdfast.tools.files.read import FILE_READ
 from holdfast.tools.files.write import FILE_WRITE
+from tests.soak import rounds
 from tests.tools.files_support import StandIn, use
 
-TURNS = 10_000
+TURNS = rounds(1200, 10_000)
 SWAP = """
 import os, sys
 from contextlib import suppress

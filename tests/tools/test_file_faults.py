@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from holdfast import temporary
+from holdfast.temporary import NewFile
 from holdfast.tools.files import atomic
 from holdfast.tools.files.edit import FILE_EDIT
 from holdfast.tools.files.write import FILE_WRITE
@@ -67,10 +69,14 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("code", WORDS, ids=errno.errorcode.get)
 @pytest.mark.parametrize("where", ["write", "fsync", "rename"])
+@pytest.mark.parametrize("nameless", [True, False])
 @pytest.mark.spec("B1", "T5")
 def test_a_failing_disk_leaves_the_original_and_no_temporary_file(
-    root: Path, monkeypatch: pytest.MonkeyPatch, code: int, where: str
+    root: Path, monkeypatch: pytest.MonkeyPatch, code: int, where: str, nameless: bool
 ) -> None:
+    if not nameless:
+        monkeypatch.setattr(temporary, "_open_nameless", _no_nameless)
+
     def broken(*_: Any, **__: Any) -> Any:
         raise OSError(code, os.strerror(code))
 
@@ -86,11 +92,13 @@ def test_a_failing_disk_leaves_the_original_and_no_temporary_file(
     assert [item.name for item in root.iterdir()] == ["a.txt"]
 
 
+def _no_nameless(folder: int, mode: int) -> int:
+    return -1
+
+
 def _half_written(code: int) -> Any:
-    def write(where: int, name: str, content: bytes, before: Any) -> int:
-        opened = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, dir_fd=where)
-        os.write(opened, content[:2])
-        os.close(opened)
+    def write(new: NewFile, content: bytes, before: Any) -> int:
+        new.write(content[:2])
         raise OSError(code, os.strerror(code))
 
     return write
@@ -157,6 +165,7 @@ def test_a_file_system_without_hard_links_still_creates_but_never_overwrites(
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
     monkeypatch.setattr(os, "link", no_links)
+    monkeypatch.setattr(temporary, "_open_nameless", _no_nameless)
     assert use(FILE_WRITE, StandIn(root), path="b.txt", content="new").success
     assert (root / "b.txt").read_text() == "new"
 

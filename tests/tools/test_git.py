@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import Config, Result, Runtime
+from holdfast import Config, Result, Runtime, helper_process
 from holdfast.config.model import SandboxConfig
-from holdfast.tools.git import git_tools, running
+from holdfast.tools.git import git_tools
 from holdfast.tools.git.diff import parse as parse_diff
 from holdfast.tools.git.log import parse as parse_log
 from holdfast.tools.git.status import parse as parse_status
@@ -143,7 +143,7 @@ def test_outside_a_repository_and_without_git_the_error_is_always_the_same(
 ) -> None:
     result = look(tmp_path, name)
     assert result.error == f"Not a git repository: {tmp_path.name} and the folders above it have no .git."
-    monkeypatch.setattr(running, "PROGRAMS", (str(tmp_path / "git"),))
+    monkeypatch.setattr(helper_process, "FOLDERS", (str(tmp_path),))
     assert look(tmp_path, name).error == "git is not installed; the git tools need it."
 
 

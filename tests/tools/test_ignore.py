@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from holdfast.tools.search.engines import find_ripgrep
 from holdfast.tools.search.globs import Automaton, compile_tokens, parse
 from holdfast.tools.search.ignore import Matcher, read_rules
 from holdfast.tools.search.walk import Folders, Walk
+from tests.quick import quickly
 from tests.tools.trees import write_tree
 
 RIPGREP = find_ripgrep(Path("/nowhere")) or ""
@@ -165,12 +165,11 @@ def test_the_matcher_without_backtracking_says_the_same(tokens: str, path: bytes
 
 @pytest.mark.spec("B2")
 def test_a_hostile_glob_takes_no_time() -> None:
-    began = time.monotonic()
     hostile = "*a" * 40 + "b"
-    matcher = Matcher(read_rules(hostile.encode() + b"\n" + b"**/x" * 30))
-    assert matcher.ask(b"a" * 250, b"a" * 250, False) is None
-    assert not compile_tokens(parse("**/" * 20 + "x"))(b"y/" * 200)
-    assert time.monotonic() - began < 5
+    with quickly():
+        matcher = Matcher(read_rules(hostile.encode() + b"\n" + b"**/x" * 30))
+        assert matcher.ask(b"a" * 250, b"a" * 250, False) is None
+        assert not compile_tokens(parse("**/" * 20 + "x"))(b"y/" * 200)
 
 
 ODD_FILES: list[tuple[bytes, list[bytes]]] = [

@@ -19,10 +19,11 @@ from holdfast.tools.search.scan import Scan, lines_for
 from holdfast.tools.search.scope import SKIPPED_NAMES, Scope
 from holdfast.tools.search.walk import Folders, Walk
 from tests.runtime.support import approving, run, runtime_in
+from tests.soak import rounds
 from tests.tools.trees import STARTS, WORDS, plant_tree
 
 pytestmark = pytest.mark.skipif(find_ripgrep(Path("/nowhere")) is None, reason="there is no ripgrep to agree with")
-FILES = 50_000
+FILES = rounds(5_000, 50_000)
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +76,7 @@ def _files(folders: Folders, root: Path) -> Iterator[str]:
 
 @pytest.mark.timeout(240)
 @pytest.mark.spec("B2")
-def test_both_engines_find_the_same_in_fifty_thousand_files_for_two_hundred_queries(folder: Path) -> None:
+def test_both_engines_find_the_same_in_many_files_for_two_hundred_queries(folder: Path) -> None:
     queries = _queries()
     assert len(queries) == 200
     scope = Scope(root=folder / "project", below=b"", is_file=False)
@@ -93,7 +94,7 @@ def test_both_engines_find_the_same_in_fifty_thousand_files_for_two_hundred_quer
     assert result.success, result.error
     for query, theirs, ours in zip(queries, found, _own_counts(scope.root, queries), strict=True):
         assert sorted(ours) == theirs, query
-    assert sum(map(len, found)) > 100_000
+    assert sum(map(len, found)) > FILES * 2
     assert sum(not hits for hits in found) < 40
 
 

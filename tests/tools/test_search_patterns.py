@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from holdfast.tools.search.engines import find_ripgrep
 from holdfast.tools.search.pattern import BadPattern, Pattern, literal, regular
 from holdfast.tools.search.scan import Scan, lines_for
+from tests.soak import rounds
 
 RIPGREP = find_ripgrep(Path("/nowhere")) or ""
 PIECES = [
@@ -42,7 +43,7 @@ def _theirs(pattern: Pattern, content: bytes, place: Path) -> int:
 
 @pytest.mark.skipif(not RIPGREP, reason="there is no ripgrep to compare with")
 @given(query=patterns, content=contents, fold=st.booleans())
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=rounds(50, 250), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.spec("B2")
 def test_a_pattern_that_is_accepted_means_the_same_to_both_engines(
     tmp_path: Path, query: str, content: bytes, fold: bool

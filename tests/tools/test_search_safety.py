@@ -26,6 +26,7 @@ from holdfast.tools.search.pattern import literal
 from holdfast.tools.search.ranking import Line, look_at
 from holdfast.tools.search.scope import Scope
 from tests.runtime.support import run, runtime_in
+from tests.soak import rounds
 from tests.tools.trees import write_tree
 
 ENGINES = ["own", *(["ripgrep"] if find_ripgrep(Path("/nowhere")) else [])]
@@ -185,7 +186,7 @@ def test_a_folder_swapped_for_a_link_while_files_are_read_never_leads_outside(tm
     swapping.start()
     seen: set[str] = set()
     try:
-        for _ in range(2000):
+        for _ in range(rounds(300, 2000)):
             scope = Scope(root=root, below=b"", is_file=False)
             for file in look_at([("sub/a.py", 1)], literal("needle"), scope, per_file=3):
                 seen.update(line.text for line in file.lines)

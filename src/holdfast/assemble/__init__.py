@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from holdfast.config.load import Loaded, load
 from holdfast.config.model import Config
-from holdfast.config.roots import find_root, state_dir, user_state_dir
+from holdfast.config.roots import check_state, find_root, state_dir, user_state_dir
 from holdfast.contract.call import Caller
 from holdfast.contract.errors import ConfigError, HoldfastError
 from holdfast.contract.tool import Tool
@@ -27,8 +27,10 @@ from holdfast.rules.skills import read_skills
 from holdfast.rules.standard import DocumentPolicy
 from holdfast.runtime.desk import Asker, Nobody
 from holdfast.runtime.runtime import Runtime
+from holdfast.runtime.undo.runs import remove_dead_runs
 from holdfast.store.ledger import Ledger
 from holdfast.store.trust import Trust
+from holdfast.temporary import keep_notes
 from holdfast.tools import builtin_tools
 
 PRUNE_SECONDS: Final = 86_400.0
@@ -62,6 +64,8 @@ def load_setting(
     """
     here = (cwd or Path.cwd()).resolve()
     root = find_root(here)
+    check_state(root or here)
+    keep_notes(user_state_dir() / "temporary")
     trust = Trust(user_state_dir() / "user.db")
     loaded = load(root=root, is_trusted=trust.is_trusted, flags=flags)
     if checked:
@@ -183,6 +187,7 @@ def build_runtime(
     )
     if grants is not None:
         runtime.on_close(grants.close)
+    remove_dead_runs(setting.state / "undo")
     if opened is not None:
         runtime.on_close(opened.close)
         _prune_once_a_day(setting)

@@ -364,4 +364,4 @@ def _digest(document: Document) -> str:
 
 
 def _secret(runtime: Runtime, source: SecretSource) -> str:
-    return Secrets({"model": source}, runtime.redactor.add).get("model")
+    return Secrets({"model": source}, runtime.redactor.add, runtime.root or Path(runtime.cwd)).get("model")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 import time
 from contextlib import suppress
@@ -16,7 +15,7 @@ from msgspec import Struct
 from holdfast.chat import escape
 from holdfast.chat.swapping import swap
 from holdfast.contract.errors import HoldfastError
-from holdfast.store.files import sync_folder
+from holdfast.temporary import NewFile, is_left
 
 MAX_BYTES: Final = 256 * 1024 * 1024
 _PAUSE: Final = 0.02
@@ -24,7 +23,6 @@ _READS: Final = 50
 """An editor that writes in place is seen half-way; this often it is looked at again until it is still."""
 _YOUNG: Final = 2 * 10**9
 """A file changed this short (ns) before it was read may change again without its times telling."""
-_FORGOTTEN: Final = 60.0
 
 
 class DocumentError(HoldfastError):
@@ -101,16 +99,18 @@ def replace(path: Path, known: Snapshot, data: bytes) -> Snapshot:
     """Put `data` in the place of what is known. Raises `Changed` if that is not what is there."""
     if len(data) > MAX_BYTES:
         raise DocumentError(f"{path} would be longer than {MAX_BYTES:,} bytes; begin a new document.")
-    temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}.new")
     try:
         check_writable(path)
-        _write_new(temporary, data, like=path)
-        _take_place(temporary, path, known.data, data)
-        sync_folder(path.parent)
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            with NewFile(folder) as new:
+                _fill(new, data, like=path)
+                _take_place(path.with_name(new.shown()), path, known.data, data)
+            os.fsync(folder)
+        finally:
+            os.close(folder)
     except OSError as error:
         raise DocumentError(_why_unwritten(path, error)) from None
-    finally:
-        temporary.unlink(missing_ok=True)
     return Snapshot(data, (), time.time_ns())
 
 
@@ -132,11 +132,10 @@ def keep_beside(path: Path, elsewhere: Path, data: bytes) -> Path:
 
 
 def sweep(path: Path) -> None:
-    """Remove what a killed process left half-written beside the document."""
-    left = re.compile(re.escape(f".{path.name}.") + r"[0-9a-f]{16}\.new")
+    """Remove what a killed process left beside the document, also where it could make no note of it."""
     with suppress(OSError):
         for entry in os.scandir(path.parent):
-            if left.fullmatch(entry.name) and time.time() - entry.stat().st_mtime > _FORGOTTEN:
+            if entry.name.startswith(".holdfast-") and is_left(entry.name, entry.stat().st_mtime):
                 Path(entry.path).unlink(missing_ok=True)
 
 
@@ -161,20 +160,21 @@ def _identity(found: os.stat_result) -> tuple[int, ...]:
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
-def _write_new(path: Path, data: bytes, *, like: Path | None = None) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+def _write_new(path: Path, data: bytes) -> None:
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        if like is not None:
-            _own_like(descriptor, like)
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
-        os.fsync(descriptor)
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
+        with NewFile(folder) as new:
+            _fill(new, data)
+            new.link(path.name)
     finally:
-        os.close(descriptor)
+        os.close(folder)
+
+
+def _fill(new: NewFile, data: bytes, *, like: Path | None = None) -> None:
+    if like is not None:
+        _own_like(new.fd, like)
+    new.write(data)
+    os.fsync(new.fd)
 
 
 def _own_like(descriptor: int, like: Path) -> None:

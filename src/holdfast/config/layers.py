@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 from holdfast.config.overlay import Table, plain_table
-from holdfast.config.roots import PROJECT_FILE, inside_project, user_config_file
+from holdfast.config.roots import PROJECT_FILE, check_user_config, inside_project, user_config_file
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.values import digest_of
 from holdfast.text.visible import visible
@@ -44,6 +44,8 @@ def user_layer(given: Path | None, root: Path | None) -> Layer | None:
             f"The user configuration {path} lies inside the project {root}, where tools can write; "
             "keep it outside, or set XDG_CONFIG_HOME to a folder outside."
         )
+    if given is None:
+        check_user_config()
     content = _read(path)
     if content is None:
         if given is not None:

@@ -10,6 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from holdfast.config.ownership import check_own
 from holdfast.contract.errors import ConfigError
 
 PROJECT_FILE: Final = "holdfast.toml"
@@ -59,6 +60,21 @@ def user_state_dir() -> Path:
     return _xdg("XDG_STATE_HOME", ".local/state") / "holdfast"
 
 
+def check_state(root: Path) -> None:
+    """Raise `ConfigError` if another user could change what is remembered for this user, or for this project."""
+    instead = "set XDG_STATE_HOME to a folder that is yours alone"
+    named = _named("XDG_STATE_HOME", ".local/state") / "holdfast"
+    for path in (named, state_dir(root), named / "user.db", state_dir(root) / "ledger.db"):
+        check_own(path, "The state folder" if path.suffix != ".db" else "The database", instead=instead)
+
+
+def check_user_config() -> None:
+    """The same for the user's configuration."""
+    named = _named("XDG_CONFIG_HOME", ".config") / "holdfast"
+    for path in (named, named / "config.toml"):
+        check_own(path, "The user configuration", instead="set XDG_CONFIG_HOME to a folder that is yours alone")
+
+
 def state_dir(root: Path) -> Path:
     """The folder that remembers for one project: a readable name and a hash of where the root is."""
     real = Path(os.path.realpath(root))
@@ -79,9 +95,13 @@ def inside_project(path: Path, root: Path) -> bool:
 
 
 def _xdg(variable: str, default: str) -> Path:
+    return Path(os.path.realpath(_named(variable, default)))
+
+
+def _named(variable: str, default: str) -> Path:
     # The XDG specification says to ignore a relative value; here it would also be a way into the project.
     given = os.environ.get(variable, "")
-    return Path(os.path.realpath(given if given.startswith(os.sep) else Path.home() / default))
+    return Path(given) if given.startswith(os.sep) else Path.home() / default
 
 
 def _login_home() -> Path:

@@ -21,9 +21,11 @@ class Command(Struct, frozen=True, kw_only=True):
     read_only: bool = False
     """Nothing but its private /tmp is writable, and there is no network, whatever the policy allows."""
     sees: Literal["system", "project"] = "system"
-    """`project`: of the file system only what programs need to start, and the project root."""
+    """`project`: of the file system only what programs need to start, the project root and `shows`."""
+    shows: tuple[Path, ...] = ()
+    """Paths outside the project that can be read as well."""
     helper: bool = False
-    """A fixed program that holdfast itself chose: it may run bare where no sandbox works and none is required."""
+    """A fixed program that holdfast itself chose: it gets no variables of the surroundings."""
     streams: bool = False
     """Tell subscribers what it prints while it prints it."""
     merged: bool = True

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
@@ -21,11 +18,13 @@ from msgspec.structs import replace
 from holdfast.config.model import SandboxConfig
 from holdfast.contract.command import Command
 from holdfast.contract.errors import HoldfastError, SandboxRefused
+from holdfast.helper_process import FOLDERS, isolated_python, run, system_program
 from holdfast.rules.shell.mutations import Mutant, mutants
 from holdfast.rules.shell.place import Place
 from holdfast.rules.shell.programs import dialect_of
 from holdfast.sandbox.running import run_launch
 from holdfast.sandbox.sandbox import Sandbox
+from holdfast.temporary import make_folder, remove_folder
 
 Approves = Callable[[str, Place], str | None]
 """The rule that lets a command run unasked, if one does."""
@@ -33,6 +32,7 @@ Tell = Callable[[str], None]
 """Is told what is being done, for whoever waits."""
 _BATCH: Final = 250
 _BATCH_SECONDS: Final = 600.0
+_GIT_SECONDS: Final = 60.0
 _OUTSIDE: Final = "SECRETgxqzOUTSIDE"
 _HOME: Final = "SECRETgxqzHOME"
 _SECRETS: Final = {"a file outside the project": _OUTSIDE, "a file of the user": _HOME}
@@ -71,8 +71,8 @@ def fuzz(
     tidy: bool = False,
 ) -> FuzzReport:
     """Mutate the commands, ask the rules, run what they let through. Raises `SandboxRefused` where none works."""
-    with tempfile.TemporaryDirectory(prefix="holdfast-fuzz-") as folder:
-        base = Path(folder).resolve()
+    base = make_folder("fuzz")
+    try:
         plant(base, tidy=tidy)
         place = Place.at(str(base / "project"), [str(base / "project")], lambda: True)
         place = replace(place, dialect=dialect_of(shell))
@@ -91,6 +91,8 @@ def fuzz(
             for (mutant, rule), what in zip(unasked, ran, strict=True)
             if what
         ]
+    finally:
+        remove_folder(base)
     return FuzzReport(mutants=made, unasked=len(unasked), escapes=tuple(escapes))
 
 
@@ -108,7 +110,7 @@ def _run_batch(sandbox: Sandbox, commands: Sequence[str], base: Path, shell: str
     env = {"PATH": f"{os.environ.get('PATH', os.defpath)}:{base}/project/tools", "LANG": "C.UTF-8"}
     told = {"commands": list(commands), "shell": shell, "env": env, "secrets": _SECRETS}
     driver = Path(__file__).with_name("fuzz_driver.py")
-    launch = sandbox.launch(Command(argv=(sys.executable, "-I", "-S", str(driver), str(base)), cwd=base))
+    launch = sandbox.launch(Command(argv=isolated_python(str(driver), str(base)), cwd=base))
     if not launch.contained:
         raise SandboxRefused("Mutants are only run in a sandbox; `holdfast doctor` says why there is none here.")
     code, out, err = run_launch(launch, _BATCH_SECONDS, json.dumps(told).encode())
@@ -159,12 +161,17 @@ def _make_repository(work: Path) -> None:
     """A repository with one commit and one change; without git there is none, and git's commands fail."""
     settings = ("user.name=fuzz", "user.email=fuzz@example.org", "core.hooksPath=/dev/null", "gc.auto=0")
     options = [word for setting in settings for word in ("-c", setting)]
-    env = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(work), "GIT_CONFIG_NOSYSTEM": "1"}
+    env = {"PATH": os.pathsep.join(FOLDERS), "HOME": str(work), "GIT_CONFIG_NOSYSTEM": "1"}
     files = ("notes.txt", "canary.txt", "src/a.py")
     steps: Iterable[tuple[str, ...]] = (("init", "-q"), ("add", *files), ("commit", "-qm", "first"))
+    from subprocess import SubprocessError
+
+    program = system_program("git")
+    if program is None:
+        return
     try:
         for step in steps:
-            subprocess.run(["git", *options, *step], cwd=work, env=env, check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError):
+            run((program, *options, *step), cwd=work, env=env, timeout=_GIT_SECONDS)
+    except (OSError, SubprocessError):
         return
     (work / "src" / "a.py").write_text("one = 1\nprint(one)\nprint(2)\n")

@@ -18,6 +18,7 @@ from holdfast.contract.errors import HoldfastError
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.folding import quote
 from holdfast.doors.cli.held import show_held
+from holdfast.helper_process import own_module
 
 if TYPE_CHECKING:
     from holdfast.assemble.chat import Chat
@@ -190,7 +191,7 @@ def _program() -> str:
     found = shutil.which("holdfast")
     if found is not None and ours.exists() and ours.samefile(found):
         return "holdfast"
-    return shlex.quote(str(ours)) if ours.exists() else f"{shlex.quote(sys.executable)} -m holdfast"
+    return shlex.quote(str(ours)) if ours.exists() else shlex.join(own_module("holdfast"))
 
 
 def _first_new(before: Sequence[str], now: Sequence[str]) -> int:

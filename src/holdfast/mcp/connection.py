@@ -197,15 +197,21 @@ class Connection:
         from mcp_types import Implementation
 
         from holdfast.mcp.inlet import watched
+        from holdfast.mcp.listing import drop_malformed
 
         person = self._runtime.inquirer is not None
+
+        def sift(page: dict[str, Any]) -> None:
+            version = "" if life.client is None else life.client.protocol_version
+            for name, why in drop_malformed(page, version):
+                self.shelf.leave_out(name, why)
 
         async def handle(message: Any) -> None:
             if getattr(message, "method", "") == "notifications/tools/list_changed":
                 life.refresh()
 
         return Client(
-            watched(self._transport(), life.lose),
+            watched(self._transport(), life.lose, sift),
             mode="legacy" if self._legacy or self._server.protocol == "handshake" else "auto",
             client_info=Implementation(name="holdfast", version=version("holdfast")),
             elicitation_callback=self._asking.elicit if person else None,

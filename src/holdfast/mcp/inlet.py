@@ -34,15 +34,23 @@ _VALUE: Final = 64
 """Bytes that a value takes when it was read, at the least."""
 _CANCELLED: Final = "notifications/cancelled"
 
+_LIST: Final = "tools/list"
+
 Lost = Callable[[str], None]
+Sift = Callable[[dict[str, Any]], None]
+"""Takes out of a list of tools what nobody else could read."""
+
+
+def _unsifted(page: dict[str, Any]) -> None:
+    """As it comes."""
 
 
 class Account:
     """What each side still owes the other."""
 
     def __init__(self) -> None:
-        self.asked: dict[int | str, None] = {}
-        """Requests to the server."""
+        self.asked: dict[int | str, str] = {}
+        """Requests to the server, and their methods."""
         self._owed: dict[int | str, int] = {}
         """Requests of the server, and how large they are."""
         self._size = 0
@@ -69,7 +77,7 @@ class Account:
 
     def sent(self, message: JSONRPCMessage) -> None:
         if isinstance(message, JSONRPCRequest):
-            self.asked[coerce_request_id(message.id)] = None
+            self.asked[coerce_request_id(message.id)] = message.method
             if len(self.asked) > _MAX_ASKED:
                 del self.asked[next(iter(self.asked))]
         elif isinstance(message, JSONRPCNotification):
@@ -94,7 +102,8 @@ class Account:
 class Inlet:
     """What comes from the server."""
 
-    def __init__(self, inner: Any, account: Account, lost: Lost) -> None:
+    def __init__(self, inner: Any, account: Account, lost: Lost, sift: Sift) -> None:
+        self._sift = sift
         self._inner = inner
         self._gone: asyncio.Future[None] | None = getattr(inner, "gone", None)
         self._account = account
@@ -144,8 +153,10 @@ class Inlet:
         elif not isinstance(message, JSONRPCError):
             return self._is_heard(message)
         if message.id is not None and coerce_request_id(message.id) in self._account.asked:
-            del self._account.asked[coerce_request_id(message.id)]
+            method = self._account.asked.pop(coerce_request_id(message.id))
             self._spent += ANSWER_COST
+            if method == _LIST and isinstance(message, JSONRPCResponse):
+                self._sift(message.result)
         else:
             said = message.result if isinstance(message, JSONRPCResponse) else message.error.data
             self._spent += 1 + _size([message.id, said]) / AS_LARGE
@@ -210,7 +221,7 @@ class Outlet:
 
 @asynccontextmanager
 async def watched(
-    transport: Transport | AbstractAsyncContextManager[Any], lost: Lost
+    transport: Transport | AbstractAsyncContextManager[Any], lost: Lost, sift: Sift = _unsifted
 ) -> AsyncGenerator[tuple[Any, Any]]:
     """The streams of a transport; `lost` is called with what is known about it when nothing more will come."""
     async with transport as (read, write):
@@ -219,7 +230,7 @@ async def watched(
         def ended(reason: str) -> None:
             lost(reason or getattr(transport, "reason", ""))
 
-        yield Inlet(read, account, ended), Outlet(write, account)
+        yield Inlet(read, account, ended, sift), Outlet(write, account)
 
 
 def _taken_back(message: JSONRPCNotification) -> int | str | None:

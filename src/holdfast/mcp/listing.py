@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, cast
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -12,6 +13,8 @@ MAX_TOOLS: Final = 10_000
 MAX_PAGES: Final = 1_000
 MAX_CHARS: Final = 32 * 1024 * 1024
 """Of all definitions together."""
+MAX_DEPTH: Final = 100
+"""Levels of a definition: deeper, and reading, showing or compiling it could take the stack."""
 
 
 async def list_tools(client: Client) -> tuple[list[Tool], bool]:
@@ -37,3 +40,68 @@ async def list_tools(client: Client) -> tuple[list[Tool], bool]:
 
 def _size(tool: Tool) -> int:
     return len(tool.description or "") + len(repr(tool.input_schema)) + len(repr(tool.output_schema))
+
+
+def drop_malformed(page: dict[str, Any], version: str) -> list[tuple[str, str]]:
+    """Take out of a page what is no tool in this version of the protocol, and say what and why.
+
+    The SDK refuses a page as a whole, and with it the server, for one tool in it.
+    """
+    from mcp.shared.inbound import find_invalid_x_mcp_header
+    from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+    if not isinstance(page.get("tools"), list):
+        return []
+    tools = cast("list[Any]", page["tools"])
+    why = {at: f"it is nested more than {MAX_DEPTH} levels deep" for at, tool in enumerate(tools) if _is_deep(tool)}
+    sound = {**page, "tools": [None if at in why else tool for at, tool in enumerate(tools)]}
+    for at, reason in _faults(sound, version):
+        why.setdefault(at, reason)
+    for at, tool in enumerate(tools if version in MODERN_PROTOCOL_VERSIONS else ()):
+        reason = None if at in why else find_invalid_x_mcp_header(tool["inputSchema"])
+        if reason is not None:  # the SDK drops these itself, and tells nobody
+            why[at] = reason
+    page["tools"] = [tool for at, tool in enumerate(tools) if at not in why]
+    return [(_name(tools[at], at), reason) for at, reason in sorted(why.items())]
+
+
+def _faults(page: dict[str, Any], version: str) -> Iterator[tuple[int, str]]:
+    """Where the SDK would find fault with a tool: by the version's own rules, then by those of all versions."""
+    from mcp_types import ListToolsResult
+    from mcp_types.methods import validate_server_result
+    from pydantic import ValidationError
+
+    for check in (lambda: validate_server_result("tools/list", version, page), lambda: _parsed(ListToolsResult, page)):
+        try:
+            check()
+        except ValidationError as error:
+            for fault in error.errors(include_url=False, include_context=False, include_input=False):
+                where = fault["loc"]
+                if len(where) > 1 and where[0] == "tools" and isinstance(where[1], int):
+                    part = ".".join(map(str, where[2:]))
+                    yield where[1], f"{part}: {fault['msg']}" if part else fault["msg"]
+        except (KeyError, ValueError):
+            continue  # a version the SDK has no rules for
+
+
+def _parsed(model: type[Any], page: dict[str, Any]) -> None:
+    model.model_validate(page, by_name=False)
+
+
+def _is_deep(value: Any) -> bool:
+    level: list[Any] = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            inner
+            for item in level
+            if isinstance(item, dict | list)
+            for inner in (cast("dict[str, Any]", item).values() if isinstance(item, dict) else cast("list[Any]", item))
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _name(tool: Any, at: int) -> str:
+    name = cast("dict[str, Any]", tool).get("name") if isinstance(tool, dict) else None
+    return name if isinstance(name, str) and name else f"number {at + 1} of the list"

@@ -173,7 +173,7 @@ class Shelf:
         self._listed = stock.listed
         self._tools = stock.stays | self._brought(stock.fresh, gone)
         for name, why in stock.left_out:
-            self._warn(name, why)
+            self.leave_out(name, why)
 
     def _brought(self, tools: dict[str, Tool], gone: Sequence[Tool] = ()) -> dict[str, Tool]:
         """All at once; if some are in the way of tools from elsewhere, by halves, so that only those are left out."""
@@ -185,7 +185,7 @@ class Shelf:
             if gone:
                 return self._brought({}, gone) | self._brought(tools)
             if len(tools) == 1:
-                self._warn(next(iter(tools)), str(error))
+                self.leave_out(next(iter(tools)), str(error))
                 return {}
             items = list(tools.items())
             middle = len(items) // 2
@@ -211,7 +211,7 @@ class Shelf:
 
         return held_tool(self, item)
 
-    def _warn(self, tool: str, why: str) -> None:
+    def leave_out(self, tool: str, why: str) -> None:
         """A server that keeps changing its list must not fill the list of warnings."""
         self._warned += 1
         if self._warned > MAX_WARNINGS:

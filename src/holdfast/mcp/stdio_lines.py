@@ -17,6 +17,9 @@ _SMALL: Final = 1024 * 1024
 """Lines up to this cannot hold too many values."""
 _STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 """Also one without an end: it must not be looked for again from each of its characters."""
+_BRACKET: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
+_SHALLOW: Final = 150
+"""Levels that are kept of a message that has too many; more than any definition may have."""
 _decode: Final[Callable[[bytes | bytearray], Any]] = msgspec.json.Decoder().decode
 
 
@@ -74,11 +77,37 @@ def message_of(line: bytes | bytearray) -> JSONRPCMessage:
         _count(line)
     try:
         found = _decode(line)
-    except (ValueError, RecursionError):
+    except RecursionError:
+        return _shallow_message(line)
+    except ValueError:
         raise NoMessage from None
     if type(found) is not dict:
         raise NoMessage
     return _message(cast("dict[str, Any]", found))
+
+
+def _shallow_message(line: bytes | bytearray) -> JSONRPCMessage:
+    """A list of tools of which one goes too deep to be read, without its depths: it is left out later for what is
+    left of them, and the others are not lost. Anything else is no message: nobody may be given half of a result."""
+    kept: list[bytes | bytearray] = []
+    depth = start = 0
+    for found in _BRACKET.finditer(line):
+        if found[0] in (b"[", b"{"):
+            depth += 1
+            if depth == _SHALLOW + 1:
+                kept += (line[start : found.start()], b"0")
+        elif found[0] in (b"]", b"}"):
+            depth -= 1
+            if depth == _SHALLOW:
+                start = found.end()
+    try:
+        message = _decode(b"".join((*kept, line[start:])))
+    except ValueError:
+        raise NoMessage from None
+    result = cast("dict[str, Any]", message).get("result") if type(message) is dict else None
+    if type(result) is not dict or type(cast("dict[str, Any]", result).get("tools")) is not list:
+        raise NoMessage
+    return _message(cast("dict[str, Any]", message))
 
 
 def _message(found: dict[str, Any]) -> JSONRPCMessage:

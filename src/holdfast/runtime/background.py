@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import signal as signals
-import tempfile
 import threading
 import weakref
 from base64 import b32encode
@@ -30,6 +28,7 @@ from holdfast.runtime.pages import MAX_READ, read_page
 from holdfast.sandbox.warden.client import Exit, Job, Logged, NotStarted, WardenLost
 from holdfast.store.files import make_private_folder
 from holdfast.store.owner import alive, owner_of
+from holdfast.temporary import make_folder, remove_folder
 
 if TYPE_CHECKING:
     from holdfast.runtime.runtime import Runtime
@@ -306,6 +305,6 @@ async def _readable(fd: int) -> None:
 
 
 def _temporary(owner: Background) -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="holdfast-"))
-    weakref.finalize(owner, shutil.rmtree, folder, ignore_errors=True)
+    folder = make_folder("processes")
+    weakref.finalize(owner, remove_folder, folder)
     return folder

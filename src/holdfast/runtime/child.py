@@ -1,4 +1,7 @@
-"""The child process of a tool that runs in a process: one request on stdin, one reply on stdout."""
+"""The child process of a tool that runs in a process: one request on stdin, one reply on stdout.
+
+It is isolated until everything of ours is imported. Only then does it enter the project and learn where the tool is.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ import runpy
 import signal
 import sys
 from functools import reduce
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
 from typing import Any
 
 from holdfast.contract.tool import Tool
@@ -39,7 +44,9 @@ def main() -> None:
 
 
 def _call(request: Any) -> Any:
-    sys.path[:] = request["path"]
+    os.chdir(request["cwd"])
+    sys.path += [entry for entry in request["path"] if entry not in sys.path]
+    _take(request["module"].partition(".")[0], request["folder"])
     if request["module"].endswith(".py"):
         names = runpy.run_path(request["module"], run_name="__holdfast_child__")
         head, *rest = request["name"].split(".")
@@ -49,6 +56,16 @@ def _call(request: Any) -> Any:
     function: Any = found
     value = function.execute(request["args"], None) if isinstance(found, Tool) else function(request["args"])
     return asyncio.run(_finish(value)) if inspect.isawaitable(value) else value
+
+
+def _take(package: str, folder: str | None) -> None:
+    """Import the tool's topmost package from where the parent has it, whatever else has that name."""
+    if folder is None or package in sys.modules:
+        return
+    spec = PathFinder.find_spec(package, [folder])
+    if spec is not None and spec.loader is not None:
+        sys.modules[package] = module = module_from_spec(spec)
+        spec.loader.exec_module(module)
 
 
 async def _finish(value: Any) -> Any:

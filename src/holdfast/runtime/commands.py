@@ -128,9 +128,10 @@ class CallSandbox:
         placed = replace(command, cwd=command.cwd or self._ctx.cwd)
         if doorway is not None:
             placed = doorway.wrap(placed)
-        if self._sandbox.mode == "off":
+        if self._sandbox.mode == "off" and self._sandbox in _probed:
             return self._sandbox.launch(placed, overlays=overlays)
         launch = await _threads.run(lambda: self._sandbox.launch(placed, overlays=overlays))
+        _probed.add(self._sandbox)  # which control groups can be used is known now, and which backend
         return launch if doorway is None else doorway.number(launch)
 
     async def _backend(self) -> Backend | None:

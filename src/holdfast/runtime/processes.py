@@ -13,6 +13,7 @@ from typing import Any, cast
 from holdfast.contract.errors import ToolError
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args, encode_json, parse_json
+from holdfast.helper_process import import_order, own_module, start_async
 from holdfast.runtime.stepping import NoReply
 
 _MAX_REPLY = 64 * 1024 * 1024
@@ -36,18 +37,30 @@ def reference_of(tool: Tool) -> tuple[str, str]:
     return module, name
 
 
+def _folder_of(module: str) -> str | None:
+    """Where this process found the module's topmost package. The child must take the same one, and no other: its order
+    of folders is different, and a name may be in several."""
+    found = getattr(sys.modules.get(module.partition(".")[0]), "__spec__", None)
+    if found is None or found.origin is None or not found.has_location:
+        return None
+    file = Path(found.origin)
+    return os.path.abspath(file.parent.parent if found.submodule_search_locations else file.parent)  # noqa: PTH100
+
+
 async def run_in_process(tool: Tool, args: Args, cwd: Path) -> Any:
     """Run the function in a child; cancelling the coroutine kills the child and whatever it forked."""
     module, name = reference_of(tool)
-    request = encode_json({"module": module, "name": name, "args": args, "path": sys.path})
-    child = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "holdfast.runtime.child",
+    folder = _folder_of(module)
+    path = import_order([*sys.path, *(() if folder is None else (folder,))])
+    request = encode_json(
+        {"module": module, "name": name, "folder": folder, "args": args, "path": path, "cwd": str(cwd)}
+    )
+    child = await start_async(
+        own_module("holdfast.runtime.child"),
+        env=os.environ,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
-        cwd=cwd,
         start_new_session=True,
         limit=_MAX_REPLY,
     )

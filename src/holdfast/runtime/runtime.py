@@ -108,7 +108,7 @@ class Runtime(Answers):
         """Whether calls that would change something are only proposed."""
         self.session = b32encode(os.urandom(5)).decode().lower()
         self.redactor = Redactor() if ledger is None else ledger.redactor
-        self.secrets = Secrets(self.config.secrets, self.redactor.add)
+        self.secrets = Secrets(self.config.secrets, self.redactor.add, root or Path(self.cwd))
         self.caller = (
             Caller(session=self.session, scopes=self.secrets.scopes) if caller is None else intake.caller(caller)
         )

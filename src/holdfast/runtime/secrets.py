@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Final, Protocol
 
+from holdfast import helper_process
 from holdfast.contract.errors import SecretUnavailable
 
 _COMMAND_SECONDS: Final = 15.0
@@ -24,9 +25,12 @@ class SecretSource(Protocol):
 
 
 class Secrets:
-    def __init__(self, sources: Mapping[str, SecretSource], learn: Callable[[str, str], None]) -> None:
+    def __init__(
+        self, sources: Mapping[str, SecretSource], learn: Callable[[str, str], None], project: Path
+    ) -> None:
         self._sources = sources
         self._learn = learn
+        self._project = project
 
     @property
     def scopes(self) -> frozenset[str]:
@@ -38,21 +42,20 @@ class Secrets:
             raise SecretUnavailable(
                 f"No source is configured for the secret '{scope}'; add [secrets.{scope}] to your user config."
             )
-        value = _fetch(scope, source)
+        value = self._fetch(scope, source)
         if not value:
             raise SecretUnavailable(f"The secret '{scope}' has no value; check [secrets.{scope}] in your user config.")
         self._learn(scope, value)
         return value
 
-
-def _fetch(scope: str, source: SecretSource) -> str | None:
-    if source.env is not None:
-        return os.environ.get(source.env)
-    if source.keyring is not None:
-        return _from_keyring(scope, source.keyring)
-    if source.command is not None:
-        return _from_command(scope, source.command)
-    return None
+    def _fetch(self, scope: str, source: SecretSource) -> str | None:
+        if source.env is not None:
+            return os.environ.get(source.env)
+        if source.keyring is not None:
+            return _from_keyring(scope, source.keyring)
+        if source.command is not None:
+            return _from_command(scope, source.command, self._project)
+        return None
 
 
 def _from_keyring(scope: str, address: str) -> str | None:
@@ -65,9 +68,18 @@ def _from_keyring(scope: str, address: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _from_command(scope: str, command: tuple[str, ...]) -> str:
+def _from_command(scope: str, command: tuple[str, ...], project: Path) -> str:
+    from subprocess import SubprocessError
+
+    program = helper_process.person_program(command[0], project)
+    if program is None:
+        raise SecretUnavailable(
+            f"The command for the secret '{scope}' names {command[0]!a}, which is in no absolute folder of PATH "
+            "outside the project; write its whole path."
+        )
+    environment = helper_process.person_environment(project)
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_COMMAND_SECONDS, check=True)
-    except (OSError, subprocess.SubprocessError) as error:
+        said = helper_process.run((program, *command[1:]), timeout=_COMMAND_SECONDS, env=environment)
+        return said.decode().rstrip("\n")
+    except (OSError, SubprocessError, UnicodeDecodeError) as error:
         raise SecretUnavailable(f"The command for the secret '{scope}' failed: {type(error).__name__}.") from None
-    return done.stdout.rstrip("\n")

@@ -140,6 +140,32 @@ def trace(args: Args) -> str | None:
     )
 
 
+def first_process(args: Args) -> str | None:
+    """Reach into what the sandbox itself runs here: it says how a command ended, and ends what the command leaves."""
+
+    def written(pid: int) -> None:
+        vector = ctypes.addressof(ctypes.create_string_buffer(16)).to_bytes(8, sys.byteorder) + bytes(8)
+        call(number(311, 271), pid, vector, 1, vector, 1, 0)
+
+    def taken(pid: int) -> None:
+        fd = os.pidfd_open(pid)
+        try:
+            os.close(call(438, fd, 0, 0))
+        finally:
+            os.close(fd)
+
+    attempts: dict[str, Callable[[], object]] = {}
+    for pid in {1, os.getppid()}:
+        for name in ("mem", "task/{}/mem", "environ", "fd/0", "fd/1", "fd/3", "fd/4", "root", "maps", "exe"):
+            path = f"/proc/{pid}/{name.format(pid)}"
+            attempts[f"{name} of {pid}"] = opening(path, os.O_RDWR if name.endswith("mem") else os.O_RDONLY)
+        attempts[f"attach to {pid}"] = lambda pid=pid: call(number(101, 117), 16, pid, 0, 0)
+        attempts[f"seize {pid}"] = lambda pid=pid: call(number(101, 117), 0x4206, pid, 0, 0)
+        attempts[f"write into {pid}"] = lambda pid=pid: written(pid)
+        attempts[f"a file of {pid}"] = lambda pid=pid: taken(pid)
+    return any_of(attempts)
+
+
 def terminal(args: Args) -> str | None:
     try:
         fd = os.openpty()[1]

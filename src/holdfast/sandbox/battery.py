@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -15,6 +14,7 @@ from msgspec import Struct
 
 from holdfast.contract.command import Command
 from holdfast.contract.errors import HoldfastError
+from holdfast.helper_process import isolated_python
 from holdfast.sandbox.backend import Backend, Held
 from holdfast.sandbox.launch import Launch
 from holdfast.sandbox.range import Range
@@ -56,6 +56,7 @@ CASES: Final[dict[str, Case]] = {
     "nested-namespaces": Case(attack="nested", says="no nested namespaces"),
     "setns": Case(attack="setns", says="no way into other namespaces"),
     "trace": Case(attack="trace", says="other processes cannot be traced or signalled"),
+    "first-process": Case(attack="first_process", says="the sandbox's own processes cannot be read or changed"),
     "terminal": Case(attack="terminal", says="nothing can be typed into a terminal"),
     "unix-socket": Case(attack="unix_socket", says="services of the host cannot be reached", look=Range.called),
     "abstract-socket": Case(attack="abstract_socket", says="abstract sockets cannot be reached", look=Range.called),
@@ -93,7 +94,7 @@ def attack(backend: Backend, name: str) -> Held:
     try:
         with Range() as ground:
             args = ground.told(stays=name == "killed-orphans")
-            argv = (sys.executable, "-I", "-S", _ATTACKS, case.attack, msgspec.json.encode(args).decode())
+            argv = isolated_python(_ATTACKS, case.attack, msgspec.json.encode(args).decode())
             fault = _run(backend, Command(argv=argv, cwd=ground.project), ground, killed=args["stays"])
             fault = fault or case.look(ground)
     except (HoldfastError, OSError) as error:

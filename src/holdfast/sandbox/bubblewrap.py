@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import stat
-import subprocess
 import sysconfig
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -14,6 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from holdfast import helper_process
 from holdfast.contract.command import Command
 from holdfast.contract.errors import SandboxRefused
 from holdfast.sandbox import seccomp
@@ -79,7 +79,7 @@ class Bubblewrap(Struct, frozen=True, kw_only=True):
     def launch(self, policy: Policy, command: Command, overlays: tuple[Overlay, ...]) -> Launch:
         if overlays and not self.overlays:
             raise SandboxRefused(f"{self.path} is too old for overlays; bubblewrap 0.11 has them.")
-        environment = variables(policy, command.env, home=HOME)
+        environment = variables(policy, command, home=HOME)
         cwd = os.path.realpath(command.cwd or policy.root or Path.cwd())
         program = found_program(command.argv[0], environment["PATH"], cwd)
         mounts = Mounts(policy, command, overlays, program, cwd, by_descriptor=self.version >= (0, 10))
@@ -140,9 +140,11 @@ def _packaged() -> str:
 
 @lru_cache(maxsize=8)
 def _version(path: str, _size: int, _changed: int) -> tuple[int, ...] | None:
+    from subprocess import SubprocessError
+
     try:
-        said = subprocess.run([path, "--version"], capture_output=True, timeout=5, env={}, check=False).stdout
-    except (OSError, subprocess.TimeoutExpired):
+        said = helper_process.run((path, "--version"), timeout=5)
+    except (OSError, SubprocessError):
         return None
     found = _VERSION.match(said.decode("ascii", "replace"))
     return None if found is None else tuple(int(part or 0) for part in found.groups())

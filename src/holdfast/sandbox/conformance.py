@@ -7,13 +7,13 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from holdfast.contract.command import Command
+from holdfast.helper_process import isolated_python
 from holdfast.sandbox import battery
 from holdfast.sandbox.backend import Backend
 from holdfast.sandbox.range import Range
@@ -27,7 +27,7 @@ class BackendConformance:
         raise NotImplementedError
 
     def run(self, ground: Range, script: str, **changes: object) -> tuple[int, str]:
-        command = Command(argv=(sys.executable, "-I", "-S", "-c", script), cwd=ground.project)
+        command = Command(argv=isolated_python("-c", script), cwd=ground.project)
         launch = self.backend().launch(ground.policy, replace(command, **changes), ())
         code, out, err = run_launch(launch, battery.TIMEOUT)
         return code, (out + err).decode("utf-8", "replace")

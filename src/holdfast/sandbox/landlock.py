@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
@@ -22,6 +20,7 @@ from holdfast.sandbox.launch import Launch, Overlay
 from holdfast.sandbox.limits import Groups, rlimits
 from holdfast.sandbox.policy import Policy, own_folders, variables
 from holdfast.sandbox.programs import found_program
+from holdfast.temporary import make_folder, remove_folder
 
 READ: Final = confine.EXECUTE | confine.READ_FILE | confine.READ_DIR
 WRITE: Final = confine.handled(5) & ~confine.MAKE_DEVICES
@@ -75,7 +74,7 @@ class Landlock(Struct, frozen=True, kw_only=True):
         cwd = os.path.realpath(command.cwd or policy.root or Path.cwd())
         home = _Home()
         try:
-            environment = variables(policy, {"TMPDIR": home.path, **command.env}, home=home.path)
+            environment = {**variables(policy, command, home=home.path), "TMPDIR": home.path, **command.env}
             program = found_program(command.argv[0], environment["PATH"], cwd)
             rules = tuple(_rules(policy, command, program, cwd, home.path))
         except BaseException:
@@ -101,20 +100,21 @@ class _Home:
     """A private home and temporary folder; calling it removes it."""
 
     def __init__(self) -> None:
-        self.path = tempfile.mkdtemp(prefix="holdfast-home-")
+        self.path = str(make_folder("home"))
         git = Path.home() / ".gitconfig"
         if git.exists():
             Path(self.path, ".gitconfig").symlink_to(git)
 
     def __call__(self) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
+        remove_folder(Path(self.path))
 
 
 def _rules(policy: Policy, command: Command, program: str, cwd: str, home: str) -> Iterator[tuple[str, int]]:
     root = () if policy.root is None else (policy.root,)
     seen: Iterable[Path]
     if command.sees == "project":
-        seen = (*map(Path, ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix", "/etc", "/proc")), *root)
+        programs = map(Path, ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix", "/etc", "/proc"))
+        seen = (*programs, *root, *command.shows)
         if any(Path(os.path.realpath(program)).is_relative_to(folder) for folder in own_folders()):
             seen = (*seen, *own_folders())
     else:

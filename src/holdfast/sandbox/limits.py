@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
@@ -13,6 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from holdfast import helper_process
 from holdfast.config.model import SandboxConfig
 
 _V1: Final = {"pids": "pids.max", "memory": "memory.limit_in_bytes"}
@@ -152,7 +152,9 @@ def _usable(parent: Path, files: Iterable[tuple[str, str]]) -> bool:
 
 
 def _can_be_joined(folder: Path) -> bool:
-    process = subprocess.Popen(["/bin/sleep", "5"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    from subprocess import DEVNULL, PIPE
+
+    process = helper_process.start(("/bin/cat",), stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL)
     try:
         (folder / "cgroup.procs").write_text(str(process.pid), encoding="ascii")
     except OSError:
@@ -161,7 +163,7 @@ def _can_be_joined(folder: Path) -> bool:
         return True
     finally:
         process.kill()
-        process.wait()
+        process.communicate()
 
 
 def _make(folder: Path, values: Iterable[tuple[str, int | None]]) -> bool:

@@ -13,8 +13,19 @@ from holdfast.contract.errors import SandboxRefused
 from holdfast.sandbox.launch import FIRST_FD, Overlay
 from holdfast.sandbox.pinned import Opened, Turn, open_same
 from holdfast.sandbox.policy import Policy, identity, inside, own_folders
-from holdfast.sandbox.protection import Locked, Stubs, at_top, find, holding, is_vacant, locked_reason
+from holdfast.sandbox.protection import (
+    MASKED_FILES,
+    MASKED_FOLDERS,
+    Locked,
+    Stubs,
+    at_top,
+    find,
+    holding,
+    is_vacant,
+    locked_reason,
+)
 from holdfast.sandbox.sweep import Sweep
+from holdfast.temporary import Notes
 
 HOME: Final = "/tmp/home"  # noqa: S108 - inside the sandbox, where /tmp is private
 _PRIVATE: Final = ("/tmp", "/var/tmp", "/run")  # noqa: S108
@@ -23,6 +34,11 @@ _PROGRAMS: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx3
 _ETC: Final = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "passwd", "group", "nsswitch.conf")
 _KERNEL: Final = ("sys", "irq", "bus", "fs", "acpi", "scsi", "driver")
 _KERNEL_FILES: Final = ("sysrq-trigger", "kcore", "mtrr", "latency_stats", "timer_stats", "sched_debug")
+_SHARED: Final = ("--size", str(_PRIVATE_BYTES), "--perms", "1777", "--tmpfs", "/dev/shm")  # noqa: S108 - inside
+"""With a size, and the rest of /dev read-only: what is written there is memory that no limit of a process counts."""
+_FIRST: Final = ("--perms", "0555", "--tmpfs", "/proc/1", "--remount-ro", "/proc/1")
+"""Process 1 is bubblewrap's own and of the command's user: by `/proc/1/mem` the command could put code into it that
+outlives it and says how it ended. The filter refuses the other ways into a process."""
 _GIT_CONFIG: Final = (".gitconfig", ".config/git")
 
 FILES_BEFORE: Final = 2
@@ -56,7 +72,7 @@ class Mounts:
         if strange:
             raise SandboxRefused(f"{strange[0]} is not a writable folder, so its changes cannot be recorded.")
         try:
-            self.options = tuple(self._in_order(program, cwd))
+            self.options = tuple(self._in_order(program, cwd, command.shows))
         except BaseException:
             self.undo()
             raise
@@ -66,13 +82,13 @@ class Mounts:
         for step in self.cleanup:
             step()
 
-    def _in_order(self, program: str, cwd: str) -> Iterator[str]:
+    def _in_order(self, program: str, cwd: str, shows: tuple[Path, ...]) -> Iterator[str]:
         yield from ("--ro-bind", "/", "/") if self._whole else _essentials()
-        yield from ("--dev", "/dev", "--proc", "/proc")
+        yield from ("--dev", "/dev", *_SHARED, "--remount-ro", "/dev", "--proc", "/proc", *_FIRST)
         if os.geteuid() == 0:
             yield from _locked_proc()
         yield from self._private()
-        yield from self._revealed(program, cwd)
+        yield from self._revealed(program, cwd, shows)
         for folder in self._writable:
             yield from self._bound(folder)
             if folder not in self._overlays:
@@ -83,6 +99,8 @@ class Mounts:
             yield from self._protected(folder)
         for path in self._policy.read_deny:
             yield from self._denied(path)
+        if not self._whole:
+            yield from ("--remount-ro", "/")  # bubblewrap's own folder in memory, without a size
 
     def _private(self) -> Iterator[str]:
         for folder in _PRIVATE if self._whole else _PRIVATE[:1]:
@@ -99,11 +117,11 @@ class Mounts:
         if self._policy.network == "on" and names.startswith("/run/"):
             yield from ("--ro-bind-try", names, names)
 
-    def _revealed(self, program: str, cwd: str) -> Iterator[str]:
+    def _revealed(self, program: str, cwd: str, shows: tuple[Path, ...]) -> Iterator[str]:
         """What lies where the command would see nothing: the project, its own program, the interpreter."""
         real = os.path.realpath(program)
         own = [str(folder) for folder in own_folders()]
-        wanted = [str(self._policy.root)] if self._policy.root else []
+        wanted = [*map(str, shows), *((str(self._policy.root),) if self._policy.root else ())]
         if self._whole:
             wanted += [cwd, *own, real]
         elif any(inside(real, folder) for folder in own):
@@ -171,9 +189,12 @@ class Mounts:
         tops = self._tops(folder)
         before = self._before(folder, tops)
         stubs: list[Stubs] = []
+        wanted = (f"{top}/{name}" for top in tops for name in (*MASKED_FOLDERS, *MASKED_FILES))
+        noted = Notes(path for path in wanted if not os.path.lexists(path))  # before there is anything to remove
         for top in tops:
             stubs.append(Stubs(top))
             self.cleanup.append(stubs[-1])
+        self.cleanup.append(noted)
         masked = tuple(path for one in stubs for path in one.made)
         keep, root = self._policy.blocked, tops[-1]
         self.cleanup.append(Sweep(folder, before, extra=extra, masked=masked, keep=keep, root=root))

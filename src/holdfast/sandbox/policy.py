@@ -16,6 +16,7 @@ from msgspec import Struct
 from holdfast.config.installation import installation
 from holdfast.config.model import SandboxConfig
 from holdfast.config.roots import user_config_file, user_state_dir
+from holdfast.contract.command import Command
 from holdfast.contract.errors import ConfigError, SandboxRefused
 from holdfast.sandbox.limits import Limits
 
@@ -152,15 +153,15 @@ def expand(entry: str, places: Places, option: str, environ: Mapping[str, str] |
 
 
 def variables(
-    policy: Policy, given: Mapping[str, str], *, home: str, environ: Mapping[str, str] | None = None
+    policy: Policy, command: Command, *, home: str, environ: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """The environment of a command: what the allow-list lets through, a clean PATH, and what the tool gives."""
     surroundings = os.environ if environ is None else environ
-    allowed = _allowed(policy.environment)
+    allowed = _allowed(() if command.helper else policy.environment)
     found = {name: value for name, value in surroundings.items() if allowed.fullmatch(name)}
     if "PATH" in found:
         found["PATH"] = clean_path(found["PATH"], policy)
-    return {"PATH": DEFAULT_PATH, **found, "HOME": home, **given}
+    return {"PATH": DEFAULT_PATH, **found, "HOME": home, **command.env}
 
 
 def clean_path(text: str, policy: Policy) -> str:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 import sys
-import tempfile
 import threading
 import time
 from contextlib import suppress
@@ -23,6 +21,8 @@ from holdfast.contract.errors import HoldfastError
 from holdfast.sandbox.backend import Backend, Held, backends
 from holdfast.sandbox.launch import Overlay
 from holdfast.sandbox.policy import Policy
+from holdfast.store.files import NewFile
+from holdfast.temporary import make_folder, remove_folder
 
 GOOD_FOR: Final = 30 * 24 * 3600.0
 BAD_FOR: Final = 300.0
@@ -137,11 +137,12 @@ def _write(file: Path | None, seen: Seen) -> None:
     if file is None:
         return
     with suppress(OSError):
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fd, new = tempfile.mkstemp(dir=file.parent)
-        with os.fdopen(fd, "wb") as out:
-            out.write(msgspec.json.encode(seen))
-        Path(new).replace(file)
+        new = NewFile(file.parent)
+        try:
+            new.file.write(msgspec.json.encode(seen))
+            new.publish(file, sync=False)
+        finally:
+            new.discard()
 
 
 def _overlay_holds(backend: Backend, policy: Policy, folder: Path, state: Path | None) -> bool:
@@ -152,7 +153,7 @@ def _overlay_holds(backend: Backend, policy: Policy, folder: Path, state: Path |
     try:
         if state is not None:
             state.mkdir(mode=0o700, parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix="holdfast-overlay-", dir=state))
+        scratch = make_folder("overlay", state)
     except OSError:
         return False
     name = f".{scratch.name}"
@@ -168,6 +169,4 @@ def _overlay_holds(backend: Backend, policy: Policy, folder: Path, state: Path |
     except (HoldfastError, OSError):
         return False
     finally:
-        with suppress(OSError):
-            (scratch / "work" / "work").chmod(0o700)
-        shutil.rmtree(scratch, ignore_errors=True)
+        remove_folder(scratch)

@@ -8,7 +8,6 @@ import ipaddress
 import os
 import re
 import socket
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +17,7 @@ from msgspec.structs import replace
 
 from holdfast.contract.command import Command
 from holdfast.contract.errors import ConfigError
+from holdfast.helper_process import isolated_python
 from holdfast.sandbox.launch import Launch
 from holdfast.sandbox.warden.client import FIRST_FD
 
@@ -103,7 +103,8 @@ class Doorway:
         """The command, started by the relay, and told to use it."""
         url = f"http://127.0.0.1:{PORT}"
         proxies = {**dict.fromkeys(_VARIABLES, url), "no_proxy": "", "NO_PROXY": ""}
-        argv = (os.path.realpath(sys.executable), "-I", "-S", str(_RELAY), str(PORT), _FD, *command.argv)
+        program, *words = isolated_python(str(_RELAY), str(PORT), _FD)
+        argv = (os.path.realpath(program), *words, *command.argv)
         return replace(command, argv=argv, env={**proxies, **command.env})
 
     def number(self, launch: Launch) -> Launch:

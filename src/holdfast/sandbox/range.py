@@ -5,17 +5,17 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
-import shutil
 import socket
 import subprocess
-import tempfile
 import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Final, Self
 
+from holdfast import helper_process
 from holdfast.sandbox.limits import Limits
 from holdfast.sandbox.policy import Policy
+from holdfast.temporary import make_folder, remove_folder
 
 _CANARY: Final = "untouched\n"
 _ENVIRONMENT: Final = ("PATH", "LANG", "LC_*")
@@ -40,8 +40,8 @@ class Range:
         self._stack.close()
 
     def _make(self) -> None:
-        self.base = Path(os.path.realpath(tempfile.mkdtemp(prefix="holdfast-battery-")))
-        self._stack.callback(shutil.rmtree, self.base, ignore_errors=True)
+        self.base = make_folder("battery")
+        self._stack.callback(remove_folder, self.base)
         self.project = self.base / "project"
         self._protected = {
             self.project / ".git" / "config": "[core]\n",
@@ -61,8 +61,8 @@ class Range:
         self._denied[1].write_text("key", encoding="utf-8")
         self._listen()
         env = {"PATH": os.environ.get("PATH", ""), "HOLDFAST_BATTERY_SECRET": self._secret}
-        none = subprocess.DEVNULL
-        self._victim = subprocess.Popen(["/bin/sleep", "60"], env=env, stdin=none, stdout=none, stderr=none)
+        pipe, none = subprocess.PIPE, subprocess.DEVNULL  # it ends with its input, and that with this process
+        self._victim = helper_process.start(("/bin/cat",), env=env, stdin=pipe, stdout=none, stderr=none)
         self._stack.callback(_end, self._victim)
         name = f"HOLDFAST_BATTERY_{self._id[-16:].upper()}"
         os.environ[name] = self._secret
@@ -224,7 +224,7 @@ class Range:
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     process.kill()
-    process.wait()
+    process.communicate()
 
 
 def _tasks() -> int:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
+from holdfast import helper_process
 from holdfast.sandbox import confine
 from holdfast.sandbox.launch import Launch
 
@@ -53,10 +53,10 @@ def started(
         }
     )
     told = confine.open_file(msgspec.json.encode(plain))
-    argv = [sys.executable, "-I", "-S", str(Path(__file__).with_name("starter.py")), str(told)]
+    argv = helper_process.isolated_python(str(Path(__file__).with_name("starter.py")), str(told))
     try:
-        process = subprocess.Popen(
-            argv, pass_fds=[told, *launch.opened.fds], cwd="/", env={}, stdin=stdin, stdout=stdout, stderr=stderr
+        process = helper_process.start(
+            argv, pass_fds=[told, *launch.opened.fds], stdin=stdin, stdout=stdout, stderr=stderr
         )
     finally:
         os.close(told)

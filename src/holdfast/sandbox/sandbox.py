@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +15,7 @@ from holdfast.config.model import SandboxConfig
 from holdfast.config.roots import user_state_dir
 from holdfast.contract.command import Command
 from holdfast.contract.errors import SandboxRefused
+from holdfast.helper_process import own_module
 from holdfast.sandbox.launch import Launch, Overlay
 from holdfast.sandbox.policy import Places, Policy, check_own, resolve
 from holdfast.sandbox.protection import locked_reason
@@ -114,8 +114,7 @@ class Sandbox:
             "state": _text(self._state),
             "protected": list(self.policy.protected),
         }
-        argv = [sys.executable, "-I", "-m", "holdfast.sandbox.enter", msgspec.json.encode(told).decode()]
-        return [*argv, "--", *command]
+        return [*own_module("holdfast.sandbox.enter", msgspec.json.encode(told).decode()), "--", *command]
 
     def launch(self, command: Command, *, overlays: tuple[Overlay, ...] = ()) -> Launch:
         """Everything needed to start the command. Without a backend it is bare in mode `auto`, since a person was
@@ -150,15 +149,12 @@ class Sandbox:
         from holdfast.sandbox.policy import variables
         from holdfast.sandbox.programs import found_program
 
-        environment = variables(self.policy, command.env, home=str(Path.home()))
+        environment = variables(self.policy, command, home=str(Path.home()))
         cwd = os.path.realpath(command.cwd or self.policy.root or self._cwd)
         program = found_program(command.argv[0], environment["PATH"], cwd)
-        argv = (program, *command.argv[1:])
-        if self.mode == "off":
-            return Launch(argv=argv, cwd=cwd, env=environment)  # not even limits: off is off
         groups = Groups(self.policy.limits)
         return Launch(
-            argv=argv,
+            argv=(program, *command.argv[1:]),
             cwd=cwd,
             env=environment,
             rlimits=rlimits(self.policy.limits),

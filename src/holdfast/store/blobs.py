@@ -16,6 +16,7 @@ from holdfast.contract.errors import LedgerCorrupt, LedgerUnavailable
 from holdfast.store.files import NewFile, translated
 from holdfast.store.redact import Redactor
 from holdfast.store.spill import RawSpill, Spill, SpillWriter
+from holdfast.temporary import make_folder, remove_folder
 
 MAX_READ: Final = 1024 * 1024
 """The most bytes `read_lines` gives in one answer, however long the lines are."""
@@ -35,11 +36,8 @@ class Blobs:
     @property
     def folder(self) -> Path:
         if self._folder is None:
-            import shutil
-            import tempfile
-
-            self._folder = Path(tempfile.mkdtemp(prefix="holdfast-"))
-            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+            self._folder = make_folder("blobs")
+            weakref.finalize(self, remove_folder, self._folder)
         return self._folder
 
     def put(self, content: bytes) -> str:

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from holdfast import temporary
 from holdfast.contract.errors import LedgerUnavailable
 
 
@@ -21,30 +22,40 @@ def make_private_folder(folder: Path) -> None:
 
 
 class NewFile:
-    """A file of mode 0600 under a temporary name, until `publish` gives it its own."""
+    """A file of mode 0600 that is not seen until `publish` gives it its name."""
 
     def __init__(self, folder: Path) -> None:
         make_private_folder(folder)
-        self._path = folder / f".new-{os.urandom(8).hex()}"
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        self.file: BinaryIO = os.fdopen(descriptor, "wb")
+        self._folder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._new = temporary.NewFile(self._folder)
+        except BaseException:
+            os.close(self._folder)
+            raise
+        self.file: BinaryIO = os.fdopen(self._new.fd, "wb", closefd=False)
 
     def publish(self, path: Path, *, sync: bool) -> None:
         """With `sync` the content and the name are on the disk before this returns."""
         self.file.flush()
         if sync:
             os.fsync(self.file.fileno())
-        self.file.close()
         make_private_folder(path.parent)
-        self._path.replace(path)
+        try:
+            self._new.link(str(path))
+        except OSError:  # there is one already, or the file system has no links
+            self._new.replace(str(path))
+        self.discard()
         if sync:
             sync_folder(path.parent)
 
     def discard(self) -> None:
         """Harmless after `publish`."""
+        if self._new.fd < 0:
+            return
         with suppress(OSError):
             self.file.close()
-        self._path.unlink(missing_ok=True)
+        self._new.close()
+        os.close(self._folder)
 
 
 def read_private(path: Path, most: int) -> bytes:
@@ -70,18 +81,16 @@ def read_private(path: Path, most: int) -> bytes:
 def make_private_once(path: Path, make: Callable[[], bytes]) -> None:
     """Write a file of mode 0600 if there is none: whole, on the disk, and the same one for all who come at once."""
     make_private_folder(path.parent)
-    new = path.with_name(f".new-{os.urandom(8).hex()}")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(make())
-            file.flush()
-            os.fsync(file.fileno())
-        with suppress(FileExistsError):  # another process was faster, and its content is as good
-            os.link(new, path)
+        with temporary.NewFile(folder) as new:
+            new.write(make())
+            os.fsync(new.fd)
+            with suppress(FileExistsError):  # another process was faster, and its content is as good
+                new.link(path.name)
+        os.fsync(folder)
     finally:
-        new.unlink(missing_ok=True)
-    sync_folder(path.parent)
+        os.close(folder)
 
 
 def sync_folder(folder: Path) -> None:

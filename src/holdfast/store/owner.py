@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.contract.call import Owner
+from holdfast.helper_process import run, system_program
 
 _PROC: Final = Path("/proc")
 _START_FIELD: Final = 19
@@ -58,12 +59,14 @@ def _start_ticks(pid: int) -> str | None:
 
 
 def _start_by_ps(pid: int) -> str | None:
-    import subprocess
+    from subprocess import SubprocessError
 
-    command = ["ps", "-o", "stat=,lstart=", "-p", str(pid)]
+    program = system_program("ps")
+    if program is None:
+        return None
     try:
-        words = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False).stdout.split()
-    except (OSError, subprocess.TimeoutExpired):
+        words = run((program, "-o", "stat=,lstart=", "-p", str(pid)), timeout=5).decode().split()
+    except (OSError, SubprocessError):
         return None
     return None if not words or words[0].startswith("Z") else " ".join(words[1:])
 

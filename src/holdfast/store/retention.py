@@ -183,7 +183,7 @@ def _note(ledger: Ledger, found: dict[str, _Kept], entry: int, body: object, *, 
 
 def _files(folder: Path) -> dict[str, _File]:
     found: dict[str, _File] = {}
-    for path in (*folder.glob("[0-9a-f][0-9a-f]/*"), *folder.glob(".new-*")):
+    for path in (*folder.glob("[0-9a-f][0-9a-f]/*"), *folder.glob(".holdfast-*.tmp")):
         try:
             facts = path.stat()
         except FileNotFoundError:

@@ -21,6 +21,7 @@ from holdfast.agent.guard.asking import (
     read_message,
 )
 from holdfast.agent.surfaces import ANSWER_ONLY, GIT_READ_ONLY, MUTATION_ENABLED, RETRIEVAL_FIRST, SURFACES, Surface
+from tests.soak import rounds
 from tests.text.strategies import ANY_TEXT
 
 EARLIER = Earlier(read="src/last.py", query="parse_line", folder="src/net")
@@ -355,8 +356,8 @@ def test_words_in_quotes_never_ask_for_a_change(text: str) -> None:
     "unit",
     ["a ", "`", "``x", "'a ", '"', "“", "‘a’b", "(", "a/", "a.", "x_y_", "::1", "in the ", " ", "```\n", "please "],
 )
-def test_a_message_of_a_megabyte_is_read_as_well(unit: str) -> None:
-    long = unit * (1_000_000 // len(unit))
+def test_a_message_of_any_length_is_read_as_well(unit: str) -> None:
+    long = unit * (rounds(100_000, 1_000_000) // len(unit))
     assert read_message(f"read {long}\nupdate", EARLIER).surface in (MUTATION_ENABLED, RETRIEVAL_FIRST)
     assert read_message(f"edit a.py replace {long} with x", EARLIER).direct is None
 

@@ -37,6 +37,7 @@ from tests.agent.guard.making import (
     rejected,
     step,
 )
+from tests.soak import rounds
 
 FILES = ["src/parse.py", "src/main.py", "src/other.py", "config.toml", "uv.lock", "README.md"]
 PATHS = [*FILES, "./src/main.py", "nope.py"]
@@ -220,7 +221,7 @@ def earlier(shown: str) -> tuple[Round, ...]:
 
 
 @pytest.mark.spec("M4", "P6")
-@settings(max_examples=400, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=rounds(80, 400), deadline=None, suppress_health_check=SLOW)
 @given(st.data(), prompts, prompts, shows, st.booleans())
 def test_with_all_rules_on_every_turn_ends_and_is_replayed_as_it_was(
     data: st.DataObject, prompt: str, previous: str, shown: str, foreign: bool
@@ -230,7 +231,7 @@ def test_with_all_rules_on_every_turn_ends_and_is_replayed_as_it_was(
 
 
 @pytest.mark.spec("M4", "P6")
-@settings(max_examples=300, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=rounds(60, 300), deadline=None, suppress_health_check=SLOW)
 @given(st.data(), prompts, shows, st.sets(st.sampled_from([rule for rule in RULES if rule != "rounds"])))
 def test_with_any_rules_off_what_was_decided_is_still_found_again(
     data: st.DataObject, prompt: str, shown: str, off: set[str]

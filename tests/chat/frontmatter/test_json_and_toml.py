@@ -14,6 +14,7 @@ from holdfast.chat.lua.host import LuaHost
 from holdfast.config.lists import NameList
 from holdfast.contract.values import encode_json
 from tests.chat.frontmatter.support import TOOLS, Place, clean, config_of, only, tools_of
+from tests.soak import rounds
 
 NO_LUA = LuaHost()
 """Never started: only Lua needs it."""
@@ -189,7 +190,7 @@ def test_the_digest_belongs_to_exactly_this_language_and_code() -> None:
 
 
 @pytest.mark.spec("D6")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=rounds(40, 150), deadline=None)
 @given(code=st.text(max_size=200), language=st.sampled_from(["json", "toml"]))
 def test_any_text_is_evaluated_without_an_exception(code: str, language: str) -> None:
     document = evaluate(language, code, BASE, NO_LUA)
@@ -208,7 +209,7 @@ _tree = st.recursive(_leaf, lambda inner: st.lists(inner, max_size=3) | st.dicti
 
 
 @pytest.mark.spec("D6", "A2")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=rounds(40, 150), deadline=None)
 @given(flemma=st.dictionaries(_keys, _tree, max_size=4), own=st.dictionaries(_keys, _tree, max_size=3))
 def test_whatever_is_said_is_either_a_mistake_or_a_layer_that_loads(flemma: Any, own: Any) -> None:
     document = json_document({"flemma": flemma, "holdfast": own})

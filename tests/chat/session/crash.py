@@ -67,19 +67,18 @@ def _tell(descriptor: int) -> None:
     os.write(descriptor, b".")
 
 
-def main(folder: Path, seconds: float) -> None:
+def main(folder: Path, kills: int) -> None:
     states: list[bytes] = []
     (folder / "all").mkdir()
     replay(folder / "all", lambda conversation: states.append(conversation.path.read_bytes()))
     chance = random.Random(4)
-    end = time.monotonic() + seconds
     found: list[int] = []
-    while time.monotonic() < end:
-        here = folder / str(len(found))
+    for number in range(kills):
+        here = folder / str(number)
         here.mkdir()
         found.append(one_kill(here, states, chance))
     sys.stdout.write(f"{len(found)} {len(set(found))}")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), float(sys.argv[2]))
+    main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -15,6 +15,7 @@ import pytest
 from holdfast.chat import files
 from holdfast.chat.files import Changed, DocumentError, Unreadable
 from holdfast.chat.swapping import swap
+from holdfast.temporary import new_name
 
 
 def entries(folder: Path) -> list[str]:
@@ -173,10 +174,11 @@ def test_a_read_only_file_is_not_replaced(tmp_path: Path) -> None:
 def _refusing_new_files_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.open
 
-    def opened(path: str | Path, flags: int, mode: int = 0o777, **rest: int) -> int:
-        if flags & os.O_CREAT and Path(path).parent == folder:
+    def opened(path: str | Path, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        makes = flags & os.O_CREAT or flags & os.O_TMPFILE == os.O_TMPFILE
+        if makes and dir_fd is not None and os.path.samestat(os.fstat(dir_fd), folder.stat()):
             raise PermissionError(13, "Permission denied")
-        return real(path, flags, mode, **rest)
+        return real(path, flags, mode, dir_fd=dir_fd)
 
     monkeypatch.setattr(os, "open", opened)
 
@@ -207,16 +209,15 @@ def test_a_version_that_is_kept_never_replaces_another(tmp_path: Path) -> None:
     assert [one.read_bytes() for one in kept] == [b"0", b"1", b"2"]
 
 
-def test_what_a_killed_process_left_is_removed_when_it_is_old(tmp_path: Path) -> None:
-    path = tmp_path / "a.chat"
-    old, young = tmp_path / f".a.chat.{'0' * 16}.new", tmp_path / f".a.chat.{'1' * 16}.new"
-    other = tmp_path / f".b.chat.{'0' * 16}.new"
-    for one in (path, old, young, other):
+def test_what_a_killed_process_left_is_removed_and_what_a_living_one_needs_is_not(tmp_path: Path) -> None:
+    path, mine = tmp_path / "a.chat", tmp_path / f".{new_name()}.tmp"
+    pid = os.getpid()
+    dead = tmp_path / mine.name.replace(f"-{pid}-", f"-{pid}-1", 1)
+    other = tmp_path / ".b.chat.new"
+    for one in (path, mine, dead, other):
         one.write_bytes(b"")
-    for one in (old, other):
-        os.utime(one, (1, 1))
     files.sweep(path)
-    assert entries(tmp_path) == sorted([path.name, young.name, other.name])
+    assert entries(tmp_path) == sorted([path.name, mine.name, other.name])
 
 
 def test_a_file_written_in_pieces_is_read_when_it_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from holdfast.chat.merging import changed, difference, repaired
 from holdfast.contract.message import Text, ToolUse
 from holdfast.contract.result import ok
 from tests.chat.session.support import ONE, Editor, opened, place, settle
+from tests.soak import rounds
 
 TURN = (
     "@You:\nPlease.\n\n@Assistant:\nA call.\n\n**Tool Use:** `x` (`a`)\n\n```json\n{}\n```\n\n"
@@ -99,7 +100,7 @@ def size():
 
 os.fsync = lambda descriptor: None
 conversation = asking(pathlib.Path(sys.argv[1]), ONE)
-for number in range(1000):
+for number in range(int(sys.argv[2])):
     if number == 100:
         before = size()
     place(conversation)
@@ -115,8 +116,8 @@ sys.stdout.write(str(size() - before))
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
-def test_a_thousand_turns_take_little_memory(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", MANY_TURNS, str(tmp_path)]
+def test_many_turns_take_little_memory(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", MANY_TURNS, str(tmp_path), str(rounds(300, 1000))]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False, cwd=ROOT)
     assert ended.returncode == 0, ended.stderr
     assert int(ended.stdout) < 20_000_000
@@ -130,11 +131,12 @@ def test_an_edit_in_the_middle_of_a_long_document_is_taken_in(tmp_path: Path) ->
     assert conversation.messages() == opened(tmp_path).messages()
 
 
-def test_a_hundred_thousand_calls_and_their_placeholders_are_read(tmp_path: Path) -> None:
-    blocks = "".join(f"**Tool Result:** `a{number}`\n\n```flemma:tool\n```\n\n" for number in range(100_000))
-    conversation = opened(tmp_path, f"{_asking(100_000).text}@You:\n{blocks}@You:\n{blocks}")
+def test_very_many_calls_and_their_placeholders_are_read(tmp_path: Path) -> None:
+    many = rounds(20_000, 100_000)
+    blocks = "".join(f"**Tool Result:** `a{number}`\n\n```flemma:tool\n```\n\n" for number in range(many))
+    conversation = opened(tmp_path, f"{_asking(many).text}@You:\n{blocks}@You:\n{blocks}")
     slots = conversation.slots()
-    assert len(slots) == 100_000
-    assert (slots[-1].use, slots[-1].status) == (ToolUse("a99999", "x", "{}"), Status.PENDING)
-    assert slots[-1].line == 4 + 100_000 * 6 + 1 + 99_999 * 5 + 1
-    assert len(conversation.diagnostics()) == 100_000
+    assert len(slots) == many
+    assert (slots[-1].use, slots[-1].status) == (ToolUse(f"a{many - 1}", "x", "{}"), Status.PENDING)
+    assert slots[-1].line == 4 + many * 6 + 1 + (many - 1) * 5 + 1
+    assert len(conversation.diagnostics()) == many

@@ -17,6 +17,7 @@ from holdfast.chat.reading import Reading
 from holdfast.chat.turns import Turn, last_turn, starts, turns, words
 from holdfast.contract.message import Message, Part, Text, Thinking, ToolUse
 from holdfast.contract.result import Result
+from tests.soak import rounds
 
 IDS = ("a", "b", "c`%")
 SHOWN = {"a": "a", "b": "b", "c`%": "c%60%25"}
@@ -102,7 +103,7 @@ def sent(document: Document, turn_count: int) -> list[Message]:
 
 
 @pytest.mark.spec("D2")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=rounds(60, 300), deadline=None)
 @given(documents(), st.data())
 def test_a_change_touches_its_own_blocks_and_nothing_else(document: Document, data: st.DataObject) -> None:
     waiting = slots(document)
@@ -140,7 +141,7 @@ def test_a_change_touches_its_own_blocks_and_nothing_else(document: Document, da
 
 
 @pytest.mark.spec("D2")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=rounds(40, 150), deadline=None)
 @given(documents())
 def test_placing_what_is_placed_changes_nothing(document: Document) -> None:
     try:
@@ -151,7 +152,7 @@ def test_placing_what_is_placed_changes_nothing(document: Document) -> None:
 
 
 @pytest.mark.spec("D5")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=rounds(60, 300), deadline=None)
 @given(documents())
 def test_repair_closes_every_call_but_those_of_the_last_reply_and_does_so_once(document: Document) -> None:
     new, count = repaired(document)
@@ -168,7 +169,7 @@ def test_repair_closes_every_call_but_those_of_the_last_reply_and_does_so_once(d
 
 
 @pytest.mark.spec("D2")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=rounds(60, 300), deadline=None)
 @given(documents(), replies, st.none() | WILD.filter(str.strip))
 def test_a_reply_is_added_and_nothing_before_it_changes(
     document: Document, parts: list[Part], aborted: str | None
@@ -188,7 +189,7 @@ def test_a_reply_is_added_and_nothing_before_it_changes(
     assert Document.parse(new.text).blocks == new.blocks
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=rounds(40, 200), deadline=None)
 @given(st.text("ab\n", max_size=12), st.text("ab\n", max_size=12))
 def test_a_difference_turns_one_text_into_the_other(old: str, new: str) -> None:
     start, end, middle = difference(old, new)

@@ -10,6 +10,7 @@ from holdfast.chat.lua.host import Limits, LuaHost
 from holdfast.chat.templates.scan import Scan
 from holdfast.contract.message import Text
 from tests.chat.templates.support import Project, only, shown
+from tests.soak import rounds
 
 VARIABLES = 'who = "QA" items = { "a", "b" } function up(text) return text:upper() end'
 
@@ -124,7 +125,7 @@ def test_text_without_templates_starts_no_process(project: Project) -> None:
 
 
 @pytest.mark.spec("D8")
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=rounds(40, 200), deadline=None)
 @given(st.text(alphabet="{}%-'\"[]=\\ \nax", max_size=40))
 def test_every_letter_is_in_a_piece_or_trimmed_white_space(text: str) -> None:
     pieces = Scan(text).pieces

@@ -13,6 +13,7 @@ from holdfast.models.operator.literals import Unreadable, mask
 from tests.models.operator.phrasings import UNDERSTOOD
 from tests.models.operator.refusals import NOT_UNDERSTOOD
 from tests.models.operator.support import TOOLS, reply, results, you
+from tests.soak import rounds
 
 _SAID = [text for text, _ in UNDERSTOOD] + [text for texts in NOT_UNDERSTOOD.values() for text in texts]
 _WORDS = sorted({word for text in _SAID for word in text.split(" ")})
@@ -34,7 +35,7 @@ offered = st.lists(st.sampled_from(TOOLS), unique=True)
 
 
 @pytest.mark.spec("M2")
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=rounds(80, 400), deadline=None)
 @given(messages, offered)
 def test_only_offered_tools_are_called_and_with_arguments_they_take(text: str, tools: list[object]) -> None:
     few = [tool for tool in TOOLS if tool in tools]
@@ -48,7 +49,7 @@ def test_only_offered_tools_are_called_and_with_arguments_they_take(text: str, t
 
 
 @pytest.mark.spec("M2")
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=rounds(40, 200), deadline=None)
 @given(messages, messages)
 def test_whatever_a_tool_gives_back_the_next_calls_are_those_of_the_request(hostile: str, other: str) -> None:
     asked = you("read a.py and b.py then run `make`")
@@ -63,7 +64,7 @@ def test_whatever_a_tool_gives_back_the_next_calls_are_those_of_the_request(host
 
 
 @pytest.mark.spec("M2")
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=rounds(40, 200), deadline=None)
 @given(messages)
 def test_no_other_message_than_the_persons_last_leads_to_a_call(text: str) -> None:
     before = [Message("system", you(text).parts), you(text), Message("assistant", you(text).parts)]
@@ -71,7 +72,7 @@ def test_no_other_message_than_the_persons_last_leads_to_a_call(text: str) -> No
     assert reply(before).tool_uses == ()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=rounds(40, 200), deadline=None)
 @given(messages)
 def test_a_message_whose_literals_are_put_back_is_the_message(text: str) -> None:
     try:

@@ -15,6 +15,7 @@ from holdfast.contract.result import Attachment
 from holdfast.models.arguments import as_object
 from holdfast.models.text_protocol.history import plain
 from holdfast.models.text_protocol.reading import Asked, parse
+from tests.soak import rounds
 
 from .strategies import REPLY, TEXT, USE
 from .support import calls, faults
@@ -34,7 +35,7 @@ def status() -> ToolUse:
 
 
 @pytest.mark.spec("M3")
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=rounds(120, 600), deadline=None)
 @given(parts=PARTS)
 @example(parts=[Text("[write_file] is the form:"), ToolUse("1", "file.write", '{"path": "a", "content": ""}')])
 @example(parts=[ToolUse("1", "file.write", '{"path": "a", "content": ""}'), Text("---content---\n")])
@@ -48,7 +49,7 @@ def test_in_any_reply_that_is_shown_again_exactly_its_calls_are_read(parts: list
 
 
 @pytest.mark.spec("M3")
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=rounds(80, 400), deadline=None)
 @given(text=REPLY)
 def test_a_reply_that_was_read_is_shown_again_with_the_same_calls(text: str) -> None:
     parts: list[Part] = [

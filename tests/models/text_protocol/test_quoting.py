@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.soak import rounds
+
 from .strategies import TEXT, WORDS
 from .support import calls, faults
 
@@ -76,7 +78,7 @@ PARTS = st.one_of(
 
 
 @pytest.mark.spec("M3")
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=rounds(80, 400), deadline=None)
 @given(parts=st.lists(PARTS, max_size=8))
 def test_only_what_is_neither_fenced_nor_in_a_body_is_a_call(parts: list[Part]) -> None:
     text = "".join(part for part, _ in parts)

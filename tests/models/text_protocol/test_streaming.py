@@ -9,6 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from holdfast.models.text_protocol.reading import Asked, Reader, Said, parse
+from tests.soak import rounds
 
 from .strategies import EDIT, REPLY, WRITE
 from .support import assert_beginnings_agree, in_steps, streamed, text_of
@@ -52,7 +53,7 @@ def test_the_calls_of_every_beginning_are_the_first_calls_of_the_reply(text: str
 
 
 @pytest.mark.spec("M3")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=rounds(60, 300), deadline=None)
 @given(text=REPLY)
 @example(text="[read_file: [[][git_status]]\n")
 def test_the_calls_of_every_beginning_are_the_first_calls_of_any_reply(text: str) -> None:
@@ -68,7 +69,7 @@ def test_a_reply_in_pieces_is_read_like_the_whole(text: str, step: int) -> None:
 
 
 @pytest.mark.spec("M3")
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=rounds(80, 400), deadline=None)
 @given(text=REPLY, cuts=st.lists(st.integers(0, 400), max_size=20), step=st.sampled_from([1, 2, 3, 5]))
 def test_any_reply_in_any_pieces_is_read_like_the_whole(text: str, cuts: list[int], step: int) -> None:
     whole = parse(text)
@@ -78,7 +79,7 @@ def test_any_reply_in_any_pieces_is_read_like_the_whole(text: str, cuts: list[in
 
 
 @pytest.mark.spec("M3")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=rounds(60, 300), deadline=None)
 @given(text=REPLY)
 def test_nothing_of_a_reply_is_lost(text: str) -> None:
     parsed = parse(text)

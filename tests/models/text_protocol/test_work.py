@@ -11,11 +11,12 @@ import pytest
 
 from holdfast.models.text_protocol import behind, blocks, bodies, fences, grammar, objects, prose, tape
 from holdfast.models.text_protocol.reading import parse
+from tests.soak import rounds
 
 from .strategies import EDIT, WRITE
 from .support import in_steps
 
-SIZE = 1_000_000
+SIZE = rounds(200_000, 1_000_000)
 MODULES: tuple[ModuleType, ...] = (grammar, tape, prose, fences, blocks, bodies, objects, behind)
 HOSTILE: dict[str, Callable[[int], str]] = {
     "brackets": lambda n: "[" * n,

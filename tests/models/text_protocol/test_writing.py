@@ -14,6 +14,7 @@ from holdfast.contract.result import Attachment
 from holdfast.contract.values import Args
 from holdfast.models.text_protocol.reading import Asked, Fault, parse
 from holdfast.models.text_protocol.writing import write_call, write_result
+from tests.soak import rounds
 
 from .strategies import TEXT, USE, WORDS
 from .support import only_call
@@ -54,7 +55,7 @@ def test_a_call_is_written_in_its_shortest_form_that_says_it(name: str, args: Ar
 
 
 @pytest.mark.spec("M3")
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=rounds(120, 600), deadline=None)
 @given(use=USE)
 def test_any_call_is_read_back_as_it_was_meant(use: ToolUse) -> None:
     written = write_call(use)
@@ -95,7 +96,7 @@ def test_a_line_that_looks_like_a_frame_is_marked() -> None:
 
 
 @pytest.mark.spec("M3")
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=rounds(80, 400), deadline=None)
 @given(name=TEXT, output=FRAMED, attached=FRAMED, label=FRAMED)
 def test_nothing_in_a_result_opens_or_closes_a_frame(name: str, output: str, attached: str, label: str) -> None:
     data = attached.encode("utf-8", "replace")

@@ -1,7 +1,7 @@
-"""Kills a process at every single step of taking over a command's changes, and of undoing them.
+"""Kills a process at every step, or every few, of taking over a command's changes, and of undoing them.
 
-Usage: kill_driver.py FOLDER MECHANISM. For each step a child is forked that counts its changes to the tree and dies by
-SIGKILL right before, or right after, one of them. What is left is compared with the states before and after.
+Usage: kill_driver.py FOLDER MECHANISM STRIDE. For each a child is forked that counts its changes to the tree and dies
+by SIGKILL right before, or right after, one of them. What is left is compared with the states before and after.
 """
 
 from __future__ import annotations
@@ -151,10 +151,10 @@ def reference_after(folder: Path, mechanism: Mechanism) -> Snapshot:
     return _after[mechanism]
 
 
-def main(folder: Path, mechanism: Mechanism) -> dict[str, int]:
+def main(folder: Path, mechanism: Mechanism, stride: int) -> dict[str, int]:
     kills = {"command": 0, "undo": 0}
     for what in kills if mechanism == "overlay" else ("undo",):
-        for number in range(1, 100):
+        for number in range(1, 100, stride):
             after = bool(number % 2)
             if not kill_once(folder / f"{what}-{number}", mechanism, (number + 1) // 2, after=after, what=what):
                 break
@@ -163,4 +163,4 @@ def main(folder: Path, mechanism: Mechanism) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(main(Path(sys.argv[1]), cast(Mechanism, sys.argv[2]))))
+    sys.stdout.write(json.dumps(main(Path(sys.argv[1]), cast(Mechanism, sys.argv[2]), int(sys.argv[3]))))

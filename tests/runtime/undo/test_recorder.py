@@ -10,6 +10,7 @@ import pytest
 from holdfast.config.model import SandboxConfig
 from holdfast.runtime.undo import contents, copying
 from holdfast.runtime.undo.recorder import Recorder
+from holdfast.temporary import new_name
 from tests.runtime.undo.support import Ground, Place, fill
 
 
@@ -128,10 +129,9 @@ def test_leftovers_of_dead_processes_are_removed_and_those_of_the_living_stay(tm
     runs = place.state / "undo" / "runs"
     mine = place.recorder.begin("c1")
     assert mine is not None
-    dead = runs / "dead"
+    dead = runs / new_name().replace(f"-{os.getpid()}-", f"-{os.getpid()}-1", 1)
     (dead / "0" / "work" / "work").mkdir(parents=True)
     (dead / "0" / "work" / "work").chmod(0)
-    (dead / "owner").write_text('{"pid":1,"started":"boot:0:0"}')
     here = dead / "0"
     for _ in range(400):
         here = here / "d"

@@ -8,9 +8,11 @@ import select
 import subprocess
 import sys
 import time
-from importlib.util import find_spec
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Final
+
+from holdfast.helper_process import import_order, isolated_python, start
 
 MAX_FRAME: Final = 16 << 20
 START_SECONDS: Final = 30.0
@@ -38,20 +40,17 @@ class Child:
     """A Lua process. After any of the exceptions above it is gone."""
 
     def __init__(self) -> None:
-        found = find_spec("lupa")
+        found = PathFinder.find_spec("lupa", import_order(sys.path))
         if found is None or found.origin is None:
             raise ChildLost
         folder = Path(found.origin).parent.parent
         package = Path(__file__).parents[2]
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _PROGRAM, str(package), str(folder), str(os.getpid())],
+        self._process = start(
+            isolated_python("-c", _PROGRAM, str(package), str(folder), str(os.getpid())),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={},
-            cwd="/",
             start_new_session=True,
-            bufsize=0,
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None

@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import Final
 from weakref import WeakKeyDictionary
 
+from holdfast.config.roots import find_root
 from holdfast.doors.cli.screen import note, prompt, screen_height
+from holdfast.helper_process import person_environment, person_program, start_async
+from holdfast.temporary import make_folder, remove_folder
 
 _CHUNK: Final = 65_536
 _turns: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]] = WeakKeyDictionary()
@@ -107,20 +110,28 @@ def forget_typed_ahead() -> None:
 async def edit(text: str, suffix: str) -> str | None:
     """The text as the person's editor leaves it; None without an editor, or if it failed."""
     from shlex import split
-    from tempfile import TemporaryDirectory
 
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not editor:
         return None
-    with TemporaryDirectory(prefix="holdfast-") as folder:
+    project = find_root(Path.cwd()) or Path.cwd()
+    folder = make_folder("edit")
+    try:
         file = f"{folder}/arguments{suffix}"
         _put(file, text)
         try:
-            process = await asyncio.create_subprocess_exec(*split(editor), file)
+            word, *words = split(editor)
+            program = person_program(word, project)
+            if program is None:
+                return None
+            # Not in the project: many editors obey a file of the folder they are started in.
+            process = await start_async((program, *words, file), env=person_environment(project), cwd=folder)
             code = await process.wait()
         except (OSError, ValueError):
             return None
         return _get(file) if code == 0 else None
+    finally:
+        remove_folder(folder)
 
 
 def _put(file: str, text: str) -> None:

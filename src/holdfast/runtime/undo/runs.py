@@ -6,24 +6,17 @@ import os
 import stat
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
-import msgspec
-
-from holdfast.contract.call import Owner
 from holdfast.store.files import make_private_folder
-from holdfast.store.owner import alive, this_process
-
-_OWNER: Final = "owner"
+from holdfast.temporary import is_left, new_name
 
 
 def new_run(state: Path) -> Path:
-    """A folder of our own, marked with the process it belongs to."""
+    """A folder of our own, whose name says which process it belongs to."""
     runs = state / "runs"
     make_private_folder(runs)
-    run = runs / os.urandom(8).hex()
+    run = runs / new_name()
     run.mkdir(mode=0o700)
-    (run / _OWNER).write_bytes(msgspec.json.encode(this_process()))
     return run
 
 
@@ -42,24 +35,9 @@ def remove_dead_runs(state: Path) -> None:
     except FileNotFoundError:
         return
     for run in runs:
-        if not _lives(run):
-            remove_tree(run)
-
-
-def _lives(run: Path) -> bool:
-    try:
-        return alive(msgspec.json.decode((run / _OWNER).read_bytes(), type=Owner))
-    except (OSError, msgspec.DecodeError):
-        return run.is_dir() and _is_new(run)
-
-
-def _is_new(run: Path) -> bool:
-    """It may be about to get its mark."""
-    import time
-
-    with suppress(OSError):
-        return time.time() - run.stat().st_mtime < 60
-    return False
+        with suppress(OSError):
+            if is_left(run.name, run.stat().st_mtime):
+                remove_tree(run)
 
 
 def remove_tree(folder: Path) -> None:

@@ -20,6 +20,7 @@ from holdfast.runtime.undo.states import (
     names_in,
 )
 from holdfast.store.changes import ABSENT, PathState
+from holdfast.temporary import new_name, noted
 
 _BLOCK: Final = 1024 * 1024
 _ALL: Final = stat.S_IRWXU
@@ -206,15 +207,17 @@ def _make_and_move(
     folder: int, parent: int, name: str, state: PathState, make: Callable[[int, str], None]
 ) -> bool:
     """False if it cannot be renamed from this folder."""
-    new = f".holdfast-{os.urandom(8).hex()}.tmp"
+    new = f".{new_name()}.tmp"
+    inside = os.path.realpath(f"/proc/self/fd/{folder}")
     try:
-        make(folder, new)
-        if state.owner is not None:
-            with suppress(PermissionError):
-                os.chown(new, *state.owner, dir_fd=folder, follow_symlinks=False)
-                if state.kind == "file" and state.mode is not None:
-                    os.chmod(new, state.mode, dir_fd=folder)  # a change of owner takes away setuid and setgid
-        os.rename(new, name, src_dir_fd=folder, dst_dir_fd=parent)
+        with noted(f"{inside}/{new}"):
+            make(folder, new)
+            if state.owner is not None:
+                with suppress(PermissionError):
+                    os.chown(new, *state.owner, dir_fd=folder, follow_symlinks=False)
+                    if state.kind == "file" and state.mode is not None:
+                        os.chmod(new, state.mode, dir_fd=folder)  # a change of owner takes away setuid and setgid
+            os.rename(new, name, src_dir_fd=folder, dst_dir_fd=parent)
     except BaseException as error:
         with suppress(OSError):
             os.rmdir(new, dir_fd=folder) if state.kind == "directory" else os.unlink(new, dir_fd=folder)

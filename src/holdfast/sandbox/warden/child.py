@@ -20,8 +20,8 @@ from holdfast.sandbox.warden.tree import (
     be_reaper,
     clear,
     descendants,
+    end_inits,
     kill,
-    only_inits,
     open_pidfd,
     processes,
     reap,
@@ -42,6 +42,7 @@ def main(control_fd: int) -> None:
     """Fork a worker for every socket that arrives; end when the runtime does."""
     be_reaper()
     os.setsid()
+    os.chdir("/")  # it was started where the runtime is, in the project
     _close_others(control_fd)
     control = _socket.socket(fileno=control_fd)
     workers: set[int] = set()
@@ -143,7 +144,7 @@ class Worker:
                 log.started()
                 self._tell("started", self._first, os.getpid())
             status = self._watch(log, bool(request["detached"]))
-            quick = self._own_pids and not (self._asked or request["thorough"]) and only_inits()
+            quick = self._own_pids and not (self._asked or request["thorough"]) and end_inits()
             left = 0 if quick else clear()
             if log is not None:
                 log.finish(status, alone=self._gone)

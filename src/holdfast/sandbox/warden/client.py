@@ -9,7 +9,6 @@ import os
 import select
 import signal
 import socket
-import sys
 import time
 import weakref
 from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from holdfast.contract.errors import SandboxRefused
+from holdfast.helper_process import isolated_python, spawn
 from holdfast.sandbox.confine import filled, open_file
 from holdfast.sandbox.launch import FIRST_FD, Launch
 
@@ -154,20 +154,20 @@ class Warden:
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
         self._sockets.add(ours)
-        argv = [sys.executable, "-I", "-S", "-c", _PROGRAM, str(FIRST_FD), str(Path(__file__).parents[2])]
+        argv = isolated_python("-c", _PROGRAM, str(FIRST_FD), str(Path(__file__).parents[2]))
         try:
             null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
             actions = [(os.POSIX_SPAWN_DUP2, null, number) for number in (0, 1, 2)]
             actions.append((os.POSIX_SPAWN_DUP2, theirs.fileno(), FIRST_FD))
             try:
-                self._pids.append(os.posix_spawn(sys.executable, argv, {"LC_ALL": "C.UTF-8"}, file_actions=actions))
+                self._pids.append(spawn(argv, {"LC_ALL": "C.UTF-8"}, actions))
             finally:
                 os.close(null)
                 theirs.close()
         except OSError as error:
             self.drop(ours)
             raise SandboxRefused(
-                f"The process that starts commands cannot be started: {sys.executable}: {error.strerror}."
+                f"The process that starts commands cannot be started: {argv[0]}: {error.strerror}."
             ) from None
         self._control = ours
 
@@ -314,7 +314,7 @@ def _wake(future: asyncio.Future[None]) -> None:
 
 def _request(launch: Launch, log: Logged | None, *, detached: bool, thorough: bool) -> bytes:
     count = len(launch.files)
-    confined = bool(launch.rlimits or launch.cgroups or launch.landlock is not None or launch.seccomp)
+    confined = launch.landlock is not None or bool(launch.seccomp)
     return marshal.dumps(
         {
             "argv": filled(launch.argv, range(FIRST_FD, FIRST_FD + count)),

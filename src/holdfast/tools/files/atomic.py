@@ -13,6 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from holdfast.temporary import NewFile
 from holdfast.text.truncate import format_size
 from holdfast.tools.files.beneath import check_regular, folder
 
@@ -77,19 +78,15 @@ def replace_file(
         if before.digest != seen:
             raise Stale
         keep_before(path, before.content, before.mode)
-        temporary = f".{path.name[:50]}.{os.urandom(6).hex()}.tmp"
-        try:
-            mode = _write_new(opened, temporary, content, before)
+        with NewFile(opened, 0o600 if before.exists else 0o666) as new:
+            mode = _write_new(new, content, before)
             keep_after(path, content, mode)
             if before.exists:
                 if _read(opened, path.name).digest != seen:
                     raise Stale
-                os.rename(temporary, path.name, src_dir_fd=opened, dst_dir_fd=opened)
+                new.replace(path.name)
             else:
-                _link_new(opened, temporary, path.name)
-        finally:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary, dir_fd=opened)
+                _link_new(opened, new, path.name)
         with contextlib.suppress(OSError):  # it is in place: some file systems cannot sync a folder
             os.fsync(opened)
     return before
@@ -124,22 +121,18 @@ def _attributes(opened: int) -> list[tuple[str, bytes]]:
         return []
 
 
-def _write_new(where: int, name: str, content: bytes, before: FileState) -> int:
-    """The new content under a name of its own, with owner and mode of the old; returns the mode it got."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(name, flags, 0o600 if before.exists else 0o666, dir_fd=where), "wb") as file:
-        file.write(content)
-        file.flush()
-        opened = file.fileno()
-        if before.mode is not None and before.owner is not None:
-            _keep_owner(opened, before.owner)
-            mode = before.mode & 0o1777  # as the kernel does on a write: new content has not earned setuid
-            for attribute, value in before.attributes:
-                with contextlib.suppress(OSError):
-                    os.setxattr(opened, attribute, value)
-            os.fchmod(opened, mode)
-        os.fsync(opened)
-        return stat.S_IMODE(os.fstat(opened).st_mode)
+def _write_new(new: NewFile, content: bytes, before: FileState) -> int:
+    """The new content with owner and mode of the old; returns the mode it got."""
+    new.write(content)
+    if before.mode is not None and before.owner is not None:
+        _keep_owner(new.fd, before.owner)
+        mode = before.mode & 0o1777  # as the kernel does on a write: new content has not earned setuid
+        for attribute, value in before.attributes:
+            with contextlib.suppress(OSError):
+                os.setxattr(new.fd, attribute, value)
+        os.fchmod(new.fd, mode)
+    os.fsync(new.fd)
+    return stat.S_IMODE(os.fstat(new.fd).st_mode)
 
 
 def _keep_owner(opened: int, owner: tuple[int, int]) -> None:
@@ -149,10 +142,10 @@ def _keep_owner(opened: int, owner: tuple[int, int]) -> None:
             os.fchown(opened, *owner)
 
 
-def _link_new(where: int, temporary: str, name: str) -> None:
+def _link_new(where: int, new: NewFile, name: str) -> None:
     """Give the new file its name only if nothing has it: a rename alone would overwrite what appeared meanwhile."""
     try:
-        os.link(temporary, name, src_dir_fd=where, dst_dir_fd=where, follow_symlinks=False)
+        new.link(name)
     except FileExistsError:
         raise Stale from None
     except OSError as error:
@@ -162,4 +155,4 @@ def _link_new(where: int, temporary: str, name: str) -> None:
             os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=where))
         except FileExistsError:
             raise Stale from None
-        os.rename(temporary, name, src_dir_fd=where, dst_dir_fd=where)
+        new.replace(name)

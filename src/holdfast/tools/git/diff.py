@@ -15,11 +15,12 @@ from holdfast.tools.schemas import Schema
 MAX_BYTES: Final = 128 * 1024
 MAX_FILES: Final = 200
 _NUMBERS: Final = re.compile(r"(\d+|-)\t(\d+|-)\t(.*)")
-_ARGUMENTS: Final = ("--no-ext-diff", "--no-textconv", "--no-color", "--numstat", "--patch", "--", ".")
+_NOTHING_RUNS: Final = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=all")
+_ARGUMENTS: Final = (*_NOTHING_RUNS, "--no-color", "-O/dev/null", "--numstat", "--patch", "--", ".")
 
 
 async def _look(ctx: Context) -> Result:
-    ran = await git(ctx, "diff", *_ARGUMENTS, max_bytes=MAX_BYTES)
+    ran = await git(ctx, "diff", *_ARGUMENTS, max_bytes=MAX_BYTES, converts=True)
     facts = parse(checked(ran, "diff"), cut=ran.truncated)
     return ok(render(facts), structured=facts)
 

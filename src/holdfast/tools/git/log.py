@@ -27,6 +27,7 @@ async def _look(ctx: Context) -> Result:
         "log",
         f"--max-count={MAX_COMMITS}",
         "--no-show-signature",
+        "--no-mailmap",
         "--no-color",
         "--date=short",
         f"--format={_FORMAT}",

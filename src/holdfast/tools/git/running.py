@@ -1,13 +1,14 @@
-"""Running git so that nothing the repository brings can act.
+"""Running git so that nothing the repository brings can act, and nothing but the repository is shown.
 
-Hooks, fsmonitor, pagers, external diffs and textconv are switched off; clean filters cannot be, so git runs in the
-sandbox, where it can write nothing, reach no network and see none of the user's own configuration.
+Everything the configuration of a repository can make git run is switched off by name, and git runs in the sandbox,
+where it can write nothing, reach no network and see nothing but the project and its git folder.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from holdfast.contract.command import Command, Ran
@@ -17,14 +18,17 @@ from holdfast.contract.result import Result, fail
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import NEEDS_CONTAINMENT, Risk
+from holdfast.helper_process import system_program
 from holdfast.text.preview import with_label
+from holdfast.tools.git.repository import NotARepository, Repository, repository_of
 from holdfast.tools.schemas import LABEL, Schema, strict_object
 
-PROGRAMS: Final = ("/usr/bin/git", "/usr/local/bin/git", "/bin/git", "/opt/homebrew/bin/git")
 _ENVIRONMENT: Final = {
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_CONFIG_GLOBAL": "/dev/null",
     "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_ALLOW_PROTOCOL": "none",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_PAGER": "cat",
@@ -37,12 +41,16 @@ _SETTINGS: Final = (
     "core.pager=cat",
     "core.quotePath=false",
     "core.sshCommand=false",
-    "gpg.program=false",
+    "log.showSignature=false",
     "submodule.recurse=false",
-    "diff.ignoreSubmodules=all",
     "color.ui=never",
     "safe.directory=*",
 )
+_OFF: Final = {"clean": "", "smudge": "", "process": "", "required": "false"}
+"""What makes a filter of attributes one that does nothing."""
+_PROBE: Final = "filter.holdfast.clean"
+_MAX_DRIVERS: Final = 100
+_MAX_NAMES: Final = 64 * 1024
 _MAX_ERROR: Final = 8 * 1024
 
 
@@ -50,20 +58,38 @@ class GitFailed(Exception):
     """There is nothing to show; the message is for the model."""
 
 
-async def git(ctx: Context, *args: str, max_bytes: int) -> Ran:
-    """One git command in the project root. Raises `GitFailed` with a sentence where git cannot work."""
-    program = git_program()
+async def git(ctx: Context, *args: str, max_bytes: int, converts: bool = False) -> Ran:
+    """One git command in the project root. Raises `GitFailed` with a sentence where git cannot work.
+
+    `converts`: it compares files of the working tree with the index, for which git runs filters.
+    """
+    program = system_program("git")
     if program is None:
         raise GitFailed("git is not installed; the git tools need it.")
     assert ctx.root is not None
-    if not _in_repository(ctx.root):
-        raise GitFailed(f"Not a git repository: {ctx.root.name} and the folders above it have no .git.")
+    try:
+        repository = await asyncio.to_thread(repository_of, ctx.root)
+    except NotARepository as error:
+        raise GitFailed(str(error)) from None
+    run = partial(_run, ctx, program, repository)
+    without = _as_variables([])
+    if converts and await asyncio.to_thread(repository.may_define_filters):
+        without = _as_variables(await _filters(run))
+    return await run(args, without, max_bytes)
+
+
+async def _run(
+    ctx: Context, program: str, repository: Repository, args: Sequence[str], env: Mapping[str, str], max_bytes: int
+) -> Ran:
     settings = [part for setting in _SETTINGS for part in ("-c", setting)]
     command = Command(
         argv=(program, "--no-pager", "--no-optional-locks", *settings, *args),
         cwd=ctx.root,
-        env=_ENVIRONMENT,
+        env={**_ENVIRONMENT, **repository.variables, **env},
         read_only=True,
+        sees="project",
+        shows=repository.shown,
+        helper=True,
         merged=False,
         keeps="head",
         max_bytes=max_bytes,
@@ -72,6 +98,28 @@ async def git(ctx: Context, *args: str, max_bytes: int) -> Ran:
         return await ctx.sandbox.run(command)
     except SandboxRefused as error:
         raise GitFailed(f"Sandbox error: {error}") from None
+
+
+async def _filters(run: Callable[[Sequence[str], Mapping[str, str], int], Awaitable[Ran]]) -> list[str]:
+    """Every filter that git finds in the configuration, included files and all."""
+    listing = ("config", "--null", "--name-only", "--get-regexp", r"^filter\.")
+    ran = await run(listing, _as_variables([_PROBE]), _MAX_NAMES)
+    keys = checked(ran, "config").split("\0")
+    if _PROBE not in keys:
+        raise GitFailed("This repository has filters, which git can only be kept from running since version 2.31.")
+    found = sorted({key.removeprefix("filter.").rpartition(".")[0] for key in keys if key})
+    if ran.truncated or len(found) > _MAX_DRIVERS:
+        raise GitFailed("This repository has more filters than can be switched off, so git is not run in it.")
+    return [f"filter.{name}.{variable}" for name in found for variable in _OFF]
+
+
+def _as_variables(keys: Sequence[str]) -> dict[str, str]:
+    """Settings as variables: on the command line a name with `=` in it would be cut there."""
+    given = {"GIT_CONFIG_COUNT": str(len(keys))}
+    for number, key in enumerate(keys):
+        given[f"GIT_CONFIG_KEY_{number}"] = key
+        given[f"GIT_CONFIG_VALUE_{number}"] = _OFF[key.rpartition(".")[2]]
+    return given
 
 
 def checked(ran: Ran, what: str) -> str:
@@ -120,12 +168,3 @@ def git_tool(
         needs_root=True,
         source="builtin",
     )
-
-
-def git_program() -> str | None:
-    """Where git is; PATH has no say in it."""
-    return next((path for path in PROGRAMS if Path(path).is_file()), None)
-
-
-def _in_repository(root: Path) -> bool:
-    return any((folder / ".git").exists() for folder in (root, *root.parents))

@@ -14,11 +14,13 @@ from holdfast.tools.schemas import Schema
 MAX_ENTRIES: Final = 100
 MAX_PATH: Final = 240
 MAX_BYTES: Final = 64 * 1024
+# In a submodule git runs itself, and there nothing that is switched off here is.
+_ARGUMENTS: Final = ("--porcelain=v1", "--branch", "-z", "--ignore-submodules=all", "--", ".")
 _COUNT: Final = re.compile(r"(ahead|behind) (\d+)")
 
 
 async def _look(ctx: Context) -> Result:
-    ran = await git(ctx, "status", "--porcelain=v1", "--branch", "-z", "--", ".", max_bytes=MAX_BYTES)
+    ran = await git(ctx, "status", *_ARGUMENTS, max_bytes=MAX_BYTES, converts=True)
     facts = parse(checked(ran, "status"), cut=ran.truncated)
     return ok(render(facts), structured=facts)
 

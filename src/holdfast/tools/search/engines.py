@@ -16,6 +16,7 @@ from msgspec import Struct, field
 
 from holdfast.contract.command import Command, Ran
 from holdfast.contract.context import Context
+from holdfast.helper_process import isolated_python
 from holdfast.tools.search.pattern import Pattern
 from holdfast.tools.search.ranking import Hit
 from holdfast.tools.search.scope import SKIPPED_NAMES, IgnoredAbove, Scope
@@ -222,7 +223,7 @@ class OwnScan:
         words = [str(word) for package in packages for word in package]
         ran = await self._ctx.sandbox.run(
             Command(
-                argv=(sys.executable, "-I", "-S", "-X", "utf8", "-c", _BOOT, *words),
+                argv=isolated_python("-X", "utf8", "-c", _BOOT, *words),
                 cwd=Path("/"),
                 stdin=json.dumps(request).encode(),
                 read_only=True,

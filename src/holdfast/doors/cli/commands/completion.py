@@ -23,11 +23,12 @@ def completion(ctx: click.Context, shell: str, as_json: bool) -> int:
 
     Commands, options, tool names and the ids of waiting calls are completed.
     """
-    from click.shell_completion import get_completion_class
+    from click.shell_completion import ShellComplete, get_completion_class
 
     kind = get_completion_class(shell)
     assert kind is not None
-    script = kind(ctx.find_root().command, {}, PROGRAM, COMPLETION).source()
+    # The base class's: the one for bash runs whatever is called `bash` on the path to learn its version.
+    script = ShellComplete.source(kind(ctx.find_root().command, {}, PROGRAM, COMPLETION))
     if as_json:
         put_json({"shell": shell, "script": script})
     else:

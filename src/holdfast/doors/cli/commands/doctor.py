@@ -14,6 +14,7 @@ from holdfast.doors.cli import screen
 from holdfast.doors.cli.failures import FAILED
 from holdfast.doors.cli.options import common
 from holdfast.doors.cli.place import Flags
+from holdfast.helper_process import system_program
 from holdfast.text.visible import visible
 
 if TYPE_CHECKING:
@@ -145,9 +146,7 @@ def _terminal() -> Finding:
 
 
 def _git() -> Finding:
-    from holdfast.tools.git.running import git_program
-
-    found = git_program()
+    found = system_program("git")
     return Finding("git", "ok", found) if found else Finding("git", "note", "not found; the git tools need it")
 
 

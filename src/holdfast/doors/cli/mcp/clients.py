@@ -11,6 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 from holdfast.contract.values import Json
+from holdfast.helper_process import own_module
 
 ENTRY: Final = "holdfast"
 """Our name among a client's servers."""
@@ -99,10 +100,5 @@ CLIENTS: Final[Mapping[str, Client]] = {
 
 
 def own_command() -> list[str]:
-    """How this very program is started, with nothing left to a search path."""
-    import shutil
-
-    started = shutil.which(sys.argv[0]) if Path(sys.argv[0]).name == "holdfast" else None
-    beside = Path(sys.executable).parent / "holdfast"
-    program = started or (str(beside) if os.access(beside, os.X_OK) else None)
-    return [str(Path.cwd() / program)] if program else [sys.executable, "-m", "holdfast"]
+    """How this very program is started: by its path, and with nothing from the project that a client has open."""
+    return list(own_module("holdfast"))

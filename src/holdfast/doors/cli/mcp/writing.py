@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
 from holdfast.doors.cli.failures import UsageProblem
+from holdfast.temporary import NewFile
 from holdfast.text.visible import visible
 
 _MAX_BYTES: Final = 64 * 1024 * 1024
@@ -78,24 +78,16 @@ def write(found: Found, text: str, *, private: bool) -> None:
     mode = 0o600 if found.mode is None and private else found.mode
     found.real.parent.mkdir(parents=True, exist_ok=True)
     folder = os.open(found.real.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    name = f".{found.real.name}.{os.urandom(6).hex()}"
     try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        descriptor = os.open(name, flags, 0o666 if mode is None else 0o600, dir_fd=folder)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(text.encode())
-            file.flush()
+        with NewFile(folder, 0o666 if mode is None else 0o600) as new:
+            new.write(text.encode())
             if mode is not None:
-                os.fchmod(file.fileno(), mode & ~0o077 if private else mode)
-            os.fsync(file.fileno())
-        if _now(found.real.name, folder) != found.text:
-            raise UsageProblem(f"{visible(str(found.path))} has changed while it was looked at; run this again.")
-        os.replace(name, found.real.name, src_dir_fd=folder, dst_dir_fd=folder)
+                os.fchmod(new.fd, mode & ~0o077 if private else mode)
+            os.fsync(new.fd)
+            if _now(found.real.name, folder) != found.text:
+                raise UsageProblem(f"{visible(str(found.path))} has changed while it was looked at; run this again.")
+            new.replace(found.real.name)
         os.fsync(folder)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(name, dir_fd=folder)
-        raise
     finally:
         os.close(folder)
 

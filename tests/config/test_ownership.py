@@ -1,0 +1,145 @@
+"""A folder of state or settings that another user could change is refused, with what to do about it."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from holdfast import HoldfastError
+from holdfast.assemble import load_setting
+from holdfast.config import ownership
+from holdfast.config.ownership import check_own
+from holdfast.contract.errors import ConfigError
+
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+OTHER = 12_345
+Change = Callable[[Path], None]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "holdfast.toml").touch()
+    for name in ("state", "config"):
+        (tmp_path / name / "holdfast").mkdir(parents=True, mode=0o700)
+    (tmp_path / "config" / "holdfast" / "config.toml").touch(mode=0o600)
+    return tmp_path
+
+
+def _always(group: int) -> bool:
+    return True
+
+
+def _never(group: int) -> bool:
+    return False
+
+
+def load(home: Path) -> None:
+    load_setting(home / "project")
+
+
+def test_folders_of_this_user_alone_are_fine_and_so_are_those_that_are_not_there_yet(home: Path) -> None:
+    load(home)
+    (home / "state" / "holdfast").rmdir()
+    (home / "state").rmdir()
+    load(home)
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707, 0o777, 0o1777, 0o720])
+@pytest.mark.parametrize("name", ["state/holdfast", "config/holdfast"])
+def test_a_folder_that_others_can_write_is_refused(
+    home: Path, name: str, mode: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ownership, "_is_private_group", _never)
+    (home / name).chmod(mode)
+    with pytest.raises(ConfigError, match=rf"written by others \(mode {mode:04o}\); run `chmod go-w .*{name}`"):
+        load(home)
+
+
+@pytest.mark.parametrize("name", ["config/holdfast/config.toml", "state/holdfast/user.db"])
+def test_a_file_that_others_can_write_is_refused(home: Path, name: str) -> None:
+    (home / name).touch()
+    (home / name).chmod(0o666)
+    with pytest.raises(ConfigError, match="can be written by others"):
+        load(home)
+
+
+def test_the_folder_of_one_project_is_looked_at_too(home: Path) -> None:
+    folder = load_setting(home / "project").state
+    folder.mkdir(parents=True, mode=0o700)
+    load(home)
+    folder.chmod(0o777)
+    with pytest.raises(ConfigError, match="can be written by others"):
+        load(home)
+
+
+def test_a_way_on_which_anybody_can_exchange_folders_is_refused(home: Path) -> None:
+    (home / "state").chmod(0o777)
+    with pytest.raises(ConfigError, match="on the way to the state folder, can be written by others"):
+        load(home)
+    (home / "state").chmod(0o1777)  # as /tmp is: others can only make new names there
+    load(home)
+
+
+@root_only
+@pytest.mark.parametrize(
+    "name", ["state/holdfast", "state", "config/holdfast", "config", "config/holdfast/config.toml"]
+)
+def test_a_folder_or_file_of_another_user_is_refused(home: Path, name: str) -> None:
+    os.chown(home / name, OTHER, OTHER)
+    with pytest.raises(ConfigError, match=f"to the user {OTHER}, who could change .* XDG_(STATE|CONFIG)_HOME"):
+        load(home)
+
+
+@root_only
+def test_a_link_of_another_user_is_refused_and_one_of_ones_own_is_followed(home: Path) -> None:
+    for name in ("state", "config"):
+        (home / name).rename(home / f"real-{name}")
+        (home / name).symlink_to(f"real-{name}")
+    load(home)
+    os.chown(home / "state", OTHER, OTHER, follow_symlinks=False)
+    with pytest.raises(ConfigError, match=r"is reached through .*/state, which belongs to the user 12345"):
+        load(home)
+
+
+def test_links_that_go_round_and_round_or_up_end(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    (tmp_path / "up").symlink_to("../" * 3 + str(tmp_path).lstrip("/"))
+    check_own(tmp_path / "up" / "x", "It", instead="choose another")
+    check_own(tmp_path / "a" / "x", "It", instead="choose another")
+
+
+def test_a_private_group_counts_as_its_user_and_no_other_does(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = home / "state" / "holdfast"
+    folder.chmod(0o770)
+    monkeypatch.setattr(ownership, "_is_private_group", _always)
+    load(home)
+    folder.chmod(0o772)
+    with pytest.raises(HoldfastError):
+        load(home)
+
+
+def test_root_has_no_private_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    me = pwd.getpwall()[0]
+    monkeypatch.setattr(os, "getuid", lambda: 0)
+    assert ownership._is_private_group(me.pw_gid) is False  # pyright: ignore[reportPrivateUsage]
+
+
+def test_what_holdfast_makes_is_its_users_alone(home: Path) -> None:
+    from holdfast.assemble import open_ledger
+
+    setting = load_setting(home / "project")
+    open_ledger(setting).close()
+    for folder, _folders, files in os.walk(home / "state"):
+        for path in (Path(folder), *(Path(folder, name) for name in files)):
+            mode = stat.S_IMODE(path.stat().st_mode)
+            assert not mode & 0o077 or path == home / "state", (path, oct(mode))
+    load(home)

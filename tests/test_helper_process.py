@@ -1,0 +1,306 @@
+"""No process that holdfast starts for itself reads anything of the project."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import json
+import os
+import site
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast import Config, Runtime, helper_process, tool
+from holdfast.chat.lua.host import LuaHost, Script
+from holdfast.config.model import SandboxConfig, SecretSource
+from holdfast.contract.command import Command
+from holdfast.doors.cli import browsing, typing_in
+from holdfast.doors.fuzzing import plant
+from holdfast.sandbox.sandbox import Sandbox
+from holdfast.tools import builtin_tools
+from holdfast.tools.search import searching
+from tests.hostile_project import HostileProject
+from tests.runtime.support import run
+
+PACKAGE = Path(holdfast.__file__).parent
+STARTERS = {
+    "os": ("exec", "spawn", "posix_spawn", "fork", "system", "popen", "startfile"),
+    "subprocess": ("Popen", "run", "call", "check_", "getoutput", "getstatusoutput"),
+    "asyncio": ("create_subprocess",),
+    "pty": ("",),
+    "multiprocessing": ("",),
+    "webbrowser": ("",),
+    "sys": ("executable", "_base_executable"),
+}
+"""Names that start a process, by module; everything that begins so."""
+EXCEPTIONS = {
+    "helper_process.py": "it is the one that starts them",
+    "sandbox/warden/start.py": "the supervisor starts a model's command, as the sandbox says",
+    "sandbox/warden/child.py": "the supervisor forks its workers, which import nothing more",
+    "sandbox/starter.py": "starts the command of one launch, as the sandbox says; isolated itself",
+    "sandbox/relay.py": "inside the sandbox; starts the model's command",
+    "sandbox/attacks.py": "inside the sandbox; an escape test forks",
+    "doors/fuzz_driver.py": "inside the sandbox; runs commands in order to see what they do",
+    "doors/tour.py": "prints how to start holdfast",
+}
+
+
+def _starts(tree: ast.AST) -> Iterator[str]:
+    types = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Subscript)}  # subprocess.Popen[bytes]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and id(node) not in types:
+            names = [(node.value.id, node.attr)]
+        elif isinstance(node, ast.ImportFrom):
+            names = [(node.module or "", alias.name) for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [(alias.name, "") for alias in node.names]
+        else:
+            continue
+        for module, name in names:
+            wanted = STARTERS.get(module.partition(".")[0], ())
+            if "" in wanted or (name and name.startswith(wanted)):
+                yield f"{module}.{name}"
+
+
+@pytest.mark.spec("N8")
+def test_every_process_is_started_by_the_one_module_that_isolates_it() -> None:
+    found = {
+        str(file.relative_to(PACKAGE)): sorted(set(_starts(ast.parse(file.read_text()))))
+        for file in PACKAGE.rglob("*.py")
+    }
+    starting = {name: starts for name, starts in found.items() if starts}
+    assert {name: starts for name, starts in starting.items() if name not in EXCEPTIONS} == {}
+    assert set(EXCEPTIONS) <= set(starting), "an exception that is no longer needed"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "subprocess.run(['x'])", "import webbrowser", "from subprocess import Popen", "os.execve(a, b, c)", "os.fork()",
+        "asyncio.create_subprocess_exec('x')", "os.posix_spawnp(a, b, c)", "argv = [sys.executable, '-m', 'x']",
+        "from os import system", "import multiprocessing.pool", "asyncio.create_subprocess_shell('x')",
+    ],
+)  # fmt: skip
+def test_the_search_for_started_processes_sees_every_way(line: str) -> None:
+    assert list(_starts(ast.parse(line)))
+
+
+@pytest.fixture
+def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HostileProject]:
+    project = HostileProject(tmp_path)
+    monkeypatch.chdir(project.root)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    for name, value in project.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "path", [*sys.path, "", str(project.root)])
+    yield project
+    project.check()
+
+
+@tool(effects=(), runs="process")
+def where_it_runs() -> list[str]:
+    """Where a tool's own process is, and what it would import from first and last."""
+    import json as imported
+
+    return [str(Path.cwd()), imported.__file__ or "", *sys.path]
+
+
+@pytest.mark.spec("N8")
+def test_a_tool_in_a_process_of_its_own_runs_in_the_project_and_imports_nothing_of_it(hostile: HostileProject) -> None:
+    runtime = Runtime(tools=[where_it_runs], root=hostile.root, cwd=hostile.root)
+    result = run(runtime.call("where_it_runs"))
+    assert isinstance(result.structured, list), result.error
+    cwd, imported, *path = map(str, result.structured)
+    assert cwd == str(hostile.root)
+    assert not imported.startswith(str(hostile.root))
+    assert "" not in path and path.count(str(hostile.root)) == 1
+    library, installed = str(Path(os.__file__).parent), site.getsitepackages()[0]
+    assert path.index(library) < path.index(installed) < path.index(str(hostile.root))
+
+
+PROGRAM = """
+import asyncio
+from holdfast import Runtime
+from lupa import shout
+print(asyncio.run(Runtime(tools=[shout]).call("shout", {"word": "yes"})).output)
+"""
+TOOL = """
+from holdfast import tool
+from beside import louder
+
+@tool(effects=(), runs="process")
+def shout(word: str) -> str:
+    return louder(word)
+"""
+
+
+@pytest.mark.spec("N8")
+@pytest.mark.parametrize("started", ["file", "text"])
+def test_a_tool_of_the_person_s_own_program_still_runs_in_a_process(tmp_path: Path, started: str) -> None:
+    """Also under a name that something installed has, and where the working directory is on the path as ''."""
+    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "lupa.py").write_text(TOOL)
+    (tmp_path / "beside.py").write_text("def louder(word):\n    return word.upper()\n")
+    argv = [sys.executable, "program.py"] if started == "file" else [sys.executable, "-c", PROGRAM]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "YES\n", done.stderr
+
+
+@pytest.mark.spec("N8")
+@pytest.mark.parametrize("mode", ["auto", "off"])
+def test_commands_searches_and_git_start_nothing_of_the_project(
+    hostile: HostileProject, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searching, "find_ripgrep", _nowhere)
+    (hostile.root / "notes.txt").write_text("needle\n")
+    config = Config(sandbox=SandboxConfig(mode=mode))  # pyright: ignore[reportArgumentType]
+
+    async def main() -> list[holdfast.Result]:
+        async with Runtime(tools=builtin_tools(), root=hostile.root, config=config, asker=_approve) as runtime:
+            searched = await runtime.call("code.search", {"query": "needle"})
+            return [searched, await runtime.call("file.find", {"pattern": "*.txt"}), await runtime.call("git.log")]
+
+    searched, found, log = run(main(), 90)
+    assert "notes.txt" in searched.output, searched
+    assert "notes.txt" in found.output, found
+    assert "git log failed" in (log.error or ""), log
+
+
+def _nowhere(_root: Path) -> None:
+    """Where ripgrep is."""
+
+
+async def _approve(held: holdfast.HeldCall) -> holdfast.Answer:
+    return holdfast.Answer(kind="approve", by="test")
+
+
+@pytest.mark.spec("N8")
+def test_the_escape_tests_and_a_wrapped_command_start_nothing_of_the_project(hostile: HostileProject) -> None:
+    sandbox = Sandbox(SandboxConfig(mode="required"), root=hostile.root, remember=False)
+    assert sandbox.backend() is not None, sandbox.why_not()
+    wrapped = sandbox.wrap_command(["/bin/echo", "contained"])
+    done = subprocess.run(wrapped, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.returncode) == ("contained\n", 0), done.stderr
+
+
+@pytest.mark.spec("N8")
+def test_lua_of_a_document_runs_in_an_interpreter_that_imports_nothing_of_the_project(hostile: HostileProject) -> None:
+    with LuaHost() as host:
+        found = host.evaluate(Script('flemma.opt.tools = {"read"}', {}))
+    assert found
+
+
+@pytest.mark.spec("N8")
+def test_the_command_of_a_secret_is_found_outside_the_project_only(hostile: HostileProject) -> None:
+    outside = hostile.root.parent / "programs"
+    outside.mkdir()
+    (outside / "fetch").write_text('#!/bin/sh\npwd\necho "${PYTHONPATH-unset} ${BASH_ENV-unset}"\n')
+    (outside / "fetch").chmod(0o755)
+    os.environ["PATH"] = f"{os.environ['PATH']}:{outside}"
+    (hostile.root / "bin" / "fetch").write_text((hostile.root / "bin" / "git").read_text())
+    (hostile.root / "bin" / "fetch").chmod(0o755)
+    sources = {"good": SecretSource(command=("fetch",)), "bad": SecretSource(command=("./fetch",))}
+    runtime = Runtime(root=hostile.root, config=Config(secrets=sources))
+    assert runtime.secrets.get("good") == "/\nunset unset"
+    with pytest.raises(holdfast.HoldfastError, match="write its whole path"):
+        runtime.secrets.get("bad")
+
+
+@pytest.mark.spec("N8")
+def test_editor_and_browser_are_never_a_program_of_the_project(
+    hostile: HostileProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside = hostile.root.parent / "programs"
+    outside.mkdir()
+    (outside / "editor").write_text('#!/bin/sh\npwd > "$1"\n')
+    (outside / "xdg-open").write_text(f'#!/bin/sh\necho "$1" > {outside}/opened\n')
+    for name in ("editor", "xdg-open"):
+        (outside / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"bin:{hostile.root}/bin:{outside}:/usr/bin:/bin")
+    left = asyncio.run(typing_in.edit("text", ".json"))
+    assert left is not None and not left.startswith(str(hostile.root))
+    assert asyncio.run(browsing.open_address("https://example.org/")) is None
+    assert (outside / "opened").read_text() == "https://example.org/\n"
+    monkeypatch.setenv("EDITOR", "./editor")
+    assert asyncio.run(typing_in.edit("text", ".json")) is None
+
+
+@pytest.mark.spec("N8")
+def test_the_fuzzer_makes_its_repository_with_the_system_s_git(hostile: HostileProject, tmp_path: Path) -> None:
+    plant(tmp_path / "fuzz")
+    assert (tmp_path / "fuzz" / "project" / ".git" / "HEAD").is_file()
+
+
+@pytest.mark.spec("N8", "K3a")
+def test_what_is_written_for_mcp_clients_starts_holdfast_alone(hostile: HostileProject) -> None:
+    for name in ("PYTHONHOME", "PYTHONPATH", "PATH"):
+        os.environ.pop(name)
+    command = helper_process.own_module("holdfast", "mcp", "install", "claude", "--print", "--json")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    entry = json.loads(done.stdout)["entry"]
+    assert Path(entry["command"]).is_absolute()
+    assert entry["args"][:3] == ["-I", "-m", "holdfast"]
+    argv = [entry["command"], *entry["args"][:3], "call", "calculator", "expression=1+1"]
+    answered = subprocess.run(
+        argv, capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **hostile.environment}
+    )
+    assert answered.stdout == "2\n", answered.stderr
+
+
+@pytest.mark.spec("N8")
+@pytest.mark.parametrize("words", [("completion", "bash"), ("doctor", "--json"), ("tools",), ("call", "system.info")])
+def test_commands_of_the_shell_start_nothing_of_the_project(hostile: HostileProject, words: tuple[str, ...]) -> None:
+    done = subprocess.run(
+        helper_process.own_module("holdfast", *words), capture_output=True, text=True, timeout=110, check=False
+    )
+    assert done.stdout, done.stderr
+
+
+@pytest.mark.spec("N8")
+def test_the_command_forgets_the_folder_it_is_started_in(tmp_path: Path) -> None:
+    """`-m` puts it first; where Python itself has not looked yet, nothing is taken from there."""
+    project = tmp_path / "project"
+    project.mkdir()
+    for name in ("msgspec", "click", "jiter", "sqlite3", "asyncio"):
+        (project / f"{name}.py").write_text("raise SystemExit(97)\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "holdfast", "call", "calculator", "expression=1+1"],
+        cwd=project, capture_output=True, text=True, timeout=60, check=False,
+        env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "PYTHONPATH": f":{project}"},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "2\n"), done.stderr
+
+
+@pytest.mark.spec("N8")
+def test_what_is_installed_comes_first_and_nothing_means_the_working_directory() -> None:
+    installed = site.getsitepackages()[0]
+    library = str(Path(os.__file__).parent)
+    given = ["", ".", "src", "/project", installed, "/project/src", library]
+    assert helper_process.import_order(given) == [installed, library, "/project", "/project/src"]
+
+
+@pytest.mark.spec("N8")
+def test_where_holdfast_is_in_the_users_own_packages_it_is_still_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(site, "ENABLE_USER_SITE", True)
+    monkeypatch.setattr(site, "getusersitepackages", lambda: str(PACKAGE.parent))
+    program, *words = helper_process.own_module("holdfast", "--version")
+    assert words == ["-E", "-P", "-m", "holdfast", "--version"]
+    assert subprocess.run([program, *words], capture_output=True, timeout=30, check=True).stdout.startswith(b"holdfast")
+
+
+@pytest.mark.spec("N8")
+def test_a_program_that_is_not_named_by_its_whole_path_is_not_started() -> None:
+    with pytest.raises(FileNotFoundError, match="could name a program of the project"):
+        helper_process.start(("git", "status"))
+
+
+def test_a_contained_command_of_a_hostile_project_still_runs(hostile: HostileProject) -> None:
+    """The traps are for processes of ours: a command may use what the person allows it."""
+    sandbox = Sandbox(SandboxConfig(mode="off"), root=hostile.root)
+    assert sandbox.launch(Command(argv=("/bin/true",))).argv == ("/bin/true",)
