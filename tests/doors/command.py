@@ -1,18 +1,24 @@
-"""The real `holdfast` command in a subprocess, with a home, a configuration and a state of its own."""
+"""The real `holdfast` command in a process, with a home, a configuration and a state of its own."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
+import signal
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
 TIMEOUT = 60
+INTERPRETER = ("PYTHON", "LANG", "LC_", "_HOLDFAST_COMPLETE")
+"""Variables that something reads before holdfast does."""
 Json = dict[str, Any]
 
 
@@ -44,13 +50,12 @@ class Cli:
     env: dict[str, str]
 
     @classmethod
-    def in_folder(cls, folder: Path, compiled: Path) -> Cli:
+    def in_folder(cls, folder: Path) -> Cli:
         kept = {name: value for name, value in os.environ.items() if name in ("PATH", "LANG", "LC_ALL", "TMPDIR")}
         env = kept | {
             "HOME": str(folder / "home"),
             "XDG_STATE_HOME": str(folder / "state"),
             "XDG_CONFIG_HOME": str(folder / "config"),
-            "PYTHONPYCACHEPREFIX": str(compiled),
             "LOGNAME": "tester",
             "TERM": "xterm-256color",
         }
@@ -70,16 +75,23 @@ class Cli:
     def run(
         self, *args: str, stdin: str | bytes = b"", cwd: Path | None = None, env: Mapping[str, str] | None = None
     ) -> Done:
-        done = subprocess.run(
-            self.command(*args),
-            input=stdin.encode() if isinstance(stdin, str) else stdin,
-            capture_output=True,
-            check=False,
-            cwd=cwd or self.project,
-            env={**self.env, **(env or {})},
-            timeout=TIMEOUT,
-        )
-        return Done(done.returncode, done.stdout.decode("utf-8", "surrogateescape"), done.stderr.decode())
+        """In a fork of a process that has imported everything, unless variables tell the interpreter something."""
+        given = stdin.encode() if isinstance(stdin, str) else stdin
+        variables = {**self.env, **(env or {})}
+        if any(name.startswith(INTERPRETER) and os.environ.get(name) != variables[name] for name in variables):
+            whole = subprocess.run(
+                self.command(*args),
+                input=given,
+                capture_output=True,
+                check=False,
+                cwd=cwd or self.project,
+                env=variables,
+                timeout=TIMEOUT,
+            )
+            code, out, err = whole.returncode, whole.stdout, whole.stderr
+        else:
+            code, out, err = _forked({"args": args, "cwd": str(cwd or self.project), "env": variables}, given)
+        return Done(code, out.decode("utf-8", "surrogateescape"), err.decode())
 
     def park(self, *args: str) -> str:
         """Make a call that has to wait; its id."""
@@ -94,3 +106,55 @@ class Cli:
     @property
     def ledger_file(self) -> Path:
         return Path(self.run("config", "path", "--json").json["ledger"])
+
+
+@cache
+def _forking(process: int) -> socket.socket:
+    """The program that forks commands, one for each process that runs tests; it ends with that."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    program = [sys.executable, str(Path(__file__).with_name("forking.py")), str(theirs.fileno())]
+    _started.append(
+        subprocess.Popen(program, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    )
+    theirs.close()
+    return ours
+
+
+_started: list[subprocess.Popen[bytes]] = []
+
+
+def _forked(request: Json, stdin: bytes) -> tuple[int, bytes, bytes]:
+    """(exit code, stdout, stderr), as `subprocess.run` has them."""
+    told, telling = socket.socketpair()
+    pipes = [os.pipe() for _ in range(3)]
+    theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
+    socket.send_fds(_forking(os.getpid()), [json.dumps(request).encode()], [*theirs, telling.fileno()])
+    telling.close()
+    for fd in theirs:
+        os.close(fd)
+    streams: dict[int, bytes] = {}
+
+    def read(fd: int) -> None:
+        with os.fdopen(fd, "rb") as file:
+            streams[fd] = file.read()
+
+    readers = [threading.Thread(target=read, args=(pipe[0],), daemon=True) for pipe in pipes[1:]]
+    for reader in readers:
+        reader.start()
+    with told, told.makefile("r") as lines:
+        told.settimeout(TIMEOUT)
+        pid = int(lines.readline())
+        try:
+            with os.fdopen(pipes[0][1], "wb") as file:
+                file.write(stdin)
+        except BrokenPipeError:
+            pass  # it did not want it
+        try:
+            status = int(lines.readline())
+            for reader in readers:
+                reader.join(TIMEOUT)
+                assert not reader.is_alive(), "something the command started holds its output open"
+        except TimeoutError:
+            os.kill(pid, signal.SIGKILL)
+            raise subprocess.TimeoutExpired(request["args"], TIMEOUT) from None
+    return os.waitstatus_to_exitcode(status), streams[pipes[1][0]], streams[pipes[2][0]]

@@ -10,10 +10,9 @@ from tests.doors.command import Cli
 
 
 @pytest.fixture
-def cli(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Cli:
+def cli(tmp_path: Path) -> Cli:
     """The real command in a project with nothing in it, and a home of its own."""
-    compiled = tmp_path_factory.getbasetemp() / "compiled"
-    return Cli.in_folder(tmp_path, compiled)
+    return Cli.in_folder(tmp_path)
 
 
 @pytest.fixture

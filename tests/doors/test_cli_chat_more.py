@@ -185,8 +185,8 @@ def test_whoever_reads_the_output_may_go_away(cli: Cli) -> None:
 
 def test_watching_without_watchdog_says_what_to_install(cli: Cli, tmp_path: Path) -> None:
     start(cli, "hello")
-    fake = tmp_path / "fake" / "watchdog"
-    fake.mkdir(parents=True)
-    (fake / "__init__.py").write_text("raise ImportError('not here')\n")
-    done = cli.run("chat", NAME, "--watch", env={"PYTHONPATH": str(fake.parent)})
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text("import sys\nsys.modules['watchdog'] = None\n")
+    done = cli.run("chat", NAME, "--watch", env={"PYTHONPATH": str(site)})
     assert done.code == 1 and "pip install 'holdfast[watch]'" in done.sentence
