@@ -69,6 +69,7 @@ bench: $(DEV) ## Benchmarks against peers and limits
 	@$(BIN)/python bench/text_protocol.py
 	@$(BIN)/python bench/tool_search.py
 	@$(BIN)/python bench/mcp_both_ways.py
+	@$(BIN)/python bench/shell_rules.py
 
 lock: $(BIN)/python ## Choose the newest versions and pin them by hash
 	@$(PIP) install uv
