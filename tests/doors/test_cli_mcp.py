@@ -82,7 +82,7 @@ def test_its_tools_are_listed_and_shown_with_the_others(serving: Cli) -> None:
 @pytest.mark.spec("K1", "E1a")
 def test_words_become_what_the_schema_of_the_server_wants(serving: Cli) -> None:
     done = serving.run("call", "mcp:little:echo", "text=5", "count=5")
-    assert (done.code, done.out) == (0, '{"text": "5", "count": 5}\n')
+    assert (done.code, done.out) == (0, '{"text": "5", "count": 5}\n'), done.err
     assert done.err == "mcp:little warning: careful ‹\\x1b›[31m\n", "a warning in its log, and nothing less"
     by_api_name = serving.run("call", "mcp__little__echo", "text=x", "--json")
     assert by_api_name.json["output"] == '{"text": "x"}'

@@ -284,7 +284,7 @@ def read_at_once(folder: Path, times: int, **options: Any) -> set[tuple[str, str
 @pytest.mark.spec("N2")
 @pytest.mark.parametrize("options", [{}, {"cpu_seconds": 60}, {"processes": 1}, {"memory": 2**20}], ids=str)
 def test_a_program_has_its_limits_from_its_first_instruction(tmp_path: Path, options: dict[str, int]) -> None:
-    """Whether it is spawned or forked. One that got them later could start others before, without any."""
+    """One that got them later could start others before, without any."""
     groups = sum(any(kind in ("memory", "pids") for kind, _ in files) for _, files in group_parents())
     found = read_at_once(tmp_path, rounds(25, 3000), open_files=77, **options)
     assert found == {("77", f"in {groups} of {groups} groups")}

@@ -314,7 +314,7 @@ def _wake(future: asyncio.Future[None]) -> None:
 
 def _request(launch: Launch, log: Logged | None, *, detached: bool, thorough: bool) -> bytes:
     count = len(launch.files)
-    confined = launch.landlock is not None or bool(launch.seccomp)
+    confined = bool(launch.rlimits or launch.cgroups or launch.landlock is not None or launch.seccomp)
     return marshal.dumps(
         {
             "argv": filled(launch.argv, range(FIRST_FD, FIRST_FD + count)),
