@@ -1,5 +1,9 @@
-"""What every test shares: the marker that ties a test to the requirements it proves."""
+"""What every test shares: the marker that ties a test to the requirements it proves, and examples without a clock."""
 
 from __future__ import annotations
 
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 pytest_plugins = ["scripts.pytest_spec"]

@@ -46,6 +46,7 @@ EXCEPTIONS = {
     "sandbox/relay.py": "inside the sandbox; starts the model's command",
     "sandbox/attacks.py": "inside the sandbox; an escape test forks",
     "doors/fuzz_driver.py": "inside the sandbox; runs commands in order to see what they do",
+    "config/installation.py": "names the interpreter in order to protect it",
     "doors/tour.py": "prints how to start holdfast",
 }
 

@@ -162,7 +162,7 @@ def test_what_is_shown_cannot_act_on_the_terminal_and_is_bounded(cli: Cli) -> No
     schema: dict[str, Any] = {"type": "object", "properties": {hostile: field}}
     asked = inquires(cli, Form(message=hostile, schema=schema))
     with Terminal(asked, *CALL) as person:
-        person.expect("lines hidden; in all 100,014 characters, sha256 ")
+        person.expect("lines hidden; in all 100,014 characters, sha256\n")
         person.expect("Answer it? [y/N] ")
         person.type("n")
         assert person.finish() == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -18,7 +19,9 @@ def installation(root: str = "") -> tuple[Path, ...]:
     here = os.path.realpath(root) if root else ""
     whole = [Path(os.path.realpath(folder)) for folder in (sys.prefix, sys.base_prefix)]
     found = [folder for folder in whole if not here or not Path(here).is_relative_to(folder)]
-    imported = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    imported = [str(Path(os.__file__).parent)]
+    with suppress(ImportError):  # a Python without the record of how it was built
+        imported += (sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
     dependency = Path(msgspec.__file__).parent.parent
     started = [sys.executable, shutil.which("holdfast") or ""]
     parts = (Path(__file__).parent.parent, dependency, *imported, *started)

@@ -103,5 +103,6 @@ def test_what_the_inspector_cannot_ask_its_person_waits_for_another_door(asking:
     call_id = told["_meta"]["holdfast/call"]
     assert f"holdfast approve {call_id}" in told["content"][0]["text"]
     assert not (asking.project / "new.txt").exists()
+    assert "│ +Written." in asking.run("pending", call_id).out
     assert asking.run("approve", call_id).code == 0
     assert (asking.project / "new.txt").read_text() == "Written.\n"
