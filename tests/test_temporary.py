@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -183,3 +184,13 @@ def test_with_its_last_note_a_process_removes_the_folders_it_made_for_notes_and_
     (tmp_path / "state" / "holdfast" / "notes").mkdir()
     remove_folder(make_folder("kind", tmp_path))
     assert (tmp_path / "state" / "holdfast" / "notes").is_dir()
+
+
+def test_threads_that_make_and_remove_folders_at_once_leave_nothing(tmp_path: Path, notes: Path) -> None:
+    def work(_: int) -> None:
+        for _ in range(20):
+            remove_folder(make_folder("x", tmp_path))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+    assert not notes.exists() or list(notes.iterdir()) == []

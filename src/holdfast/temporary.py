@@ -11,6 +11,7 @@ import errno
 import os
 import re
 import stat
+import threading
 import time
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
@@ -28,6 +29,7 @@ _folder: list[Path] = []
 """Where notes are kept, once that is known."""
 _made: list[Path] = []
 """Folders that this process made for its notes, the innermost last."""
+_making: Final = threading.Lock()
 _ATTEMPTS: Final = 5
 _of_folders: dict[Path, Path | None] = {}
 """The notes of folders that are there."""
@@ -132,21 +134,22 @@ def _note(path: str) -> Path | None:
 def _make(folder: Path) -> bool:
     """Like `mkdir -p`. What is made here goes with the last note: who only looks leaves no state folder behind."""
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
-    for one in reversed(missing):
-        try:
-            one.mkdir(mode=0o700)
-        except FileExistsError:
-            continue
-        except OSError:
-            return False
-        _made.append(one)
+    with _making:
+        for one in reversed(missing):
+            try:
+                one.mkdir(mode=0o700)
+            except FileExistsError:
+                continue
+            except OSError:
+                return False
+            _made.append(one)
     return True
 
 
 def _forget(note: Path | None) -> None:
     if note is None:
         return
-    with suppress(OSError):
+    with suppress(OSError), _making:
         os.unlink(note)  # noqa: PTH108
         while _made:
             with suppress(FileNotFoundError):

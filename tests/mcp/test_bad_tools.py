@@ -143,7 +143,8 @@ def made(name: str, given: Any) -> Any:
 def serving(folder: Path, tools: list[Any]) -> Path:
     folder.mkdir()
     (folder / "page").write_text(encoded(tools))
-    (folder / "server.py").write_text(PROGRAM.format(folder=str(SERVER.parent), page=str(folder / "page")))
+    (folder / SERVER.name).write_text(SERVER.read_text())
+    (folder / "server.py").write_text(PROGRAM.format(folder=str(folder), page=str(folder / "page")))
     return folder
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import subprocess
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from string import ascii_lowercase
 
@@ -114,10 +115,12 @@ def test_words_that_are_known_are_what_the_shell_passes_on(shell: str, rest: str
     reading = read(text, dialect_of(shell))
     if not is_certain(reading) or any(part.words[0] != "x" or part.derived for part in reading.parts):
         return
-    script = "x() { printf '<'; printf '%s\\0' \"$@\"; }\n" + text
+    script = "x() { printf '%s\\0' $# \"$@\"; }\n" + text
     ran = subprocess.run([shell, "-c", script], env={"LANG": "C.UTF-8"}, capture_output=True, check=True)
-    passed = [call.split(b"\0")[:-1] for call in ran.stdout.split(b"<")[1:]]
-    wanted = [[(word or "").encode() for word in part.words[1:]] or [b""] for part in reading.parts]
+    told, passed = iter(ran.stdout.split(b"\0")[:-1]), list[list[bytes]]()
+    for count in told:
+        passed.append(list(islice(told, int(count))))
+    wanted = [[(word or "").encode() for word in part.words[1:]] for part in reading.parts]
     assert passed == wanted
 
 
