@@ -7,12 +7,11 @@ import os
 import re
 import select
 import signal
-import subprocess
 import time
 from pathlib import Path
 from types import TracebackType
 
-from tests.doors.command import Cli, Done, Json
+from tests.doors.command import Cli, Done, Json, start_command
 
 PATIENCE = 30.0
 NAME = "notes.chat"
@@ -61,15 +60,11 @@ class Running:
     """The command in the background, its standard error read with a bound on every wait."""
 
     def __init__(self, cli: Cli, *args: str) -> None:
-        self.process = subprocess.Popen(
-            cli.command(*args),
-            cwd=cli.project,
-            env=cli.env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        self._output, theirs = os.pipe()
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        self.process = start_command(cli, args, [nothing, theirs, theirs])
+        os.close(theirs)
+        os.close(nothing)
         self.text = ""
         self._seen = 0
 
@@ -82,8 +77,7 @@ class Running:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait(PATIENCE)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
+        os.close(self._output)
 
     def expect(self, words: str) -> None:
         """Wait until the words appear after what was expected before."""
@@ -117,10 +111,9 @@ class Running:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def _read(self, deadline: float) -> bool:
-        assert self.process.stdout is not None
-        ready, _, _ = select.select([self.process.stdout], [], [], max(0.0, deadline - time.monotonic()))
+        ready, _, _ = select.select([self._output], [], [], max(0.0, deadline - time.monotonic()))
         assert ready, f"nothing more was said:\n{self.text}"
-        piece = os.read(self.process.stdout.fileno(), 65_536)
+        piece = os.read(self._output, 65_536)
         self.text += piece.decode(errors="replace")
         return bool(piece)
 

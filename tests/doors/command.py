@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,6 +20,9 @@ from typing import Any, cast
 TIMEOUT = 60
 INTERPRETER = ("PYTHON", "LANG", "LC_", "_HOLDFAST_COMPLETE")
 """Variables that something reads before holdfast does."""
+_TAKE_TERMINAL = (
+    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+)
 Json = dict[str, Any]
 
 
@@ -78,7 +82,7 @@ class Cli:
         """In a fork of a process that has imported everything, unless variables tell the interpreter something."""
         given = stdin.encode() if isinstance(stdin, str) else stdin
         variables = {**self.env, **(env or {})}
-        if any(name.startswith(INTERPRETER) and os.environ.get(name) != variables[name] for name in variables):
+        if _needs_interpreter(variables):
             whole = subprocess.run(
                 self.command(*args),
                 input=given,
@@ -123,13 +127,62 @@ def _forking(process: int) -> socket.socket:
 _started: list[subprocess.Popen[bytes]] = []
 
 
+class Forked:
+    """A command that was started in a fork, with the methods of a `subprocess.Popen`."""
+
+    def __init__(self, request: Json, streams: Sequence[int]) -> None:
+        self._told, telling = socket.socketpair()
+        socket.send_fds(_forking(os.getpid()), [json.dumps(request).encode()], [*streams, telling.fileno()])
+        telling.close()
+        self._told.settimeout(TIMEOUT)
+        self._lines = self._told.makefile("r")
+        self.pid = int(self._lines.readline())
+        self._code: int | None = None
+
+    def wait(self, timeout: float) -> int:
+        if self._code is None:
+            if not select.select([self._told], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(str(self.pid), timeout)
+            self._code = os.waitstatus_to_exitcode(int(self._lines.readline()))
+            self._lines.close()
+            self._told.close()
+        return self._code
+
+    def poll(self) -> int | None:
+        try:
+            return self.wait(0)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+
+
+def start_command(
+    cli: Cli, args: Sequence[str], streams: Sequence[int], *, terminal: bool = False, **env: str
+) -> Forked | subprocess.Popen[bytes]:
+    """A command in a session of its own; with `terminal`, its input is the terminal that controls it."""
+    variables = cli.env | env
+    if not _needs_interpreter(variables):
+        request = {"args": args, "cwd": str(cli.project), "env": variables, "session": True, "terminal": terminal}
+        return Forked(request, streams)
+    command = [*([sys.executable, "-c", _TAKE_TERMINAL] if terminal else []), *cli.command(*args)]
+    stdin, stdout, stderr = streams
+    return subprocess.Popen(
+        command, stdin=stdin, stdout=stdout, stderr=stderr, cwd=cli.project, env=variables, start_new_session=True
+    )
+
+
+def _needs_interpreter(variables: Mapping[str, str]) -> bool:
+    """Whether they tell the interpreter something, which a fork would not hear."""
+    return any(name.startswith(INTERPRETER) and os.environ.get(name) != variables[name] for name in variables)
+
+
 def _forked(request: Json, stdin: bytes) -> tuple[int, bytes, bytes]:
     """(exit code, stdout, stderr), as `subprocess.run` has them."""
-    told, telling = socket.socketpair()
     pipes = [os.pipe() for _ in range(3)]
     theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
-    socket.send_fds(_forking(os.getpid()), [json.dumps(request).encode()], [*theirs, telling.fileno()])
-    telling.close()
+    process = Forked(request, theirs)
     for fd in theirs:
         os.close(fd)
     streams: dict[int, bytes] = {}
@@ -141,20 +194,17 @@ def _forked(request: Json, stdin: bytes) -> tuple[int, bytes, bytes]:
     readers = [threading.Thread(target=read, args=(pipe[0],), daemon=True) for pipe in pipes[1:]]
     for reader in readers:
         reader.start()
-    with told, told.makefile("r") as lines:
-        told.settimeout(TIMEOUT)
-        pid = int(lines.readline())
-        try:
-            with os.fdopen(pipes[0][1], "wb") as file:
-                file.write(stdin)
-        except BrokenPipeError:
-            pass  # it did not want it
-        try:
-            status = int(lines.readline())
-            for reader in readers:
-                reader.join(TIMEOUT)
-                assert not reader.is_alive(), "something the command started holds its output open"
-        except TimeoutError:
-            os.kill(pid, signal.SIGKILL)
-            raise subprocess.TimeoutExpired(request["args"], TIMEOUT) from None
-    return os.waitstatus_to_exitcode(status), streams[pipes[1][0]], streams[pipes[2][0]]
+    try:
+        with os.fdopen(pipes[0][1], "wb") as file:
+            file.write(stdin)
+    except BrokenPipeError:
+        pass  # it did not want it
+    try:
+        code = process.wait(TIMEOUT)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+    for reader in readers:
+        reader.join(TIMEOUT)
+        assert not reader.is_alive(), "something the command started holds its output open"
+    return code, streams[pipes[1][0]], streams[pipes[2][0]]

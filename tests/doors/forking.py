@@ -1,11 +1,12 @@
 """Run as a program: a `holdfast` that has imported everything, and forks once for each command line it is sent.
 
 A command line takes a fifth of a second to import what it needs; a test run has more than a thousand of them. What
-a fork cannot show (imports, variables for the interpreter, terminals, signals) is tested with interpreters of its own.
+a fork cannot show (imports, variables for the interpreter) is tested with interpreters of its own.
 """
 
 from __future__ import annotations
 
+import fcntl
 import importlib
 import json
 import os
@@ -14,6 +15,7 @@ import random
 import signal
 import socket
 import sys
+import termios
 from typing import Any
 
 import holdfast
@@ -32,14 +34,32 @@ def import_everything() -> None:
             continue  # an extra that is not installed
 
 
+def try_sandboxes() -> None:
+    """What every command would find out about this machine by itself, where it has no state yet."""
+    from holdfast.sandbox.backend import backends
+    from holdfast.sandbox.limits import Limits
+    from holdfast.sandbox.policy import Policy
+    from holdfast.sandbox.probing import Probing
+
+    nothing = Policy(root=None, writable=(), read_deny=(), own=(), network="off", environment=(), limits=Limits())
+    probing = Probing("auto", nothing, None)
+    for backend in backends("auto"):
+        if backend.available() is None:
+            probing.examine(backend)
+
+
 def become_command(request: dict[str, Any], streams: list[int]) -> None:
     """Never returns."""
     from holdfast import __main__ as program
 
     code = 1
     try:
+        if request.get("session"):
+            os.setsid()
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
+        if request.get("terminal"):
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so that keys such as Ctrl-C reach the command
         os.closerange(3, 256)
         os.chdir(request["cwd"])
         os.environ.clear()
@@ -82,5 +102,6 @@ def serve(control: socket.socket) -> None:
 if __name__ == "__main__":
     del sys.path[0]  # the folder of the tests, which a command does not have
     import_everything()
+    try_sandboxes()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # whoever waits for a command needs no reaping
     serve(socket.socket(fileno=int(sys.argv[1])))

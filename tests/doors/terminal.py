@@ -8,19 +8,13 @@ import pty
 import re
 import select
 import struct
-import subprocess
-import sys
 import termios
 import time
 from types import TracebackType
 
-from tests.doors.command import Cli
+from tests.doors.command import Cli, start_command
 
 PATIENCE = 30.0
-_TAKE_TERMINAL = (
-    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
-)
-"""Makes the pty the controlling terminal, so that keys such as Ctrl-C reach the command, and becomes the command."""
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -30,15 +24,7 @@ class Terminal:
     def __init__(self, cli: Cli, *args: str, columns: int = 80, rows: int = 40, **env: str) -> None:
         self._ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _TAKE_TERMINAL, *cli.command(*args)],
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            cwd=cli.project,
-            env=cli.env | env,
-            start_new_session=True,
-        )
+        self._process = start_command(cli, args, [theirs] * 3, terminal=True, **env)
         os.close(theirs)
         self.raw = ""
         self._seen = 0
