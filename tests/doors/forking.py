@@ -36,16 +36,15 @@ def import_everything() -> None:
 
 def try_sandboxes() -> None:
     """What every command would find out about this machine by itself, where it has no state yet."""
-    from holdfast.sandbox.backend import backends
     from holdfast.sandbox.limits import Limits
     from holdfast.sandbox.policy import Policy
     from holdfast.sandbox.probing import Probing
 
     nothing = Policy(root=None, writable=(), read_deny=(), own=(), network="off", environment=(), limits=Limits())
     probing = Probing("auto", nothing, None)
-    for backend in backends("auto"):
-        if backend.available() is None:
-            probing.examine(backend)
+    backend = probing.chosen()
+    if backend is not None:
+        probing.examine(backend)
 
 
 def become_command(request: dict[str, Any], streams: list[int]) -> None:

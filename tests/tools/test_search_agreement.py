@@ -24,6 +24,8 @@ from tests.tools.trees import STARTS, WORDS, plant_tree
 
 pytestmark = pytest.mark.skipif(find_ripgrep(Path("/nowhere")) is None, reason="there is no ripgrep to agree with")
 FILES = rounds(5_000, 50_000)
+EVERY = rounds(4, 1)
+"""Of the queries, which one of how many is asked."""
 
 
 @pytest.fixture(scope="module")
@@ -77,8 +79,8 @@ def _files(folders: Folders, root: Path) -> Iterator[str]:
 @pytest.mark.timeout(240)
 @pytest.mark.spec("B2")
 def test_both_engines_find_the_same_in_many_files_for_two_hundred_queries(folder: Path) -> None:
-    queries = _queries()
-    assert len(queries) == 200
+    assert len(_queries()) == 200
+    queries = _queries()[::EVERY]
     scope = Scope(root=folder / "project", below=b"", is_file=False)
     found: list[list[tuple[str, int]]] = []
 
@@ -94,8 +96,8 @@ def test_both_engines_find_the_same_in_many_files_for_two_hundred_queries(folder
     assert result.success, result.error
     for query, theirs, ours in zip(queries, found, _own_counts(scope.root, queries), strict=True):
         assert sorted(ours) == theirs, query
-    assert sum(map(len, found)) > FILES * 2
-    assert sum(not hits for hits in found) < 40
+    assert sum(map(len, found)) > FILES * 2 // EVERY
+    assert sum(not hits for hits in found) < 40 // EVERY
 
 
 @pytest.mark.parametrize(
