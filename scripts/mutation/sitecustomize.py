@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 GUARD, _, MUTANT = os.environ.get("SPEC_MUTANT", "").partition("=")
 MODULE, _, QUALNAME = GUARD.partition(":")
 CARRIED = {name: os.environ[name] for name in ("SPEC_MUTANT", "SPEC_MUTANT_LOG") if name in os.environ}
+PATHS = os.environ.get("PYTHONPATH", "")
+"""As this process was started: a test, or a fork, may change its variables."""
 
 _VARARGS, _VARKEYWORDS, _GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x04, 0x08, 0x20, 0x80, 0x200
 """The flags of code objects, as `inspect` names them."""
@@ -72,7 +74,7 @@ def _hand_on(subprocess: ModuleType) -> None:
 
     def start_with_variables(self: Any, *args: Any, **options: Any) -> None:
         if options.get("env") is not None:
-            paths = [os.environ["PYTHONPATH"], *filter(None, [options["env"].get("PYTHONPATH")])]
+            paths = filter(None, [PATHS, options["env"].get("PYTHONPATH")])
             options["env"] = {**options["env"], **CARRIED, "PYTHONPATH": os.pathsep.join(paths)}
         start(self, *args, **options)
 
@@ -121,7 +123,7 @@ def _body(mutant: str, names: list[str]) -> str:
 
 
 def _log(line: str) -> None:
-    if path := os.environ.get("SPEC_MUTANT_LOG"):
+    if path := CARRIED.get("SPEC_MUTANT_LOG"):
         with open(path, "a") as log:  # noqa: PTH123
             log.write(f"{line}\n")
 
