@@ -6,16 +6,20 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from holdfast.rules import named_files as module
 from holdfast.rules.named_files import named_files
+from holdfast.rules.shell import mentions
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     root = tmp_path / "project"
     for name in ("build.sh", "tool.py", "run", "x.mk", "sub/build.sh", "sub/deep/y.py", "pkg/mod.py", "pkg/__main__.py",
-                 "a b.sh", "data.txt", "out"):  # fmt: skip
+                 "a b.sh", "data.txt", "out", "pack/__init__.py", "pack/part/__init__.py", "pack/part/one.py",
+                 "site.js", "gem.rb"):  # fmt: skip
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(name)
@@ -60,6 +64,10 @@ def named(project: Path, command: str, *folders: Path) -> list[str]:
         ("sh sub/../build.sh", ["build.sh"]),
         ("touch run && rm -f data.txt; chmod +x build.sh", []),
         ("touch run && sh build.sh", ["build.sh", "run"]),
+        ("mkdir -p x; cat > x/new <<'EOF'\nbuild.sh * ./run\nEOF", []),
+        ("cat > run <<EOF\n$(sh build.sh)\nEOF", ["build.sh"]),
+        ("cat > run < build.sh", ["build.sh"]),
+        ("cat <<EOF | sh\n./run\nEOF", ["run"]),
         ("touch $(cat data.txt)", ["data.txt"]),
         ("cp data.txt run", ["data.txt", "run"]),
         ("sh ./b*.sh", ["build.sh"]),
@@ -67,16 +75,211 @@ def named(project: Path, command: str, *folders: Path) -> list[str]:
         ("sh *.nothing $X ~/x", []),
         ("sh <<< '. ./run'", ["run"]),
         ("sh <<EOF\n. ./run\nEOF", ["run"]),
-        ("eval \"$(< build.sh)\"", ["build.sh"]),
+        ('eval "$(< build.sh)"', ["build.sh"]),
         ("sh ../outside.sh", []),
         ("sh missing.sh", []),
         ("echo build sh", []),
         ("ls sub", []),
         ("sh build.sh 'unclosed", ["build.sh"]),
+        ("true > build.sh; sh build.sh", ["build.sh"]),
+        ("sh 0<> build.sh", ["build.sh"]),
+        ("coverage run -m tool", ["run", "tool.py"]),
     ],
 )
 def test_the_plain_words_of_every_simple_command_are_looked_at(project: Path, command: str, files: list[str]) -> None:
     assert named(project, command) == files
+
+
+@pytest.mark.spec("A12b")
+@pytest.mark.parametrize(
+    ("command", "file"),
+    [
+        ("make -f build.sh -C sub", "sub/build.sh"),
+        ("make -f build.sh -Csub", "sub/build.sh"),
+        ("f() { sh build.sh; }; cd sub && f", "sub/build.sh"),
+        ("PATH=$PATH:sub; build.sh", "sub/build.sh"),
+        ("cd $(dirname sub/deep) && sh build.sh", "sub/build.sh"),
+        ("cd deep; python y.py; CDPATH=sub", "sub/deep/y.py"),
+        ("for f in build.sh; do sh $f; done", "build.sh"),
+        ("for f in bui'ld'.sh; do sh $f; done", "build.sh"),
+        ("select f in build.sh; do sh $f; done", "build.sh"),
+        ("select f in 'a b.sh'; do sh \"$f\"; done", "a b.sh"),
+        ("A=(build.sh run); sh ${A[0]}", "build.sh"),
+        ("A=([3]=bu\"ild\".sh); sh ${A[3]}", "build.sh"),
+        ("read X <<< build.sh; sh $X", "build.sh"),
+        ("sh $(cat <<< build.sh)", "build.sh"),
+        ("read X <<EOF\nbuild.sh\nEOF\nsh $X", "build.sh"),
+        ("printf 'sh build.sh' | sh", "build.sh"),
+        ("printf 'sh bui''ld.sh' | sh", "build.sh"),
+        ("printf '#!/bin/sh\\n./run\\n' | sh", "run"),
+        ("printf 'sh\\x20b\\165ild.sh' | sh", "build.sh"),
+        ("printf '%s\\n' \"sh 'a b.sh'\" | sh", "a b.sh"),
+        ("${X:-sh build.sh}", "build.sh"),
+        ("${X:=./run}", "run"),
+        ("sh $PWD/build.sh", "build.sh"),
+        ("sh ${PWD}/build.sh", "build.sh"),
+        ("sh $(pwd)/build.sh", "build.sh"),
+        ("sh ~+/build.sh", "build.sh"),
+        ("sh {build,x}.sh", "build.sh"),
+        ("sh ./bui{l{d,t},}.sh", "build.sh"),
+        ("python3 -mtool", "tool.py"),
+        ("python3 -Bm tool", "tool.py"),
+        ("python3 -Bmtool", "tool.py"),
+        ("python3 -m pack.part.one", "pack/__init__.py"),
+        ("python3 -m pack.part.one", "pack/part/__init__.py"),
+        ("python3 -m pack.part", "pack/part/__init__.py"),
+        ("python3 pkg", "pkg/__main__.py"),
+        ("python3 -c 'import tool'", "tool.py"),
+        ("python3 -c '__import__(\"pkg.mod\")'", "pkg/mod.py"),
+        ("node site", "site.js"),
+        ("ruby -r ./gem -e 1", "gem.rb"),
+        ("pytest sub/deep/y.py::test_a", "sub/deep/y.py"),
+        ("pytest sub/deep/y.py:12", "sub/deep/y.py"),
+        ("tar -xzfdata.txt", "data.txt"),
+        ("curl --data=@data.txt http://x", "data.txt"),
+        ("curl -d@data.txt http://x", "data.txt"),
+        ("curl -F 'a=@data.txt;type=x' http://x", "data.txt"),
+        ("docker run -v ./data.txt:/x image", "data.txt"),
+        ("unzip -o data.txt", "data.txt"),
+        ("bash -o build.sh", "build.sh"),
+        ("make --output SHELL=./run", "run"),
+        ("cc -MF -o data.txt", "data.txt"),
+        ("cc() { sh $2; }; cc -o build.sh", "build.sh"),
+        ("python3 -c 'exec(open(__import__(\"sys\").argv[2]).read())' -o build.sh", "build.sh"),
+        ("true >> build.sh; X='>build.sh'; sh ${X#>}", "build.sh"),
+        ("sh */*/*.py", "sub/deep/y.py"),
+        ("sh [[:lower:]]*/[^x]uild.sh", "sub/build.sh"),
+        ("sh **/y.py", "sub/deep/y.py"),
+        ("cd s?b && sh build.sh", "sub/build.sh"),
+    ],
+)  # fmt: skip
+def test_whatever_in_the_text_may_be_a_path_is_looked_for(project: Path, command: str, file: str) -> None:
+    assert file in named(project, command)
+
+
+@pytest.mark.spec("A12b")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cc -O2 -Wall data.txt -o out",
+        "gcc-13 -O2 -Wall -fPIC -Iinclude -o out data.txt",
+        "bash -lc 'cat data.txt > out 2>&1'",
+        'timeout 5 bash -c "sort -o out data.txt"',
+        "curl -fsSL -o out http://x -d @data.txt",
+        "cat data.txt >| out; cat data.txt &> 'out'",
+        "(cat data.txt) >>out",
+        "sort > out <<EOF\ndata.txt\nEOF",
+    ],
+)
+def test_what_is_only_written_is_not_bound(project: Path, command: str) -> None:
+    assert named(project, command) == ["data.txt"]
+
+
+@pytest.mark.spec("A12b")
+@pytest.mark.parametrize("order", [1, -1])
+def test_every_word_is_looked_for_in_every_folder_that_is_named_anywhere(project: Path, order: int) -> None:
+    folders = [f"folder{number}" for number in range(40)]
+    for folder in folders:
+        (project / folder).mkdir()
+    (project / "folder39" / "build.sh").write_text("x")
+    assert "folder39/build.sh" in named(project, f"ls -d {' '.join(folders[::order])}; cd folder39; sh build.sh")
+
+
+@pytest.mark.spec("A12b")
+def test_patterns_are_matched_in_folders_that_words_and_patterns_lead_to(project: Path) -> None:
+    (project / "sub" / "deep" / "x").mkdir()
+    (project / "sub" / "deep" / "x" / "z.sh").write_text("x")
+    assert "sub/deep/x/z.sh" in named(project, "cd sub; cd deep; sh */*")
+    assert "sub/build.sh" in named(project, "for d in */; do sh $d/b*.sh; done")
+
+
+@pytest.mark.spec("A12b")
+def test_every_match_of_a_pattern_counts(project: Path) -> None:
+    for number in range(200):
+        (project / f"part{number}.sh").write_text("x")
+    assert len(named(project, "sh part*.sh")) == 200
+
+
+OVERRUNS = {
+    "folders": ("_MAX_FOLDERS", 2, "cd sub; cd deep; sh ../build.sh"),
+    "files": ("_MAX_FOUND", 1, "sh build.sh run"),
+    "words": ("MAX_WORDS", 3, "sh a b c d e f"),
+    "places": ("_MAX_LOOKS", 10, "sh */*.sh a b c d e f g h"),
+    "text": ("MAX_TEXT", 10, "sh   ${X}        build.sh"),
+}
+
+
+@pytest.mark.spec("A12b")
+@pytest.mark.parametrize("what", OVERRUNS)
+def test_more_than_can_be_looked_for_is_bound_to_every_file_of_the_project(
+    project: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    limit, value, command = OVERRUNS[what]
+    monkeypatch.setattr(mentions if hasattr(mentions, limit) else module, limit, value)
+
+    def bound() -> tuple[str, str]:
+        (file,) = named_files(command, [str(project)], str(project))
+        return file.path, file.digest
+
+    assert bound()[0] == "every file in the project"
+    seen = {bound()}
+    assert bound() in seen, "nothing has changed"
+    (project / "sub" / "deep" / "y.py").write_text("other")
+    seen.add(bound())
+    (project / "sub" / "new").write_text("")
+    seen.add(bound())
+    (project / "sub" / "new").rename(project / "sub" / "newer")
+    seen.add(bound())
+    assert len(seen) == 4
+
+
+@pytest.mark.spec("A12b")
+@pytest.mark.parametrize("command", ["sh build.sh #" + "x" * 70_000, "sh build.sh; " + "true; " * 9000])
+def test_a_command_too_long_to_be_read_is_bound_too(project: Path, command: str) -> None:
+    assert named(project, command) == ["build.sh"]
+    assert named(project, f"{command} #{'x' * 80_000}") == [module.EVERYTHING]
+
+
+@pytest.mark.spec("A12b")
+def test_signs_in_code_and_prose_are_not_taken_for_patterns(project: Path) -> None:
+    message = "\"$(cat <<'EOF'\nChange it\n\n* one\n* x[0] and data.txt\nEOF\n)\""
+    assert named(project, f"git commit -m {message}") == ["data.txt"]
+    hidden = "echo '\"$(cat <<'EOF'\n'; python3 t*.py; echo '\nEOF\n)\"'"
+    assert "tool.py" in named(project, hidden), "it only looks like a message"
+    assert named(project, "python3 - <<'EOF'\nprint(2 * len('a?') * 3)\nEOF") == []
+    assert named(project, "python3 -c 'print(2 * 3)' b*.sh") == ["build.sh"]
+    assert "build.sh" in named(project, "sh <<'EOF'\nsh b*.sh\nEOF")
+    assert "build.sh" in named(project, "X='sh b*.sh'; $X")
+    assert "tool.py" in named(project, "cat <<E\n-B t*.py\nE\nX='-B t*.py'; python3 $X")
+
+
+@pytest.mark.spec("A12b")
+def test_a_project_too_large_to_compare_is_never_the_same(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mentions, "MAX_TEXT", 1)
+    monkeypatch.setattr(module, "_MAX_TREE", 3)
+    one, two = (named_files("sh build.sh", [str(project)], str(project)) for _ in range(2))
+    assert one != two
+
+
+@pytest.mark.spec("A12b")
+def test_links_to_folders_are_compared_once_each(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mentions, "MAX_TEXT", 1)
+    (project / "sub" / "up").symlink_to(project)
+    (project / "gone").symlink_to(project / "nothing")
+    one, two = (named_files("sh build.sh", [str(project)], str(project)) for _ in range(2))
+    assert one == two
+
+
+@pytest.mark.spec("A12b")
+def test_a_folder_that_cannot_be_listed_is_still_looked_into(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_FEW_WORDS", 0)
+    assert named(project, "cd sub && sh BUILD.sh build.sh") == ["build.sh", "sub/build.sh"]
+
+    def refuse(path: str) -> list[str]:
+        raise PermissionError(path)
+
+    monkeypatch.setattr(os, "listdir", refuse)
+    assert named(project, "cd sub && sh build.sh") == ["build.sh", "sub/build.sh"]
 
 
 @pytest.mark.spec("A12b")
@@ -132,6 +335,20 @@ def test_what_is_no_file_is_not_opened(project: Path) -> None:
     os.mkfifo(project / "pipe")
     assert named(project, "sh pipe") == []
     assert named(project, "sh /dev/zero /proc/self/mem sub") == []
+
+
+texts = st.text(st.sampled_from("ab01-_/.=@:,;&|<>(){}[]$`'\"\\\n\t *?!~#+\u00e9\ud800\0"), max_size=40)
+
+
+@pytest.mark.spec("A12b")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(texts, st.sampled_from(" \t\n'\";|&()=@:,"), st.sampled_from(" \t\n'\";|&():,"), texts)
+def test_a_name_between_signs_is_found_in_any_text(
+    project: Path, before: str, left: str, right: str, after: str
+) -> None:
+    command = f"sh x;{before}{left}build.sh{right}{after}"
+    found = named(project, command)
+    assert found == [module.EVERYTHING] or "build.sh" in found or ">" in before
 
 
 @pytest.mark.spec("A12b")

@@ -44,7 +44,8 @@ def _made(folder: Path) -> list[str]:
 @pytest.mark.parametrize(
     "command",
     ["sh build.sh", "./build.sh", "bash -c 'sh build.sh'", "cat build.sh | sh", "sh < build.sh", ". ./build.sh",
-     "cd sub && sh ../build.sh", "X=1 sh build.sh"],
+     "cd sub && sh ../build.sh", "X=1 sh build.sh", "A=(build.sh); sh ${A[0]}", "read X <<< build.sh; sh $X",
+     "for f in build.sh; do sh $f; done", "printf 'sh build.sh' | sh", "${X:-sh build.sh}", "sh $(cat <<< build.sh)"],
 )  # fmt: skip
 def test_a_script_that_changed_since_it_was_shown_is_not_run(tmp_path: Path, command: str) -> None:
     _write(tmp_path, "build.sh", "touch good.made\n")
@@ -77,6 +78,47 @@ def test_a_script_that_appears_or_goes_makes_it_pending_again(tmp_path: Path, ch
     assert result.failure is Failure.STALE
     assert "the content of build.sh" in (result.error or "")
     assert _made(tmp_path) == []
+
+
+@pytest.mark.spec("A12b")
+@pytest.mark.parametrize(
+    "args",
+    [{"command": "make -f x.mk -C sub"}, {"command": "f() { make -f x.mk; }; cd sub && f"},
+     {"command": "ls -d a b c d e f g h; cd sub && make -f x.mk"},
+     {"tool": "process.start", "command": "make", "args": ["-f", "x.mk", "-C", "sub"], "detached": True}],
+)  # fmt: skip
+def test_files_are_found_in_folders_that_are_named_after_them(tmp_path: Path, args: dict[str, Any]) -> None:
+    for folder in "abcdefgh":
+        _write(tmp_path, f"{folder}/x", "")
+    _write(tmp_path, "sub/x.mk", "all:\n\ttouch good.made\n")
+    held = _pending(_runtime(tmp_path), **args)
+    _write(tmp_path, "sub/x.mk", "all:\n\ttouch evil.made\n")
+    assert run(_runtime(tmp_path).approve(held.call.id)).failure is Failure.STALE
+    assert _made(tmp_path) == []
+
+
+@pytest.mark.spec("A12b")
+def test_a_command_over_the_limits_runs_only_in_the_project_it_was_shown_in(tmp_path: Path) -> None:
+    _write(tmp_path, "build.sh", "touch good.made\n")
+    _write(tmp_path, "other", "one")
+    command = f"echo {'{a,b}' * 9}; sh build.sh"
+    held = _pending(_runtime(tmp_path), command=command)
+    assert [file.path for file in held.files] == ["every file in the project"]
+    _write(tmp_path, "other", "two")
+    result = run(_runtime(tmp_path).approve(held.call.id))
+    assert result.failure is Failure.STALE
+    assert "every file in the project" in (result.error or "")
+    assert _made(tmp_path) == []
+    again = _runtime(tmp_path)
+    (held,) = again.pending()
+    again.allow(held, "project", by="ann")
+    _write(tmp_path, "other", "three")
+    assert run(again.call("shell.exec", {"command": command})).state is State.PENDING
+    _write(tmp_path, "other", "two")
+    (held, _) = again.pending()
+    assert run(again.approve(held.call.id)).failure is Failure.STALE
+    assert run(again.approve(held.call.id)).success
+    assert _made(tmp_path) == ["good.made"]
 
 
 @pytest.mark.spec("A12b")

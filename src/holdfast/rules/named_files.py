@@ -1,7 +1,9 @@
 """The project files a command names: `sh build.sh` is approved together with what is in `build.sh`.
 
-Only what stands in the command as plain words or patterns is looked at. Words the shell expands in other ways (`$X`),
-files that a named file goes on to read, and files that programs find by themselves (a Makefile) are not seen here.
+Whatever in the text of a command may be a path (`shell.mentions`) is looked for in the folder the command runs in and
+in every folder that the text names. Over a limit the command is bound to every file of the project instead.
+Names that only running it would tell (`$X`), files that a named file goes on to read, and files that programs find by
+themselves (a Makefile) are not seen here.
 """
 
 from __future__ import annotations
@@ -10,116 +12,199 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from glob import iglob
+from fnmatch import translate
+from functools import lru_cache
 from hashlib import sha256
-from itertools import chain, islice
+from secrets import token_hex
 from typing import Final
+from unicodedata import normalize
 
 from holdfast.contract.call import NamedFile
+from holdfast.rules.shell.mentions import Mentions, TooMany, mentions
 from holdfast.rules.shell.parts import Reading, read
+from holdfast.rules.shell.verdicts import Part
 
 MAX_FILES: Final = 64
 """Files that are bound by their content; more of them by what the file system says of them."""
 MAX_BYTES: Final = 8 * 1024 * 1024
 """The same for how much of them is read in all."""
-_MAX_FOLDERS: Final = 8
-_MAX_WORDS: Final = 20_000
-"""More than the shell reader takes; only a text it gives up on can have more."""
-_OUTPUTS: Final = frozenset({"-o", "--out", "--outfile", "--output"})
-"""Options whose value is written: what a build leaves there changes with every build, and nobody approves it."""
+EVERYTHING: Final = "every file in the project"
+_MAX_FOUND: Final = 1024
+_MAX_FOLDERS: Final = 1000
+_MAX_STEPS: Final = 1
+"""Patterns are matched in folders that words name, and in those that one pattern leads to (`for d in */`)."""
+_MAX_LOOKS: Final = 100_000
+"""Paths that are looked at to find the files: less than a second."""
+_MAX_TREE: Final = 200_000
+"""Files and folders of a project that is compared as a whole: about two seconds."""
+_FEW_WORDS: Final = 256
+"""So many are looked for one by one; for more it is cheaper to list the folder."""
 _CONTENT_DOES_NOT_MATTER: Final = frozenset(
     {"chgrp", "chmod", "chown", "mkdir", "rm", "rmdir", "touch", "truncate", "unlink"}
 )
 """Programs that neither run nor copy what is in the files they name."""
-_CRUDE: Final = re.compile(r"[^\s'\"`$;&|<>(){}]+")
-_MAX_PATTERNS: Final = 16
+_PATTERN: Final = re.compile(r"[*?]")
 _BLOCK: Final = 1024 * 1024
 
 
 def named_files(text: str, folders: Iterable[str], root: str | None) -> tuple[NamedFile, ...]:
     """The files in the project that a shell text names, resolved in every folder it may be in, with their content."""
-    reading = read(text)
-    if _only_makes_and_removes(reading):
+    if _uses_no_content(read(text)):
         return ()
     places = list(dict.fromkeys(map(os.path.realpath, folders)))
     bounds = [os.path.realpath(root)] if root is not None else list(places)
-    found: dict[str, str] = {}
-    """Where each file really is, and what it was called first."""
-    for word in _candidates(reading, text, places):
-        for folder in tuple(places):
-            path = os.path.join(folder, word)  # noqa: PTH118 - thousands of them
-            kind = _kind(path)
-            if not kind:
-                continue
-            real, named = os.path.realpath(path), os.path.normpath(path)
-            if kind == "folder" and len(places) < _MAX_FOLDERS and real not in places:
-                places.append(real)  # `cd x`, `make -C x`: whatever follows may be meant there
-            elif kind == "file" and (_is_inside(real, bounds) or _is_inside(named, bounds)):
-                same = os.path.realpath(named) == real  # not where `..` follows a link
-                found.setdefault(real, _shown(named if same else real, bounds[0]))
+    try:
+        found = _Search(mentions(text), bounds).files(places)
+    except (TooMany, RecursionError):
+        return (NamedFile(EVERYTHING, _state_of_all(bounds)),)
     return tuple(_bound(found))
 
 
-def _only_makes_and_removes(reading: Reading) -> bool:
-    return not reading.unreadable and all(
-        part.kind == "command" and not part.derived and {*part.words[:1]} <= _CONTENT_DOES_NOT_MATTER
-        for part in reading.parts
-    )
+def _uses_no_content(reading: Reading) -> bool:
+    """Whether it only makes and removes files, and writes what stands in the command itself (`cat > x <<EOF`)."""
+    return not (reading.unreadable or reading.overrun) and all(map(_has_no_input, reading.parts))
 
 
-def _candidates(reading: Reading, text: str, places: Sequence[str]) -> Iterator[str]:
-    """`places` grows while they are looked at."""
-    seen: set[str] = set()
-    for word in chain(_words(reading, text), _matching(text, places)):
-        if word and "\0" not in word and word not in seen:
-            seen.add(word)
-            yield word
-        if len(seen) >= _MAX_WORDS:
+def _has_no_input(part: Part) -> bool:
+    if part.kind == "redirection":
+        return "<" not in (part.words[0] or "") or len(part.words) == 1
+    program = part.words[:1] if part.kind == "command" and not part.derived else (None,)
+    return {*program} <= _CONTENT_DOES_NOT_MATTER or part.words == ("cat",)
+
+
+class _Search:
+    """Looks for every word and pattern in every folder, also in the folders that are found on the way."""
+
+    def __init__(self, named: Mentions, bounds: Sequence[str]) -> None:
+        self._patterns = [(_split(pattern), pattern.startswith("/")) for pattern in named.patterns]
+        self._all_names = named.all_names
+        self._bounds = bounds
+        self._absolute = [word for word in named.words if word.startswith("/")]
+        self._relative = [word for word in named.words if not word.startswith("/")]
+        self._by_first: dict[str, list[str]] = {}
+        for word in self._relative if len(self._relative) > _FEW_WORDS else ():
+            self._by_first.setdefault(_folded(word.partition("/")[0]), []).append(word)
+        self._left = _MAX_LOOKS
+        self._found: dict[str, str] = {}
+        """Where each file really is, and what it was called first."""
+        self._places: dict[str, int] = {}
+        """The folders, and how many patterns led there."""
+        self._waiting: list[str] = []
+        self._listed: dict[str, list[tuple[str, bool]]] = {}
+
+    def files(self, folders: Iterable[str]) -> dict[str, str]:
+        """Raises `TooMany`."""
+        self._places = dict.fromkeys(folders, 0)
+        self._waiting = list(self._places)
+        for word in self._absolute:
+            self._look("/", word, 0)
+        for folder in self._waiting:  # it grows
+            self._look_into(folder, self._places[folder])
+        return self._found
+
+    def _look_into(self, folder: str, steps: int) -> None:
+        for word in self._words_in(folder):
+            self._look(folder, word, steps)
+        for parts, absolute in self._patterns if steps <= _MAX_STEPS else ():
+            for path in self._matching("/" if absolute else folder, parts):
+                self._look(folder, path, steps + 1)
+
+    def _words_in(self, folder: str) -> Iterable[str]:
+        """Those that may be there: by the first name in them, which may be spelt differently on some file systems."""
+        if not self._by_first:
+            return self._relative
+        try:
+            names = os.listdir(folder)  # noqa: PTH208 - thousands of them
+        except OSError:
+            return self._relative
+        self._spend(len(names) // 8)
+        there = {".", "..", *map(_folded, names)} & self._by_first.keys()
+        return [word for name in there for word in self._by_first[name]]
+
+    def _look(self, folder: str, word: str, steps: int) -> None:
+        self._spend(1)
+        path = os.path.join(folder, word)  # noqa: PTH118 - thousands of them
+        kind = _kind(path)
+        if not kind:
             return
+        real, named = os.path.realpath(path), os.path.normpath(path)
+        if kind == "folder":
+            known = self._places.get(real)
+            if (known is None or steps < known) and (steps == 0 or self._leads_in(real)):
+                self._places[real] = steps
+                self._waiting.append(real)  # `cd x`, `make -C x`: anything in the text may be meant there
+        elif real not in self._found and (_is_inside(real, self._bounds) or _is_inside(named, self._bounds)):
+            same = os.path.realpath(named) == real  # not where `..` follows a link
+            self._found[real] = _shown(named if same else real, self._bounds[0])
+        if len(self._places) > _MAX_FOLDERS or len(self._found) > _MAX_FOUND:
+            raise TooMany
+
+    def _spend(self, looks: int) -> None:
+        self._left -= looks
+        if self._left < 0:
+            raise TooMany
+
+    def _leads_in(self, folder: str) -> bool:
+        """Whether a folder is in the project, or the project in it; the rest of the machine is not walked through."""
+        return _is_inside(folder, self._bounds) or any(_is_inside(bound, [folder]) for bound in self._bounds)
+
+    def _matching(self, folder: str, parts: Sequence[str]) -> Iterator[str]:
+        """What `./b*.sh` means now; upper and lower case are the same, as an option of the shell may have it."""
+        self._spend(1)
+        plain = next((at for at, part in enumerate(parts) if _PATTERN.search(part)), len(parts))
+        start = os.path.join(folder, *parts[:plain])  # noqa: PTH118
+        if plain == len(parts):
+            yield start
+            return
+        rest = parts[plain + 1 :]
+        if start != folder and not self._leads_in(os.path.realpath(start)):
+            return
+        deep = parts[plain] == "**" and (bool(rest) or self._all_names)
+        if deep and rest:
+            yield from self._matching(start, rest)
+        matches = _matcher(parts[plain]).match
+        for name, is_folder in self._entries(start):
+            if name.startswith(".") and not (parts[plain].startswith(".") or self._all_names):
+                continue
+            if deep and is_folder:
+                yield from self._matching(os.path.join(start, name), parts[plain:])  # noqa: PTH118
+            if matches(name) is not None and (is_folder or not rest):
+                path = os.path.join(start, name)  # noqa: PTH118
+                yield from self._matching(path, rest) if rest else (path,)
+
+    def _entries(self, folder: str) -> list[tuple[str, bool]]:
+        """The names in a folder, and whether they are folders that can be walked into."""
+        if (known := self._listed.get(folder)) is not None:
+            self._spend(len(known) // 8)
+            return known
+        found = self._listed[folder] = []
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    self._spend(1)
+                    found.append((entry.name, entry.is_dir() and not (entry.is_symlink() and _is_above(entry.path))))
+        except OSError:
+            pass
+        return found
 
 
-def _words(reading: Reading, text: str) -> Iterator[str]:
-    for part in reading.parts:
-        if part.kind == "command":
-            yield from _spellings([word or "" for word in part.words])
-        elif part.kind == "redirection" and "<" in (part.words[0] or "") and len(part.words) > 1:
-            yield part.words[1] or ""
-        elif part.kind == "assignment":
-            yield part.text.partition("=")[2].strip("'\"")
-    if reading.unreadable or reading.overrun:
-        yield from _CRUDE.findall(text)  # what is not understood is taken apart without understanding
+@lru_cache(maxsize=256)
+def _matcher(pattern: str) -> re.Pattern[str]:
+    return re.compile(translate(pattern), re.IGNORECASE)
 
 
-def _matching(text: str, places: Sequence[str]) -> Iterator[str]:
-    """What `sh ./b*.sh` means now. Patterns over many folders are left out: they would have to be walked through."""
-    patterns = [word for word in _CRUDE.findall(text) if 0 < sum(map(_is_pattern, word.split("/"))) <= 2]
-    for pattern in patterns[:_MAX_PATTERNS]:
-        for folder in tuple(places):
-            yield from islice(iglob(pattern, root_dir=folder), MAX_FILES)  # noqa: PTH207 - it may be absolute
+def _split(pattern: str) -> list[str]:
+    """The names in a pattern, without empty ones."""
+    return [part for part in pattern.split("/") if part]
 
 
-def _is_pattern(name: str) -> bool:
-    return any(sign in name for sign in "*?[")
+def _folded(name: str) -> str:
+    return normalize("NFC", name.casefold())
 
 
-def _spellings(words: Sequence[str]) -> Iterator[str]:
-    """The words, and the files that options name: `--file=x`, `-fx`, `if=x`, `@x`, and modules after `-m`."""
-    before = ""
-    for word in words:
-        if before in _OUTPUTS or word.partition("=")[0] in _OUTPUTS:
-            before = word
-            continue
-        yield word
-        if "=" in word:
-            yield word.partition("=")[2]
-        if word.startswith("-") and not word.startswith("--"):
-            yield word[2:]
-        if word.startswith("@"):
-            yield word[1:]
-        if before == "-m":
-            module = word.replace(".", "/")
-            yield from (f"{module}.py", f"{module}/__main__.py")
-        before = word
+def _is_above(link: str) -> bool:
+    """Whether a link leads to a folder that it is in, so that following it would never end."""
+    return _is_inside(link, [os.path.realpath(link)])
 
 
 def _kind(path: str) -> str:
@@ -132,6 +217,41 @@ def _kind(path: str) -> str:
 
 def _is_inside(path: str, folders: Iterable[str]) -> bool:
     return any(path == folder or path.startswith(f"{folder.rstrip('/')}/") for folder in folders)
+
+
+def _state_of_all(folders: Iterable[str]) -> str:
+    """What the file system says of every file in the folders; never the same twice where that cannot be told."""
+    digest, left = sha256(), _MAX_TREE
+    waiting = sorted(folders)
+    entered = set[tuple[int, int]]()
+    while waiting:
+        folder = waiting.pop()
+        try:
+            with os.scandir(folder) as entries:
+                listed = sorted(entries, key=lambda entry: entry.name)
+        except OSError:
+            if os.access(folder, os.X_OK):  # it cannot be listed, yet what is in it can be run
+                return f"unknown files: {token_hex(16)}"
+            continue
+        for entry in listed:
+            left -= 1
+            if left < 0:
+                return f"too many files: {token_hex(16)}"
+            digest.update(os.fsencode(entry.path) + b"\0")
+            try:
+                about = entry.stat()
+            except OSError:
+                continue
+            if not stat.S_ISDIR(about.st_mode):
+                digest.update(_state(about).encode() + b"\0")
+            elif (about.st_dev, about.st_ino) not in entered:
+                entered.add((about.st_dev, about.st_ino))
+                waiting.append(entry.path)
+    return f"tree:{digest.hexdigest()}"
+
+
+def _state(about: os.stat_result) -> str:
+    return f"{about.st_dev}:{about.st_ino}:{about.st_size}:{about.st_mtime_ns}:{about.st_ctime_ns}"
 
 
 def _shown(path: str, root: str) -> str:
@@ -156,8 +276,7 @@ def _content(path: str, most: int) -> tuple[int, str]:
     try:
         about = os.fstat(descriptor)
         if about.st_size > most or not stat.S_ISREG(about.st_mode):
-            times = f"{about.st_mtime_ns}:{about.st_ctime_ns}"
-            return 0, f"inode:{about.st_dev}:{about.st_ino}:{about.st_size}:{times}"
+            return 0, f"inode:{_state(about)}"
         digest, size = sha256(), 0
         while block := os.read(descriptor, _BLOCK):
             digest.update(block)

@@ -1,0 +1,244 @@
+"""Everything in the text of a command that may be the path of a file, however it is quoted, glued or passed on.
+
+The rule is crude on purpose: each run of path characters counts, wherever it stands, and so does each word as the shell
+reads it. What is not there as a file costs nothing, and one file too many only means that a person is asked again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from secrets import token_hex
+from typing import Final
+
+from msgspec import Struct
+
+from holdfast.rules.shell.outputs import without_outputs
+from holdfast.rules.shell.parts import Reading, read
+
+MAX_TEXT: Final = 128 * 1024
+"""Linux takes no longer argument, so that no shell is given a longer script."""
+MAX_WORDS: Final = 100_000
+_MAX_BRACES: Final = 256
+_MAX_PATH: Final = 4096
+_MAX_NAME: Final = 255
+_MAX_SEPARATORS: Final = 64
+_MAX_FLAGS: Final = 64
+
+_RUN: Final = re.compile(r"(?:\\.|[^\s'\"`$;&|<>(){}\\])+", re.DOTALL)
+_PLAIN: Final = re.compile(r"[\w./+-]+")
+_SEPARATOR: Final = re.compile(r"[^\w./+-]")
+_FLAGS: Final = re.compile(r"-\w*")
+_QUOTED: Final = re.compile(r"'([^']{1,4096}+)'|(?<!\\)\"((?:[^\"\\]|\\.){1,1024}+)\"", re.DOTALL)
+_EXPANDED: Final = re.compile(r"(?:\$\w+|[})`]|~[\w+-]*)/([^\s'\"`$;&|<>(){}]+)")
+"""`$PWD/x`, `${X}/x`, `$(pwd)/x`, `~+/x`: the folder may be any of those that are looked into."""
+_UNQUOTED: Final = re.compile(r"\\\n|[\\'\"]")
+_ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
+_CODED: Final = re.compile(r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|(0?[0-7]{1,3})|([abcefnrtv\\]))")
+"""What `printf`, `echo -e` and `$'…'` make of a backslash."""
+
+_LOOSE: Final = re.compile(r"[^\s'\"`$;&|<>()]+")
+_CLASS: Final = re.compile(r"\[:\w{1,16}:\]")
+_ONE_OF: Final = re.compile(r"\[[!^]?\]?[^]/]{0,255}\]")
+_EXTENDED: Final = re.compile(r"[@?*+!]\([^()\s]*\)")
+_RANGE: Final = re.compile(r"\{[^{},\s]{1,32}\.\.[^{},\s]{1,64}\}")
+_BRACES: Final = re.compile(r"\{([^{}\s]*)\}")
+
+_MESSAGE: Final = re.compile(r"\"\$\(cat <<-? ?(['\"])(\w+)\1\n.*?\n\2\n\s*\)\"", re.DOTALL)
+_MAX_MESSAGES: Final = 8
+_MARK: Final = f"m{token_hex(12)}x"
+_BLANK: Final = re.compile(r"\s")
+_RUNS_TEXT: Final = re.compile(
+    r"(?<![\w.-])(?:busybox|eval|exec\w*|glob\w*|nu|parallel|popen|source|spawn\w*|subprocess|system|xargs"
+    r"|(?:a|ba|c|da|fi|k|mk|pw|rba|s|tc|xon|ya|z)?sh)(?![\w-])"
+    r"|(?:^|[;&|({\n])[ \t]*\.[ \t]",
+    re.IGNORECASE,
+)
+"""What makes a shell, or its like, run text or expand patterns in it."""
+
+_NAME: Final = re.compile(r"[A-Za-z_]\w*(?:(?:\.|::)\w+)*")
+_MODULES: Final = (
+    (re.compile(r"py|(?<![\w-])-\w*m", re.IGNORECASE), (".py", "/__init__.py", "/__main__.py")),
+    (
+        re.compile(r"\b(?:node|nodejs|bun|deno|tsx|ts-node)\b"),
+        (".js", ".cjs", ".mjs", ".json", ".ts", "/index.js", "/index.ts", "/package.json"),
+    ),
+    (re.compile(r"\b(?:ruby|rake|irb)"), (".rb",)),
+    (re.compile(r"\b(?:perl|prove\b)"), (".pm",)),
+    (re.compile(r"\blua(?:jit)?[\d.]*\b"), (".lua", "/init.lua")),
+)
+"""Interpreters that are given names without their endings: whether a text may start one, and what they look for."""
+
+
+class TooMany(Exception):
+    """More than can be looked for."""
+
+
+class Mentions(Struct, frozen=True):
+    """What the text of a command may name."""
+
+    words: tuple[str, ...]
+    patterns: tuple[str, ...]
+    """As the shell matches them, or more: `[…]` is any character, `@(…)` and `{1..3}` are anything."""
+    all_names: bool
+    """Whether `*` may match hidden names too, and `**` folders of any depth: an option of the shell says so."""
+
+
+def mentions(text: str) -> Mentions:
+    """Raises `TooMany`. What the command only writes is left out."""
+    if len(text) > MAX_TEXT:
+        raise TooMany
+    text = without_outputs(text)
+    reading = read(text)
+    words, patterns, seen = dict[str, None](), dict[str, None](), set[str]()
+    endings = [ending for starts, found in _MODULES if starts.search(text) is not None for ending in found]
+    for source in dict.fromkeys(_sources(text, reading)):
+        for word in _words(source):
+            if word in seen:
+                continue
+            seen.add(word)
+            _add(words, word)
+            for found in _modules(word, endings):
+                _add(words, found)
+    for source in dict.fromkeys(_expanding(text, reading)):
+        for pattern in _patterns(source, words):
+            _add(patterns, pattern)
+    return Mentions(tuple(words), tuple(patterns), all_names="glob" in _UNQUOTED.sub("", text).lower())
+
+
+def _add(words: dict[str, None], word: str) -> None:
+    """With the folders on the way to it: `cd $(dirname a/b)`."""
+    if not 0 < len(word) <= _MAX_PATH or "\0" in word:
+        return
+    while word and word not in words:
+        if len(words) >= MAX_WORDS:
+            raise TooMany
+        words[word] = None
+        word = word.rstrip("/").rpartition("/")[0]
+
+
+def _sources(text: str, reading: Reading) -> Iterator[str]:
+    """The text, and the words and values in it as the shell reads them; each also without quotes, and decoded."""
+    told = (word for part in reading.parts for word in part.words if word)
+    for source in (text, *reading.texts, *told):
+        yield source
+        if _UNQUOTED.search(source) is not None:
+            yield _UNQUOTED.sub("", source)
+            yield _CODED.sub(_decoded, source)
+
+
+def _expanding(text: str, reading: Reading) -> Iterator[str]:
+    """Where a `*` may be a pattern: all of it if a shell may be given text to run, else not in code and prose."""
+    text, reading = _without_messages(text, reading)
+    if reading.unreadable or reading.overrun or _RUNS_TEXT.search(_UNQUOTED.sub("", text)) is not None:
+        yield from _sources(text, reading)
+        return
+    for value in reading.texts[1:]:
+        if f"\n{value}\n" in text and reading.texts.count(value) == 1:
+            text = text.replace(f"\n{value}\n", "\n")  # a here-document
+        else:
+            yield value
+    yield _QUOTED.sub(lambda found: " " if _BLANK.search(found[0]) else found[1] or found[2], text)
+
+
+def _without_messages(text: str, reading: Reading) -> tuple[str, Reading]:
+    """`git commit -m "$(cat <<'EOF' …)"`, which the reader of commands does not model, with a mark for the message.
+
+    A mark that is read as a word of its own shows that the shell reads the message as one too.
+    """
+    found = list(_MESSAGE.finditer(text)) if text.count("$(cat <<") <= _MAX_MESSAGES else []
+    if not found:
+        return text, reading
+    marks = [f"{_MARK}{number}x" for number in range(len(found))]
+    fresh = iter(marks)
+    plain = _MESSAGE.sub(lambda _: f'"{next(fresh)}"', text)
+    marked = read(plain)
+    told = {word for part in marked.parts for word in part.words}
+    is_sure = not (marked.unreadable or marked.overrun) and told.issuperset(marks)
+    return (plain, marked) if is_sure else (text, reading)
+
+
+def _decoded(found: re.Match[str]) -> str:
+    if digits := found[1] or found[2]:
+        return chr(int(digits, 16))
+    return chr(int(found[3], 8) & 0xFF) if found[3] else " "
+
+
+def _words(source: str) -> Iterator[str]:
+    yield source
+    for found in _QUOTED.finditer(source):
+        yield found[1] or _ESCAPED.sub(r"\1", found[2] or "")
+    for found in _EXPANDED.finditer(source):
+        yield from _spellings(found[1])
+    for run in _RUN.findall(source):
+        yield from _spellings(_ESCAPED.sub(r"\1", run))
+    for run in _PLAIN.findall(source):
+        yield from _spellings(run)
+
+
+def _spellings(run: str) -> Iterator[str]:
+    """`--file=x`, `if=x`, `@x`, `x:12`, `x::test`, `-fx`, `-xzfx`: the run, and what is before and after each sign."""
+    if len(run) > _MAX_PATH:
+        return
+    yield run
+    separators = [found.start() for found in _SEPARATOR.finditer(run)]
+    for at in separators if len(separators) <= _MAX_SEPARATORS else ():
+        yield run[:at]
+        yield run[at + 1 :]
+        yield from _without_flags(run[at + 1 :])
+    yield from _without_flags(run)
+
+
+def _without_flags(word: str) -> Iterator[str]:
+    """What may be the value of a short option that is glued to it, and to others."""
+    if (flags := _FLAGS.match(word)) is not None:
+        if flags.end() > _MAX_FLAGS:
+            raise TooMany
+        yield from (word[at:] for at in range(1, flags.end() + 1))
+
+
+def _modules(word: str, endings: Sequence[str]) -> Iterator[str]:
+    if not endings or len(word) > _MAX_NAME or _SEPARATOR.search(word.replace("::", ".")) is not None:
+        return
+    yield from (word + ending for ending in endings)
+    if _NAME.fullmatch(word) is not None and (names := re.split(r"\.|::", word))[1:]:
+        yield from ("/".join(names) + ending for ending in endings)
+        yield from ("/".join((*names[:count], "__init__.py")) for count in range(1, len(names)))
+
+
+def _patterns(source: str, words: dict[str, None]) -> Iterator[str]:
+    """Patterns in the text; what braces stand for that are no patterns goes to the words."""
+    loose = _RANGE.sub("*", _EXTENDED.sub("*", _ONE_OF.sub("?", _CLASS.sub("x", source))))
+    for run in _LOOSE.findall(loose):
+        if len(run) > _MAX_PATH:
+            continue
+        for word in _braced(run):
+            if "*" in word or "?" in word:
+                yield from _parts_with_patterns(word)
+            elif word != run:
+                for spelling in _spellings(word):
+                    _add(words, spelling)
+
+
+def _parts_with_patterns(word: str) -> Iterator[str]:
+    """The word, and what is after a sign in it: `--file=*.sh`."""
+    yield word
+    parts = re.split(r"[=@:,{}]", word)
+    if len(parts) > 1:
+        yield from (part for part in parts if "*" in part or "?" in part)
+
+
+def _braced(word: str) -> list[str]:
+    """`a{b,c}`: `ab` and `ac`."""
+    words = [word]
+    done = list[str]()
+    while words:
+        if len(words) + len(done) > _MAX_BRACES:
+            raise TooMany
+        word = words.pop()
+        found = next((found for found in _BRACES.finditer(word) if "," in found[1]), None)
+        if found is None:
+            done.append(word)
+        else:
+            words += [word[: found.start()] + one + word[found.end() :] for one in found[1].split(",")]
+    return done
