@@ -25,6 +25,7 @@ CONTAINED = Confinement(
     hidden=("/home/ann/.ssh", "/home/ann/.aws"),
     protected=("secrets/**",),
     environment=("PATH", "LANG"),
+    settings="a",
 )
 LESS: dict[str, dict[str, Any]] = {
     "no sandbox at all": {"backend": None, "guarantees": ()},
@@ -40,6 +41,8 @@ LESS: dict[str, dict[str, Any]] = {
     "only a part of a hidden folder": {"hidden": ("/home/ann/.ssh/keys", "/home/ann/.aws")},
     "a protected pattern less": {"protected": ()},
     "one more variable": {"environment": ("PATH", "LANG", "TOKEN")},
+    "another shell, or another value of a variable": {"settings": "b"},
+    "a shell an earlier version did not keep": {"settings": None},
 }
 MORE: dict[str, dict[str, Any]] = {
     "the same": {},
@@ -103,7 +106,7 @@ def test_every_width_of_a_grant_follows_the_rule(about: Any, args: Any, width: A
 def test_what_was_given_without_a_sandbox_holds_with_one() -> None:
     args: Args = {"command": "make test"}
     grant = _grant(question(SHELL, args))
-    for confinement in (UNCONFINED, replace(CONTAINED, environment=())):
+    for confinement in (UNCONFINED, replace(CONTAINED, environment=(), settings=None)):
         assert matches(grant, question(SHELL, args, **_under(confinement)))
 
 
@@ -125,6 +128,7 @@ confinements = st.builds(
     hidden=st.lists(paths, unique=True).map(tuple),
     protected=st.lists(st.sampled_from("mn"), unique=True).map(tuple),
     environment=st.lists(st.sampled_from("uvw"), unique=True).map(tuple),
+    settings=st.sampled_from(["a", "b", None]),
 )
 
 

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast import Config, Result, Runtime, State
-from holdfast.config.model import SandboxConfig
+from holdfast.config.model import SandboxConfig, ToolsConfig
 from holdfast.contract.call import HeldCall
 from holdfast.contract.errors import StaleApproval
 from holdfast.contract.vocabulary import Failure
@@ -212,6 +213,25 @@ def test_a_grant_holds_in_the_sandbox_it_was_given_in_and_in_stricter_ones(tmp_p
     )
     for looser in less:
         assert _called(tmp_path, looser).state is State.PENDING, looser
+
+
+@pytest.mark.spec("A12a")
+@pytest.mark.parametrize("tool", ["shell.exec", "process.start"])
+def test_a_grant_holds_only_for_the_configured_shell_and_its_variables(tmp_path: Path, tool: str) -> None:
+    """Else `BASH_ENV` in the configuration would make a granted command run another script, unasked."""
+    _write(tmp_path, "env.sh", "touch evil.made\n")
+    args: dict[str, Any] = {"command": "echo hi > x", **({"detached": True} if tool == "process.start" else {})}
+
+    def configured(**given: Any) -> Runtime:
+        return _runtime(tmp_path, replace(BARE, tools=ToolsConfig(config={tool: given} if given else {})))
+
+    runtime = configured(env={"A": "1"})
+    runtime.allow(_pending(runtime, tool, **args), "project", by="ann")
+    for other in ({}, {"env": {"A": "2"}}, {"env": {"A": "1", "BASH_ENV": "./env.sh"}},
+                  {"env": {"A": "1"}, "shell": "/bin/sh"}):  # fmt: skip
+        assert run(configured(**other).call(tool, args)).state is State.PENDING, other
+    assert run(configured(env={"A": "1"}).call(tool, args)).success
+    assert _made(tmp_path) == []
 
 
 @pytest.mark.spec("A12a")

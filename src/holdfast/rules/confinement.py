@@ -26,6 +26,9 @@ class Confinement(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_
     """Patterns of what cannot be changed in a writable folder, beside those that always hold."""
     environment: tuple[str, ...] = ()
     """Patterns of the variables it gets."""
+    settings: str | None = None
+    """Digest of the shell and of all the tool's configuration, the values of variables among it; None for tools that
+    run no commands. It is compared as it is: no other shell or value is stricter."""
 
     def is_within(self, given: Confinement) -> bool:
         """Whether nothing is possible here that was not possible there."""
@@ -36,6 +39,7 @@ class Confinement(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_
             and _all_inside(given.hidden, self.hidden)
             and set(given.protected) <= set(self.protected)
             and set(self.environment) <= set(given.environment)
+            and self.settings == given.settings
         )
 
     def __str__(self) -> str:

@@ -7,10 +7,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from msgspec import to_builtins
+
 from holdfast.config.protected import exact
+from holdfast.contract.command import standard_shell
 from holdfast.contract.errors import UndoRefused
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
+from holdfast.contract.values import digest_of
 from holdfast.contract.vocabulary import AUTO_APPROVED_IF_SANDBOXED, NEEDS_CONTAINMENT, RUNS_COMMANDS
 from holdfast.rules.caps import Containment
 from holdfast.rules.confinement import Confinement
@@ -141,7 +145,7 @@ class Hands:
         runs = tool.effects is None or "process" in tool.effects
         backend = sandbox.backend() if runs else None
         if sandbox.mode == "off" or (runs and backend is None):
-            return Confinement(environment=policy.environment)
+            return Confinement(environment=policy.environment, settings=self._settings(tool) if runs else None)
         return Confinement(
             backend=None if backend is None else backend.name,
             guarantees=() if backend is None else tuple(sorted(backend.guarantees)),
@@ -150,7 +154,12 @@ class Hands:
             hidden=tuple(map(str, policy.read_deny)),
             protected=policy.protected,
             environment=policy.environment,
+            settings=self._settings(tool) if runs else None,
         )
+
+    def _settings(self, tool: Tool) -> str:
+        configured = to_builtins(self._runtime.config.tools.config.get(tool.name, {}))
+        return digest_of([standard_shell(), configured])
 
     def containment(self) -> Containment:
         sandbox = self.sandbox
