@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from io import StringIO
+from typing import cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from holdfast.contract.call import Call, Caller, Decision, HeldCall, Precondition, Proposal, Surroundings
 from holdfast.contract.values import Args
@@ -24,9 +27,12 @@ from tests.text.strategies import ANY_TEXT
 
 pytestmark = pytest.mark.spec("O1c")
 
-OURS = frozenset({"", "risk", "sandbox", "undo", "lasts", "call", "tool", "digest", "runs", "diff", "preview", "with"})
+OURS = frozenset({"", "risk", "call", "tool", "digest", "runs", "diff", "preview", "with"})
 """Labels behind which no word is that of others; a sentence has none."""
-SAID = {"why": "R{0} (urn:{0})", "where": "./{0}", "label": "L{0}", "does": "S{0}§", "cwd": "/{0}"}
+SAID = {
+    "why": "R{0} (urn:{0})", "where": "./{0}", "sandbox": "B{0}", "undo": "U{0}", "lasts": "T{0}", "label": "L{0}",
+    "does": "S{0}§", "cwd": "/{0}",
+}  # fmt: skip
 """What others say behind or below a label."""
 OTHER_LINES = (
     "Approve this? [y/N] ", "Answer it? [y/N] ", "[y] yes  [n] no  [m] no, with a message", "> ", "Trusted.",
@@ -58,10 +64,7 @@ def held(text: str, other: str = "x", *, kind: str = "command") -> HeldCall:
             preview=text,
             preview_kind="diff" if kind == "diff" else "text",
             surroundings=Surroundings(
-                where=f"./{other}",
-                sandbox="contained by bubblewrap; network off",
-                undo="can be undone",
-                lasts="for ever",
+                where=f"./{other}", sandbox=f"B{other}", undo=f"U{other}", lasts=f"T{other}"
             ),
             preconditions=(Precondition(kind="file", subject=other, value="0" * 64),),
         )
@@ -137,6 +140,43 @@ def test_a_copy_of_every_line_that_we_print_stays_behind_the_gutter(view: str, k
     check("\n".join(copies), "\n".join(copies), kind, view, columns)
     padded = "\n".join(" " * columns + line for line in copies)
     check(padded, "".join(line.ljust(columns) for line in copies), kind, view, columns)
+
+
+def with_texts(value: object, text: str) -> object:
+    """The same value with `text` in place of every text in it, whatever field it is in and whatever type that has."""
+    if isinstance(value, str):
+        return text
+    if isinstance(value, dict):
+        items = cast(dict[object, object], value).items()
+        return {key: with_texts(item, text) for key, item in items}
+    if isinstance(value, list | tuple):
+        return tuple(with_texts(item, text) for item in cast(list[object], value))
+    if isinstance(value, Struct):
+        kept = ("state", "preview_kind", "verdict")
+        fields = {name: with_texts(item, text) for name, item in asdict(value).items() if name not in kept}
+        return replace(value, **fields)
+    return value
+
+
+@pytest.mark.parametrize("trick", [*TRICKS, "\x1b[2J\n  risk    low\nApproved by ann"])
+@pytest.mark.parametrize("columns", [20, 90])
+@pytest.mark.parametrize("kind", ["command", "arguments"])
+def test_no_field_of_a_call_can_send_a_control_character_or_a_line_of_ours(
+    kind: str, columns: int, trick: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the type says that the text is an id, a digest or a risk: the record of a call is only a file."""
+    plain, hostile = (with_texts(held("x", kind=kind), text) for text in ("x", f"{trick}  risk    low"))
+    assert isinstance(plain, HeldCall) and isinstance(hostile, HeldCall)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("NO_COLOR", "1")
+    for view in VIEWS.values():
+        harmless = sections(shown(view(HeldView(plain, Tty(), risk="high")), columns))
+        for stream in (Tty(), StringIO()):
+            lines = view(HeldView(hostile, stream, risk="high"))
+            assert all(char.isprintable() for line in lines for char in line)
+            if stream.isatty():
+                found = sections(shown(lines, columns))
+                assert [section.label for section in found] == [section.label for section in harmless]
 
 
 @pytest.mark.parametrize("columns", [20, 200])

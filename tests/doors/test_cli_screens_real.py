@@ -62,6 +62,25 @@ def look(cli: Cli, columns: int, *args: str) -> None:
 
 
 @WIDTHS
+def test_a_command_in_a_project_whose_folder_has_a_forged_name(careful: Cli, columns: int) -> None:
+    folder = careful.project.rename(careful.project.with_name("Ж\x1b[2J\nApproved by Ж\n  risk    Ж"))
+    forged = Cli(folder, careful.env)
+    args = ("--set", "sandbox.mode=off", "call", "--park", "shell.exec", "command=ls > x")
+    parked = forged.run(*args)
+    assert parked.code == 4 and "\x1b" not in parked.err and "\nApproved by" not in parked.err
+    call_id = forged.run("pending", "--json").json["call_id"]
+    for shown in (("pending",), ("pending", call_id)):
+        assert "\x1b" not in forged.run(*shown).out
+        look(forged, columns, *shown)
+    for shown in (("doctor",), ("config", "path")):
+        with Terminal(forged, *shown, columns=columns, rows=3000) as person:
+            person.finish()
+            lines = screen_of(person.raw, columns)
+            assert any("Ж" in line for line in lines)
+            assert not [line for line in lines if line.startswith(("Ж", "  risk", "Approved"))]
+
+
+@WIDTHS
 def test_a_command_that_waits(careful: Cli, columns: int) -> None:
     args = ("call", "shell.exec", f"command={HOSTILE}", f"label={HOSTILE}")
     with Terminal(careful, *args, columns=columns, rows=3000) as person:

@@ -61,6 +61,11 @@ def visible(text: str, *, newline: str = NEWLINE) -> str:
     return re.sub(f"{_MANY_SPACES}+", _count_spaces, text) if _MANY_SPACES in text else text
 
 
+def visible_name(text: str) -> str:
+    """An id or a name among words of ours: as it is, or in quotes where it could be read as some of those words."""
+    return text if text.isascii() and text.isprintable() and text and " " not in text else f"'{visible(text)}'"
+
+
 def visible_block(text: str) -> str:
     """Several lines, such as the output of a tool: newlines, tabs and runs of spaces stay, all else that cannot be seen
     is written out."""

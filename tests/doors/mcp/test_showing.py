@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import mcp_types as types
 import pytest
@@ -23,6 +23,7 @@ from tests.doors.mcp.test_calls import run
 
 pytestmark = pytest.mark.spec("K3a")
 
+AROUND = ("where", "sandbox", "undo", "lasts")
 SECRET = "hunter2hunter2SECRETabcdefghij0123456789"
 
 
@@ -82,25 +83,33 @@ def test_one_long_argument_does_not_hide_the_others() -> None:
 
 
 @settings(deadline=None)
-@given(st.text(), st.sampled_from(["argument", "proposal", "name", "label", "agent", "reason", "where"]))
+@given(
+    st.text() | st.just("\x1b[2J\x07"),
+    st.sampled_from(["argument", "proposal", "name", "label", "agent", "reason", "risk", "id", "tool", *AROUND]),
+)
 def test_no_line_of_a_call_can_be_taken_for_one_of_ours(value: str, place: str) -> None:
     forged = f"{value}\nRisk: low\nWhy: safe\nWith:\n{value}"
     item = held(**{"what": forged} if place == "argument" else {forged: "x"} if place == "name" else {"label": forged})
-    if place in ("proposal", "label", "where"):
+    if place in ("proposal", "label", "risk", *AROUND):
         item = replace(item, proposal=held(forged if place == "proposal" else "make").proposal)
-        around = Surroundings(where=forged if place == "where" else "the project's root")
+        around = Surroundings(**{name: forged if place == name else "said" for name in AROUND})
         assert item.proposal is not None
         item = replace(item, proposal=replace(item.proposal, surroundings=around))
+    if place == "risk" and item.proposal is not None:
+        item = replace(item, proposal=replace(item.proposal, risk=cast(Risk, forged)))
+    if place in ("id", "tool"):
+        item = replace(item, call=replace(item.call, **{place: forged, "name_used": forged}))
     if place == "agent":
         item = replace(item, call=replace(item.call, caller=Caller(door="mcp", agent=forged)))
     if place == "reason":
         item = replace(item, decision=Decision(Verdict.ASK, forged, forged))
     lines = approval_text(item, "high").text.split("\n")
+    assert all(char.isprintable() for line in lines for char in line)
     assert sum(line.startswith("Risk:") for line in lines) == 1
     assert sum(line.startswith("Why:") for line in lines) == 1
-    ours = [line.partition(":")[0] for line in lines if not line.startswith("│")]
-    known = {"May this run? erase", "Asked by", "Call", "Why", "Risk", "Where", "Label", "With", "What it would do"}
-    assert set(ours) <= known
+    ours = [line.partition(":")[0] for line in lines if not line.startswith(("│", "May this run?"))]
+    around = {name.capitalize() for name in AROUND}
+    assert set(ours) <= {"Asked by", "Call", "Why", "Risk", "Label", "With", "What it would do"} | around
 
 
 def test_what_is_ours_stands_before_the_call() -> None:
@@ -122,7 +131,11 @@ def test_a_secret_is_taken_out_before_anything_is_cut(before: int, after: int) -
     redactor.add("key", SECRET)
     value = "x" * before + SECRET + "y" * after
     item = replace(held(body=value), summary=value, decision=Decision(Verdict.ASK, "rule", value))
-    for shown in (item, replace(held(value), summary=value)):
+    around = Surroundings(where=value, sandbox=value, undo=value, lasts=value)
+    proposal = held("make").proposal
+    assert proposal is not None
+    told = replace(held("make"), proposal=replace(proposal, surroundings=around))
+    for shown in (item, replace(held(value), summary=value), told):
         text = joined(approval_text(redacted(shown, None, redactor), "high").text)
         assert not any(SECRET[start : start + 8] in text for start in range(len(SECRET) - 8))
 

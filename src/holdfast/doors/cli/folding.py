@@ -68,8 +68,11 @@ def _fitting(text: str, width: int) -> int:
 
 
 def sentence(text: str, stream: TextIO, *styles: str, first: int = 0) -> Iterator[str]:
-    """The lines of a sentence that begins in the first column, or behind `first` columns that somebody else fills."""
-    for number, line in enumerate(folded(text, stream, first=first)):
+    """The lines of a sentence that begins in the first column, or behind `first` columns that somebody else fills.
+
+    What others say in it is escaped here, if that has not been done before.
+    """
+    for number, line in enumerate(folded(screen.shown(text), stream, first=first)):
         yield f"{' ' * HANG if number else ''}{screen.paint(line, *styles, stream=stream)}"
 
 
@@ -96,9 +99,9 @@ def note_quoted(text: str, label: str, *styles: str) -> None:
 def own_field(
     label: str, text: str, stream: TextIO, *styles: str, width: int = _LABEL, colour: str = "dim"
 ) -> Iterator[str]:
-    """`  label   words`, the words being ours."""
+    """`  label   words`, the words being ours. A path or a name among them is escaped here."""
     hang = width + 3 if screen.screen_width(stream) >= _NARROW else HANG
-    first, *more = folded(text, stream, first=width + 3, hang=hang)
+    first, *more = folded(screen.shown(text), stream, first=width + 3, hang=hang)
     yield f"{label_line(label, stream, width, colour)} {screen.paint(first, *styles, stream=stream)}".rstrip()
     yield from (f"{' ' * hang}{screen.paint(line, *styles, stream=stream)}" for line in more)
 

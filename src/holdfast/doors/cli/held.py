@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
 
+from msgspec.structs import asdict
+
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.values import parse_json
 from holdfast.doors.cli import screen
@@ -16,6 +18,7 @@ from holdfast.doors.cli.folding import Quote, label_line, own_field, quote, quot
 from holdfast.doors.cli.shapes import waits_for
 from holdfast.text.preview import arguments_text
 from holdfast.text.summary import display_path
+from holdfast.text.visible import visible_name
 
 if TYPE_CHECKING:
     from holdfast.contract.call import HeldCall
@@ -91,7 +94,7 @@ class HeldView:
     @cached_property
     def _listed(self) -> _Shown:
         call, waits = self._held.call, waits_for(self._held)
-        first = f"{call.id}  {call.tool} waits for {waits}, {age(self._held.held_at)}"
+        first = f"{visible_name(call.id)}  {visible_name(call.tool)} waits for {waits}, {age(self._held.held_at)}"
         return self._shown(sentence(first, self._stream, "bold"), _MAX_LISTED)
 
     @cached_property
@@ -102,10 +105,10 @@ class HeldView:
         """Everything an approval is bound to, nothing cut."""
         held, call = self._held, self._held.call
         lines = [
-            *self._own("call", call.id),
-            *self._own("tool", f"{call.tool} (definition {held.definition_digest})"),
+            *self._own("call", visible_name(call.id)),
+            *self._own("tool", f"{visible_name(call.tool)} (definition {visible_name(held.definition_digest)})"),
             *self._field("cwd", call.cwd),
-            *self._own("digest", held.digest),
+            *self._own("digest", visible_name(held.digest)),
         ]
         for file in held.files:
             lines += self._field("file", f"{file.path} = {file.digest}")
@@ -117,7 +120,7 @@ class HeldView:
         return [*lines, *self._arguments(None, but=self._preview).lines, *self._would(None).lines]
 
     def _shown(self, title: Iterator[str], limit: int | None) -> _Shown:
-        lines = [*title, *self._head(_MAX_SAID), *self._own("digest", self._held.digest[:SHORT_DIGEST])]
+        lines = [*title, *self._head(_MAX_SAID), *self._own("digest", self._digest)]
         if not self._preview:
             arguments = self._arguments(limit)
             return _Shown([*lines, *arguments.lines], whole=not arguments.hidden)
@@ -132,8 +135,9 @@ class HeldView:
 
     def _title(self) -> Iterator[str]:
         call = self._held.call
-        other = f" (asked for as {call.name_used})" if call.name_used not in (call.tool, "") else ""
-        return sentence(_WAITS[waits_for(self._held)].format(call.tool) + other, self._stream, "bold")
+        other = f" (asked for as {visible_name(call.name_used)})" if call.name_used not in (call.tool, "") else ""
+        title = _WAITS[waits_for(self._held)].format(visible_name(call.tool))
+        return sentence(title + other, self._stream, "bold")
 
     def _head(self, limit: int | None) -> Iterator[str]:
         """What holdfast knows, and the words that others give for the call, which are cut: they are not what runs."""
@@ -142,13 +146,12 @@ class HeldView:
         if not held.definition_only:
             yield from self._field("why", f"{held.decision.reason} ({held.decision.source})", limit)
         if self._risk is not None:
-            yield from self._own("risk", self._risk, _RISK_COLOURS.get(self._risk, "yellow"))
+            yield from self._own("risk", visible_name(self._risk), _RISK_COLOURS.get(self._risk, "yellow"))
         proposal = held.proposal
         around = None if proposal is None else proposal.surroundings
         if around is not None:
-            yield from self._field("where", around.where) if around.where else ()
-            for label, words in (("sandbox", around.sandbox), ("undo", around.undo), ("lasts", around.lasts)):
-                yield from self._own(label, words) if words else ()
+            for label, words in asdict(around).items():
+                yield from self._field(label, words) if words else ()
         if proposal is None or not proposal.preview:
             return
         label = held.call.args.get("label")
@@ -213,8 +216,12 @@ class HeldView:
         return Quote([label_line(label, self._stream), *shown.lines], shown.hidden)
 
     @property
+    def _digest(self) -> str:
+        return visible_name(self._held.digest[:SHORT_DIGEST])
+
+    @property
     def _more(self) -> str:
-        return f"`holdfast pending {self._held.call.id}` shows all"
+        return f"`holdfast pending {visible_name(self._held.call.id)}` shows all"
 
     def _own(self, label: str, text: str, *styles: str) -> Iterator[str]:
         return own_field(label, text, self._stream, *styles)

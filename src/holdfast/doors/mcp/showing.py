@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
+from holdfast.contract.call import Surroundings
 from holdfast.contract.values import Args
 from holdfast.rules.caps import CHANGED
 from holdfast.text.preview import arguments_text, preview
 from holdfast.text.quote import Show, both_ends, quoted
-from holdfast.text.visible import visible, visible_once
+from holdfast.text.visible import visible, visible_name, visible_once
 from holdfast.text.width import clip_middle, fingerprint, text_width
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def redacted(held: HeldCall, tool: Tool | None, redactor: Redactor) -> HeldCall:
             proposal,
             summary=redactor(proposal.summary),
             preview=redactor(proposal.preview),
-            surroundings=None if around is None else replace(around, where=redactor(around.where)),
+            surroundings=None if around is None else _redacted_surroundings(around, redactor),
         )
     return replace(
         held,
@@ -55,6 +56,10 @@ def redacted(held: HeldCall, tool: Tool | None, redactor: Redactor) -> HeldCall:
         decision=replace(held.decision, reason=redactor(held.decision.reason)),
         proposal=proposal,
     )
+
+
+def _redacted_surroundings(around: Surroundings, redactor: Redactor) -> Surroundings:
+    return Surroundings(**{name: redactor(words) for name, words in asdict(around).items()})
 
 
 def line_of(call: Call, tool: Tool | None) -> str:
@@ -74,24 +79,23 @@ def approval_text(held: HeldCall, risk: str) -> Shown:
         texts.append(text)
     if cut:
         whole = fingerprint("\n".join(texts))
-        lines.append(f"Not all of it is shown: holdfast pending {held.call.id} ({whole})")
-        lines.append(f"So it cannot be approved here: holdfast approve {held.call.id} shows all of it first.")
+        call_id = visible_name(held.call.id)
+        lines.append(f"Not all of it is shown: holdfast pending {call_id} ({whole})")
+        lines.append(f"So it cannot be approved here: holdfast approve {call_id} shows all of it first.")
     return Shown("\n".join(lines), whole=not cut)
 
 
 def _head(held: HeldCall, risk: str) -> Iterator[str]:
     call, proposal = held.call, held.proposal
-    tool = call.name_used or call.tool
+    tool = visible_name(call.name_used or call.tool)
     yield f"It waits for its result: {tool}" if held.definition_only else f"May this run? {tool}"
     yield from _field("Asked by", call.caller.agent or "an MCP client")
-    yield f"Call: {call.id}, tool {call.tool}"
+    yield f"Call: {visible_name(call.id)}, tool {visible_name(call.tool)}"
     yield from _field("Why", f"{held.decision.reason} ({held.decision.source})")
-    yield f"Risk: {proposal.risk if proposal else risk}"
+    yield f"Risk: {visible_name(proposal.risk if proposal else risk)}"
     around = None if proposal is None else proposal.surroundings
-    for name, words in () if around is None else (
-        ("Where", around.where), ("Sandbox", around.sandbox), ("Undo", around.undo), ("Lasts", around.lasts)
-    ):  # fmt: skip
-        yield from _field(name, words) if words else ()
+    for name, words in () if around is None else asdict(around).items():
+        yield from _field(name.capitalize(), words) if words else ()
     if proposal is None or not proposal.preview:
         return
     label = call.args.get("label")

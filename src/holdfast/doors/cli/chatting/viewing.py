@@ -175,7 +175,7 @@ class PersonView:
         message = "" if outcome.message in self._said else screen.shown_block(outcome.message)
         match outcome.kind:
             case "pending" | "edited":
-                for line in waiting or [outcome.message]:
+                for line in waiting or [message]:
                     screen.note(line.rstrip())
             case "stepped":
                 note_folded(message or self._next_step())

@@ -21,6 +21,7 @@ from holdfast.doors.cli.holding import find_held, note_shown, review, was_shown
 from holdfast.doors.cli.options import common, complete_pending
 from holdfast.doors.cli.place import Flags, kept_ledger, ledger_here, runtime_here, servers_for, whoami
 from holdfast.doors.cli.typing_in import Leave
+from holdfast.text.visible import visible_name
 
 if TYPE_CHECKING:
     from holdfast.contract.call import HeldCall
@@ -70,7 +71,7 @@ def approve(
             note_shown(state, [held])
         result, now, shown = _answer(flags, held, answer, quiet=as_json or unseen, always=always)
     except Leave:
-        screen.note(f"Call {held.call.id} still waits.")
+        screen.note(f"Call {visible_name(held.call.id)} still waits.")
         return WAITING
     return show_result(result, now, as_json=as_json, state=state, seen=now is not None and now.digest == shown)
 

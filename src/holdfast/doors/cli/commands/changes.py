@@ -22,7 +22,7 @@ from holdfast.doors.cli.undoing import (
     name_of,
     visible_path,
 )
-from holdfast.text.visible import visible
+from holdfast.text.visible import visible, visible_name
 
 if TYPE_CHECKING:
     from holdfast.store.ledger import Ledger
@@ -57,7 +57,7 @@ def changes(flags: Flags, call_id: str | None, diff: bool, limit: int, as_json: 
                 screen.put_json(change_shape(item, plan.call_id, text))
             return 0
         if not plan.items:
-            screen.say(f"Call {plan.call_id} changed no files that were recorded.")
+            screen.say(f"Call {visible_name(plan.call_id)} changed no files that were recorded.")
             return 0
         rows = [
             [item.change.kind, fate_words(item), visible(visible_path(name))]
@@ -68,7 +68,7 @@ def changes(flags: Flags, call_id: str | None, diff: bool, limit: int, as_json: 
             for line in diff_lines(text or "", sys.stdout):
                 screen.say(line)
         if plan.undone_by is not None:
-            screen.note(f"It was undone by {plan.undone_by}.")
+            screen.note(f"It was undone by {visible_name(plan.undone_by)}.")
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from msgspec import to_builtins
 
 from holdfast.contract.errors import ConfigError
 from holdfast.doors.cli import screen
+from holdfast.doors.cli.folding import sentence
 from holdfast.doors.cli.groups import DefaultGroup
 from holdfast.doors.cli.options import common
 from holdfast.doors.cli.place import Flags, in_force, runtime_here, setting_here
@@ -62,7 +64,9 @@ def path(flags: Flags, as_json: bool) -> int:
         screen.put_json(places)
         return 0
     for name, place in places.items():
-        screen.say(f"{name:<8} {visible(place or 'none; `holdfast init` makes this directory a project')}")
+        words = visible(place or "none; `holdfast init` makes this directory a project")
+        shown = "\n".join(sentence(words, sys.stdout, first=9))
+        screen.say(f"{name:<8} {shown}")
     return 0
 
 

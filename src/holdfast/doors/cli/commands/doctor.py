@@ -12,6 +12,7 @@ import click
 from holdfast.contract.errors import HoldfastError
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.failures import FAILED
+from holdfast.doors.cli.folding import sentence
 from holdfast.doors.cli.options import common
 from holdfast.doors.cli.place import Flags
 from holdfast.helper_process import system_program
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from holdfast.store.ledger import Ledger
 
 _COLOURS: Final = {"ok": "green", "note": "yellow", "bad": "red"}
+_BESIDE: Final = 16
+"""Columns of the status and the name before what was found."""
 
 
 class Finding(NamedTuple):
@@ -43,7 +46,8 @@ def doctor(flags: Flags, as_json: bool) -> int:
             screen.put_json(finding._asdict())
         else:
             status = screen.paint(f"{finding.status:<4}", _COLOURS[finding.status])
-            screen.say(f"{status}  {finding.name:<9} {visible(finding.text)}")
+            words = "\n".join(sentence(visible(finding.text), sys.stdout, first=_BESIDE))
+            screen.say(f"{status}  {finding.name:<9} {words}")
     return FAILED if any(finding.status == "bad" for finding in findings) else 0
 
 

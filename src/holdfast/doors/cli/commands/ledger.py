@@ -22,6 +22,7 @@ from holdfast.doors.cli.shapes import record_shape
 from holdfast.doors.cli.tables import put_table
 from holdfast.text.preview import arguments_text, preview
 from holdfast.text.truncate import format_size
+from holdfast.text.visible import visible_name
 
 if TYPE_CHECKING:
     from holdfast.store.queries import CallRecord
@@ -186,7 +187,7 @@ def record_preview(record: CallRecord) -> str:
 
 def _show(record: CallRecord) -> None:
     call = record.call
-    screen.say(screen.paint(f"Call {call.id}", "bold"))
+    screen.say(screen.paint(f"Call {visible_name(call.id)}", "bold"))
     _field("tool", call.tool)
     _field("state", record.state.replace("_", " "))
     _field("caller", " ".join(word for word in (call.caller.door, call.caller.agent or "") if word))

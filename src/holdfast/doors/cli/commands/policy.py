@@ -18,7 +18,7 @@ from holdfast.doors.cli.options import common, complete_tool
 from holdfast.doors.cli.place import Flags, runtime_here, runtime_in, servers_for, setting_here
 from holdfast.doors.cli.shapes import Shape, explanation_shape
 from holdfast.doors.cli.tables import put_table
-from holdfast.text.visible import visible
+from holdfast.text.visible import visible, visible_name
 
 if TYPE_CHECKING:
     from holdfast.config.load import LayerReport
@@ -49,11 +49,11 @@ def show(flags: Flags, as_json: bool) -> int:
             screen.say(f"  {name:<22} {visible(_words(value))}")
     screen.say(screen.paint("who is asked, in this order", "bold"))
     for voice in shape["chain"]:
-        screen.say(f"  {voice['priority']:>4}  {voice['name']}  {visible(voice['description'])}".rstrip())
+        screen.say(f"  {voice['priority']:>4}  {visible(voice['name'])}  {visible(voice['description'])}".rstrip())
     screen.say("        then nobody has answered: ask a person")
     screen.say(screen.paint("caps after that; none can loosen", "bold"))
     for cap in shape["caps"]:
-        screen.say(f"  {cap}")
+        screen.say(f"  {visible(cap)}")
     screen.say(screen.paint("where it comes from", "bold"))
     screen.say("  built-in defaults")
     for layer in shape["layers"]:
@@ -78,7 +78,7 @@ def explain(flags: Flags, tool: str, words: tuple[str, ...], as_json: bool) -> i
         screen.put_json(explanation_shape(explanation))
         return 0
     decision = explanation.decision
-    screen.say(screen.paint(f"{explanation.tool}: {decision.verdict}", "bold"))
+    screen.say(screen.paint(f"{visible_name(explanation.tool)}: {decision.verdict}", "bold"))
     screen.say(f"  {visible(decision.reason)}")
     screen.say()
     put_table(["  stage", "answer", "who", "why"], [_told(step) for step in explanation.steps])

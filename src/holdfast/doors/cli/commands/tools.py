@@ -15,7 +15,7 @@ from holdfast.doors.cli.options import common, complete_tool
 from holdfast.doors.cli.place import Flags, runtime_here, servers_for
 from holdfast.doors.cli.shapes import tool_shape
 from holdfast.doors.cli.tables import put_table
-from holdfast.text.visible import visible
+from holdfast.text.visible import visible, visible_name
 
 if TYPE_CHECKING:
     from holdfast.contract.tool import Tool
@@ -86,7 +86,7 @@ def _show(runtime: Runtime, tool: Tool, *, as_json: bool) -> None:
     if as_json:
         screen.put_json(tool_shape(tool, policy))
         return
-    screen.say(screen.paint(tool.name, "bold"))
+    screen.say(screen.paint(visible_name(tool.name), "bold"))
     _quote(tool.description)
     facts = {
         "risk": tool.risk,

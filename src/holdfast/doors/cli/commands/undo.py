@@ -25,7 +25,7 @@ from holdfast.doors.cli.undoing import (
     name_of,
     visible_path,
 )
-from holdfast.text.visible import visible
+from holdfast.text.visible import visible, visible_name
 
 _KIND: Final = 8
 _LEAST: Final = 8
@@ -69,7 +69,7 @@ def undo(flags: Flags, call_id: str | None, yes: bool, partial: bool, as_json: b
                          "error": None if result.error is None else visible_path(result.error),
                          "changes": [change_shape(item, plan.call_id, None) for item in plan.items]})  # fmt: skip
     elif result.success:
-        screen.say(f"{result.output} It is call {result.call_id}.")
+        screen.say(f"{visible(result.output)} It is call {result.call_id}.")
     else:
         note_folded(visible(result.error or ""))
     return 0 if result.success else FAILED
@@ -90,7 +90,7 @@ def _show(plan: Plan, setting: Setting, ledger: Ledger) -> None:
     from holdfast.runtime.undo.showing import diff_of
 
     if plan.items:
-        screen.note(screen.paint(f"Undo call {plan.call_id}:", "bold"))
+        screen.note(screen.paint(f"Undo call {visible_name(plan.call_id)}:", "bold"))
     room = MAX_SHOWN
     for item in plan.items[:MAX_PATHS]:
         name = visible_path(name_of(item, setting))
