@@ -40,7 +40,7 @@ def test_a_status_is_written_in_the_fence_and_read_from_there(status: Status) ->
         (" (deny)", "denied"),
         (" (reject)", "rejected"),
         (' (status=denied policy="no shell" n=2)', "denied"),
-        (' (note="approved" rejected)', "rejected"),
+        (' (note="not now" rejected)', "rejected"),
         (' (status="aborted")', "aborted"),
         (" (status=aproved)", "pending"),
     ],
@@ -102,6 +102,52 @@ def test_a_status_nobody_knows_is_pending_and_is_said(word: str) -> None:
 def test_a_placeholder_with_two_statuses_or_an_unclear_one_is_pending(info: str) -> None:
     found = result(f"**Tool Result:** `a`\n```flemma:tool {info}\n```")
     assert (found.status, found.form) == ("pending", "fence")
+
+
+AROUND = [
+    "{}.", "[{}]", "<{}>", "*{}*", "_{}_", '"{}"', "'{}'", "({})", ",{}", "-{}", "{{{}}}", "`{}`", "#{}!", "«{}»",
+    "x:{}", "x={}", "x='{}'", "({}", "{}\t", "\\{}", "/{}/", "～{}～", "{}1", '"{}', "&{};", "|{}|", "\u200b{}",
+    "（{}）",
+]  # fmt: skip
+SECOND = [
+    "pending", "rejected", "approved", "denied", "aborted", "reject", "deny", "Rejected", "rеjected", "ｐｅｎｄｉｎｇ",
+    "status=rejected", "status:rejected", "status = rejected", "status＝rejected", "status", "STATUS", "ѕtatus:no",
+]  # fmt: skip
+
+
+@pytest.mark.spec("D3", "U2")
+@pytest.mark.parametrize("second", SECOND)
+@pytest.mark.parametrize("around", AROUND)
+def test_a_second_status_counts_whatever_punctuation_stands_around_it(second: str, around: str) -> None:
+    other = around.format(second)
+    for info in (f"status=approved {other}", f"{other} status=approved", f"status=approved {other} x=y"):
+        if "`" not in info:
+            assert result(f"**Tool Result:** `a`\n```flemma:tool {info}\n```").status == "pending"
+        for given in (info, info.replace("status=approved", "approved")):
+            assert in_header(f" ({given})") == ("pending", False, "header")
+
+
+@pytest.mark.spec("D3", "U2")
+@pytest.mark.parametrize(
+    "info",
+    [
+        "status=approved ,status=rejected",
+        "status=approved (status=rejected)",
+        "status=approved status:rejected",
+        "status =rejected status=approved",
+        "status=approved\u00a0rejected",
+        "status=approved\u3000rejected",
+    ],
+)
+def test_a_second_status_that_is_set_apart_oddly_counts_too(info: str) -> None:
+    assert result(f"**Tool Result:** `a`\n```flemma:tool {info}\n```").status == "pending"
+
+
+@pytest.mark.spec("D3")
+@pytest.mark.parametrize("more", ["x=y", "note='all well'", "unapproved", "statuses", "pendingly", "n=2 (why not?)"])
+def test_other_words_beside_a_status_say_nothing(more: str) -> None:
+    assert result(f"**Tool Result:** `a`\n```flemma:tool status=approved {more}\n```").status == "approved"
+    assert in_header(f" (approved {more})") == ("approved", False, "header")
 
 
 @pytest.mark.spec("D3", "U2")

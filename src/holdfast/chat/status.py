@@ -1,7 +1,7 @@
 """The status of a call as a document writes it: in the fence of a placeholder, or after the id of a result.
 
 Only one status, spelled exactly, counts. A block with two, or with one that only looks right, is pending: what a person
-reads there and what holdfast reads must never differ.
+reads there and what holdfast reads must never differ. A second status counts wherever it stands, in quotes too.
 """
 
 from __future__ import annotations
@@ -33,6 +33,11 @@ _LOOK_ALIKES: Final = str.maketrans(
 """Letters of other alphabets, and what they are read as in the words above; compatibility forms are folded before."""
 
 
+_STATUS: Final = "status"
+_MENTION: Final = re.compile(rf"(?<![a-z])(?:{'|'.join((_STATUS, *_WORDS))})(?![a-z])")
+"""A word that says something about the status, whatever punctuation stands around it."""
+
+
 class Marked(NamedTuple):
     status: str | None = None
     error: bool = False
@@ -51,7 +56,7 @@ def in_header(suffix: str) -> Marked:
     said = _said(found[1])
     if not said:
         return PLAIN
-    if said == [_ERROR]:
+    if said == [_ERROR] == _mentioned(found[1]):
         return Marked(error=True)
     return _only(said, found[1])
 
@@ -81,8 +86,8 @@ def _said(text: str, *, words: bool = True) -> list[str]:
     found: list[str] = []
     for token in _TOKEN.findall(text[:_LONGEST]):
         name, equals, value = token.partition("=")
-        if equals and _read_as(name) == "status":
-            found.append(_unquoted(value) if name == "status" else token)
+        if equals and _read_as(name) == _STATUS:
+            found.append(_unquoted(value) if name == _STATUS else token)
         elif words and not equals and "'" not in token and '"' not in token:
             found += (word for word in _BETWEEN.split(token) if _read_as(word) in _WORDS)
     return found
@@ -91,8 +96,21 @@ def _said(text: str, *, words: bool = True) -> list[str]:
 def _only(said: list[str], text: str) -> Marked:
     if len(said) > 1 or len(text) > _LONGEST:
         return _several(said)
+    mentioned = _mentioned(text)
+    named = [_STATUS] if _said(text, words=False) else []
+    rest = mentioned[len(named) :]
+    if mentioned[: len(named)] != named or len(rest) > 1 or _STATUS in rest:
+        return _several(mentioned)
     status = _WORDS.get(said[0] or Status.PENDING.value, _ERROR)
     return _unknown(said[0]) if status == _ERROR else Marked(status)
+
+
+def _mentioned(text: str) -> list[str]:
+    """Every word that says something about the status. What is invisible is taken both for nothing and for a space, and
+    the reading that finds more counts."""
+    spaced = "".join(" " if unicodedata.category(char)[0] in "CZ" else char for char in text)
+    closed = "".join(" " if char.isspace() else char for char in text)
+    return max((_MENTION.findall(_read_as(read)) for read in (spaced, closed)), key=len)
 
 
 def _several(said: list[str]) -> Marked:
