@@ -6,6 +6,7 @@ screen then has the gutter, or is a line that a harmless call has too, word for 
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from io import StringIO
@@ -22,6 +23,7 @@ from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Risk, State, Verdict
 from holdfast.doors.cli.held import HeldView, given_lines, show_held
 from holdfast.rules.caps import CHANGED
+from holdfast.text.preview import arguments_text
 from tests.doors.screens import Section, Tty, bare, sections, shown
 from tests.text.strategies import ANY_TEXT
 
@@ -63,9 +65,7 @@ def held(text: str, other: str = "x", *, kind: str = "command") -> HeldCall:
             payload={},
             preview=text,
             preview_kind="diff" if kind == "diff" else "text",
-            surroundings=Surroundings(
-                where=f"./{other}", sandbox=f"B{other}", undo=f"U{other}", lasts=f"T{other}"
-            ),
+            surroundings=Surroundings(where=f"./{other}", sandbox=f"B{other}", undo=f"U{other}", lasts=f"T{other}"),
             preconditions=(Precondition(kind="file", subject=other, value="0" * 64),),
         )
     caller = Caller(door="mcp", agent=f"A{other}", session=other, document=other)
@@ -113,7 +113,9 @@ def check(text: str, other: str, kind: str, view: str, columns: int) -> None:
         if kind != "arguments":
             assert bare(body.text) == bare(text.rstrip("\n"))
         else:
-            assert bare(text.replace("\n", "\n  ")) in bare(body.text)
+            quoted = arguments_text({"": text}).startswith('"": "') and "\n" not in text.strip()
+            given = json.dumps(text, ensure_ascii=False) if quoted else text
+            assert bare(given.replace("\n", "\n  ")) in bare(body.text)
 
 
 TEXT = st.lists(ANY_TEXT | st.sampled_from(TRICKS), max_size=12).map("\n".join) | ANY_TEXT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import cast
 
 import pytest
@@ -26,9 +27,7 @@ ARGS = st.dictionaries(ANY_TEXT, VALUES, max_size=5)
 @pytest.mark.spec("O1")
 def test_scalars_come_first_then_containers_each_sorted() -> None:
     args = {"z": "last", "m": {"b": 1, "a": 2}, "n": 3, "flag": True, "none": None, "list": [1, 2], "a": "x"}
-    assert preview("find", args, 200) == (
-        'find: a="x", flag=true, n=3, none=null, z="last", list=[2 items], m={a, b}'
-    )
+    assert preview("find", args, 200) == ('find: a="x", flag=true, n=3, none=null, z="last", list=[2 items], m={a, b}')
 
 
 @pytest.mark.spec("O1")
@@ -176,3 +175,40 @@ def test_the_text_of_the_arguments_leaves_nothing_out_and_no_value_can_look_like
     ]
     assert arguments_text({}) == "(no arguments)"
     assert arguments_text({"half": ["\ud800"]}) == 'half: ["\ud800"]'
+
+
+@pytest.mark.spec("O1")
+@pytest.mark.parametrize("value", [None, True, False, 5, -1.5, 0, 1e300, float("nan"), [], {}, [1, "x"], {"a": None}])
+def test_a_text_that_spells_another_value_is_in_quotes(value: object) -> None:
+    spelled = json.dumps(value)
+    assert arguments_text({"x": value}) == f"x: {spelled}"
+    assert arguments_text({"x": spelled}) == f"x: {json.dumps(spelled)}"
+    assert arguments_text({"x": f" {spelled} "}) == f"x: {json.dumps(f' {spelled} ')}"
+
+
+@pytest.mark.spec("O1")
+@pytest.mark.parametrize(
+    ("text", "shown"), [("", '""'), (" ", '" "'), ("\n", r'"\n"'), ("\t\n ", r'"\t\n "'), ('"x"', r'"\"x\""')]
+)
+def test_a_text_of_blanks_or_in_quotes_is_in_quotes(text: str, shown: str) -> None:
+    assert arguments_text({"x": text}) == f"x: {shown}"
+
+
+@pytest.mark.spec("O1")
+@pytest.mark.parametrize("text", ["[draft] x", "nullable", "5 apples", "Truth", '{"a": 1', "a b", '"a" "b"', "[[" * 9])
+def test_a_text_that_spells_no_other_value_stays_as_it_is(text: str) -> None:
+    assert arguments_text({"x": text}) == f"x: {text}"
+
+
+@pytest.mark.spec("O1")
+def test_a_text_too_deep_or_too_long_to_be_read_as_a_value_is_in_quotes() -> None:
+    for text in ("[" * 100_000, "9" * 10_000):
+        assert arguments_text({"x": text}) == f'x: "{text}"'
+
+
+@pytest.mark.spec("O1")
+@given(VALUES, VALUES)
+def test_no_two_values_of_an_argument_are_shown_alike(one: object, other: object) -> None:
+    if json.dumps(one) != json.dumps(other):
+        assert arguments_text({"x": one}) != arguments_text({"x": other})
+    assert arguments_text({"x": json.dumps(one)}) != arguments_text({"x": one})

@@ -54,15 +54,33 @@ def generic_body(args: Mapping[str, object], width: int = DEFAULT_WIDTH) -> str:
 
 def arguments_text(args: Mapping[str, object]) -> str:
     """All of the arguments, to be quoted: `name: value`, a value of several lines below its name and indented, so that
-    none of them can look like a name. Long ones come last: where something is cut, it is the middle of those."""
+    none of them can look like a name. A text that spells another value (`5`, `null`) is in quotes. Long ones come last:
+    where something is cut, it is the middle of those."""
     texts = [_argument(name, value) for name, value in args.items()]
     return "\n".join(sorted(texts, key=lambda text: len(text) > _SHORT or "\n" in text)) or "(no arguments)"
 
 
 def _argument(name: str, value: object) -> str:
     shown = name if _PLAIN_NAME.fullmatch(name) else json.dumps(name, ensure_ascii=False)
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    is_plain = isinstance(value, str) and not _spells_a_value(value)
+    text = str(value) if is_plain else json.dumps(value, ensure_ascii=False, default=str)
     return f"{shown}: {text}" if "\n" not in text else f"{shown}:\n  " + text.replace("\n", "\n  ")
+
+
+def _spells_a_value(text: str) -> bool:
+    """Whether the text would be read as nothing, or as some other value: `5`, `null`, `[]`. Only strings have several
+    lines, so those are never taken for anything else."""
+    if not text.strip():
+        return True
+    if "\n" in text:
+        return False
+    try:
+        json.loads(text, parse_int=str, parse_float=str)
+    except RecursionError:
+        return True
+    except ValueError:
+        return False
+    return True
 
 
 def with_label(body: str, args: Mapping[str, object]) -> str:
