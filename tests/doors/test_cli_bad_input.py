@@ -134,6 +134,29 @@ def test_a_changed_ledger_does_not_verify(cli: Cli) -> None:
     assert cli.run("doctor").code == 1
 
 
+@pytest.mark.spec("E1a", "X10")
+def test_a_damaged_entry_takes_no_other_call_with_it(careful: Cli) -> None:
+    for number in (1, 2, 3):
+        careful.run("call", "--park", "shell.exec", f"command=ls > x{number}")
+    first, second, third = (item["call_id"] for item in careful.run("pending", "--json").lines)
+    with sqlite3.connect(careful.ledger_file) as connection:
+        connection.execute("DROP TRIGGER entries_are_never_changed")
+        connection.execute("UPDATE entries SET at = 'x' WHERE call = ?", (first,))
+        connection.execute("UPDATE entries SET body = ? WHERE call = ?", ("[" * 50_000, second))
+        connection.execute("UPDATE open_calls SET state = 'bogus' WHERE call = ?", (first,))
+    connection.close()
+    listed = careful.run("ledger", "--json")
+    assert [item["call_id"] for item in listed.lines] == [third]
+    assert first in listed.err and second in listed.err
+    assert len(careful.run("ledger", "export").lines) == 3
+    doctor = careful.run("--set", "sandbox.mode=off", "doctor").out
+    for call_id in (first, second):
+        assert f"call {call_id} waits and cannot be read: `holdfast reject {call_id}` ends it" in doctor
+        assert careful.run("reject", call_id).code == 0
+    assert [item["call_id"] for item in careful.run("pending", "--json").lines] == [third]
+    assert "waits and cannot be read" not in careful.run("--set", "sandbox.mode=off", "doctor").out
+
+
 @pytest.mark.spec("E1a")
 def test_a_state_folder_inside_the_project_is_refused(cli: Cli) -> None:
     done = cli.run("call", "calculator", "expression=1", env={"XDG_STATE_HOME": str(cli.project / "state")})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sqlite3
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,11 @@ VALUES: tuple[Any, ...] = (
     '{"held":{"call":5}}',
     '{"blob":"' + "0" * 64 + '","size":3}',
     '{"blob":"../../x","size":3}',
+    "[" * 50_000,
+    float("inf"),
+    1e300,
 )
+TAKEN_OUT = "NULL"
 TEXT_THAT_IS_NO_TEXT = "CAST(x'25ffff' AS TEXT)"
 COLUMNS = {
     "entries": ("call", "kind", "at", "body", "hash", "place"),
@@ -85,8 +90,9 @@ def _damage(path: Path, table: str, column: str, rows: str, value: Any) -> None:
     connection = sqlite3.connect(path, isolation_level=None)
     for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
         connection.execute(f"DROP TRIGGER {name}")
-    told = TEXT_THAT_IS_NO_TEXT if value is None else "?"
-    done = connection.execute(f"UPDATE {table} SET {column} = {told} WHERE {rows}", () if value is None else (value,))
+    told = {None: TEXT_THAT_IS_NO_TEXT, TAKEN_OUT: "NULL"}.get(value, "?")
+    given = (value,) if told == "?" else ()
+    done = connection.execute(f"UPDATE {table} SET {column} = {told} WHERE {rows}", given)
     assert done.rowcount > 0
     connection.close()
 
@@ -98,7 +104,11 @@ def _rest_works(path: Path) -> None:
         waiting = {held.call.id: held for held in ledger.pending()}
         assert {"other-pending", "other-approved"} <= set(waiting)
         assert waiting["other-approved"].state is State.APPROVED
-        listed = {record.call.id for record in ledger.calls(100)}
+        records = ledger.calls(100)
+        for record in records:
+            for at in (record.received_at, record.began_at, record.ended_at, *(given.at for given in record.answers)):
+                assert at is None or datetime.fromtimestamp(at, UTC)
+        listed = {record.call.id for record in records}
         assert {"other-whole", "other-running", "other-pending", "other-approved", "other-rejected"} <= listed
         assert ledger.call("other-rejected").state is State.REJECTED
         assert ledger.result("other-running") == DONE
@@ -192,3 +202,30 @@ def test_a_pending_call_that_cannot_be_read_is_reported_by_its_id_and_can_be_end
             ledger.answer("victim-pending", YES, digest=make_held("victim-pending").digest)
         assert ledger.end_now("victim-pending", DONE)
         assert ledger.unreadable_pending() == []
+
+
+@pytest.mark.spec("X10")
+@pytest.mark.parametrize("state", ["bogus", "", "done", 5, b"pending", None])
+@pytest.mark.parametrize("held", [True, False])
+def test_an_open_call_in_a_state_that_there_is_not_is_named_and_can_be_ended(
+    path: Path, state: object, held: bool
+) -> None:
+    _damage(path, "open_calls", "state", "call = 'victim-pending'", state)
+    if not held:
+        _damage(path, "open_calls", "digest", "call = 'victim-pending'", TAKEN_OUT)
+    with Ledger.open(path) as ledger:
+        assert ledger.unreadable_pending() == ["victim-pending"]
+        assert "victim-pending" not in [item.call.id for item in ledger.pending()]
+        assert ledger.end_now("victim-pending", DONE, unless_running=True)
+        assert ledger.unreadable_pending() == []
+
+
+@pytest.mark.spec("X10")
+def test_an_entry_that_can_be_read_and_is_too_deep_to_be_written_again_is_exported_as_damaged(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    (count,) = connection.execute("SELECT count(*) FROM entries").fetchone()
+    connection.close()
+    for depth in range(300, 1100, 20):
+        _damage(path, "entries", "body", "call = 'victim-whole'", "[" * depth + "]" * depth)
+        with Ledger.open(path) as ledger:
+            assert len(list(ledger.export())) == count

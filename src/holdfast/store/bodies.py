@@ -163,7 +163,7 @@ class BodyReader:
     def __call__(self, body: str, kind: type[B]) -> B:
         try:
             return decoder_of(kind).decode(self.text(body))
-        except ValueError as error:  # what msgspec says of JSON, and Python of text that is no text
+        except (ValueError, RecursionError) as error:  # of JSON, of text that is no text, of what is nested too deeply
             raise LedgerCorrupt(
                 f"An entry of the ledger cannot be read ({error}); run `holdfast ledger verify` to find it."
             ) from error

@@ -6,7 +6,7 @@ import re
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from time import localtime, strftime
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import msgspec
 from msgspec import Struct
@@ -35,6 +35,10 @@ _HELD: Final = (
     "WHERE o.digest IS NOT NULL"
 )
 """Only calls that were held have a digest."""
+_NEVER_HELD: Final = "SELECT call FROM open_calls WHERE digest IS NULL AND state != 'running' ORDER BY entry"
+"""Nothing that waits is like this, unless its row is damaged."""
+_LAST_MOMENT: Final = 253_402_300_800
+"""The year 10,000: no clock says so, and no calendar shows it."""
 
 
 class GivenAnswer(Struct, frozen=True, kw_only=True):
@@ -95,9 +99,9 @@ class Queries:
         A call whose record cannot be read is left out: see `unreadable_pending`.
         """
         found: list[HeldCall] = []
-        for row in self._waiting():
+        for _, *row in self._waiting():
             with suppress(LedgerError):
-                found.append(self._held(*row[1:]))
+                found.append(self._waits(*row))
         return found
 
     def unreadable_pending(self) -> list[str]:
@@ -105,13 +109,19 @@ class Queries:
         found: list[str] = []
         for call_id, *row in self._waiting():
             try:
-                self._held(*row)
+                self._waits(*row)
             except LedgerError:
                 found.append(call_id)
-        return found
+        return found + [call for (call,) in self.rows(_NEVER_HELD)]
 
     def _waiting(self) -> list[tuple[Any, ...]]:
-        return self.rows(f"{_HELD} AND o.state IN ('pending', 'approved') ORDER BY o.entry")
+        """What is open and does not run, in whatever state its row says it is."""
+        return self.rows(f"{_HELD} AND o.state != 'running' ORDER BY o.entry")
+
+    def _waits(self, state: str, approver: str | None, kind: str, body: str) -> HeldCall:
+        if state_of(state) not in (State.PENDING, State.APPROVED):
+            raise LedgerCorrupt(f"An open call is {state!a}, which only a call that has ended can be.")
+        return self._held(state, approver, kind, body)
 
     def _held(self, state: str, approver: str | None, kind: str, body: str) -> HeldCall:
         if kind != "held":
@@ -251,7 +261,9 @@ class Queries:
         pruned: float | None = None
         for (body,) in rows:
             with suppress(LedgerError):
-                pruned = max(filter(None, (pruned, self.read_body(body, Pruned).older_than)), default=None)
+                older_than = self.read_body(body, Pruned).older_than
+                if _is_time(older_than):
+                    pruned = max(older_than, pruned or 0.0)
         if pruned is None:
             return unknown_call(call_id)
         day = strftime("%Y-%m-%d", localtime(pruned))
@@ -273,19 +285,21 @@ class Queries:
         for row in self._pages(after, call):
             number, name, kind, at, body, digest = row
             try:
+                _check_time(number, at)
                 link(digest, name, kind, at, body)  # fails where a column is not of its kind
                 content = msgspec.json.decode(self.read_body.text(body))
-            except (LedgerError, ValueError, TypeError) as error:
+            except (LedgerError, ValueError, TypeError, RecursionError) as error:
                 yield _damaged(row, str(error))
             else:
                 yield Entry(id=number, call=name, kind=kind, at=at, hash=digest.hex(), body=content)
 
     def export(self) -> Generator[bytes]:
         """Each entry as one line of ASCII JSON: nothing in it can end the line or steer a terminal."""
-        from json import dumps
-
         for entry in self._entries():
-            yield dumps(msgspec.to_builtins(entry), separators=(",", ":")).encode() + b"\n"
+            try:
+                yield _line(entry)
+            except (RecursionError, ValueError) as error:  # read at the very limit of what can be read
+                yield _line(replace(entry, body=None, problem=str(error)))
 
     def _pages(self, after: int, call: str | None) -> Generator[tuple[Any, ...]]:
         sql = f"SELECT {_COLUMNS} FROM entries WHERE id > ? AND ? IN ('', call) ORDER BY id LIMIT {_PAGE}"  # noqa: S608
@@ -300,6 +314,7 @@ class Queries:
         record: CallRecord | None = None
         with _about(call_id):
             for number, kind, at, body in rows:
+                _check_time(number, at)
                 record = self._extended(record, kind, at, body)
                 if record is not None:
                     record = replace(record, entries=(*record.entries, number))
@@ -363,11 +378,26 @@ def _damaged(row: tuple[Any, ...], problem: str) -> Entry:
         id=number,
         call=_shown(name),
         kind=_shown(kind),
-        at=at if isinstance(at, float) else 0.0,
+        at=at if _is_time(at) else 0.0,
         hash=digest.hex() if isinstance(digest, bytes) else "",
         body=None,
         problem=_shown(problem),
     )
+
+
+def _is_time(at: object) -> TypeGuard[float]:
+    return isinstance(at, float) and 0 <= at < _LAST_MOMENT
+
+
+def _check_time(entry: int, at: object) -> None:
+    if not _is_time(at):
+        raise LedgerCorrupt(f"Entry {entry} has no time: {str(at)[:80]!a}.")
+
+
+def _line(entry: Entry) -> bytes:
+    from json import dumps
+
+    return dumps(msgspec.to_builtins(entry), separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
 
 def _shown(text: object) -> str:
