@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import Answer, Attachment, Caller, Decision, Deny, HoldfastError, Result, Runtime, State, Tool, Verdict
 from holdfast.contract.call import Call
-from holdfast.contract.errors import LedgerUnavailable, StaleApproval
+from holdfast.contract.errors import CallError, LedgerUnavailable, StaleApproval
 from holdfast.contract.vocabulary import Failure
 from holdfast.runtime.runtime import Request
 from holdfast.store.bodies import Ended
@@ -231,6 +231,84 @@ def test_a_refused_call_has_its_own_id_and_result(tmp_path: Path) -> None:
     assert seen == []
     assert runtime.ledger is not None
     assert runtime.ledger.call(given).state is State.INVALID
+
+
+def _nested(depth: int) -> Any:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def _cyclic() -> Any:
+    value: list[Any] = []
+    value += [value, {"again": value}]
+    return value
+
+
+NOT_JSON: dict[str, Any] = {
+    "a key with half a surrogate pair": {"\ud800": 1},
+    "text with half a surrogate pair": ["\ud800"],
+    "a key that is None": {None: 1},
+    "a key that is a number": {1: 2},
+    "a key that is a bool": {True: 1},
+    "a cyclic list": _cyclic(),
+    "300 levels": _nested(300),
+    "100,000 levels": _nested(100_000),
+    "nan": [float("nan")],
+    "infinity": {"x": float("-inf")},
+    "bytes": [b"x"],
+    "a set": [{"x"}],
+    "an object": [object()],
+}
+
+
+@pytest.mark.spec("X10")
+@pytest.mark.parametrize("what", NOT_JSON)
+def test_new_arguments_that_are_not_json_are_refused_and_the_call_still_waits(tmp_path: Path, what: str) -> None:
+    tool = Tool(name="open", execute=_giving(Result(True)), effects=frozenset({"external"}))
+    runtime = runtime_in(tmp_path, tool, nobody="park")
+    bad = NOT_JSON[what]
+    given: list[Any] = [{"x": bad}, {"y": [{}], "x": {"z": bad}}, *([bad] if isinstance(bad, dict) else [])]
+
+    async def session() -> None:
+        held = await runtime.call("open", {"x": 1})
+        for args in given:
+            with pytest.raises(CallError, match="The new arguments cannot be used: "):
+                await runtime.approve(held.call_id, args=args)
+            with pytest.raises(CallError):
+                await runtime.desk.change(runtime.pending()[0], args, by="ann")
+        assert [item.call.args for item in runtime.pending()] == [{"x": 1}]
+        refused = await runtime.call("open", {"x": bad})
+        assert refused.state is State.INVALID
+        assert (await runtime.approve(held.call_id)).success
+
+    run(session())
+
+
+@pytest.mark.spec("X10")
+def test_an_id_that_a_call_has_already_is_refused_without_a_traceback(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    note, seen = recorder()
+    runtime = runtime_in(tmp_path, note, nobody="park")
+    other = runtime_in(tmp_path, note, nobody="park")
+
+    async def session() -> None:
+        first = await runtime.call("note", {"text": "first"}, call_id="mine")
+        assert (first.state, first.call_id) == (State.PENDING, "mine")
+        both = [runtime.call("note", {"text": "second"}, call_id=given) for given in ("mine", "new", "new")]
+        for again in (both[0], both[2], other.call("note", {"text": "third"}, call_id="mine")):
+            refused = await again
+            assert (refused.state, refused.failure) == (State.INVALID, Failure.INVALID_ARGUMENTS)
+            assert refused.call_id not in ("mine", "new")
+            assert "another call has it already" in (refused.error or "")
+        assert (await both[1]).state is State.PENDING
+        assert (await runtime.approve("mine")).success
+
+    run(session())
+    assert [args["text"] for args in seen] == ["first"]
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 @pytest.mark.spec("X10")

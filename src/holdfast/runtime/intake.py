@@ -4,18 +4,24 @@ and to read it back."""
 from __future__ import annotations
 
 import os
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 from msgspec.structs import asdict
 
 from holdfast.contract.call import Answer, Caller
-from holdfast.contract.errors import CallError, UnknownCall
+from holdfast.contract.errors import CallError, LedgerError, UnknownCall
+from holdfast.contract.plain import plain_copy
+from holdfast.contract.values import Args
 from holdfast.runtime.refusals import words_of
+
+if TYPE_CHECKING:
+    from holdfast.store.ledger import Ledger
 
 MAX_TEXT: Final = 65_536
 """Characters of a name or an id that a caller gives. Some providers put kilobytes into the id of a call."""
 MAX_CALL_ID: Final = 200
+_IDS_KEPT: Final = 10_000
 MAX_MESSAGE: Final = 16 * 1024 * 1024
 
 
@@ -32,6 +38,33 @@ def text(value: object, what: str, most: int = MAX_TEXT) -> str:
 
 def optional_text(value: object, what: str) -> str | None:
     return None if value is None else text(value, what)
+
+
+class ChosenIds:
+    """Ids of calls that callers chose themselves: each is taken once."""
+
+    def __init__(self, ledger: Ledger | None) -> None:
+        self._ledger = ledger
+        self._taken: dict[str, None] = {}
+        """The newest ones: their calls may not be in the ledger yet."""
+
+    def take(self, value: object) -> str | None:
+        """The id, if it is new; None if the caller leaves it to the runtime."""
+        call_id = new_call_id(value)
+        if call_id is None:
+            return None
+        if call_id in self._taken or self._is_recorded(call_id):
+            raise CallError(f"The id '{call_id}' cannot be used: another call has it already; use one that is new.")
+        self._taken[call_id] = None
+        if len(self._taken) > _IDS_KEPT:
+            del self._taken[next(iter(self._taken))]
+        return call_id
+
+    def _is_recorded(self, call_id: str) -> bool:
+        try:
+            return self._ledger is not None and self._ledger.has_call(call_id)
+        except LedgerError:
+            return False  # what is wrong with the ledger is said where the call is recorded
 
 
 def new_call_id(value: object) -> str | None:
@@ -85,6 +118,16 @@ def caller(given: object) -> Caller:
         raise CallError(f"The caller of a call cannot be used: {str(error)[:200]}.") from None
 
 
+def new_arguments(given: object) -> Args:
+    """Arguments that replace those of a held call, as a copy that nobody else can change."""
+    if not isinstance(given, dict):
+        raise CallError(f"The new arguments must be a JSON object, not {type(given).__name__}.")
+    try:
+        return plain_copy(cast(Args, given))
+    except (ValueError, RecursionError) as error:
+        raise CallError(f"The new arguments cannot be used: {str(error)[:200]}.") from None
+
+
 def answer(given: object) -> Answer:
     """The answer with every field of its own type."""
     if not isinstance(given, Answer):
@@ -93,7 +136,7 @@ def answer(given: object) -> Answer:
         "kind": given.kind,
         "by": text(given.by, "The name of who answers"),
         "message": text(given.message, "The message of an answer", MAX_MESSAGE),
-        "args": given.args,
+        "args": None if given.args is None else new_arguments(given.args),
         "success": given.success,
     }
     try:

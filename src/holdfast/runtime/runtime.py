@@ -112,6 +112,7 @@ class Runtime(Answers):
         self.caller = (
             Caller(session=self.session, scopes=self.secrets.scopes) if caller is None else intake.caller(caller)
         )
+        self._chosen_ids = intake.ChosenIds(ledger)
         self._last_caller = (self.caller, self.caller)
         """The caller that was given last, and the same as it was taken."""
         self.registry = registry or Registry(
@@ -204,7 +205,7 @@ class Runtime(Answers):
         else:
             origin = self._origin
             try:
-                origin = Origin(self.caller, self.cwd, call_id=intake.new_call_id(call_id))
+                origin = Origin(self.caller, self.cwd, call_id=self._chosen_ids.take(call_id))
                 origin = Origin(
                     self._checked(caller),
                     intake.folder(cwd, self.cwd),

@@ -139,6 +139,10 @@ class Queries:
                     return result
         return None
 
+    def has_call(self, call_id: str) -> bool:
+        """Whether a call of this id is open or has ended."""
+        return bool(self.rows("SELECT 1 FROM entries WHERE call = ? LIMIT 1", (call_id,)))
+
     def call(self, call_id: str) -> CallRecord:
         record = self._record(call_id)
         if record is None:
@@ -219,7 +223,7 @@ class Queries:
             raise UnknownCall("The id is empty; `holdfast ledger` lists the calls.")
         if not given.isprintable():
             raise self._unknown(given)
-        if self.rows("SELECT 1 FROM entries WHERE call = ? LIMIT 1", (given,)):
+        if self.has_call(given):
             return given
         part, dash, number = given.partition("-")
         if not _RANDOM.fullmatch(part) or (dash and not number):
