@@ -312,6 +312,28 @@ def test_an_id_that_a_call_has_already_is_refused_without_a_traceback(
 
 
 @pytest.mark.spec("X10")
+@pytest.mark.parametrize(
+    "given",
+    ["$(id)", "a;id", "`rm`", "\u2800", "a" + "\u0301" * 100, "a b", "", "é", "x" * 201, "a/b", "a'b", '"', "-rf",
+     "--yes", "~", "*", "a\n", "a\\", "#", "!!", "{a,b}", "<x", "٣"],
+)  # fmt: skip
+def test_an_id_that_could_not_be_copied_into_a_shell_is_refused_with_the_rule(tmp_path: Path, given: str) -> None:
+    note, seen = recorder()
+    runtime = runtime_in(tmp_path, note)
+    refused = run(runtime.call("note", {"text": "x"}, call_id=given))
+    assert refused.state is State.INVALID and refused.call_id != given and seen == []
+    assert "1 to 200 letters, digits and . _ : - (A-Z, a-z, 0-9)" in (refused.error or "")
+
+
+@pytest.mark.spec("X10")
+@pytest.mark.parametrize("given", ["a", "toolu_01A.b:c-d", "x" * 200, "7", "call_abc-1"])
+def test_an_id_of_plain_characters_is_the_id_of_the_call(tmp_path: Path, given: str) -> None:
+    note, _ = recorder()
+    runtime = runtime_in(tmp_path, note, nobody="park")
+    assert run(runtime.call("note", {"text": "x"}, call_id=given)).call_id == given
+
+
+@pytest.mark.spec("X10")
 def test_a_runtime_is_not_made_for_a_caller_that_could_not_be_kept() -> None:
     with pytest.raises(HoldfastError, match="agent of a caller"):
         Runtime(caller=Caller(agent="x" * 100_000))

@@ -4,6 +4,7 @@ and to read it back."""
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 MAX_TEXT: Final = 65_536
 """Characters of a name or an id that a caller gives. Some providers put kilobytes into the id of a call."""
 MAX_CALL_ID: Final = 200
+_CALL_ID: Final = re.compile(rf"[A-Za-z0-9._:][A-Za-z0-9._:-]{{0,{MAX_CALL_ID - 1}}}")
 _IDS_KEPT: Final = 10_000
 MAX_MESSAGE: Final = 16 * 1024 * 1024
 
@@ -68,13 +70,13 @@ class ChosenIds:
 
 
 def new_call_id(value: object) -> str | None:
-    """An id a caller chose: people type it, and the ledger uses it as a key."""
+    """An id a caller chose: the ledger uses it as a key, and people copy it into a shell, so it means nothing there."""
     if value is None:
         return None
-    if not isinstance(value, str) or not 0 < len(value) <= MAX_CALL_ID or not value.isprintable() or " " in value:
+    if not isinstance(value, str) or not _CALL_ID.fullmatch(value):
         raise CallError(
-            f"The id of a call must be printable text without spaces, of at most {MAX_CALL_ID} characters; "
-            "use one that `new_call_id` gave."
+            f"The id of a call must be 1 to {MAX_CALL_ID} letters, digits and . _ : - (A-Z, a-z, 0-9), and not begin "
+            "with a dash; use one that `new_call_id` gave."
         )
     return value
 
