@@ -80,6 +80,47 @@ def test_the_folder_of_one_project_is_looked_at_too(home: Path) -> None:
         load(home)
 
 
+INNER = ("documents", "odd", "project/chats", "project/shown", "project/blobs", f"project/shown/{os.getuid()}")
+"""Folders in the state folder, those of one project among them."""
+
+
+def _inner(home: Path, name: str) -> Path:
+    project = load_setting(home / "project").state
+    first, _, rest = name.partition("/")
+    folder = project / rest if first == "project" else home / "state" / "holdfast" / name
+    folder.mkdir(parents=True, mode=0o700)
+    return folder
+
+
+@pytest.mark.parametrize("name", INNER)
+def test_a_folder_in_the_state_folder_that_others_can_write_is_refused(home: Path, name: str) -> None:
+    folder = _inner(home, name)
+    load(home)
+    folder.chmod(0o777)
+    with pytest.raises(ConfigError, match=r"written by others \(mode 0777\); run `chmod go-w "):
+        load(home)
+
+
+@root_only
+@pytest.mark.parametrize("name", INNER)
+def test_a_folder_in_the_state_folder_that_belongs_to_another_user_is_refused(home: Path, name: str) -> None:
+    os.chown(_inner(home, name), OTHER, OTHER)
+    with pytest.raises(ConfigError, match=f"belongs to the user {OTHER}, who could change"):
+        load(home)
+
+
+@root_only
+def test_a_link_in_the_state_folder_that_leads_to_a_folder_of_another_user_is_refused(home: Path) -> None:
+    folder, elsewhere = _inner(home, "project/chats"), home / "elsewhere"
+    folder.rmdir()
+    elsewhere.mkdir()
+    folder.symlink_to(elsewhere)
+    load(home)
+    os.chown(elsewhere, OTHER, OTHER)
+    with pytest.raises(ConfigError, match=f"belongs to the user {OTHER}"):
+        load(home)
+
+
 def test_a_way_on_which_anybody_can_exchange_folders_is_refused(home: Path) -> None:
     (home / "state").chmod(0o777)
     with pytest.raises(ConfigError, match="on the way to the state folder, can be written by others"):

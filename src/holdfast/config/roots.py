@@ -64,8 +64,20 @@ def check_state(root: Path) -> None:
     """Raise `ConfigError` if another user could change what is remembered for this user, or for this project."""
     instead = "set XDG_STATE_HOME to a folder that is yours alone"
     named = _named("XDG_STATE_HOME", ".local/state") / "holdfast"
-    for path in (named, state_dir(root), named / "user.db", state_dir(root) / "ledger.db"):
+    project = state_dir(root)
+    for path in (named, project, named / "user.db", project / "ledger.db"):
         check_own(path, "The state folder" if path.suffix != ".db" else "The database", instead=instead)
+    for path in (*_folders_in(named), *_folders_in(project), *_folders_in(project / "shown", str(os.getuid()))):
+        check_own(path, "Part of the state folder", instead=instead)
+
+
+def _folders_in(folder: Path, *names: str) -> list[Path]:
+    """Those that are there, of these names or of any."""
+    try:
+        with os.scandir(folder) as entries:
+            return [Path(entry.path) for entry in entries if entry.is_dir() and (not names or entry.name in names)]
+    except OSError:
+        return []
 
 
 def check_user_config() -> None:
