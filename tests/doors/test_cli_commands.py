@@ -88,7 +88,7 @@ def test_the_ledger_is_listed_newest_first_and_filtered(cli: Cli) -> None:
     done = cli.run("ledger", "list", "--tool", "calculator", "--state", "done", "--json").lines
     assert [call["args"]["expression"] for call in done] == ["2", "1", "0"]
     text = cli.run("ledger", "show", done[0]["call_id"]).out
-    assert "  tool     calculator\n" in text and "│ expression: 2\n" in text
+    assert "  tool     calculator\n" in text and "│ expression: \"2\"\n" in text
     assert "approve: The tool declares that it has no effects." in text
 
 

@@ -117,7 +117,7 @@ def test_a_call_can_be_known_by_its_id_before_it_begins(tmp_path: Path) -> None:
                 assert result.call_id == call_id and result.state is State.DONE
                 assert runtime.result(call_id) == result
                 again = await runtime.call("note", {"text": "y"}, call_id=call_id)
-                assert not again.success and again.failure is Failure.LEDGER
+                assert not again.success and again.failure is Failure.INVALID_ARGUMENTS
 
     run(session())
 
