@@ -21,24 +21,39 @@ class Pattern(NamedTuple):
     reason: str
 
 
+_Ends = tuple[Pattern, list[re.Pattern[str] | str]]
+"""A pattern, and its names before the last one."""
+
+
+class _Bucket(NamedTuple):
+    """Patterns with a wild last name that begins, or ends, with the same character."""
+
+    any: re.Pattern[str]
+    each: list[tuple[re.Pattern[str], _Ends]]
+
+
 class Matcher:
-    """Which of many patterns match a path. Looks up the last name of each, so that most names cost one look-up."""
+    """Which of many patterns match a path. Looks up the last name of each, so that most names cost one look-up; wild
+    ones are sorted by a character that a name must begin or end with."""
 
     def __init__(self, patterns: Iterable[Pattern]) -> None:
-        self._exact: dict[str, list[tuple[Pattern, list[re.Pattern[str] | str]]]] = {}
-        self._wild: list[tuple[re.Pattern[str], Pattern, list[re.Pattern[str] | str]]] = []
+        self._exact: dict[str, list[_Ends]] = {}
+        wild: dict[tuple[int, str], list[tuple[re.Pattern[str], _Ends]]] = {}
         for pattern in dict.fromkeys(patterns):
             *before, last = map(_compiled, pattern.names)
             if isinstance(last, str):
                 self._exact.setdefault(last, []).append((pattern, before))
             else:
-                self._wild.append((last, pattern, before))
-        wild = sorted({last.pattern for last, _, _ in self._wild})
-        self._any_wild = re.compile("|".join(wild)) if wild else None
+                wild.setdefault(_anchor(pattern.names[-1]), []).append((last, (pattern, before)))
+        self._wild = {
+            anchor: _Bucket(re.compile("|".join(sorted({last.pattern for last, _ in each}))), each)
+            for anchor, each in wild.items()
+        }
+        self._known: dict[str, tuple[_Ends, ...]] = {}
 
     def may_end(self, name: str) -> bool:
         """Whether a folded name is the last one of a pattern."""
-        return name in self._exact or (self._any_wild is not None and self._any_wild.fullmatch(name) is not None)
+        return name in self._exact or bool(self._buckets(name))
 
     def reason(self, names: Sequence[str], *, whole: bool = False) -> str | None:
         """Why a path matches, given as folded names from the top: the deepest match counts, as it says most. With
@@ -51,11 +66,30 @@ class Matcher:
                     return pattern.reason
         return None
 
-    def _ending(self, name: str) -> Sequence[tuple[Pattern, list[re.Pattern[str] | str]]]:
-        exact = self._exact.get(name, ())
-        if self._any_wild is None or self._any_wild.fullmatch(name) is None:
-            return exact
-        return [*exact, *((pattern, before) for last, pattern, before in self._wild if last.fullmatch(name))]
+    def _ending(self, name: str) -> tuple[_Ends, ...]:
+        known = self._known.get(name)
+        if known is None:
+            if len(self._known) >= _KNOWN:
+                self._known.clear()
+            wild = (ends for bucket in self._buckets(name) for last, ends in bucket.each if last.fullmatch(name))
+            known = self._known[name] = (*self._exact.get(name, ()), *wild)
+        return known
+
+    def _buckets(self, name: str) -> list[_Bucket]:
+        sorted_in = [self._wild.get(anchor) for anchor in ((0, name[:1]), (-1, name[-1:]), _ANYWHERE)]
+        return [bucket for bucket in sorted_in if bucket is not None and bucket.any.fullmatch(name)]
+
+
+_KNOWN: Final = 4096
+"""Names whose patterns a matcher remembers: most names of a path are those of folders, which come again."""
+_ANYWHERE: Final = (0, "")
+
+
+def _anchor(name: str) -> tuple[int, str]:
+    """Where a name that fits a glob has which character: at its beginning (0), or at its end (-1)."""
+    if name[0] not in "*?[":
+        return 0, name[0]
+    return (-1, name[-1]) if name[-1] not in "*?]" else _ANYWHERE
 
 
 def fold_path(path: str) -> str:
