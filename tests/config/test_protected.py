@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.config.protected import NEW, PROTECTED, is_protected, leads_to_protected
+from holdfast.config.protected import DOTTED, PROTECTED, is_protected, leads_to_protected
 from holdfast.config.roots import state_dir, user_config_file
 from tests.quick import quickly
 from tests.soak import rounds
@@ -51,6 +51,26 @@ ORDINARY = [
     "environment.py",
     "chat/talk.py",
     ".github/FUNDING.yml",
+    ".github/ISSUE_TEMPLATE/bug.yml",
+    ".github/PULL_REQUEST_TEMPLATE.md",
+    ".github/CONTRIBUTING.md",
+    ".github/images/logo.svg",
+    ".gitlab/merge_request_templates/Default.md",
+    ".changeset/brave-cats-run.md",
+    ".well-known/security.txt",
+    ".pytest_cache/v/cache/lastfailed",
+    "src/conf.py",
+    "src/project/plugins.py",
+    "config/config.ex",
+    "cvs/jane.md",
+    "notes/user.md",
+    "bin/tool",
+    "env/settings.py",
+    "env/bin/tool",
+    "src/gems/rb.py",
+    "main.tf~",
+    "a.b~1",
+    "long-name~1",
     "docs/ssh.md",
     "src/localmise.toml.py",
     "src/local.py",
@@ -61,7 +81,6 @@ ORDINARY = [
     "Cargo.toml",
     "go.mod",
     "tsconfig.json",
-    "sub/build.gradle",
     "lib/tasks.py",
     "xconftest.py",
     ".gitignore",
@@ -91,6 +110,10 @@ ACTING = {
         ".lintstagedrc.cjs",
         "commitlint.config.js",
         ".gitlint",
+        ".lfsconfig",
+        "CVS/Root",
+        "_MTN/monotonerc",
+        "BitKeeper/triggers/pre-commit",
     ),
     "local variants": (
         "lefthook-local.yml",
@@ -122,6 +145,61 @@ ACTING = {
         ".pylintrc",
         "crates/a/build.rs",
         ".luarc.json",
+        ".lazy.lua",
+        ".ona/automations.yaml",
+        ".gitpod/automations.yaml",
+        "CMakeLists.txt.user",
+        "app.pro.user",
+        "x.csproj.user",
+        "x.kdev4",
+        "build.zig",
+        "config.nims",
+        ".lsp/config.edn",
+        "project.clj",
+        "rebar.config.script",
+        "x.sbt",
+        "build.sc",
+        "build.mill",
+        ".lintr",
+        "pylintrc.toml",
+        ".pylintrc.toml",
+        "cspell.config.cjs",
+        ".markdownlint-cli2.yaml",
+        "psalm.xml",
+        "phpcs.xml.dist",
+        "ecs.php",
+        "analysis_options.yaml",
+        "docs/conf.py",
+        "doc/source/conf.py",
+        ".pyre_configuration",
+        "Setup.hs",
+        "cabal.project.local",
+        "CMakeLists.txt",
+        "CMakePresets.json",
+        "x.gemspec",
+        "apps/a/mix.exs",
+        "apps/a/config/config.exs",
+        "x.csproj",
+        "obj/x.csproj.nuget.g.targets",
+        "Directory.Solution.props",
+        "Directory.Packages.props",
+        "app/build.gradle.kts",
+        "gradle/deploy.gradle",
+        "buildSrc/src/main/kotlin/A.kt",
+        "gradle/wrapper/gradle-wrapper.jar",
+        ".mill-jvm-opts",
+    ),
+    "builds and tests": (
+        "Taskfile.dist.yml",
+        "pytest.ini",
+        "tox.ini",
+        ".coveragerc",
+        ".bazelversion",
+        "user.bazelrc",
+        ".actrc",
+        ".arclint",
+        "Procfile.dev",
+        "MSBuild.rsp",
     ),
     "interpreters": (
         ".Rprofile",
@@ -169,6 +247,19 @@ ACTING = {
         ".readthedocs.yaml",
         ".github/dependabot.yml",
         "Jenkinsfile.release",
+        "x.jenkinsfile",
+        "zuul.yaml",
+        ".gitlab/duo/agent-config.yml",
+        ".gitlab/security-policies/policy.yml",
+        ".codecatalyst/workflows/x.yaml",
+        ".ebextensions/x.config",
+        ".platform/hooks/prebuild/a.sh",
+        ".concourse/x.yml",
+        ".werft/x.yaml",
+        ".argocd-source.yaml",
+        ".kodiak.toml",
+        ".bulldozer.yml",
+        ".policy.yml",
     ),
     "agents": (
         ".opencode/agent/x.md",
@@ -196,8 +287,35 @@ ACTING = {
         "GEMINI.md",
         "docs/AGENTS.md",
         "skills/deploy/SKILL.md",
+        ".github/extensions/a/extension.mjs",
+        ".github/lsp.json",
+        ".github/plugin/x.json",
+        "GROK.md",
+        ".grok/settings.json",
+        ".letta/settings.json",
+        ".tabnine/x.md",
+        ".void/x",
     ),
-    "environments": (".mise/tasks/build", "flake.nix", "devbox.json", ".config/mise.toml", ".autoenv.zsh"),
+    "environments": (
+        ".mise/tasks/build",
+        "flake.nix",
+        "devbox.json",
+        ".config/mise.toml",
+        ".autoenv.zsh",
+        "guix.scm",
+        "manifest.scm",
+        "jupyter_server_config.json",
+        ".flaskenv",
+        "ios/.xcode.env.local",
+        ".direnv/flake-profile-a.rc",
+        ".direnv/bin/nix-direnv-reload",
+        ".devenv/load-exports",
+        ".devbox/gen/scripts/.hooks.sh",
+        ".venv/bin/pip",
+        "node_modules/.bin/eslint",
+        "node_modules/a/index.js",
+        "env/lib/python3.12/site-packages/a/b.py",
+    ),
 }
 
 
@@ -217,14 +335,66 @@ def _ready(root: Path, path: str) -> None:
 
 
 @pytest.mark.spec("N9")
-def test_a_new_name_with_a_dot_at_the_top_is_protected_until_it_is_there(root: Path) -> None:
-    for path in (".newtoolrc", ".newtool/config.json", "\uff0enewtool", ".unknown"):
-        assert is_protected(Path(path), root=root) == NEW, path
+def test_a_name_with_a_dot_at_the_top_is_protected_whether_it_is_there_or_not(root: Path) -> None:
+    for path in (".newtoolrc", ".newtool/config.json", ".newtool/deep/cache.rc", "\uff0enewtool", ".unknown"):
+        assert is_protected(Path(path), root=root) == DOTTED, path
         assert is_protected(Path("sub", path), root=root) is None, path
     (root / ".newtoolrc").touch()
-    assert is_protected(Path(".newtoolrc"), root=root) is None
-    for inert in (".gitignore", ".dockerignore", ".editorconfig", ".github/ISSUE_TEMPLATE/bug.md", ".env.example"):
+    (root / ".newtool").mkdir()
+    assert is_protected(Path(".newtoolrc"), root=root) == DOTTED
+    assert is_protected(Path(".newtool/config.json"), root=root) == DOTTED
+    for inert in (".gitignore", ".dockerignore", ".editorconfig", ".env.example", ".github", ".mypy_cache/3.11/a.json"):
         assert is_protected(Path(inert), root=root) is None, inert
+
+
+@pytest.mark.spec("N9")
+def test_below_the_folder_of_a_forge_only_known_names_are_harmless(root: Path) -> None:
+    (root / ".github").mkdir()
+    for path in (".github/newbot.yml", ".github/labeler.yml", ".github/ISSUE_TEMPLATE.sh", ".gitlab/new/x.json"):
+        assert is_protected(Path(path), root=root) == DOTTED, path
+    for path in (".github/ISSUE_TEMPLATE/x.yml", ".github/SECURITY.md", ".github/logo.png"):
+        assert is_protected(Path(path), root=root) is None, path
+
+
+@pytest.mark.spec("N9")
+@pytest.mark.parametrize(
+    "path",
+    [
+        "gems.rb",
+        "default.nix",
+        "rakefile.rb",
+        "conductor.json",
+        "forge.yaml",
+        "project/plugins.sbt",
+        "project/build.properties",
+        "project/Build.scala",
+        "config/config.exs",
+        "setup.cfg",
+        "profiles.clj",
+    ],
+)
+def test_names_that_act_only_at_the_top_are_protected_there(root: Path, path: str) -> None:
+    assert is_protected(Path(path), root=root) is not None
+
+
+@pytest.mark.spec("N9")
+def test_programs_of_an_environment_are_protected_by_whatever_name_it_has(root: Path) -> None:
+    (root / "tools/mine/bin").mkdir(parents=True)
+    for path in ("tools/mine/bin/pytest", "tools/mine/Scripts/pytest.exe"):
+        assert is_protected(Path(path), root=root) is None, path
+    (root / "tools/mine/pyvenv.cfg").touch()
+    for path in ("tools/mine/bin/pytest", "tools/mine/BIN/new", "tools/mine/Scripts/pytest.exe"):
+        assert is_protected(Path(path), root=root) is not None, path
+    assert is_protected(Path("tools/mine/bin/pytest"), root=root, for_commands=True) is None
+
+
+@pytest.mark.spec("N9")
+@pytest.mark.parametrize(
+    "path", ["VSCODE~1/tasks.json", "sub/HUSKY~1/pre-commit", "PACKAG~1.JSO", "envrc~1", "GI7EBA~1", "gitatt~12"]
+)
+def test_a_short_name_may_be_that_of_anything(root: Path, path: str) -> None:
+    assert is_protected(Path(path), root=root) is not None
+    assert is_protected(Path(path), root=root, for_commands=True) is not None
 
 
 @pytest.mark.spec("N9")
@@ -276,6 +446,21 @@ def test_what_lies_with_a_dot_in_a_home_is_protected_unless_the_project_lies_the
         "sub/.envrc.local",
         "eslint.config.js",
         "build.rs",
+        ".direnv/flake-profile-a.rc",
+        ".direnv/bin/nix-direnv-reload",
+        ".devenv/load-exports",
+        ".devbox/gen/scripts/.hooks.sh",
+        ".hg/requires",
+        ".jj/repo/config-id",
+        ".jj/workspace-config-id",
+        ".lsp/config.edn",
+        ".grok/settings.json",
+        ".github/extensions/a/extension.mjs",
+        "pytest.ini",
+        "x.gemspec",
+        "CMakeLists.txt",
+        "buildSrc/src/main/kotlin/A.kt",
+        "Directory.Packages.props",
     ],
 )
 def test_commands_cannot_plant_it_either(root: Path, path: str) -> None:
@@ -294,6 +479,17 @@ def test_commands_cannot_plant_it_either(root: Path, path: str) -> None:
         ".pytest_cache/v/x",
         ".newtool",
         "target/debug/build.rs",
+        ".direnv/python-3.11/bin/pip",
+        ".devenv/state/venv/bin/pip",
+        "node_modules/.bin/eslint",
+        "node_modules/a/index.js",
+        "venv/lib/python3.12/site-packages/a.py",
+        "vendor/bundle/ruby/3.3.0/specifications/a.gemspec",
+        "build/_deps/fmt/CMakeLists.txt",
+        "buildSrc/build/classes/A.class",
+        "obj/x.csproj.nuget.g.props",
+        "x.csproj",
+        "deps/a/mix.exs",
     ],
 )
 def test_commands_may_commit_build_and_cache(root: Path, path: str) -> None:

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 _PARTS: Final = re.compile(r"\[[*?[]\]|[*?[]|[^*?[]+")
 _WILD: Final = re.compile(r"[*?[]")
 _SHORT_NAMES: Final = {"git~1": ".git"}
+_SHORT: Final = r"[^.~]{1,6}~[0-9]{1,6}(?:\.[^.~]{0,3})?"
 _LOCAL: Final = re.compile(r"[-._](?:local|overrides?)(?=\.|$)")
 """What people put into a name for a variant that is not shared: the program that obeys the one obeys the other."""
 
@@ -110,6 +111,11 @@ def shared_names(names: Sequence[str]) -> Sequence[str] | None:
         return None
     shared = [_LOCAL.sub("", name) or name for name in names]
     return None if shared == list(names) else shared
+
+
+def may_be_short(name: str) -> bool:
+    """Whether a folded name looks like one that NTFS or FAT gives to a longer name: nobody can tell which."""
+    return "~" in name and re.fullmatch(_SHORT, name) is not None
 
 
 def names_of(folded: str) -> list[str]:

@@ -3,13 +3,14 @@
 A pattern is one or more names joined by `/`. It matches wherever those names stand next to each other in a path,
 and everything beneath; `~/`, `$root/` and `/` pin it to a place. `*` and `?` stand for characters of one name;
 `[*]`, `[?]` and `[[]` stand for those characters themselves. `acting` lists the patterns. Protected beside them: what
-is new at the top of a project and begins with a dot, what something there includes or runs (`included`), files with
+begins with a dot at the top of a project, what something there includes or runs (`included`), files with
 remembered calls (`documents`), and where holdfast is installed.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from glob import escape
@@ -17,15 +18,17 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.config import documents, git_folder
-from holdfast.config.acting import BY_GIT, DOCUMENTS, FOR_COMMANDS, INERT, OWN, PROTECTED
+from holdfast.config.acting import BY_GIT, DOCUMENTS, FOR_COMMANDS, FORGES, INERT, INERT_AT_TOP, OWN, PROTECTED
 from holdfast.config.included import included
 from holdfast.config.installation import installation
-from holdfast.config.patterns import Matcher, Pattern, fold, fold_path, names_of, shared_names
+from holdfast.config.patterns import Matcher, Pattern, fold, fold_path, may_be_short, names_of, shared_names
 from holdfast.config.roots import user_config_file, user_state_dir
 
 CONFIGURED: Final = "the configuration protects it"
 INSTALLED: Final = "holdfast runs it"
-NEW: Final = "it is new at the top of the project, and programs obey names that begin with a dot"
+DOTTED: Final = "it is at the top of the project, where programs obey names that begin with a dot"
+SHORT: Final = "it may be the short name of something protected"
+ENVIRONMENT: Final = "it is a program of an environment"
 AT_HOME: Final = "a program of this user obeys it"
 
 
@@ -40,8 +43,8 @@ def is_protected(
     """Why a path is protected, or None. Both the path as written and where its symlinks lead are looked at.
 
     `for_commands`: inside `.git` only what git obeys or runs counts, so that a command can commit, below the top of the
-    project build files do not count, so that it can build, and new names with a dot do not count, since programs make
-    them for what they cache. `as_document`: being named like a document is a reason.
+    project build files do not count, so that it can build, and names with a dot do not count only for that, since
+    programs cache there. `as_document`: being named like a document is a reason.
     """
     top = "" if root is None else str(root)
     full = os.path.join(top or os.getcwd(), path)  # noqa: PTH109, PTH118 - a Path takes longer than the rest
@@ -54,6 +57,8 @@ def is_protected(
         names = names_of(subject)
         if for_commands and (inside := git_folder.inside(names, _folded(top))) and git_folder.locks(inside):
             return BY_GIT
+        if "~" in subject and any(map(may_be_short, names)):
+            return SHORT
         if names[-1] in INERT:
             names = names[:-1]
         shared = shared_names(names)
@@ -102,22 +107,37 @@ def is_git_folder(name: str) -> bool:
 
 def _by_its_place(places: Iterable[str], root: str, home: str) -> str | None:
     for place in places:
-        first = _first_below(place, root)
-        if first.startswith(_DOTS) and _acts_if_new(fold(first)) and not os.path.lexists(f"{root}/{first}"):
-            return NEW
+        if _is_dotted(place, root):
+            return DOTTED
         own = _first_below(place, home)
         if own.startswith(".") and own != _first_below(root, home):
             return AT_HOME
         if git_folder.in_repository(place):
             return BY_GIT
+        if _is_in_environment(place):
+            return ENVIRONMENT
     return None
 
 
 _DOTS: Final = (".", "\N{FULLWIDTH FULL STOP}", "\N{ONE DOT LEADER}", "\N{SMALL FULL STOP}")
 
 
-def _acts_if_new(name: str) -> bool:
-    return name not in INERT and not name.endswith("ignore")
+def _is_dotted(place: str, root: str) -> bool:
+    """Whether it is, or lies in, something with a dot at the top of the project that is not known to be inert."""
+    written = _first_below(place, root)
+    if not written.startswith(_DOTS):
+        return False
+    first = fold(written)
+    if first in FORGES:
+        below = fold_path(place[len(root.rstrip("/")) + len(written) + 2 :])
+        return bool(below) and re.fullmatch(FORGES[first], below) is None
+    return first not in INERT and first not in INERT_AT_TOP and not first.endswith("ignore")
+
+
+def _is_in_environment(place: str) -> bool:
+    """Whether it is one of the programs of a Python environment, whatever the environment is called."""
+    folder, _, programs = place.rpartition("/")[0].rpartition("/")
+    return programs.lower() in ("bin", "scripts") and os.path.lexists(f"{folder}/pyvenv.cfg")
 
 
 def _first_below(path: str, folder: str) -> str:
@@ -129,7 +149,7 @@ def _first_below(path: str, folder: str) -> str:
 @lru_cache(maxsize=4096)
 def _could_be(name: str, extra: tuple[str, ...]) -> bool:
     matcher = _last_names(extra)
-    return any(map(matcher.may_end, (name, *(shared_names([name]) or ()))))
+    return may_be_short(name) or any(map(matcher.may_end, (name, *(shared_names([name]) or ()))))
 
 
 @lru_cache(maxsize=16)
