@@ -43,11 +43,54 @@ NAMED = [
     (".vscode/tasks.json", '{"tasks": [{"command": "./dev/open.sh"}]} // x', "dev/open.sh"),
     (".mcp.json", '{"mcpServers": {"a": {"command": "python", "args": ["tools/server.py"]}}}', "tools/server.py"),
     (".claude/settings.json", '{"hooks": {"Stop": [{"command": "sh tools/stop.sh"}]}}', "tools/stop.sh"),
+    (".envrc", "if [ -f ops/env.sh ]; then source ops/env.sh; fi\n", "ops/env.sh"),
+    (".envrc", "for one in a; do source ops/env.sh; done\n", "ops/env.sh"),
+    (".envrc", "source common\n", "common"),
+    (".envrc", 'source "$PWD/ops/env.sh"\n', "ops/env.sh"),
+    (".envrc", "source ${PWD}/ops/env.sh\n", "ops/env.sh"),
+    (".envrc", 'source "$(git rev-parse --show-toplevel)/ops/env.sh"\n', "ops/env.sh"),
+    (".envrc", "PATH_add $PWD/tools/bin\n", "tools/bin/git"),
+    (".envrc", 'export PATH="$PWD/tools/bin:$PATH"\n', "tools/bin/git"),
+    (".envrc", 'eval "$(./ops/env)"\n', "ops/env"),
+    (".envrc", "export A=`ops/get`\n", "ops/get"),
+    (".envrc", "timeout 5 ops/slow.sh\n", "ops/slow.sh"),
+    (".claude/settings.json", r'{"command": "\"$CLAUDE_PROJECT_DIR\"/ci/x.sh"}', "ci/x.sh"),
+    (".claude/settings.local.json", '{"command": "./ci/x.sh"}', "ci/x.sh"),
+    (".vscode/tasks.json", '{"tasks": [{"command": "${workspaceFolder}/dev/open.sh"}]}', "dev/open.sh"),
+    (".vscode/settings.json", '{"python.defaultInterpreterPath": "./tools/py"}', "tools/py"),
+    (".vscode/mcp.json", '{"servers": {"a": {"command": "node", "args": ["tools/server.js"]}}}', "tools/server.js"),
+    (".codex/config.toml", '[mcp_servers.a]\ncommand = "node"\nargs = ["tools/server.js"]\n', "tools/server.js"),
+    ("opencode.json", '{"mcp": {"a": {"command": ["node", "tools/server.js"]}}}', "tools/server.js"),
+    (".mcp.json", '{"a": {"args": ["tools/server.js"], "command": "node"}}', "tools/server.js"),
+    (".mcp.json", '{"a": {"command": "py", "env": {"A": "b"}, "args": ["tools/server.py"]}}', "tools/server.py"),
+    (".mcp.json", '{"a": {"command": "python", "args": ["-m", "tools.server"]}}', "tools/server.py"),
+    (".mcp.json", '{"a": {"command": "python", "args": ["-m", "tools.server"]}}', "tools/server/__main__.py"),
+    (".mcp.json", '{"a": {"command": "uv", "args": ["--directory", "tools", "run", "a.py"]}}', "tools/a.py"),
+    (".mcp.json", '{"a": {"command": "node", "args": ["a.js"], "cwd": "tools"}}', "tools/a.js"),
+    ("package.json", '{"scripts": {"postinstall": "node postinstall"}}', "postinstall.js"),
+    ("package.json", '{"scripts": {"postinstall": "node scripts/post"}}', "scripts/post.js"),
+    ("package.json", '{"scripts": {"prepare": "npm run setup", "setup": "node tools/setup.js"}}', "tools/setup.js"),
+    ("package.json", '{"scripts": {"prepare": "yarn x", "prex": "node tools/setup.js"}}', "tools/setup.js"),
+    ("package.json", '{"scripts": {"preinstall": "cd tools && node setup.js"}}', "tools/setup.js"),
+    ("package.json", '{"scripts": {"install": "node -r ./hook.js x.js"}}', "x.js"),
+    ("package.json", '{"husky": {"hooks": {"pre-push": "node tools/push.js"}}}', "tools/push.js"),
+    (".git/config", "[core] hooksPath = tools/hooks\n", "tools/hooks/pre-commit"),
+    (".git/config", '[core]\n\thooksPath = "tools/hooks" ; ours\n', "tools/hooks/pre-commit"),
+    (".git/config", "[core]\n\thooksPath = tools/\\\nhooks\n", "tools/hooks/pre-commit"),
+    ("lefthook.yaml", "a:\n  commands:\n    b:\n      run: sh ci/push.sh\n", "ci/push.sh"),
+    (".lefthook.yml", "a:\n  commands:\n    b:\n      run: |\n        sh ci/push.sh\n", "ci/push.sh"),
+    (".pre-commit-config.yaml", "hooks:\n- {id: a, entry: ci/check.sh, language: script}\n", "ci/check.sh"),
+    (".husky/pre-commit", "#!/bin/sh\nsh ci/check.sh\n", "ci/check.sh"),
+    (".git/hooks/pre-commit", "#!/bin/sh\nexec ci/check.sh\n", "ci/check.sh"),
+    ("makefile", "include build/local.mk\n", "build/local.mk"),
+    ("Makefile", "ifdef A\n  include build/local.mk\nendif\n", "build/local.mk"),
+    ("mise.toml", '[env]\n_.path = ["./tools/bin"]\n', "tools/bin/git"),
+    ("mise.toml", '[hooks]\nenter = "./ops/enter"\n', "ops/enter"),
 ]
 
 
 @pytest.mark.spec("N9")
-@pytest.mark.parametrize(("source", "text", "path"), NAMED, ids=[f"{source} {path}" for source, _, path in NAMED])
+@pytest.mark.parametrize(("source", "text", "path"), NAMED, ids=[f"{text} {path}" for _, text, path in NAMED])
 def test_a_file_that_something_there_runs_or_includes_is_protected(
     root: Path, source: str, text: str, path: str
 ) -> None:
@@ -83,6 +126,28 @@ def test_what_is_only_mentioned_stays_ordinary(root: Path, source: str, text: st
     write(root, source, text)
     for path in ("src/build.js", "src/lib/a.py", "src/lib"):
         assert is_protected(Path(path), root=root) is None
+
+
+@pytest.mark.spec("N9")
+def test_a_file_that_is_there_counts_wherever_a_command_names_it(root: Path) -> None:
+    write(root, "package.json", '{"scripts": {"prepare": "rollup -c conf/roll.mjs -- src/lib", "x": "y src/a.js"}}')
+    for path in ("conf/roll.mjs", "src/lib/a.js", "src/a.js"):
+        assert is_protected(Path(path), root=root) is None, path
+        write(root, path, "")
+    assert is_protected(Path("conf/roll.mjs"), root=root) is not None
+    assert is_protected(Path("conf/roll.mjs"), root=root, for_commands=True) is not None
+    for path in ("src/lib/a.js", "src/a.js", "src/lib"):
+        assert is_protected(Path(path), root=root) is None, path
+
+
+@pytest.mark.spec("N9")
+def test_a_hook_that_is_changed_or_added_counts_at_once(root: Path) -> None:
+    write(root, ".husky/pre-commit", "sh ci/a.sh\n")
+    assert is_protected(Path("ci/a.sh"), root=root) is not None
+    write(root, ".husky/pre-commit", "sh ci/b.sh\n")
+    write(root, ".husky/pre-push", "sh ci/c.sh\n")
+    asked = [name for name in ("a", "b", "c") if is_protected(Path(f"ci/{name}.sh"), root=root)]
+    assert asked == ["b", "c"]
 
 
 @pytest.mark.spec("N9")

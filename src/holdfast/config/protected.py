@@ -70,7 +70,7 @@ def is_protected(
         return OWN
     if root is None:
         return None
-    if (reason := next(filter(None, map(included(root).reason, subjects)), None)) is not None:
+    if (reason := next(filter(None, map(included(root).reason, subjects, places)), None)) is not None:
         return reason
     return None if for_commands else _by_its_place(places, top, home)
 
