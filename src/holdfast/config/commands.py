@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import posixpath
 import re
-import shlex
 from collections.abc import Iterator
 from typing import Final
 
@@ -73,6 +72,8 @@ def run_by(text: str, depth: int = 0) -> Iterator[str]:
 
 def _words(part: str) -> list[str]:
     if len(part) <= _LONG:
+        import shlex
+
         try:
             return shlex.split(part)
         except ValueError:
