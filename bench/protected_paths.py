@@ -40,6 +40,14 @@ ACTING: Final = {
         r"\.(eslintrc|prettierrc|stylelintrc|rubocop|oxlintrc)[^/]*$",
         r"(eslint|prettier|stylelint|svelte|tailwind)\.config\.[cm]?[jt]s$",
         r"(\.flake8|\.pylintrc|mypy\.ini|\.golangci\.ya?ml)$",
+        r"docs?/(source/)?conf\.py$",
+    ),
+    "build definitions that editors evaluate when a project is opened": (
+        r"(build\.zig|project\.clj|mix\.exs|CMakeLists\.txt|[^/]*\.sbt|[^/]*\.gradle(\.kts)?|[^/]*\.gemspec)$",
+        r"([^/]*\.(csproj|props|targets)|global\.json|nuget\.config|flake\.nix)$",
+        r"^project/([^/]*\.scala|build\.properties)$",
+        r"^(buildSrc|build-logic|gradle/wrapper)/",
+        r"config/[^/]*\.exs$",
     ),
     "instructions and settings of agents": (
         r"(AGENTS|CLAUDE|GEMINI)\.md$",
@@ -54,12 +62,12 @@ ACTING: Final = {
     ),
     "build and test tools": (
         r"(GNU)?[Mm]akefile$",
-        r"(conftest\.py|sitecustomize\.py|build\.rs|\.rspec|\.yardopts|\.mocharc[^/]*)$",
+        r"(conftest\.py|pytest\.ini|tox\.ini|\.coveragerc|sitecustomize\.py|build\.rs|\.rspec|\.yardopts|\.mocharc[^/]*)$",
         r"^(Rakefile|Gruntfile\.js)$",
     ),
     "environment of a shell or a program": (
         r"\.env(\.[^/]*)?$",
-        r"(\.envrc|\.tool-versions|mise\.toml|\.htaccess)$",
+        r"(\.envrc|\.flaskenv|\.tool-versions|mise\.toml|\.htaccess)$",
     ),
 }
 _ACTING: Final = re.compile(

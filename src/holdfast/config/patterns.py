@@ -77,8 +77,12 @@ class Matcher:
         return known
 
     def _buckets(self, name: str) -> list[_Bucket]:
-        sorted_in = [self._wild.get(anchor) for anchor in ((0, name[:1]), (-1, name[-1:]), _ANYWHERE)]
-        return [bucket for bucket in sorted_in if bucket is not None and bucket.any.fullmatch(name)]
+        found: list[_Bucket] = []
+        for anchor in ((0, name[:1]), (-1, name[-1:]), _ANYWHERE):
+            bucket = self._wild.get(anchor)
+            if bucket is not None and bucket.any.fullmatch(name):
+                found.append(bucket)
+        return found
 
 
 _KNOWN: Final = 4096

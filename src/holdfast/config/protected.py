@@ -149,7 +149,10 @@ def _first_below(path: str, folder: str) -> str:
 @lru_cache(maxsize=4096)
 def _could_be(name: str, extra: tuple[str, ...]) -> bool:
     matcher = _last_names(extra)
-    return may_be_short(name) or any(map(matcher.may_end, (name, *(shared_names([name]) or ()))))
+    if matcher.may_end(name) or may_be_short(name):
+        return True
+    shared = shared_names([name])
+    return shared is not None and matcher.may_end(shared[0])
 
 
 @lru_cache(maxsize=16)
