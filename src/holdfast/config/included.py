@@ -57,14 +57,14 @@ class Included(NamedTuple):
 
 def included(root: Path) -> Included:
     """What the files of a project name now."""
-    top = str(root)
+    top, now = str(root), time.time_ns()
     home = os.path.expanduser("~")  # noqa: PTH111
     sources = [
-        *_sources(top),
+        *_sources(top, now),
         (_GIT_CONFIG, f"{home}/.gitconfig"),  # a relative hooksPath is one in every project
         (_GIT_CONFIG, f"{home}/.config/git/config"),
     ]
-    return _merged(top, tuple((source, path, _stamp(path)) for source, path in sources))
+    return _merged(top, tuple((source, path, _stamp(path, now)) for source, path in sources))
 
 
 @lru_cache(maxsize=16)
@@ -82,43 +82,45 @@ def _merged(root: str, sources: tuple[tuple[str, str, tuple[int, ...]], ...]) ->
 _WEIGHT: Final[Mapping[Kind, int]] = {"mention": 0, "file": 1, "folder": 2}
 
 
-def _sources(root: str) -> Iterator[tuple[str, str]]:
-    for source in _there(root, _stamp(root)):
-        if source in _HOOK_FOLDERS:
-            folder = f"{root}/{source}"
-            for name in _hooks(folder, _stamp(folder)):
-                yield f"{source}/{name}", f"{folder}/{name}"
-        else:
-            yield source, _git_config(root) if source == _GIT_CONFIG else f"{root}/{source}"
+def _sources(root: str, now: int) -> Iterator[tuple[str, str]]:
+    top = _stamp(root, now)
+    yield from _listed(root, "", top)
+    for folder in _folders(root, top):
+        stamp = _stamp(f"{root}/{folder}", now)
+        if folder == ".git" and stamp and not stat.S_ISDIR(stamp[0]):
+            yield _GIT_CONFIG, _git_config(root)
+        yield from _listed(root, folder, stamp)
 
 
-@lru_cache(maxsize=16)
-def _hooks(folder: str, stamp: tuple[int, ...]) -> tuple[str, ...]:
+@lru_cache(maxsize=8)
+def _folders(root: str, stamp: tuple[int, ...]) -> tuple[str, ...]:
+    """The folders with sources whose first name is there, so that the others are not looked for each time."""
+    wanted = dict.fromkeys((*(source.rpartition("/")[0] for source in _SOURCES), *_HOOK_FOLDERS))
+    return tuple(name for name in wanted if name and os.path.lexists(f"{root}/{name.partition('/')[0]}"))
+
+
+@lru_cache(maxsize=128)
+def _listed(root: str, folder: str, stamp: tuple[int, ...]) -> tuple[tuple[str, str], ...]:
+    """The sources directly in a folder that are there, and where."""
     try:
-        names = os.listdir(folder)  # noqa: PTH208
+        names = sorted(os.listdir(f"{root}/{folder}"))  # noqa: PTH208
     except OSError:
         return ()
-    return tuple(sorted(name for name in names if not name.endswith(".sample"))[:_HOOKS])
+    if folder in _HOOK_FOLDERS:
+        names = [name for name in names if not name.endswith(".sample")][:_HOOKS]
+        return tuple((f"{folder}/{name}", f"{root}/{folder}/{name}") for name in names)
+    sources = (f"{folder}/{name}" if folder else name for name in names)
+    return tuple((source, f"{root}/{source}") for source in sources if source in _SOURCES)
 
 
-def _stamp(path: str) -> tuple[int, ...]:
+def _stamp(path: str, now: int) -> tuple[int, ...]:
     """The same as long as the file is surely the same; something new each time while it is young."""
     try:
         about = os.stat(path)  # noqa: PTH116
     except OSError:
         return ()
-    now = time.time_ns()
-    age = now - max(about.st_mtime_ns, about.st_ctime_ns)
     same = (about.st_mode, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
-    return (*same, now) if age < _YOUNG else same
-
-
-@lru_cache(maxsize=8)
-def _there(root: str, stamp: tuple[int, ...]) -> tuple[str, ...]:
-    """The sources whose first name is there, so that the others are not looked for each time."""
-    return tuple(
-        source for source in (*_SOURCES, *_HOOK_FOLDERS) if os.path.lexists(f"{root}/{source.partition('/')[0]}")
-    )
+    return same if now - max(same[3], same[4]) >= _YOUNG else (*same, time.time_ns())
 
 
 @lru_cache(maxsize=256)
@@ -144,9 +146,7 @@ def _named(root: str, source: str, path: str, stamp: tuple[int, ...]) -> dict[st
 
 
 def _git_config(root: str) -> str:
-    """Where the configuration of the repository is; a worktree has a file that leads there."""
-    if os.path.isdir(f"{root}/.git"):  # noqa: PTH112
-        return f"{root}/{_GIT_CONFIG}"
+    """Where the configuration of a worktree is: its `.git` is a file that leads there."""
     try:
         pointer = Path(root, ".git").read_text("utf-8", "replace")[:_BYTES]
         folder = os.path.join(root, pointer.partition("gitdir:")[2].strip())  # noqa: PTH118

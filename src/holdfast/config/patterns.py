@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 _PARTS: Final = re.compile(r"\[[*?[]\]|[*?[]|[^*?[]+")
@@ -103,10 +104,19 @@ def fold_path(path: str) -> str:
 
 def fold(name: str) -> str:
     """What a file system that is careless about case, accents, dots or streams may take the name for."""
+    return _fold_once(name) if len(name) <= _LONGEST else _fold(name)
+
+
+def _fold(name: str) -> str:
     text = name.lower() if name.isascii() and name.isprintable() else _fold_unicode(name)
     text = text.partition(":")[0] or text
     text = text.rstrip(". ") or text
     return _SHORT_NAMES.get(text, text)
+
+
+_LONGEST: Final = 255
+"""Most file systems have no longer names; longer ones are not remembered."""
+_fold_once: Final = lru_cache(maxsize=_KNOWN)(_fold)
 
 
 def shared_names(names: Sequence[str]) -> Sequence[str] | None:
