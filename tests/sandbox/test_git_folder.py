@@ -180,6 +180,65 @@ def test_nothing_planted_in_version_control_stays(contained: tuple[Path, Run], s
     assert git(root, "log", "--format=%s").split() == ["one"]
 
 
+PACKAGES = ["node_modules", "site-packages", "dist-packages"]
+"""Names of folders of installed packages, in which commands may write what they like."""
+PLANT_COMMON = """
+    printf '#!/bin/sh\ntouch {mark}\n' > evil; chmod +x evil; mkdir -p other
+    cp -r .git/modules/{name}/objects .git/modules/{name}/refs .git/modules/{name}/packed-refs other 2>&- || true
+    printf '[core]\n\trepositoryformatversion = 0\n\tfsmonitor = {root}/evil\n\tworktree = {root}/lib\n' > other/config
+    echo ../../../other > .git/modules/{name}/commondir || true
+    printf '[core]\n\tfsmonitor = {root}/evil\n' >> .git/modules/{name}/config || true
+    mkdir -p .git/modules/{name}/hooks; cp evil .git/modules/{name}/hooks/post-index-change || true
+"""
+
+
+@pytest.mark.spec("N2", "N9")
+@pytest.mark.parametrize("name", [*PACKAGES, "libs/node_modules/inner"])
+def test_a_submodule_named_like_a_folder_of_packages_is_held_like_any(
+    contained: tuple[Path, Run], tmp_path: Path, name: str
+) -> None:
+    root, run = contained
+    commit(repository(tmp_path / "library"), "library")
+    add = ("submodule", "add", "-q", "--name", name, str(tmp_path / "library"), "lib")
+    git(root, "-c", "protocol.file.allow=always", *add)
+    git(root, "commit", "-qm", "with a submodule")
+    mark = tmp_path / "ran"
+    run(PLANT_COMMON.format(mark=mark, root=root, name=name))
+    assert not (root / ".git/modules" / name / "commondir").exists()
+    outside(root, "status")
+    outside(root / "lib", "status")
+    assert not mark.exists()
+
+
+@pytest.mark.spec("N2", "N9")
+@pytest.mark.parametrize("name", PACKAGES)
+def test_a_worktree_named_like_a_folder_of_packages_is_held_like_any(
+    contained: tuple[Path, Run], tmp_path: Path, name: str
+) -> None:
+    root, run = contained
+    mark = tmp_path / "ran"
+    git(root, "worktree", "add", "-q", str(tmp_path / name))
+    pointer = (root / ".git/worktrees" / name / "gitdir").read_text()
+    run(f"echo /tmp/x/.git > .git/worktrees/{name}/gitdir || true")
+    assert (root / ".git/worktrees" / name / "gitdir").read_text() == pointer
+    assert run(PLANT_REBASE.format(f".git/worktrees/{name}", mark))
+    outside(tmp_path / name, "rebase", "--continue")
+    assert not mark.exists()
+
+
+@pytest.mark.spec("N2", "N9")
+def test_a_bare_repository_with_a_submodule_named_like_a_folder_of_packages_is_held(
+    contained: tuple[Path, Run],
+) -> None:
+    root, run = contained
+    git(root, "init", "-q", "--bare", "store")
+    (root / "store/modules/node_modules").mkdir(parents=True)
+    (root / "store/worktrees/site-packages").mkdir(parents=True)
+    planted = ("store/modules/node_modules/commondir", "store/worktrees/site-packages/gitdir")
+    assert run(f"echo ../x > {planted[0]}; echo ../x > {planted[1]}") == set(planted)
+    assert not any((root / path).exists() for path in planted)
+
+
 @pytest.mark.spec("N2", "N9")
 def test_git_writes_through_no_planted_link(contained: tuple[Path, Run], tmp_path: Path) -> None:
     root, run = contained

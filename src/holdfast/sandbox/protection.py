@@ -39,7 +39,8 @@ MASKED_FILES: Final = (".envrc", ".vscode", ".mcp.json", ".claude")
 obey them at once. On the host the mounts need stubs: empty folders, or sockets nobody listens on, which git does not
 see, nobody can write to and are quickly removed. Every mount costs time, so the rest is left to the sweep."""
 DEPENDENCIES: Final = frozenset({"node_modules", "site-packages", "dist-packages"})
-"""Folders of installed packages: all of it is code that is run, so single names in it are not held."""
+"""Folders of installed packages: all of it is code that is run, so single names in it are not held, but for those of
+repositories."""
 MOUNTED: Final = 64
 DOCUMENTS: Final = 32
 """Documents that are mounted beside the others: those changed last."""
@@ -141,12 +142,14 @@ def _in_git(path: Path, root: Path | None) -> Sequence[str]:
 
 
 def is_exempt(path: str | Path, tops: Sequence[Path]) -> bool:
-    """Whether it lies in a folder of installed packages; what is above the top folder it is in does not matter."""
+    """Whether it lies in a folder of installed packages; what is above the top folder it is in does not matter.
+
+    Nothing in a git folder does: a submodule or a worktree may be called `node_modules`.
+    """
     path = Path(path)
-    for top in tops:
-        if path.is_relative_to(top):
-            return not DEPENDENCIES.isdisjoint(path.relative_to(top).parts)
-    return not DEPENDENCIES.isdisjoint(path.parts)
+    top = next((top for top in tops if path.is_relative_to(top)), None)
+    names = path.parts if top is None else path.relative_to(top).parts
+    return not DEPENDENCIES.isdisjoint(names) and not any(map(is_git_folder, names))
 
 
 def is_conversation(path: str | Path, extra: Sequence[str]) -> bool:

@@ -15,7 +15,6 @@ from holdfast.config.protected import is_git_folder
 from holdfast.sandbox.protection import (
     GIT_NAMES,
     is_conversation,
-    is_exempt,
     is_harmless,
     link_reason,
     only_steps,
@@ -159,8 +158,7 @@ class _GitFolders:
             before, after = (
                 {name for name, state in zip(SKELETON, states, strict=True) if state[when]} for when in (0, 1)
             )
-            exempt = is_exempt(absolute(self._root, folder), (Path(self._root),))
-            self._known[folder] = (not exempt and is_repository(before), not exempt and is_repository(after))
+            self._known[folder] = (is_repository(before), is_repository(after))
         return self._known[folder]
 
     def _is_there(self, path: str) -> tuple[bool, bool]:
