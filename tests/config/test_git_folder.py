@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.config.git_folder import locks, may_run
+from holdfast.config.git_folder import locks, state
 
 OBEYED = [
     "hooks/pre-commit",
@@ -110,28 +110,22 @@ def test_what_git_keeps_as_data_is_not(path: str) -> None:
 
 @pytest.mark.spec("N2", "N9")
 @pytest.mark.parametrize(
-    ("names", "content", "runs"),
+    ("path", "found"),
     [
-        (("rebase-merge", "git-rebase-todo"), b"pick 1 a\n# exec x\n\nlabel b\nmerge -C 1 a\nupdate-ref c\n", False),
-        (("rebase-merge", "git-rebase-todo"), b"pick 1 a\n; exec x\n% help\n", False),
-        (("rebase-merge", "git-rebase-todo"), b"pick 1\r\nfixup -C 2\r\nbreak\r\nnoop", False),
-        (("rebase-merge", "git-rebase-todo"), b"pick 1 a\nexec make\n", True),
-        (("rebase-merge", "git-rebase-todo"), b"x touch a\n", True),
-        (("rebase-merge", "git-rebase-todo"), b"  \t x touch a\n", True),
-        (("rebase-merge", "git-rebase-todo"), b"pick 1\x0bx\nunknown 2\n", True),
-        (("rebase-merge", "git-rebase-todo.backup"), b"exec x", True),
-        (("rebase-merge", "strategy"), b"ort\n", False),
-        (("rebase-merge", "strategy"), b"evil\n", True),
-        (("rebase-merge", "msgnum"), b"exec", False),
-        (("rebase-merge", "message"), b"exec x", False),
-        (("sequencer", "todo"), b"pick 1\npick 2\n", False),
-        (("sequencer", "todo"), b"exec x\n", True),
-        (("sequencer", "opts"), b"[options]\n\tstrategy = ort\n\tgpg-sign = \n", False),
-        (("sequencer", "opts"), b"[options]\n\tstrategy = evil\n", True),
-        (("rebase-apply", "apply-opt"), b"\n", False),
-        (("rebase-apply", "apply-opt"), b"'--unsafe-paths'", True),
-        (("rebase-apply", "patch"), b"exec x", False),
+        ("sequencer/opts", ("sequencer", "opts")),
+        ("rebase-merge", ("rebase-merge", "")),
+        ("worktrees/w/rebase-merge/done", ("rebase-merge", "done")),
+        ("modules/a/b/sequencer/todo", ("sequencer", "todo")),
+        ("modules/a/worktrees/w/sequencer/todo", ("sequencer", "todo")),
+        ("worktrees/w/bisect_names", ("", "bisect_names")),
+        ("hooks/sequencer/todo", None),
+        ("modules/a/hooks/sequencer/todo", None),
+        ("modules/a/sequencer/config", None),
+        ("remotes/sequencer/head", None),
+        ("x/rebase-merge/message", None),
+        ("rebase-merge/x/message", None),
+        ("merge_msg", None),
     ],
 )
-def test_steps_of_a_rebase_are_told_from_commands(names: tuple[str, str], content: bytes, runs: bool) -> None:
-    assert may_run(names, content) is runs
+def test_what_git_goes_on_from_is_told_by_its_path(path: str, found: tuple[str, str] | None) -> None:
+    assert state(path.split("/")) == found

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.sandbox.protection import find
 from tests.runtime.undo.support import Place, overlay_bwrap
 from tests.sandbox.places import bubblewraps, git, policy, repository, run_noting
 
@@ -95,6 +96,125 @@ def test_a_step_planted_into_a_persons_own_rebase_does_not_run(contained: tuple[
     git(root, "add", "-A")
     outside(root, "rebase", "--continue")
     assert not mark.exists()
+
+
+STRATEGY = "d=git-merge-x; mkdir -p $d; printf '#!/bin/sh\\ntouch {mark}\\n' > $d/evil; chmod +x $d/evil\n"
+"""A program that git runs for the strategy `x/evil`."""
+OPTIONS = [
+    r"[options] strategy = x/evil\n",
+    r"[options]\n\rstrategy = x/evil\n",
+    r"[options]\n\tstrategy = \"x/evil\"\n",
+    r"[options]\n\tstrategy = ort\n[Options]Strategy=x/evil",
+]
+
+
+@pytest.mark.spec("N2", "N9")
+@pytest.mark.parametrize("options", OPTIONS)
+def test_a_strategy_planted_into_a_cherry_pick_does_not_run(
+    contained: tuple[Path, Run], tmp_path: Path, options: str
+) -> None:
+    root, run = contained
+    mark = tmp_path / "ran"
+    conflict(root)
+    git(root, "switch", "-q", "main")
+    plant = f"printf '{options}' > .git/sequencer/opts"
+    stop = "git cherry-pick side~1 side || true; echo both > a.txt; git add a.txt\n"
+    assert run(STRATEGY.format(mark=mark) + stop + plant) == {".git/sequencer/opts"}
+    outside(root, "cherry-pick", "--continue")
+    assert not mark.exists()
+    assert run(f"mkdir -p .git/sequencer; {plant}") == {".git/sequencer/opts"}
+
+
+@pytest.mark.spec("N2", "N9")
+@pytest.mark.parametrize("where", ["worktree", "submodule"])
+def test_a_strategy_planted_elsewhere_does_not_run(contained: tuple[Path, Run], tmp_path: Path, where: str) -> None:
+    root, run = contained
+    mark = tmp_path / "ran"
+    conflict(root)
+    git(root, "switch", "-q", "main")
+    if where == "worktree":
+        git(root, "worktree", "add", "-q", str(root / "w"))
+        place, folder = root / "w", ".git/worktrees/w"
+    else:
+        add = ("submodule", "add", "-q", "--name", "s", str(root), "w")
+        git(root, "-c", "protocol.file.allow=always", *add)
+        place, folder = root / "w", ".git/modules/s"
+        git(place, "fetch", "-q", "origin", "side:side")
+    outside(place, "-c", "user.name=a", "-c", "user.email=a@example.org", "cherry-pick", "side~1", "side")
+    assert (root / folder / "sequencer/todo").exists()
+    (place / "a.txt").write_text("both\n")
+    git(place, "add", "-A")
+    plant = f"cd w\n{STRATEGY.format(mark=mark)}cd ..; printf '{OPTIONS[0]}' > {folder}/sequencer/opts"
+    assert run(plant) == {f"{folder}/sequencer/opts"}
+    outside(place, "cherry-pick", "--continue")
+    assert not mark.exists()
+
+
+@pytest.mark.spec("N2")
+@pytest.mark.parametrize(
+    "stop",
+    [
+        "git cherry-pick -x -s -X theirs -X find-renames=40 --strategy=resolve -e --cleanup=scissors main~1 main",
+        "git cherry-pick --rerere-autoupdate --allow-empty --keep-redundant-commits -X subtree=a/b main",
+        "git revert --no-edit HEAD~1 HEAD~2",
+        "git rebase -X patience -X find-renames=40 --signoff --rerere-autoupdate --autostash main",
+        "git rebase --strategy=octopus --reset-author-date --committer-date-is-author-date main",
+        "git rebase --apply main",
+        "git rebase --apply -q --ignore-date main",
+        "git rebase -i --autosquash --rebase-merges --update-refs main",
+        "git rebase -i --root --onto main",
+        "git rebase --keep-empty --no-ff -v --empty=keep main",
+        "git format-patch main --stdout > ../p; git switch -q main; git am -3 --signoff --keep-cr < ../p",
+        "git format-patch main --stdout > ../p; git switch -q main; git am -k --scissors --message-id < ../p",
+        "echo > 'a !'; git add -A; git commit -qm x; git bisect start HEAD HEAD~3 -- a.txt 'a !'; git bisect skip",
+        "git bisect start --first-parent --term-old=fast --term-new=slow; git bisect slow; git bisect fast HEAD~1",
+    ],
+)
+def test_whatever_stops_half_way_in_real_git_is_left_as_it_is(tmp_path: Path, stop: str) -> None:
+    root = repository(tmp_path / "project")
+    git(root, "config", "user.name", "O'A! B")
+    commit(root, "one")
+    conflict(root)
+    commit(root, "fixup! more", "b.txt")
+    env = {**os.environ, "GIT_EDITOR": "true"}
+    subprocess.run(["bash", "-c", stop], cwd=root, env=env, capture_output=True, timeout=30, check=False)
+    patterns = ("rebase-merge/*", "rebase-apply/*", "sequencer/*", "BISECT_*", "CHERRY_PICK_HEAD")
+    state = [path for pattern in patterns for path in (root / ".git").glob(pattern)]
+    assert state, "it did not stop"
+    assert not [item.path for item in find(root) if item.path in map(str, state)]
+
+
+@pytest.mark.spec("N2", "N9")
+def test_names_of_a_bisection_are_no_shell_code(contained: tuple[Path, Run]) -> None:
+    root, run = contained
+    commit(root, "two")
+    assert run("git bisect start HEAD HEAD~1 -- a.txt; git bisect reset") == set()
+    assert run("echo '; touch ran' > .git/BISECT_NAMES") == {".git/BISECT_NAMES"}
+    assert not (root / ".git/BISECT_NAMES").exists()
+
+
+@pytest.mark.spec("N2", "N9")
+def test_a_command_cannot_turn_on_recorded_resolutions(contained: tuple[Path, Run]) -> None:
+    """Git applies them without a word where the folder is there."""
+    root, run = contained
+    conflict(root)
+    git(root, "switch", "-q", "main")
+    use = "git -c rerere.enabled=true"
+    kept_from = run(f"{use} merge side || true; echo evil > a.txt; {use} rerere; git reset -q --hard")
+    assert kept_from and all(path.startswith(".git/rr-cache") for path in kept_from)
+    assert not (root / ".git/rr-cache").exists()
+    outside(root, "merge", "side")
+    assert "<<<<<<<" in (root / "a.txt").read_text()
+
+
+@pytest.mark.spec("N2")
+def test_recorded_resolutions_of_a_person_who_uses_them_are_kept_up(contained: tuple[Path, Run]) -> None:
+    root, run = contained
+    (root / ".git/rr-cache").mkdir()
+    conflict(root)
+    git(root, "switch", "-q", "main")
+    assert run("git merge side || true; echo both > a.txt; git commit -qam merged") == set()
+    assert list((root / ".git/rr-cache").glob("*/postimage"))
 
 
 def conflict(root: Path) -> None:

@@ -77,7 +77,8 @@ def test_only_names_below_the_project_make_a_folder_of_packages(tmp_path: Path) 
     assert locked_reason(root / ".envrc", root=root) is not None
     assert locked_reason(other / ".envrc", root=root, writable=(other,)) is not None
     assert locked_reason(root / "node_modules" / ".envrc", root=root) is None
-    for path in (".git/modules/node_modules/config", "node_modules/x/.git/config", ".GIT/worktrees/site-packages/gitdir"):
+    held = (".git/modules/node_modules/config", "node_modules/x/.git/config", ".GIT/worktrees/site-packages/gitdir")
+    for path in held:
         assert locked_reason(root / path, root=root) is not None, path
 
 

@@ -11,14 +11,15 @@ import re
 from collections.abc import Collection, Sequence
 from typing import Final
 
+from holdfast.config import git_state
 from holdfast.config.patterns import fold
 
 LEGACY: Final = frozenset({"branches", "remotes"})
 """Folders of remotes in the old style: nearly always there, and empty."""
 OBEYED: Final = frozenset({"hooks", "config", "config.worktree", "commondir", "gitdir", *LEGACY})
 """Names directly in a git folder that git obeys, runs, or finds another folder by."""
-SEQUENCES: Final = frozenset({"rebase-merge", "rebase-apply", "sequencer"})
-"""What git does next when it is told to continue: lines of it may be commands."""
+RESOLUTIONS: Final = "rr-cache"
+"""Recorded resolutions of conflicts. Git applies them by itself as soon as the folder is there."""
 SKELETON: Final = ("HEAD", "objects", "refs", "commondir")
 """What makes a folder a repository."""
 _SKELETON: Final = {name.lower(): name for name in SKELETON}
@@ -53,7 +54,9 @@ def locks(names: Sequence[str], *, whole: bool = True) -> bool:
     """Whether commands may not write there. `whole`: it is a `.git` and nothing else, so what is not known is locked;
     in a folder that only looks like one, other things may lie."""
     first, rest = names[0], names[1:]
-    if first in OBEYED or first in SEQUENCES or any(tuple(names[: len(path)]) == path for path in _OBEYED_INSIDE):
+    if first in OBEYED or first in git_state.FOLDERS:
+        return True
+    if any(tuple(names[: len(path)]) == path for path in _OBEYED_INSIDE):
         return True
     if first == "worktrees":
         return len(rest) > 1 and locks(rest[1:], whole=whole)
@@ -72,6 +75,25 @@ def _locks_module(names: Sequence[str], *, whole: bool) -> bool:
     if any(locks(one, whole=False) for one in inner):
         return True
     return whole and bool(inner) and all(locks(one) for one in inner)
+
+
+def state(names: Sequence[str]) -> tuple[str, str] | None:
+    """Folder and name of a path that is judged by what it says, as `git_state` describes; None for any other path."""
+    first, rest = names[0], names[1:]
+    if first == "worktrees":
+        return state(rest[1:]) if len(rest) > 1 else None
+    if first != "modules":
+        return git_state.state_of(names)
+    inner = [rest[start:] for start in range(1, len(rest))]
+    found = [(one, state(one)) for one in inner]
+    if any(known is None and locks(one, whole=False) for one, known in found):
+        return None
+    return next((known for _, known in found if known is not None), None)
+
+
+def holds_resolutions(names: Sequence[str]) -> bool:
+    """Whether a path is that of the folder with recorded resolutions, in a git folder or in that of a submodule."""
+    return names[-1] == RESOLUTIONS and (len(names) == 1 or names[0] in NESTED)
 
 
 def is_repository(names: Collection[str]) -> bool:
@@ -101,29 +123,3 @@ def inside(names: Sequence[str], root: Sequence[str] = ()) -> Sequence[str]:
 def is_way(names: Sequence[str]) -> bool:
     """Whether something that git obeys may lie below: such a folder must not be a link."""
     return names[0] in ("info", "objects", *NESTED) and not locks(names, whole=False)
-
-
-def makes_repository(name: str) -> bool:
-    """Whether a folder with that name in it may be a repository of its own, or be made one."""
-    return name in OBEYED or name in NESTED or name in ("objects", "refs")
-
-
-def may_run(names: tuple[str, str], content: bytes) -> bool:
-    """Whether a file of `SEQUENCES` holds more than the steps of a rebase, cherry-pick or patch series: a command, or
-    the name of a program."""
-    folder, name = names
-    if name in ("git-rebase-todo", "git-rebase-todo.backup") or (folder, name) == ("sequencer", "todo"):
-        return any(re.fullmatch(_STEP, line) is None for line in content.split(b"\n"))
-    if name == "strategy":
-        return content.strip() not in _STRATEGIES
-    if (folder, name) == ("sequencer", "opts"):
-        return any(found[1] not in _STRATEGIES for found in re.finditer(_STRATEGY, content))
-    return name == "apply-opt" and bool(content.strip())
-
-
-_STEP: Final = (
-    rb"[ \t]*(?:[^\w\s].*|(?:pick|p|revert|reword|r|edit|e|squash|s|fixup|f|label|l|reset|t|merge|m|update-ref|u|drop|d"
-    rb"|noop|break|b)(?:[ \t].*)?)?\r?"
-)
-_STRATEGIES: Final = frozenset({b"", b"ort", b"recursive", b"resolve", b"octopus", b"ours", b"subtree"})
-_STRATEGY: Final = rb"(?im)^[ \t]*strategy[ \t]*=[ \t]*([^\r\n]*?)[ \t]*\r?$"

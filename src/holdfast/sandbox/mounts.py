@@ -21,6 +21,7 @@ from holdfast.sandbox.protection import (
     at_top,
     find,
     holding,
+    is_only_kept,
     is_vacant,
     locked_reason,
 )
@@ -183,7 +184,7 @@ class Mounts:
         if folder in self._overlays:
             # What is planted deeper, or where nothing was, never leaves the overlay.
             for item in at_top(folder, extra, root=self._tops(folder)[-1]):
-                if item.kind != "link":
+                if item.kind != "link" and not is_only_kept(item):
                     yield from self._held(folder, item.path, item.identity)
             return
         tops = self._tops(folder)

@@ -18,7 +18,7 @@ from typing import Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.config import documents, git_folder
+from holdfast.config import documents, git_folder, git_state
 from holdfast.config.acting import BY_GIT
 from holdfast.config.included import included
 from holdfast.config.patterns import fold, fold_path
@@ -48,13 +48,20 @@ KEPT_BYTES: Final = 32 * 1024 * 1024
 KEPT_EACH: Final = 1024 * 1024
 """Of what is mounted: it needs its content only if the mount was carried away with the folder around it."""
 GIT_NAMES: Final = frozenset(
-    {*git_folder.SKELETON, *git_folder.OBEYED, *git_folder.SEQUENCES, *git_folder.NESTED, "info"}
+    {
+        *git_folder.SKELETON,
+        *git_folder.OBEYED,
+        *git_folder.NESTED,
+        *git_state.FOLDERS,
+        git_folder.RESOLUTIONS,
+        "info",
+    }
 )
 """Names directly in a git folder that make it one, or that git obeys."""
 _LINKS_WITHOUT_FOLDERS: Final = 2
 _HEX_FOLDER: Final = 2
 """How long the names of folders of objects are."""
-_STEPS_BYTES: Final = 1024 * 1024
+_STATE_BYTES: Final = 1024 * 1024
 """A rebase with more steps than fit is not looked at, and so not left to a command."""
 
 Kind = Literal["folder", "file", "link", "other"]
@@ -109,31 +116,39 @@ def points_elsewhere(path: Path) -> bool:
     return name == ".git" or (name == "repo" and fold(path.parent.name) == ".jj")
 
 
-def steps_of(path: Path, root: Path | None) -> tuple[str, str] | None:
-    """The last two names of a path that says what git does when it is told to continue; None for any other."""
+def git_state_of(path: Path, root: Path | None) -> tuple[str, str] | None:
+    """Folder and name of a path that git goes on from, which is judged by what it says; None for any other."""
     text = str(path).lower()
-    if not any(name in text for name in git_folder.SEQUENCES):
+    if "bisect" not in text and not any(name in text for name in git_state.FOLDERS):
         return None
-    *_, folder, name = ("", "", *_in_git(path, root))
-    if name in git_folder.SEQUENCES and folder not in git_folder.SEQUENCES:
-        return name, ""
-    return (folder, name) if folder in git_folder.SEQUENCES else None
+    inside = _in_git(path, root)
+    return git_folder.state(inside) if inside else None
 
 
-def only_steps(names: tuple[str, str], path: str) -> bool:
-    """Whether such a path, as a command left it, makes git run nothing: a file of steps, or a folder for more."""
-    if git_folder.makes_repository(names[1]):
-        return False
+def is_as_git_left_it(state: tuple[str, str], path: str) -> bool:
+    """Whether such a path, as a command left it, is what git writes there itself: then it makes git run nothing."""
+    folder, name = state
     with suppress(OSError):
         opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             kind = os.fstat(opened).st_mode
-            content = os.read(opened, _STEPS_BYTES + 1) if stat.S_ISREG(kind) else b""
-            within = len(content) <= _STEPS_BYTES and (stat.S_ISREG(kind) or stat.S_ISDIR(kind))
-            return within and not git_folder.may_run(names, content)
+            if not name:
+                return stat.S_ISDIR(kind)
+            if not stat.S_ISREG(kind):
+                return False
+            content = os.read(opened, _STATE_BYTES + 1)
+            return len(content) <= _STATE_BYTES and git_state.is_as_git_writes((folder, name), content)
         finally:
             os.close(opened)
     return False
+
+
+def records_resolutions(path: Path, root: Path | None) -> bool:
+    """Whether git, once that folder is there, resolves conflicts by what lies in it."""
+    if git_folder.RESOLUTIONS not in str(path).lower():
+        return False
+    inside = _in_git(path, root)
+    return bool(inside) and git_folder.holds_resolutions(inside)
 
 
 def _in_git(path: Path, root: Path | None) -> Sequence[str]:
@@ -202,7 +217,7 @@ def is_vacant(item: Locked, folder: Path) -> bool:
 def holding(found: Sequence[Locked], extra: Sequence[str] = ()) -> list[Locked]:
     """Decide what is mounted (folders first, then what is nearest to the top; documents apart from them), and keep the
     content of the rest."""
-    mountable = [item for item in found if item.kind in ("folder", "file", "other")]
+    mountable = [item for item in found if item.kind in ("folder", "file", "other") and not is_only_kept(item)]
     documents = [item for item in mountable if item.kind == "file" and is_conversation(item.path, extra)]
     documents.sort(key=lambda item: (exact(item.path) not in extra, -item.changed))
     apart = {item.path for item in documents}
@@ -224,6 +239,12 @@ def holding(found: Sequence[Locked], extra: Sequence[str] = ()) -> list[Locked]:
                 )
         held.append(replace(item, content=content, mounted=item.path in mounted))
     return held
+
+
+def is_only_kept(item: Locked) -> bool:
+    """Whether commands may write in it, but neither make nor remove it."""
+    above, _, name = item.path.rpartition("/")
+    return item.kind == "folder" and fold(name) == git_folder.RESOLUTIONS and os.path.lexists(f"{above}/HEAD")
 
 
 def _content(item: Locked, limit: int) -> bytes | None:
@@ -303,22 +324,29 @@ class _Look:
                     continue
                 names = (*above, fold(entry.name))
                 locked = git_folder.locks(names, whole=whole)
+                state = git_folder.state(names)
                 if entry.is_dir(follow_symlinks=False):
-                    if locked and names[-1] in git_folder.SEQUENCES:
-                        yield from self._steps(entry)
+                    if git_folder.holds_resolutions(names):
+                        yield entry
+                    if state is not None and not state[1]:
+                        yield from self._states(entry, state[0])
                     elif locked and names[-1] not in git_folder.LEGACY:
                         yield entry
                     elif names == ("objects",) and not (whole and deep):
                         pending.append((f"{entry.path}/info", ("objects", "info")))
                     elif locked or _may_hold(entry, names, whole=whole and deep):
                         pending.append((entry.path, names))
-                elif locked or (entry.is_symlink() and (whole or git_folder.is_way(names))):
+                elif (
+                    locked
+                    or (entry.is_symlink() and (whole or git_folder.is_way(names)))
+                    or (state is not None and not is_as_git_left_it(state, entry.path))
+                ):
                     yield entry
 
-    def _steps(self, folder: os.DirEntry[str]) -> Iterator[os.DirEntry[str]]:
-        """What in the steps of a rebase may run something, or is no file of steps at all."""
+    def _states(self, folder: os.DirEntry[str], name: str) -> Iterator[os.DirEntry[str]]:
+        """What of a rebase git would not have written: it may run something."""
         for entry in self._reach.entries(folder.path):
-            if not only_steps((fold(folder.name), fold(entry.name)), entry.path):
+            if not is_as_git_left_it((name, fold(entry.name)), entry.path):
                 yield entry
 
 

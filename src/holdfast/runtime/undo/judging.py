@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.config.git_folder import SKELETON, is_repository
+from holdfast.config.git_folder import RESOLUTIONS, SKELETON, is_repository
 from holdfast.config.protected import is_git_folder
 from holdfast.sandbox.protection import (
     GIT_NAMES,
+    git_state_of,
+    is_as_git_left_it,
     is_conversation,
     is_harmless,
     link_reason,
-    only_steps,
     points_elsewhere,
-    steps_of,
+    records_resolutions,
 )
 from holdfast.store.changes import PathChange, absolute
 
@@ -49,6 +50,7 @@ def judge(root: str, found: list[PathChange], sandbox: Judging | None, left: str
 
     A protected folder that only comes or goes is neither: nothing obeys an empty one, and some are put there, and
     taken away again, to keep a place occupied while a command runs. One for objects is: it completes a repository.
+    So is one for recorded resolutions: git applies them once it is there.
     """
     if sandbox is None:
         return Judged(found, [], [])
@@ -63,7 +65,7 @@ def judge(root: str, found: list[PathChange], sandbox: Judging | None, left: str
             kept.append(change)
     stays = {folder for change in kept if change.before.kind != "absent" for folder in _folders_above(change.path)}
     empty = (change.path for change in kept if _is_folder_or_nothing(change) and change.path not in stays)
-    nothing = {path for path in empty if path.rpartition("/")[2] != "objects"}
+    nothing = {path for path in empty if path.rpartition("/")[2] not in ("objects", RESOLUTIONS)}
     violations = [change.path for change in kept if change.path not in nothing]
     lost = {
         change.path
@@ -108,9 +110,11 @@ def _becomes_folder(path: str, found: list[PathChange]) -> bool:
 
 def _is_locked(root: str, change: PathChange, sandbox: Judging, left: str) -> bool:
     path = Path(absolute(root, change.path))
-    steps = steps_of(path, sandbox.policy.root)
-    if steps is not None and change.after.kind in ("absent", "file", "directory"):
-        return change.after.kind != "absent" and not only_steps(steps, absolute(left, change.path))
+    state = git_state_of(path, sandbox.policy.root)
+    if state is not None and change.after.kind in ("absent", "file", "directory"):
+        return change.after.kind != "absent" and not is_as_git_left_it(state, absolute(left, change.path))
+    if change.before.kind != "directory" and records_resolutions(path, sandbox.policy.root):
+        return True
     if change.before.kind == "absent" and change.after.kind == "file":
         policy = sandbox.policy
         if is_harmless(path, (policy.root, *policy.writable), policy.protected):
