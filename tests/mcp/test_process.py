@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import Runtime
-from holdfast.config.model import McpServer, SecretSource
+from holdfast import Config, Runtime
+from holdfast.config.model import McpServer, SandboxConfig, SecretSource
 from holdfast.contract.errors import SandboxRefused, SecretUnavailable
 from holdfast.mcp.process import Process, start
 from holdfast.mcp.process_plan import folder_for
@@ -120,6 +120,35 @@ def test_a_server_that_is_given_no_folder_starts_nothing_of_the_project(
             assert str(folder_for(runtime, "odd", module)) == "/"
 
     run(go())
+
+
+@pytest.mark.spec("K1", "N8")
+@pytest.mark.parametrize("mode", ["auto", "off"])
+@pytest.mark.parametrize("place", ["project", "link", "writable"])
+def test_the_program_of_a_server_is_never_one_of_the_project(
+    mode: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor one that a command could have written; not with a PATH that leads there, as a project's `.envrc` sets it."""
+    project, shared, mark = tmp_path / "project", tmp_path / "shared", tmp_path / "ran"
+    programs = (shared if place == "writable" else project) / "bin"
+    programs.mkdir(parents=True)
+    (programs / "uvx").write_text(f"#!/bin/sh\ntouch {mark}\n")
+    (programs / "uvx").chmod(0o755)
+    (tmp_path / "link").symlink_to(programs)
+    first = tmp_path / "link" if place == "link" else programs
+    monkeypatch.setenv("PATH", f"{first}:{programs}/../bin:bin:.::/usr/bin:/bin")
+    config = Config(sandbox=SandboxConfig(mode=mode, writable=("$root", str(shared))))  # pyright: ignore[reportArgumentType]
+    for folder in (project, shared):
+        folder.mkdir(exist_ok=True)
+    monkeypatch.chdir(project)
+
+    async def go() -> None:
+        async with Runtime(config=config, root=project, state=tmp_path / "state") as runtime:
+            with pytest.raises(SandboxRefused, match="There is no program 'uvx' on the path"):
+                await start(runtime, "odd", McpServer(command="uvx"))
+
+    run(go())
+    assert not mark.exists()
 
 
 @pytest.mark.spec("K1")

@@ -77,6 +77,7 @@ def sandbox_for(runtime: Runtime, server: McpServer) -> Sandbox:
         state=runtime.hands.state,
         extra_protected=runtime.hands.protected,
         cwd=Path(runtime.cwd),
+        foreign=runtime.sandbox.policy.writable,  # where commands write: they could have put an `uvx` there
     )
 
 

@@ -47,6 +47,8 @@ class Policy(Struct, frozen=True, kw_only=True):
     """Protected patterns beyond the built-in ones."""
     blocked: Path | None = None
     """Where what was found at protected paths is kept when it is taken away from there; None: it is not kept."""
+    foreign: tuple[Path, ...] = ()
+    """Folders, beside the writable ones, in which somebody else may have put programs: no name is looked up there."""
 
     def digest(self) -> str:
         return sha256(msgspec.json.encode(self, enc_hook=str, order="deterministic")).hexdigest()
@@ -75,9 +77,15 @@ class Places(Struct, frozen=True, kw_only=True):
 
 
 def resolve(
-    config: SandboxConfig, places: Places, *, state: Path | None = None, protected: Iterable[str] = ()
+    config: SandboxConfig,
+    places: Places,
+    *,
+    state: Path | None = None,
+    protected: Iterable[str] = (),
+    foreign: Iterable[Path] = (),
 ) -> Policy:
-    """The policy for one place. `state` is where holdfast remembers: commands do not see it."""
+    """The policy for one place. `state` is where holdfast remembers: commands do not see it. `foreign`: where programs
+    of others may lie, beside the project."""
     writable = _deduplicated(_writable(config.writable, places))
     for path in writable:
         if path == Path("/") or _within(path, map(Path, _NEVER_WRITABLE)):
@@ -102,6 +110,7 @@ def resolve(
         limits=Limits.of(config),
         protected=tuple(protected),
         blocked=(state or user_state_dir()) / "blocked",
+        foreign=_deduplicated(Path(os.path.realpath(path)) for path in (places.root, *foreign) if path is not None),
     )
 
 
@@ -165,15 +174,16 @@ def variables(
 
 
 def clean_path(text: str, policy: Policy) -> str:
-    """Only absolute folders that commands cannot write: `git` must mean the same program after a command as before."""
-    return _clean_path(text, policy.writable, policy.own)
+    """Only absolute folders that are not in the project and that commands cannot write: `git` must mean the same
+    program after a command as before, and no program that came with a checkout."""
+    return _clean_path(text, (*policy.writable, *policy.foreign), (*policy.own, *own_folders()))
 
 
 @lru_cache(maxsize=16)
-def _clean_path(text: str, writable: tuple[Path, ...], own: tuple[Path, ...]) -> str:
+def _clean_path(text: str, foreign: tuple[Path, ...], own: tuple[Path, ...]) -> str:
     def plantable(folder: str) -> bool:
         places = (Path(os.path.normpath(folder)), Path(os.path.realpath(folder)))
-        return any(_within(place, writable) and not _within(place, own) for place in places)
+        return any(_within(place, foreign) and not _within(place, own) for place in places)
 
     kept = [folder for folder in text.split(":") if folder.startswith("/") and not plantable(folder)]
     return ":".join(dict.fromkeys(kept)) or DEFAULT_PATH

@@ -38,15 +38,16 @@ class Sandbox:
         extra_protected: Sequence[str] = (),
         cwd: Path | None = None,
         remember: bool = True,
+        foreign: Sequence[Path] = (),
     ) -> None:
-        """`remember`: keep what probes showed in the state folder."""
+        """`remember`: keep what probes showed in the state folder. `foreign`: as in `policy.resolve`."""
         self._config = config
         self._document_dir = document_dir
         self._cwd = cwd or Path.cwd()
         self._state = state
         self._remember = remember
         places = Places(cwd=self._cwd, root=root, document=document_dir, home=Path.home())
-        self.policy: Policy = resolve(config, places, state=state, protected=extra_protected)
+        self.policy: Policy = resolve(config, places, state=state, protected=extra_protected, foreign=foreign)
 
     @property
     def mode(self) -> Literal["auto", "required", "off"]:
