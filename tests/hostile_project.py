@@ -10,9 +10,11 @@ from pathlib import Path
 MODULES = (
     "_posixsubprocess", "asyncio", "click", "codecs", "collections", "confine", "contextlib", "ctypes", "encodings",
     "enum", "fcntl", "functools", "gc", "holdfast", "importlib", "inspect", "io", "json", "lupa", "marshal", "msgspec",
-    "msvcrt", "os", "pathlib", "re", "resource", "runpy", "select", "signal", "site", "sitecustomize", "socket",
+    "msvcrt", "onlyhere", "os", "pathlib", "re", "resource", "runpy", "select", "signal", "site", "sitecustomize", "socket",
     "stat", "struct", "subprocess", "threading", "time", "types", "typing", "usercustomize", "warnings", "_winapi",
 )  # fmt: skip
+ONLY_HERE = ("msvcrt", "nt", "onlyhere", "winreg", "_scproxy", "_winapi", "orjson", "trio", "uvloop")
+"""Modules that are installed nowhere here: of a folder that is merely last on the path, they are taken all the same."""
 PROGRAMS = (
     "bash", "bwrap", "cat", "editor", "git", "holdfast", "open", "ps", "python", "python3", "rg", "sh", "sleep", "vi",
     "x-www-browser", "xdg-open",
@@ -28,8 +30,11 @@ class HostileProject:
         self.root.mkdir(parents=True)
         (self.root / ".git").mkdir()
         trap = f"open({str(self.mark)!r}, 'a').write(f'{{__name__}} was imported\\n'); raise SystemExit(97)\n"
+        (self.root / "src").mkdir()
         for name in MODULES:
             (self.root / f"{name}.py").write_text(trap)
+        for name in ONLY_HERE:
+            (self.root / "src" / f"{name}.py").write_text(trap)
         for package in ("holdfast", "holdfast/runtime", "holdfast/sandbox", "holdfast/doors"):
             (self.root / package).mkdir()
             (self.root / package / "__init__.py").write_text(trap)
@@ -45,10 +50,11 @@ class HostileProject:
 
     def _install_traps(self, trap: str) -> None:
         """A package that offers tools, and a user's site-packages with a start-up line."""
-        offered = self.root / "evil-1.dist-info"
-        offered.mkdir()
-        (offered / "METADATA").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1\n")
-        (offered / "entry_points.txt").write_text("[holdfast.tools]\nevil = json\n")
+        for folder in (self.root, self.root / "src"):
+            offered = folder / "evil-1.dist-info"
+            offered.mkdir()
+            (offered / "METADATA").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1\n")
+            (offered / "entry_points.txt").write_text("[holdfast.tools]\nevil = onlyhere\n")
         version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
         packages = self.root / "base" / "lib" / version / "site-packages"
         packages.mkdir(parents=True)

@@ -6,6 +6,7 @@ import ast
 import asyncio
 import json
 import os
+import pwd
 import site
 import subprocess
 import sys
@@ -15,7 +16,8 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast import Config, Runtime, helper_process, tool
+from holdfast import Config, Runtime, helper_process, import_path, tool
+from holdfast.assemble import build_registry, load_setting
 from holdfast.chat.lua.host import LuaHost, Script
 from holdfast.config.model import SandboxConfig, SecretSource
 from holdfast.contract.command import Command
@@ -234,6 +236,83 @@ def test_editor_and_browser_are_never_a_program_of_the_project(
 
 
 @pytest.mark.spec("N8")
+@pytest.mark.parametrize(
+    "line",
+    ["{root}/bin/editor", "{link}/editor", "{root}/../project/bin/editor", "sh {root}/editor", "env PATH={root}/bin editor",
+     "vim -u{root}/vimrc", "sh -c '. {root}/startup'", "sh ~/project/editor", "editor 'a"],
+)  # fmt: skip
+def test_an_editor_or_browser_that_leads_into_the_project_is_refused_by_name(
+    hostile: HostileProject, line: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    link = hostile.root.parent / "link"
+    link.symlink_to(hostile.root / "bin")
+    command = line.format(root=hostile.root, link=link)
+    monkeypatch.setenv("EDITOR", command)
+    monkeypatch.setenv("BROWSER", command)
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.setattr(helper_process, "start", _never)
+    assert asyncio.run(typing_in.edit("text", ".json")) is None
+    assert "The editor cannot be started: " in capfd.readouterr().err
+    with pytest.raises(helper_process.NotStarted, match="project|quotes"):
+        helper_process.person_command(command, hostile.root)
+
+
+def _never(*_: object, **__: object) -> None:
+    raise AssertionError("a process was started")
+
+
+@pytest.mark.spec("N8")
+def test_the_program_of_a_secret_may_not_lie_in_the_project(hostile: HostileProject) -> None:
+    source = SecretSource(command=(str(hostile.root / "bin" / "cat"), "x"))
+    runtime = Runtime(root=hostile.root, config=Config(secrets={"bad": source}))
+    with pytest.raises(holdfast.HoldfastError, match=r"secret 'bad' cannot be run: .* lies in the project"):
+        runtime.secrets.get("bad")
+
+
+LEADING = (
+    "VIM", "VIMRUNTIME", "MYVIMRC", "XDG_CONFIG_HOME", "XDG_CONFIG_DIRS", "XDG_DATA_DIRS", "ZDOTDIR", "EMACSLOADPATH",
+    "LUA_PATH", "CLASSPATH", "OPENSSL_CONF", "GCONV_PATH", "LOCPATH", "GTK_MODULES", "QT_PLUGIN_PATH",
+    "GIO_EXTRA_MODULES", "GNUPGHOME", "PASSWORD_STORE_EXTENSIONS_DIR", "KUBECONFIG", "PAGER", "NEVER_HEARD_OF",
+)  # fmt: skip
+CODE = (
+    "NVIM_APPNAME", "PROMPT_COMMAND", "PS4", "SHELLOPTS", "LUA_INIT", "LUA_INIT_5_4", "PERL5DB", "JAVA_TOOL_OPTIONS",
+    "DOTNET_STARTUP_HOOKS", "LESSOPEN", "DYLD_INSERT_LIBRARIES", "LD_AUDIT", "BASH_FUNC_ls%%", "PYTHONPATH", "GIT_SSH",
+)  # fmt: skip
+
+
+@pytest.mark.spec("N8")
+@pytest.mark.parametrize(
+    "value", ["{0}", "{0}/x", "/usr/share:{0}/x", "a={0}/x,b", "@{0}/x", "|{0}/x %s", "-I{0}/x", "file://{0}/x",
+              "{1}/x", "~/project/x", "$HOME/project/x", "/nowhere/../{0}"],
+)  # fmt: skip
+def test_no_variable_of_the_persons_programs_leads_into_the_project(
+    hostile: HostileProject, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = hostile.root.parent / "link"
+    link.symlink_to(hostile.root)
+    for name in LEADING:
+        monkeypatch.setenv(name, value.format(hostile.root, link))
+    for name in CODE:
+        monkeypatch.setenv(name, "touch x")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/1000")
+    monkeypatch.setenv("BESIDE", f"{hostile.root}-2/x")
+    found = helper_process.person_environment(hostile.root)
+    assert found.keys().isdisjoint((*LEADING, *CODE))
+    assert found["XDG_RUNTIME_DIR"] == "/run/user/1000"
+    assert found["BESIDE"] == f"{hostile.root}-2/x"
+    assert found["HOME"] == str(hostile.root.parent)
+    assert str(hostile.root) not in found["PATH"] and "/usr/bin" in found["PATH"]
+
+
+@pytest.mark.spec("N8")
+def test_a_home_in_the_project_is_not_the_persons(hostile: HostileProject, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(hostile.root / "home"))
+    assert helper_process.person_environment(hostile.root)["HOME"] == pwd.getpwuid(os.getuid()).pw_dir
+    monkeypatch.setenv("HOME", "/somewhere")
+    assert helper_process.person_environment(Path("/"))["HOME"] == "/somewhere"
+
+
+@pytest.mark.spec("N8")
 def test_the_fuzzer_makes_its_repository_with_the_system_s_git(hostile: HostileProject, tmp_path: Path) -> None:
     plant(tmp_path / "fuzz")
     assert (tmp_path / "fuzz" / "project" / ".git" / "HEAD").is_file()
@@ -284,7 +363,52 @@ def test_what_is_installed_comes_first_and_nothing_means_the_working_directory()
     installed = site.getsitepackages()[0]
     library = str(Path(os.__file__).parent)
     given = ["", ".", "src", "/project", installed, "/project/src", library]
-    assert helper_process.import_order(given) == [installed, library, "/project", "/project/src"]
+    assert import_path.import_order(given) == [installed, library, "/project", "/project/src"]
+
+
+@pytest.mark.spec("N8")
+def test_nothing_of_a_project_is_imported_from_but_what_is_installed_there(tmp_path: Path) -> None:
+    installed, project, elsewhere = site.getsitepackages()[0], tmp_path / "project", tmp_path / "tools"
+    for folder in (project / ".git", project / "src", project / "sub" / "deep", elsewhere):
+        folder.mkdir(parents=True)
+    (tmp_path / "link").symlink_to(project / "src")
+    given = [str(project), str(tmp_path / "link"), f"{elsewhere}/../project/src", str(elsewhere), installed]
+    for folder in (project, project / "sub" / "deep"):
+        assert import_path.without_projects(given, [str(folder)]) == [installed, str(elsewhere)]
+    assert import_path.without_projects([installed], ["/", str(Path(installed).parent)]) == [installed]
+    assert import_path.without_projects([str(elsewhere)], ["/"]) == [str(elsewhere)]
+
+
+@pytest.mark.spec("N8")
+@pytest.mark.parametrize("where", ["here", "-C", "argument"])
+@pytest.mark.parametrize("words", [("tools",), ("call", "calculator", "expression=1+1"), ("doctor", "--json")])
+def test_the_command_imports_nothing_of_a_project_on_its_path(tmp_path: Path, where: str, words: tuple[str, ...]) -> None:
+    project = HostileProject(tmp_path)
+    options = {"here": (), "-C": ("-C", str(project.root)), "argument": (f"-C{project.root}",)}[where]
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "holdfast", *options, *words],
+        cwd=project.root if where == "here" else tmp_path,
+        capture_output=True, text=True, timeout=110, check=False,
+        env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "PYTHONPATH": f"{PACKAGE.parent}:{project.root}/src"},
+    )  # fmt: skip
+    assert done.stdout, done.stderr
+    assert "onlyhere" not in done.stderr
+    project.check()
+
+
+@pytest.mark.spec("N8")
+def test_a_program_that_uses_holdfast_gets_no_tools_of_a_package_that_only_lies_in_the_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its `sys.path` is its own; entry points are looked for by holdfast."""
+    project = HostileProject(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(project.root)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(project.root / "src")])
+    registry = build_registry(load_setting())
+    assert [warning for warning in registry.warnings if "'evil' lies in the project and is not installed" in warning]
+    project.check()
 
 
 @pytest.mark.spec("N8")

@@ -11,11 +11,11 @@ def main() -> int:
 
         sys.stdout.write(f"holdfast {__version__}\n")
         return 0
+    from holdfast.import_path import forget_projects
+
+    forget_projects(sys.argv[1:])  # most imports come later
     import gc
 
-    from holdfast.helper_process import import_order
-
-    sys.path[:] = import_order(sys.path)  # a project's folder may be on it, and most imports come later
     gc.set_threshold(100_000, 50, 50)  # what is imported does not become garbage; looking for some takes time
     from holdfast.doors.cli.app import run
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from holdfast.import_path import OWN, is_inside
 
 if TYPE_CHECKING:
     import asyncio
@@ -20,13 +22,18 @@ if TYPE_CHECKING:
 FOLDERS: Final = ("/usr/bin", "/usr/local/bin", "/bin", "/opt/homebrew/bin")
 _NOWHERE: Final = "/"
 """Where helpers run: an empty entry of a search path (`LD_LIBRARY_PATH`, `PATH`) means the working directory."""
-_OWN: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
-"""The folder that holds the package."""
 _ACTING: Final = re.compile(
-    r"PYTHON.*|GIT_.*|PERL5?LIB|PERL5OPT|RUBYLIB|RUBYOPT|NODE_OPTIONS|NODE_PATH|BASH_ENV|ENV|BASH_FUNC_.*"
-    r"|RIPGREP_CONFIG_PATH|LD_PRELOAD|LD_AUDIT|LD_LIBRARY_PATH|VIMINIT|EXINIT|GVIMINIT"
+    r"PYTHON.*|GIT_.*|PERL5?LIB|PERL5OPT|PERL5DB|RUBYLIB|RUBYOPT|NODE_OPTIONS|NODE_PATH|BASH_ENV|ENV|BASH_FUNC_.*"
+    r"|BASHOPTS|SHELLOPTS|PROMPT_COMMAND|PS4|RIPGREP_CONFIG_PATH|LD_.*|DYLD_.*|VIMINIT|EXINIT|GVIMINIT|NVIM_APPNAME"
+    r"|LUA_INIT.*|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|JDK_JAVA_OPTIONS|DOTNET_STARTUP_HOOKS|LESSOPEN|LESSCLOSE"
 )
-"""Variables that name code or settings a program loads when it starts; a project's `.envrc` may have set them."""
+"""Variables that hold code, or options that load some, whatever path they name: a project's `.envrc` may have set them.
+Those that only name a folder or a file (`VIMRUNTIME`, `XDG_CONFIG_HOME`, `CLASSPATH`) go by where that is."""
+_PATHS: Final = re.compile(r"[~/][^:;,=|&<>()'\"\s]*")
+
+
+class NotStarted(OSError):
+    """A program that a person chose is not started; says why."""
 
 
 def isolated_python(*words: str) -> tuple[str, ...]:
@@ -44,19 +51,7 @@ def _isolation() -> tuple[str, ...]:
     import site
 
     user = site.getusersitepackages() if site.ENABLE_USER_SITE else None
-    return ("-E", "-P") if user == _OWN else ("-I",)
-
-
-def import_order(entries: Iterable[str]) -> list[str]:
-    """A `sys.path` in which whatever is not installed comes last, and nothing means the working directory."""
-    import site
-
-    library = os.path.dirname(os.__file__)  # noqa: PTH120 - `pathlib` is slow at every start of the command
-    archive = f"{os.path.dirname(library)}/python{sys.version_info[0]}{sys.version_info[1]}.zip"  # noqa: PTH120
-    user = (site.getusersitepackages(),) if site.ENABLE_USER_SITE else ()
-    installed = {archive, library, f"{library}/lib-dynload", *site.getsitepackages(), *user, _OWN}
-    entries = dict.fromkeys(entry for entry in entries if entry.startswith(os.sep))
-    return sorted(entries, key=lambda entry: entry not in installed)  # stable: otherwise they keep their order
+    return ("-E", "-P") if user == OWN else ("-I",)
 
 
 def system_program(name: str) -> str | None:
@@ -64,31 +59,76 @@ def system_program(name: str) -> str | None:
     return next((path for folder in FOLDERS if os.access(path := f"{folder}/{name}", os.X_OK)), None)
 
 
-def person_program(word: str, project: Path) -> str | None:
-    """Where a program is that the person chose (an editor, a secret's command): never in the project."""
+def person_program(word: str, project: Path) -> str:
+    """Where a program is that the person chose (an editor, a secret's command). Raises `NotStarted` if it is in the
+    project, or nowhere."""
     import shutil
 
-    if os.sep in word:
-        return word if word.startswith(os.sep) else None
-    return shutil.which(word, path=person_environment(project).get("PATH", os.defpath))
+    if os.sep not in word:
+        found = shutil.which(word, path=person_environment(project).get("PATH", os.defpath))
+        if found is None:
+            raise NotStarted(f"{word!a} is in no absolute folder of PATH outside the project; write its whole path.")
+        return found
+    if not word.startswith(os.sep):
+        raise NotStarted(f"{word!a} means another program in every folder; write its whole path.")
+    if is_inside(word, _place(project)):
+        raise NotStarted(f"{word!a} lies in the project, so it is not run for you; choose a program outside it.")
+    return word
+
+
+def person_command(line: str, project: Path) -> tuple[str, ...]:
+    """The same for a line of words that a variable holds, of which none may lead into the project."""
+    from shlex import split
+
+    try:
+        word, *words = split(line)
+    except ValueError:
+        raise NotStarted(f"{line!a} is no line of words; correct its quotes.") from None
+    for each in words:
+        if _names_project(each, project):
+            raise NotStarted(f"{line!a} leads into the project, so it is not run for you; choose another command.")
+    return (person_program(word, project), *words)
 
 
 def person_environment(project: Path) -> dict[str, str]:
-    """The person's variables without what a project could have put there: code to load, and folders of programs."""
-    kept = {name: value for name, value in os.environ.items() if not _ACTING.fullmatch(name)}
+    """The person's variables without what a project could have put there: code to load, and whatever leads into it."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name == "PATH" or not (_ACTING.fullmatch(name) or _names_project(value, project))
+    }
     if "PATH" in kept:
-        kept["PATH"] = os.pathsep.join(_outside(kept["PATH"].split(os.pathsep), project))
+        folders = (folder for folder in kept["PATH"].split(os.pathsep) if folder.startswith(os.sep))
+        kept["PATH"] = os.pathsep.join(folder for folder in folders if not is_inside(folder, _place(project)))
+    if "HOME" in os.environ and "HOME" not in kept and (home := _login_home()) is not None:
+        kept["HOME"] = home
     return kept
 
 
-def _outside(folders: Iterable[str], project: Path) -> list[str]:
-    places = (str(project), os.path.realpath(project))
-    real = ((folder, os.path.normpath(folder), os.path.realpath(folder)) for folder in folders if folder[:1] == os.sep)
-    return [folder for folder, *spelt in real if not any(_inside(path, place) for path in spelt for place in places)]
+def _names_project(text: str, project: Path) -> bool:
+    """Whether some path in a text leads into the project; relative ones do not, as nothing is started there."""
+    place = _place(project)
+    if place is None:
+        return False
+    text = os.path.expandvars(text)
+    if any(re.search(rf"{re.escape(spelt)}(?![\w.-])", text) for spelt in {place, os.path.realpath(place)}):
+        return True
+    paths = (os.path.expanduser(found) for found in _PATHS.findall(text))  # noqa: PTH111
+    return any(is_inside(path, place) for path in paths if path.startswith(os.sep))
 
 
-def _inside(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
+def _place(project: Path) -> str | None:
+    """The folder of the project; None where that would be the whole file system."""
+    return None if project == project.parent else str(project)
+
+
+def _login_home() -> str | None:
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        return None
 
 
 def start(

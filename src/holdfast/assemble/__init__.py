@@ -132,7 +132,7 @@ def build_registry(setting: Setting, *, tools: Iterable[Any] = (), entry_points:
         except HoldfastError as error:
             raise ConfigError(f"tools.modules names '{module}', which cannot be used: {error}") from error
     if entry_points and config.entry_points:
-        load_entry_points(registry)
+        load_entry_points(registry, project=setting.root or setting.cwd)
     for tool in tools:
         if not isinstance(tool, Tool) or registry.get(tool.name) is not tool:
             registry.register(tool)

@@ -12,9 +12,9 @@ from msgspec import Struct
 
 from holdfast.config.ownership import check_own
 from holdfast.contract.errors import ConfigError
+from holdfast.import_path import MARKERS, top_above
 
-PROJECT_FILE: Final = "holdfast.toml"
-_MARKERS: Final = (PROJECT_FILE, ".git")
+PROJECT_FILE: Final = MARKERS[0]
 _UNTIDY: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -39,11 +39,8 @@ class Project(Struct, frozen=True, kw_only=True):
 
 def find_root(start: Path) -> Path | None:
     """The nearest folder at or above `start` that holds `holdfast.toml` or `.git`."""
-    here = Path(os.path.realpath(start))
-    for folder in (here, *here.parents):
-        if any(os.path.lexists(folder / marker) for marker in _MARKERS):
-            return folder
-    return None
+    found = top_above(str(start))
+    return None if found is None else Path(found)
 
 
 def project_at(cwd: Path, document: Path | None = None) -> Project:

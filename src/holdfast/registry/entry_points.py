@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import inspect
+import os
 from typing import TYPE_CHECKING, Final
 
 from holdfast.contract.errors import ToolError
 from holdfast.contract.tool import Tool
+from holdfast.import_path import installed_folders, is_inside
 from holdfast.registry.forms import takes
 from holdfast.registry.handle import Handle
 from holdfast.registry.registry import Registry
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+    from pathlib import Path
 
 GROUP: Final = "holdfast.tools"
 
 
-def load_entry_points(registry: Registry, group: str = GROUP) -> Handle:
+def load_entry_points(registry: Registry, group: str = GROUP, *, project: Path | None = None) -> Handle:
     """Register what installed packages offer; a broken one is a warning that names the package.
+
+    A package that lies in the project is not installed, only found there by way of `PYTHONPATH`: nobody chose to run
+    it, so it is left out, with a warning. What is in the environment that holdfast runs in counts as installed.
 
     An entry point names a tool, a definition, a list, a factory without parameters that gives one of these, a module
     with `definitions` or `resolve`, or a source. Every tool is marked `package:NAME`, whatever it says of itself.
@@ -26,11 +32,17 @@ def load_entry_points(registry: Registry, group: str = GROUP) -> Handle:
     from importlib.metadata import entry_points
 
     points = sorted(entry_points(group=group), key=lambda point: (_package(point), point.name))
-    return Handle.compose(*[_load(registry, point) for point in points])
+    return Handle.compose(*[_load(registry, point, project) for point in points])
 
 
-def _load(registry: Registry, point: EntryPoint) -> Handle | None:
+def _load(registry: Registry, point: EntryPoint, project: Path | None) -> Handle | None:
     package = _package(point)
+    if project is not None and _lies_in(point, project):
+        registry.warn(
+            f"The package '{package}' lies in the project and is not installed, so the tools it offers as "
+            f"'{point.name}' are left out; install it, or name its module in tools.modules of your own configuration."
+        )
+        return None
     try:
         return registry.register(_made(point.load()), source=f"package:{package}")
     except (Exception, SystemExit) as error:
@@ -50,6 +62,13 @@ def _made(offered: object) -> object:
         made.close()
         raise ToolError("a factory of tools must not be async; offer a source (register, done) instead.")
     return made
+
+
+def _lies_in(point: EntryPoint, project: Path) -> bool:
+    if point.dist is None:
+        return False
+    folder = os.path.abspath(str(point.dist.locate_file("")))  # noqa: PTH100
+    return folder not in installed_folders() and is_inside(folder, str(project))
 
 
 def _package(point: EntryPoint) -> str:

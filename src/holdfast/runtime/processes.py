@@ -13,7 +13,8 @@ from typing import Any, cast
 from holdfast.contract.errors import ToolError
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args, encode_json, parse_json
-from holdfast.helper_process import import_order, own_module, start_async
+from holdfast.helper_process import own_module, start_async
+from holdfast.import_path import import_order
 from holdfast.runtime.stepping import NoReply
 
 _MAX_REPLY = 64 * 1024 * 1024

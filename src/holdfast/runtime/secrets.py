@@ -71,12 +71,10 @@ def _from_keyring(scope: str, address: str) -> str | None:
 def _from_command(scope: str, command: tuple[str, ...], project: Path) -> str:
     from subprocess import SubprocessError
 
-    program = helper_process.person_program(command[0], project)
-    if program is None:
-        raise SecretUnavailable(
-            f"The command for the secret '{scope}' names {command[0]!a}, which is in no absolute folder of PATH "
-            "outside the project; write its whole path."
-        )
+    try:
+        program = helper_process.person_program(command[0], project)
+    except helper_process.NotStarted as error:
+        raise SecretUnavailable(f"The command for the secret '{scope}' cannot be run: {error}") from None
     environment = helper_process.person_environment(project)
     try:
         said = helper_process.run((program, *command[1:]), timeout=_COMMAND_SECONDS, env=environment)

@@ -12,7 +12,8 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Final
 
-from holdfast.helper_process import import_order, isolated_python, start
+from holdfast.helper_process import isolated_python, start
+from holdfast.import_path import import_order
 
 MAX_FRAME: Final = 16 << 20
 START_SECONDS: Final = 30.0

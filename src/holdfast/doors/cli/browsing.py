@@ -7,13 +7,12 @@ import os
 import sys
 from contextlib import suppress
 from pathlib import Path
-from shlex import split
 from typing import Final
 from urllib.parse import urlsplit
 
 from holdfast.config.roots import find_root
 from holdfast.doors.forms import fault_of_address
-from holdfast.helper_process import person_environment, person_program, start
+from holdfast.helper_process import NotStarted, person_command, person_environment, start
 
 _STARTING: Final = 5.0
 """Seconds in which a browser that cannot be started says so; one that stays is open."""
@@ -51,21 +50,23 @@ async def open_address(url: str) -> str | None:
         return "It is not opened from here; open it yourself if you trust it."
     if sys.platform != "darwin" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         return "There is no browser with a window here; copy the address."
-    opened = await asyncio.to_thread(_start_browser, url)
-    return None if opened else "No browser could be started; copy the address."
+    return await asyncio.to_thread(_start_browser, url)
 
 
-def _start_browser(url: str) -> bool:
-    """Not by `webbrowser`, which takes what it finds on the whole PATH, a project's folders of programs included."""
+def _start_browser(url: str) -> str | None:
+    """None, or why none was started. Not by `webbrowser`, which takes what it finds on the whole PATH, a project's
+    folders of programs included."""
     from subprocess import DEVNULL, TimeoutExpired
 
     project = find_root(Path.cwd()) or Path.cwd()
     environment = person_environment(project)
     chosen = [one for one in os.environ.get("BROWSER", "").split(os.pathsep) if one]
+    fault = ""
     for command in (*chosen, *(("open",) if sys.platform == "darwin" else ("xdg-open", "x-www-browser"))):
-        word, *words = split(command)
-        program = person_program(word, project)
-        if program is None:
+        try:
+            program, *words = person_command(command, project)
+        except NotStarted as error:
+            fault = fault or (f" (BROWSER: {error})" if command in chosen else "")
             continue
         argv = (program, *((word.replace("%s", url) for word in words) if "%s" in command else (*words, url)))
         with suppress(OSError):
@@ -75,7 +76,7 @@ def _start_browser(url: str) -> bool:
             try:
                 failed = process.wait(_STARTING) != 0
             except TimeoutExpired:
-                return True
+                return None
             if not failed:
-                return True
-    return False
+                return None
+    return f"No browser could be started{fault}; copy the address."

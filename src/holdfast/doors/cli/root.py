@@ -56,7 +56,10 @@ def holdfast(ctx: click.Context, directory: str | None, settings: tuple[str, ...
     if directory is not None:
         import os
 
+        from holdfast.import_path import forget_projects
+
         os.chdir(directory)
+        forget_projects()
     ctx.obj = read_flags(settings)
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())

@@ -12,8 +12,8 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from holdfast.config.roots import find_root
-from holdfast.doors.cli.screen import note, prompt, screen_height
-from holdfast.helper_process import person_environment, person_program, start_async
+from holdfast.doors.cli.screen import note, prompt, screen_height, shown_block
+from holdfast.helper_process import NotStarted, person_command, person_environment, start_async
 from holdfast.temporary import make_folder, remove_folder
 
 _CHUNK: Final = 65_536
@@ -109,8 +109,6 @@ def forget_typed_ahead() -> None:
 
 async def edit(text: str, suffix: str) -> str | None:
     """The text as the person's editor leaves it; None without an editor, or if it failed."""
-    from shlex import split
-
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not editor:
         return None
@@ -120,13 +118,13 @@ async def edit(text: str, suffix: str) -> str | None:
         file = f"{folder}/arguments{suffix}"
         _put(file, text)
         try:
-            word, *words = split(editor)
-            program = person_program(word, project)
-            if program is None:
-                return None
+            command = person_command(editor, project)
             # Not in the project: many editors obey a file of the folder they are started in.
-            process = await start_async((program, *words, file), env=person_environment(project), cwd=folder)
+            process = await start_async((*command, file), env=person_environment(project), cwd=folder)
             code = await process.wait()
+        except NotStarted as error:
+            note(shown_block(f"The editor cannot be started: {error}"))
+            return None
         except (OSError, ValueError):
             return None
         return _get(file) if code == 0 else None
