@@ -10,8 +10,9 @@ from pathlib import Path
 MODULES = (
     "_posixsubprocess", "asyncio", "click", "codecs", "collections", "confine", "contextlib", "ctypes", "encodings",
     "enum", "fcntl", "functools", "gc", "holdfast", "importlib", "inspect", "io", "json", "lupa", "marshal", "msgspec",
-    "msvcrt", "onlyhere", "os", "pathlib", "re", "resource", "runpy", "select", "signal", "site", "sitecustomize", "socket",
-    "stat", "struct", "subprocess", "threading", "time", "types", "typing", "usercustomize", "warnings", "_winapi",
+    "msvcrt", "onlyhere", "os", "pathlib", "re", "resource", "runpy", "select", "signal", "site", "sitecustomize",
+    "socket", "stat", "struct", "subprocess", "threading", "time", "types", "typing", "usercustomize", "warnings",
+    "_winapi",
 )  # fmt: skip
 ONLY_HERE = ("msvcrt", "nt", "onlyhere", "winreg", "_scproxy", "_winapi", "orjson", "trio", "uvloop")
 """Modules that are installed nowhere here: of a folder that is merely last on the path, they are taken all the same."""

@@ -238,8 +238,9 @@ def test_editor_and_browser_are_never_a_program_of_the_project(
 @pytest.mark.spec("N8")
 @pytest.mark.parametrize(
     "line",
-    ["{root}/bin/editor", "{link}/editor", "{root}/../project/bin/editor", "sh {root}/editor", "env PATH={root}/bin editor",
-     "vim -u{root}/vimrc", "sh -c '. {root}/startup'", "sh ~/project/editor", "editor 'a"],
+    ["{root}/bin/editor", "{link}/editor", "{root}/../project/bin/editor", "sh {root}/editor",
+     "env PATH={root}/bin editor", "vim -u{root}/vimrc", "sh -c '. {root}/startup'", "sh ~/project/editor",
+     "editor 'a"],
 )  # fmt: skip
 def test_an_editor_or_browser_that_leads_into_the_project_is_refused_by_name(
     hostile: HostileProject, line: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
@@ -253,7 +254,7 @@ def test_an_editor_or_browser_that_leads_into_the_project_is_refused_by_name(
     monkeypatch.setattr(helper_process, "start", _never)
     assert asyncio.run(typing_in.edit("text", ".json")) is None
     assert "The editor cannot be started: " in capfd.readouterr().err
-    with pytest.raises(helper_process.NotStarted, match="project|quotes"):
+    with pytest.raises(helper_process.NotStarted, match=r"project|quotes"):
         helper_process.person_command(command, hostile.root)
 
 
@@ -382,7 +383,9 @@ def test_nothing_of_a_project_is_imported_from_but_what_is_installed_there(tmp_p
 @pytest.mark.spec("N8")
 @pytest.mark.parametrize("where", ["here", "-C", "argument"])
 @pytest.mark.parametrize("words", [("tools",), ("call", "calculator", "expression=1+1"), ("doctor", "--json")])
-def test_the_command_imports_nothing_of_a_project_on_its_path(tmp_path: Path, where: str, words: tuple[str, ...]) -> None:
+def test_the_command_imports_nothing_of_a_project_on_its_path(
+    tmp_path: Path, where: str, words: tuple[str, ...]
+) -> None:
     project = HostileProject(tmp_path)
     options = {"here": (), "-C": ("-C", str(project.root)), "argument": (f"-C{project.root}",)}[where]
     done = subprocess.run(

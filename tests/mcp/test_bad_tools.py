@@ -92,6 +92,16 @@ BAD: dict[str, Any] = {
     "name: very long": {"name": "x" * 5000},
     "name: of another tool": {"name": "first"},
     "name: of another but for case": {"name": "FIRST"},
+    "schema: Infinity": {"inputSchema": {"type": "object", "properties": {"x": {"default": float("inf")}}}},
+    "schema: NaN": {"inputSchema": {"type": "object", "properties": {"x": {"default": float("nan")}}}},
+    "schema: a number beyond all": {"inputSchema": {"type": "object", "default": Raw("1e999")}},
+    "schema: a number of many digits": {"inputSchema": {"type": "object", "default": Raw("9" * 5000)}},
+    "description: half a character": {"description": Raw(r'"a \ud800 b"')},
+    "description: no UTF-8": {"description": Raw('"a \udcff b"')},
+    "description: a line break": {"description": Raw('"a \x01 b"'), "inputSchema": 5},
+    "name: half a character": {"name": Raw(r'"do\udfff"')},
+    "key: half a character": {"inputSchema": {"type": "object", "properties": {"x": Raw(r'{"\ud800": {}}')}}},
+    "Infinity": Raw("-Infinity"),
     "a text": "tool",
     "null": None,
     "a number": 5,
@@ -142,7 +152,7 @@ def made(name: str, given: Any) -> Any:
 
 def serving(folder: Path, tools: list[Any]) -> Path:
     folder.mkdir()
-    (folder / "page").write_text(encoded(tools))
+    (folder / "page").write_bytes(encoded(tools).encode("utf-8", "surrogateescape"))
     (folder / SERVER.name).write_text(SERVER.read_text())
     (folder / "server.py").write_text(PROGRAM.format(folder=str(folder), page=str(folder / "page")))
     return folder
@@ -178,7 +188,8 @@ def test_one_bad_tool_is_left_out_by_name_and_the_others_work(tmp_path: Path, wh
     assert names == ["mcp:odd:first", "mcp:odd:last"]
     assert len(warnings) == 1, warnings
     shown: Any = cast(dict[str, Any], bad).get("name") if isinstance(bad, dict) else None
-    named = shown[:20] if isinstance(shown, str) and shown.isprintable() and shown else ""
+    is_name = isinstance(shown, str) and not isinstance(shown, Raw) and shown.isprintable()
+    named = cast(str, shown)[:20] if is_name else ""
     assert "left out" in warnings[0] and named in warnings[0], warnings
     assert warnings[0].isprintable() and len(warnings[0]) < 700
 
@@ -191,3 +202,47 @@ def test_all_kinds_of_bad_tools_at_once_leave_the_good_ones(tmp_path: Path) -> N
     assert {"mcp:odd:first", "mcp:odd:last"} <= set(names) and said == ["done", "done"]
     assert len(names) <= 2 + len(HARMLESS)
     assert len(warnings) == 20 and "More tools" in warnings[-1]
+
+
+PAGES = """
+import json, sys
+sys.path.insert(0, {folder!r})
+import hostile_server as it
+def tool(name, size=0):
+    return {{"name": name, "description": "x" * size, "inputSchema": {{"type": "object"}}}}
+for line in sys.stdin.buffer:
+    request = json.loads(line)
+    method, params = request.get("method"), request.get("params") or {{}}
+    if method == "initialize":
+        it.greet(request)
+    elif method == "tools/list" and "cursor" in params:
+        it.say(id=request["id"], result={{"tools": [tool("big", 30_000_000)]}})
+    elif method == "tools/list":
+        it.say(id=request["id"], result={{"tools": [tool("first"), tool("last")], "nextCursor": "2"}})
+    elif method == "tools/call":
+        it.text(request)
+"""
+
+
+@pytest.mark.spec("K1", "R5")
+def test_a_page_that_is_too_long_costs_its_own_tools_and_no_others(tmp_path: Path) -> None:
+    folder = serving(tmp_path / "project", [])
+    (folder / "server.py").write_text(PAGES.format(folder=str(folder)))
+    names, said, warnings = run(served(folder), 60)
+    assert (names, said) == (["mcp:odd:first", "mcp:odd:last"], ["done", "done"])
+    assert len(warnings) == 1 and "is too long: its first 2 tools are used" in warnings[0], warnings
+
+
+@pytest.mark.spec("K1", "R5")
+def test_a_list_of_one_page_that_is_too_long_names_the_limit(tmp_path: Path) -> None:
+    folder = serving(tmp_path / "project", [made("first", {"description": "x" * 30_000_000})])
+    server = McpServer(command=sys.executable, args=(str(folder / "server.py"),), cwd=str(folder))
+
+    async def go() -> None:
+        async with Runtime(root=folder, state=folder.with_name("project-state")) as runtime:
+            bridge = Bridge(runtime, {"odd": server}, pins=None, state=None)
+            bridge.attach()
+            await runtime.wait_for_sources()
+            assert "the answer is a line of more than 16 MiB" in bridge.status()[0].reason
+
+    run(go(), 60)

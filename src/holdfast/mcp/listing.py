@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from holdfast.mcp.stdio_lines import TOO_LONG, Unreadable, is_json
+
 if TYPE_CHECKING:
     from mcp import Client
     from mcp_types import Tool
@@ -19,13 +21,20 @@ MAX_DEPTH: Final = 100
 
 async def list_tools(client: Client) -> tuple[list[Tool], bool]:
     """The tools, and whether these are all."""
+    from mcp import MCPError
+
     if client.server_capabilities.tools is None:
         return [], True
     tools: list[Tool] = []
     cursor: str | None = None
     room = MAX_CHARS
     for _ in range(MAX_PAGES):
-        page = await client.list_tools(cursor=cursor)
+        try:
+            page = await client.list_tools(cursor=cursor)
+        except MCPError as error:
+            if cursor is None or error.code != TOO_LONG:
+                raise
+            return tools, False  # only this page says where the next one is
         room -= sum(map(_size, page.tools))
         if room < 0:
             return tools, False
@@ -54,6 +63,7 @@ def drop_malformed(page: dict[str, Any], version: str) -> list[tuple[str, str]]:
         return []
     tools = cast("list[Any]", page["tools"])
     why = {at: f"it is nested more than {MAX_DEPTH} levels deep" for at, tool in enumerate(tools) if _is_deep(tool)}
+    why |= {at: Unreadable.WHY for at, tool in enumerate(tools) if at not in why and not is_json(tool)}
     sound = {**page, "tools": [None if at in why else tool for at, tool in enumerate(tools)]}
     for at, reason in _faults(sound, version):
         why.setdefault(at, reason)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, cast
+from math import isfinite
+from typing import Any, ClassVar, Final, cast
 
 import msgspec
 from mcp_types import ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
@@ -20,6 +22,16 @@ _STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _BRACKET: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 _SHALLOW: Final = 150
 """Levels that are kept of a message that has too many; more than any definition may have."""
+_DIGITS: Final = 4000
+_SKIPPED: Final = 16
+"""How many times the limit an answer may be that is skipped; the server that goes on is given up."""
+_ANSWER: Final = re.compile(
+    rb'\s*+\{\s*+(?:"jsonrpc"\s*+:\s*+"2\.0"\s*+,\s*+)?"id"\s*+:\s*+(\d{1,18}|"[\w-]{1,64}")\s*+,\s*+"result"\s*+:'
+)
+"""How an answer begins, as servers write it."""
+TOO_LONG: Final = -32010
+"""The code of the error that stands for such an answer."""
+_REFUSED: Final = b'{"jsonrpc":"2.0","id":%b,"error":{"code":%d,"message":"the answer is %b"}}'
 _decode: Final[Callable[[bytes | bytearray], Any]] = msgspec.json.Decoder().decode
 
 
@@ -31,8 +43,17 @@ class NoMessage(Exception):
     """A line that is no JSON-RPC message."""
 
 
+class Unreadable(dict[str, Any]):
+    """A tool of a list with something in it that is no JSON: only its name is left."""
+
+    WHY: ClassVar = "it holds a number or text that is no JSON, such as Infinity or half a character"
+
+
 class Lines:
-    """Whole lines of what was fed; of the last one, which is not whole yet, no more than the limit is held."""
+    """Whole lines of what was fed; of the last one, which is not whole yet, no more than the limit is held.
+
+    An answer that is longer becomes an error with the same id, so that what was asked fails and nothing else does.
+    """
 
     def __init__(self, limit: int = MAX_LINE, *, skips: bool = False) -> None:
         self.ready: deque[bytes | bytearray] = deque()
@@ -41,6 +62,8 @@ class Lines:
         self._limit = limit
         self._skips = skips
         self._skipping = False
+        self._left = 0
+        """Bytes of the line that is skipped that are still put up with."""
         self._open = bytearray()
 
     def feed(self, block: bytes) -> None:
@@ -60,14 +83,22 @@ class Lines:
 
     def _grow(self, piece: bytes) -> None:
         if self._skipping:
+            self._left -= len(piece)
+            if self._left < 0 and not self._skips:
+                raise TooMuch(f"a line of more than {_SKIPPED * self._limit // 1024**2} MiB")
             return
         if len(self._open) + len(piece) > self._limit:
+            answered = None if self._skips else _ANSWER.match(self._open)
             self._open = bytearray()
-            if self._skips:
-                self.skipped += 1
-                self._skipping = True
-                return
-            raise TooMuch(f"a line of more than {self._limit // 1024**2} MiB")
+            told = f"a line of more than {self._limit // 1024**2} MiB"
+            if not self._skips and answered is None:
+                raise TooMuch(told)
+            if answered is not None:
+                self.ready.append(_REFUSED % (answered[1], TOO_LONG, told.encode()))
+            self.skipped += 1
+            self._skipping = True
+            self._left = (_SKIPPED - 1) * self._limit
+            return
         self._open += piece
 
 
@@ -77,18 +108,35 @@ def message_of(line: bytes | bytearray) -> JSONRPCMessage:
         _count(line)
     try:
         found = _decode(line)
-    except RecursionError:
-        return _shallow_message(line)
-    except ValueError:
-        raise NoMessage from None
+    except (RecursionError, ValueError):
+        return _list_message(line)
     if type(found) is not dict:
         raise NoMessage
     return _message(cast("dict[str, Any]", found))
 
 
-def _shallow_message(line: bytes | bytearray) -> JSONRPCMessage:
-    """A list of tools of which one goes too deep to be read, without its depths: it is left out later for what is
-    left of them, and the others are not lost. Anything else is no message: nobody may be given half of a result."""
+def _list_message(line: bytes | bytearray) -> JSONRPCMessage:
+    """A list of tools of which some cannot be read: they go too deep, or hold what is no JSON (`Infinity`, a lone
+    surrogate, bytes that are no UTF-8). They are left out later, by name, and the others are not lost. Anything else is
+    no message: nobody may be given half of a result."""
+    if b'"tools"' not in line:
+        raise NoMessage
+    text = _without_depths(line).decode("utf-8", "surrogateescape")
+    try:
+        found: Any = json.loads(text, strict=False, parse_int=_whole)
+        tools: Any = found["result"]["tools"]
+    except (ValueError, TypeError, LookupError, RecursionError):
+        raise NoMessage from None
+    if type(tools) is not list:
+        raise NoMessage
+    found["result"]["tools"] = [tool if is_json(tool) else _unreadable(tool) for tool in cast("list[Any]", tools)]
+    if not is_json(found):
+        raise NoMessage
+    return _message(found)
+
+
+def _without_depths(line: bytes | bytearray) -> bytes:
+    """The line with a number instead of whatever is deeper than anything may be."""
     kept: list[bytes | bytearray] = []
     depth = start = 0
     for found in _BRACKET.finditer(line):
@@ -100,14 +148,38 @@ def _shallow_message(line: bytes | bytearray) -> JSONRPCMessage:
             depth -= 1
             if depth == _SHALLOW:
                 start = found.end()
-    try:
-        message = _decode(b"".join((*kept, line[start:])))
-    except ValueError:
-        raise NoMessage from None
-    result = cast("dict[str, Any]", message).get("result") if type(message) is dict else None
-    if type(result) is not dict or type(cast("dict[str, Any]", result).get("tools")) is not list:
-        raise NoMessage
-    return _message(cast("dict[str, Any]", message))
+    return b"".join((*kept, line[start:]))
+
+
+def _unreadable(tool: Any) -> Unreadable:
+    name = cast("dict[str, Any]", tool).get("name") if isinstance(tool, dict) else None
+    return Unreadable(name=str(name or "").encode("utf-8", "replace").decode())
+
+
+def _whole(text: str) -> float:
+    """Python reads no longer ones, for the time that takes."""
+    return int(text) if len(text) < _DIGITS else float("inf")
+
+
+def is_json(value: Any) -> bool:
+    """Whether a value can be written as JSON again, other than one that a lenient reader makes of what is none."""
+    if isinstance(value, Unreadable):
+        return False
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, float):
+            if not isfinite(item):
+                return False
+        elif isinstance(item, str):
+            if not item.isascii() and any("\ud800" <= char <= "\udfff" for char in item):
+                return False
+        elif isinstance(item, dict):
+            fields = cast("dict[str, Any]", item)
+            waiting += (*fields, *fields.values())
+        elif isinstance(item, list):
+            waiting += cast("list[Any]", item)
+    return True
 
 
 def _message(found: dict[str, Any]) -> JSONRPCMessage:
