@@ -199,6 +199,20 @@ def test_nothing_the_repository_brings_can_act(tmp_path: Path, name: str) -> Non
 
 
 @pytest.mark.spec("B3")
+@pytest.mark.parametrize("name", ["git.status", "git.diff", "git.log"])
+def test_a_file_of_the_configuration_that_is_not_shown_costs_nothing(tmp_path: Path, name: str) -> None:
+    """In the sandbox nothing outside the project is there, and git gives up without its order of files."""
+    root = repository(tmp_path / "repo")
+    (tmp_path / "order").write_text("*.txt\n")
+    for setting in ("diff.orderFile", "core.excludesFile", "core.attributesFile", "mailmap.file", "commit.template"):
+        git(root, "config", setting, str(tmp_path / "order"))
+    (root / "a.txt").write_text("two\n")
+    (root / "b.txt").write_text("new\n")
+    result = look(root, name)
+    assert result.success, result.error
+
+
+@pytest.mark.spec("B3")
 def test_the_planted_traps_do_spring_under_plain_git(tmp_path: Path) -> None:
     root = repository(tmp_path / "repo")
     plant(root, tmp_path / "marker")

@@ -41,6 +41,7 @@ _SETTINGS: Final = (
     "core.pager=cat",
     "core.quotePath=false",
     "core.sshCommand=false",
+    "diff.orderFile=/dev/null",
     "log.showSignature=false",
     "submodule.recurse=false",
     "color.ui=never",
