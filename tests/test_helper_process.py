@@ -27,58 +27,64 @@ from holdfast.sandbox.sandbox import Sandbox
 from holdfast.tools import builtin_tools
 from holdfast.tools.search import searching
 from tests.hostile_project import HostileProject
+from tests.process_starters import starts
 from tests.runtime.support import run
 
 PACKAGE = Path(holdfast.__file__).parent
-STARTERS = {
-    "os": ("exec", "spawn", "posix_spawn", "fork", "system", "popen", "startfile"),
-    "subprocess": ("Popen", "run", "call", "check_", "getoutput", "getstatusoutput"),
-    "asyncio": ("create_subprocess",),
-    "pty": ("",),
-    "multiprocessing": ("",),
-    "webbrowser": ("",),
-    "sys": ("executable", "_base_executable"),
+C_LIBRARY = "calls the C library for what Python has no function for"
+GIVEN_NAME = "imports a module that a person named, or one of ours"
+LOADED = "looks whether something is imported already"
+EXCEPTIONS: dict[str, tuple[str, set[str]]] = {
+    "helper_process.py": (
+        "it is the one that starts them",
+        {"asyncio.create_subprocess_exec", "os.posix_spawn", "subprocess.Popen", "subprocess.run", "sys.executable"},
+    ),
+    "sandbox/warden/start.py": (
+        "the supervisor starts a model's command, as the sandbox says",
+        {"__import__", "ctypes", "os.execve", "os.fork", "os.posix_spawn"},
+    ),
+    "sandbox/warden/child.py": ("the supervisor forks its workers, which import nothing more", {"os.fork"}),
+    "sandbox/starter.py": (
+        "starts the command of one launch, as the sandbox says; isolated itself",
+        {"ctypes", "os.execve", "os.fork"},
+    ),
+    "sandbox/relay.py": ("inside the sandbox; starts the model's command", {"ctypes", "os.posix_spawnp"}),
+    "sandbox/attacks.py": (
+        "inside the sandbox; an escape test forks",
+        {"ctypes", "globals", "importlib.import_module", "os.fork"},
+    ),
+    "doors/fuzz_driver.py": ("inside the sandbox; runs commands in order to see what they do", {"subprocess.Popen"}),
+    "config/installation.py": ("names the interpreter in order to protect it", {"sys.executable"}),
+    "doors/tour.py": ("prints how to start holdfast", {"sys.executable"}),
+    "runtime/child.py": (
+        "runs the function of a tool in its own process",
+        {"ctypes", "importlib.import_module", "runpy", "sys.modules"},
+    ),
+    "chat/lua/child.py": (C_LIBRARY, {"ctypes"}),
+    "chat/swapping.py": (C_LIBRARY, {"ctypes"}),
+    "sandbox/confine.py": (C_LIBRARY, {"ctypes"}),
+    "sandbox/warden/tree.py": (C_LIBRARY, {"ctypes"}),
+    "tools/files/beneath.py": (C_LIBRARY, {"ctypes"}),
+    "__init__.py": (GIVEN_NAME, {"globals", "importlib.import_module"}),
+    "doors/cli/groups.py": (GIVEN_NAME, {"importlib.import_module"}),
+    "registry/forms.py": (GIVEN_NAME, {"importlib.import_module"}),
+    "rules/modules.py": (GIVEN_NAME, {"importlib.import_module"}),
+    "contract/signature.py": (LOADED, {"sys.modules.get"}),
+    "registry/sources.py": (LOADED, {"asyncio", "sys.modules.get"}),
+    "runtime/outcome.py": (LOADED, {"sys.modules.get"}),
+    "runtime/processes.py": (LOADED, {"sys.modules", "sys.modules.get"}),
+    "runtime/telemetry.py": (LOADED, {"sys.modules"}),
 }
-"""Names that start a process, by module; everything that begins so."""
-EXCEPTIONS = {
-    "helper_process.py": "it is the one that starts them",
-    "sandbox/warden/start.py": "the supervisor starts a model's command, as the sandbox says",
-    "sandbox/warden/child.py": "the supervisor forks its workers, which import nothing more",
-    "sandbox/starter.py": "starts the command of one launch, as the sandbox says; isolated itself",
-    "sandbox/relay.py": "inside the sandbox; starts the model's command",
-    "sandbox/attacks.py": "inside the sandbox; an escape test forks",
-    "doors/fuzz_driver.py": "inside the sandbox; runs commands in order to see what they do",
-    "config/installation.py": "names the interpreter in order to protect it",
-    "doors/tour.py": "prints how to start holdfast",
-}
-
-
-def _starts(tree: ast.AST) -> Iterator[str]:
-    types = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Subscript)}  # subprocess.Popen[bytes]
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and id(node) not in types:
-            names = [(node.value.id, node.attr)]
-        elif isinstance(node, ast.ImportFrom):
-            names = [(node.module or "", alias.name) for alias in node.names]
-        elif isinstance(node, ast.Import):
-            names = [(alias.name, "") for alias in node.names]
-        else:
-            continue
-        for module, name in names:
-            wanted = STARTERS.get(module.partition(".")[0], ())
-            if "" in wanted or (name and name.startswith(wanted)):
-                yield f"{module}.{name}"
+"""What each file may use, and why; nothing else, and nothing that it does not."""
 
 
 @pytest.mark.spec("N8")
 def test_every_process_is_started_by_the_one_module_that_isolates_it() -> None:
     found = {
-        str(file.relative_to(PACKAGE)): sorted(set(_starts(ast.parse(file.read_text()))))
-        for file in PACKAGE.rglob("*.py")
+        str(file.relative_to(PACKAGE)): set(starts(ast.parse(file.read_text()))) for file in PACKAGE.rglob("*.py")
     }
-    starting = {name: starts for name, starts in found.items() if starts}
-    assert {name: starts for name, starts in starting.items() if name not in EXCEPTIONS} == {}
-    assert set(EXCEPTIONS) <= set(starting), "an exception that is no longer needed"
+    allowed = {name: used for name, (_, used) in EXCEPTIONS.items()}
+    assert {name: used for name, used in found.items() if used} == allowed
 
 
 @pytest.mark.parametrize(
@@ -87,10 +93,47 @@ def test_every_process_is_started_by_the_one_module_that_isolates_it() -> None:
         "subprocess.run(['x'])", "import webbrowser", "from subprocess import Popen", "os.execve(a, b, c)", "os.fork()",
         "asyncio.create_subprocess_exec('x')", "os.posix_spawnp(a, b, c)", "argv = [sys.executable, '-m', 'x']",
         "from os import system", "import multiprocessing.pool", "asyncio.create_subprocess_shell('x')",
+        "import os as o; o.system('x')", "import subprocess as sp; sp.run(['x'])", "from os import system as s",
+        "o = os; o.execv('a', [])", "(o := os).execv('a', [])", "def f(o=os): o.system('x')", "f(os)", "[os][0].fork()",
+        "from subprocess import *", "from os import *", "import os.path as p; p.os.system('x')", "self.os.system('x')",
+        "from asyncio import subprocess as s; s.create_subprocess_exec('x')",
+        "from asyncio import subprocess; f(subprocess)", "asyncio.subprocess.create_subprocess_exec('x')",
+        "loop.subprocess_exec(f, 'x')", "await loop.subprocess_shell(f)",
+        "import asyncio.subprocess as a; a.create_subprocess_shell('x')", "subprocess.Popen[bytes](['x'])",
+        "from concurrent.futures import ProcessPoolExecutor",
+        "from concurrent.futures.process import ProcessPoolExecutor",
+        "import concurrent.futures as c; c.ProcessPoolExecutor()", "getattr(os, 'system')('x')",
+        "getattr(os, name)('x')", "getattr(module, 'posix_spawn')(a)", "vars(os)['fork']()", "os.__dict__['fork']()",
+        "subprocess.__dict__['run']", "import posix", "from posix import execve", "import _posixsubprocess",
+        "import ctypes; ctypes.CDLL(None)", "from ctypes.util import find_library",
+        "import importlib; importlib.import_module('os')", "from importlib import import_module as load; load('os')",
+        "__import__('os').system('x')", "exec('x')", "sys.modules['os'].system('x')", "from sys import modules",
+        "from sys import executable", "globals()['os']", "import builtins", "import anyio; anyio.run_process(['x'])",
+        "from anyio import open_process", "import anyio.to_process", "from mcp.client.stdio import stdio_client",
+        "from mcp import stdio_client", "import click; click.edit('x')", "from click import launch",
+        "click.echo_via_pager('x')", "import runpy", "import pydoc", "import code", "import pty", "import venv",
+        "import distutils.spawn", "uuid.getnode()", "platform.processor()", "from socketserver import ForkingMixIn",
+        "import trio", "from subprocess import run as r; x = r",
     ],
 )  # fmt: skip
 def test_the_search_for_started_processes_sees_every_way(line: str) -> None:
-    assert list(_starts(ast.parse(line)))
+    code = f"async def main():\n    {line}" if line.startswith("await") else line
+    assert list(starts(ast.parse(code)))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "os.path.join('a')", "hasattr(os, 'O_PATH')", "getattr(os, 'O_PATH', os.O_RDONLY)",
+        "sys.platform.startswith('x')", "def f(p: subprocess.Popen[bytes]) -> asyncio.subprocess.Process: ...",
+        "asyncio.run(main())", "platform.machine()", "from subprocess import DEVNULL, TimeoutExpired",
+        "commands.items()", "code.encode()", "asyncio.subprocess.PIPE",
+        "from concurrent.futures import ThreadPoolExecutor",
+        "if TYPE_CHECKING:\n    import subprocess\n    x = subprocess",
+    ],
+)  # fmt: skip
+def test_the_search_for_started_processes_finds_nothing_else(line: str) -> None:
+    assert not list(starts(ast.parse(line)))
 
 
 @pytest.fixture

@@ -1,0 +1,141 @@
+"""Finds in source whatever could start a process, under any name it is given.
+
+Names are resolved through imports. A module that can start processes may be used only as `module.attribute`: handed
+on, assigned or looked into by text it could become anything, so that counts as starting one. Modules that are there to
+start something, or to run code that is not seen here, count as soon as they are imported.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+STARTERS = re.compile(
+    r"os\.(?:exec|spawn|posix_spawn|fork|system|popen|startfile|__(?!file__)).*"
+    r"|subprocess\.(?:Popen|run|call|check_|getoutput|getstatusoutput|__).*"
+    r"|asyncio\.(?:create_subprocess|__).*|asyncio\.subprocess\.(?:create_|__).*|asyncio\.base_subprocess.*"
+    r"|concurrent\.futures\.(?:Process|process).*"
+    r"|sys\.(?:executable|_base_executable|modules|__).*"
+    r"|importlib\.(?:import_module|reload|__).*"
+    r"|anyio\.(?:run_process|open_process|to_process).*|mcp\.client\.stdio.*|mcp\.(?:stdio_client|StdioServer).*"
+    r"|mcp\.os\.(?:posix|win32).*|click\.(?:edit|launch|echo_via_pager|clear|termui|_termui_impl).*"
+    r"|platform\.(?:processor|architecture|platform|uname|popen|mac_ver|win32|_).*|uuid\.(?:getnode|uuid1)|socketserver\.Fork.*|http\.server\.CGI.*|shutil\.os.*"
+)
+"""Names that start a process, name an interpreter to start, or lead to any module; everything that begins so."""
+MODULES = re.compile(
+    r"(?:posix|nt|pty|multiprocessing|webbrowser|ctypes|cffi|runpy|pydoc|code|codeop|pdb|venv|ensurepip|pip|commands"
+    r"|distutils|setuptools|_posixsubprocess|_winapi|builtins|trio|sh|plumbum|pexpect|ptyprocess|cgitb|antigravity)"
+    r"(?:\..*)?"
+)
+"""Modules that may not even be imported."""
+WHOLE = frozenset(
+    {"os", "subprocess", "asyncio", "sys", "importlib", "anyio", "asyncio.subprocess", "concurrent.futures"}
+)
+"""Modules that may be used by their attributes only."""
+ANYWHERE = frozenset({"subprocess_exec", "subprocess_shell", "create_subprocess_exec", "create_subprocess_shell"})
+"""Methods of an event loop, whatever that is called."""
+BUILTINS = frozenset({"exec", "eval", "compile", "__import__", "__builtins__", "globals"})
+LOOKED_UP = re.compile(
+    r"(?:exec|spawn)[lv]p?e?|posix_spawnp?|fork|forkpty|popen|Popen|check_(?:output|call)|__import__"
+)
+"""Texts with which an attribute could be looked up."""
+
+
+def starts(tree: ast.AST) -> Iterator[str]:
+    """Everything that could start a process, by its full name."""
+    names = _imported(tree)
+    types = _in_annotations(tree)
+    inner = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    asked = _asked_for_a_name(tree)
+    for node in ast.walk(tree):
+        if id(node) in types:
+            continue
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from _by_import(node)
+        elif isinstance(node, ast.Attribute) and id(node) not in inner:
+            yield from _by_name(_dotted(node, names))
+        elif isinstance(node, ast.Name) and id(node) not in inner and id(node) not in asked:
+            full = names.get(node.id, node.id)
+            if full in WHOLE or (node.id in BUILTINS and node.id not in names):
+                yield full
+            elif full != node.id:
+                yield from _by_name(full)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and LOOKED_UP.fullmatch(node.value):
+            yield f"'{node.value}'"
+
+
+def _asked_for_a_name(tree: ast.AST) -> set[int]:
+    """The module in `hasattr(os, "O_PATH")`: a text says what is looked up, so that it is seen."""
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name))
+    return {
+        id(call.args[0])
+        for call in calls
+        if isinstance(call.func, ast.Name) and call.func.id in ("getattr", "hasattr") and len(call.args) > 1
+        if isinstance(call.args[0], ast.Name) and isinstance(word := call.args[1], ast.Constant)
+        if not STARTERS.fullmatch(f"{call.args[0].id}.{word.value}") and not LOOKED_UP.fullmatch(str(word.value))
+    }
+
+
+def _imported(tree: ast.AST) -> dict[str, str]:
+    """What names stand for, anywhere in the file."""
+    names: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                top = alias.name.partition(".")[0]
+                names[alias.asname or top] = alias.name if alias.asname else top
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                names[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+    return names
+
+
+def _in_annotations(tree: ast.AST) -> set[int]:
+    """Types start nothing: `subprocess.Popen[bytes]` of a parameter, what is imported for the type checker only."""
+    found: list[ast.AST] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg | ast.AnnAssign) and node.annotation is not None:
+            found.append(node.annotation)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.returns is not None:
+            found.append(node.returns)
+        elif isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            found += node.body
+    return {id(inner) for node in found for inner in ast.walk(node)}
+
+
+def _by_import(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
+    for alias in node.names:
+        if isinstance(node, ast.Import):
+            full = alias.name
+        elif node.level or node.module is None:
+            continue
+        else:
+            full = f"{node.module}.{alias.name}"
+            if alias.name == "*" and (node.module in WHOLE or MODULES.fullmatch(node.module)):
+                yield full
+        if MODULES.fullmatch(full):
+            yield full.partition(".")[0]
+        elif STARTERS.fullmatch(full):
+            yield full
+
+
+def _by_name(full: str) -> Iterator[str]:
+    parts = full.split(".")
+    tails = [".".join(parts[at:]) for at in range(len(parts))]
+    if ANYWHERE.intersection(parts) or any(STARTERS.fullmatch(tail) for tail in tails):
+        yield full
+    elif any(tail in WHOLE for tail in tails[1:]):
+        yield full  # a module reached through another one
+
+
+def _dotted(node: ast.Attribute, names: dict[str, str]) -> str:
+    """`a.b.c` with what `a` stands for; of anything but a name, only the attributes."""
+    parts: list[str] = []
+    value: ast.expr = node
+    while isinstance(value, ast.Attribute):
+        parts.append(value.attr)
+        value = value.value
+    if isinstance(value, ast.Name):
+        parts.append(names.get(value.id, value.id))
+    return ".".join(reversed(parts))
