@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
+from functools import cache
 from typing import Final
 
 from msgspec import Struct
@@ -16,8 +17,9 @@ from holdfast.rules.shell import git
 from holdfast.rules.shell.hazards import SHELL_CHANGING, is_reader, operand_refusal, pieces, star_refusal
 from holdfast.rules.shell.options import Fit, fit_option
 from holdfast.rules.shell.place import Place
-from holdfast.rules.shell.programs import is_plain_name, program_name
+from holdfast.rules.shell.programs import family, is_plain_name, program_name
 from holdfast.rules.shell.readers import check, outside
+from holdfast.rules.shell.subcommands import is_same, without_management
 from holdfast.rules.shell.verdicts import Word
 
 STAR: Final = "*"
@@ -79,15 +81,20 @@ class Rule(Struct, frozen=True, kw_only=True):
             return "no"
         if words[0] is None:
             return "perhaps"
-        if program_name(words[0]) != self.words[0]:
+        name = program_name(words[0])
+        if name != self.words[0] and self.words[0] != family(name) and name != family(self.words[0]):
             return "no"
         named = [word for word in self.words if not word.startswith("-")]
         rest = _apart(named[1:], words[1:])
         options = [fit_option(named, option, rest) for option in self.words[1:] if option.startswith("-")]
-        found = [_in_order(named[1:], rest), *options]
+        found = [_in_order(self.words[0], named[1:], without_management(self.words[0], named[1:], rest)), *options]
         if "no" in found:
             return "no"
-        return "perhaps" if "perhaps" in found else "yes"
+        return "perhaps" if "perhaps" in found or name != self.words[0] else "yes"
+
+    def is_in_code(self, texts: Sequence[str]) -> bool:
+        """Whether every word is written in the code of an interpreter, alone or behind a command of one letter."""
+        return bool(texts) and all(any(_in_code(word).search(text) for text in texts) for word in self.named)
 
     @property
     def named(self) -> frozenset[str]:
@@ -109,15 +116,20 @@ def _apart(wanted: Sequence[str], words: Sequence[Word]) -> list[Word]:
     return apart
 
 
-def _in_order(wanted: Sequence[str], words: Sequence[Word]) -> Fit:
+@cache
+def _in_code(word: str) -> re.Pattern[str]:
+    return re.compile(rf"(?:(?<![A-Za-z0-9_])|-[a-z]+)(?:[0-9$,]*e)?{re.escape(word)}(?![A-Za-z0-9_])")
+
+
+def _in_order(program: str, wanted: Sequence[str], words: Sequence[Word]) -> Fit:
     """Whether the wanted operands come first, with nothing but options (and perhaps their values) before them."""
     if not wanted:
         return "yes"
     for at, word in enumerate(words):
         if word is None:
             return "perhaps"
-        if word == wanted[0]:
-            return _in_order(wanted[1:], words[at + 1 :])
+        if word == wanted[0] or is_same(program, wanted[0], word):
+            return _in_order(program, wanted[1:], words[at + 1 :])
         if not word.startswith("-") and (at == 0 or not (words[at - 1] or "").startswith("-")):
             return "no"
     return "no"
