@@ -13,10 +13,11 @@ from msgspec.structs import replace
 from holdfast.contract.vocabulary import Verdict
 from holdfast.rules.presets import SHELL_READONLY
 from holdfast.rules.shell import git
+from holdfast.rules.shell.doubts import may_run
 from holdfast.rules.shell.lexer import FUNCTION
 from holdfast.rules.shell.parts import Reading, read
 from holdfast.rules.shell.place import NOWHERE, TEXT, UNKNOWN, Feed, Place
-from holdfast.rules.shell.programs import FILE_RUNNERS, is_plain_name, is_script, may_run, program_name
+from holdfast.rules.shell.programs import FILE_RUNNERS, INTERPRETERS, family, is_plain_name, is_script, program_name
 from holdfast.rules.shell.readers import check, feeds, outside
 from holdfast.rules.shell.rules import Rule
 from holdfast.rules.shell.transparent import seen_through
@@ -62,7 +63,7 @@ class Judge:
         reading = read(text, dialect)
         if reading.overrun:
             return self._overrun(reading)
-        strict = ((part, self._strictly(part, reading)) for part in reading.parts)
+        strict = ((part, self._strictly(at, part, reading)) for at, part in enumerate(reading.parts))
         parts = tuple(said or _said(part, None, "", part.obstacle or UNREAD) for part, said in strict)
         return _summed_up(parts, approvable=False)
 
@@ -76,7 +77,8 @@ class Judge:
         return _summed_up(self._judged(reading, place), approvable=approvable)
 
     def _overrun(self, reading: Reading) -> ShellJudgement:
-        parts = tuple(self._strictly(part, reading) or _said(part, None, "", part.obstacle) for part in reading.parts)
+        strict = ((part, self._strictly(at, part, reading)) for at, part in enumerate(reading.parts))
+        parts = tuple(said or _said(part, None, "", part.obstacle) for part, said in strict)
         reason = f"It is too much to judge: {reading.overrun}."
         return ShellJudgement(parts=parts, verdict=Verdict.DENY, reason=reason)
 
@@ -85,8 +87,8 @@ class Judge:
         judged: list[JudgedPart] = []
         runner: JudgedPart | None = None
         feeding: dict[str, Feed] = {}
-        for part in reading.parts:
-            said = self._strictly(part, reading)
+        for at, part in enumerate(reading.parts):
+            said = self._strictly(at, part, reading)
             if said is None and part.derived and runner is not None:
                 covered = runner.verdict is Verdict.APPROVE
                 said = _said(part, runner.verdict if covered else None, runner.rule if covered else "", UNREAD)
@@ -96,14 +98,19 @@ class Judge:
             judged.append(said)
         return tuple(judged)
 
-    def _strictly(self, part: Part, reading: Reading) -> JudgedPart | None:
+    def _strictly(self, at: int, part: Part, reading: Reading) -> JudgedPart | None:
         """What the asking and denying rules say."""
+        if not self._strict:
+            return None
         words = (None,) if part.hides else part.words
         fits = [(rule, rule.fits(words)) for rule in self._strict] if part.hides or part.kind == "command" else []
         if certain := [rule for rule, fit in fits if fit == "yes"]:
             rule = max(certain, key=lambda rule: rule.verdict.strictness)
             return _said(part, rule.verdict, rule.name, f"the rule '{rule.name}' says {rule.verdict}")
         hidden = next((rule for rule, fit in fits if fit == "perhaps"), None)
+        if hidden is None and (doubt := reading.doubts.reasons.get(at)) is not None:
+            reason = f"{doubt}, so it may run what the rule '{self._strict[0].name}' is about"
+            return _said(part, Verdict.ASK, self._strict[0].name, reason)
         if hidden is None:
             return self._suspected(part, reading)
         reason = f"{part.obstacle or 'an argument cannot be told'}, so it may be what the rule '{hidden.name}' is about"
@@ -111,14 +118,17 @@ class Judge:
 
     def _suspected(self, part: Part, reading: Reading) -> JudgedPart | None:
         """What is said about a program that may run what it is told, where what a rule is about is written."""
-        if not self._strict or part.kind != "command" or part.guessed or not may_run(part.words, writes=reading.writes):
+        if part.kind != "command" or part.guessed or not may_run(part.words, writes=reading.writes):
             return None
         if part.inside in FILE_RUNNERS and not reading.writes:
             return None
         program = program_name(part.words[0] or "")
         others = (rule for rule in self._strict if rule.words[0] != program)
         put_together = reading.writes and reading.depends and is_script(part.words[0] or "", part.inside)
-        named = next((rule for rule in others if rule.named <= reading.names or put_together), None)
+        code = reading.code if family(program).lower() in INTERPRETERS else ()
+        named = next(
+            (rule for rule in others if rule.named <= reading.names or put_together or rule.is_in_code(code)), None
+        )
         if named is None:
             return None
         reason = f"it may run what it is given, which may be what the rule '{named.name}' is about"

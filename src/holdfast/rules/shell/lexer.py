@@ -390,6 +390,7 @@ class _Lexer(WordReader):
             text=text[:SHOWN],
             words=tuple(None if isinstance(word, Pattern) else word for word in words),
             exact=tuple(map(_exact, words, written)),
+            written=tuple(written),
             inside=self._inside,
             obstacle=obstacle,
             piped=piped,

@@ -10,15 +10,17 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from typing import Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from holdfast.rules.shell.doubts import Doubts
 from holdfast.rules.shell.lexer import SHOWN, lex
-from holdfast.rules.shell.programs import program_name
+from holdfast.rules.shell.programs import INTERPRETERS, family
 from holdfast.rules.shell.tree import Outline, Overrun, Unreadable, outline
-from holdfast.rules.shell.verdicts import Dialect, Exact, Part, Variable, Word
+from holdfast.rules.shell.verdicts import Dialect, Exact, Part, Text, Variable, Word
 from holdfast.rules.shell.words import Script, Unmodelled
 from holdfast.rules.shell.wrappers import MAX_WRAPPED, Inner, evaluated, script_of, stored, unwrap
 
@@ -30,18 +32,21 @@ _ESCAPES: Final = re.compile(r"""\\[a-z]?|['"]""")
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_.+-]+")
 _HOLDS: Final = re.compile(r"[$`\\]")
 """What a value needs to hold a command, or to be made into one that does."""
-_DESCRIPTOR: Final = re.compile(r"[0-9-]+")
-_WRITERS: Final = frozenset({"cp", "dd", "install", "ln", "mv", "patch", "rsync", "tar", "tee", "unzip"})
 _INDIRECT: Final = "it is not written as a command"
 _NUMBER: Final = re.compile(r"[+-]?[0-9]*")
 _READING_INTO: Final = frozenset({"getopts", "mapfile", "read", "readarray"})
 _DECLARING: Final = frozenset({"declare", "export", "local", "readonly", "typeset"})
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_./:=@,-]*")
+_CODE_NEXT: Final = re.compile(r"-[A-Za-z]*[eEcrp]")
+_LOOKING: Final = re.compile(r"-[vR]|-[a-z]*p")
 _INTEGER: Final = re.compile(r"-[a-zA-Z]*[in]")
 _READ_VALUED: Final = re.compile(r"-[a-zA-Z]*[dinNptu]")
 _EVALUATING_NAMES: Final = frozenset(
     {"declare", "getopts", "let", "local", "mapfile", "read", "readarray", "typeset", "unset"}
 )
 """Builtins that evaluate the subscript of a variable they are told to set or use."""
+_SUBSCRIPTING: Final = _EVALUATING_NAMES | {"[", "export", "printf", "readonly", "test", "wait"}
+_SUBSCRIPT: Final = re.compile(r"(?:-v)?[A-Za-z_][A-Za-z0-9_]*\[(.+)\]")
 
 
 class Reading(Struct, frozen=True, kw_only=True, dict=True):
@@ -60,9 +65,14 @@ class Reading(Struct, frozen=True, kw_only=True, dict=True):
     """The whole text, here-documents and the values of variables."""
 
     @cached_property
+    def doubts(self) -> Doubts:
+        """What is unsure about its parts."""
+        return Doubts(self.parts, self.loops)
+
+    @cached_property
     def writes(self) -> bool:
         """Whether it writes files."""
-        return any(map(_writes, self.parts))
+        return bool(self.doubts.written)
 
     @cached_property
     def depends(self) -> bool:
@@ -75,6 +85,22 @@ class Reading(Struct, frozen=True, kw_only=True, dict=True):
         words = (word for part in self.parts for word in part.words if word is not None)
         unquoted = ((_QUOTES.sub("", text), _ESCAPES.sub(" ", text)) for text in (*self.texts, *words))
         return frozenset(name for both in unquoted for text in both for name in _TOKEN.findall(text))
+
+    @cached_property
+    def code(self) -> tuple[str, ...]:
+        """What interpreters are given, as far as it is more than names."""
+        commands = [part for part in self.parts if part.kind == "command" and part.words[0] is not None]
+        interpreters = {family(part.words[0] or "").lower() for part in commands} & INTERPRETERS
+        if not interpreters:
+            return ()
+        given = [
+            word
+            for part in commands
+            for before, word in pairwise(part.words)
+            if word is not None
+            and ("sed" in interpreters or _PLAIN.fullmatch(word) is None or _CODE_NEXT.fullmatch(before or ""))
+        ]
+        return (*given, *self.texts[1:])
 
 
 @lru_cache(maxsize=64)
@@ -209,9 +235,9 @@ class _Reader:
         if part.kind == "command":
             self._note_values(part, dialect)
             for inner in unwrap(part.words):
-                self._add_inner(inner, depth + 1, dialect)
+                self._add_inner(inner, depth + 1, dialect, _written(inner, part))
 
-    def _add_inner(self, inner: Inner, depth: int, dialect: Dialect = "bash") -> None:
+    def _add_inner(self, inner: Inner, depth: int, dialect: Dialect = "bash", written: tuple[str, ...] = ()) -> None:
         if inner.if_fed and not self._fed:
             return
         self._runs_input = self._runs_input or inner.from_input
@@ -222,7 +248,8 @@ class _Reader:
         elif inner.script is not None:
             self.read(inner.script, inner.by, depth, dialect=inner.dialect or dialect)
         elif inner.words:
-            self._add(replace(_seen(inner.words, inner.by), guessed=inner.guessed), depth, dialect)
+            part = replace(_seen(inner.words, inner.by), guessed=inner.guessed, written=written)
+            self._add(replace(part, obstacle=inner.reason) if inner.reason else part, depth, dialect)
 
     def _note_values(self, part: Part, dialect: Dialect) -> None:
         """Remember which variables a builtin sets or evaluates."""
@@ -235,10 +262,18 @@ class _Reader:
         elif name in _DECLARING or name == "env":
             for word in rest:
                 self._note_declared(name or "", word)
-        elif name == "printf" and rest[:1] == ("-v",):
+        elif name == "let":
+            values.calculated.update(found for word in rest for found in _NAME.findall(word or ""))
+        elif name == "printf" and (rest[:1] == (None,) or (rest[:1] and (rest[0] or "").startswith("-v"))):
             values.unknown = True
-        if name in ("[", "test") and None in rest and (_may_be_operator(part) or dialect != "bash"):
+        looks = name in ("[", "test") and None in rest
+        if looks and (_may_be_operator(part) or _looks_up(rest) or dialect != "bash"):
             values.evaluated = values.evaluated or f"'{name}' may evaluate what it looks at"
+        if (name == "printf" and _may_name(part)) or (name == "wait" and _looks_up(rest)):
+            values.evaluated = values.evaluated or f"'{name}' evaluates the name of a variable"
+        if name in _SUBSCRIPTING:
+            found = (_SUBSCRIPT.match(word or "") for word in rest)
+            values.calculated.update(name for match in found if match for name in _NAME.findall(match[1]))
         if name in _EVALUATING_NAMES and None in rest:
             values.evaluated = values.evaluated or f"'{name}' evaluates the name of a variable"
 
@@ -250,6 +285,24 @@ class _Reader:
             self._assign(found[1], numeric=_NUMBER.fullmatch(found[2]) is not None)
         elif name not in ("env", "export", "readonly") and _INTEGER.match(word) is not None:
             values.evaluated = values.evaluated or f"'{name} {word}' evaluates what a variable is set to"
+
+
+def _looks_up(words: Sequence[Word]) -> bool:
+    """Whether the name of a variable that is looked at cannot be told."""
+    pairs = list(pairwise(words))
+    named = [after for word, after in pairs if word is not None and _LOOKING.fullmatch(word) is not None]
+    return None in named or (None, None) in pairs
+
+
+def _may_name(part: Part) -> bool:
+    """Whether printf may be told to set a variable whose name, or whose subscript, is evaluated."""
+    first, second = (*part.words[1:3], "x", "x")[:2]
+    if first is None:
+        quoted = len(part.exact) > 1 and isinstance(part.exact[1], Text)
+        return (len(part.words) > 3 and not quoted) or "".join(part.written[1:2]).startswith("-")
+    if first == "-v":
+        return second is None or _NAME.fullmatch(second) is None
+    return first.startswith("-v") and _NAME.fullmatch(first[2:]) is None
 
 
 def _may_be_operator(part: Part) -> bool:
@@ -266,11 +319,16 @@ def _without_values(name: str, words: Sequence[Word]) -> Sequence[Word]:
     return [word for before, word in pairs if _READ_VALUED.fullmatch(before or "") is None]
 
 
-def _writes(part: Part) -> bool:
-    if part.kind == "redirection":
-        target = part.words[-1] or ""
-        return ">" in (part.words[0] or "") and target != "/dev/null" and _DESCRIPTOR.fullmatch(target) is None
-    return part.kind == "command" and program_name(part.words[0] or "") in _WRITERS
+def _written(inner: Inner, part: Part) -> tuple[str, ...]:
+    """How the words of a command inside are written, if they are words of the one around it."""
+    count = len(inner.words)
+    if not count or len(part.written) != len(part.words):
+        return ()
+    at = len(part.words) - count if inner.at is None else inner.at
+    written = part.written[at : at + count]
+    if inner.at is not None:
+        return tuple("./x" if "{}" in word else word for word in written)
+    return written if part.words[at:] == inner.words else ()
 
 
 def _hiding(text: str, by: str, reason: str) -> Part:

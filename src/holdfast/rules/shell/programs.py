@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -36,7 +35,9 @@ class Wrapper(Struct, frozen=True, kw_only=True):
     valued: frozenset[str] = frozenset()
     """Options whose value is the next word."""
     flags: frozenset[str] = frozenset()
-    """Options without a value. Whether others have one is not known, so both are looked at."""
+    """Options without a value. Whether others have one is not known, so both are looked at, and anything may run."""
+    optional: frozenset[str] = frozenset()
+    """Options whose value, if any, is attached."""
     leading: int = 0
     """Operands before the command."""
     assignments: bool = False
@@ -50,6 +51,7 @@ def _wrapper(
     valued: str = "",
     flags: str = "",
     leading: int = 0,
+    optional: str = "",
     *,
     assignments: bool = False,
     joined: bool = False,
@@ -58,6 +60,7 @@ def _wrapper(
     return Wrapper(
         valued=frozenset(valued.split()),
         flags=frozenset(flags.split()),
+        optional=frozenset(optional.split()),
         leading=leading,
         assignments=assignments,
         joined=joined,
@@ -69,50 +72,81 @@ WRAPPERS: Final = {
     "builtin": _wrapper(),
     "busybox": _wrapper(),
     "caffeinate": _wrapper("-t -w", "-d -i -m -s -u"),
-    "chroot": _wrapper("", "", 1, runs_shell=True),
-    "chrt": _wrapper("-T -P -D", "-b -f -i -o -r -a -v -R", 1),
-    "command": _wrapper("", "-p"),
+    "chroot": _wrapper("--userspec --groups", "--skip-chdir", 1, runs_shell=True),
+    "chrt": _wrapper("-T --sched-runtime -P --sched-period -D --sched-deadline",
+                     "-a --all-tasks -b --batch -d --deadline -f --fifo -i --idle -o --other -r --rr -R "
+                     "--reset-on-fork -v --verbose", 1),
+    "command": _wrapper("", "-p -v -V"),
     "doas": _wrapper("-u -C -a", "-n -s -L", runs_shell=True),
-    "env": _wrapper("-u --unset -C --chdir -a --argv0", "-i --ignore-environment -0 --null -v --debug -", 0,
-                    assignments=True),
-    "exec": _wrapper("-a", "-c -l -cl -lc"),
-    "flock": _wrapper("-w --timeout -E", "-s -x -e -n -o -F -u", 1),
+    "env": _wrapper("-u --unset -C --chdir -a --argv0 -S --split-string",
+                    "-i --ignore-environment -0 --null -v --debug - --list-signal-handling", 0,
+                    "--block-signal --default-signal --ignore-signal", assignments=True),
+    "exec": _wrapper("-a", "-c -l"),
+    "flock": _wrapper("-w --wait --timeout -E --conflict-exit-code",
+                      "-s --shared -x -e --exclusive -n --nb --nonblock -o --close -F --no-fork -u --unlock "
+                      "--verbose", 1),
     "gosu": _wrapper("", "", 1),
-    "ionice": _wrapper("-c --class -n --classdata -p -P -u", "-t"),
-    "jobs": _wrapper("", "-x"),
+    "ionice": _wrapper("-c --class -n --classdata -p --pid -P --pgid -u --uid", "-t --ignore"),
+    "jobs": _wrapper("", "-l -n -p -r -s -x"),
     "logsave": _wrapper("", "-a -s -v", 1),
     "ltrace": _wrapper("-e -o -p -n -a -s -u -l -x", "-f -c -S -r -t -tt -T -i -C"),
     "nice": _wrapper("-n --adjustment"),
     "nohup": _wrapper(),
-    "nsenter": _wrapper("-t --target -S -G", "-a -m -u -i -n -p -C -U -F -Z", runs_shell=True),
-    "prlimit": _wrapper("-p --pid"),
-    "runuser": _wrapper("-u --user -g -G -s --shell", "-l - -m -p -f", runs_shell=True),
-    "setpriv": _wrapper("", "--clear-groups --no-new-privs --init-groups --keep-groups --reset-env"),
+    "nsenter": _wrapper("-t --target -S --setuid -G --setgid -W",
+                        "-a --all -F --no-fork -Z --follow-context --preserve-credentials", 0,
+                        "-m --mount -u --uts -i --ipc -n --net -p --pid -C --cgroup -U --user -T --time -r --root -w "
+                        "--wd", runs_shell=True),
+    "prlimit": _wrapper("-p --pid -o --output", "--noheadings --raw --verbose", 0,
+                        "-c --core -d --data -e --nice -f --fsize -i --sigpending -l --memlock -m --rss -n --nofile "
+                        "-q --msgqueue -r --rtprio -s --stack -t --cpu -u --nproc -v --as -x --locks -y --rttime"),
+    "runuser": _wrapper("-u --user -g --group -G --supp-group -s --shell -w --whitelist-environment -c --command "
+                        "--session-command", "-l --login - -m -p --preserve-environment -f --fast -P --pty",
+                        runs_shell=True),
+    "setpriv": _wrapper("--ambient-caps --inh-caps --bounding-set --ruid --euid --rgid --egid --reuid --regid "
+                        "--groups --securebits --pdeathsig --selinux-label --apparmor-profile",
+                        "--clear-groups --no-new-privs --nnp --init-groups --keep-groups --reset-env -d --dump"),
     "setsid": _wrapper("", "-c --ctty -f --fork -w --wait"),
     "stdbuf": _wrapper("-i -o -e --input --output --error"),
-    "strace": _wrapper("-e -o -p -s -u -E -a -P -S -O -b -I -X", "-f -ff -c -C -D -q -r -t -tt -T -v -x -y -i -k"),
-    "sudo": _wrapper("-u --user -g --group -h --host -p --prompt -C -D --chdir -R -r -t -T -U",
-                     "-A -b -E -e -H -k -K -l -n -P -S -V -v", 0, assignments=True),
-    "systemd-run": _wrapper("-p -u -M -H --unit --property --slice",
-                            "-t -P -S -d -G -q -r --user --scope --pty --wait --pipe", runs_shell=True),
-    "taskset": _wrapper("", "-a -c", 1),
-    "time": _wrapper("-f -o --format --output", "-p -a -v -q"),
-    "timeout": _wrapper("-k --kill-after -s --signal", "-v --foreground --preserve-status", 1),
+    "strace": _wrapper("-e -E -p -u -b -I -P -a -o -s -X -O -S -U --output --trace --env --user --string-limit "
+                       "--trace-path", "-f -c -C -D -q -r -t -T -v -x -y -i -k -n -w -z -Z -A --follow-forks "
+                       "--summary-only --no-abbrev"),
+    "sudo": _wrapper("-u --user -g --group -h --host -p --prompt -C --close-from -D --chdir -R --chroot -r --role -t "
+                     "--type -T --command-timeout -U --other-user",
+                     "-A --askpass -b --background -B --bell -E -e --edit -H --set-home -i --login -k "
+                     "--reset-timestamp -K --remove-timestamp -l --list -n --non-interactive -P --preserve-groups -s "
+                     "--shell -S --stdin -V --version -v --validate -N", 0, "--preserve-env", assignments=True),
+    "systemd-run": _wrapper("-p --property -u --unit -M --machine -H --host -E --setenv --slice --description --uid "
+                            "--gid --nice --working-directory --service-type --on-active --on-calendar",
+                            "-t --pty -P --pipe -S --shell -d --same-dir -G --collect -q --quiet -r "
+                            "--remain-after-exit --user --scope --wait --no-block --no-ask-password",
+                            runs_shell=True),
+    "taskset": _wrapper("", "-a --all-tasks -c --cpu-list", 1),
+    "time": _wrapper("-f -o --format --output", "-p --portability -a --append -v --verbose -q --quiet"),
+    "timeout": _wrapper("-k --kill-after -s --signal", "-v --verbose --foreground --preserve-status", 1),
     "toybox": _wrapper(),
-    "unshare": _wrapper("-S -G -R -w", "-m -u -i -n -p -U -r -f -c -C -T", runs_shell=True),
-    "watch": _wrapper("-n --interval", "-b -c -d -e -g -p -q -r -t -w -x --beep --color --differences --exec",
-                      joined=True),
-    "xargs": _wrapper("-a -d -E -I -L -n -P -s --arg-file --delimiter --replace --max-args --max-procs --max-lines",
-                      "-0 -r -t -p -x -o -i -l -e --null --no-run-if-empty --verbose --interactive"),
+    "unshare": _wrapper("-S --setuid -G --setgid -R --root -w --wd --map-user --map-group --map-users --map-groups "
+                        "--propagation --setgroups --monotonic --boottime",
+                        "-m -u -i -n -p -U -C -T -r --map-root-user -f --fork -c --map-current-user --keep-caps", 0,
+                        "--mount --uts --ipc --net --pid --user --cgroup --time --kill-child --mount-proc",
+                        runs_shell=True),
+    "watch": _wrapper("-n --interval -q --equexit",
+                      "-b --beep -c --color -e --errexit -g --chgexit -p --precise -t --no-title -w --no-wrap -x "
+                      "--exec", 0, "-d --differences", joined=True),
+    "xargs": _wrapper("-a --arg-file -d --delimiter -E -I -L -n --max-args -P --max-procs -s --max-chars "
+                      "--process-slot-var",
+                      "-0 --null -r --no-run-if-empty -t --verbose -p --interactive -x --exit -o --open-tty "
+                      "--show-limits", 0, "-i --replace -l --max-lines -e --eof"),
 }  # fmt: skip
 ANYWHERE: Final = frozenset(
     {
-        *("aa-exec", "bunx", "bwrap", "capsh", "cgexec", "choom", "chpst", "chronic", "concurrently", "cpulimit"),
+        *("aa-exec", "bunx", "bwrap", "capsh", "cgexec", "choom", "chpst", "chronic", "concurrently"),
+        *("corepack", "cpulimit"),
         *("daemonize", "dbus-launch", "dbus-run-session", "dtach", "dumb-init", "entr", "envdir", "expect", "faketime"),
         *("fakechroot", "fakeroot", "firejail", "gdb", "hyperfine", "i386", "ifne", "linux32", "linux64", "lldb"),
         *("mispipe", "nix-shell", "nodemon", "npx", "numactl", "pee", "perf", "pkexec", "proot", "proxychains"),
-        *("rlwrap", "runcon", "schedtool", "sem", "setarch", "setuidgid", "softlimit", "ssh-agent"),
-        *("start-stop-daemon", "su-exec", "systemd-nspawn", "tini", "torsocks", "tsocks", "uname26", "unbuffer"),
+        *("rlwrap", "runcon", "schedtool", "screen", "sem", "setarch", "setuidgid", "softlimit", "ssh-agent"),
+        *("start-stop-daemon", "su-exec", "systemd-nspawn", "tini", "tmux", "torsocks", "tsocks", "uname26"),
+        *("unbuffer",),
         *("uvx", "valgrind", "x86_64", "xterm", "xvfb-run"),
     }
 )
@@ -123,7 +157,7 @@ AFTER_RUN: Final = frozenset(
     {
         *("asdf", "bun", "bundle", "conda", "coverage", "direnv", "docker", "flatpak", "hatch", "kubectl", "mamba"),
         *("micromamba", "mise", "nerdctl", "nix", "npm", "pdm", "pipenv", "pixi", "pnpm", "podman", "poetry", "rustup"),
-        *("rye", "screen", "snap", "tmux", "toolbox", "uv", "yarn"),
+        *("rye", "snap", "toolbox", "uv", "yarn"),
     }
 )
 RUN: Final = frozenset(
@@ -140,7 +174,7 @@ HELD: Final = {
     "compgen": "-C",
     "complete": "-C",
     "dpkg": "--pre-invoke --post-invoke",
-    "dpkg-architecture": "-c",
+    "dpkg-architecture": "-c --command",
     "fd": "-x -X --exec --exec-batch",
     "fdfind": "-x -X --exec --exec-batch",
     "fish": "-C -c --command --init-command",
@@ -209,7 +243,7 @@ DATA: Final = frozenset(
     }
 )
 """Programs to which their operands are data. What their options run is known."""
-_CONFIGURABLE: Final = {
+CONFIGURABLE: Final = {
     "apt": ("-c", "-o", "--config", "--option"),
     "apt-get": ("-c", "-o", "--config", "--option"),
     "dnf": ("--setopt",),
@@ -220,7 +254,7 @@ _CONFIGURABLE: Final = {
 """Options of these that may make them run something."""
 FILE_RUNNERS: Final = SHELLS | {".", "source"}
 """Programs that run a file they are given."""
-_RUNS_FILES: Final = FILE_RUNNERS | AFTER_RUN | {"git"}
+RUNS_FILES: Final = FILE_RUNNERS | {"git", "pip", "pip3", "pipx"}
 """Programs that run what files say, beside what their words show."""
 VERSION: Final = re.compile(r"-?[0-9.]+$")
 
@@ -241,22 +275,6 @@ def dialect_of(shell: str) -> Dialect:
     if name in ("bash", "rbash"):
         return "bash"
     return "posix" if name in SHELLS - OTHER_LANGUAGES - {"zsh", "rzsh"} else "other"
-
-
-def may_run(words: Sequence[str | None], *, writes: bool) -> bool:
-    """Whether a command may start programs that are named in what it is given, and its words do not show which.
-
-    `writes`: whether files are written before, which it may be given.
-    """
-    if not words or words[0] is None:
-        return False
-    name = program_name(words[0])
-    if name in _RUNS_FILES:
-        return writes
-    if name in DATA:
-        options = _CONFIGURABLE.get(name)
-        return options is not None and any((word or "").startswith(options) for word in words[1:])
-    return name not in WRAPPERS
 
 
 def is_script(program: str, by: str) -> bool:

@@ -50,6 +50,8 @@ class Part(Struct, frozen=True, kw_only=True):
     """Program and arguments of a command; operator and target of a redirection; name and value of an assignment."""
     exact: tuple[Exact, ...] = ()
     """The words of a command with more about those that `words` leaves open."""
+    written: tuple[str, ...] = ()
+    """The words as they are written."""
     piped: bool = False
     """It reads what the command before it prints."""
     scoped: bool = False

@@ -389,6 +389,8 @@ class WordReader(ABC):
             raise Unmodelled("a parameter has no name")
         counted = found[2].startswith("#")
         self.at = found.end()
+        if found[1] and self._ahead("}"):
+            self._evaluate("a variable names another one")
         if self._ahead("["):
             self.at += 1
             self._arithmetic("]")
@@ -407,6 +409,8 @@ class WordReader(ABC):
         if operator[0] == ":":
             self._arithmetic("}")
             return
+        if found[1]:
+            self._evaluate("a variable names another one")
         if operator[0] in ("@P", "@p"):
             self._evaluate("a value is expanded like a prompt")
         if operator[0] in ("=", ":="):

@@ -9,6 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from holdfast.rules.shell.harmless import SUBCOMMANDS
 from holdfast.rules.shell.programs import (
     AFTER_RUN,
     ANYWHERE,
@@ -23,6 +24,7 @@ from holdfast.rules.shell.programs import (
     WRAPPERS,
     Wrapper,
     dialect_of,
+    family,
     program_name,
 )
 from holdfast.rules.shell.verdicts import Dialect, Word
@@ -51,7 +53,30 @@ _SSH: Final = Wrapper(
     valued=frozenset(f"-{letter}" for letter in "BbcDEeFIiJLlmOoPpQRSWw"),
     flags=frozenset(f"-{letter}" for letter in "46AaCfGgKkMNnqsTtVvXxYy"),
 )
-_SSH_COMMAND: Final = re.compile(r"[A-Za-z]*command[ =]", re.IGNORECASE)
+_SSH_COPYING: Final = {
+    "scp": Wrapper(
+        valued=frozenset(f"-{letter}" for letter in "cDFiJloPSX"),
+        flags=frozenset(f"-{letter}" for letter in "346ABCOpqRrsTv"),
+    ),
+    "sftp": Wrapper(
+        valued=frozenset(f"-{letter}" for letter in "BbcDFiJloPRSsX"),
+        flags=frozenset(f"-{letter}" for letter in "46AaCfNpqrv"),
+    ),
+}
+_SSH_COMMAND: Final = re.compile(r"[A-Za-z]*command\s*[=\s]\s*", re.IGNORECASE)
+_SSH_PLAIN: Final = re.compile(
+    r"(AddressFamily|BatchMode|BindAddress|Ciphers|Compression|ConnectTimeout|ConnectionAttempts|ControlMaster"
+    r"|ControlPath|ControlPersist|ExitOnForwardFailure|ForwardAgent|ForwardX11|GSSAPI\w+|HostKeyAlgorithms|HostName"
+    r"|IdentitiesOnly|IdentityFile|KexAlgorithms|LogLevel|MACs|NumberOfPasswordPrompts|PasswordAuthentication|Port"
+    r"|PreferredAuthentications|PubkeyAuthentication|PubkeyAcceptedKeyTypes|RequestTTY|ServerAlive\w+"
+    r"|StrictHostKeyChecking|TCPKeepAlive|User|UserKnownHostsFile|CheckHostIP|VisualHostKey)\s*[=\s].*",
+    re.IGNORECASE,
+)
+"""Settings of ssh that run nothing."""
+_MODULE: Final = re.compile(r"-[bBdEhiIOPqsSuvx]*m(.*)")
+_NUMBER: Final = re.compile(r"-[0-9]+")
+_CODE: Final = re.compile(r"[\s$`\\'\"]")
+"""What makes a word a script to a shell, and more than one word."""
 
 
 class Inner(Struct, frozen=True):
@@ -66,6 +91,10 @@ class Inner(Struct, frozen=True):
     """It is started only if something is given to it: an interactive shell has nobody to talk to."""
     guessed: bool = False
     """It may begin elsewhere."""
+    at: int | None = None
+    """Where its words stand among those of the command around it, if not at the end."""
+    reason: str = ""
+    """Why it cannot be told."""
     dialect: Dialect | None = None
     """The shell that reads the script, if it is not the one that reads the command."""
 
@@ -84,6 +113,10 @@ def unwrap(words: Sequence[Word]) -> list[Inner]:
         return [*found, *_read_shell(name, rest)]
     if (special := _SPECIAL.get(name)) is not None:
         found += special(name, rest)
+    if family(name) in ("pypy", "python"):
+        found += _module(name, rest)
+    if name in ("uv", "yarn") and rest[:1] in (["npm"], ["pip"]):
+        found.append(Inner(name, tuple(rest)))
     if name in _DECLARING:
         found += [inner for word in rest if word is not None for inner in stored(word)]
     if name in _EVALUATING:
@@ -92,7 +125,7 @@ def unwrap(words: Sequence[Word]) -> list[Inner]:
         found.append(Inner(name, (None,)))
     if name in ANYWHERE or name in SHELL_STARTERS or name.startswith(("ld-linux", "ld.so", "ld-musl")):
         found += _anywhere(name, rest)
-    elif name in AFTER_RUN:
+    elif name in AFTER_RUN and (not rest or rest[0] not in SUBCOMMANDS.get(name, ())):
         runs = next((at for at, word in enumerate(rest) if word is None or word in RUN), len(rest))
         found += _anywhere(name, rest[runs:])
     if name in SHELL_STARTERS and not any(inner.script is not None for inner in found):
@@ -121,7 +154,7 @@ def stored(assignment: str) -> Iterator[Inner]:
     elif (found := EXPANDED.match(assignment)) is not None:
         value = assignment[found.end() :]
         yield Inner("a variable", script=f": {value}")
-        if "ENV" in found[0]:
+        if "ENV" in found[0] or value == "$_":
             yield Inner("a variable", (None if value == "$_" else value,))
     elif (found := STORED.match(assignment)) is not None and assignment[found.end() :]:
         yield Inner("a variable", script=script_of([assignment[found.end() :].lstrip("|"), None]))
@@ -132,19 +165,24 @@ def _from_input(name: str, *, if_fed: bool = False) -> Inner:
 
 
 def _wrapped(name: str, wrapper: Wrapper, rest: list[Word]) -> Iterator[Inner]:
+    scan = _scan(wrapper, rest)
     if name == "env":
         yield from _split_strings(rest)
     if wrapper.assignments:
         yield from (inner for word in rest if word is not None for inner in stored(word))
+    yield from _wrapper_values(name, scan)
+    as_user = name == "runuser" and not any(option in ("-u", "--user") for option, _ in scan.values)
     if wrapper.runs_shell or (name == "sudo" and _has_letters(rest, "is")):
-        yield from _starting_shell(name, wrapper, rest)
-    if name == "jobs" and "-x" not in rest:
+        yield from _starting_shell(name, scan, always=as_user)
+    if name == "jobs" and not (_has_letters(rest, "x") or None in rest):
         return
     if name == "command" and _has_letters(rest[:1], "vV"):
         return
-    for inner in _after_options(wrapper, rest):
+    if scan.unread:
+        yield Inner(name, (None,), reason=f"the option '{scan.unread}' of '{name}' is not known")
+    for inner in scan.rests:
         if inner and name == "xargs":
-            marks = _replaced(rest)
+            marks = [value or "{}" for option, value in scan.values if option in ("-I", "-i", "--replace")]
             told = [None if word is None or any(mark in word for mark in marks) else word for word in inner]
             yield Inner(name, (*told, None))
         elif inner and wrapper.joined:
@@ -153,82 +191,105 @@ def _wrapped(name: str, wrapper: Wrapper, rest: list[Word]) -> Iterator[Inner]:
             yield Inner(name, inner)
 
 
+def _wrapper_values(name: str, scan: _Scan) -> Iterator[Inner]:
+    """`strace -o '|rm x'` and `strace -E PAGER='rm x'`: values that are commands."""
+    for option, value in scan.values if name in ("strace", "systemd-run") else ():
+        if option in ("-E", "--env", "--setenv"):
+            yield from stored(value) if value is not None else (Inner(name, (None,)),)
+        elif option in ("-o", "--output") and (value is None or value.startswith(("|", "!"))):
+            yield Inner(name, script=script_of([None if value is None else value[1:]]))
+        elif option in ("-p", "--property") and name == "systemd-run":
+            yield Inner(name, (None,), reason="a property of a unit may run something")
+
+
 def _has_letters(words: Sequence[Word], letters: str) -> bool:
     """Whether one of the words is a bundle of options with one of these letters."""
     bundles = (word[1:] for word in words if word is not None and re.fullmatch(r"-[A-Za-z]+", word))
     return any(letter in bundle for bundle in bundles for letter in letters)
 
 
-def _starting_shell(name: str, wrapper: Wrapper, rest: list[Word]) -> Iterator[Inner]:
+def _starting_shell(name: str, scan: _Scan, *, always: bool) -> Iterator[Inner]:
     """A shell that gets the words as its script, or reads its input if there are none."""
-    for inner in _after_options(wrapper, rest):
-        if not inner:
+    for inner in scan.rests:
+        if not inner or always:
             yield _from_input(name, if_fed=True)
         elif name in ("doas", "sudo"):
             yield Inner(name, script=script_of(inner), dialect="posix")
-
-
-def _replaced(rest: Sequence[Word]) -> list[str]:
-    """What `xargs -I%` replaces by its input."""
-    marks = list[str]()
-    for word, after in zip(rest, [*rest[1:], None], strict=True):
-        if word in ("-I", "--replace", "-i") or (word or "").startswith("--replace="):
-            marks += [(word or "").partition("=")[2] or "{}", *([after] if word == "-I" and after else [])]
-        elif word is not None and word.startswith(("-I", "-i")):
-            marks.append(word[2:])
-    return marks
 
 
 def _anywhere(name: str, rest: Sequence[Word]) -> Iterator[Inner]:
     for at, word in enumerate(rest[:_MAX_PLACES]):
         if word is None or not word.startswith("-"):
             yield Inner(name, tuple(rest[at:]), guessed=True)
-        if word is not None and any(space in word for space in " \t\n"):
+        if word is not None and _CODE.search(word) is not None:
             yield Inner(name, script=word.partition("=")[2] if word.startswith("-") else word)
     if len(rest) > _MAX_PLACES:
         yield Inner(name, (None,))
 
 
-def _after_options(wrapper: Wrapper, rest: list[Word]) -> list[tuple[Word, ...]]:
-    """What is left when the wrapper's own options and operands are gone; two readings if an option is not known."""
-    at, second = 0, None
+class _Scan(Struct, frozen=True):
+    """What a wrapper's own arguments are, and where they end."""
+
+    rests: list[tuple[Word, ...]]
+    """What follows them; two readings if an option is not known."""
+    values: list[tuple[str, Word]]
+    """Options and what they are given."""
+    unread: str = ""
+    """An option that is not known, so that anything may follow."""
+
+
+def _scan(wrapper: Wrapper, rest: Sequence[Word]) -> _Scan:
+    at, second, unread = 0, None, ""
+    values: list[tuple[str, Word]] = []
     while at < len(rest):
         word = rest[at]
         if word is None:
-            return [(None, *rest[at + 1 :])]
+            return _Scan([(None, *rest[at + 1 :])], values, unread)
         if word == "--":
             at += 1
             break
         if wrapper.assignments and _ASSIGNMENT.match(word):
             at += 1
-        elif not word.startswith("-") or (word == "-" and word not in wrapper.flags):
+            continue
+        if not word.startswith("-") or (word == "-" and word not in wrapper.flags):
             break
-        elif word in wrapper.valued:
-            at += 2
-        elif _is_attached(wrapper, word):
+        at += 1
+        option, value = _option(wrapper, word)
+        if option is None:
+            unread = unread or word
+            second = at + 1 if second is None and "=" not in word else second
+        elif value is None:
+            values.append((option, rest[at] if at < len(rest) else ""))
             at += 1
         else:
-            if word not in wrapper.flags and "=" not in word and second is None:
-                second = at + 2
-            at += 1
+            values.append((option, value))
     while wrapper.assignments and at < len(rest) and _ASSIGNMENT.match(rest[at] or ""):
         at += 1
     readings = [tuple(rest[at + wrapper.leading :])]
     if second is not None and second > at:
         readings.append(tuple(rest[second + wrapper.leading :]))
-    return readings
+    return _Scan(readings, values, unread)
 
 
-def _is_attached(wrapper: Wrapper, word: str) -> bool:
-    """Whether a word is all of an option: its value follows the letter, or all of its letters have none."""
-    if word.startswith("--"):
-        return "=" in word
+def _option(wrapper: Wrapper, word: str) -> tuple[str | None, str | None]:
+    """The (last) option in a word, and its value if it is in the word; None for the value: it is the next word."""
+    name, equals, value = word.partition("=")
+    if word.startswith("--") or word in wrapper.flags:
+        if name in wrapper.valued:
+            return name, value if equals else None
+        known = name in wrapper.optional or (name in wrapper.flags and not equals)
+        return (name if known else None), value
+    if _NUMBER.fullmatch(word) and "-n" in wrapper.valued:
+        return "-n", word[1:]
     for at, letter in enumerate(word[1:], 2):
-        if f"-{letter}" in wrapper.valued:
-            return at < len(word)
-        if f"-{letter}" not in wrapper.flags:
-            return False
-    return True
+        option = f"-{letter}"
+        if option in wrapper.valued:
+            return option, word[at:] or None
+        if option in wrapper.optional:
+            return option, word[at:]
+        if option not in wrapper.flags:
+            return None, ""
+    return f"-{word[-1]}", ""
 
 
 def _split_strings(rest: list[Word]) -> Iterator[Inner]:
@@ -300,7 +361,7 @@ def _values(options: str, words: Sequence[Word]) -> Iterator[str]:
             continue
         after = script_of(words[at + 1 : at + 2])
         name, equals, value = word.partition("=")
-        if any(option == name or (option.startswith(name) and len(name) > 3) for option in long):
+        if any(option == name or (option.startswith(name) and len(name) > 2) for option in long):
             yield value if equals else after
         if word.startswith("--"):
             continue
@@ -363,23 +424,35 @@ def _first(name: str, rest: Sequence[Word]) -> Iterator[Inner]:
 
 def _ssh(name: str, rest: Sequence[Word]) -> Iterator[Inner]:
     """`ssh HOST COMMAND`, with options on both sides of the host; without a command its input goes to a shell there."""
-    at_host = _after_options(_SSH, list(rest))
-    for words in at_host:
-        for command in _after_options(_SSH, list(words[1:])):
+    at_host = _scan(_SSH, rest)
+    yield from _ssh_settings(name, at_host)
+    for words in at_host.rests:
+        scan = _scan(_SSH, words[1:])
+        yield from _ssh_settings(name, scan)
+        for command in scan.rests:
             yield Inner(name, script=script_of(command)) if command else _from_input(name, if_fed=True)
-    yield from _ssh_options(name, rest)
 
 
-def _ssh_options(name: str, rest: Sequence[Word]) -> Iterator[Inner]:
+def _ssh_copy(name: str, rest: Sequence[Word]) -> Iterator[Inner]:
+    """`scp` and `sftp`, whose options may stand anywhere."""
+    words = tuple(rest)
+    while words:
+        scan = _scan(_SSH_COPYING[name], words)
+        yield from _ssh_settings(name, scan)
+        words = scan.rests[0][1:]
+
+
+def _ssh_settings(name: str, scan: _Scan) -> Iterator[Inner]:
     """`-o ProxyCommand=…` and its kin."""
-    for at, word in enumerate(rest):
-        if word is None or not word.startswith("-o"):
-            continue
-        value = word[2:] or next(iter(rest[at + 1 : at + 2]), "")
-        if value is None:
-            yield Inner(name, (None,))
-        elif (found := _SSH_COMMAND.match(value.strip())) is not None:
-            yield Inner(name, script=value.strip()[found.end() :])
+    if scan.unread:
+        yield Inner(name, (None,), reason=f"the option '{scan.unread}' of '{name}' is not known")
+    for option, value in scan.values:
+        if option in ("-F", "-o") and value is None:
+            yield Inner(name, (None,), reason="a setting of ssh cannot be told")
+        elif option == "-o" and (found := _SSH_COMMAND.match((value or "").strip())) is not None:
+            yield Inner(name, script=(value or "").strip()[found.end() :])
+        elif option == "-o" and _SSH_PLAIN.fullmatch((value or "").strip()) is None:
+            yield Inner(name, (None,), reason=f"the setting '{value}' of ssh is not known to run nothing")
 
 
 def _parallel(name: str, rest: Sequence[Word]) -> Iterator[Inner]:
@@ -396,7 +469,7 @@ def _find(name: str, rest: Sequence[Word]) -> Iterator[Inner]:
     for at, word in enumerate(rest):
         if word in _FIND_ACTIONS:
             inner = [None if item is not None and "{}" in item else item for item in _until_end(rest[at + 1 :])]
-            yield Inner(f"{name} {word}", tuple(inner))
+            yield Inner(f"{name} {word}", tuple(inner), at=at + 2)
 
 
 def _until_end(words: Sequence[Word]) -> Iterator[Word]:
@@ -430,6 +503,23 @@ def _coproc(name: str, rest: Sequence[Word]) -> Iterator[Inner]:
     yield Inner(name, tuple(rest[1:]))
 
 
+def _daemon(name: str, rest: Sequence[Word]) -> Iterator[Inner]:
+    """`start-stop-daemon --exec PROGRAM -- ARGUMENTS`."""
+    arguments = tuple(rest[rest.index("--") + 1 :]) if "--" in rest else ()
+    for program in _values("-a -x --exec --startas", rest):
+        yield Inner(name, (program, *arguments))
+
+
+def _module(name: str, rest: Sequence[Word]) -> Iterator[Inner]:
+    """`python3 -m pip install x` is pip."""
+    for at, word in enumerate(rest):
+        if word is None or not word.startswith("-"):
+            return
+        if (found := _MODULE.fullmatch(word)) is not None:
+            yield Inner(name, (found[1], *rest[at + 1 :]) if found[1] else tuple(rest[at + 1 :]))
+            return
+
+
 def _reads_input(name: str, rest: Sequence[Word]) -> Iterator[Inner]:
     yield _from_input(name)
 
@@ -445,10 +535,11 @@ _SPECIAL: Final[dict[str, Callable[[str, Sequence[Word]], Iterator[Inner]]]] = {
     "git": _git,
     "hash": _hash,
     "parallel": _parallel,
-    "scp": _ssh_options,
-    "sftp": _ssh_options,
+    "scp": _ssh_copy,
+    "sftp": _ssh_copy,
     "source": _source,
     "ssh": _ssh,
+    "start-stop-daemon": _daemon,
     "trap": _first,
 }
 WRAPPING: Final = (
