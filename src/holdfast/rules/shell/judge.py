@@ -73,7 +73,7 @@ class Judge:
             return self._overrun(reading)
         if reading.differs and not self._quiet and not reading.unreadable:
             warn(f"Two readings of the command {text[:200]!a} differ, so no rule approves it.")
-        approvable = not (reading.unreadable or reading.differs or reading.evaluates)
+        approvable = not (reading.unreadable or reading.differs or reading.spliced or reading.evaluates)
         return _summed_up(self._judged(reading, place), approvable=approvable)
 
     def _overrun(self, reading: Reading) -> ShellJudgement:

@@ -22,6 +22,8 @@ _NUMBER: Final = re.compile(r"[+-]?[0-9]+")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TEST_END: Final = re.compile(r"\]\](?=[ \t\n;&|)]|$)")
 _DESCRIPTOR: Final = re.compile(r"[0-9]{1,3}|-")
+_MAX_DIGITS: Final = 3
+"""Of a descriptor. More may be a word to bash; more than one are to dash."""
 _NEVER_HERE: Final = frozenset({"do", "done", "elif", "else", "esac", "fi", "in", "then", "}"})
 """Reserved words that end something; where a command begins, nothing of theirs is open."""
 _COMPOUND: Final = frozenset({"!", "{", "[[", "case", "for", "function", "if", "select", "until", "while"})
@@ -335,6 +337,8 @@ class _Lexer(WordReader):
         self._skip_blanks()
         while self.at < len(self.text) and self.text[self.at] not in " \t\n":
             char = self.text[self.at]
+            if char == "\\" and self._ahead("\\\n"):
+                raise Unmodelled("a word goes on in the next line")
             if char == "\\":
                 self.at += 2
             elif char == "'":
@@ -476,6 +480,8 @@ class _Lexer(WordReader):
             return False
         if operator in ("<<<", "&>", "&>>") and not self.bash:
             raise Unmodelled(f"`{operator}` is not the same in every shell")
+        if len(found[1] or "") > (_MAX_DIGITS if self.bash else 1):
+            raise Unmodelled("a descriptor of several digits is not the same in every shell")
         slot = len(self.found.parts)
         self.at = found.end()
         self._skip_blanks()

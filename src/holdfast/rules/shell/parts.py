@@ -32,6 +32,8 @@ _ESCAPES: Final = re.compile(r"""\\[a-z]?|['"]""")
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_.+-]+")
 _HOLDS: Final = re.compile(r"[$`\\]")
 """What a value needs to hold a command, or to be made into one that does."""
+_SPLICED: Final = re.compile(r"[^ \t\n]\\\n[^ \t\n]")
+"""Neither reading is asked where this stands: it is how both were once misled, with `"$\\` and `(…)"` in the next line."""
 _INDIRECT: Final = "it is not written as a command"
 _NUMBER: Final = re.compile(r"[+-]?[0-9]*")
 _READING_INTO: Final = frozenset({"getopts", "mapfile", "read", "readarray"})
@@ -55,6 +57,8 @@ class Reading(Struct, frozen=True, kw_only=True, dict=True):
     """Why the text as a whole has no certain meaning."""
     differs: bool = False
     """Whether the two readings, though they see the same programs, see other words."""
+    spliced: bool = False
+    """Whether something may go on in the next line in the middle of a word, whatever quotes it seems to be in."""
     evaluates: bool = False
     """Whether it evaluates variables, whose values are not certain."""
     overrun: str = ""
@@ -118,6 +122,7 @@ def read(text: str, dialect: Dialect = "bash") -> Reading:
         parts=tuple(reader.parts),
         unreadable=reader.unreadable,
         differs=reader.differs,
+        spliced=_SPLICED.search(text) is not None,
         evaluates=reader.evaluates,
         overrun=overrun,
         loops=reader.loops,

@@ -23,6 +23,7 @@ _POSIX_OPERATORS: Final = re.compile(r":?[-=?+]|##?|%%?")
 _BASH_OPERATORS: Final = re.compile(r":?[-=?+]|##?|%%?|//?|\^\^?|,,?|@[A-Za-z]|:")
 _PLAIN_VARIABLE: Final = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*])(?:\[[^]]*\])?\}?")
 _OPERAND: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9][0-9A-Za-z_#@]*")
+_NAMED_DESCRIPTOR: Final = re.compile(r"\{[A-Za-z_][A-Za-z0-9_]*(\[.*\])?\}", re.DOTALL)
 _RANGE: Final = re.compile(r"\{[0-9]+\.\.[0-9]+(\.\.[0-9]+)?\}")
 _NUMERIC: Final = frozenset("#?$!")
 """Special parameters that are always numbers."""
@@ -32,7 +33,6 @@ _PRINTED: Final = "arithmetic evaluates what a command prints"
 _COUNTED_DATE: Final = re.compile(r"-u|\+(%[sYmdHMSjuwNy])+")
 _COUNTING: Final = frozenset({"nproc", "seq", "wc"})
 """Programs whose output is numbers, and names that are not evaluated as code."""
-_BRACES: Final = re.compile(r"\{[^}]*(,|\.\.)")
 _ESCAPE: Final = r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|([abeEfnrtv\\'\"?]))"
 _ANSI: Final = re.compile(_ESCAPE)
 _ANSI_TEXT: Final = re.compile(rf"(?:[^\\]|{_ESCAPE})*", re.DOTALL)
@@ -89,8 +89,12 @@ def _ansi_char(found: re.Match[str]) -> str:
 
 
 def has_braces(bare: str) -> bool:
-    """Whether the unquoted text of a word may be several words: `{a,b}`, `{1..3}`."""
-    return _BRACES.search(bare) is not None
+    """Whether the unquoted text of a word may be several words: `{a,b}`, `{1..3}`, `{a{b}c,d}`, `{a}b,c}`.
+
+    Which braces belong together is not asked: bash goes on to the next one if nothing separates what is between two.
+    """
+    begin, end = bare.find("{"), bare.rfind("}")
+    return 0 <= begin < end and ("," in (inner := bare[begin:end]) or ".." in inner)
 
 
 class WordReader(ABC):
@@ -149,6 +153,13 @@ class WordReader(ABC):
             raise Unmodelled("a word goes on in the next line")
         self.at += 2
 
+    def _join_quoted(self) -> None:
+        """The same in double quotes: behind a blank only, because what stands before it may go on: `$`, then `(`."""
+        if self._heredocs or self.text[self.at - 1] not in " \t\n":
+            raise Unmodelled("a word goes on in the next line")
+        self.at += 2
+        self._numeric = False
+
     def _skip_comment(self) -> None:
         self._skip_blanks()
         if self._ahead("#"):
@@ -201,6 +212,8 @@ class WordReader(ABC):
             self._numeric = numeric
         if self.at == began:
             raise Unmodelled("a word is missing")
+        if self.text[self.at : self.at + 1] in ("<", ">") and _NAMED_DESCRIPTOR.fullmatch(self.text, began, self.at):
+            raise Unmodelled("a redirection sets a variable")
         return self._valued("".join(pieces), "".join(pattern), "".join(bare), began, known=known, globs=globs)
 
     def _valued(self, value: str, pattern: str, bare: str, began: int, *, known: bool, globs: bool) -> Word | Pattern:
@@ -305,10 +318,11 @@ class WordReader(ABC):
 
     def _escaped_in_quotes(self) -> str:
         char = self.text[self.at + 1 : self.at + 2]
+        if char == "\n":
+            self._join_quoted()
+            return ""
         self.at += 2
         self._numeric = False
-        if char == "\n":
-            return ""
         return char if char in ("$", "`", '"', "\\") else f"\\{char}"
 
     def _dollar(self, *, quoted: bool, document: bool = False) -> str | None:
