@@ -166,7 +166,7 @@ def test_rules_that_cannot_be_used_are_refused_when_the_chain_is_made() -> None:
 def test_explain_shows_every_part_and_its_verdict(root: Path) -> None:
     approval = ApprovalConfig(auto_approve=PRESET, commands=(rule("rm", "deny"),))
     made = gate(approval)
-    asked = question(SHELL, {"command": "ls; echo $(rm x) > f"}, root=root, cwd=str(root))
+    asked = question(SHELL, {"command": "ls; echo \"$(rm x)\" > f"}, root=root, cwd=str(root))
     told = explain(None, made.chain, made.caps, asked)
     assert [(part.kind, part.verdict, part.inside) for part in told.parts] == [
         ("command", Verdict.APPROVE, ""),

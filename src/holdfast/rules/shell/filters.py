@@ -14,7 +14,9 @@ _BRACKETS: Final = r"\[\^?(?:\[:[a-z]+:\]|\\[nt]|[^]\[\\\n])+\]"
 """A set of characters that every sed reads alike; a delimiter in it ends nothing."""
 _AWK_ACTS: Final = re.compile(r"system|getline|close|fflush|ARG[VC]|ENVIRON|PROCINFO|FUNCTAB|SYMTAB|extension|@|\\\n")
 """Words and signs by which awk runs programs, reads other files and reaches its surroundings."""
-_AWK_COMPARES: Final = re.compile(r"\b(?:if|while)[ ]*\([^()\"/{};]*\)")
+_AWK_COMPARES: Final = re.compile(r"\b(?:if|while)[ ]*\([^()\"/{};#\n\r\\]*\)")
+"""What is compared, in one line and without anything that ends a text, an expression or a comment: if it begins in one
+of them, all of it is in there."""
 
 
 def check_sed(script: str) -> str:
@@ -102,5 +104,5 @@ def check_awk(program: str) -> str:
     """
     if _AWK_ACTS.search(program) or "|" in program.replace("||", ""):
         return "its program may do more than print"
-    _, _, actions = _AWK_COMPARES.sub("", program).partition("{")
+    _, _, actions = _AWK_COMPARES.sub(" ", program).partition("{")
     return "its program may write to a file" if ">" in actions.replace(">=", "") else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, product
 from math import prod
 from typing import Final
@@ -14,11 +14,12 @@ from holdfast.contract.vocabulary import Verdict
 from holdfast.rules.presets import SHELL_READONLY
 from holdfast.rules.shell import git
 from holdfast.rules.shell.doubts import may_run
+from holdfast.rules.shell.feeds import feeds
 from holdfast.rules.shell.lexer import FUNCTION
 from holdfast.rules.shell.parts import Reading, read
-from holdfast.rules.shell.place import NOWHERE, TEXT, UNKNOWN, Feed, Place
+from holdfast.rules.shell.place import FOUND, NOWHERE, TEXT, UNKNOWN, UNTOLD, WILD, Feed, Place
 from holdfast.rules.shell.programs import FILE_RUNNERS, INTERPRETERS, family, is_plain_name, is_script, program_name
-from holdfast.rules.shell.readers import check, feeds, outside
+from holdfast.rules.shell.readers import MAY_LIST, check, outside
 from holdfast.rules.shell.rules import Rule
 from holdfast.rules.shell.transparent import seen_through
 from holdfast.rules.shell.verdicts import (
@@ -31,13 +32,15 @@ from holdfast.rules.shell.verdicts import (
     ShellJudgement,
     Text,
     Variable,
+    Words,
 )
 from holdfast.rules.shell.wrappers import MAX_WRAPPED
 from holdfast.rules.words import warn
 
 UNREAD: Final = "no rule approves it"
-_SPLITTING: Final = re.compile(r"[\s*?\[\\]")
-"""What makes several words of an unquoted value."""
+_SPLITTING: Final = re.compile(r"\s")
+_MATCHING: Final = re.compile(r"[*?\[\\]")
+"""What makes a pattern of an unquoted value."""
 _OWN_VARIABLE: Final = re.compile(r"[A-Za-z0-9_]*[a-z][A-Za-z0-9_]*\+?")
 """Variables that shells and programs look at are written in capitals."""
 _LOCALE: Final = re.compile(r"LC_[A-Z]+|LANG|TZ|NO_COLOR|COLUMNS")
@@ -86,14 +89,14 @@ class Judge:
         moved = _moved(reading, place)
         judged: list[JudgedPart] = []
         runner: JudgedPart | None = None
-        feeding: dict[str, Feed] = {}
+        commands = None if moved is None else _Commands(self, reading, moved)
         for at, part in enumerate(reading.parts):
             said = self._strictly(at, part, reading)
             if said is None and part.derived and runner is not None:
                 covered = runner.verdict is Verdict.APPROVE
                 said = _said(part, runner.verdict if covered else None, runner.rule if covered else "", UNREAD)
             elif said is None:
-                said = self._approved(part, moved, reading, feeding)
+                said = _approved(part, commands)
             runner = runner if part.derived else said
             judged.append(said)
         return tuple(judged)
@@ -134,38 +137,7 @@ class Judge:
         reason = f"it may run what it is given, which may be what the rule '{named.name}' is about"
         return _said(part, Verdict.ASK, named.name, reason)
 
-    def _approved(self, part: Part, place: Place | None, reading: Reading, feeding: dict[str, Feed]) -> JudgedPart:
-        """What approves a part. `feeding`: what the last command at each place prints."""
-        rule = ""
-        if part.obstacle or part.inside == FUNCTION:
-            reason = part.obstacle or "it is hidden in a function"
-        elif place is None:
-            reason = "the folder it would run in cannot be told"
-        elif part.kind == "command":
-            rule, reason = self._approved_command(part, place, reading, feeding)
-        elif reason := _check_other(part, place):
-            pass
-        else:
-            return _said(part, Verdict.APPROVE, "", "it changes nothing")
-        return _said(part, Verdict.APPROVE if rule else None, rule, reason)
-
-    def _approved_command(
-        self, part: Part, place: Place, reading: Reading, feeding: dict[str, Feed]
-    ) -> tuple[str, str]:
-        """The rule and its reason; or no rule, if one of the commands that it may be is not approved."""
-        given: Feed = feeding.get(part.inside, "") if part.piped else ""
-        surroundings = replace(place, feeds=given)
-        printed: set[Feed] = set()
-        rule, reason = "", ""
-        for words in _expanded(part, place, reading):
-            rule, reason = self._approving(words, surroundings)
-            if not rule:
-                break
-            printed.add(feeds(words, given))
-        feeding[part.inside] = printed.pop() if rule and len(printed) == 1 else ""
-        return rule, reason
-
-    def _approving(self, words: Sequence[str], place: Place) -> tuple[str, str]:
+    def approving(self, words: Sequence[str], place: Place) -> tuple[str, str]:
         """The rule that approves the words and its reason; or no rule, and what is in the way."""
         reasons: list[str] = []
         external = False
@@ -191,48 +163,126 @@ class Judge:
         return "", reasons[0] if reasons else UNREAD
 
 
-def _expanded(part: Part, place: Place, reading: Reading) -> Iterator[list[str]]:
-    """The commands that a part may be: one for each value of the variables of loops.
+class _Commands:
+    """The simple commands of a reading: which of them are approved, and what each prints for others."""
 
-    What a pattern matches is given all at once; which of it comes first depends on the language of the shell, so every
-    match has to do in the place of all of them too.
-    """
-    names = {word.name for word in part.exact if isinstance(word, Variable) and word.name in reading.loops}
-    values = {name: [value for item in reading.loops[name] for value in _values(item, place)] for name in names}
-    if prod(map(len, values.values())) > _MAX_ROUNDS:
-        values = {name: [UNKNOWN] for name in names}
-    for chosen in product(*values.values()):
-        told = dict(zip(values, chosen, strict=True))
-        pieces = [_told(word, place, told) for word in part.exact]
-        yield list(chain(*pieces))
-        for at, piece in enumerate(pieces):
-            for match in piece if len(piece) > 1 else ():
-                yield [*chain(*pieces[:at]), match, *chain(*pieces[at + 1 :])]
+    def __init__(self, judge: Judge, reading: Reading, place: Place) -> None:
+        self.place: Final = place
+        self._judge = judge
+        self._reading = reading
+        self._parts = {part.number: part for part in reading.parts if part.number and not part.derived}
+        self._answers: dict[int, tuple[str, str]] = {}
+        self._printed: dict[int, Feed] = {}
+
+    def approval(self, part: Part) -> tuple[str, str]:
+        """The rule and its reason; or no rule, if one of the commands that it may be is not approved."""
+        if part.number not in self._answers or not part.number:
+            self._answers[part.number] = "", UNREAD  # until it is known: a command does not read its own output
+            self._answers[part.number] = self._look_at(part)
+        return self._answers[part.number]
+
+    def _look_at(self, part: Part) -> tuple[str, str]:
+        given: Feed = self._prints(part.fed_by) if part.fed_by and not part.rerouted else ""
+        surroundings = replace(self.place, feeds=given)
+        printed: set[Feed] = set()
+        rule, reason = "", ""
+        for words in self._expanded(part):
+            rule, reason = self._judge.approving(words, surroundings)
+            if not rule:
+                return "", reason
+            reads = rule == SHELL_READONLY or check(words, surroundings) == ""
+            printed.add(feeds(words, given) if reads and not part.rerouted else "")
+        self._printed[part.number] = printed.pop() if len(printed) == 1 else ""
+        return rule, reason
+
+    def _prints(self, number: int) -> Feed:
+        """What the command of that number prints, if it is approved."""
+        part = self._parts.get(number)
+        if part is not None and not part.obstacle:
+            self.approval(part)
+        return self._printed.get(number, "")
+
+    def _expanded(self, part: Part) -> Iterator[list[str]]:
+        """The commands that a part may be: one for each value of the variables of loops.
+
+        What a pattern matches is given all at once; which of it comes first depends on the language of the shell, so
+        every match has to do in the place of all of them too.
+        """
+        loops = self._reading.loops
+        names = {word.name for word in part.exact if isinstance(word, Variable) and word.name in loops}
+        values = {name: [value for item in loops[name] for value in self.values(item)] for name in names}
+        if prod(map(len, values.values())) > _MAX_ROUNDS:
+            values = {name: [WILD] for name in names}
+        for chosen in product(*values.values()):
+            told = dict(zip(values, chosen, strict=True))
+            pieces = [
+                (_chosen(told[word.name], word),) if isinstance(word, Variable) and word.name in told
+                else self.values(word) for word in part.exact
+            ]  # fmt: skip
+            yield list(chain(*pieces))
+            for at, piece in enumerate(pieces):
+                for match in piece if len(piece) > 1 else ():
+                    yield [*chain(*pieces[:at]), match, *chain(*pieces[at + 1 :])]
+
+    def values(self, word: Exact) -> Sequence[str]:
+        """What a word stands for, or what may be said about that."""
+        match word:
+            case str():
+                return (word,)
+            case Pattern():
+                return self.place.matches(word) or (UNKNOWN if self.place.keeps(word) else WILD,)
+            case Pipe():
+                return ("-",)
+            case Variable(name="PWD") if word.is_quoted or self.place.has_plain_folders:
+                return (".",)
+            case Text() | Variable(is_quoted=True):
+                return (TEXT,)
+            case Variable(name=name):
+                return (UNKNOWN if name.isupper() or self._is_plain(name) else WILD,)
+            case Words():
+                return (self._made_of(word),)
+            case None:
+                return (WILD,)
+
+    def _made_of(self, words: Words) -> str:
+        if not all(map(self._is_plain, words.variables)):
+            return WILD
+        if not words.commands:
+            return UNKNOWN
+        found = all(self._prints(number) == "lines" for number in words.commands) and self.place.has_plain_names
+        return WILD if not found else FOUND if words.is_output else UNKNOWN
+
+    def _is_plain(self, variable: str) -> bool:
+        """Whether the value of a variable can be no pattern."""
+        if variable in self._reading.numbers:
+            return True
+        if variable not in self._reading.loops:
+            return False
+        values = (value for item in self._reading.loops[variable] for value in self.values(item))
+        return all(value == FOUND or (value not in UNTOLD and not _MATCHING.search(value)) for value in values)
 
 
-def _told(word: Exact, place: Place, chosen: Mapping[str, str]) -> Sequence[str]:
-    match word:
-        case Variable(name="PWD"):
-            return (".",)
-        case Variable(name=name) if name in chosen:
-            split = not word.is_quoted and _SPLITTING.search(chosen[name]) is not None
-            return (UNKNOWN,) if split else (chosen[name],)
-        case _:
-            return _values(word, place)
+def _chosen(value: str, variable: Variable) -> str:
+    """The value of a loop's variable as a word of a command."""
+    if variable.is_quoted or value in UNTOLD:
+        return value
+    return WILD if _MATCHING.search(value) else UNKNOWN if _SPLITTING.search(value) or not value else value
 
 
-def _values(word: Exact, place: Place) -> Sequence[str]:
-    match word:
-        case str():
-            return (word,)
-        case Pattern():
-            return place.matches(word) or (UNKNOWN,)
-        case Pipe():
-            return ("-",)
-        case Text() | Variable(is_quoted=True):
-            return (TEXT,)
-        case _:
-            return (UNKNOWN,)
+def _approved(part: Part, commands: _Commands | None) -> JudgedPart:
+    """What approves a part."""
+    rule = ""
+    if part.obstacle or part.inside == FUNCTION:
+        reason = part.obstacle or "it is hidden in a function"
+    elif commands is None:
+        reason = "the folder it would run in cannot be told"
+    elif part.kind == "command":
+        rule, reason = commands.approval(part)
+    elif reason := _check_other(part, commands):
+        pass
+    else:
+        return _said(part, Verdict.APPROVE, "", "it changes nothing")
+    return _said(part, Verdict.APPROVE if rule else None, rule, reason)
 
 
 def _check_known(words: Sequence[str], place: Place) -> str | None:
@@ -248,13 +298,14 @@ def _distrust(program: str, place: Place, *, external: bool) -> str:
     return f"'{program}' is not a program of the system"
 
 
-def _check_other(part: Part, place: Place) -> str:
+def _check_other(part: Part, commands: _Commands) -> str:
     """Why an assignment, a redirection or a statement does something that nobody has approved."""
     match part.kind:
         case "assignment":
-            return _check_assignment(part)
+            listed = any(WILD in commands.values(item) for item in part.exact)
+            return MAY_LIST if listed else _check_assignment(part)
         case "redirection":
-            return _check_redirection(part.words, place)
+            return _check_redirection(part.words, commands.place)
         case _:
             return ""
 

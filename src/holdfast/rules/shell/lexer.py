@@ -12,7 +12,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from holdfast.rules.shell.programs import COMPARISONS
-from holdfast.rules.shell.verdicts import Exact, Part, Pattern, Pipe, Text, Variable, Word
+from holdfast.rules.shell.verdicts import Exact, Part, Pattern, Pipe, Text, Variable, Word, Words
 from holdfast.rules.shell.words import Script, Unmodelled, WordReader
 
 _ASSIGNED: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?=|\[)")
@@ -24,6 +24,7 @@ _TEST_END: Final = re.compile(r"\]\](?=[ \t\n;&|)]|$)")
 _DESCRIPTOR: Final = re.compile(r"[0-9]{1,3}|-")
 _MAX_DIGITS: Final = 3
 """Of a descriptor. More may be a word to bash; more than one are to dash."""
+_TO_NOWHERE: Final = frozenset((sign, "/dev/null") for sign in (">", ">>", "1>", "2>", "2>>"))
 _NEVER_HERE: Final = frozenset({"do", "done", "elif", "else", "esac", "fi", "in", "then", "}"})
 """Reserved words that end something; where a command begins, nothing of theirs is open."""
 _COMPOUND: Final = frozenset({"!", "{", "[[", "case", "for", "function", "if", "select", "until", "while"})
@@ -55,18 +56,18 @@ def _opaque(text: str, inside: str, reason: str) -> Part:
     return Part(kind="opaque", text=text[:SHOWN], inside=inside, obstacle=reason)
 
 
-def _exact(word: Word | Pattern, written: str) -> Exact:
+def _exact(word: Word | Pattern, written: str, shape: Words | None) -> Exact:
     if word is not None:
         return word
     if written in ("$?", "$#", "$$", "$!"):
         return Text()
     if written.strip('"') in ("$(pwd)", "`pwd`", "$(pwd -P)"):
-        return Variable("PWD", is_quoted=True)
+        return Variable("PWD", is_quoted=written.startswith('"'))
     if (found := _WHOLE_VARIABLE.fullmatch(written)) is not None:
         return Variable(found[3], is_quoted=bool(found[1]))
     if _WHOLE_QUOTE.fullmatch(written) is not None and "$@" not in written and "[@]" not in written:
         return Text()
-    return Pipe() if written.startswith("<(") and written.endswith(")") else None
+    return Pipe() if written.startswith("<(") and written.endswith(")") else shape
 
 
 class _Lexer(WordReader):
@@ -79,15 +80,17 @@ class _Lexer(WordReader):
 
     def _list(self, closing: frozenset[str]) -> str:
         """Read commands up to one of the closing words or operators, which is returned; up to the end without any."""
-        operator, simple = "", False
+        operator, last, pipelines = "", 0, 0
         while True:
             self._skip_lines()
             if (end := self._closed(closing)) is not None:
                 if operator in ("&&", "||", "|", "|&"):
                     raise Unmodelled("a command is missing")
+                self._last = last if pipelines == 1 else 0
                 return end
-            self._piped = simple and operator == "|"
-            simple = self._command()
+            pipelines += operator != "|"
+            self._fed_by = last if operator == "|" else 0
+            last = self._command()
             operator = self._separator(closing)
 
     def _closed(self, closing: frozenset[str]) -> str | None:
@@ -128,27 +131,26 @@ class _Lexer(WordReader):
             self.found.parts.append(_opaque("&", self._inside, "it runs something in the background"))
         return operator
 
-    def _command(self) -> bool:
-        """Whether it is a simple command."""
+    def _command(self) -> int:
+        """The number of the command, if it is a simple one."""
         found = _RESERVED.match(self.text, self.at)
         word = found[1] if found is not None else ""
         if word in _NEVER_HERE or (word in _BASH_ONLY and not self.bash):
             raise Unmodelled(f"'{word}' stands where a command begins")
         began, slot = self.at, len(self.found.parts)
-        piped, self._piped = self._piped, False
+        fed_by, self._fed_by = self._fed_by, 0
         if self._ahead("("):
             self._parenthesis()
         elif word in _COMPOUND:
             self.at += len(word)
             self._compound(word)
         else:
-            self._simple(piped=piped)
-            return True
+            return self._simple(fed_by)
         text = self.text[began : self.at]
         if word != "[[":
             self.found.parts.insert(slot, _opaque(text, self._inside, _STATEMENTS.get(word, "")))
         self._redirections()
-        return False
+        return 0
 
     def _compound(self, word: str) -> None:
         match word:
@@ -221,7 +223,7 @@ class _Lexer(WordReader):
         self._assign(name, numeric=self._values(values), known=True)
         if known:
             self.found.loops[name] = tuple(values)
-        self._assigned(f"{name}=")
+        self._assigned(f"{name}=", tuple(values))
 
     def _values(self, values: list[Exact]) -> bool:
         """Read `in WORDS` of a loop, if it is there; whether they can only be numbers."""
@@ -236,8 +238,9 @@ class _Lexer(WordReader):
             self._skip_blanks()
             if self.at >= len(self.text) or self.text[self.at] in "\n;#":
                 return numeric
+            began = self.at
             word = self._word()
-            values.append(word)
+            values.append(_exact(word, self.text[began : self.at], self._shape))
             number = self._numeric or (isinstance(word, str) and _NUMBER.fullmatch(word) is not None)
             self.found.unknown = self.found.unknown or not (number or isinstance(word, str))
             self.found.texts += [word] if isinstance(word, str) else []
@@ -352,9 +355,11 @@ class _Lexer(WordReader):
             else:
                 self.at += 1
 
-    def _simple(self, *, piped: bool) -> None:
+    def _simple(self, fed_by: int) -> int:
         words: list[Word | Pattern] = []
         written: list[str] = []
+        exact: list[Exact] = []
+        rerouted = False
         began, slot = self.at, len(self.found.parts)
         ended, prefixes = self.at, list[int]()
         while True:
@@ -365,40 +370,44 @@ class _Lexer(WordReader):
                 break
             if self._ahead("("):
                 self._define(words, prefixed=bool(prefixes), slot=slot, began=began)
-                return
+                return 0
             before = len(self.found.parts)
             if self._redirection():
-                pass
+                rerouted = rerouted or self.found.parts[before].words not in _TO_NOWHERE
             elif not words and self._assignment():
                 prefixes.append(before)
             else:
                 started = self.at
                 words.append(self._word())
                 written.append(self.text[started : self.at])
+                exact.append(_exact(words[-1], written[-1], self._shape))
             ended = self.at
         if ended == began:
             raise Unmodelled("a command is missing")
-        if words:
-            for at in prefixes:
-                self.found.parts[at] = replace(self.found.parts[at], scoped=True)
-            self.found.parts.insert(slot, self._made(words, written, self.text[began:ended], piped=piped))
-
-    def _made(self, words: list[Word | Pattern], written: list[str], text: str, *, piped: bool) -> Part:
+        if not words:
+            return 0
+        for at in prefixes:
+            self.found.parts[at] = replace(self.found.parts[at], scoped=True)
         obstacle = ""
         if words[0] is None:
             obstacle = "the program cannot be told"
         elif words[0] != written[0]:
             obstacle = "the program's name is quoted or escaped"
-        return Part(
+        self.found.numbered += 1
+        made = Part(
             kind="command",
-            text=text[:SHOWN],
+            text=self.text[began:ended][:SHOWN],
             words=tuple(None if isinstance(word, Pattern) else word for word in words),
-            exact=tuple(map(_exact, words, written)),
+            exact=tuple(exact),
             written=tuple(written),
             inside=self._inside,
             obstacle=obstacle,
-            piped=piped,
+            number=self.found.numbered,
+            fed_by=fed_by,
+            rerouted=rerouted,
         )
+        self.found.parts.insert(slot, made)
+        return made.number
 
     def _define(self, words: list[Word | Pattern], *, prefixed: bool, slot: int, began: int) -> None:
         if len(words) != 1 or not isinstance(words[0], str) or prefixed:
@@ -423,12 +432,13 @@ class _Lexer(WordReader):
             if not sign:
                 raise Unmodelled("a bracket stands in a name")
             self.at += len(sign)
+        items: list[Exact] = []
         if self._ahead("("):
-            self._array(name)
+            self._array(name, items)
         else:
             self._value(name, self.text[began : self.at].rstrip("+="))
         text = self.text[began : self.at][:SHOWN]
-        part = Part(kind="assignment", text=text, words=(name, None), inside=self._inside)
+        part = Part(kind="assignment", text=text, words=(name, None), exact=tuple(items), inside=self._inside)
         self.found.parts.insert(slot, part)
         return True
 
@@ -441,7 +451,7 @@ class _Lexer(WordReader):
         self._assign(name, numeric=numeric, known=isinstance(word, str))
         self.found.assignments.append((target, word.text if isinstance(word, Pattern) else word))
 
-    def _array(self, name: str) -> None:
+    def _array(self, name: str, items: list[Exact]) -> None:
         if not self.bash:
             raise Unmodelled("an array is not the same in every shell")
         self.at += 1
@@ -458,7 +468,9 @@ class _Lexer(WordReader):
                 self.at += 1
                 if self.at < len(self.text) and self.text[self.at] in " \t\n)":
                     continue
+            began = self.at
             word = self._word()
+            items.append(_exact(word, self.text[began : self.at], self._shape))
             number = isinstance(word, str) and _NUMBER.fullmatch(word) is not None
             self._assign(name, numeric=number, known=isinstance(word, str))
             self.found.assignments.append((name, word.text if isinstance(word, Pattern) else word))

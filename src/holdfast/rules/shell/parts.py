@@ -33,10 +33,17 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9_.+-]+")
 _HOLDS: Final = re.compile(r"[$`\\]")
 """What a value needs to hold a command, or to be made into one that does."""
 _SPLICED: Final = re.compile(r"[^ \t\n]\\\n[^ \t\n]")
-"""Neither reading is asked where this stands: it is how both were once misled, with `"$\\` and `(…)"` in the next line."""
+"""No reading is asked where this stands: `"$\\` at the end of a line and `(…)"` in the next once misled both."""
 _INDIRECT: Final = "it is not written as a command"
 _NUMBER: Final = re.compile(r"[+-]?[0-9]*")
 _READING_INTO: Final = frozenset({"getopts", "mapfile", "read", "readarray"})
+_SETTING: Final = frozenset(
+    {
+        *("declare", "eval", "export", "getopts", "let", "local", "mapfile", "read", "readarray", "readonly"),
+        *("typeset", "unset", "wait"),
+    }
+)
+"""Builtins that may set variables they are given the names of."""
 _DECLARING: Final = frozenset({"declare", "export", "local", "readonly", "typeset"})
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_./:=@,-]*")
 _CODE_NEXT: Final = re.compile(r"-[A-Za-z]*[eEcrp]")
@@ -64,7 +71,9 @@ class Reading(Struct, frozen=True, kw_only=True, dict=True):
     overrun: str = ""
     """Why it is too much to judge."""
     loops: dict[str, tuple[Exact, ...]] = field(default_factory=dict[str, tuple[Exact, ...]])
-    """What the variables of loops stand for."""
+    """What the variables of loops stand for, if nothing else sets them."""
+    numbers: frozenset[str] = frozenset()
+    """Variables that are only ever set to numbers."""
     texts: tuple[str, ...] = ()
     """The whole text, here-documents and the values of variables."""
 
@@ -125,7 +134,8 @@ def read(text: str, dialect: Dialect = "bash") -> Reading:
         spliced=_SPLICED.search(text) is not None,
         evaluates=reader.evaluates,
         overrun=overrun,
-        loops=reader.loops,
+        loops=reader.loops_alone(),
+        numbers=reader.numbers(),
         texts=(text, *reader.texts),
     )
 
@@ -162,6 +172,17 @@ class _Reader:
             reason = ""
         if reason := found.prints or reason:
             self._unknown(reason, reason, "")
+
+    def loops_alone(self) -> dict[str, tuple[Exact, ...]]:
+        """The variables of loops that nothing else sets: neither a builtin nor arithmetic."""
+        setting = [part.words for part in self.parts if part.kind == "command" and _SETTING.intersection(part.words)]
+        if any(None in words for words in setting):
+            return {}
+        changed = {(word or "").partition("[")[0] for words in setting for word in words} | self._values.changed
+        return {name: values for name, values in self.loops.items() if name not in changed}
+
+    def numbers(self) -> frozenset[str]:
+        return frozenset(name for name, numeric in self._values.numbers.items() if numeric)
 
     def _written(self) -> Iterator[str]:
         """Every argument, value and text that can be told."""
@@ -212,6 +233,7 @@ class _Reader:
         self.texts += [*script.inputs, *script.texts]
         self.texts += [value for _, value in script.assignments if value is not None]
         values.calculated |= script.calculated
+        values.changed |= script.changed
         values.evaluated = values.evaluated or script.evaluated
         values.prints = values.prints or script.prints
         values.unknown = values.unknown or script.unknown

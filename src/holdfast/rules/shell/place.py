@@ -21,7 +21,10 @@ UNKNOWN: Final = "\0unknown"
 """Stands for any words that cannot be told."""
 TEXT: Final = "\0text"
 """Stands for one word that cannot be told."""
-UNTOLD: Final = frozenset({FOUND, UNKNOWN, TEXT})
+WILD: Final = "\0wild"
+"""Stands for any words that cannot be told, and names of files anywhere that patterns match."""
+UNSURE: Final = frozenset({UNKNOWN, TEXT, WILD})
+UNTOLD: Final = frozenset({FOUND, *UNSURE})
 BUILTINS: Final = frozenset(
     {":", "[", "[[", "cd", "command", "echo", "false", "printf", "pwd", "read", "set", "test", "true", "type"}
 )
@@ -94,15 +97,33 @@ class Place(Struct, frozen=True, kw_only=True):
         """Whether a path is that of a file or folder which is there, wherever the command may be by then."""
         return all(self.exists(os.path.join(folder, path)) for folder in self.folders)  # noqa: PTH118
 
+    def is_plain_file(self, path: str) -> bool:
+        """Whether a path is no folder, wherever the command may be by then."""
+        if path in ("-", NOWHERE):
+            return True
+        paths = [os.path.join(folder, path) for folder in self.folders]  # noqa: PTH118
+        return path not in UNTOLD and not any(map(os.path.isdir, paths))
+
+    @property
+    def links_stay(self) -> bool:
+        """Whether no link in the project leads out of it."""
+        return self.root is not None and not _survey(self.root).leads_out
+
     @property
     def is_closed(self) -> bool:
         """Whether no file that is found in the project leads out of it."""
-        return self.regular or (self.root is not None and not _survey(self.root).leads_out)
+        return self.regular or self.links_stay
 
     @property
     def has_plain_names(self) -> bool:
-        """Whether the name of every file in the project is one word that is no option."""
-        return self.root is not None and not _survey(self.root).has_odd_names
+        """Whether the path of every file in the project is one word that is no option."""
+        return self.has_plain_folders and self.root is not None and not _survey(self.root).has_odd_names
+
+    @property
+    def has_plain_folders(self) -> bool:
+        """Whether the paths of the project and of the folders the command may be in are single words."""
+        steps = {step for path in (self.root or "", *self.folders) for step in path.split("/") if step}
+        return all(map(_PLAIN_FILE.fullmatch, steps))
 
     def protects(self, path: str) -> bool:
         """Whether a path is a protected one, wherever the command may be by then."""
@@ -141,6 +162,12 @@ class Place(Struct, frozen=True, kw_only=True):
         if not all(map(self.holds, found)):
             return None
         return tuple(sorted(found)) or (_unescaped(pattern.text),)
+
+    def keeps(self, pattern: Pattern) -> bool:
+        """Whether a pattern can only match files of the project, though it is not known which."""
+        pieces = pattern.text.split("/")
+        stays = pieces[0] and not any(piece.startswith(".") for piece in pieces)
+        return bool(stays) and self.in_project and self.links_stay
 
     def _beneath(self, above: str, step: str, matching: re.Pattern[str] | None) -> Iterator[str]:
         if matching is None:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.rules.shell.filters import check_awk, check_sed
-from holdfast.rules.shell.place import FOUND, NOWHERE, TEXT, UNKNOWN, UNTOLD, Feed, Place
+from holdfast.rules.shell.place import FOUND, NOWHERE, TEXT, UNKNOWN, UNSURE, UNTOLD, WILD, Place
 from holdfast.rules.shell.programs import COMPARISONS, is_plain_name
 
 Operands = Literal["paths", "text", "none", "pattern", "one path"]
@@ -36,6 +36,10 @@ class Reader(Struct, frozen=True, kw_only=True):
     operands: Operands = "paths"
     numbers: bool = False
     """Whether `-5` is an option."""
+    lists: bool = False
+    """Whether `@file` stands for the arguments in that file."""
+    follows: bool = False
+    """Whether it follows links in the folders that it is given."""
 
 
 class Arguments(Struct, frozen=True):
@@ -98,8 +102,12 @@ class _Splitter:
         return ""
 
     def _valued(self, letter: str, attached: str) -> bool:
-        """A next word that looks like an option is taken for a value by nobody but this table: not known."""
-        if not attached and (not self.rest or (self.rest[0].startswith("-") and not _VALUE.fullmatch(self.rest[0]))):
+        """A next word that looks like an option is taken for a value by nobody but this table: not known. Nor is what
+        is found: it may be no word at all, or several."""
+        following = "" if not self.rest else self.rest[0]
+        if not attached and (not self.rest or following == FOUND):
+            return False
+        if not attached and following.startswith("-") and not _VALUE.fullmatch(following):
             return False
         self.options.append(f"-{letter}")
         self.values.append((letter, attached or self.rest.pop(0)))
@@ -116,8 +124,10 @@ def check(words: Sequence[str], place: Place, depth: int = 0) -> str | None:
 
 
 def _check_reader(reader: Reader, words: Sequence[str], place: Place) -> str:
-    if {UNKNOWN, TEXT} & set(words) and reader.operands != "text":
+    if UNSURE & set(words) and reader.operands != "text":
         return "an argument cannot be told"
+    if WILD in words:
+        return MAY_LIST
     read = split_arguments(reader, words[1:])
     if isinstance(read, str):
         return read
@@ -128,12 +138,17 @@ def _check_reader(reader: Reader, words: Sequence[str], place: Place) -> str:
         case "text":
             return ""
         case "pattern":
-            operands = operands if {"-e", "-f", "--files", "--regexp"} & set(read.options) else operands[1:]
+            named = operands[:1] == [FOUND] or {"-e", "-f", "--files", "--regexp"} & set(read.options)
+            operands = operands if named else operands[1:]
         case "one path":
-            if len(operands) > 1:
+            if len(operands) > 1 or FOUND in operands:
                 return "its second operand is written to"
         case "paths":
             pass
+    if reader.lists and any(operand == FOUND or operand.startswith("@") for operand in operands):
+        return "an operand may name a file of arguments"
+    if reader.follows and not place.links_stay and not all(map(place.is_plain_file, operands)):
+        return "it may follow links out of the project"
     return outside([*operands, *read.files], place)
 
 
@@ -142,7 +157,7 @@ def outside(paths: Sequence[str], place: Place) -> str:
     if not place.in_project:
         return "it does not run inside the project"
     for path in paths:
-        if path in (UNKNOWN, TEXT):
+        if path in UNSURE:
             return "an argument cannot be told"
         if path == FOUND and not place.is_closed:
             return "what is found may lead out of the project"
@@ -164,14 +179,17 @@ def _check_inner(words: Sequence[str], place: Place, depth: int) -> str:
 
 
 def _check_echo(words: Sequence[str], place: Place, depth: int) -> str:
-    return ""
+    return MAY_LIST if WILD in words else ""
 
 
 def _check_printf(words: Sequence[str], place: Place, depth: int) -> str:
-    format_given = words[2:3] if words[1:2] == ["--"] else words[1:2]
+    """`%n` and `-v` set variables."""
+    format_given = words[2:3] if list(words[1:2]) == ["--"] else words[1:2]
     if not format_given or format_given[0] in UNTOLD or format_given[0].startswith("-"):
         return "its format cannot be told"
-    return ""
+    if "%" in _DIRECTIVE.sub("", format_given[0]):
+        return "its format is not known to only print"
+    return MAY_LIST if WILD in words else ""
 
 
 def _check_cd(words: Sequence[str], place: Place, depth: int) -> str:
@@ -191,7 +209,7 @@ def _check_sed(words: Sequence[str], place: Place, depth: int) -> str:
     read = split_arguments(_SED, words[1:])
     if isinstance(read, str):
         return read
-    if {UNKNOWN, TEXT} & set(words):
+    if UNSURE & set(words):
         return "an argument cannot be told"
     scripts = [value for letter, value in read.values if letter == "e"]
     operands = list(read.operands)
@@ -206,7 +224,7 @@ def _check_awk(words: Sequence[str], place: Place, depth: int) -> str:
     read = split_arguments(_AWK, words[1:])
     if isinstance(read, str):
         return read
-    if {UNKNOWN, TEXT} & set(words):
+    if UNSURE & set(words):
         return "an argument cannot be told"
     if not read.operands or read.operands[0] == FOUND:
         return "its program cannot be told"
@@ -265,9 +283,9 @@ def _check_find(words: Sequence[str], place: Place, depth: int) -> str:
     joined = any(word in _FIND_CHOICES for word in rest)
     while rest:
         word = rest.pop(0)
-        if word in _FIND_FILES and rest:
+        if word in _FIND_FILES and rest and rest[0] != FOUND:
             files.append(rest.pop(0))
-        elif word in _FIND_VALUED and rest:
+        elif word in _FIND_VALUED and rest and rest[0] != FOUND:
             rest.pop(0)
         elif word == "-exec":
             reason = _check_exec(rest, place, depth, regular=not joined and _is_after_type(words, rest))
@@ -275,7 +293,7 @@ def _check_find(words: Sequence[str], place: Place, depth: int) -> str:
                 return reason
         elif word not in _FIND_ALONE and not (word == "-follow" and place.is_closed):
             return f"its '{word}' is not known to be harmless"
-    return "an argument cannot be told" if {UNKNOWN, TEXT} & set(words) else outside(files, place)
+    return "an argument cannot be told" if UNSURE & set(words) else outside(files, place)
 
 
 def _is_after_type(words: Sequence[str], rest: Sequence[str]) -> bool:
@@ -287,43 +305,61 @@ def _is_after_type(words: Sequence[str], rest: Sequence[str]) -> bool:
 def _check_exec(rest: list[str], place: Place, depth: int, *, regular: bool) -> str:
     """`-exec COMMAND {} ;`: a command that only reads what is found. Takes its words away."""
     inner: list[str] = []
-    while rest and rest[0] not in (";", "+"):
+    while rest and rest[0] != ";" and not (rest[0] == "+" and inner[-1:] == ["{}"]):
         inner.append(rest.pop(0))
     if not rest:
         return "its command has no end"
     rest.pop(0)
     if any("{}" in word and word != "{}" for word in inner):
         return "its command is given more than what is found"
+    regular = regular and FOUND not in inner  # which other commands found
     found = [FOUND if word == "{}" else word for word in inner]
     return _check_inner(found, replace(place, regular=True) if regular else place, depth)
 
 
-def _check_xargs(words: Sequence[str], place: Place, depth: int) -> str:
+class Xargs(Struct, frozen=True):
+    words: tuple[str, ...]
+    """The command it runs."""
+    nulls: bool = False
+    mark: str = ""
+    """What stands for the input in the command; without it the input follows the command."""
+
+
+def read_xargs(words: Sequence[str]) -> Xargs | str:
+    """What xargs would run, or what is not known about that."""
     rest = list(words[1:])
-    nulls, mark = False, ""
+    nulls, mark, lines = False, "", False
     while rest and rest[0].startswith("-"):
         word = rest.pop(0)
-        if word in ("-n", "-P", "-L", "-s", "-d", "--max-args", "--max-procs") and rest:
+        if word in ("-n", "-P", "-L", "-s") and rest and rest[0].isdecimal() and rest[0].isascii():
             rest.pop(0)
-        elif word in ("-I", "--replace") and rest:
+        elif word in ("-d", "--delimiter") and rest[:1] in (["\n"], ["\\n"]):
+            lines = bool(rest.pop(0))
+        elif word == "-I" and rest:
             mark = rest.pop(0)
         elif word == "--null":
             nulls = True
-        elif re.fullmatch(r"-I.+", word):
-            mark = word[2:]
-        elif re.fullmatch(r"-i.*", word):
-            mark = word[2:] or "{}"
+        elif (found := re.fullmatch(r"(?:-I|--replace=)(.+)|(?:-i|--replace)", word, re.DOTALL)) is not None:
+            mark = found[1] or "{}"
         elif (found := _XARGS_HARMLESS.fullmatch(word)) is None:
             return f"its option '{word}' is not known to be harmless"
         else:
             nulls = nulls or "0" in (found[1] or "")
-    separated = "nulls" if nulls else "lines"
-    given = FOUND if place.feeds == separated and (nulls or place.has_plain_names) else UNKNOWN
-    inner = rest or ["echo"]
-    if mark and any(mark in word and word != mark for word in inner):
+    if mark in UNTOLD or (nulls and lines):
+        return "how it reads its input cannot be told"
+    return Xargs(tuple(rest) or ("echo",), nulls, mark)
+
+
+def _check_xargs(words: Sequence[str], place: Place, depth: int) -> str:
+    read = read_xargs(words)
+    if isinstance(read, str):
+        return read
+    separated = "nulls" if read.nulls else "lines"
+    given = FOUND if place.feeds == separated and (read.nulls or place.has_plain_names) else UNKNOWN
+    if read.mark and any(read.mark in word and word != read.mark for word in read.words):
         return "its command is given more than its input"
-    told = [given if mark and word == mark else word for word in inner]
-    return _check_inner(told if mark else [*told, given], place, depth)
+    told = [given if read.mark and word == read.mark else word for word in read.words]
+    return _check_inner(told if read.mark else [*told, given], place, depth)
 
 
 def _check_jq(words: Sequence[str], place: Place, depth: int) -> str:
@@ -347,30 +383,14 @@ def _check_set(words: Sequence[str], place: Place, depth: int) -> str:
     return "" if re.fullmatch(r"-(e|u|x|eu|ex|eux)|-e?u?x?o pipefail", " ".join(words[1:])) else "it changes the shell"
 
 
-def feeds(words: Sequence[str], given: Feed) -> Feed:
-    """How an approved command separates names of project files, if it prints such. `given`: those it is given."""
-    name, rest = words[0], list(words[1:])
-    match name:
-        case "find" if not {"-printf", "-exec", "-ls"} & set(rest):
-            return "lines" if "-print0" not in rest else "" if "-print" in rest else "nulls"
-        case "ls" if all(not word.startswith("-") or word in ("-1", "-a", "-A", "-d") for word in rest):
-            return "lines"
-        case "grep" | "egrep" | "fgrep" | "rg" if any(map(_LISTS_FILES.fullmatch, rest)):
-            return "" if any(re.match(r"-[a-zA-Z]*[0Z]|--null", word) for word in rest) else "lines"
-        case "xargs" if given and "grep" in rest and any(map(_LISTS_FILES.fullmatch, rest)):
-            return "lines"
-        case "grep" | "egrep" | "fgrep" if given == "lines":
-            return "" if any(re.match(r"-[a-zA-Z]*[onHcbZz]|--", word) for word in rest) else given
-        case "head" | "tail" | "sort" | "tac" | "uniq" if given == "lines":
-            return "" if any(re.match(r"-[a-zA-Z]*[cz]|--", word) for word in rest) else given
-        case _:
-            return ""
-
-
 _VERSIONED: Final = frozenset({"bash", "clang", "g++", "gcc", "node", "perl", "python", "python3", "ruby"})
 """Programs that tell their version without looking at the project."""
-_XARGS_HARMLESS: Final = re.compile(r"-([0rtx]*)(?:[nPL][0-9]+|l[0-9]*|)|--no-run-if-empty|--verbose")
-_LISTS_FILES: Final = re.compile(r"-[a-zA-Z]*[lL][a-zA-Z]*|--files|--files-with(out)?-match(es)?")
+_XARGS_HARMLESS: Final = re.compile(
+    r"-([0rtx]*)(?:[nPL][0-9]+|l[0-9]*|)|--no-run-if-empty|--verbose|--max-(?:args|procs)=[0-9]+"
+)
+MAY_LIST: Final = "it may list files outside the project"
+_DIRECTIVE: Final = re.compile(r"%%|%[-+ #0]*[0-9]*(?:\.[0-9]*)?[bcdiouxXeEfFgGaAsq]")
+"""What `printf` only prints; without `%n`, and without widths that are given as arguments."""
 _OWN_NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
 _BINARY: Final = frozenset({"=", "==", "!=", "<", ">", *COMPARISONS})
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
@@ -460,6 +480,7 @@ READERS: Final = {
             *("--new-file", "--exclude=", "--strip-trailing-cr", "--report-identical-files", "--minimal", "--width="),
         ),
         numbers=True,
+        follows=True,
     ),
     "du": Reader(flags="abcDhHklmsSx0", valued="d", long=("--human-readable", "--summarize", "--max-depth=")),
     "egrep": _GREP,
@@ -511,7 +532,7 @@ READERS: Final = {
     "stat": Reader(flags="ft", valued="c", long=("--format=", "--printf=", "--file-system", "--terse")),
     "tac": Reader(flags="br", valued="s"),
     "tail": Reader(flags="qvz", valued="nc", long=("--lines=", "--bytes=", "--quiet", "--verbose"), numbers=True),
-    "strings": Reader(flags="af", valued="nt", numbers=True),
+    "strings": Reader(flags="af", valued="nt", numbers=True, lists=True),
     "sum": Reader(flags="rs"),
     "tr": Reader(flags="cCdst", operands="text"),
     "tree": Reader(

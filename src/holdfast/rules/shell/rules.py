@@ -16,7 +16,7 @@ from holdfast.contract.vocabulary import Verdict
 from holdfast.rules.shell import git
 from holdfast.rules.shell.hazards import SHELL_CHANGING, is_reader, operand_refusal, pieces, star_refusal
 from holdfast.rules.shell.options import Fit, fit_option
-from holdfast.rules.shell.place import Place
+from holdfast.rules.shell.place import FOUND, Place
 from holdfast.rules.shell.programs import family, is_plain_name, program_name
 from holdfast.rules.shell.readers import check, outside
 from holdfast.rules.shell.subcommands import is_same, without_management
@@ -55,6 +55,8 @@ class Rule(Struct, frozen=True, kw_only=True):
             return git.NOT_CONTAINED
         if self.any_operands and self.words[0] != "git" and (reason := check(words, place)):
             return reason
+        if FOUND in rest and (self.words[0] == "git" or not is_reader(self.words)):
+            return "an argument cannot be told"
         return (outside(operands, place) if operands else "") or self._strays(rest, place)
 
     def _strays(self, rest: Sequence[str], place: Place) -> str:

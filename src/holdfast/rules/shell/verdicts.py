@@ -37,8 +37,19 @@ class Text(Struct, frozen=True):
     """One word, because it is quoted, of which nothing else can be told."""
 
 
-Exact = str | Pattern | Variable | Pipe | Text | None
-"""A word as far as it can be told; None: it may be any number of words."""
+class Words(Struct, frozen=True):
+    """Any number of words, none of them a pattern if what they are made of has none."""
+
+    variables: tuple[str, ...] = ()
+    """Variables of the script that are not quoted."""
+    commands: tuple[int, ...] = ()
+    """Numbers of the commands whose output is not quoted."""
+    is_output: bool = False
+    """Whether it is the output of one command and nothing else."""
+
+
+Exact = str | Pattern | Variable | Pipe | Text | Words | None
+"""A word as far as it can be told; None: it may be any number of words, and names of files that a pattern matches."""
 
 
 class Part(Struct, frozen=True, kw_only=True):
@@ -49,11 +60,15 @@ class Part(Struct, frozen=True, kw_only=True):
     words: tuple[Word, ...] = ()
     """Program and arguments of a command; operator and target of a redirection; name and value of an assignment."""
     exact: tuple[Exact, ...] = ()
-    """The words of a command with more about those that `words` leaves open."""
+    """The words of a command with more about those that `words` leaves open; what a loop or an array goes over."""
     written: tuple[str, ...] = ()
     """The words as they are written."""
-    piped: bool = False
-    """It reads what the command before it prints."""
+    number: int = 0
+    """Of a simple command in its script."""
+    fed_by: int = 0
+    """The number of the command whose output it reads."""
+    rerouted: bool = False
+    """It reads something else than what is piped to it, or prints its errors too."""
     scoped: bool = False
     """An assignment for one command."""
     inside: str = ""
@@ -66,6 +81,11 @@ class Part(Struct, frozen=True, kw_only=True):
     """Another part runs it; it has no say in whether that one is approved."""
     guessed: bool = False
     """The command may begin at another word of the part that runs it."""
+
+    @property
+    def piped(self) -> bool:
+        """It reads what the command before it prints."""
+        return self.fed_by != 0
 
 
 class JudgedPart(Struct, frozen=True, kw_only=True):

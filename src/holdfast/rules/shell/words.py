@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from holdfast.rules.shell.verdicts import Exact, Part, Pattern, Word
+from holdfast.rules.shell.verdicts import Exact, Part, Pattern, Word, Words
 
 _AFTER_WORDS: Final = frozenset(("", " ", "\t", "\n", ";", "|", ")"))
 _BARE: Final = re.compile(r"[A-Za-z0-9_./,:=@%+^-]+")
@@ -24,15 +24,30 @@ _BASH_OPERATORS: Final = re.compile(r":?[-=?+]|##?|%%?|//?|\^\^?|,,?|@[A-Za-z]|:
 _PLAIN_VARIABLE: Final = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*])(?:\[[^]]*\])?\}?")
 _OPERAND: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9][0-9A-Za-z_#@]*")
 _NAMED_DESCRIPTOR: Final = re.compile(r"\{[A-Za-z_][A-Za-z0-9_]*(\[.*\])?\}", re.DOTALL)
+_SETS: Final = re.compile(r"\+\+|--|<<=|>>=|(?<![=!<>])=(?!=)")
+"""What sets a variable in an expression."""
 _RANGE: Final = re.compile(r"\{[0-9]+\.\.[0-9]+(\.\.[0-9]+)?\}")
+_CUTTING: Final = frozenset({"#", "##", "%", "%%", "^", "^^", ",", ",,"})
+"""Operators that leave a part of a value, or change its letters."""
+_OF_THE_SCRIPT: Final = re.compile(r"[A-Za-z0-9_]*[a-z][A-Za-z0-9_]*")
+"""Variables that an approved script may set; others have what the shell was started with."""
+_PATTERN_SIGNS: Final = re.compile(r"[*?\[\\]")
+_ADDED_SIGNS: Final = re.compile(r"[*?\[\\$`]")
 _NUMERIC: Final = frozenset("#?$!")
 """Special parameters that are always numbers."""
 _UNESCAPED: Final = re.compile(r"\\[`$\\\n]")
 _UNESCAPED_IN_QUOTES: Final = re.compile(r'\\[`$\\"\n]')
 _PRINTED: Final = "arithmetic evaluates what a command prints"
 _COUNTED_DATE: Final = re.compile(r"-u|\+(%[sYmdHMSjuwNy])+")
-_COUNTING: Final = frozenset({"nproc", "seq", "wc"})
-"""Programs whose output is numbers, and names that are not evaluated as code."""
+_COUNTING: Final = {
+    "nproc": re.compile(r"--all"),
+    "seq": re.compile(r"-w|[+-]?[0-9.]+"),
+    "wc": re.compile(r"-[clLmw]+"),
+    "date": _COUNTED_DATE,
+}
+"""Programs, and arguments with which they print nothing but numbers: no names of files, which may be code."""
+_PLAINLY_PRINTING: Final = frozenset({"date", "hostname", "id", "nproc", "uname", "whoami"})
+"""Programs that print no pattern unless their words hold one."""
 _ESCAPE: Final = r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|([abeEfnrtv\\'\"?]))"
 _ANSI: Final = re.compile(_ESCAPE)
 _ANSI_TEXT: Final = re.compile(rf"(?:[^\\]|{_ESCAPE})*", re.DOTALL)
@@ -69,6 +84,10 @@ class Script(Struct, kw_only=True):
     """Whether a variable is set to something that cannot be told."""
     loops: dict[str, tuple[Exact, ...]] = field(default_factory=dict[str, tuple[Exact, ...]])
     """Variables of loops and what they go over."""
+    changed: set[str] = field(default_factory=set[str])
+    """Variables that arithmetic sets."""
+    numbered: int = 0
+    """Simple commands so far."""
 
 
 def ansi_value(text: str) -> Word:
@@ -111,8 +130,14 @@ class WordReader(ABC):
         """Here-documents that begin with the next line: the end, whether it is quoted, whether tabs are dropped."""
         self._numeric = True
         """Whether the word that is being read can only be a number."""
-        self._piped = False
-        """Whether the command that comes next reads what the one before prints."""
+        self._shape: Words | None = Words()
+        """What is known about the word that was read last, if its value is not; None: it may hold patterns."""
+        self._fed_by = 0
+        """The number of the command whose output the next one reads."""
+        self._last = 0
+        """The number of the command that came last in a list, if it is a simple one."""
+        self._output_began = self._output_ended = -1
+        """Where the last substitution stands that is not quoted."""
 
     @abstractmethod
     def read_all(self) -> None:
@@ -179,6 +204,7 @@ class WordReader(ABC):
         bare: list[str] = []
         globs, known = False, True
         self._numeric = True
+        self._shape = Words()
         while self.at < len(self.text):
             found = _BARE.match(self.text, self.at)
             if found is not None:
@@ -223,9 +249,27 @@ class WordReader(ABC):
             self._numeric = _RANGE.fullmatch(self.text, began, self.at) is not None
             if not self.bash:
                 raise Unmodelled("braces are not the same in every shell")
+        if globs:
+            self._shape = None
         if not known or tilde:
+            self._note_whole(began)
             return None
         return Pattern(pattern) if globs and value != "[" else value
+
+    def _note_whole(self, began: int) -> None:
+        """Note whether a word is the output of a command and nothing else."""
+        shape = self._shape
+        if shape is None or len(shape.commands) != 1 or shape.variables:
+            return
+        if began == self._output_began and self.at == self._output_ended:
+            self._shape = Words(commands=shape.commands, is_output=True)
+
+    def _may_hold(self, *, variable: str = "", command: int = 0) -> None:
+        """Note what may put patterns into the word, because it is not quoted."""
+        if self._shape is not None:
+            variables = (*self._shape.variables, variable) if variable else self._shape.variables
+            commands = (*self._shape.commands, command) if command else self._shape.commands
+            self._shape = Words(variables, commands)
 
     def _piece(self, char: str) -> str | None:
         """One quoted or expanded part of a word; None if its value cannot be told."""
@@ -256,8 +300,9 @@ class WordReader(ABC):
         if not self.bash:
             raise Unmodelled("a process substitution is not the same in every shell")
         self.at += 2
-        self._numeric = False
+        shape = self._shape
         self._substituted("<(…)")
+        self._shape, self._numeric = shape, False
 
     def _substituted(self, label: str) -> None:
         """Read commands up to a parenthesis; here-documents neither reach into it nor out of it."""
@@ -328,7 +373,7 @@ class WordReader(ABC):
     def _dollar(self, *, quoted: bool, document: bool = False) -> str | None:
         after = self.text[self.at + 1 : self.at + 2]
         if after == "(":
-            self._command_or_arithmetic()
+            self._command_or_arithmetic(quoted=quoted)
             return None
         if after == "{":
             self.at += 2
@@ -345,6 +390,8 @@ class WordReader(ABC):
             return "$"
         self.at = found.end()
         self._numeric = self._numeric and found[0] in _NUMERIC
+        if not quoted and _OF_THE_SCRIPT.fullmatch(found[0]):
+            self._may_hold(variable=found[0])
         return None
 
     def _special_quotes(self, quote: str) -> str | None:
@@ -364,23 +411,42 @@ class WordReader(ABC):
         self.at = end + 1
         return ansi_value(inner)
 
-    def _command_or_arithmetic(self) -> None:
+    def _command_or_arithmetic(self, *, quoted: bool) -> None:
+        began, shape = self.at, self._shape
         if self._ahead("$(("):
             self.at += 3
             self._arithmetic("))")
+            self._shape = shape
             return
         self.at += 2
         numeric, before = self._numeric, len(self.found.parts)
         self._substituted("$(…)")
-        self._numeric = numeric and self._counts(before)
+        self._shape, self._numeric = shape, numeric and self._counts(before, self._last)
+        if not quoted:
+            self._note_output(began, before, self._last)
 
-    def _counts(self, before: int) -> bool:
-        """Whether the commands that were read since print nothing but numbers."""
-        made = [part.words for part in self.found.parts[before:] if part.kind == "command"]
-        if not made:
+    def _note_output(self, began: int, before: int, command: int) -> None:
+        """Note that what commands print is split into words, and that patterns in it are matched."""
+        self._output_began, self._output_ended = began, self.at
+        if not self._prints_plainly(before, command):
+            self._may_hold(command=command)
+            self._shape = self._shape if command else None
+
+    def _prints_plainly(self, before: int, command: int) -> bool:
+        """Whether the one command that was read since prints no patterns."""
+        made = [part.words for part in self.found.parts[before:]]
+        if self._counts(before, command):
+            return True
+        plain = len(made) == 1 and bool(made[0]) and made[0][0] in _PLAINLY_PRINTING
+        return plain and all(word is not None and _PATTERN_SIGNS.search(word) is None for word in made[0])
+
+    def _counts(self, before: int, command: int) -> bool:
+        """Whether the commands that were read since print nothing but numbers. `command`: the last of one pipeline."""
+        made = [part for part in self.found.parts[before:] if part.kind == "command"]
+        last = next((part for part in made if part.number == command), None)
+        if last is None or not command or (counted := _COUNTING.get(last.words[0] or "")) is None:
             return False
-        name, *rest = made[-1]
-        return name in _COUNTING or (name == "date" and all(_COUNTED_DATE.fullmatch(word or "") for word in rest))
+        return all(counted.fullmatch(word or "") for word in last.words[1:])
 
     def _backtick(self, *, quoted: bool) -> None:
         end = self.at + 1
@@ -391,38 +457,52 @@ class WordReader(ABC):
         inside = self.text[self.at + 1 : end]
         if (_UNESCAPED_IN_QUOTES if quoted else _UNESCAPED).search(inside):
             raise Unmodelled("backticks hold escapes")
-        before = len(self.found.parts)
-        self._inner(inside, "$(…)").read_all()
-        self._numeric = self._numeric and self._counts(before)
+        began, before = self.at, len(self.found.parts)
+        inner = self._inner(inside, "$(…)")
+        inner.read_all()
+        self._numeric = self._numeric and self._counts(before, inner._last)
         self.at = end + 1
+        if not quoted:
+            self._note_output(began, before, inner._last)
 
     def _parameter(self, *, quoted: bool) -> None:
         """`${…}`, after the brace."""
         found = _PARAMETER.match(self.text, self.at)
         if found is None or (found[1] and not self.bash):
             raise Unmodelled("a parameter has no name")
-        counted = found[2].startswith("#")
+        counted = found[2].startswith("#") and len(found[2]) > 1
         self.at = found.end()
         if found[1] and self._ahead("}"):
             self._evaluate("a variable names another one")
         if self._ahead("["):
+            shape = self._shape
             self.at += 1
             self._arithmetic("]")
+            self._shape = shape
+        if not quoted and not counted and (found[1] or _OF_THE_SCRIPT.fullmatch(found[2])):
+            self._may_hold(variable=found[2])
         if self._ahead("}"):
             self.at += 1
             self._numeric = self._numeric and (counted or found[2] in _NUMERIC)
+            self._shape = None if found[1] and not quoted else self._shape
             return
         self._numeric = False
+        shape = self._shape
+        cut = self._use(found, quoted=quoted)
+        self._shape = shape if quoted or cut else None
+
+    def _use(self, found: re.Match[str], *, quoted: bool) -> bool:
+        """Read what is done with a parameter, up to the brace; whether that adds no pattern to its value."""
         if found[1] and (self._ahead("*}") or self._ahead("@}")):
             self.at += 2
-            return
+            return True
         operator = (_BASH_OPERATORS if self.bash else _POSIX_OPERATORS).match(self.text, self.at)
         if operator is None:
             raise Unmodelled("a parameter is used in an unknown way")
         self.at = operator.end()
         if operator[0] == ":":
             self._arithmetic("}")
-            return
+            return not found[1]
         if found[1]:
             self._evaluate("a variable names another one")
         if operator[0] in ("@P", "@p"):
@@ -431,6 +511,8 @@ class WordReader(ABC):
             self._assign(found[2], numeric=False, known=False)
             self._assigned(f"{found[2]}=")
         self._replacement(quoted=quoted)
+        added = "" if operator[0] in _CUTTING else self.text[operator.end() : self.at]
+        return not found[1] and _ADDED_SIGNS.search(added) is None
 
     def _replacement(self, *, quoted: bool) -> None:
         while self.at < len(self.text):
@@ -464,9 +546,10 @@ class WordReader(ABC):
 
     def _arithmetic(self, end: str, *, parts: bool = False) -> None:
         """Read an expression up to its end; every variable in it is evaluated. `parts`: those of a loop, with `;`."""
-        depth = 0
+        depth, began = 0, self.at
         while self.at < len(self.text):
             if depth == 0 and self._ahead(end):
+                self._note_changed(self.text[began : self.at])
                 self.at += len(end)
                 return
             found = _OPERAND.match(self.text, self.at)
@@ -496,6 +579,10 @@ class WordReader(ABC):
                 raise Unmodelled(f"an expression holds {char!a}")
         raise Unmodelled("an expression is not closed")
 
+    def _note_changed(self, expression: str) -> None:
+        if _SETS.search(expression) is not None:
+            self.found.changed.update(_OPERAND.findall(expression))
+
     def _calculated_dollar(self) -> None:
         began, self._numeric = self.at, True
         self._dollar(quoted=True)
@@ -512,9 +599,10 @@ class WordReader(ABC):
     def _evaluate(self, reason: str) -> None:
         self.found.evaluated = self.found.evaluated or reason
 
-    def _assigned(self, text: str) -> None:
+    def _assigned(self, text: str, exact: tuple[Exact, ...] = ()) -> None:
         """Note that a variable is set, by something else than an assignment."""
-        self.found.parts.append(Part(kind="assignment", text=text, words=(text[:-1], None), inside=self._inside))
+        part = Part(kind="assignment", text=text, words=(text[:-1], None), exact=exact, inside=self._inside)
+        self.found.parts.append(part)
 
     def _assign(self, name: str, *, numeric: bool, known: bool) -> None:
         self.found.unknown = self.found.unknown or not (numeric or known)
