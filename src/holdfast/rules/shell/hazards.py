@@ -8,7 +8,6 @@ from typing import Final
 
 from holdfast.rules.shell import git
 from holdfast.rules.shell.place import Place
-from holdfast.rules.shell.programs import INTERPRETERS, family
 from holdfast.rules.shell.readers import CHECKS, READERS
 from holdfast.rules.shell.wrappers import WRAPPING
 
@@ -20,6 +19,17 @@ SHELL_CHANGING: Final = frozenset(
     }
 )
 """Builtins that change what later commands mean."""
+_TAKING_FILES: Final = frozenset(
+    {
+        *((name,) for name in ("bunzip2", "bzip2", "cp", "dos2unix", "gunzip", "gzip", "mkdir", "mv", "rm", "rmdir")),
+        *((name,) for name in ("shred", "tee", "touch", "truncate", "unix2dos", "unlink", "unxz", "xz", "zstd")),
+        *((name,) for name in ("autopep8", "black", "clang-format", "codespell", "gofmt", "hadolint", "isort")),
+        *((name,) for name in ("pyright", "shellcheck", "shfmt", "yamllint")),
+        *(("ruff", "check"), ("ruff", "format"), ("pytest",)),
+    }
+)
+"""Programs that treat files as data, whatever is in them and in the project's settings: neither the file nor what it
+names is run. pytest does run the tests it is given, as it does without operands: a file only chooses some of them."""
 _JOINTS: Final = re.compile("[=:,@]")
 """What stands before a path inside a word."""
 _MAX_JOINTS: Final = 16
@@ -28,20 +38,21 @@ _MAX_JOINTS: Final = 16
 def star_refusal(words: Sequence[str], *, only_files: bool) -> str:
     """Why these words may not be approved with further operands; empty if they may.
 
-    What a program does with its operands must be known, or said by the rule: no list of dangerous programs is whole.
+    What a program does with its operands must be known. There is no list of dangerous programs, which would never be
+    whole: one that is in neither table is refused.
     """
-    name = words[0].lower()
-    if {name, family(name)} & (WRAPPING | INTERPRETERS - {"awk", "sed", "test", "["}):
-        return f"'{name}' runs what its operands say; spell the whole command out"
-    if is_reader(words):
+    name = words[0]
+    if is_reader(words) and name not in WRAPPING:
         return ""
     if name == "git":
         known = len(words) > 1 and words[1] in git.STAR
         return "" if known else f"an operand of '{' '.join(words[:2])}' may name a program; spell the whole command out"
+    if not any(tuple(words[: len(known)]) == known for known in _TAKING_FILES):
+        return f"'{name}' is not known to treat its operands as data; spell the whole command out"
     if only_files:
         return ""
     return (
-        f"it is not known what '{name}' does with its operands; "
+        f"'{name}' does more than read its operands; "
         f'spell the whole command out, or say operands = "files" to approve it with any file of the project'
     )
 
