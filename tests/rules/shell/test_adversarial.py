@@ -101,7 +101,7 @@ ASKED = {
         "git -c core.pager=x log", "git --config-env=a=b log", "git -C /other log", "git --git-dir=/x log",
         "git --exec-path=/x log", "git -c alias.x='!evil' x", "git log --output=f", "git log --output f",
         "git fetch --upload-pack=x", "git clone ext::evil x", "git grep -O./evil x",
-        "git grep --open-files-in-pager=x y", "git diff --no-index a b", "git diff --ext-diff", "git push",
+        "git grep --open-files-in-pager=x y", "git diff --no-index a ../b", "git diff --ext-diff", "git push",
         "git config a b", "git branch new", "git show --textconv", "git diff /etc/passwd a", "git",
     ],
     "12": [

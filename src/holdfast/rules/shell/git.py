@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from holdfast.rules.shell.place import UNTOLD, Place
 from holdfast.rules.shell.readers import Reader, outside, split_arguments
 
@@ -26,8 +28,9 @@ COMMANDS: Final = {
     "blame": Reader(flags="bceflnpsw", attached="MC", valued="L", long=("--porcelain", "--show-email", "--date=")),
     "branch": Reader(flags="arv", long=("--list", "--all", "--remotes", "--show-current", "--no-color", "--verbose")),
     "cat-file": Reader(flags="epst"),
+    "check-ignore": Reader(flags="nqv", long=("--verbose", "--quiet", "--non-matching")),
     "describe": Reader(long=("--tags", "--all", "--always", "--dirty", "--long", "--abbrev=", "--exact-match")),
-    "diff": _LOG,
+    "diff": replace(_LOG, long=(*_SHOWING, "--no-index")),
     "grep": Reader(flags="EFGPachHiIlLnovwWpz", valued="emABC", operands="pattern",
                    long=("--count", "--cached", "--untracked", "--heading")),
     "log": _LOG,
@@ -47,6 +50,8 @@ _EXACT: Final = frozenset(
     {
         *(("remote",), ("remote", "-v"), ("remote", "--verbose"), ("stash", "list"), ("tag",), ("tag", "-l")),
         *(("tag", "--list"), ("worktree", "list"), ("reflog",), ("--version",), ("version",)),
+        *(("config", "user.name"), ("config", "user.email")),
+        *(("config", "--get", "user.name"), ("config", "--get", "user.email")),
     }
 )
 READING: Final = frozenset(COMMANDS)
@@ -89,6 +94,8 @@ def _check_subcommand(rest: Sequence[str], place: Place) -> str:
     operands = read.operands
     if rest[0] == "branch" and operands and "--list" not in read.options:
         return "it would make a branch"
+    if "--no-index" in read.options and not (place.links_stay or all(map(place.is_plain_file, operands))):
+        return "it may follow links out of the project"
     if reader.operands == "pattern" and "-e" not in read.options:
         operands = operands[1:]
     return outside(operands, place)

@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.rules.shell.filters import check_awk, check_sed
+from holdfast.rules.shell.listings import archive_of, dumped_by_xxd, lists_processes, only_waits
 from holdfast.rules.shell.place import FOUND, NOWHERE, TEXT, UNKNOWN, UNSURE, UNTOLD, WILD, Place
 from holdfast.rules.shell.programs import COMPARISONS, is_plain_name
 
@@ -116,10 +117,12 @@ class _Splitter:
 
 def check(words: Sequence[str], place: Place, depth: int = 0) -> str | None:
     """Why these words do more than read in the project; empty if they do not, None if the program is not known."""
+    if len(words) == 2 and (words[1] == "--version" or words[1] == "--help"):
+        name = words[0]
+        if name in READERS or name in _EXPLAINED or (name in _VERSIONED and words[1] == "--version"):
+            return ""
     if words[0] in CHECKS:
         return CHECKS[words[0]](words, place, depth)
-    if words[0] in _VERSIONED and list(words[1:]) == ["--version"]:
-        return ""
     return _check_reader(READERS[words[0]], words, place) if words[0] in READERS else None
 
 
@@ -379,12 +382,34 @@ def _check_read(words: Sequence[str], place: Place, depth: int) -> str:
     return "" if all(map(_OWN_NAME.fullmatch, read.operands)) else "it sets a variable that is not the script's own"
 
 
+def _check_archive(words: Sequence[str], place: Place, depth: int) -> str:
+    archive = archive_of(words)
+    return "it is not known to only list" if archive is None else outside([archive], place)
+
+
+def _check_ps(words: Sequence[str], place: Place, depth: int) -> str:
+    return "" if lists_processes(words) else "it is not known to only list"
+
+
+def _check_sleep(words: Sequence[str], place: Place, depth: int) -> str:
+    return "" if only_waits(words) else "how long it waits cannot be told"
+
+
+def _check_xxd(words: Sequence[str], place: Place, depth: int) -> str:
+    files = dumped_by_xxd(words)
+    return "it is not known to only read" if files is None else outside(files, place)
+
+
 def _check_set(words: Sequence[str], place: Place, depth: int) -> str:
     return "" if re.fullmatch(r"-(e|u|x|eu|ex|eux)|-e?u?x?o pipefail", " ".join(words[1:])) else "it changes the shell"
 
 
-_VERSIONED: Final = frozenset({"bash", "clang", "g++", "gcc", "node", "perl", "python", "python3", "ruby"})
+_VERSIONED: Final = frozenset(
+    {"bash", "clang", "g++", "gcc", "make", "node", "perl", "pip", "pip3", "python", "python3", "ruby"}
+)
 """Programs that tell their version without looking at the project."""
+_EXPLAINED: Final = frozenset({"awk", "date", "find", "jq", "ps", "sed", "tar", "unzip", "xargs"})
+"""Programs with checks of their own that tell their version, and how to use them."""
 _XARGS_HARMLESS: Final = re.compile(
     r"-([0rtx]*)(?:[nPL][0-9]+|l[0-9]*|)|--no-run-if-empty|--verbose|--max-(?:args|procs)=[0-9]+"
 )
@@ -490,6 +515,7 @@ READERS: Final = {
     "expr": Reader(operands="text"),
     "file": Reader(flags="binN0", long=("--brief", "--mime", "--mime-type", "--mime-encoding")),
     "fmt": Reader(flags="cstu", valued="wgp", numbers=True),
+    "free": Reader(flags="bghkmtw", operands="none"),
     "fold": Reader(flags="bs", valued="w", long=("--width=", "--spaces"), numbers=True),
     "grep": _GREP,
     "groups": Reader(operands="text"),
@@ -507,6 +533,7 @@ READERS: Final = {
             *("--recursive", "--sort=", "--time=", "--time-style=", "--width="),
         ),
     ),
+    "lscpu": Reader(operands="none"),
     "md5sum": _SUM,
     "nl": Reader(flags="p", valued="bdfhilnsvw"),
     "nproc": Reader(long=("--all",), operands="none"),
@@ -549,6 +576,7 @@ READERS: Final = {
     "uname": Reader(flags="amnoprsv", operands="none"),
     "uniq": Reader(flags="cdDiuz", valued="fsw", operands="one path"),
     "unexpand": Reader(flags="a", valued="t"),
+    "uptime": Reader(flags="p", operands="none"),
     "wc": Reader(flags="clLmw", long=("--lines", "--words", "--bytes", "--chars")),
     "whoami": Reader(operands="none"),
     "zcat": Reader(),
@@ -564,11 +592,16 @@ CHECKS: Final[dict[str, Callable[[Sequence[str], Place, int], str]]] = {
     "find": _check_find,
     "jq": _check_jq,
     "printf": _check_printf,
+    "ps": _check_ps,
     "read": _check_read,
     "sed": _check_sed,
     "set": _check_set,
+    "sleep": _check_sleep,
+    "tar": _check_archive,
     "test": _check_test,
     "type": _check_which,
+    "unzip": _check_archive,
     "which": _check_which,
     "xargs": _check_xargs,
+    "xxd": _check_xxd,
 }
