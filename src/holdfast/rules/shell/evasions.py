@@ -271,7 +271,34 @@ QUOTES: Final = (
     '{b} "\\$({h})"', '{b} "\\\\$({h})"', "{b} '`'; {h}; '`'", "echo '\n{h}\n'", "echo a'\n'; {h}", '{b} #"\n{h}\n#"',
     "{b} {{x,'; {h} ;'}}", "{b} -e 'a' -e \\'; {h}", '{b} "\n{h}\n"; {h}', "{b} ;'' {h}", "{b} \u2018;\u2019 {h}",
 )
+CONTINUED: Final = (
+    '{b} "$\\\n({h})"', '{b} "$\\\n{{x:-$({h})}}"', '{b} "a $\\\n({h})"', '{b} " \\\n$({h})"', "{b} $\\\n({h})",
+    "{b} &\\\n& {h}", "{b} |\\\n {h}", "{b} \\\n; {h}", "cat <<E\n$\\\n({h})\nE", "cat <<E\nE\\\n\n{h}\nE",
+    'x="$\\\n({h})"; {b}', '{b} "$(\\\n({h}))"', "{b} `\\\n{h}`", "{b} >\\\n {w}", "{b} # \\\n{h}", "{b} '\\\n'; {h}",
+    '{b} "$\\\n{{x:-{s}}}"', 'cat "..\\\n/outside/secret.txt"', "cat \\\n{s}", 'cat "$\\\nHOME/secret.txt"',
+)
+BRACES: Final = (
+    "{p} {{x{{y}}z,{s}}}", "{p} {{x}}y,{s}}}", "{p} {{{{x}},{s}}}", "{b} {{x{{y}},{s}}}", "{b} {{-k1{{}},-opwned}}",
+    "find . -name {{x{{y}},-o,-delete}}", "{b} {{a..{{b}}}}{s}", "{b} {{HEAD@{{0}},--output={w}}}",
+    "cat {{a{{b{{c}}}}d,{s}}}",
+)
+FEEDING: Final = (
+    "find . | xargs {p} < {s}", "find . | xargs cat <<< {s}", "find . | sort {s} | xargs cat", "ls -a | xargs ls -R",
+    "echo {s} | xargs cat", "find . | xargs -d . cat", "find . | head -c 5 | xargs cat",
+    "grep -el src/b.txt | xargs cat", "find . | xargs --replace {h} cat notes.txt", "find . | xargs uniq",
+    "find . -exec uniq {{}} +", "cat $(echo {s})", "cat $(find .)", "cat $(ls)", "cat $(echo {s}; ls)",
+    "for f in $(ls); do cat $f; done", "strings @notes.txt", "find . -maxdepth 0 -exec cat + {s} ';'",
+    "find . -maxdepth 0 -exec sort + -group {w} ';'", "diff -r src link-out", 'echo "$(echo {s} "$(ls)" | xargs cat)"',
+    "find . 2>&1 | xargs cat", "find . -type f -exec cat $(ls) {{}} +", "{b} | xargs cat",
+    "for x in notes.txt; do read x <<< {s}; cat $x; done", "for x in notes.txt; do printf 'a%n' x; cat $x; done",
+    "for x in 1; do echo $((x=2)); cat $x; done", "printf 'x%n' PATH; {b}", "x='{s}'; cat $x",
+    "x='../outside/*'; {p} $x", "{p} ../outside/*", "echo $(echo {s})", "xxd notes.txt {w}",
+    "echo $(( $(cat notes.txt; seq 1) ))", "{b} 12>/dev/null",
+)
 TEMPLATES: Final = {
+    "line continuation": CONTINUED,
+    "nested braces": BRACES,
+    "feed": FEEDING,
     "separator": SEPARATORS,
     "substitution": SUBSTITUTIONS,
     "redirection": REDIRECTIONS,

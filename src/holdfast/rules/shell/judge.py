@@ -254,7 +254,7 @@ class _Commands:
 
     def _is_plain(self, variable: str) -> bool:
         """Whether the value of a variable can be no pattern."""
-        if variable in self._reading.numbers:
+        if variable in self._reading.plain:
             return True
         if variable not in self._reading.loops:
             return False

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from holdfast.rules.shell.programs import COMPARISONS
 from holdfast.rules.shell.verdicts import Exact, Part, Pattern, Pipe, Text, Variable, Word, Words
-from holdfast.rules.shell.words import Script, Unmodelled, WordReader
+from holdfast.rules.shell.words import PATTERN_SIGNS, Script, Unmodelled, WordReader
 
 _ASSIGNED: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?=|\[)")
 _REDIRECTION: Final = re.compile(r"([0-9]*)(<<<|<<-|<<|<&|<>|<|>>|>&|>\||>)|()(&>>|&>)")
@@ -448,7 +448,8 @@ class _Lexer(WordReader):
         else:
             word = self._word()
             numeric = self._numeric or (isinstance(word, str) and _NUMBER.fullmatch(word) is not None)
-        self._assign(name, numeric=numeric, known=isinstance(word, str))
+        plain = isinstance(word, str) and PATTERN_SIGNS.search(word) is None
+        self._assign(name, numeric=numeric, known=isinstance(word, str), plain=plain)
         self.found.assignments.append((target, word.text if isinstance(word, Pattern) else word))
 
     def _array(self, name: str, items: list[Exact]) -> None:

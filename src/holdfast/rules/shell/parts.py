@@ -72,8 +72,8 @@ class Reading(Struct, frozen=True, kw_only=True, dict=True):
     """Why it is too much to judge."""
     loops: dict[str, tuple[Exact, ...]] = field(default_factory=dict[str, tuple[Exact, ...]])
     """What the variables of loops stand for, if nothing else sets them."""
-    numbers: frozenset[str] = frozenset()
-    """Variables that are only ever set to numbers."""
+    plain: frozenset[str] = frozenset()
+    """Variables that are set, and never to a pattern."""
     texts: tuple[str, ...] = ()
     """The whole text, here-documents and the values of variables."""
 
@@ -135,7 +135,7 @@ def read(text: str, dialect: Dialect = "bash") -> Reading:
         evaluates=reader.evaluates,
         overrun=overrun,
         loops=reader.loops_alone(),
-        numbers=reader.numbers(),
+        plain=reader.plain(),
         texts=(text, *reader.texts),
     )
 
@@ -181,8 +181,8 @@ class _Reader:
         changed = {(word or "").partition("[")[0] for words in setting for word in words} | self._values.changed
         return {name: values for name, values in self.loops.items() if name not in changed}
 
-    def numbers(self) -> frozenset[str]:
-        return frozenset(name for name, numeric in self._values.numbers.items() if numeric)
+    def plain(self) -> frozenset[str]:
+        return frozenset(self._values.numbers.keys() - self._values.patterned)
 
     def _written(self) -> Iterator[str]:
         """Every argument, value and text that can be told."""
@@ -237,14 +237,17 @@ class _Reader:
         values.evaluated = values.evaluated or script.evaluated
         values.prints = values.prints or script.prints
         values.unknown = values.unknown or script.unknown
+        values.patterned |= script.patterned
         for name, numeric in script.numbers.items():
-            self._assign(name, numeric=numeric)
+            values.numbers[name] = values.numbers.get(name, True) and numeric
         self._read_words((value for _, value in script.assignments), "a variable", depth)
         for name, value in script.assignments:
             for inner in stored(f"{name}={script_of([value])}"):
                 self._add_inner(inner, depth + 1)
 
     def _assign(self, name: str, *, numeric: bool) -> None:
+        if not numeric:
+            self._values.patterned.add(name)
         self._values.numbers[name] = self._values.numbers.get(name, True) and numeric
 
     def _read_words(self, words: Iterable[Word], by: str, depth: int) -> None:

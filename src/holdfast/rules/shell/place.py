@@ -166,8 +166,9 @@ class Place(Struct, frozen=True, kw_only=True):
     def keeps(self, pattern: Pattern) -> bool:
         """Whether a pattern can only match files of the project, though it is not known which."""
         pieces = pattern.text.split("/")
-        stays = pieces[0] and not any(piece.startswith(".") for piece in pieces)
-        return bool(stays) and self.in_project and self.links_stay
+        if not pieces[0] or any(piece.startswith(".") for piece in pieces) or not self.in_project:
+            return False
+        return len(pieces) == 1 or self.links_stay
 
     def _beneath(self, above: str, step: str, matching: re.Pattern[str] | None) -> Iterator[str]:
         if matching is None:

@@ -31,7 +31,7 @@ _CUTTING: Final = frozenset({"#", "##", "%", "%%", "^", "^^", ",", ",,"})
 """Operators that leave a part of a value, or change its letters."""
 _OF_THE_SCRIPT: Final = re.compile(r"[A-Za-z0-9_]*[a-z][A-Za-z0-9_]*")
 """Variables that an approved script may set; others have what the shell was started with."""
-_PATTERN_SIGNS: Final = re.compile(r"[*?\[\\]")
+PATTERN_SIGNS: Final = re.compile(r"[*?\[\\]")
 _ADDED_SIGNS: Final = re.compile(r"[*?\[\\$`]")
 _NUMERIC: Final = frozenset("#?$!")
 """Special parameters that are always numbers."""
@@ -86,6 +86,8 @@ class Script(Struct, kw_only=True):
     """Variables of loops and what they go over."""
     changed: set[str] = field(default_factory=set[str])
     """Variables that arithmetic sets."""
+    patterned: set[str] = field(default_factory=set[str])
+    """Variables that may be set to a pattern."""
     numbered: int = 0
     """Simple commands so far."""
 
@@ -438,7 +440,7 @@ class WordReader(ABC):
         if self._counts(before, command):
             return True
         plain = len(made) == 1 and bool(made[0]) and made[0][0] in _PLAINLY_PRINTING
-        return plain and all(word is not None and _PATTERN_SIGNS.search(word) is None for word in made[0])
+        return plain and all(word is not None and PATTERN_SIGNS.search(word) is None for word in made[0])
 
     def _counts(self, before: int, command: int) -> bool:
         """Whether the commands that were read since print nothing but numbers. `command`: the last of one pipeline."""
@@ -604,7 +606,10 @@ class WordReader(ABC):
         part = Part(kind="assignment", text=text, words=(text[:-1], None), exact=exact, inside=self._inside)
         self.found.parts.append(part)
 
-    def _assign(self, name: str, *, numeric: bool, known: bool) -> None:
+    def _assign(self, name: str, *, numeric: bool, known: bool, plain: bool = False) -> None:
+        """`plain`: the value holds no pattern."""
+        if not (numeric or plain):
+            self.found.patterned.add(name)
         self.found.unknown = self.found.unknown or not (numeric or known)
         self.found.loops.pop(name, None)
         self.found.numbers[name] = self.found.numbers.get(name, True) and numeric

@@ -1,0 +1,119 @@
+"""What misled the preset once does so no more, in a project with links out of it and in one without."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from holdfast.contract.vocabulary import Verdict
+from holdfast.doors.fuzzing import plant, run_watched
+from holdfast.rules.shell.judge import Judge
+from holdfast.rules.shell.mutations import mutants
+from holdfast.rules.shell.place import Place
+from holdfast.rules.shell.verdicts import Dialect
+from tests.soak import rounds
+
+from .judging import in_project
+from .once_approved import HARMFUL, HARMFUL_TO_DASH, HARMFUL_WITH_LINKS
+
+QUIET = Judge(readers=True, quiet=True)
+SHELLS: dict[str, Dialect] = {"bash": "bash", "dash": "posix"}
+KINDS = pytest.mark.parametrize("tidy", [True, False], ids=["tidy", "with links"])
+
+
+def planted(base: Path, *, tidy: bool) -> Place:
+    """The fuzzer's project, with files that name others, hold code and patterns, and links of plain names."""
+    plant(base, tidy=tidy)
+    work = base / "project"
+    (base / "outside" / "x.tar").write_text("")
+    for name, text in {
+        "list.txt": f"{base}/outside/secret.txt\n../outside/secret.txt\n",
+        "args": f"{base}/outside/secret.txt\n",
+        "@args": "x\n",
+        "code.txt": "a[$(evil)]\n",
+        "globs.txt": f"{base}/outside/*\n../outside/*\n",
+        "x.bak": "x\n",
+        "12": "twelve\n",
+        "other/secret": "x\n",
+        "secret": "x\n",
+    }.items():
+        (work / name).parent.mkdir(exist_ok=True)
+        (work / name).write_text(text)
+    if not tidy:
+        for name in ("src/secret", "7", "77", "2", "10"):
+            (work / name).symlink_to(base / "outside" / "secret.txt")
+    return in_project(work)
+
+
+def approved(commands: Sequence[str], place: Place) -> list[str]:
+    return [text for text in commands if QUIET.judge(text, place).verdict is Verdict.APPROVE]
+
+
+@pytest.mark.spec("A11")
+@KINDS
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("misled_by", HARMFUL)
+def test_nothing_that_did_harm_is_approved(misled_by: str, shell: str, tidy: bool, tmp_path: Path) -> None:
+    place = replace(planted(tmp_path.resolve(), tidy=tidy), dialect=SHELLS[shell])
+    texts = [text.replace("OUTSIDE", f"{tmp_path.resolve()}/outside") for text in HARMFUL[misled_by]]
+    assert approved(texts, place) == []
+
+
+@pytest.mark.spec("A11")
+@pytest.mark.parametrize("shell", SHELLS)
+def test_nothing_that_follows_links_out_is_approved_where_there_are_some(shell: str, tmp_path: Path) -> None:
+    place = replace(planted(tmp_path.resolve(), tidy=False), dialect=SHELLS[shell])
+    assert approved(HARMFUL_WITH_LINKS, place) == []
+
+
+@pytest.mark.spec("A11")
+@KINDS
+def test_a_descriptor_of_several_digits_is_not_approved_where_it_may_be_the_name_of_a_file(
+    tidy: bool, tmp_path: Path
+) -> None:
+    place = replace(planted(tmp_path.resolve(), tidy=tidy), dialect="posix")
+    assert approved(HARMFUL_TO_DASH, place) == []
+
+
+@pytest.mark.spec("A11")
+@KINDS
+@pytest.mark.parametrize("shell", SHELLS)
+def test_no_mutant_of_them_that_is_approved_does_harm(shell: str, tidy: bool, tmp_path: Path) -> None:
+    base = tmp_path.resolve()
+    place = replace(planted(base, tidy=tidy), dialect=SHELLS[shell])
+    bases = [*(text for texts in HARMFUL.values() for text in texts), *HARMFUL_WITH_LINKS, *HARMFUL_TO_DASH]
+    made = [mutant.text for mutant in mutants(bases, rounds(400, 5000), seed=11, outside=str(base / "outside"))]
+    unasked = approved(made, place)
+    ran = run_watched(unasked, base, shell=shell)
+    assert [(text, what) for text, what in zip(unasked, ran, strict=True) if what] == []
+
+
+@pytest.mark.spec("A11")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ls \\\n  src", 'echo "one \\\ntwo"', "find . -name '*.py' \\\n  | xargs wc -l", "git log HEAD@{1}..HEAD",
+        "find . -exec cat {} \\;", "find . -name '*.py' | grep -v test | sort -u | head -5 | xargs grep -n one",
+        "grep -rl one src | xargs wc -l", "find . -name '*.py' | xargs grep -l one | xargs wc -l",
+        "ls src | head -3 | xargs echo", "ls -A | xargs wc -l", "find . -print0 | xargs -0 -n1 wc -l",
+        "find . -name '*.py' | xargs -d '\\n' wc -l", "find . -name '*.py' | xargs -I{} head -1 {}",
+        "find . 2>/dev/null | xargs wc -l", "wc -l $(find . -name '*.py')", "grep -n one $(find src -name '*.py')",
+        "cat $(ls src/*.py)", 'for f in $(find src -name "*.py"); do echo "== $f"; head -3 "$f"; done',
+        "for f in $(ls *.txt); do wc -l $f; done", "for i in $(seq 1 3); do echo $i; done",
+        "for i in 1 2 3; do echo line$i $((i * 2)); done", "x=5; echo $x", "x=hello; echo $x ${x}",
+        "echo $HOME $PATH $?", "echo $(date) $(nproc)", "n=$(wc -l < notes.txt); echo $((n + 1))", "echo *",
+        "echo src/*", "printf '%-10s %5.2f%%\\n' a 1.5", "awk '{ if ($1 > 5) print $2 }' notes.txt",
+        "awk 'NR>1 # comment\n{print}' notes.txt", "while read -r line; do echo \"$line\"; done < notes.txt",
+        "diff -r src other", "diff notes.txt canary.txt", "xxd -l 16 notes.txt | head -2", "tar tzf x.tgz",
+        "tar -tvf x.tar", "unzip -l x.zip", "ps", "free -h", "uptime", "lscpu", "sleep 1", "ls --help",
+        "grep --version", "find --help", "git check-ignore -v notes.txt", "git diff --no-index notes.txt canary.txt",
+        "git config --get user.name", "make --version", "basename $PWD",
+    ],
+)  # fmt: skip
+def test_what_only_looks_like_them_runs_unasked(text: str, tmp_path: Path) -> None:
+    place = planted(tmp_path.resolve(), tidy=True)
+    said = QUIET.judge(text, place)
+    assert said.verdict is Verdict.APPROVE, said.reason
