@@ -152,6 +152,14 @@ def test_a_rule_does_not_approve_that_a_protected_path_is_handed_to_a_program_th
 
 
 @pytest.mark.spec("A11", "A18")
+def test_a_rule_that_spells_out_what_a_reader_writes_protects_paths_too() -> None:
+    judge = judge_with(rule("tar xf x.tar", options=("--directory=",)), rule("sort a", options=("--output=",)))
+    for asked in ("tar xf x.tar --directory=.git/hooks", "sort a --output=.envrc"):
+        assert verdict(asked, judge) is None
+    assert verdict("tar xf x.tar --directory=src", judge) is Verdict.APPROVE
+
+
+@pytest.mark.spec("A11", "A18")
 def test_a_link_to_a_protected_path_is_protected(tmp_path: Path) -> None:
     (tmp_path / ".git" / "hooks").mkdir(parents=True)
     (tmp_path / "harmless").symlink_to(".git/hooks")

@@ -34,6 +34,7 @@ from holdfast.rules.shell.verdicts import (
     Variable,
     Words,
 )
+from holdfast.rules.shell.words import GIVEN
 from holdfast.rules.shell.wrappers import MAX_WRAPPED
 from holdfast.rules.words import warn
 
@@ -238,7 +239,7 @@ class _Commands:
             case Text() | Variable(is_quoted=True):
                 return (TEXT,)
             case Variable(name=name):
-                return (UNKNOWN if name.isupper() or self._is_plain(name) else WILD,)
+                return (UNKNOWN if name in GIVEN or self._is_plain(name) else WILD,)
             case Words():
                 return (self._made_of(word),)
             case None:

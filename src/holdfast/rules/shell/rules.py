@@ -63,7 +63,7 @@ class Rule(Struct, frozen=True, kw_only=True):
         """Why further words, or paths in them, are not simply files of the project; empty if they are."""
         if len(rest) * len(place.folders) > _MAX_LOOKS:
             return "it has too many operands to look at"
-        reads = is_reader(self.words)
+        reads = is_reader(self.words) and (self.any_operands or self.words[0] == "git")
         for word in rest:
             if self.only_files and not word.startswith("-") and not place.has_file(word.partition("::")[0]):
                 return f"'{word}' is not a file of the project"

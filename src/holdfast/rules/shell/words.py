@@ -29,8 +29,15 @@ _SETS: Final = re.compile(r"\+\+|--|<<=|>>=|(?<![=!<>])=(?!=)")
 _RANGE: Final = re.compile(r"\{[0-9]+\.\.[0-9]+(\.\.[0-9]+)?\}")
 _CUTTING: Final = frozenset({"#", "##", "%", "%%", "^", "^^", ",", ",,"})
 """Operators that leave a part of a value, or change its letters."""
-_OF_THE_SCRIPT: Final = re.compile(r"[A-Za-z0-9_]*[a-z][A-Za-z0-9_]*")
-"""Variables that an approved script may set; others have what the shell was started with."""
+GIVEN: Final = frozenset(
+    {
+        *("COLUMNS", "EDITOR", "EUID", "HOME", "HOSTNAME", "HOSTTYPE", "LANG", "LC_ALL", "LINENO", "LINES", "LOGNAME"),
+        *("MACHTYPE", "OLDPWD", "OSTYPE", "PATH", "PPID", "PWD", "RANDOM", "SECONDS", "SHELL", "SHLVL", "TERM"),
+        *("TMPDIR", "TZ", "UID", "USER", "VIRTUAL_ENV", *"0123456789@*#?$!-"),
+    }
+)
+"""Variables that hold no pattern unless the shell was started with one. Others are set by scripts, or by the shell to
+what scripts say: `REPLY`, `BASH_REMATCH`, `BASH_EXECUTION_STRING`, `_`."""
 PATTERN_SIGNS: Final = re.compile(r"[*?\[\\]")
 _ADDED_SIGNS: Final = re.compile(r"[*?\[\\$`]")
 _NUMERIC: Final = frozenset("#?$!")
@@ -392,7 +399,7 @@ class WordReader(ABC):
             return "$"
         self.at = found.end()
         self._numeric = self._numeric and found[0] in _NUMERIC
-        if not quoted and _OF_THE_SCRIPT.fullmatch(found[0]):
+        if not quoted and found[0] not in GIVEN:
             self._may_hold(variable=found[0])
         return None
 
@@ -444,8 +451,10 @@ class WordReader(ABC):
 
     def _counts(self, before: int, command: int) -> bool:
         """Whether the commands that were read since print nothing but numbers. `command`: the last of one pipeline."""
-        made = [part for part in self.found.parts[before:] if part.kind == "command"]
-        last = next((part for part in made if part.number == command), None)
+        made = self.found.parts[before:]
+        if any(part.kind == "redirection" and ">" in (part.words[0] or "") for part in made):
+            return False  # messages may be among the numbers
+        last = next((part for part in made if part.kind == "command" and part.number == command), None)
         if last is None or not command or (counted := _COUNTING.get(last.words[0] or "")) is None:
             return False
         return all(counted.fullmatch(word or "") for word in last.words[1:])
@@ -481,7 +490,7 @@ class WordReader(ABC):
             self.at += 1
             self._arithmetic("]")
             self._shape = shape
-        if not quoted and not counted and (found[1] or _OF_THE_SCRIPT.fullmatch(found[2])):
+        if not quoted and not counted and (found[1] or found[2] not in GIVEN):
             self._may_hold(variable=found[2])
         if self._ahead("}"):
             self.at += 1
