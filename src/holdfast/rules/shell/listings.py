@@ -36,6 +36,8 @@ def dumped_by_xxd(words: Sequence[str]) -> list[str] | None:
     rest, files = list(words[1:]), list[str]()
     while rest:
         word = rest.pop(0)
+        if files:
+            return None  # whatever it looks like: options come first
         numbered = _XXD_NUMBERED.fullmatch(word)
         if numbered is not None and numbered[1] is None and rest and rest[0].isascii() and rest[0].isdecimal():
             rest.pop(0)
@@ -45,7 +47,7 @@ def dumped_by_xxd(words: Sequence[str]) -> list[str] | None:
             return None
         else:
             files.append(word)
-    return files if len(files) < 2 and not UNTOLD & set(files) else None
+    return None if UNTOLD & set(files) else files
 
 
 def lists_processes(words: Sequence[str]) -> bool:
