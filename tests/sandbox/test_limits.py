@@ -188,9 +188,6 @@ AS_NOBODY = """
 import json, sys
 from pathlib import Path
 from holdfast.config.model import SandboxConfig
-from holdfast.contract.call import HeldCall
-from holdfast.contract.command import Command
-from holdfast.contract.call import HeldCall
 from holdfast.contract.command import Command
 from holdfast.sandbox import limits
 from holdfast.sandbox.running import run_launch
