@@ -35,7 +35,7 @@ async def calls(scratch: Path, effort: Effort) -> dict[str, float]:
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(_client(_argv("sdk")))
         runtime = await stack.enter_async_context(_runtime(scratch, {"peer": _argv("sdk")}))
-        await runtime.wait_for_sources()
+        await runtime.pipeline.wait_for_sources()
 
         async def bare(n: int) -> None:
             for _ in range(n):
@@ -57,7 +57,7 @@ async def starts(scratch: Path, made: str, server: McpServer, rounds: int) -> di
         best["bare"] = min(best["bare"], await _bare_start(server))
         begun = perf_counter()
         async with _runtime(scratch, {f"s{number}": server for number in range(SERVERS)}) as runtime:
-            await runtime.wait_for_sources()
+            await runtime.pipeline.wait_for_sources()
             best["bridge"] = min(best["bridge"], perf_counter() - begun)
             found = sum(tool.name.startswith("mcp:") for tool in runtime.registry.list())
             assert found == SERVERS, runtime.registry.warnings

@@ -49,7 +49,7 @@ async def race(runtime: Runtime, program: str, query: str, rounds: int) -> dict[
     """The shortest time of each, taken in turns."""
 
     async def plain() -> None:
-        subprocess.run([program, "-F", query, "."], cwd=runtime.root, stdout=subprocess.PIPE, check=False)  # noqa: ASYNC221
+        subprocess.run([program, "-F", query, "."], cwd=runtime.workspace.root, stdout=subprocess.PIPE, check=False)  # noqa: ASYNC221
 
     async def ours() -> None:
         searching.find_ripgrep = find_ripgrep
@@ -98,7 +98,6 @@ def main() -> None:
         measured = asyncio.run(measure(root.resolve(), Path(scratch, "state"), 1 if options.quick else options.rounds))
     times = {f"{name}.{key}": taken for name, best in measured.items() for key, taken in best.items()}
     json.dump({"times": times}, sys.stdout)
-
 
 
 if __name__ == "__main__":

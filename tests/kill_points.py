@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from holdfast import Answer, HeldCall, Runtime
+from holdfast import Answer, PendingCall, Runtime
 from holdfast.assemble import build_runtime, load_setting
 from holdfast.chat import files
 from holdfast.config.model import McpServer
@@ -34,7 +34,7 @@ EXPECTED = {"holdfast.toml", "notes.txt", "new.txt", "doc.chat", "sub", "made", 
 """What may be in the project at any time."""
 
 
-async def _approve(held: HeldCall) -> Answer:
+async def _approve(held: PendingCall) -> Answer:
     return Answer(kind="approve", by="test")
 
 

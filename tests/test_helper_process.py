@@ -23,6 +23,7 @@ from holdfast.config.model import SandboxConfig, SecretSource
 from holdfast.contract.command import Command
 from holdfast.doors.cli import browsing, typing_in
 from holdfast.doors.fuzzing import plant
+from holdfast.runtime.commands import Workspace
 from holdfast.sandbox.sandbox import Sandbox
 from holdfast.tools import builtin_tools
 from holdfast.tools.search import searching
@@ -61,19 +62,19 @@ EXCEPTIONS: dict[str, tuple[str, set[str]]] = {
         {"ctypes", "importlib.import_module", "runpy", "sys.modules"},
     ),
     "chat/lua/child.py": (C_LIBRARY, {"ctypes"}),
-    "chat/swapping.py": (C_LIBRARY, {"ctypes"}),
+    "chat/files.py": (C_LIBRARY, {"ctypes"}),
     "sandbox/confine.py": (C_LIBRARY, {"ctypes"}),
     "sandbox/warden/tree.py": (C_LIBRARY, {"ctypes"}),
-    "tools/files/beneath.py": (C_LIBRARY, {"ctypes"}),
+    "tools/files/atomic.py": (C_LIBRARY, {"ctypes"}),
     "__init__.py": (GIVEN_NAME, {"globals", "importlib.import_module"}),
     "doors/cli/groups.py": (GIVEN_NAME, {"importlib.import_module"}),
     "registry/forms.py": (GIVEN_NAME, {"importlib.import_module"}),
     "rules/modules.py": (GIVEN_NAME, {"importlib.import_module"}),
     "contract/signature.py": (LOADED, {"sys.modules.get"}),
     "registry/sources.py": (LOADED, {"asyncio", "sys.modules.get"}),
-    "runtime/outcome.py": (LOADED, {"sys.modules.get"}),
+    "runtime/results.py": (LOADED, {"sys.modules.get"}),
     "runtime/processes.py": (LOADED, {"sys.modules", "sys.modules.get"}),
-    "runtime/telemetry.py": (LOADED, {"sys.modules"}),
+    "runtime/events.py": (LOADED, {"sys.modules"}),
 }
 """What each file may use, and why; nothing else, and nothing that it does not."""
 
@@ -159,7 +160,7 @@ def where_it_runs() -> list[str]:
 
 @pytest.mark.spec("N8")
 def test_a_tool_in_a_process_of_its_own_runs_in_the_project_and_imports_nothing_of_it(hostile: HostileProject) -> None:
-    runtime = Runtime(tools=[where_it_runs], root=hostile.root, cwd=hostile.root)
+    runtime = Runtime(tools=[where_it_runs], workspace=Workspace(root=hostile.root, cwd=str(hostile.root)))
     result = run(runtime.call("where_it_runs"))
     assert isinstance(result.structured, list), result.error
     cwd, imported, *path = map(str, result.structured)
@@ -222,7 +223,7 @@ def _nowhere(_root: Path) -> None:
     """Where ripgrep is."""
 
 
-async def _approve(held: holdfast.HeldCall) -> holdfast.Answer:
+async def _approve(held: holdfast.PendingCall) -> holdfast.Answer:
     return holdfast.Answer(kind="approve", by="test")
 
 

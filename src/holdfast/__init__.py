@@ -4,7 +4,7 @@ TYPE_CHECKING = False  # `typing` is not imported: the names below are looked up
 if TYPE_CHECKING:
     from holdfast.assemble import open_runtime
     from holdfast.config.model import Config
-    from holdfast.contract.call import Answer, Call, Caller, Decision, HeldCall, Precondition, Proposal
+    from holdfast.contract.call import Answer, Call, Caller, Decision, PendingCall, Precondition, Proposal
     from holdfast.contract.context import Context
     from holdfast.contract.errors import HoldfastError
     from holdfast.contract.event import Event
@@ -27,7 +27,7 @@ _HOMES = {
     "Decision": "contract.call",
     "Deny": "runtime.middleware",
     "Event": "contract.event",
-    "HeldCall": "contract.call",
+    "PendingCall": "contract.call",
     "HoldfastError": "contract.errors",
     "Precondition": "contract.call",
     "Proposal": "contract.call",
@@ -55,8 +55,8 @@ __all__ = [
     "Decision",
     "Deny",
     "Event",
-    "HeldCall",
     "HoldfastError",
+    "PendingCall",
     "Precondition",
     "Proposal",
     "Request",

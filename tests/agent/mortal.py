@@ -19,6 +19,7 @@ from holdfast.config.model import ApprovalConfig, Preset
 from holdfast.contract.message import Message
 from holdfast.models.port import ModelEvent
 from holdfast.models.settings import Settings
+from holdfast.runtime.commands import Workspace
 from holdfast.store import owner
 from holdfast.store.blobs import Blobs
 from holdfast.store.database import Database, Op
@@ -183,7 +184,11 @@ class World:
         try:
             tools = self.oracle.tools(life, check=check)
             runtime = Runtime(
-                tools=tools, root=self.folder, ledger=ledger, config=CONFIG, nobody="park", document=document
+                tools=tools,
+                ledger=ledger,
+                config=CONFIG,
+                nobody="park",
+                workspace=Workspace(root=self.folder, document=document),
             )
             caller = Caller(document=None if document is None else str(document))
             async with runtime:

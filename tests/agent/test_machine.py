@@ -187,9 +187,7 @@ class LoopMachine(RuleBasedStateMachine):
     @rule(place=places, all_of_it=st.booleans())
     def remove(self, place: int, all_of_it: bool) -> None:
         name = self.slot(place).use.id
-        self.world.disk.edit(
-            lambda person: person.remove_call(name) if all_of_it else person.remove_placeholder(name)
-        )
+        self.world.disk.edit(lambda person: person.remove_call(name) if all_of_it else person.remove_placeholder(name))
 
     @precondition(lambda self: self.pending())
     @rule(
@@ -206,7 +204,7 @@ class LoopMachine(RuleBasedStateMachine):
 
         async def work(loop: Loop) -> None:
             try:
-                held = loop.runtime.ledger_for_held().held(call.id)
+                held = loop.runtime.pending.ledger.held(call.id)
                 if held is not None and held.state is State.PENDING and answer in ("approve", "edit"):
                     self.allowed[call.id] = args or held.call.args
                     self.edited |= {call.id} if args else set()
@@ -262,8 +260,11 @@ class LoopMachine(RuleBasedStateMachine):
                 own = self.world.disk.open(Life())
                 if slot.text or slot.aborted or status in NO_RUN - ({Status.PENDING} if approved else set()):
                     self.refused.add((f"{own.id}:{slot.turn}", slot.use.id))
-                elif held and slot.open and status is Status.APPROVED and (
-                    slot.open.digest == held.digest or (alone and not slot.open.digest)
+                elif (
+                    held
+                    and slot.open
+                    and status is Status.APPROVED
+                    and (slot.open.digest == held.digest or (alone and not slot.open.digest))
                 ):
                     self.allowed[held.call.id] = held.call.args
 

@@ -24,7 +24,7 @@ def elsewhere(stage: Stage, answer: Callable[[Runtime, str], Awaitable[Any]], *t
 
     async def inside() -> Any:
         async with runtime_in(stage.folder, *tools) as runtime:
-            result = await answer(runtime, runtime.pending()[0].call.id)
+            result = await answer(runtime, runtime.pending.list()[0].call.id)
         assert runtime.ledger is not None
         runtime.ledger.close()
         return result
@@ -71,7 +71,7 @@ def test_a_call_that_was_rejected_elsewhere_is_told_so(stage: Stage, words: str)
 @pytest.mark.spec("A13b")
 @pytest.mark.parametrize("success", [True, False])
 def test_a_result_that_was_given_elsewhere_is_the_result(stage: Stage, success: bool) -> None:
-    elsewhere(stage, lambda runtime, call: runtime.give_result(call, "from elsewhere", success=success))
+    elsewhere(stage, lambda runtime, call: runtime.respond(call, "from elsewhere", success=success))
     assert stage.advance().kind == "done"
     assert (stage.results()[0].output, stage.results()[0].error) == ("from elsewhere", not success)
     assert stage.asks == []
@@ -89,7 +89,7 @@ def test_a_call_whose_arguments_were_changed_elsewhere_says_so(stage: Stage) -> 
 def test_what_was_changed_there_cannot_be_approved_here_where_something_else_is_shown(stage: Stage) -> None:
 
     async def change(runtime: Runtime, call: str) -> None:
-        await runtime.desk.change(runtime.pending()[0], {"text": "y"}, by="ann")
+        await runtime.pipeline.change(runtime.pending.list()[0], {"text": "y"}, by="ann")
 
     elsewhere(stage, change, *stage.tools)
     for _ in range(2):
@@ -148,7 +148,7 @@ def test_a_persons_own_result_outweighs_a_no_there(stage: Stage) -> None:
 def test_answers_that_come_while_other_calls_run_are_taken_in_at_once(tmp_path: Path) -> None:
     async def answering(args: Any) -> str:
         async with runtime_in(tmp_path, stage.ask) as other:
-            await other.approve(other.pending()[0].call.id)
+            await other.approve(other.pending.list()[0].call.id)
         assert other.ledger is not None
         other.ledger.close()
         return "answered"
@@ -174,7 +174,7 @@ def test_a_call_that_runs_elsewhere_is_waited_for_and_the_wait_can_be_cancelled(
 
     async def drive(loop: Loop) -> Any:
         async with runtime_in(tmp_path, tool) as other:
-            running = asyncio.create_task(other.approve(other.pending()[0].call.id))
+            running = asyncio.create_task(other.approve(other.pending.list()[0].call.id))
             await started.wait()
             executes = asyncio.Event()
 
@@ -210,7 +210,7 @@ def test_a_tool_that_is_finished_from_outside_waits_for_its_result_here_or_there
     assert stage.slots()[0].status is Status.PENDING
     stage.person.put_text("a1", "filled in")
     assert stage.advance().kind == "pending"
-    elsewhere(stage, lambda runtime, call: runtime.give_result(call, "there"))
+    elsewhere(stage, lambda runtime, call: runtime.respond(call, "there"))
     assert stage.advance().kind == "done"
     assert [result.output for result in stage.results()] == ["filled in", "there"]
 

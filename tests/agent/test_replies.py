@@ -13,7 +13,7 @@ from holdfast import Config, Tool
 from holdfast.agent.conversation import Status
 from holdfast.agent.events import AgentEvent
 from holdfast.agent.reply import distinct, unanswered
-from holdfast.config.model import ApprovalConfig
+from holdfast.config.model import ApprovalConfig, ToolsConfig
 from holdfast.contract.event import Warned
 from holdfast.contract.message import Aborted, Message, Text, Thinking, ToolResult, ToolUse
 from holdfast.models.port import (
@@ -187,15 +187,16 @@ def test_a_reply_to_what_was_changed_meanwhile_is_kept_beside_it(tmp_path: Path)
 
 @pytest.mark.spec("U1")
 def test_a_conversation_that_cannot_be_written_runs_nothing_more(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, said(use("a1")))
+    stage = Stage(tmp_path, said(use("a1"), use("a2")))
 
     def full(changes: object) -> None:
         raise OSError(28, "No space left on device")
 
     stage.conversation.change = full
-    outcome = stage.advance()
+    config = Config(approval=ApprovalConfig(auto_approve=("note",)), tools=ToolsConfig(max_concurrent=1))
+    outcome = stage.advance(config=config)
     assert (outcome.kind, "No space left" in outcome.message) == ("failed", True)
-    assert stage.notes == []
+    assert len(stage.notes) == 1
 
 
 @pytest.mark.spec("U1")

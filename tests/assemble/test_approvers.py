@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast import Answer, HeldCall, open_runtime
+from holdfast import Answer, PendingCall, open_runtime
 from holdfast.assemble.chat import open_chat
 from tests.agent.scripted import Scripted, said
 from tests.assemble.places import Place, approve, asking
@@ -17,7 +17,7 @@ MAKEFILE = {"path": "Makefile", "content": "all:\n"}
 
 
 def test_a_program_names_whoever_it_asked(place: Place) -> None:
-    async def ann(held: HeldCall) -> Answer:
+    async def ann(held: PendingCall) -> Answer:
         return Answer(kind="approve", by="ann")
 
     async def work() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.agent.events import Outcome
 from holdfast.assemble.chat import Chat, open_chat
-from holdfast.contract.call import HeldCall
+from holdfast.contract.call import PendingCall
 from holdfast.contract.errors import ConfigError, HoldfastError
 from tests.agent.scripted import Scripted, said, use
 from tests.assemble.places import WRITES, Place, again, approve, background_lived, hold, results
@@ -58,7 +58,7 @@ def test_an_approval_typed_while_a_background_process_lived_does_not_count(place
 
     approve(place)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("holdfast.runtime.hands.Hands.background_alive", background_lived)
+        patch.setattr("holdfast.runtime.services.Services.writers_alive", background_lived)
         outcome, warned, _ = again(place)
     assert outcome.kind == "pending" and any("holdfast approve" in line for line in warned)
     assert not (place.root / "Makefile").exists()
@@ -110,10 +110,10 @@ def test_a_call_held_before_the_document_lost_its_tool_is_refused_when_it_is_app
 def test_the_document_does_not_approve_arguments_that_were_changed_elsewhere(place: Place) -> None:
     hold(place)
 
-    async def change() -> HeldCall:
+    async def change() -> PendingCall:
         async with open_chat(place.document, model=Scripted()) as chat:
-            (held,) = chat.runtime.pending()
-            return await chat.runtime.desk.change(held, {"path": "Makefile", "content": "evil"}, by="ann")
+            (held,) = chat.runtime.pending.list()
+            return await chat.runtime.pipeline.change(held, {"path": "Makefile", "content": "evil"}, by="ann")
 
     run(change())
     for _ in range(2):
@@ -190,7 +190,7 @@ def test_what_waits_for_a_document_that_is_gone_is_withdrawn(place: Place) -> No
     async def pending() -> list[str | None]:
         async with open_chat(place.document, model=Scripted()) as chat:
             await chat.loop.advance()
-            return [held.call.caller.document for held in chat.runtime.pending()]
+            return [held.call.caller.document for held in chat.runtime.pending.list()]
 
     assert run(pending()) == [str(place.document)]
 

@@ -10,7 +10,7 @@ from holdfast.agent.events import Outcome
 from holdfast.assemble.chat import open_chat
 from holdfast.chat.document import Document
 from holdfast.chat.speaking import spoken
-from holdfast.contract.processes import ProcessInfo
+from holdfast.contract.processes import Processes, ProcessInfo
 from holdfast.runtime.background import Background
 from tests.agent.scripted import Scripted, said, use
 from tests.assemble.places import WRITES, Place, again, approve, asking, background_lived, hold
@@ -72,7 +72,8 @@ def test_a_process_that_was_lost_counts_as_one_that_lived(place: Place) -> None:
     async def session() -> list[bool]:
         place.write("@You:\n")
         async with open_chat(place.document, model=Scripted()) as chat:
-            background = chat.runtime.hands.processes
+            background = chat.runtime.services.get(Processes)
+            assert isinstance(background, Background)
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(Background, "_records", one)
                 patch.setattr(Background, "_info", lost)
@@ -90,7 +91,7 @@ def test_a_call_is_not_withdrawn_for_a_document_that_is_only_out_of_reach(place:
     folder.rename(place.root / "away")
     near = Place(place.root)
     near.write("@You:\n")
-    _, pending = near.drive(Scripted(), lambda chat: len(chat.runtime.pending()))
+    _, pending = near.drive(Scripted(), lambda chat: len(chat.runtime.pending.list()))
     assert pending == 1
 
 
@@ -123,7 +124,7 @@ def test_one_call_run_alone_is_approved_by_that_and_leaves_the_others_as_they_we
 
     with pytest.MonkeyPatch.context() as patch:
         if lived:
-            patch.setattr("holdfast.runtime.hands.Hands.background_alive", background_lived)
+            patch.setattr("holdfast.runtime.services.Services.writers_alive", background_lived)
         assert run(alone()).exit_code == 0
     assert (place.root / "made.txt").exists() and not (place.root / "Makefile").exists()
     approve(place)

@@ -110,9 +110,9 @@ def test_an_approval_that_undo_brought_back_does_not_count(talk: Place) -> None:
 
     async def undone() -> None:
         async with build_runtime(load_setting(talk.root)) as runtime:
-            first = runtime.hands.undo(forged.call_id or "", by="ann", partial=False)
+            first = runtime.commands.undo(forged.call_id or "", by="ann", partial=False, door="cli")
             assert "status=pending" in talk.document.read_text()
-            assert runtime.hands.undo(first.call_id or "", by="ann", partial=False).success
+            assert runtime.commands.undo(first.call_id or "", by="ann", partial=False, door="cli").success
 
     run(undone())
     still_waits(talk)
@@ -130,7 +130,7 @@ def test_a_change_of_another_file_leaves_a_persons_approval_alone(talk: Place) -
 def test_an_approval_typed_by_a_command_that_still_runs_does_not_count(talk: Place) -> None:
     async def session() -> None:
         async with build_runtime(load_setting(talk.root, {"approval.require_approval": False})) as runtime:
-            ledger = runtime.ledger_for_held()
+            ledger = runtime.pending.ledger
             (held,) = ledger.pending()
             call = replace(held.call, id="other-1", tool="shell.exec", name_used="shell.exec", request=None)
             ledger.begin_now(call, definition_digest="", mutates=True, decision=held.decision)

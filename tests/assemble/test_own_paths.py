@@ -17,7 +17,7 @@ from holdfast.config.roots import user_config_file, user_state_dir
 from holdfast.contract.call import Caller
 from holdfast.contract.result import Result
 from holdfast.contract.vocabulary import Verdict
-from holdfast.rules.skills import digest_of
+from holdfast.rules.policy import digest_of
 from holdfast.runtime.runtime import Runtime
 from tests.assemble.places import Place
 from tests.runtime.support import run
@@ -146,7 +146,7 @@ def test_a_skill_has_no_tools_until_its_manifest_is_trusted_and_after_it_changed
 
     async def usable() -> bool:
         async with opened(place, {}) as runtime:
-            return runtime.usable("calculator", Caller(skill="sum")) is not None
+            return runtime.access.usable("calculator", Caller(skill="sum")) is not None
 
     assert not run(usable())
     load_setting(place.root).trust.trust(manifest, digest_of(manifest.read_bytes()), by="ann")

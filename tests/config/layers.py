@@ -114,6 +114,7 @@ layers: st.SearchStrategy[Table] = _table(
         on_error=st.sampled_from(["skip", "ask"]),
         expires=st.sampled_from([60, 3600]),
     ),
+    pending=_table(ttl=st.sampled_from([60, 3600])),
     hooks=_table(
         autonomy=st.sampled_from(["cautious", "standard", "autonomous"]),
         actions=st.dictionaries(_tool, st.sampled_from(ACTIONS), max_size=3),

@@ -27,8 +27,8 @@ EDIT = """
 import asyncio, holdfast
 async def main():
     async with holdfast.open_runtime() as runtime:
-        (held,) = runtime.pending()
-        await runtime.desk.change(held, {"path": "notes.txt", "content": "evil"}, by="someone")
+        (held,) = runtime.pending.list()
+        await runtime.pipeline.change(held, {"path": "notes.txt", "content": "evil"}, by="someone")
 asyncio.run(main())
 """
 LONG = "\n".join(map(str, range(100)))

@@ -203,3 +203,16 @@ def test_grants_show_the_sandbox_they_were_given_under_and_hold_only_there(askin
     assert asking.run("call", "shell.exec", "command=touch made.txt").code == 0
     for looser in ("sandbox.mode=off", "sandbox.network=on"):
         assert asking.run("--set", looser, "call", "shell.exec", "command=touch made.txt").code == 4, looser
+
+
+@pytest.mark.spec("A21")
+def test_a_call_that_waited_too_long_is_not_listed_and_cannot_be_approved(asking: Cli) -> None:
+    call_id = asking.park(*WRITE)
+    soon = ("--set", "pending.ttl=0.000001")
+    assert asking.run(*soon, "pending").out == "Nothing is waiting.\n"
+    late = asking.run("approve", call_id)
+    assert late.code == 2
+    assert "expired" in late.sentence
+    record = asking.run("ledger", "show", call_id, "--json").json
+    assert (record["state"], record["result"]["success"]) == ("expired", False)
+    assert not (asking.project / "notes.txt").exists()

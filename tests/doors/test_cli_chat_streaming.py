@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.doors.cli.chatting.streaming import Stream
+from holdfast.doors.cli.chatting.viewing import Stream
 
 
 @pytest.mark.spec("E1c")

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from holdfast.contract.call import Call, Caller, Decision, HeldCall, Precondition, Proposal, Surroundings
+from holdfast.contract.call import Call, Caller, Decision, PendingCall, Precondition, Proposal, Surroundings
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Risk, State, Verdict
 from holdfast.doors.cli.held import HeldView, given_lines, show_held
-from holdfast.rules.caps import CHANGED
+from holdfast.rules.gate import CHANGED
 from holdfast.text.preview import arguments_text
 from tests.doors.screens import Section, Tty, bare, sections, shown
 from tests.text.strategies import ANY_TEXT
@@ -51,7 +51,7 @@ TRICKS = (
 """Not here: signs of Devanagari and the like on their own letters, which pyte takes for the end of the text."""
 
 
-def held(text: str, other: str = "x", *, kind: str = "command") -> HeldCall:
+def held(text: str, other: str = "x", *, kind: str = "command") -> PendingCall:
     """A call in which every text that somebody else can choose is hostile: `text` where it is read whole."""
     args: Args = {"command": text, "label": f"L{other}"}
     proposal: Proposal | None = None
@@ -71,7 +71,7 @@ def held(text: str, other: str = "x", *, kind: str = "command") -> HeldCall:
     caller = Caller(door="mcp", agent=f"A{other}", session=other, document=other)
     call = Call("abcdefgh-1", "shell.exec", "bash", args, caller, f"/{other}")
     decision = Decision(Verdict.ASK, f"urn:{other}", f"R{other}")
-    return HeldCall(
+    return PendingCall(
         call=call, state=State.PENDING, digest="1" * 64, definition_digest="2" * 64, decision=decision, held_at=0.0,
         preview="bash: x", summary=f"S{other}§", proposal=proposal,
     )  # fmt: skip
@@ -85,7 +85,7 @@ VIEWS: dict[str, Callable[[HeldView], list[str]]] = {
 }
 
 
-def drawn(item: HeldCall, view: str, columns: int, monkeypatch: pytest.MonkeyPatch) -> list[Section]:
+def drawn(item: PendingCall, view: str, columns: int, monkeypatch: pytest.MonkeyPatch) -> list[Section]:
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
@@ -168,7 +168,7 @@ def test_no_field_of_a_call_can_send_a_control_character_or_a_line_of_ours(
 ) -> None:
     """Also where the type says that the text is an id, a digest or a risk: the record of a call is only a file."""
     plain, hostile = (with_texts(held("x", kind=kind), text) for text in ("x", f"{trick}  risk    low"))
-    assert isinstance(plain, HeldCall) and isinstance(hostile, HeldCall)
+    assert isinstance(plain, PendingCall) and isinstance(hostile, PendingCall)
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("NO_COLOR", "1")
     for view in VIEWS.values():

@@ -13,6 +13,7 @@ from typing import Any
 from holdfast import Config, Runtime
 from holdfast.config.model import ApprovalConfig, McpConfig, McpServer, SandboxConfig
 from holdfast.mcp.bridge import Bridge
+from holdfast.runtime.commands import Workspace
 from holdfast.store.pins import Pins
 
 SERVERS = Path(__file__).parent / "servers"
@@ -45,12 +46,15 @@ async def bridged(
         sandbox=SandboxConfig(mode="off"),
         approval=ApprovalConfig(auto_approve=("mcp:*",) if approve else ()),
     )
-    runtime = Runtime(config=config, root=folder, state=folder / ".state", **options)
+    inquirer = options.pop("inquirer", None)
+    runtime = Runtime(config=config, **options, workspace=Workspace(root=folder, state=folder / ".state"))
+    if inquirer is not None:
+        runtime.attach(inquirer=inquirer)
     bridge = Bridge(runtime, servers, pins=pins, state=None, clock=clock)
     bridge.attach()
     async with asyncio.timeout(60), runtime:
         if ready:
-            await runtime.wait_for_sources()
+            await runtime.pipeline.wait_for_sources()
         yield runtime, bridge
 
 

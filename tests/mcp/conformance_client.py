@@ -11,19 +11,20 @@ from typing import Any
 import httpx2
 
 from holdfast.config.model import Config, McpConfig, McpOAuth, McpServer
-from holdfast.contract.call import Answer, HeldCall
+from holdfast.contract.call import Answer, PendingCall
 from holdfast.contract.inquiry import Form, Inquiry, Question, Reply, Visit
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args, Json
 from holdfast.mcp.bridge import Bridge
 from holdfast.runtime.runtime import Runtime
+from tests.attached import attached
 
 ABOUT_US = "https://conformance-test.local/client-metadata.json"
 """The address the suite expects a client to be described at."""
 SAMPLES: dict[str, Json] = {"string": "text", "integer": 1, "number": 1.5, "boolean": True, "array": []}
 
 
-async def says_yes(held: HeldCall) -> Answer:
+async def says_yes(held: PendingCall) -> Answer:
     return Answer(kind="approve", by="person")
 
 
@@ -66,11 +67,11 @@ def without_nulls(arguments: dict[str, Json]) -> Args:
 async def act(url: str, context: dict[str, Any]) -> list[str]:
     """Call what the scenario names, else every tool there is, all at once; what came of it, for a person to read."""
     servers = {"t": server_at(url, context)}
-    runtime = Runtime(config=Config(mcp=McpConfig(servers=servers)), asker=says_yes, inquirer=replies)
+    runtime = attached(Runtime(config=Config(mcp=McpConfig(servers=servers)), asker=says_yes), inquirer=replies)
     bridge = Bridge(runtime, servers, pins=None, state=None)
     bridge.attach()
     async with runtime:
-        await runtime.wait_for_sources()
+        await runtime.pipeline.wait_for_sources()
         named = [(f"mcp:t:{call['name']}", without_nulls(call["arguments"])) for call in context.get("toolCalls", ())]
         tools = [tool for tool in runtime.visible() if tool.name.startswith("mcp:t:")]
         results = await runtime.call_many(named or [(tool.name, arguments_for(tool, tools)) for tool in tools])

@@ -15,6 +15,7 @@ from holdfast import Config, Runtime
 from holdfast.config.model import McpServer, SandboxConfig
 from holdfast.mcp.inlet import watched
 from holdfast.mcp.stdio import StdioTransport, stdio_transport
+from holdfast.runtime.commands import Workspace
 
 SERVER = Path(__file__).with_name("hostile_server.py")
 
@@ -28,7 +29,7 @@ def server(way: str, marker: str = "", **options: Any) -> McpServer:
 def runtime_in(folder: Path, mode: Any = "auto", **options: Any) -> Runtime:
     config = Config(sandbox=SandboxConfig(mode=mode), **options)
     folder.mkdir(exist_ok=True)
-    return Runtime(config=config, root=folder, state=folder.with_name("project-state"))
+    return Runtime(config=config, workspace=Workspace(root=folder, state=folder.with_name("project-state")))
 
 
 @asynccontextmanager

@@ -16,6 +16,7 @@ from holdfast.config.model import McpOAuth, McpServer
 from holdfast.contract.inquiry import Inquiry, Reply, Visit
 from holdfast.mcp.oauth import Login, oauth_for
 from holdfast.runtime.runtime import Runtime
+from tests.attached import attached
 from tests.mcp.authority import Authority
 
 T = TypeVar("T")
@@ -66,7 +67,7 @@ def login_of(
     runtime: Runtime | None = None,
     given: McpOAuth | None = None,
 ) -> Login:
-    runtime = runtime or Runtime(inquirer=person)
+    runtime = runtime or attached(Runtime(), inquirer=person)
     login = oauth_for(runtime, "docs", server_of(there, given), state)
     _KEPT[login] = runtime
     return login

@@ -25,6 +25,7 @@ from holdfast.contract.vocabulary import State
 from holdfast.mcp.asking import MAX_MESSAGE, MAX_OPEN, Asking
 from holdfast.mcp.flights import Flights
 from holdfast.runtime.context import RunContext
+from tests.attached import attached
 from tests.mcp.bridging import bridged, plain, until, wire
 from tests.runtime.support import run
 
@@ -161,7 +162,7 @@ def test_a_question_is_taken_back_when_its_call_ends(tmp_path: Path) -> None:
 
     async def work() -> None:
         async with bridged(tmp_path, {"p": plain(tmp_path / "p")}, inquirer=person) as (runtime, _):
-            call_id = runtime.new_call_id()
+            call_id = runtime.pipeline.new_call_id()
             call = asyncio.create_task(runtime.call("mcp:p:ask", call_id=call_id))
             await asked.wait()
             runtime.cancel(call_id)
@@ -179,7 +180,7 @@ def test_more_questions_than_a_person_can_have_open_are_refused() -> None:
             await gate.wait()
             return (Reply(action="decline"),)
 
-        asking = Asking(Runtime(inquirer=person), "p", Flights())
+        asking = Asking(attached(Runtime(), inquirer=person), "p", Flights())
         params = ElicitRequestFormParams(message="?", requested_schema=NAME)
         waiting = [asyncio.create_task(asking.elicit(ANYBODY, params)) for _ in range(MAX_OPEN)]
         await asyncio.sleep(0)
@@ -205,7 +206,7 @@ def test_more_questions_than_a_person_can_have_open_are_refused() -> None:
 )
 def test_an_address_that_should_not_be_opened_is_not_even_shown(url: str) -> None:
     person = Person(Reply(action="accept"))
-    asking = Asking(Runtime(inquirer=person), "p", Flights())
+    asking = Asking(attached(Runtime(), inquirer=person), "p", Flights())
     params = ElicitRequestURLParams(message="Open", url=url, elicitation_id="1")
     assert isinstance(run(asking.elicit(ANYBODY, params)), ErrorData)
     assert person.asked == []
@@ -237,7 +238,7 @@ def test_an_address_that_should_not_be_opened_is_not_even_shown(url: str) -> Non
 )
 def test_a_form_that_is_no_form_is_refused(schema: Any) -> None:
     person = Person(Reply(action="accept"))
-    asking = Asking(Runtime(inquirer=person), "p", Flights())
+    asking = Asking(attached(Runtime(), inquirer=person), "p", Flights())
     params = ElicitRequestFormParams(message="?", requested_schema=schema)
     assert isinstance(run(asking.elicit(ANYBODY, params)), ErrorData)
     assert person.asked == []
@@ -257,13 +258,13 @@ def test_a_form_that_is_no_form_is_refused(schema: Any) -> None:
     ],
 )
 def test_whatever_the_protocol_has_in_a_form_can_be_asked(part: Any, value: Any) -> None:
-    asking = Asking(Runtime(inquirer=Person(Reply(action="accept", content={"x": value}))), "p", Flights())
+    asking = Asking(attached(Runtime(), inquirer=Person(Reply(action="accept", content={"x": value}))), "p", Flights())
     params = ElicitRequestFormParams(message="?", requested_schema={"type": "object", "properties": {"x": part}})
     assert run(asking.elicit(ANYBODY, params)) == ElicitResult(action="accept", content={"x": value})
 
 
 def test_what_fits_a_form_and_not_the_protocol_is_not_sent(caplog: pytest.LogCaptureFixture) -> None:
-    runtime = Runtime(inquirer=Person(Reply(action="accept", content={"x": [7]})))
+    runtime = attached(Runtime(), inquirer=Person(Reply(action="accept", content={"x": [7]})))
     choice = {"type": "array", "items": {"type": "integer", "enum": [7]}}
     params = ElicitRequestFormParams(message="?", requested_schema={"type": "object", "properties": {"x": choice}})
     assert run(Asking(runtime, "p", Flights()).elicit(ANYBODY, params)) == ElicitResult(action="cancel")
@@ -272,7 +273,7 @@ def test_what_fits_a_form_and_not_the_protocol_is_not_sent(caplog: pytest.LogCap
 
 def test_what_is_shown_is_bounded() -> None:
     person = Person(Reply(action="decline"))
-    asking = Asking(Runtime(inquirer=person), "p", Flights())
+    asking = Asking(attached(Runtime(), inquirer=person), "p", Flights())
     run(asking.elicit(ANYBODY, ElicitRequestFormParams(message="x" * 100_000, requested_schema=NAME)))
     (form,) = person.asked[0].questions
     assert isinstance(form, Form)
@@ -287,7 +288,7 @@ def test_what_is_shown_is_bounded() -> None:
 @given(st.dictionaries(st.sampled_from(["name", "age", "other"]), st.one_of(st.text(), st.integers(), st.none())))
 def test_what_is_sent_always_fits_the_form(content: Any) -> None:
     schema = {"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer", "default": 1}}}
-    asking = Asking(Runtime(inquirer=Person(Reply(action="accept", content=content))), "p", Flights())
+    asking = Asking(attached(Runtime(), inquirer=Person(Reply(action="accept", content=content))), "p", Flights())
     answer = run(asking.elicit(ANYBODY, ElicitRequestFormParams(message="?", requested_schema=schema)))
     assert isinstance(answer, ElicitResult)
     fits = isinstance(content.get("name", ""), str) and type(content.get("age", 1)) is int
@@ -299,7 +300,7 @@ def test_what_is_sent_always_fits_the_form(content: Any) -> None:
 
 def test_pages_to_visit_before_a_call_are_put_to_the_person() -> None:
     person = Person(Reply(action="accept"))
-    asking = Asking(Runtime(inquirer=person), "p", Flights())
+    asking = Asking(attached(Runtime(), inquirer=person), "p", Flights())
     wanted: Any = [{"message": "Log in", "url": "https://in.example/"}, {"url": "file:///x"}, 7]
     assert "opened" in run(asking.visit(wanted))
     assert person.asked[0].questions == (Visit(message="Log in", url="https://in.example/"),)

@@ -13,6 +13,7 @@ import pytest
 from holdfast import Config, Runtime
 from holdfast.config.model import ApprovalConfig, McpServer, ToolsConfig
 from holdfast.mcp.bridge import Bridge
+from holdfast.runtime.commands import Workspace
 from tests.mcp.hostile import SERVER
 from tests.runtime.support import run
 
@@ -163,13 +164,12 @@ async def served(folder: Path) -> tuple[list[str], list[str], list[str]]:
     server = McpServer(command=sys.executable, args=(str(folder / "server.py"),), cwd=str(folder))
     runtime = Runtime(
         config=Config(tools=ToolsConfig(profile="full"), approval=ApprovalConfig(auto_approve=("mcp:*",))),
-        root=folder,
-        state=folder.with_name("project-state"),
+        workspace=Workspace(root=folder, state=folder.with_name("project-state")),
     )
     bridge = Bridge(runtime, {"odd": server}, pins=None, state=None)
     bridge.attach()
     async with runtime:
-        await runtime.wait_for_sources()
+        await runtime.pipeline.wait_for_sources()
         names = [name for name in runtime.registry.names() if name.startswith("mcp:odd:")]
         results = await asyncio.gather(*(runtime.call(f"mcp:odd:{name}") for name in ("first", "last")))
         assert bridge.status()[0].state == "ready", bridge.status()
@@ -239,10 +239,10 @@ def test_a_list_of_one_page_that_is_too_long_names_the_limit(tmp_path: Path) -> 
     server = McpServer(command=sys.executable, args=(str(folder / "server.py"),), cwd=str(folder))
 
     async def go() -> None:
-        async with Runtime(root=folder, state=folder.with_name("project-state")) as runtime:
+        async with Runtime(workspace=Workspace(root=folder, state=folder.with_name("project-state"))) as runtime:
             bridge = Bridge(runtime, {"odd": server}, pins=None, state=None)
             bridge.attach()
-            await runtime.wait_for_sources()
+            await runtime.pipeline.wait_for_sources()
             assert "the answer is a line of more than 16 MiB" in bridge.status()[0].reason
 
     run(go(), 60)

@@ -98,7 +98,7 @@ def test_progress_and_log_messages_are_events_of_their_call_and_a_flood_of_them_
 def test_a_cancelled_call_is_cancelled_at_the_server(tmp_path: Path) -> None:
     async def work() -> None:
         async with bridged(tmp_path, {"p": plain(tmp_path / "p")}) as (runtime, _):
-            call_id = runtime.new_call_id()
+            call_id = runtime.pipeline.new_call_id()
             call = asyncio.create_task(runtime.call("mcp:p:sleep", call_id=call_id))
             await until((tmp_path / "p" / "asleep").exists)
             assert runtime.cancel(call_id)
@@ -152,7 +152,7 @@ def test_a_server_that_never_answers_holds_up_nobody_else(tmp_path: Path) -> Non
         async with bridged(tmp_path, servers, ready=False) as (runtime, bridge):
             await until(lambda: runtime.registry.has("mcp:p:echo"))
             assert (await runtime.call("mcp:p:echo", {"text": "first"})).output == "first"
-            await runtime.wait_for_sources()
+            await runtime.pipeline.wait_for_sources()
             assert any("mcp.silent" in warning and "0.3" in warning for warning in runtime.warnings())
             assert bridge.status()[0].tools == 0
 

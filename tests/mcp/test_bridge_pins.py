@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from holdfast import Answer, HeldCall, Runtime
+from holdfast import Answer, PendingCall, Runtime
 from holdfast.contract.event import Pending
 from holdfast.contract.vocabulary import Failure, State
 from holdfast.mcp.bridge import Bridge
 from holdfast.mcp.pinning import pinned_as
-from holdfast.rules.caps import CHANGED
+from holdfast.rules.gate import CHANGED
 from holdfast.store.pins import Pins
 from tests.mcp.bridging import bridged, methods, plain, until
 from tests.runtime.support import run
@@ -40,9 +40,9 @@ class Person:
 
     def __init__(self, kind: Any = "approve") -> None:
         self.kind = kind
-        self.seen: list[HeldCall] = []
+        self.seen: list[PendingCall] = []
 
-    async def __call__(self, held: HeldCall) -> Answer:
+    async def __call__(self, held: PendingCall) -> Answer:
         self.seen.append(held)
         return Answer(kind=self.kind, by="ann")
 
@@ -136,14 +136,14 @@ def test_a_call_that_waited_while_the_definition_changed_is_not_sent(tmp_path: P
                         break
             _define(tmp_path / "p", "Something else.")
             news = asyncio.create_task(runtime.call("mcp:p:change"))
-            await until(lambda: len(runtime.pending()) == 2)
-            old, change = sorted(runtime.pending(), key=lambda held: held.call.tool == "mcp:p:change")
-            await runtime.desk.answer(change.call.id, Answer(kind="approve", by="ann"))
+            await until(lambda: len(runtime.pending.list()) == 2)
+            old, change = sorted(runtime.pending.list(), key=lambda held: held.call.tool == "mcp:p:change")
+            await runtime.pipeline.answer(change.call.id, Answer(kind="approve", by="ann"))
             await news
             await until(bridge.changed)
-            await runtime.desk.answer(old.call.id, Answer(kind="approve", by="ann"))
-            await until(lambda: [held.digest for held in runtime.pending()] not in ([], [old.digest]))
-            (again,) = runtime.pending()
+            await runtime.pipeline.answer(old.call.id, Answer(kind="approve", by="ann"))
+            await until(lambda: [held.digest for held in runtime.pending.list()] not in ([], [old.digest]))
+            (again,) = runtime.pending.list()
             assert again.call.id == old.call.id and again.decision.source == CHANGED
             assert methods(tmp_path / "p").count("tools/call") == 1, "only the one that changed it"
             await runtime.reject(old.call.id)
@@ -161,7 +161,7 @@ def test_a_yes_to_one_change_is_no_yes_to_the_next(tmp_path: Path, pins: Pins) -
         _define(tmp_path / "p", "Second.")
         shown: list[str] = []
 
-        async def person(held: HeldCall) -> Answer:
+        async def person(held: PendingCall) -> Answer:
             assert held.proposal is not None
             shown.append(held.proposal.preview)
             if len(shown) == 1:

@@ -15,7 +15,7 @@ from holdfast.contract.result import Result
 from holdfast.contract.vocabulary import Failure, Risk, State
 from holdfast.mcp.definitions import MAX_DESCRIPTION, is_wanted, tool_from
 from holdfast.registry.registry import Registry
-from holdfast.runtime.outcome import to_result
+from holdfast.runtime.results import to_result
 
 EMPTY: dict[str, Any] = {"type": "object"}
 names = st.text("abzABZ019_-./", min_size=1, max_size=128)

@@ -21,8 +21,10 @@ from holdfast.contract.event import Finished, Inquired, Progress
 from holdfast.contract.inquiry import Completion, Form, Inquiry, Reply
 from holdfast.contract.vocabulary import State
 from holdfast.mcp.bridge import Bridge
+from holdfast.runtime.commands import Workspace
 from holdfast.store.ledger import Ledger
 from holdfast.store.pins import Pins
+from tests.attached import attached
 from tests.peers import environment, everything
 from tests.runtime.support import run
 
@@ -120,13 +122,16 @@ async def using(server: McpServer, folder: Path, person: Person | None = None) -
         sandbox=SandboxConfig(mode="required"),
     )
     with Ledger.open(folder / "ledger.db") as ledger:
-        runtime = Runtime(config=config, root=project, ledger=ledger, state=folder / "state", inquirer=person)
+        runtime = attached(
+            Runtime(config=config, ledger=ledger, workspace=Workspace(root=project, state=folder / "state")),
+            inquirer=person,
+        )
         pins = Pins(folder / "user.db")
         bridge = Bridge(runtime, config.mcp.servers, pins=pins, state=folder / "state")
         bridge.attach()
         try:
             async with runtime:
-                await runtime.wait_for_sources()
+                await runtime.pipeline.wait_for_sources()
                 (status,) = bridge.status()
                 assert status.state == "ready", status.reason
                 yield runtime

@@ -13,6 +13,7 @@ from holdfast import Config, Result, Runtime
 from holdfast.config.model import ApprovalConfig, McpConfig, McpServer, SandboxConfig, ToolsConfig
 from holdfast.contract.vocabulary import Failure, Risk, State
 from holdfast.mcp.bridge import Bridge
+from holdfast.runtime.commands import Workspace
 from holdfast.store.ledger import Ledger
 from holdfast.store.pins import Pins
 from tests.peers import filesystem
@@ -57,13 +58,13 @@ async def serving(
     )
     state = project.with_name("holdfast-state")
     with Ledger.open(state / "ledger.db") as ledger:
-        runtime = Runtime(config=config, root=project, ledger=ledger, state=state)
+        runtime = Runtime(config=config, ledger=ledger, workspace=Workspace(root=project, state=state))
         pins = Pins(state / "user.db")
         bridge = Bridge(runtime, config.mcp.servers, pins=pins, state=state)
         bridge.attach()
         try:
             async with runtime:
-                await runtime.wait_for_sources()
+                await runtime.pipeline.wait_for_sources()
                 (status,) = bridge.status()
                 assert status.state == "ready", status.reason
                 yield Files(runtime)

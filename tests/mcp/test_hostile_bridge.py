@@ -15,6 +15,7 @@ from holdfast import Config, Runtime
 from holdfast.config.model import ApprovalConfig, McpServer, ToolsConfig
 from holdfast.contract.vocabulary import State
 from holdfast.mcp.bridge import Bridge
+from holdfast.runtime.commands import Workspace
 from tests.mcp.hostile import peak_memory, server
 from tests.mcp.test_hostile import BROKEN, SILENT, SURVIVED
 from tests.runtime.commanding import mark, survivors, until
@@ -34,13 +35,12 @@ async def _beside(folder: Path, **hostile: McpServer) -> AsyncGenerator[tuple[Ru
     servers = {**hostile, "good": server("healthy")}
     runtime = Runtime(
         config=Config(tools=ToolsConfig(profile="full"), approval=ApprovalConfig(auto_approve=("mcp:*",))),
-        root=folder,
-        state=folder.with_name("project-state"),
+        workspace=Workspace(root=folder, state=folder.with_name("project-state")),
     )
     bridge = Bridge(runtime, servers, pins=None, state=None)
     bridge.attach()
     async with runtime:
-        await runtime.wait_for_sources()
+        await runtime.pipeline.wait_for_sources()
         yield runtime, bridge
 
 

@@ -20,6 +20,7 @@ from holdfast.mcp import oauth
 from holdfast.mcp.oauth import LoginFailed, LoginNeeded, oauth_for
 from holdfast.runtime.runtime import Runtime
 from holdfast.store.ledger import Ledger
+from tests.attached import attached
 from tests.mcp.authority import Authority, authority
 from tests.mcp.logging_in import Person, ask, client_of, kept_in, login_of, run, server_of
 
@@ -97,7 +98,7 @@ def test_a_login_that_nobody_finishes_ends(there: Authority, monkeypatch: pytest
 
 def test_two_connections_that_need_a_login_at_once_ask_once(there: Authority, tmp_path: Path) -> None:
     person = Person()
-    runtime = Runtime(inquirer=person)
+    runtime = attached(Runtime(), inquirer=person)
 
     async def both() -> list[int]:
         logins = [login_of(there, person, tmp_path, runtime=runtime) for _ in range(4)]
@@ -120,7 +121,7 @@ def test_two_connections_whose_login_is_declined_at_once_ask_once(there: Authori
 
 def test_a_login_that_waits_does_not_hold_up_requests_that_need_none(there: Authority) -> None:
     person = Person()
-    runtime = Runtime(inquirer=person)
+    runtime = attached(Runtime(), inquirer=person)
     login = login_of(there, None, runtime=runtime)
 
     async def work() -> None:
@@ -132,7 +133,7 @@ def test_a_login_that_waits_does_not_hold_up_requests_that_need_none(there: Auth
             await answered.wait()
             return await person(inquiry)
 
-        runtime.inquirer = slow
+        runtime.attach(inquirer=slow)
         there.need = "write"
         stepping = [asyncio.create_task(ask(login)) for _ in range(2)]
         await asked.wait()
@@ -266,7 +267,7 @@ def test_tokens_are_in_no_event_no_log_and_no_message(
     caplog.set_level("DEBUG", logger="holdfast")
     caplog.set_level("DEBUG", logger="mcp")
     ledger = Ledger.in_memory()
-    runtime = Runtime(inquirer=Person(), ledger=ledger)
+    runtime = attached(Runtime(ledger=ledger), inquirer=Person())
     events: list[Event] = []
 
     async def work() -> None:
@@ -274,7 +275,7 @@ def test_tokens_are_in_no_event_no_log_and_no_message(
             with runtime.subscribe() as stream:
                 await ask(login_of(there, None, tmp_path, runtime=runtime))
                 kept = kept_in(tmp_path)["tokens"]
-                runtime.warn(f"a server said {kept['access_token']} and {kept['refresh_token']}")
+                runtime.events.warn(f"a server said {kept['access_token']} and {kept['refresh_token']}")
                 events.extend(stream.take())
 
     run(work())
@@ -286,7 +287,7 @@ def test_tokens_are_in_no_event_no_log_and_no_message(
 
 
 def test_the_logins_of_a_runtime_go_with_it(there: Authority) -> None:
-    runtime = Runtime(inquirer=Person())
+    runtime = attached(Runtime(), inquirer=Person())
     gone = ref(oauth_for(runtime, "docs", server_of(there), None))
     assert gone() is not None
     del runtime

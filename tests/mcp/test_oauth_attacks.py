@@ -16,6 +16,7 @@ from holdfast.config.model import McpOAuth, McpServer
 from holdfast.contract.inquiry import Inquiry, Reply, Visit
 from holdfast.mcp.oauth import LoginFailed, LoginNeeded, oauth_for
 from holdfast.runtime.runtime import Runtime
+from tests.attached import attached
 from tests.mcp.authority import Authority, authority
 from tests.mcp.logging_in import Person, ask, kept_in, login_of, run
 
@@ -51,7 +52,7 @@ def test_an_answer_with_another_state_is_not_the_answer_and_does_not_end_the_wai
             pages.append((await browser.get(visit.url)).status_code)
         return (Reply(action="accept"),)
 
-    assert run(ask(login_of(there, None, runtime=Runtime(inquirer=person)))) == 200
+    assert run(ask(login_of(there, None, runtime=attached(Runtime(), inquirer=person)))) == 200
     assert pages == [400, 400, 400, 400, 200]
     assert there.last("authorization_code")["code"].startswith("code-number-")
 
@@ -138,7 +139,7 @@ def test_a_login_service_that_redirects_elsewhere_is_not_followed(there: Authori
 
 def test_a_server_on_the_network_cannot_send_us_to_services_of_this_machine(there: Authority) -> None:
     """The 401 of a public server names a description on loopback: it is not fetched."""
-    runtime = Runtime(inquirer=Person())
+    runtime = attached(Runtime(), inquirer=Person())
     login = oauth_for(runtime, "docs", McpServer(url="https://mcp.example/mcp"), None)
 
     async def work() -> None:
@@ -154,7 +155,7 @@ def test_a_server_on_the_network_cannot_send_us_to_services_of_this_machine(ther
 
 
 def test_a_server_over_plain_http_gets_no_login() -> None:
-    runtime = Runtime(inquirer=Person())
+    runtime = attached(Runtime(), inquirer=Person())
     login = oauth_for(runtime, "docs", McpServer(url="http://mcp.example/mcp"), None)
 
     async def work() -> None:
@@ -254,7 +255,7 @@ def test_a_cancelled_login_leaves_nothing_open_and_is_not_asked_again(there: Aut
             begun.set()
             return (Reply(action="accept"),)
 
-        login = login_of(there, None, runtime=Runtime(inquirer=person))
+        login = login_of(there, None, runtime=attached(Runtime(), inquirer=person))
         waiting = asyncio.create_task(ask(login))
         await begun.wait()
         waiting.cancel()

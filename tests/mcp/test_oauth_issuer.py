@@ -14,6 +14,7 @@ import pytest
 from holdfast.config.model import Config, McpOAuth, SecretSource
 from holdfast.mcp.oauth import LoginFailed, LoginNeeded
 from holdfast.runtime.runtime import Runtime
+from tests.attached import attached
 from tests.mcp.authority import Authority, authority
 from tests.mcp.logging_in import Person, ask, kept_in, login_of, run
 
@@ -37,14 +38,14 @@ def test_a_client_of_the_configuration_is_not_registered_and_its_secret_comes_fr
 ) -> None:
     monkeypatch.setenv("DOCS_SECRET", "s3cret/of the client")
     there.metadata["token_endpoint_auth_methods_supported"] = ["client_secret_post"]
-    runtime = Runtime(inquirer=Person(), config=Config(secrets={"docs": SecretSource(env="DOCS_SECRET")}))
+    runtime = attached(Runtime(config=Config(secrets={"docs": SecretSource(env="DOCS_SECRET")})), inquirer=Person())
     given = McpOAuth(client_id="mine", client_secret="${secret:docs}")
     assert run(ask(login_of(there, None, tmp_path, runtime=runtime, given=given))) == 200
     assert there.count("register") == 0
     sent = there.last("authorization_code")
     assert (sent["client_id"], sent["client_secret"]) == ("mine", "s3cret/of the client")
     assert "s3cret" not in json.dumps(kept_in(tmp_path))
-    assert "s3cret/of the client" not in runtime.redact("the s3cret/of the client")
+    assert "s3cret/of the client" not in runtime.redactor("the s3cret/of the client")
 
 
 def test_a_client_secret_is_not_sent_to_an_authorisation_server_it_was_not_for(

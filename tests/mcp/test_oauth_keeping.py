@@ -13,6 +13,7 @@ from holdfast.config.model import McpServer
 from holdfast.mcp.oauth import LoginFailed, LoginNeeded
 from holdfast.mcp.oauth_store import forget_login, login_file
 from holdfast.runtime.runtime import Runtime
+from tests.attached import attached
 from tests.mcp.authority import Authority, authority
 from tests.mcp.logging_in import Person, ask, kept_in, login_of, run, server_of
 
@@ -39,7 +40,7 @@ def test_a_login_survives_the_process(there: Authority, tmp_path: Path) -> None:
 
 def test_without_a_state_folder_a_login_lasts_as_long_as_the_runtime(there: Authority) -> None:
     person = Person()
-    runtime = Runtime(inquirer=person)
+    runtime = attached(Runtime(), inquirer=person)
     run(ask(login_of(there, person, runtime=runtime)))
     assert run(ask(login_of(there, person, runtime=runtime))) == 200
     assert len(person.asked) == 1

@@ -25,6 +25,7 @@ from holdfast.contract.errors import SandboxRefused, SecretUnavailable
 from holdfast.mcp.process import Process, start
 from holdfast.mcp.process_plan import folder_for
 from holdfast.mcp.stdio import stdio_transport
+from holdfast.runtime.commands import Workspace
 from holdfast.runtime.writers import wrote
 from holdfast.sandbox.sandbox import Sandbox
 from tests.mcp.hostile import runtime_in, server, talking, text_of
@@ -143,7 +144,7 @@ def test_the_program_of_a_server_is_never_one_of_the_project(
     monkeypatch.chdir(project)
 
     async def go() -> None:
-        async with Runtime(config=config, root=project, state=tmp_path / "state") as runtime:
+        async with Runtime(config=config, workspace=Workspace(root=project, state=tmp_path / "state")) as runtime:
             with pytest.raises(SandboxRefused, match="There is no program 'uvx' on the path"):
                 await start(runtime, "odd", McpServer(command="uvx"))
 

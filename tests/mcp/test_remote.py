@@ -77,9 +77,7 @@ def test_a_server_of_both_generations_can_be_held_to_the_first(site: str, tmp_pa
 
 
 @pytest.mark.parametrize("path", ["mcp", "legacy", "sse"])
-def test_progress_comes_and_a_call_that_takes_too_long_is_cancelled_there(
-    site: str, tmp_path: Path, path: str
-) -> None:
+def test_progress_comes_and_a_call_that_takes_too_long_is_cancelled_there(site: str, tmp_path: Path, path: str) -> None:
     async def work() -> None:
         async with bridged(tmp_path, {"far": McpServer(url=f"{site}/{path}", timeout=1)}) as (runtime, _):
             before = _happened(await runtime.call("mcp:far:happened"))
@@ -254,7 +252,7 @@ def _with_secrets(folder: Path, server: McpServer, source: SecretSource | None =
         runtime = Runtime(config=config, root=folder)
         Bridge(runtime, {"far": server}, pins=None, state=None).attach()
         async with asyncio.timeout(30), runtime:
-            await runtime.wait_for_sources()
+            await runtime.pipeline.wait_for_sources()
             yield runtime
 
     return open_it()

@@ -13,8 +13,8 @@ from holdfast.contract.call import Caller, Decision
 from holdfast.contract.errors import DuplicateTool, InvalidSchema
 from holdfast.contract.tool import Tool
 from holdfast.contract.vocabulary import Verdict
-from holdfast.registry.handle import Handle
 from holdfast.registry.registry import Registry
+from holdfast.registry.sources import Handle
 
 
 def named(name: str, *aliases: str, source: str = "program", needs_root: bool = False) -> Tool:

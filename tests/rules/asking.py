@@ -9,7 +9,7 @@ from holdfast.contract.call import Caller
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Risk
-from holdfast.rules.question import Question
+from holdfast.rules.chain import Question
 
 ROOT = Path("/srv/project")
 

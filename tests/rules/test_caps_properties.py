@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from holdfast.contract.call import Decision
 from holdfast.contract.vocabulary import Verdict
-from holdfast.rules.caps import Cap, apply_caps
-from holdfast.rules.question import Question
+from holdfast.rules.chain import Question
+from holdfast.rules.gate import Cap, apply_caps
 
 from .asking import question
 

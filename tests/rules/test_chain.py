@@ -12,8 +12,7 @@ from holdfast.contract.errors import ConfigError
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Verdict
-from holdfast.rules.chain import Chain, Resolve, Resolver
-from holdfast.rules.question import ResolveContext
+from holdfast.rules.chain import Chain, Resolve, ResolveContext, Resolver
 
 from .asking import READ, SHELL, question
 

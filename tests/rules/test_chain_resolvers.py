@@ -8,11 +8,10 @@ from holdfast.config.model import ApprovalConfig, Preset
 from holdfast.contract.call import Decision
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Verdict
-from holdfast.rules.chain import Resolve
-from holdfast.rules.question import Question, ResolveContext
+from holdfast.rules.chain import Question, Resolve, ResolveContext
 from holdfast.rules.resolvers import CATCH_ALL, CONFIG, FRONTMATTER, GRANTS, PURE, SANDBOX
 from holdfast.rules.standard import DocumentPolicy, standard_chain
-from holdfast.store.grants import Grant
+from holdfast.store.ledger import Grant
 
 from .asking import CALCULATOR, EDIT, READ, SHELL, UNKNOWN, WRITE, question
 from .chains import decided, listed

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from holdfast.contract.values import Args
 from holdfast.rules.confinement import UNCONFINED, Confinement
 from holdfast.rules.grants import matches, narrow_grant
-from holdfast.store.grants import Grant
+from holdfast.store.ledger import Grant
 from tests.rules.asking import EDIT, READ, SHELL, WRITE, question
 
 CONTAINED = Confinement(

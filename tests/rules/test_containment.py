@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.contract.call import Decision
 from holdfast.contract.vocabulary import NEEDS_CONTAINMENT, RUNS_COMMANDS, Verdict
-from holdfast.rules.caps import CONTAINMENT, Containment, apply_caps, containment_cap
+from holdfast.rules.gate import CONTAINMENT, Containment, apply_caps, containment_cap
 
 from .asking import READ, question, tool
 

@@ -9,12 +9,10 @@ from holdfast.config.model import ApprovalConfig, HooksConfig
 from holdfast.contract.call import Decision
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Verdict
-from holdfast.rules.caps import Cap
-from holdfast.rules.chain import Chain
+from holdfast.rules.chain import Chain, ResolveContext
 from holdfast.rules.explain import Explanation, explain
-from holdfast.rules.gate import Gate
+from holdfast.rules.gate import Cap, Gate
 from holdfast.rules.hooks import HOOK, Hooks
-from holdfast.rules.question import ResolveContext
 from holdfast.rules.resolvers import CATCH_ALL, CONFIG, PURE
 from holdfast.rules.standard import standard_chain
 

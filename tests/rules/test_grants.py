@@ -10,9 +10,9 @@ import pytest
 from holdfast.contract.errors import GrantRefused
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
+from holdfast.rules.chain import Question
 from holdfast.rules.grants import NEVER_WIDENED, Width, matches, narrow_grant
-from holdfast.rules.question import Question
-from holdfast.store.grants import Grant, Scope
+from holdfast.store.ledger import Grant, Scope
 
 from .asking import CALCULATOR, EDIT, FETCH, READ, SHELL, UNKNOWN, WRITE, question, tool
 

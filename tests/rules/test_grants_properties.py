@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from holdfast.contract.values import Args, canonical_json
 from holdfast.rules.grants import matches, narrow_grant
-from holdfast.store.grants import Grant
+from holdfast.store.ledger import Grant
 
 from .asking import SHELL, question
 

@@ -13,8 +13,7 @@ from holdfast.contract.vocabulary import Verdict
 from holdfast.rules.grants import StoredGrants
 from holdfast.rules.resolvers import GRANTS
 from holdfast.rules.standard import standard_chain
-from holdfast.store.grants import Grants
-from holdfast.store.ledger import Ledger
+from holdfast.store.ledger import Grants, Ledger
 
 from .asking import READ, SHELL, question
 

@@ -11,9 +11,7 @@ from holdfast.contract.call import Caller
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.tool import Tool
 from holdfast.contract.vocabulary import Verdict
-from holdfast.rules.policy import CompiledPolicy, Policy, PolicyRules, check_names, refusal
-from holdfast.rules.profiles import GROUPS
-from holdfast.rules.skills import SkillPermissions
+from holdfast.rules.policy import GROUPS, CompiledPolicy, Policy, PolicyRules, SkillPermissions, check_names, refusal
 
 ALIASES = {"file.read": ("read", "read_file"), "shell.exec": ("bash",), "file.write": ("write",)}
 MINIMAL = {

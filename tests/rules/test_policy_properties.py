@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 from holdfast.config.model import PolicyLayer, Profile
 from holdfast.contract.call import Caller
 from holdfast.contract.tool import Tool
-from holdfast.rules.policy import Policy, PolicyRules
-from holdfast.rules.profiles import GROUPS, Names
-from holdfast.rules.skills import SkillPermissions
+from holdfast.rules.policy import GROUPS, Names, Policy, PolicyRules, SkillPermissions
 
 TOOLS = [
     Tool(name=name, aliases=aliases, groups=groups, source=source)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.rules.skills import MAX_MANIFEST_BYTES, SkillPermissions, digest_of, parse_manifest, read_skill
+from holdfast.rules.policy import MAX_MANIFEST_BYTES, SkillPermissions, digest_of, parse_manifest, read_skill
 
 
 def permissions(**fields: Any) -> SkillPermissions:

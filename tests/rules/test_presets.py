@@ -8,9 +8,8 @@ from holdfast.config.lists import NameList
 from holdfast.config.model import Preset
 from holdfast.contract.tool import Tool
 from holdfast.contract.vocabulary import Verdict
-from holdfast.rules.lists import ListPolicy, Narrowing
-from holdfast.rules.presets import BUILT_IN
-from holdfast.rules.profiles import BUILT_IN_NAMES
+from holdfast.rules.policy import BUILT_IN_NAMES
+from holdfast.rules.resolvers import BUILT_IN, ListPolicy, Narrowing
 
 from .asking import EDIT, READ, SHELL, UNKNOWN, WRITE, tool
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from holdfast.config.lists import NameList
 from holdfast.config.model import Preset
 from holdfast.contract.vocabulary import Verdict
-from holdfast.rules.lists import ListPolicy, Narrowing
+from holdfast.rules.resolvers import ListPolicy, Narrowing
 
 from .asking import CALCULATOR, EDIT, FETCH, READ, SHELL, UNKNOWN, WRITE
 

@@ -22,6 +22,7 @@ from typing import Any
 from holdfast import Answer, Runtime, State, Tool
 from holdfast.config.model import ApprovalConfig, Config
 from holdfast.contract.errors import CallError
+from holdfast.runtime.commands import Workspace
 from holdfast.store.ledger import Ledger
 
 IN_FLIGHT = 8
@@ -60,7 +61,9 @@ def _tools(oracle: Oracle) -> list[Tool]:
 async def _work(folder: Path, oracle: Oracle, at_work: int) -> None:
     ledger = Ledger.open(folder / "state" / "ledger.db")
     config = Config(approval=ApprovalConfig(auto_approve=("mutate",)))
-    runtime = Runtime(tools=_tools(oracle), ledger=ledger, nobody="park", config=config, cwd=folder)
+    runtime = Runtime(
+        tools=_tools(oracle), ledger=ledger, nobody="park", config=config, workspace=Workspace(cwd=str(folder))
+    )
 
     async def one() -> None:
         while True:

@@ -7,9 +7,11 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from holdfast import Answer, Config, HeldCall, Result, Runtime, Tool, tool
+from holdfast import Answer, Config, PendingCall, Result, Runtime, Tool, tool
 from holdfast.config.model import ApprovalConfig
 from holdfast.contract.event import Pending
+from holdfast.runtime.commands import Workspace
+from holdfast.runtime.runtime import Rules
 from holdfast.store.ledger import Ledger
 
 T = TypeVar("T")
@@ -60,20 +62,20 @@ def approving(*names: str) -> Config:
 
 
 def yes(by: str = "ann") -> Any:
-    async def asker(held: HeldCall) -> Answer:
+    async def asker(held: PendingCall) -> Answer:
         return Answer(kind="approve", by=by)
 
     return asker
 
 
-async def until_held(runtime: Runtime, work: Coroutine[Any, Any, Result]) -> tuple[HeldCall, asyncio.Task[Result]]:
+async def until_held(runtime: Runtime, work: Coroutine[Any, Any, Result]) -> tuple[PendingCall, asyncio.Task[Result]]:
     """Start a call and come back when it waits for an answer."""
     with runtime.subscribe() as events:
         task = asyncio.create_task(work)
         async for event in events:
             if isinstance(event, Pending):
                 break
-    return runtime.pending()[0], task
+    return runtime.pending.list()[0], task
 
 
 def open_ledger(folder: Path) -> Ledger:
@@ -83,6 +85,10 @@ def open_ledger(folder: Path) -> Ledger:
 def runtime_in(folder: Path, *tools: Tool, **options: Any) -> Runtime:
     """A runtime with a project root and a ledger outside it."""
     root = folder / "project"
-    root.mkdir(exist_ok=True)
+    root.mkdir(parents=True, exist_ok=True)
     options.setdefault("ledger", open_ledger(folder / "state"))
-    return Runtime(tools=tools, root=root, **options)
+    place = {name: options.pop(name) for name in ("cwd", "document", "state", "sandbox") if name in options}
+    if "cwd" in place:
+        place["cwd"] = str(place["cwd"])
+    ruled = {name: options.pop(name) for name in ("caps", "plan", "grants", "gate", "clock") if name in options}
+    return Runtime(tools=tools, workspace=Workspace(root=root, **place), rules=Rules(**ruled), **options)

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from holdfast import Answer, Config, HeldCall, Precondition, Proposal, Result, Risk, Runtime, State, Tool
+from holdfast import Answer, Config, PendingCall, Precondition, Proposal, Result, Risk, Runtime, State, Tool
 from holdfast.config.model import HooksConfig, SandboxConfig
 from holdfast.contract.errors import CallError, InvalidArguments, NotPending, StaleApproval, UnknownCall
 from holdfast.contract.vocabulary import Failure
 from tests.runtime.support import add, open_ledger, recorder, run, runtime_in, until_held, yes
 
 
-def _parked(folder: Path, *tools: Tool, **options: Any) -> tuple[Runtime, HeldCall]:
+def _parked(folder: Path, *tools: Tool, **options: Any) -> tuple[Runtime, PendingCall]:
     runtime = runtime_in(folder, *tools, nobody="park", **options)
     result = run(runtime.call(tools[0].name, {"text": "hello"}))
     assert (result.state, result.exit_code) == (State.PENDING, 4)
-    (held,) = runtime.pending()
+    (held,) = runtime.pending.list()
     return runtime, held
 
 
@@ -40,7 +40,7 @@ def test_a_parked_call_says_how_to_approve_it_and_waits_in_the_ledger(tmp_path: 
     assert held.preview == 'note: text="hello"'
     again = open_ledger(tmp_path / "state")
     assert [item.call.id for item in again.pending()] == [held.call.id]
-    assert runtime.pending() == again.pending()
+    assert runtime.pending.list() == again.pending()
 
 
 @pytest.mark.spec("A12", "A14")
@@ -57,10 +57,10 @@ def test_the_four_answers(tmp_path: Path) -> None:
     assert edited.output == "noted changed"
     rejected = run(runtime.reject(park(), "not now", by="ann"))
     assert (rejected.state, rejected.error, rejected.exit_code) == (State.REJECTED, "not now", 3)
-    answered = run(runtime.give_result(park(), "did it by hand", by="ann"))
+    answered = run(runtime.respond(park(), "did it by hand", by="ann"))
     assert (answered.state, answered.output) == (State.DONE, "did it by hand")
     assert seen == [{"text": "hello"}, {"text": "changed"}]
-    assert runtime.pending() == []
+    assert runtime.pending.list() == []
     assert runtime.ledger is not None
     assert runtime.ledger.verify().ok
 
@@ -103,10 +103,10 @@ def test_edited_arguments_are_validated_and_judged_again(tmp_path: Path) -> None
     def no_evil(name: str, args: Any, ctx: Any) -> str | None:
         return "deny" if args.get("text") == "evil" else None
 
-    runtime.gate.chain.register("no-evil", no_evil, priority=200)
-    with pytest.raises(CallError, match="denied by no-evil"):
+    runtime.approvals.chain.register("no-evil", no_evil, priority=200)
+    with pytest.raises(CallError, match="The changed call would not run"):
         run(runtime.approve(held.call.id, args={"text": "evil"}))
-    assert runtime.pending()[0].digest == held.digest
+    assert runtime.pending.list()[0].digest == held.digest
     assert seen == []
 
 
@@ -130,17 +130,17 @@ def test_a_yes_to_something_else_than_was_shown_is_refused(tmp_path: Path) -> No
     assert len(seen) == 1
 
 
-def _approve_only(runtime: Runtime, held: HeldCall) -> None:
+def _approve_only(runtime: Runtime, held: PendingCall) -> None:
     """The answer is recorded, and nothing runs yet: as when the person answers while the program is away."""
     ledger = runtime.ledger
     assert ledger is not None
     ledger.answer(held.call.id, Answer(kind="approve", by="ann"), digest=held.digest)
 
 
-def _refused_as_stale(runtime: Runtime, held: HeldCall) -> None:
-    (result,) = run(runtime.resume())
+def _refused_as_stale(runtime: Runtime, held: PendingCall) -> None:
+    (result,) = run(runtime.pipeline.resume_all())
     assert (result.state, result.failure) == (State.PENDING, Failure.STALE)
-    (now,) = runtime.pending()
+    (now,) = runtime.pending.list()
     assert now.call.id == held.call.id
     assert now.digest != held.digest
     assert now.state is State.PENDING
@@ -151,7 +151,7 @@ def test_an_approval_holds_when_nothing_has_changed(tmp_path: Path) -> None:
     note, seen = recorder()
     runtime, held = _parked(tmp_path, note)
     _approve_only(runtime, held)
-    (result,) = run(runtime_in(tmp_path, note).resume())
+    (result,) = run(runtime_in(tmp_path, note).pipeline.resume_all())
     assert result.output == "noted hello"
     assert seen == [{"text": "hello"}]
 
@@ -175,11 +175,10 @@ def test_changed_arguments_refuse_the_run(tmp_path: Path) -> None:
     assert ledger is not None
     (approved,) = ledger.pending()
     approved.call.args["text"] = "something else"
-    plan = again.plans.find("note", again.caller)
-    assert not isinstance(plan, Result)
-    outcome = run(again.desk.run_approved(plan, approved))
-    assert isinstance(outcome, HeldCall)
-    assert outcome.digest != held.digest
+    outcome = run(again.pipeline.resume(approved))
+    assert outcome is not None and outcome.failure is Failure.STALE
+    (now,) = again.pending.list()
+    assert now.digest != held.digest
     assert seen == []
 
 
@@ -244,9 +243,9 @@ def test_a_changed_precondition_refuses_the_run(tmp_path: Path) -> None:
 @pytest.mark.spec("T5")
 def test_a_two_phase_tool_proposes_before_anyone_is_asked_and_applies_the_payload(tmp_path: Path) -> None:
     deploy, applied = _two_phase({"version": "1"})
-    shown: list[HeldCall] = []
+    shown: list[PendingCall] = []
 
-    async def asker(held: HeldCall) -> Answer:
+    async def asker(held: PendingCall) -> Answer:
         assert applied == []
         shown.append(held)
         return Answer(kind="approve", by="ann")
@@ -275,7 +274,7 @@ def test_an_asker_is_shown_the_call_and_its_answer_counts(tmp_path: Path) -> Non
     note, seen = recorder()
     assert run(runtime_in(tmp_path, note, asker=yes()).call("note", {"text": "a"})).output == "noted a"
 
-    async def no(held: HeldCall) -> Answer:
+    async def no(held: PendingCall) -> Answer:
         return Answer(kind="reject", by="bob", message="no")
 
     refused = run(runtime_in(tmp_path, note, asker=no).call("note", {"text": "b"}))
@@ -287,10 +286,10 @@ def test_an_asker_is_shown_the_call_and_its_answer_counts(tmp_path: Path) -> Non
 def test_an_asker_without_an_answer_leaves_the_call_waiting(tmp_path: Path) -> None:
     note, seen = recorder()
 
-    async def shrugs(held: HeldCall) -> None:
+    async def shrugs(held: PendingCall) -> None:
         return None
 
-    async def breaks(held: HeldCall) -> None:
+    async def breaks(held: PendingCall) -> None:
         raise RuntimeError("no terminal")
 
     for asker in (shrugs, breaks):
@@ -303,9 +302,9 @@ def test_the_first_answer_counts_whichever_door_it_comes_from(tmp_path: Path) ->
     note, seen = recorder()
 
     async def main() -> tuple[Result, Result]:
-        asking: asyncio.Future[HeldCall] = asyncio.get_running_loop().create_future()
+        asking: asyncio.Future[PendingCall] = asyncio.get_running_loop().create_future()
 
-        async def slow(held: HeldCall) -> Answer:
+        async def slow(held: PendingCall) -> Answer:
             asking.set_result(held)
             await asyncio.get_running_loop().create_future()
             raise AssertionError
@@ -361,7 +360,7 @@ def test_a_held_call_is_summed_up_by_the_proposal_the_tool_or_its_arguments(tmp_
     def summed_up(tool: Tool) -> str:
         runtime = runtime_in(tmp_path / tool.name, tool, nobody="park")
         run(runtime.call(tool.name, {"command": "ls -l", "text": "x"}))
-        return runtime.pending()[0].summary
+        return runtime.pending.list()[0].summary
 
     for name in ("plain", "own", "broken", "deploy"):
         (tmp_path / name).mkdir()
@@ -396,4 +395,4 @@ def test_a_call_is_finished_from_outside_only_where_its_name_means_one_call(tmp_
     assert run(runtime.resolve("r", twice, "by the ledger's id")).call_id == twice
     elsewhere = asked("c1", "another request")
     assert run(runtime.resolve("another request", "c1", "there it means one")).call_id == elsewhere
-    assert [held.call.id for held in runtime.pending()] == [second, forged]
+    assert [held.call.id for held in runtime.pending.list()] == [second, forged]

@@ -15,6 +15,7 @@ import pytest
 
 from holdfast import Result, Runtime
 from holdfast.contract.event import Warned
+from holdfast.contract.processes import Processes
 from holdfast.runtime.pages import read_page
 from holdfast.sandbox import limits
 from holdfast.sandbox.warden.client import Job, Warden
@@ -54,7 +55,7 @@ def test_a_start_that_is_cancelled_leaves_no_process_behind(
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        assert runtime.hands.processes.list() == []
+        assert runtime.services.get(Processes).list() == []
 
     _with(tmp_path, script)
     assert survivors(marker) == []
@@ -127,12 +128,12 @@ def test_output_is_read_while_its_log_turns_over(tmp_path: Path, monkeypatch: py
 @pytest.mark.spec("B4")
 def test_nothing_is_made_to_learn_that_no_process_runs(tmp_path: Path) -> None:
     async def script(runtime: Runtime) -> None:
-        assert not runtime.hands.background_alive()
-        assert not {"processes", "warden", "sandbox"} & set(vars(runtime.hands))
+        assert not runtime.services.writers_alive()
+        assert not {"processes", "warden", "sandbox"} & set(vars(runtime.commands))
         assert not (tmp_path / "state" / "processes").exists()
 
     _with(tmp_path, script)
-    assert not Runtime(root=tmp_path).hands.background_alive()
+    assert not Runtime(root=tmp_path).services.writers_alive()
 
 
 @pytest.mark.parametrize("detached", [False, True])
@@ -140,17 +141,17 @@ def test_nothing_is_made_to_learn_that_no_process_runs(tmp_path: Path) -> None:
 def test_it_is_known_whether_a_process_runs_here_or_was_left_by_another_runtime(tmp_path: Path, detached: bool) -> None:
     async def script(runtime: Runtime) -> str:
         await runtime.call("process.start", {"command": f"sleep {mark()}", "detached": detached})
-        assert runtime.hands.background_alive()
-        return runtime.hands.processes.list()[0].id
+        assert runtime.services.writers_alive()
+        return runtime.services.get(Processes).list()[0].id
 
     async def later(runtime: Runtime) -> None:
-        assert runtime.hands.background_alive() is detached
-        assert "warden" not in vars(runtime.hands)
+        assert runtime.services.writers_alive() is detached
+        assert "warden" not in vars(runtime.commands)
         if detached:
             await runtime.call("process.kill", {"id": name, "signal": "SIGKILL"})
-            await until(lambda: not runtime.hands.background_alive())
-        assert runtime.hands.background_alive(since=before)
-        assert not runtime.hands.background_alive(since=time() + 1)
+            await until(lambda: not runtime.services.writers_alive())
+        assert runtime.services.writers_alive(since=before)
+        assert not runtime.services.writers_alive(since=time() + 1)
 
     before = time()
     name = _with(tmp_path, script)
@@ -164,7 +165,7 @@ def test_a_process_counts_while_it_starts(tmp_path: Path, monkeypatch: pytest.Mo
 
     async def script(runtime: Runtime) -> None:
         async def watched(job: Job) -> Any:
-            seen.append(runtime.hands.background_alive())
+            seen.append(runtime.services.writers_alive())
             return await message(job)
 
         monkeypatch.setattr(Job, "message", watched)
@@ -183,7 +184,7 @@ def test_another_process_with_the_number_of_one_that_is_gone_does_not_count(tmp_
         boot, container, _ = record["worker"]["started"].split(":")
         record["worker"]["started"] = f"{boot}:{container}:1"
         file.write_text(json.dumps(record))
-        assert not runtime.hands.background_alive()
+        assert not runtime.services.writers_alive()
 
     _with(tmp_path, script)
 
@@ -228,11 +229,11 @@ def test_what_a_person_makes_while_a_process_runs_stays_if_it_is_a_document_and_
 
     async def main() -> Result:
         async with shell_in(tmp_path, "required") as runtime:
-            assert runtime.hands.background_alive()
+            assert runtime.services.writers_alive()
             mine.write_text("my words")
             other.write_text("taken")
             result = await runtime.call("shell.exec", {"command": "true"})
-            for process in runtime.hands.processes.list():
+            for process in runtime.services.get(Processes).list():
                 await runtime.call("process.kill", {"id": process.id, "signal": "SIGKILL"})
             return result
 

@@ -12,6 +12,7 @@ import pytest
 from holdfast import Caller, Config, HoldfastError, Runtime, Tool
 from holdfast.config.model import OutputConfig, PolicyLayer, SandboxConfig, ToolsConfig
 from holdfast.contract.errors import CallError, PathRefused
+from holdfast.runtime.commands import Workspace
 from tests.runtime.support import run
 
 
@@ -25,7 +26,12 @@ def _look(folder: Path, see: Callable[[Any], Any], **options: Any) -> Any:
 
     folder.mkdir(exist_ok=True)
     looker = Tool(name="look.around", execute=execute, effects=frozenset(), timeout=12.5)
-    result = run(Runtime(tools=[looker], root=folder, **options).call("look.around"))
+    place = {name: options.pop(name) for name in ("cwd", "document") if name in options}
+    services = options.pop("services", {})
+    runtime = Runtime(tools=[looker], workspace=Workspace(root=folder, **place), **options)
+    for protocol, helper in services.items():
+        runtime.services.offer(protocol, helper)
+    result = run(runtime.call("look.around"))
     assert result.success, result.error
     return seen[0]
 
@@ -49,7 +55,7 @@ def test_relative_paths_are_taken_from_the_document_else_from_the_root(tmp_path:
     root = tmp_path / "root"
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    assert _look(root, lambda ctx: ctx.path.resolve("a/b.txt"), cwd=elsewhere) == root / "a" / "b.txt"
+    assert _look(root, lambda ctx: ctx.path.resolve("a/b.txt"), cwd=str(elsewhere)) == root / "a" / "b.txt"
     document = root / "talks" / "one.chat"
     assert _look(root, lambda ctx: ctx.path.resolve("a.txt"), document=document) == root / "talks" / "a.txt"
     assert _look(root, lambda ctx: ctx.path.resolve("/etc/hosts")) == Path("/etc/hosts")

@@ -66,7 +66,7 @@ def test_a_tool_the_approver_does_not_know_runs_when_its_program_returns(tmp_pat
 
     async def back() -> Result | None:
         async with runtime_in(tmp_path, note) as runtime:
-            return runtime.result(call_id)
+            return runtime.pending.result(call_id)
 
     result = run(back())
     assert result is not None
@@ -124,7 +124,7 @@ def test_an_approval_that_many_race_for_is_used_once(tmp_path: Path) -> None:
     note, seen = recorder()
 
     async def main() -> list[list[Result]]:
-        return await asyncio.gather(*(runtime_in(tmp_path, note).resume() for _ in range(8)))
+        return await asyncio.gather(*(runtime_in(tmp_path, note).pipeline.resume_all() for _ in range(8)))
 
     results = [result for batch in run(main()) for result in batch]
     assert seen == [{"text": "parked"}]

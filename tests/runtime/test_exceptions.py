@@ -9,8 +9,8 @@ import pytest
 
 from holdfast import Result, Runtime, State, Tool
 from holdfast.contract.vocabulary import Failure
-from holdfast.rules.caps import Cap
-from holdfast.rules.gate import Gate
+from holdfast.rules.gate import Cap, Gate
+from holdfast.runtime.runtime import Rules
 from tests.runtime.support import add, approving, recorder, run, runtime_in
 
 
@@ -83,8 +83,8 @@ def test_no_hook_cap_name_or_argument_brings_an_exception_out_of_the_runtime(tmp
     slow = Tool(name="slow", execute=add.execute, effects=frozenset(), input_schema={
         "type": "object", "properties": {"a": {"type": "integer"}, "timeout": {"type": "number"}}})  # fmt: skip
     assert run(Runtime(tools=[slow]).call("slow", {"a": 1, "timeout": 10**400})).state in (State.DONE, State.FAILED)
-    gate = Gate(runtime.gate.chain, [Cap("odd", lambda question: None, applies=raises)])
-    assert run(Runtime(tools=[add], gate=gate).call("add", {"a": 1})).failure is Failure.NOBODY_TO_ASK
+    gate = Gate(runtime.approvals.chain, [Cap("odd", lambda question: None, applies=raises)])
+    assert run(Runtime(tools=[add], rules=Rules(gate=gate)).call("add", {"a": 1})).failure is Failure.NOBODY_TO_ASK
 
 
 @pytest.mark.spec("X1", "X10")

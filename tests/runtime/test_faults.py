@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Answer, Caller, Config, Deny, HeldCall, Result, Runtime, State, Tool, tool
+from holdfast import Answer, Caller, Config, Deny, PendingCall, Result, Runtime, State, Tool, tool
 from holdfast.config.model import ToolsConfig
 from holdfast.contract.errors import CallError
 from holdfast.contract.event import Queued, Warned
@@ -65,7 +65,7 @@ def test_an_approved_call_whose_caller_was_cancelled_in_the_queue_never_runs(tmp
         release.set()
         await first
         async with runtime_in(tmp_path, asked) as again:
-            result = again.result(held.call.id)
+            result = again.pending.result(held.call.id)
         assert result is not None
         assert result.state is State.CANCELLED
 
@@ -89,7 +89,7 @@ def test_a_call_that_waits_for_its_turn_can_be_cancelled(tmp_path: Path) -> None
         result = await second
         release.set()
         assert (await first).success
-        assert runtime.result(call_id) == result
+        assert runtime.pending.result(call_id) == result
         return result
 
     assert run(main()).state is State.CANCELLED
@@ -128,14 +128,14 @@ def test_a_thread_whose_caller_was_cancelled_is_recorded_as_unknown(tmp_path: Pa
 def test_a_call_left_by_its_asker_can_be_approved_and_runs(tmp_path: Path) -> None:
     note, seen = recorder()
 
-    async def shrugs(held: HeldCall) -> None:
+    async def shrugs(held: PendingCall) -> None:
         return None
 
     async def main() -> Result:
         runtime = runtime_in(tmp_path, note, asker=shrugs)
         parked = await runtime.call("note", {"text": "x"})
         assert parked.state is State.PENDING
-        assert runtime.pending()[0].waiter is None
+        assert runtime.pending.list()[0].waiter is None
         return await runtime.approve(parked.call_id)
 
     assert run(main()).output == "noted x"
@@ -201,7 +201,7 @@ def test_paths_that_cannot_be_told_end_an_approved_call_instead_of_hanging(tmp_p
     broken.append(True)
     result = run(runtime.approve(held.call_id), 20)
     assert result.state in (State.INVALID, State.DENIED)
-    assert runtime.pending() == []
+    assert runtime.pending.list() == []
     assert seen == []
 
 
@@ -209,7 +209,7 @@ def test_paths_that_cannot_be_told_end_an_approved_call_instead_of_hanging(tmp_p
 def test_waiting_for_a_person_inside_a_call_does_not_use_up_the_outer_calls_time(tmp_path: Path) -> None:
     note, _ = recorder()
 
-    async def slow_yes(held: HeldCall) -> Answer:
+    async def slow_yes(held: PendingCall) -> Answer:
         later = asyncio.get_running_loop().create_future()
         asyncio.get_running_loop().call_later(0.3, later.set_result, None)
         await later
@@ -247,7 +247,7 @@ def test_what_is_denied_by_now_does_not_run_though_it_was_approved(tmp_path: Pat
     def deny(name: str, args: Any, ctx: Any) -> str:
         return "deny"
 
-    runtime.gate.chain.register("too-late", deny, priority=200)
+    runtime.approvals.chain.register("too-late", deny, priority=200)
     result = run(runtime.approve(held.call_id))
     assert (result.state, result.failure) == (State.DENIED, Failure.DENIED_BY_POLICY)
     assert seen == []
@@ -285,7 +285,7 @@ def test_a_yes_for_a_session_is_for_the_session_of_its_caller(tmp_path: Path) ->
     runtime = runtime_in(tmp_path, note, nobody="park")
     one, other = Caller(session="one"), Caller(session="other")
     run(runtime.call("note", {"text": "x"}, caller=one))
-    runtime.allow(runtime.pending()[0], "session")
+    run(runtime.allow(runtime.pending.list()[0], "session"))
     assert run(runtime.call("note", {"text": "x"}, caller=one)).state is State.DONE
     assert run(runtime.call("note", {"text": "x"}, caller=other)).state is State.PENDING
 
@@ -332,7 +332,7 @@ def test_warnings_are_redacted_too(tmp_path: Path) -> None:
         runtime = Runtime(tools=[add])
         runtime.redactor.add("api", "hunter2-secret")
         with runtime.subscribe() as events:
-            runtime.warn("the value is hunter2-secret")
+            runtime.events.warn("the value is hunter2-secret")
             return events.take()
 
     (event,) = run(main())

@@ -8,22 +8,22 @@ from typing import Any
 
 import pytest
 
-from holdfast import HeldCall, Result, Runtime, State, Tool
+from holdfast import PendingCall, Result, Runtime, State, Tool
 from holdfast.contract.errors import GrantRefused
 from tests.runtime.support import recorder, run, runtime_in
 
 
-def _held(runtime: Runtime, name: str, args: dict[str, Any]) -> HeldCall:
+def _held(runtime: Runtime, name: str, args: dict[str, Any]) -> PendingCall:
     result = run(runtime.call(name, args))
     assert result.state is State.PENDING, result
-    return next(held for held in runtime.pending() if held.call.id == result.call_id)
+    return next(held for held in runtime.pending.list() if held.call.id == result.call_id)
 
 
 @pytest.mark.spec("A12")
 def test_a_grant_covers_exactly_the_call_it_was_given_for(tmp_path: Path) -> None:
     note, seen = recorder()
     runtime = runtime_in(tmp_path, note, nobody="park")
-    runtime.allow(_held(runtime, "note", {"text": "daily"}), "project", by="ann")
+    run(runtime.allow(_held(runtime, "note", {"text": "daily"}), "project", by="ann"))
     assert run(runtime.call("note", {"text": "daily"})).state is State.DONE
     assert run(runtime.call("note", {"text": "other"})).state is State.PENDING
     changed = runtime_in(tmp_path, note.with_(description="Something else."), nobody="park")
@@ -35,7 +35,7 @@ def test_a_grant_covers_exactly_the_call_it_was_given_for(tmp_path: Path) -> Non
 def test_once_is_once_also_when_many_race_for_it(tmp_path: Path) -> None:
     note, seen = recorder()
     runtime = runtime_in(tmp_path, note, nobody="park")
-    runtime.allow(_held(runtime, "note", {"text": "x"}), "once", by="ann")
+    run(runtime.allow(_held(runtime, "note", {"text": "x"}), "once", by="ann"))
 
     async def main() -> list[Result]:
         return await asyncio.gather(*(runtime.call("note", {"text": "x"}) for _ in range(10)))
@@ -50,8 +50,8 @@ def test_once_is_once_also_when_many_race_for_it(tmp_path: Path) -> None:
 def test_scopes_end_where_they_say(tmp_path: Path) -> None:
     note, _ = recorder()
     first = runtime_in(tmp_path, note, nobody="park")
-    first.allow(_held(first, "note", {"text": "session"}), "session", by="ann")
-    first.allow(_held(first, "note", {"text": "project"}), "project", by="ann")
+    run(first.allow(_held(first, "note", {"text": "session"}), "session", by="ann"))
+    run(first.allow(_held(first, "note", {"text": "project"}), "project", by="ann"))
     assert run(first.call("note", {"text": "session"})).state is State.DONE
     second = runtime_in(tmp_path, note, nobody="park")
     assert run(second.call("note", {"text": "session"})).state is State.PENDING
@@ -62,7 +62,7 @@ def test_scopes_end_where_they_say(tmp_path: Path) -> None:
 def test_grants_are_listed_and_revoked(tmp_path: Path) -> None:
     note, _ = recorder()
     runtime = runtime_in(tmp_path, note, nobody="park")
-    grant = runtime.allow(_held(runtime, "note", {"text": "x"}), "project", by="ann")
+    grant = run(runtime.allow(_held(runtime, "note", {"text": "x"}), "project", by="ann"))
     assert runtime.ledger is not None
     assert [(item.id, item.by, item.scope) for item in runtime.ledger.grants.list()] == [(grant.id, "ann", "project")]
     assert runtime.ledger.grants.revoke(grant.id, by="bob")
@@ -83,8 +83,8 @@ def test_what_runs_commands_is_never_granted_wholesale(tmp_path: Path, command: 
         held = _held(runtime, name, {"command": command})
         for width in ("tool", "folder"):
             with pytest.raises(GrantRefused, match="allow exactly this"):
-                runtime.allow(held, "project", width=width)
-        runtime.allow(held, "project")
+                run(runtime.allow(held, "project", width=width))
+        run(runtime.allow(held, "project"))
         assert run(runtime.call(name, {"command": command})).state is State.DONE
         assert run(runtime.call(name, {"command": f"{command} more"})).state is State.PENDING
 
@@ -98,6 +98,6 @@ def test_a_grant_does_not_lift_a_cap(tmp_path: Path) -> None:
         name="writer", execute=execute, effects=frozenset({"fs.write"}), touches=lambda args: [str(args["path"])]
     )
     runtime = runtime_in(tmp_path, writer, nobody="park")
-    runtime.allow(_held(runtime, "writer", {"path": ".git/config"}), "project")
+    run(runtime.allow(_held(runtime, "writer", {"path": ".git/config"}), "project"))
     result = run(runtime.call("writer", {"path": ".git/config"}))
     assert result.state is State.PENDING

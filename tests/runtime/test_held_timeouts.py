@@ -28,15 +28,13 @@ def _shell(seen: list[float | None]) -> Tool:
 
 @pytest.mark.spec("X3", "A13a")
 @pytest.mark.parametrize(("name", "seconds"), [("bash", 5.0), ("shell", 0.005)])
-def test_a_parked_call_keeps_the_unit_of_the_name_it_was_asked_by(
-    tmp_path: Path, name: str, seconds: float
-) -> None:
+def test_a_parked_call_keeps_the_unit_of_the_name_it_was_asked_by(tmp_path: Path, name: str, seconds: float) -> None:
     seen: list[float | None] = []
 
     async def work() -> State:
         async with runtime_in(tmp_path, _shell(seen), nobody="park") as runtime:
             await runtime.call(name, {"timeout": 5})
-            return (await runtime.approve(runtime.pending()[0].call.id)).state
+            return (await runtime.approve(runtime.pending.list()[0].call.id)).state
 
     assert run(work()) is State.DONE
     assert seen == [seconds]

@@ -11,6 +11,7 @@ from holdfast.contract.event import Inquired
 from holdfast.contract.inquiry import CANCELLED, Form, Inquirer, Inquiry, Reply, Roots
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import State
+from tests.attached import attached
 from tests.runtime.support import run
 
 pytestmark = pytest.mark.spec("T7")
@@ -27,7 +28,7 @@ PAINT = Tool(name="paint", execute=_paint, effects=frozenset(), timeout=0.2)
 
 
 def _runtime(inquirer: Inquirer | None) -> Runtime:
-    return Runtime([PAINT], config=Config(), inquirer=inquirer)
+    return attached(Runtime([PAINT], config=Config()), inquirer=inquirer)
 
 
 def test_the_person_gets_all_questions_at_once_and_the_tool_gets_the_replies() -> None:
@@ -40,7 +41,7 @@ def test_the_person_gets_all_questions_at_once_and_the_tool_gets_the_replies() -
     async def work() -> str:
         async with _runtime(person) as runtime:
             events = runtime.subscribe()
-            result = await runtime.call("paint", call_id=(own := runtime.new_call_id()))
+            result = await runtime.call("paint", call_id=(own := runtime.pipeline.new_call_id()))
             told = [event.inquiry for event in events.take() if isinstance(event, Inquired)]
             assert told == asked
             assert (asked[0].call_id, asked[0].group, asked[0].asked_by) == (own, own, "paint")
@@ -97,7 +98,7 @@ def test_what_must_be_awaited_when_the_runtime_is_left_is_awaited_before_anythin
             async def leave() -> None:
                 order.append("left")
 
-            runtime.on_leave(leave)
+            runtime.on_close(leave)
 
     run(work())
     assert order == ["left", "closed"]

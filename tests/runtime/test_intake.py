@@ -88,7 +88,7 @@ async def _message(runtime: Runtime, bad: Any) -> Result:
 
 
 async def _output(runtime: Runtime, bad: Any) -> Result:
-    return await runtime.give_result(await _pending(runtime), bad)
+    return await runtime.respond(await _pending(runtime), bad)
 
 
 async def _kind(runtime: Runtime, bad: Any) -> Result:
@@ -104,7 +104,7 @@ async def _resolved(runtime: Runtime, bad: Any) -> Result:
 
 
 async def _result_id(runtime: Runtime, bad: Any) -> Result | None:
-    return runtime.result(bad)
+    return runtime.pending.result(bad)
 
 
 async def _cancelled_id(runtime: Runtime, bad: Any) -> bool:
@@ -117,7 +117,7 @@ async def _undone_id(runtime: Runtime, bad: Any) -> Result:
 
 async def _allowed_by(runtime: Runtime, bad: Any) -> None:
     await _pending(runtime)
-    grant = runtime.allow(runtime.pending()[-1], "project", by=bad)
+    grant = await runtime.allow(runtime.pending.list()[-1], "project", by=bad)
     assert runtime.ledger is not None
     assert runtime.ledger.grants.revoke(grant.id, by="test")
 
@@ -126,16 +126,16 @@ async def _asker(runtime: Runtime, bad: Any) -> Result:
     async def asker(held: Any) -> Any:
         return Answer(kind="reject", by=bad, message=bad)
 
-    runtime.asker = asker
-    return await runtime.call("note", {"text": "x"})
+    with runtime.attach(asker):
+        return await runtime.call("note", {"text": "x"})
 
 
 async def _asker_answer(runtime: Runtime, bad: Any) -> Result:
     async def asker(held: Any) -> Any:
         return bad
 
-    runtime.asker = asker
-    return await runtime.call("note", {"text": "x"})
+    with runtime.attach(asker):
+        return await runtime.call("note", {"text": "x"})
 
 
 async def _denied(runtime: Runtime, bad: Any) -> Result:
@@ -146,7 +146,7 @@ async def _denied(runtime: Runtime, bad: Any) -> Result:
 
 
 async def _reason(runtime: Runtime, bad: Any) -> Result:
-    odd = runtime.gate.chain.register("odd", lambda name, args, ctx: Decision(Verdict.ASK, bad, bad), priority=200)
+    odd = runtime.approvals.chain.register("odd", lambda name, args, ctx: Decision(Verdict.ASK, bad, bad), priority=200)
     result = await runtime.call("note", {"text": "x"})
     odd.remove()
     return result
@@ -199,7 +199,6 @@ def test_nothing_that_is_handed_in_makes_the_ledger_unreadable(tmp_path: Path, w
             outcome = None  # refused with a sentence of ours
         if isinstance(outcome, Result):
             assert outcome.failure is not Failure.INTERNAL, (kind, outcome.error)
-        runtime.asker = None
         assert (await runtime.approve(before.call_id)).success, "other calls are not affected"
 
     for kind in BAD:
@@ -215,7 +214,7 @@ def test_numbers_are_taken_for_the_text_they_are_written_as(tmp_path: Path) -> N
     note, _ = recorder()
     runtime = runtime_in(tmp_path, note, nobody="park")
     run(runtime.call("note", {"text": "x"}, request=7, given_id=8, caller=Caller(session=9, agent=10)))  # pyright: ignore[reportArgumentType]
-    (held,) = runtime_in(tmp_path).pending()
+    (held,) = runtime_in(tmp_path).pending.list()
     caller = held.call.caller
     assert (held.call.request, held.call.given_id, caller.session, caller.agent) == ("7", "8", "9", "10")
 
@@ -224,7 +223,7 @@ def test_numbers_are_taken_for_the_text_they_are_written_as(tmp_path: Path) -> N
 def test_a_refused_call_has_its_own_id_and_result(tmp_path: Path) -> None:
     note, seen = recorder()
     runtime = runtime_in(tmp_path, note)
-    given = runtime.new_call_id()
+    given = runtime.pipeline.new_call_id()
     result = run(runtime.call("note", {"text": "x"}, call_id=given, request=b"x"))  # pyright: ignore[reportArgumentType]
     assert (result.state, result.call_id) == (State.INVALID, given)
     assert result.error == "The request of a call must be text, not bytes."
@@ -277,8 +276,8 @@ def test_new_arguments_that_are_not_json_are_refused_and_the_call_still_waits(tm
             with pytest.raises(CallError, match="The new arguments cannot be used: "):
                 await runtime.approve(held.call_id, args=args)
             with pytest.raises(CallError):
-                await runtime.desk.change(runtime.pending()[0], args, by="ann")
-        assert [item.call.args for item in runtime.pending()] == [{"x": 1}]
+                await runtime.pipeline.change(runtime.pending.list()[0], args, by="ann")
+        assert [item.call.args for item in runtime.pending.list()] == [{"x": 1}]
         refused = await runtime.call("open", {"x": bad})
         assert refused.state is State.INVALID
         assert (await runtime.approve(held.call_id)).success
@@ -370,7 +369,7 @@ def test_a_folder_whose_name_is_not_utf8_can_be_worked_in(tmp_path: Path) -> Non
 
     async def session() -> Result:
         held, task = await until_held(runtime, runtime.call("note", {"text": "x"}, cwd=str(odd)))
-        await runtime.desk.answer(held.call.id, Answer(kind="approve", by="ann"))
+        await runtime.pipeline.answer(held.call.id, Answer(kind="approve", by="ann"))
         return await task
 
     assert run(session()).success

@@ -11,6 +11,7 @@ from holdfast import Context, Runtime, State, Tool, Verdict
 from holdfast.contract.errors import CallError
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Failure
+from holdfast.runtime.commands import Workspace
 from holdfast.store.ledger import Ledger
 from holdfast.tools import builtin_tools
 from tests.runtime.support import add, approving, recorder, run
@@ -30,7 +31,7 @@ def test_a_decision_can_be_had_before_the_call_with_nothing_run_or_recorded(
             async with Runtime([made], config=approving(*listed), ledger=ledger, nobody="park") as runtime:
                 decision = await runtime.judge("note", {"text": "x"})
                 assert decision is not None and decision.verdict is verdict
-                assert not runtime.pending() and not ledger.calls()
+                assert not runtime.pending.list() and not ledger.calls()
 
     run(session())
     assert seen == []
@@ -38,18 +39,24 @@ def test_a_decision_can_be_had_before_the_call_with_nothing_run_or_recorded(
 
 @pytest.mark.spec("U1")
 @pytest.mark.parametrize(
-    ("name", "args"),
-    [("nope", {}), ("note", {"txt": 1}), ("note", "{broken"), ("hidden", {"text": "x"})],
+    ("name", "args", "stage"),
+    [
+        ("nope", {}, "find"),
+        ("note", {"txt": 1}, "validate"),
+        ("note", "{broken", "validate"),
+        ("hidden", {"text": "x"}, "policy"),
+    ],
     ids=["unknown tool", "bad arguments", "broken JSON", "not allowed"],
 )
-def test_a_call_that_would_end_at_once_has_no_decision(name: str, args: object) -> None:
+def test_a_call_that_would_end_before_the_chain_is_denied_by_its_stage(name: str, args: object, stage: str) -> None:
     made, _ = recorder()
     hidden, _ = recorder("hidden")
 
     async def session() -> None:
         async with Runtime([made, hidden]) as runtime:
             only = replace(runtime.caller, only=frozenset({"note"}))
-            assert await runtime.judge(name, args, caller=only) is None  # type: ignore[arg-type]
+            told = await runtime.judge(name, args, caller=only)  # type: ignore[arg-type]
+            assert (told.verdict, told.source) == (Verdict.DENY, stage)
 
     run(session())
 
@@ -111,11 +118,11 @@ def test_a_call_can_be_known_by_its_id_before_it_begins(tmp_path: Path) -> None:
     async def session() -> None:
         with Ledger.open(tmp_path / "ledger.db") as ledger:
             async with Runtime([made], config=approving("note"), ledger=ledger) as runtime:
-                call_id = runtime.new_call_id()
-                assert runtime.result(call_id) is None
+                call_id = runtime.pipeline.new_call_id()
+                assert runtime.pending.result(call_id) is None
                 result = await runtime.call("note", {"text": "x"}, call_id=call_id)
                 assert result.call_id == call_id and result.state is State.DONE
-                assert runtime.result(call_id) == result
+                assert runtime.pending.result(call_id) == result
                 again = await runtime.call("note", {"text": "y"}, call_id=call_id)
                 assert not again.success and again.failure is Failure.INVALID_ARGUMENTS
 
@@ -129,7 +136,7 @@ def test_what_a_document_asked_for_runs_only_where_that_document_is_open(tmp_pat
 
     async def held_for_the_document() -> str:
         with Ledger.open(tmp_path / "ledger.db") as ledger:
-            async with Runtime([made], ledger=ledger, nobody="park", document=chat) as runtime:
+            async with Runtime([made], ledger=ledger, nobody="park", workspace=Workspace(document=chat)) as runtime:
                 caller = replace(runtime.caller, door="chat", document=str(chat))
                 return (await runtime.call("note", {"text": "x"}, caller=caller)).call_id
 
@@ -140,13 +147,13 @@ def test_what_a_document_asked_for_runs_only_where_that_document_is_open(tmp_pat
                     await runtime.approve(call_id, args={"text": "y"})
                 result = await runtime.approve(call_id)
                 assert result.state is State.APPROVED and f"holdfast chat '{chat}'" in result.text
-                assert await runtime.resume() == []
+                assert await runtime.pipeline.resume_all() == []
 
     async def opened(document: Path) -> None:
         with Ledger.open(tmp_path / "ledger.db") as ledger:
-            async with Runtime([made], ledger=ledger, nobody="park", document=document) as runtime:
-                (held,) = runtime.pending()
-                await runtime.desk.resume_one(held)
+            async with Runtime([made], ledger=ledger, nobody="park", workspace=Workspace(document=document)) as runtime:
+                (held,) = runtime.pending.list()
+                await runtime.pipeline.resume(held)
 
     call_id = run(held_for_the_document())
     run(approved_elsewhere(call_id))

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from holdfast import Config, Result, Runtime, State
 from holdfast.config.model import SandboxConfig, ToolsConfig
-from holdfast.contract.call import HeldCall
+from holdfast.contract.call import PendingCall
 from holdfast.contract.errors import StaleApproval
 from holdfast.contract.vocabulary import Failure
 from holdfast.tools.processes import PROCESS_TOOLS
@@ -31,10 +31,10 @@ def _write(folder: Path, name: str, content: str) -> None:
     path.chmod(0o755)
 
 
-def _pending(runtime: Runtime, tool: str = "shell.exec", **args: Any) -> HeldCall:
+def _pending(runtime: Runtime, tool: str = "shell.exec", **args: Any) -> PendingCall:
     result = run(runtime.call(tool, args))
     assert result.state is State.PENDING, result
-    return next(held for held in runtime.pending() if held.call.id == result.call_id)
+    return next(held for held in runtime.pending.list() if held.call.id == result.call_id)
 
 
 def _made(folder: Path) -> list[str]:
@@ -59,7 +59,7 @@ def test_a_script_that_changed_since_it_was_shown_is_not_run(tmp_path: Path, com
     assert (result.state, result.failure) == (State.PENDING, Failure.STALE)
     assert "the content of build.sh" in (result.error or "")
     assert _made(tmp_path) == []
-    (now,) = again.pending()
+    (now,) = again.pending.list()
     assert run(again.approve(now.call.id, digest=now.digest)).success
     assert _made(tmp_path) == ["evil.made"], "it was shown as what it is now, and approved as that"
 
@@ -111,12 +111,12 @@ def test_a_command_over_the_limits_runs_only_in_the_project_it_was_shown_in(tmp_
     assert "every file in the project" in (result.error or "")
     assert _made(tmp_path) == []
     again = _runtime(tmp_path)
-    (held,) = again.pending()
-    again.allow(held, "project", by="ann")
+    (held,) = again.pending.list()
+    run(again.allow(held, "project", by="ann"))
     _write(tmp_path, "other", "three")
     assert run(again.call("shell.exec", {"command": command})).state is State.PENDING
     _write(tmp_path, "other", "two")
-    (held, _) = again.pending()
+    (held, _) = again.pending.list()
     assert run(again.approve(held.call.id)).failure is Failure.STALE
     assert run(again.approve(held.call.id)).success
     assert _made(tmp_path) == ["good.made"]
@@ -157,7 +157,7 @@ def test_plain_reading_is_not_bound_to_what_it_reads(tmp_path: Path) -> None:
 def test_always_allowing_a_script_allows_that_content_of_it(tmp_path: Path) -> None:
     _write(tmp_path, "build.sh", "touch good.made\n")
     runtime = _runtime(tmp_path)
-    runtime.allow(_pending(runtime, command="sh build.sh"), "project", by="ann")
+    run(runtime.allow(_pending(runtime, command="sh build.sh"), "project", by="ann"))
     assert run(_runtime(tmp_path).call("shell.exec", {"command": "sh build.sh"})).success
     _write(tmp_path, "build.sh", "touch evil.made\n")
     assert run(_runtime(tmp_path).call("shell.exec", {"command": "sh build.sh"})).state is State.PENDING
@@ -176,7 +176,7 @@ def test_always_is_refused_for_what_is_not_what_was_shown_any_more(tmp_path: Pat
         _write(tmp_path, "build.sh", "touch evil.made\n")
     runtime = _runtime(tmp_path, BARE if change == "the script" else Config(sandbox=SandboxConfig(network="on")))
     with pytest.raises(StaleApproval, match="build.sh" if change == "the script" else "sandbox"):
-        runtime.allow(held, "project", by="ann")
+        run(runtime.allow(held, "project", by="ann"))
     assert runtime.ledger is not None
     assert runtime.ledger.grants.list() == []
     assert run(runtime.call("shell.exec", {"command": "sh build.sh"})).state is State.PENDING
@@ -190,7 +190,7 @@ def _called(folder: Path, sandbox: SandboxConfig) -> Result:
 def test_a_grant_holds_in_the_sandbox_it_was_given_in_and_in_stricter_ones(tmp_path: Path) -> None:
     given = SandboxConfig(network=("example.org", "example.com"))
     runtime = _runtime(tmp_path, Config(sandbox=given))
-    grant = runtime.allow(_pending(runtime, command="echo hi > x"), "project", by="ann")
+    grant = run(runtime.allow(_pending(runtime, command="echo hi > x"), "project", by="ann"))
     kept: Any = grant.pattern["given_under"]
     assert (kept["backend"], tuple(kept["network"])) == ("bubblewrap", ("example.org", "example.com"))
     stricter = (
@@ -226,7 +226,7 @@ def test_a_grant_holds_only_for_the_configured_shell_and_its_variables(tmp_path:
         return _runtime(tmp_path, replace(BARE, tools=ToolsConfig(config={tool: given} if given else {})))
 
     runtime = configured(env={"A": "1"})
-    runtime.allow(_pending(runtime, tool, **args), "project", by="ann")
+    run(runtime.allow(_pending(runtime, tool, **args), "project", by="ann"))
     for other in ({}, {"env": {"A": "2"}}, {"env": {"A": "1", "BASH_ENV": "./env.sh"}},
                   {"env": {"A": "1"}, "shell": "/bin/sh"}):  # fmt: skip
         assert run(configured(**other).call(tool, args)).state is State.PENDING, other
@@ -239,7 +239,7 @@ def test_always_allowing_a_reading_program_follows_the_sandbox_too(tmp_path: Pat
     _write(tmp_path, "notes.txt", "one\n")
     contained = Config(sandbox=SandboxConfig())
     runtime = _runtime(tmp_path, contained)
-    runtime.allow(_pending(runtime, command="wc -l notes.txt"), "project", by="ann", width="command")
+    run(runtime.allow(_pending(runtime, command="wc -l notes.txt"), "project", by="ann", width="command"))
     assert run(_runtime(tmp_path, contained).call("shell.exec", {"command": "wc notes.txt"}), 60).success
     assert run(_runtime(tmp_path, BARE).call("shell.exec", {"command": "wc notes.txt"})).state is State.PENDING
 
@@ -248,7 +248,7 @@ def test_always_allowing_a_reading_program_follows_the_sandbox_too(tmp_path: Pat
 def test_a_yes_for_once_does_not_outlive_its_sandbox_either(tmp_path: Path) -> None:
     runtime = _runtime(tmp_path, Config())
     held = _pending(runtime, command="echo hi")
-    runtime.allow(held, "session", by="ann")
-    runtime.hands.__dict__.pop("sandbox", None)
-    runtime.config = BARE
+    run(runtime.allow(held, "session", by="ann"))
+    runtime.commands.__dict__.pop("sandbox", None)
+    runtime.commands.config = BARE
     assert run(runtime.call("shell.exec", {"command": "echo hi"})).state is State.PENDING

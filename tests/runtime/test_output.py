@@ -106,6 +106,6 @@ def test_attachments_travel_as_they_are(tmp_path: Path) -> None:
     runtime = runtime_in(tmp_path, Tool(name="draw", execute=execute, effects=frozenset(), runs="inline"))
     result = run(runtime.call("draw"))
     assert result.attachments == (picture,)
-    again = runtime.result(result.call_id)
+    again = runtime.pending.result(result.call_id)
     assert again is not None
     assert again.attachments == (picture,)

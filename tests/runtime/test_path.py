@@ -375,7 +375,7 @@ def test_one_that_fails_to_leave_keeps_nobody_else_from_it() -> None:
             events = runtime.subscribe()
             runtime.on_close(lambda: order.append("closed"))
             for name, error in (("a", None), ("b", OSError("broken")), ("c", asyncio.CancelledError())):
-                runtime.on_leave(leaving(name, error))
+                runtime.on_close(leaving(name, error))
             assert not runtime.registry.ready
         async for _ in events:
             pass

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Answer, Config, HeldCall, Result, Runtime, State, Tool
+from holdfast import Answer, Config, PendingCall, Result, Runtime, State, Tool
 from holdfast.config.model import ToolsConfig
 from holdfast.contract.call import Caller
 from holdfast.contract.event import Finished, Pending
@@ -38,11 +38,11 @@ class Change:
             runtime.middleware_for("note", before=self.before)
 
 
-def _pending(folder: Path, tool: Tool, caller: Caller | None) -> HeldCall:
+def _pending(folder: Path, tool: Tool, caller: Caller | None) -> PendingCall:
     first = runtime_in(folder, tool, nobody="park")
     result = run(first.call("note", {"text": "hello"}, caller=caller))
     assert result.state is State.PENDING
-    (held,) = first.pending()
+    (held,) = first.pending.list()
     return held
 
 
@@ -63,7 +63,7 @@ def approved_while_its_program_was_away(
     run(absent.approve(held.call.id))
     second = runtime_in(folder, change.tool or tool, config=change.config)
     change.apply(second)
-    (result,) = run(second.resume())
+    (result,) = run(second.pipeline.resume_all())
     return result, second
 
 
@@ -78,7 +78,7 @@ def approved_while_its_caller_waits(
             runtime.register(change.tool, replace=True)
         change.apply(runtime)
         with runtime.subscribe() as events:
-            await runtime.desk.answer(held.call.id, Answer(kind="approve", by="ann"), digest=held.digest)
+            await runtime.pipeline.answer(held.call.id, Answer(kind="approve", by="ann"), digest=held.digest)
             async for event in events:
                 if isinstance(event, Finished):
                     return await task
@@ -122,7 +122,7 @@ def test_middleware_that_denies_by_now_is_obeyed(tmp_path: Path, way: Way, hook:
     result, runtime = way(tmp_path, note, Change(before=hook), None)
     assert (result.state, result.failure) == (State.DENIED, Failure.DENIED_BY_MIDDLEWARE)
     assert seen == []
-    assert runtime.pending() == []
+    assert runtime.pending.list() == []
 
 
 @pytest.mark.spec("A12", "X2")
@@ -133,7 +133,7 @@ def test_middleware_that_changes_the_arguments_by_now_makes_it_pending_again(tmp
     assert (result.state, result.failure) == (State.PENDING, Failure.STALE)
     assert seen == []
     if way is not approved_while_its_caller_waits:  # that test withdraws it
-        assert runtime.pending()[0].call.args == {"text": "hello!"}
+        assert runtime.pending.list()[0].call.args == {"text": "hello!"}
 
 
 @pytest.mark.spec("A12", "X2")
@@ -164,7 +164,7 @@ def test_arguments_the_schema_refuses_by_now_are_not_run(tmp_path: Path, way: Wa
     result, runtime = way(tmp_path, note, Change(tool=stricter), None)
     assert (result.state, result.failure) == (State.INVALID, Failure.INVALID_ARGUMENTS)
     assert seen == []
-    assert runtime.pending() == []
+    assert runtime.pending.list() == []
 
 
 @pytest.mark.spec("S1", "A12")
@@ -188,7 +188,7 @@ def test_a_secret_the_tool_wants_by_now_and_the_caller_does_not_have_refuses_it(
     result, runtime = way(tmp_path, note, Change(tool=wants), Caller(session="s"))
     assert (result.state, result.failure) == (State.DENIED, Failure.SECRET_UNAVAILABLE)
     assert seen == []
-    assert runtime.pending() == []
+    assert runtime.pending.list() == []
 
 
 @pytest.mark.spec("A12")
@@ -198,7 +198,7 @@ def test_a_tool_the_policy_forbids_by_now_is_denied(tmp_path: Path, way: Way) ->
     result, runtime = way(tmp_path, note, Change(config=Config(tools=ToolsConfig(deny=("note",)))), None)
     assert (result.state, result.failure) == (State.DENIED, Failure.NOT_ALLOWED)
     assert seen == []
-    assert runtime.pending() == []
+    assert runtime.pending.list() == []
 
 
 @pytest.mark.spec("A12")
@@ -210,7 +210,7 @@ def test_a_tool_that_was_removed_while_its_caller_waits_is_not_run(tmp_path: Pat
     async def session() -> Result:
         held, task = await until_held(runtime, runtime.call("note", {"text": "hello"}))
         handle.remove()
-        await runtime.desk.answer(held.call.id, Answer(kind="approve", by="ann"), digest=held.digest)
+        await runtime.pipeline.answer(held.call.id, Answer(kind="approve", by="ann"), digest=held.digest)
         return await task
 
     result = run(session())
@@ -226,7 +226,7 @@ def test_a_tool_without_code_by_now_makes_it_pending_for_a_result(tmp_path: Path
     assert result.state is State.PENDING
     assert seen == []
     if way is not approved_while_its_caller_waits:
-        assert runtime.pending()[0].definition_only
+        assert runtime.pending.list()[0].definition_only
 
 
 @pytest.mark.spec("A12", "A13a")

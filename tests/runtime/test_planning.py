@@ -12,6 +12,7 @@ from holdfast import Config, Context, Runtime, State, Tool, Verdict
 from holdfast.config.model import ApprovalConfig
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import EFFECTS, Failure
+from holdfast.runtime.runtime import Rules
 from holdfast.store.ledger import Ledger
 from holdfast.tools import builtin_tools
 from tests.runtime.support import recorder, run
@@ -24,13 +25,13 @@ def test_a_planning_session_proposes_a_write_with_its_diff_and_writes_nothing(tm
     (tmp_path / "list.txt").write_text("eggs\n")
 
     async def session() -> None:
-        async with Runtime(builtin_tools(), config=ALL, root=tmp_path, plan=True) as runtime:
+        async with Runtime(builtin_tools(), config=ALL, root=tmp_path, rules=Rules(plan=True)) as runtime:
             result = await runtime.call("file.write", {"path": "list.txt", "content": "milk\n"})
             assert result.state is State.DENIED and result.failure is Failure.PLANNED
             assert "nothing was run or changed" in result.text and "-eggs" in result.text and "+milk" in result.text
             ran = await runtime.call("shell.exec", {"command": "touch planted"})
             assert ran.failure is Failure.PLANNED and "touch planted" in ran.text
-            assert not runtime.pending()
+            assert not runtime.pending.list()
 
     run(session())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["list.txt"]
@@ -42,7 +43,7 @@ def test_a_planning_session_still_reads_and_calculates(tmp_path: Path) -> None:
     (tmp_path / "list.txt").write_text("eggs\n")
 
     async def session() -> None:
-        async with Runtime(builtin_tools(), config=ALL, root=tmp_path, plan=True) as runtime:
+        async with Runtime(builtin_tools(), config=ALL, root=tmp_path, rules=Rules(plan=True)) as runtime:
             assert "eggs" in (await runtime.call("file.read", {"path": "list.txt"})).output
             assert (await runtime.call("calculator", {"expression": "6 * 7"})).output == "42"
 
@@ -56,7 +57,7 @@ def test_whatever_a_tool_declares_only_reading_runs_in_a_plan(effects: frozenset
     made, seen = recorder(effects=effects)
 
     async def session() -> None:
-        async with Runtime([made], config=ALL, plan=True) as runtime:
+        async with Runtime([made], config=ALL, rules=Rules(plan=True)) as runtime:
             await runtime.call("note", {"text": "x"})
 
     run(session())
@@ -75,7 +76,7 @@ def test_a_tool_that_runs_in_a_plan_cannot_change_things_through_a_nested_call()
     outer = Tool(name="outer", execute=ask_for_it, effects=frozenset({"fs.read"}))
 
     async def session() -> None:
-        async with Runtime([made, outer], config=ALL, plan=True) as runtime:
+        async with Runtime([made, outer], config=ALL, rules=Rules(plan=True)) as runtime:
             assert (await runtime.call("outer")).output == "planned"
 
     run(session())
@@ -88,7 +89,7 @@ def test_what_was_planned_is_in_the_ledger_and_uses_up_no_grant(tmp_path: Path) 
 
     async def session() -> None:
         with Ledger.open(tmp_path / "ledger.db") as ledger:
-            async with Runtime([made], ledger=ledger, plan=True) as runtime:
+            async with Runtime([made], ledger=ledger, rules=Rules(plan=True)) as runtime:
                 result = await runtime.call("note", {"text": "x"})
             (record,) = ledger.calls()
             assert record.call.id == result.call_id
@@ -102,7 +103,7 @@ def test_judging_ahead_says_that_a_planning_session_runs_no_change() -> None:
     made, seen = recorder()
 
     async def session() -> None:
-        async with Runtime([made], config=ALL, plan=True) as runtime:
+        async with Runtime([made], config=ALL, rules=Rules(plan=True)) as runtime:
             decision = await runtime.judge("note", {"text": "x"})
             assert decision is not None and decision.source == "plan"
 

@@ -95,7 +95,7 @@ def test_an_approved_process_is_asked_about_again_when_its_shell_is_another(tmp_
     async def parked() -> str:
         async with runtime_in(tmp_path, *PROCESS_TOOLS, nobody="park") as runtime:
             await runtime.call("process.start", {"command": "echo $EVIL"})
-            return runtime.pending()[0].call.id
+            return runtime.pending.list()[0].call.id
 
     async def approved(call_id: str) -> State:
         changed = Config(tools=ToolsConfig(config={"process.start": {"env": {"EVIL": "1"}}}))

@@ -12,6 +12,7 @@ from holdfast import Caller, Config, Runtime, State, Tool
 from holdfast.config.model import SecretSource
 from holdfast.contract.event import Output
 from holdfast.contract.vocabulary import Failure
+from holdfast.runtime.commands import Workspace
 from tests.runtime.support import open_ledger, recorder, run, runtime_in
 
 VALUE = 'hunter2-"quoted"-värde'
@@ -31,9 +32,7 @@ async def _leaky(args: Any, ctx: Any) -> dict[str, str]:
 
 
 @pytest.mark.spec("P7")
-def test_a_value_never_appears_in_results_events_or_the_ledger(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_value_never_appears_in_results_events_or_the_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOLDFAST_TEST_API", VALUE)
     runtime = _runtime(tmp_path, _leaky)
 
@@ -106,7 +105,13 @@ def test_a_held_call_whose_arguments_held_a_secret_is_not_run_with_its_label(
     def runtime() -> Runtime:
         config = Config(secrets={"api": SecretSource(env="HOLDFAST_TEST_API")})
         uses = Tool(name="uses", execute=execute, effects=frozenset({"external"}), required_secret_scopes=("api",))
-        return Runtime(tools=[uses], config=config, ledger=open_ledger(tmp_path), nobody="park", cwd=tmp_path)
+        return Runtime(
+            tools=[uses],
+            config=config,
+            ledger=open_ledger(tmp_path),
+            nobody="park",
+            workspace=Workspace(cwd=str(tmp_path)),
+        )
 
     first = runtime()
     first.secrets.get("api")
@@ -115,7 +120,7 @@ def test_a_held_call_whose_arguments_held_a_secret_is_not_run_with_its_label(
     result = run(again.approve(held.call_id))
     assert (result.state, result.failure) == (State.FAILED, Failure.STALE)
     assert "held a secret" in (result.error or "")
-    assert again.pending() == []
+    assert again.pending.list() == []
     assert seen == []
 
 
@@ -128,6 +133,6 @@ def test_a_preview_is_freed_of_secrets_before_it_is_cut(tmp_path: Path) -> None:
         async with runtime_in(tmp_path, note, nobody="park") as runtime:
             runtime.redactor.add("api", secret)
             await runtime.call("note", {"text": "x" * 120 + secret})
-            return runtime.pending()[0].preview
+            return runtime.pending.list()[0].preview
 
     assert "hunter2" not in run(work())

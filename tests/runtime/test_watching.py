@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from holdfast import Event, Runtime, Tool
-from holdfast.runtime.telemetry import Telemetry
+from holdfast.runtime.events import Telemetry
 from tests.runtime.support import add, approving, recorder, run, runtime_in, yes
 
 
@@ -81,10 +81,10 @@ def test_a_failing_listener_does_not_harm_the_call() -> None:
         raise RuntimeError("listener")
 
     runtime = Runtime(tools=[add])
-    stop = runtime.bus.listen(breaks)
+    stop = runtime.events.listen(breaks)
     assert run(runtime.call("add", {"a": 1})).success
     stop()
-    assert runtime.bus.idle
+    assert runtime.events.idle
 
 
 @pytest.mark.spec("X9")
@@ -129,7 +129,7 @@ def test_spans_follow_the_genai_conventions_and_say_nothing_of_arguments() -> No
     note, _ = recorder()
     runtime = Runtime(tools=[add, note], config=approving())
     assert Telemetry.find() is not None
-    runtime.use_tracer(provider.get_tracer("test"))
+    runtime.telemetry = Telemetry(provider.get_tracer("test"))
     run(runtime.call("add", {"a": 41, "b": 1}, given_id="toolu_9"))
     run(runtime.call("note", {"text": "private"}))
     good, bad = exporter.get_finished_spans()

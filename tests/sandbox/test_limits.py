@@ -12,7 +12,7 @@ import pytest
 
 from holdfast import Answer, Config, Result, Runtime
 from holdfast.config.model import ApprovalConfig, SandboxConfig
-from holdfast.contract.call import HeldCall
+from holdfast.contract.call import PendingCall
 from holdfast.contract.command import Command
 from holdfast.sandbox import limits
 from holdfast.sandbox.backend import Backend
@@ -221,7 +221,7 @@ def bare(folder: Path, command: str, **options: Any) -> Result:
     return run_async(main(), 60)
 
 
-async def _yes(held: HeldCall) -> Answer:
+async def _yes(held: PendingCall) -> Answer:
     return Answer(kind="approve", by="test")
 
 

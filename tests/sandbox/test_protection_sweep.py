@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.sandbox import journal, keeping
+from holdfast.sandbox import keeping, sweep
 from holdfast.sandbox.launch import Launch
 from holdfast.sandbox.protection import find, holding, locked_reason
 from holdfast.sandbox.running import finish
@@ -221,8 +221,8 @@ def test_what_a_killed_process_left_is_put_right_by_the_next(tmp_path: Path) -> 
     assert done.returncode == -signal.SIGKILL
     assert (root / ".envrc").exists() and (root / "sub" / ".npmrc").exists()
     living = Sweep(root, [], keep=keep)
-    assert journal.recover(keep) == ()
+    assert sweep.recover(keep) == ()
     living.forget()
-    assert journal.recover(keep) == (str(root / "sub" / ".npmrc"),)
+    assert sweep.recover(keep) == (str(root / "sub" / ".npmrc"),)
     assert [path.name for path in root.rglob("*")] == ["sub"]
     assert list((tmp_path / "state" / "sweeps").iterdir()) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import count
 
-from holdfast.contract.call import Answer, Call, Caller, Decision, HeldCall
+from holdfast.contract.call import Answer, Call, Caller, Decision, PendingCall
 from holdfast.contract.result import Result
 from holdfast.contract.values import Args, digest_of
 from holdfast.contract.vocabulary import State, Verdict
@@ -28,9 +28,9 @@ def make_call(call_id: str | None = None, *, tool: str = "file.write", args: Arg
     )
 
 
-def make_held(call_id: str | None = None, *, args: Args | None = None, tool: str = "file.write") -> HeldCall:
+def make_held(call_id: str | None = None, *, args: Args | None = None, tool: str = "file.write") -> PendingCall:
     call = make_call(call_id, args=args, tool=tool)
-    return HeldCall(
+    return PendingCall(
         call=call,
         state=State.PENDING,
         digest=digest_of([call.tool, call.args]),

@@ -15,7 +15,7 @@ import pytest
 
 from holdfast.contract.errors import LedgerCorrupt, LedgerError, LedgerUnavailable
 from holdfast.contract.result import Result
-from holdfast.store import schema
+from holdfast.store import database
 from holdfast.store.ledger import Ledger
 from tests.store.making import APPROVED, DONE, make_call, make_held
 
@@ -208,13 +208,13 @@ def test_an_older_ledger_is_migrated_and_a_newer_one_is_refused(tmp_path: Path) 
     path = tmp_path / "l.db"
     with Ledger.open(path) as ledger:
         ledger.record_whole_now(make_call("old"), APPROVED, DONE)
-    steps = (*schema.MIGRATIONS, ("ALTER TABLE trust ADD COLUMN note TEXT", "CREATE TABLE more (note TEXT)"))
+    steps = (*database.MIGRATIONS, ("ALTER TABLE trust ADD COLUMN note TEXT", "CREATE TABLE more (note TEXT)"))
     connection = sqlite3.connect(path, isolation_level=None)
-    schema.migrate(connection, str(path), steps)
-    schema.migrate(connection, str(path), steps)
+    database.migrate(connection, str(path), steps)
+    database.migrate(connection, str(path), steps)
     connection.execute("INSERT INTO trust (path, digest, body, note) VALUES ('a', 'b', '{}', 'migrated')")
     assert connection.execute("SELECT count(*) FROM more").fetchone() == (0,)
-    assert schema.version(connection) == len(schema.MIGRATIONS) + 1
+    assert database.version(connection) == len(database.MIGRATIONS) + 1
     connection.close()
     for read_only in (False, True):
         with pytest.raises(LedgerUnavailable, match="newer holdfast"):
@@ -227,9 +227,9 @@ def test_a_migration_that_fails_leaves_the_ledger_as_it_was(tmp_path: Path) -> N
     with Ledger.open(path) as ledger:
         ledger.record_whole_now(make_call("old"), APPROVED, DONE)
     connection = sqlite3.connect(path, isolation_level=None)
-    steps = (*schema.MIGRATIONS, ("ALTER TABLE meta ADD COLUMN note TEXT", "THIS IS NOT SQL"))
+    steps = (*database.MIGRATIONS, ("ALTER TABLE meta ADD COLUMN note TEXT", "THIS IS NOT SQL"))
     with pytest.raises(sqlite3.OperationalError):
-        schema.migrate(connection, str(path), steps)
+        database.migrate(connection, str(path), steps)
     connection.close()
     with Ledger.open(path) as ledger:
         assert ledger.call("old").result == DONE

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.contract.errors import GrantRefused
-from holdfast.store.grants import Grants
-from holdfast.store.ledger import Ledger
+from holdfast.store.ledger import Grants, Ledger
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from holdfast.config.model import LedgerConfig
 from holdfast.contract.errors import UnknownCall
 from holdfast.contract.result import Result
-from holdfast.store import chain, database
+from holdfast.store import bodies, database
 from holdfast.store.ledger import Ledger
 from holdfast.store.retention import DAY, prune, prune_by
 from tests.store.making import APPROVED, DONE, YES, begin, make_call, make_held
@@ -231,13 +231,13 @@ def test_a_dry_run_changes_nothing(ledger: Ledger, clock: Clock) -> None:
 
 @pytest.mark.spec("X15")
 def test_a_ledger_of_the_first_format_is_read_and_migrated(tmp_path: Path) -> None:
-    from holdfast.store import schema
+    from holdfast.store import database
 
     path = tmp_path / "l.db"
     connection = sqlite3.connect(path, isolation_level=None)
-    schema.migrate(connection, str(path), schema.MIGRATIONS[:1])
+    database.migrate(connection, str(path), database.MIGRATIONS[:1])
     body = '{"id":"g","by":"ada"}'
-    digest = chain.link(schema.GENESIS, "", "revoked", 1.0, body)
+    digest = bodies.link(database.GENESIS, "", "revoked", 1.0, body)
     connection.execute("INSERT INTO entries VALUES (1, '', 'revoked', 1.0, ?, ?, 1)", (body, digest))
     connection.close()
     with Ledger.open(path, read_only=True) as old:

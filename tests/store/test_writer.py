@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.contract.call import HeldCall
+from holdfast.contract.call import PendingCall
 from holdfast.contract.errors import LedgerUnavailable, NotPending
 from holdfast.contract.vocabulary import State
 from holdfast.store import database as database_module
@@ -100,7 +100,7 @@ def test_a_call_whose_caller_was_cancelled_is_not_left_open(ledger: Ledger, way:
     early, late = make_held(), make_held()
     tasks: dict[str, asyncio.Task[None]] = {}
 
-    async def opens(held: HeldCall) -> None:
+    async def opens(held: PendingCall) -> None:
         await (begin(ledger, held.call) if way == "begin" else ledger.hold(held))
 
     async def writes_then_cancels_late() -> None:
@@ -163,9 +163,7 @@ def test_the_loop_stays_free_while_another_process_writes(ledger: Ledger) -> Non
 
 
 @pytest.mark.spec("X10")
-def test_a_lock_that_stays_is_an_error_and_nothing_was_written(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_that_stays_is_an_error_and_nothing_was_written(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database_module, "PATIENCE", 0.1)
     monkeypatch.setattr("holdfast.store.writer.PATIENCE", 0.1)
     other = sqlite3.connect(ledger.path, isolation_level=None)

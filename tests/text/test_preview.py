@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
 from holdfast.text.preview import arguments_text, generic_body, preview, with_label
-from holdfast.text.width import text_width
+from holdfast.text.visible import text_width
 
 from .strategies import ANY_TEXT
 

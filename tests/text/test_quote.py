@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.text.quote import GOES_ON, GUTTER, both_ends, quoted, rows_of, wrapped
-from holdfast.text.visible import visible
-from holdfast.text.width import text_width
+from holdfast.text.visible import text_width, visible
 
 from .strategies import ANY_TEXT
 from .test_visible import is_hidden, unescape

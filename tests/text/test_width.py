@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.text.width import clip, clip_middle, fingerprint, text_width
+from holdfast.text.visible import clip, clip_middle, fingerprint, text_width
 
 from .strategies import ANY_TEXT
 

@@ -21,7 +21,7 @@ class StandIn:
         self.cwd = cwd or root or Path.cwd()
         self.caps = caps
         self.truncate = truncate
-        self.cancelled = False
+        self.cancelled = self.dry_run = False
         self.path = self.sandbox = self.keep = self
         self.kept: list[tuple[str, Path, bytes | None, int | None]] = []
         self._deny = deny

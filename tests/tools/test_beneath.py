@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.tools.files import beneath
-from holdfast.tools.files.beneath import NotRegular, Opener, folder, make_folders, open_beneath, regular_file
+from holdfast.tools.files import atomic
+from holdfast.tools.files.atomic import NotRegular, Opener, folder, make_folders, open_beneath, regular_file
 
-OPENERS = {"openat2": beneath.openat2, "walk": beneath.walk}
+OPENERS = {"openat2": atomic.openat2, "walk": atomic.walk}
 
 
 @pytest.fixture(params=OPENERS, autouse=True)
 def opener(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Opener:
     chosen = OPENERS[request.param]
-    if chosen is beneath.openat2 and beneath.opener() is not beneath.openat2:
+    if chosen is atomic.openat2 and atomic.opener() is not atomic.openat2:
         pytest.fail("This kernel has no openat2: run the tests on Linux 5.6 or later.")
-    monkeypatch.setattr(beneath, "opener", lambda: chosen)
+    monkeypatch.setattr(atomic, "opener", lambda: chosen)
     return chosen
 
 

@@ -115,8 +115,8 @@ def test_ask_user_waits_for_the_person(tmp_path: Path) -> None:
     question = {"questions": [{"question": "Which colour?", "options": ["red", "blue"]}]}
     held = run(runtime.call("ask.user", question))
     assert held.state is State.PENDING
-    assert runtime.pending()[0].preview == "ask.user: Which colour?"
-    assert run(runtime.give_result(held.call_id, "blue")).output == "blue"
+    assert runtime.pending.list()[0].preview == "ask.user: Which colour?"
+    assert run(runtime.respond(held.call_id, "blue")).output == "blue"
     assert run(runtime.call("ask.user", {"questions": []})).state is State.INVALID
     assert run(runtime.call("ask.user", {"questions": [{"question": "Without options?"}]})).state is State.PENDING
 

@@ -92,9 +92,7 @@ def test_only_files_beneath_the_root_are_edited(tmp_path: Path, path: str, words
     assert (tmp_path / "out").read_text() == "a"
 
 
-@pytest.mark.parametrize(
-    ("mode", "after", "places", "lines"), [("first", "b.a.a.", 1, 1), ("all", "b.b.b.", 3, 3)]
-)
+@pytest.mark.parametrize(("mode", "after", "places", "lines"), [("first", "b.a.a.", 1, 1), ("all", "b.b.b.", 3, 3)])
 @pytest.mark.spec("B1")
 def test_first_and_all_are_modes(tmp_path: Path, mode: str, after: str, places: int, lines: int) -> None:
     (tmp_path / "a.txt").write_text("a.a.a.")
@@ -176,7 +174,7 @@ def test_the_proposal_shows_the_diff_and_medium_risk(tmp_path: Path) -> None:
     target = tmp_path / "project" / "a.txt"
     target.write_text("one\ntwo\n")
     assert run(runtime.call("edit", {"path": "a.txt", "search": "two", "replace": "2"})).state is State.PENDING
-    held = runtime.pending()[0]
+    held = runtime.pending.list()[0]
     assert held.proposal is not None
     assert (held.proposal.summary, held.proposal.risk) == ("edit a.txt: replace 1 line(s)", Risk.MEDIUM)
     assert held.proposal.preview == "--- a.txt\n+++ a.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n"
@@ -193,7 +191,7 @@ def test_an_approved_edit_of_a_file_that_changed_is_not_made(tmp_path: Path, cha
     target.write_text("one two")
     facts = target.stat()
     assert run(runtime.call("edit", {"path": "a.txt", "search": "two", "replace": "2"})).state is State.PENDING
-    held = runtime.pending()[0]
+    held = runtime.pending.list()[0]
     if change == "content":
         target.write_text("ONE two")
     elif change == "replaced":

@@ -29,7 +29,7 @@ CHILD = """
 import json, os, resource, sys
 from pathlib import Path
 from holdfast.text import diff
-from holdfast.tools.files.beneath import opener
+from holdfast.tools.files.atomic import opener
 from holdfast.tools.files.edit import FILE_EDIT
 from holdfast.tools.files.listing import FILE_LIST
 from holdfast.tools.files.read import FILE_READ

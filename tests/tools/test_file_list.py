@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from holdfast import Config, Result, Runtime
 from holdfast.config.model import ToolsConfig
+from holdfast.runtime.commands import Workspace
 from holdfast.text import truncate
 from holdfast.text.preview import preview
 from holdfast.tools.files import walking
@@ -150,7 +151,7 @@ def test_what_is_no_folder_or_hidden_is_said(tmp_path: Path) -> None:
 @pytest.mark.spec("R10")
 def test_without_a_project_listing_stays_in_the_working_folder(tmp_path: Path) -> None:
     _make(tmp_path, "here/a.txt", "there/secret")
-    runtime = Runtime(tools=[FILE_LIST], cwd=tmp_path / "here")
+    runtime = Runtime(tools=[FILE_LIST], workspace=Workspace(cwd=str(tmp_path / "here")))
     assert run(runtime.call("ls")).output == "a.txt\n\n[1 entry]"
     assert "outside the working folder" in (run(runtime.call("ls", {"path": "../there"})).error or "")
 

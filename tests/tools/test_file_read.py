@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from holdfast import Attachment, Config, Result, Runtime
 from holdfast.config.model import SandboxConfig, ToolsConfig
+from holdfast.runtime.commands import Workspace
 from holdfast.text import truncate
 from holdfast.text.preview import preview
 from holdfast.tools.files import pages
@@ -281,7 +282,7 @@ def test_without_a_project_reading_stays_in_the_working_folder(tmp_path: Path) -
     (here / "a.txt").write_text("inside")
     (tmp_path / "out.txt").write_text("SECRET")
     (here / "link").symlink_to(tmp_path / "out.txt")
-    runtime = Runtime(tools=[FILE_READ], cwd=here)
+    runtime = Runtime(tools=[FILE_READ], workspace=Workspace(cwd=str(here)))
     assert run(runtime.call("file.read", {"path": "a.txt"})).output == "inside"
     for path in ("../out.txt", "link", "/etc/passwd"):
         refused = run(runtime.call("file.read", {"path": path}))

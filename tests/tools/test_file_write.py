@@ -59,12 +59,12 @@ def test_the_proposal_shows_the_diff_and_the_risk_before_anything_is_written(tmp
     project.mkdir()
     (project / "a.txt").write_text("old\nsame\n")
     runtime = _park(tmp_path, "a.txt", "new\nsame\n")
-    held = runtime.pending()[0]
+    held = runtime.pending.list()[0]
     assert held.proposal is not None
     assert (held.proposal.summary, held.proposal.risk) == ("overwrite a.txt (2 lines)", Risk.HIGH)
     assert "-old\n+new\n same" in held.proposal.preview
     assert (project / "a.txt").read_text() == "old\nsame\n"
-    created = _park(tmp_path, "b.txt", "x").pending()[-1]
+    created = _park(tmp_path, "b.txt", "x").pending.list()[-1]
     assert created.proposal is not None
     assert (created.proposal.summary, created.proposal.risk) == ("create b.txt (1 line)", Risk.MEDIUM)
 
@@ -78,7 +78,7 @@ def test_a_file_that_changed_since_it_was_shown_is_proposed_again(tmp_path: Path
     if change != "appeared":
         target.write_text("seen\n")
     runtime = _park(tmp_path, "a.txt", "mine\n")
-    held = runtime.pending()[0]
+    held = runtime.pending.list()[0]
     if change in ("content", "appeared"):
         target.write_text("theirs\n")
     elif change == "replaced":
@@ -220,9 +220,7 @@ def test_both_images_are_kept_before_the_file_gets_its_name(tmp_path: Path) -> N
 
     seen = read_state(tmp_path, tmp_path / "a.txt").digest
     with pytest.raises(RuntimeError):
-        replace_file(
-            tmp_path, tmp_path / "a.txt", b"no", seen=seen, keep_before=_keep_nothing, keep_after=refuse
-        )
+        replace_file(tmp_path, tmp_path / "a.txt", b"no", seen=seen, keep_before=_keep_nothing, keep_after=refuse)
     assert (tmp_path / "a.txt").read_bytes() == b"after"
     assert sorted(item.name for item in tmp_path.iterdir()) == ["a.txt", "b.txt"]
 

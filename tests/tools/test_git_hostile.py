@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Answer, Config, HeldCall, Result, Runtime
+from holdfast import Answer, Config, PendingCall, Result, Runtime
 from holdfast.config.model import SandboxConfig
 from holdfast.tools.git import git_tools
 from tests.runtime.support import run
@@ -22,7 +22,7 @@ MODES = {**CONTAINED, "off": SandboxConfig(mode="off", environment=("PATH", "GIT
 SECRET = "SECRETgxqz"
 
 
-async def _approve(held: HeldCall) -> Answer:
+async def _approve(held: PendingCall) -> Answer:
     return Answer(kind="approve", by="test")
 
 

@@ -14,6 +14,7 @@ import pytest
 from holdfast import Config, Result, Risk, Runtime, State
 from holdfast.config.model import ApprovalConfig, SandboxConfig
 from holdfast.contract.call import Answer, Caller, Owner
+from holdfast.contract.processes import Processes
 from holdfast.runtime.background import MAX_ENDED, Record
 from holdfast.text.preview import preview
 from holdfast.tools.processes import PROCESS_KILL, PROCESS_LIST, PROCESS_OUTPUT, PROCESS_START, PROCESS_TOOLS
@@ -38,7 +39,7 @@ def _fields(result: Result) -> Any:
 
 async def _ended(runtime: Runtime, pid: int) -> Any:
     """The status, when it has ended."""
-    folder = runtime.hands.processes
+    folder = runtime.services.get(Processes)
     await until(lambda: folder.find(pid).state != "running")
     return _fields(await runtime.call("process.status", {"pid": pid}))
 
@@ -137,7 +138,7 @@ def test_sigterm_asks_and_sigkill_makes(tmp_path: Path, mode: Mode) -> None:
 
     async def script(runtime: Runtime) -> tuple[Result, Result, Result]:
         pid = _fields(await runtime.call("process.start", {"command": program}))["pid"]
-        await until(lambda: runtime.hands.processes.output(pid, offset=None, limit=5).text == "ready")
+        await until(lambda: runtime.services.get(Processes).output(pid, offset=None, limit=5).text == "ready")
         asked = await runtime.call("process.kill", {"pid": pid})
         killed = await runtime.call("process.kill", {"pid": pid, "signal": "SIGKILL"})
         assert survivors(marker) == []
@@ -246,19 +247,17 @@ def test_what_ended_long_ago_is_forgotten(tmp_path: Path) -> None:
 
 @pytest.mark.spec("T5", "T6", "O1")
 def test_a_person_sees_what_is_started_and_killed(tmp_path: Path) -> None:
-    asked = Config(
-        approval=ApprovalConfig(auto_approve=()), sandbox=SandboxConfig(mode="off", undo="off")
-    )
+    asked = Config(approval=ApprovalConfig(auto_approve=()), sandbox=SandboxConfig(mode="off", undo="off"))
 
     async def main() -> tuple[Any, Any]:
         async with runtime_in(tmp_path, *PROCESS_TOOLS, config=asked, nobody="park") as runtime:
             await runtime.call("process.start", {"command": "npm", "args": ["run", "dev server"], "detached": True})
-            start = runtime.pending()[0]
+            start = runtime.pending.list()[0]
             assert start.proposal is not None
             assert (await runtime.call("process.start", {"command": "sleep 100"})).state is State.PENDING
-            started = _fields(await runtime.approve(runtime.pending()[1].call.id))
+            started = _fields(await runtime.approve(runtime.pending.list()[1].call.id))
             await runtime.call("process.kill", {"pid": started["pid"]})
-            return start.proposal, runtime.pending()[1].proposal
+            return start.proposal, runtime.pending.list()[1].proposal
 
     start, kill = run(main())
     assert start.risk is Risk.HIGH
@@ -324,7 +323,7 @@ def test_a_person_is_told_that_a_process_reaches_no_host(tmp_path: Path) -> None
     async def main() -> str:
         async with runtime_in(tmp_path, PROCESS_START, config=asked, nobody="park") as runtime:
             await runtime.call("process.start", {"command": "sleep 100"})
-            proposal = runtime.pending()[0].proposal
+            proposal = runtime.pending.list()[0].proposal
             assert proposal is not None and proposal.surroundings is not None
             return proposal.surroundings.sandbox
 

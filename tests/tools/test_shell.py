@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import Config, Result, Risk, State
 from holdfast.config.model import ApprovalConfig, SandboxConfig, ToolsConfig
-from holdfast.contract.call import HeldCall, Surroundings
+from holdfast.contract.call import PendingCall, Surroundings
 from holdfast.contract.vocabulary import Failure
 from holdfast.text.preview import preview
 from holdfast.tools.shell.exec import SHELL_EXEC
@@ -25,14 +25,14 @@ def _call(folder: Path, command: str, mode: Mode = "off", name: str = "shell.exe
     return run(main())
 
 
-def _held(folder: Path, command: str, sandbox: SandboxConfig, **args: Any) -> HeldCall:
+def _held(folder: Path, command: str, sandbox: SandboxConfig, **args: Any) -> PendingCall:
     asked = Config(approval=ApprovalConfig(auto_approve=()), sandbox=sandbox)
 
-    async def main() -> HeldCall:
+    async def main() -> PendingCall:
         async with runtime_in(folder, SHELL_EXEC, config=asked, nobody="park") as runtime:
             result = await runtime.call("bash", {"command": command, **args})
             assert result.state is State.PENDING
-            return runtime.pending()[0]
+            return runtime.pending.list()[0]
 
     return run(main())
 

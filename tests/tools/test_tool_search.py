@@ -162,7 +162,7 @@ def test_tools_that_come_and_go_are_found_and_not_found(tmp_path: Path) -> None:
 
 def test_tools_are_found_for_a_call_and_for_nobody_else(tmp_path: Path) -> None:
     with pytest.raises(CallError, match="pass the context the tool was handed"):
-        runtime_with(tmp_path).service(ToolFinder).find(cast(Context, object()), "issue", 8)
+        runtime_with(tmp_path).services.get(ToolFinder).find(cast(Context, object()), "issue", 8)
 
 
 def test_a_layer_that_names_other_tools_leaves_it_and_one_that_denies_it_does_not(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_a_layer_that_names_other_tools_leaves_it_and_one_that_denies_it_does_no
     assert search(runtime, "issue", Caller(agent="mute")).state is State.DENIED
     impostor = Tool(name=TOOL_SEARCH, source="package:evil")
     other = Runtime([impostor], config=Config(tools=ToolsConfig(agents=layers)))
-    assert other.usable(TOOL_SEARCH, Caller(agent="clerk")) is None
+    assert other.access.usable(TOOL_SEARCH, Caller(agent="clerk")) is None
 
 
 def test_nobody_is_shown_it_in_a_list(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_nobody_is_shown_it_in_a_list(tmp_path: Path) -> None:
     assert TOOL_SEARCH not in [tool.name for tool in runtime.visible()]
     assert "tool--search" not in [entry["name"] for entry in runtime.tool_list("anthropic")]
     assert TOOL_SEARCH not in Listing(runtime).shown(Caller(door="mcp")).names
-    assert runtime.usable(TOOL_SEARCH) is not None
+    assert runtime.access.usable(TOOL_SEARCH, runtime.caller) is not None
 
 
 @pytest.mark.parametrize("name", [TOOL_SEARCH, "tool--search"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
@@ -16,12 +16,14 @@ from holdfast.agent.sight import Sight
 from holdfast.agent.standing import Standing, standing_of
 from holdfast.agent.surfaces import Surface
 from holdfast.contract.call import Caller, Decision
-from holdfast.contract.errors import HoldfastError
+from holdfast.contract.errors import CallError, HoldfastError
 from holdfast.contract.event import Warned
 from holdfast.contract.finding import TOOL_SEARCH
 from holdfast.contract.message import ToolUse
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
+from holdfast.contract.vocabulary import Verdict
+from holdfast.runtime.pipeline import CallRequest, Prepared
 from holdfast.runtime.runtime import Runtime
 
 T = TypeVar("T")
@@ -29,6 +31,20 @@ T = TypeVar("T")
 
 class Stopped(Exception):
     """Somebody asked the loop to stop."""
+
+
+class Ready(NamedTuple):
+    """A call that is prepared, or the result it has ended with."""
+
+    prepared: Prepared | Result
+    decision: Decision | None
+    since: int
+    """How many calls had run by then."""
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """None: it has ended."""
+        return None if self.decision is None else self.decision.verdict
 
 
 class Bench:
@@ -53,6 +69,8 @@ class Bench:
         """What ended before it ran, by call: the ledger knows it too, where there is one."""
         self.settled: dict[str, Result] = {}
         """What was written, by the id of the use."""
+        self.runs = 0
+        """How many calls have run: what was prepared before the last one may be out of date."""
         self.resting: set[tuple[int, ToolUse]] = set()
         """Slots nothing more can be done about for now."""
         self.conflict: str | None = None
@@ -101,7 +119,7 @@ class Bench:
         if self._left is None or self._left[0] != now:
             left = self.tools() if self.narrowed is None else self.narrowed.of(self.tools())
             names = {tool.name for tool in left}
-            if len(names) > self.runtime.config.tools.search_threshold and self.runtime.usable(TOOL_SEARCH, own):
+            if len(names) > self.runtime.config.tools.search_threshold and self.runtime.access.usable(TOOL_SEARCH, own):
                 names.add(TOOL_SEARCH)
             self._left = (now, replace(own, only=frozenset(names)))
         return self._left[1]
@@ -110,7 +128,7 @@ class Bench:
         """What this turn leaves to the model, the same object until something changes."""
         caller, revision = self.caller, self.runtime.registry.revision
         if self._crowd is None or self._crowd[0] is not caller or self._crowd[1] != revision:
-            crowd = Crowd(self.runtime.visible(caller), self.runtime.usable(TOOL_SEARCH, caller))
+            crowd = Crowd(self.runtime.visible(caller), self.runtime.access.usable(TOOL_SEARCH, caller))
             self._crowd = (caller, revision, crowd)
         return self._crowd[2]
 
@@ -129,7 +147,7 @@ class Bench:
         try:
             self._on_event(event)
         except Exception as error:  # who only watches must not come between a call and its result
-            self.runtime.report(error)
+            self.runtime.events.report(error)
 
     def warn(self, message: str) -> None:
         if message not in self._warned:
@@ -158,7 +176,7 @@ class Bench:
         slots = self.conversation.slots()
         wanted = {slot.open.call_id for slot in slots if slot.open is not None}
         stale = {opened.call_id for opened in self.conversation.remembered()} - wanted - self._over
-        withdrawn = {call_id for call_id in stale if self.runtime.desk.cancel(call_id)}
+        withdrawn = {call_id for call_id in stale if self.runtime.pending.cancel(call_id)}
         if withdrawn:
             self.conversation.forget(withdrawn)
         self._over = (self._over | stale) - wanted
@@ -172,7 +190,7 @@ class Bench:
         self.conversation.remember(slot, Open(call_id=held.call.id, digest=""))
         self.write([Placed(slot, Status.APPROVED)])
         written = self.conflict is None and self.trouble is None
-        if written and self.runtime.desk.withdraw(held.call.id, held.digest):
+        if written and self.runtime.pending.withdraw(held.call.id, held.digest):
             self.conversation.forget([held.call.id])
 
     def forget_all(self) -> None:
@@ -197,8 +215,41 @@ class Bench:
             self.conversation.remember_all(fresh)
         return opened
 
-    async def judge(self, slot: Slot) -> Decision | None:
+    async def judge(self, slot: Slot) -> Decision:
         return await self.runtime.judge(slot.use.name, _arguments(slot), caller=self.caller)
+
+    async def prepare(self, slot: Slot) -> Ready:
+        """Take a slot's call through every stage up to the decision, under the id it was opened with."""
+        assert slot.open is not None
+        runtime, since = self.runtime, self.runs
+        try:
+            request = CallRequest.checked(
+                slot.use.name,
+                _arguments(slot),
+                caller=self.caller,
+                cwd=runtime.workspace.cwd,
+                request=f"{self.conversation.id}:{slot.turn}",
+                given_id=slot.use.id,
+                call_id=slot.open.call_id,
+            )
+        except CallError:
+            return Ready(await self.call(slot), None, since)  # it is refused in the usual words
+        prepared = await runtime.pipeline.prepare(request)
+        decision = None if isinstance(prepared, Result) else await runtime.pipeline.decide(prepared)
+        return Ready(prepared, decision, since)
+
+    async def go_on(self, slot: Slot, ready: Ready) -> Result:
+        """What becomes of a prepared call. Where another call has run since, it is prepared again: it may do something
+        else by now."""
+        prepared, decision = ready.prepared, ready.decision
+        if isinstance(prepared, Result) or decision is None:
+            assert isinstance(prepared, Result)
+            return prepared
+        if ready.since != self.runs:
+            return await self.call(slot)
+        work = self.runtime.pipeline.run_prepared(prepared, decision)
+        telemetry = self.runtime.telemetry
+        return await (work if telemetry is None else telemetry.span(slot.use.name, slot.use.id, work))
 
     async def call(self, slot: Slot) -> Result:
         """Ask for a slot's call on the one path there is, under the id it was opened with."""
@@ -213,7 +264,7 @@ class Bench:
         )
 
     def _new(self) -> Open:
-        return Open(call_id=self.runtime.new_call_id(), digest="")
+        return Open(call_id=self.runtime.pipeline.new_call_id(), digest="")
 
     def write(self, changes: Sequence[Placed | Settled]) -> None:
         """Write what goes together with what others wrote meanwhile; the rest is in the ledger, and taken up again."""

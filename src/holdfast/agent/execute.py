@@ -1,4 +1,4 @@
-"""Phase 2: run what may run, write what has ended, and give everybody's word to the ledger first."""
+"""Phases 1 and 2: say what is to become of each call, run what may run, write what has ended."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from holdfast.agent.bench import Bench
+from holdfast.agent.bench import Bench, Ready
 from holdfast.agent.conversation import Placed, Settled, Slot, Status
-from holdfast.agent.events import PhaseBegun
+from holdfast.agent.events import CallPlaced, PhaseBegun
 from holdfast.agent.standing import Standing, Step, persons_result, standing_of, told
 from holdfast.contract.call import Answer
 from holdfast.contract.errors import CallError, NotPending, StaleApproval, UnknownCall
 from holdfast.contract.result import Result
-from holdfast.contract.vocabulary import ENDS, Failure, State
-from holdfast.runtime.desk import POLL_SECONDS
-from holdfast.runtime.refusals import ABORTED
+from holdfast.contract.vocabulary import ENDS, Failure, State, Verdict
+from holdfast.runtime.pending import POLL_SECONDS
+from holdfast.runtime.results import ABORTED
 from holdfast.store import owner
 
 RUNNING_STEPS: Final = frozenset({Step.RUN, Step.APPROVE, Step.RESUME, Step.AWAIT})
@@ -33,6 +34,8 @@ class Job(Struct, frozen=True):
     step: Step
     denied: bool = False
     """It is known that it will not run."""
+    ready: Ready | None = None
+    """Prepared already."""
 
 
 async def execute(bench: Bench, standings: Sequence[Standing]) -> None:
@@ -58,7 +61,7 @@ async def _settle(bench: Bench, standing: Standing) -> Settled | None:
         return Settled(slot, said)
     call_id = slot.open.call_id
     if standing.state is State.APPROVED or slot.aborted is not None or slot.status is Status.ABORTED:
-        return Settled(slot, said) if bench.runtime.desk.cancel(call_id) else None
+        return Settled(slot, said) if bench.runtime.pending.cancel(call_id) else None
     kind = "result" if said.success else "reject"
     try:
         result = await bench.runtime.answer(call_id, Answer(kind=kind, by=bench.by, message=said.text))
@@ -78,7 +81,7 @@ async def carry_out(bench: Bench, jobs: Sequence[Job]) -> None:
 
 async def _carry_out(bench: Bench, jobs: Sequence[Job]) -> None:
     waiting = deque(sorted(jobs, key=lambda job: job.step is Step.AWAIT))
-    limit = 1 if bench.runtime.asker is not None else bench.runtime.config.tools.max_concurrent
+    limit = 1 if bench.runtime.interfaces.askers else bench.runtime.config.tools.max_concurrent
     running: dict[asyncio.Task[Result | None], Job] = {}
     stop = asyncio.ensure_future(bench.stop.wait())
     deadline = None
@@ -96,6 +99,7 @@ async def _carry_out(bench: Bench, jobs: Sequence[Job]) -> None:
             else:
                 await asyncio.wait({*running, stop}, return_when=asyncio.FIRST_COMPLETED)
             ended = [task for task in running if task.done()]
+            bench.runs += sum(not running[task].denied for task in ended)
             changes = [_change(bench, running.pop(task), task) for task in ended]
             bench.write([change for change in changes if change is not None])
     finally:
@@ -114,7 +118,7 @@ def _stop(bench: Bench, running: dict[asyncio.Task[Result | None], Job], *, late
 async def _not_begun(bench: Bench, job: Job) -> Result | None:
     assert job.slot.open is not None
     call_id = job.slot.open.call_id
-    if job.step is Step.AWAIT or (job.step is not Step.RUN and not bench.runtime.desk.cancel(call_id)):
+    if job.step is Step.AWAIT or (job.step is not Step.RUN and not bench.runtime.pending.cancel(call_id)):
         return None
     return Result(False, error=ABORTED, state=State.CANCELLED, failure=Failure.CANCELLED, call_id=call_id)
 
@@ -125,14 +129,15 @@ async def _bring(bench: Bench, job: Job) -> Result | None:
     assert slot.open is not None
     call_id = slot.open.call_id
     if job.step is Step.RUN:
-        result = await bench.call(slot)
+        result = await (bench.call(slot) if job.ready is None else bench.go_on(slot, job.ready))
         known = standing_of(runtime, slot)
         return await _elsewhere(bench, call_id) if known.state is State.RUNNING else result
     if job.step is Step.AWAIT:
         return await _elsewhere(bench, call_id)
-    refusal = runtime.plans.find(slot.use.name, bench.caller)
+    refusal = runtime.access.find(slot.use.name, bench.caller)
     if isinstance(refusal, Result) and refusal.failure is Failure.NOT_ALLOWED:
-        return refusal if runtime.desk.refuse(call_id, refusal) else None
+        refusal = replace(refusal, call_id=call_id)
+        return refusal if runtime.pending.end(call_id, refusal) else None
     if job.step is Step.RESUME:
         return await _resume(bench, call_id)
     try:
@@ -145,25 +150,18 @@ async def _bring(bench: Bench, job: Job) -> Result | None:
 
 
 async def _resume(bench: Bench, call_id: str) -> Result | None:
-    held = bench.runtime.ledger_for_held().held(call_id)
+    held = bench.runtime.pending.get(call_id)
     if held is None or held.state is not State.APPROVED:
         return None
     if held.waiter is not None and owner.alive(held.waiter):
         return await _elsewhere(bench, call_id)
-    ran = await bench.runtime.desk.resume_one(held)
+    ran = await bench.runtime.pipeline.resume(held)
     return ran or Result(False, state=State.APPROVED, call_id=call_id)
 
 
 async def _elsewhere(bench: Bench, call_id: str) -> Result | None:
-    """Another process runs it: its result is the call's one result. If that process dies, the ledger says so."""
-    ledger = bench.runtime.ledger_for_held()
-    while (result := ledger.result(call_id)) is None:
-        held = ledger.held(call_id)
-        if bench.stopped or (held is not None and held.state is State.PENDING):
-            return None
-        ledger.recover()
-        await asyncio.sleep(POLL_SECONDS)
-    return result
+    """Another process runs it: its result is the call's one result."""
+    return await bench.runtime.pending.until_ended(call_id, stopped=lambda: bench.stopped)
 
 
 def _change(bench: Bench, job: Job, task: asyncio.Task[Result | None]) -> Placed | Settled | None:
@@ -191,3 +189,50 @@ def _change(bench: Bench, job: Job, task: asyncio.Task[Result | None]) -> Placed
         return Placed(slot, Status.DENIED)
     return Settled(slot, told(known, result))
 
+
+async def categorise(bench: Bench, standings: Sequence[Standing], *, at_once: bool) -> None:
+    """Each call is prepared once. Without `at_once` nothing runs here but what ends before anybody could be asked: an
+    unknown tool, arguments that do not fit; what may run is marked, and prepared again when it does."""
+    bench.tell(PhaseBegun("categorise"))
+    placed: list[Placed] = []
+    fresh = [each.slot for each in standings if each.slot.aborted is None and each.step is not Step.SHOW]
+    opened = dict(zip(fresh, bench.open_all(fresh), strict=True))
+    ended: list[Job] = []
+    approved: list[Job] = []
+    for standing in standings:
+        slot = standing.slot
+        if slot.aborted is not None:
+            placed.append(Placed(slot, Status.ABORTED))
+        elif standing.step is Step.SHOW:
+            placed.append(_shown_again(bench, standing))
+        else:
+            slot = opened[slot]
+            ready = await bench.unless_stopped(bench.prepare(slot))
+            if ready.verdict is not Verdict.APPROVE:
+                ended.append(Job(slot, Step.RUN, denied=ready.verdict is Verdict.DENY, ready=ready))
+            elif slot.status is Status.PENDING:
+                bench.resting.add((slot.turn, slot.use))  # a person wrote it, so a person takes it away
+            elif at_once:
+                approved.append(Job(slot, Step.RUN, ready=ready))
+            else:
+                placed.append(Placed(slot, Status.APPROVED))
+    bench.write(placed)
+    await carry_out(bench, ended)
+    if approved and not bench.stopped:
+        for job in approved:
+            bench.tell(CallPlaced(job.slot.use, Status.APPROVED, None))
+        bench.tell(PhaseBegun("execute"))
+        await carry_out(bench, approved)
+
+
+def _shown_again(bench: Bench, standing: Standing) -> Placed:
+    slot = standing.slot
+    if slot.status is Status.APPROVED:
+        what, call = f"Call '{slot.use.id}'", "" if slot.open is None else slot.open.call_id
+        if standing.changed:
+            bench.warn(f"{what} was changed elsewhere, so its approval here does not count: holdfast approve {call}")
+        elif standing.doubtful or bench.sight.blocked:
+            bench.warn(f"{what} is still pending: a tool could have typed that approval. Use: holdfast approve {call}")
+        else:
+            bench.warn(f"{what} waits again: it is not what was shown, or something ran that could have typed that.")
+    return Placed(slot, Status.PENDING)

@@ -10,11 +10,10 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from holdfast.agent.bench import Bench, Stopped
-from holdfast.agent.categorise import categorise
 from holdfast.agent.context import trim
 from holdfast.agent.conversation import Conflict, Conversation, Diagnostic, Open, Placed, Slot, Status
 from holdfast.agent.events import EXIT_CODES, Guarded, Kind, OnEvent, Outcome, PhaseBegun, ReplyWritten, UsageCounted
-from holdfast.agent.execute import RUNNING_STEPS, Job, carry_out, execute
+from holdfast.agent.execute import RUNNING_STEPS, Job, carry_out, categorise, execute
 from holdfast.agent.guarding import Accept, Act, Again, Finish, Guard, Send
 from holdfast.agent.guided import Guided
 from holdfast.agent.loading import Loading, in_own_names
@@ -29,7 +28,7 @@ from holdfast.contract.tool import Tool
 from holdfast.contract.vocabulary import Verdict
 from holdfast.models.port import Model, TextDelta, Usage
 from holdfast.models.settings import Settings
-from holdfast.runtime.refusals import ABORTED
+from holdfast.runtime.results import ABORTED
 from holdfast.runtime.runtime import Runtime
 
 _ACTIONABLE: Final = RUNNING_STEPS | {Step.SETTLE}
@@ -148,13 +147,13 @@ class Loop:
             self._refresh()
             self.conversation.repair()
             if self._bench.slots():
-                outcome = await self._work()
+                outcome = await self._work(at_once=not step)
                 if outcome is not None:
                     return outcome
                 if step:
                     return self._outcome("stepped")
             if not self.runtime.registry.ready:
-                await self._bench.unless_stopped(self.runtime.wait_for_sources())
+                await self._bench.unless_stopped(self.runtime.pipeline.wait_for_sources())
                 continue
             outcome = self._nothing_to_send(step) or await self._send(step)
             if outcome is not None:
@@ -164,7 +163,7 @@ class Loop:
         """What a call asks for may come from a source that is still loading."""
         registry = self.runtime.registry
         if not registry.ready and any(registry.find(slot.use.name) is None for slot in self._bench.slots()):
-            await self._bench.unless_stopped(self.runtime.wait_for_sources())
+            await self._bench.unless_stopped(self.runtime.pipeline.wait_for_sources())
 
     async def _judge_again(self) -> None:
         """What waits for a person may be approved by the rules as they are now: it then runs like any other call."""
@@ -175,7 +174,7 @@ class Loop:
             if standing.changed or held.definition_only:
                 continue
             decision = await self._bench.unless_stopped(self._bench.judge(slot))
-            if decision is None or decision.verdict is not Verdict.APPROVE:
+            if decision.verdict is not Verdict.APPROVE:
                 continue
             now = standing_of(self.runtime, slot)
             if now.held is not None and now.held.digest == held.digest and now.step is Step.LEAVE and not now.changed:
@@ -195,7 +194,7 @@ class Loop:
         if not self._is_current():
             raise Stale
 
-    async def _work(self, only: str | None = None) -> Outcome | None:
+    async def _work(self, only: str | None = None, *, at_once: bool = True) -> Outcome | None:
         """Phases 1 and 2, until nothing can be done about any call; None when none is left."""
         bench = self._bench
         before: list[Standing] = []
@@ -216,7 +215,7 @@ class Loop:
                 return self._left(standings)
             before = awake
             if unsorted := [each for each in awake if each.step in _SORTED]:
-                await categorise(bench, unsorted)
+                await categorise(bench, unsorted, at_once=at_once)
             elif ready := [each for each in awake if each.step in _ACTIONABLE]:
                 await execute(bench, ready)
             else:

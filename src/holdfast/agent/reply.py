@@ -25,7 +25,7 @@ from holdfast.models.port import (
     ThinkingDelta,
     Usage,
 )
-from holdfast.runtime.refusals import words_of
+from holdfast.runtime.results import words_of
 
 _GRACE: Final = 2.0
 """Seconds a request has to end after it was stopped."""
@@ -116,7 +116,7 @@ def _fault(bench: Bench, error: BaseException | None) -> str:
         return str(error)
     if not isinstance(error, Exception):
         raise error
-    bench.runtime.report(error)
+    bench.runtime.events.report(error)
     return f"The model could not be asked: {words_of(error, type(error).__name__)}"
 
 

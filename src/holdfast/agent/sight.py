@@ -10,8 +10,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 from holdfast.agent.conversation import Conversation, Open, Placed, Settled, Slot, Status
-from holdfast.agent.standing import Standing, Step
-from holdfast.agent.suspects import acts_unseen
+from holdfast.agent.standing import Standing, Step, acts_unseen
 from holdfast.runtime.runtime import Runtime
 
 
@@ -26,7 +25,7 @@ class Sight:
     @property
     def blocked(self) -> bool:
         """Whether something runs that could write into the conversation."""
-        return self._acting > 0 or self._runtime.hands.background_alive()
+        return self._acting > 0 or self._runtime.services.writers_alive()
 
     @contextmanager
     def acting(self, slots: Sequence[Slot]) -> Generator[None]:
@@ -68,7 +67,7 @@ class Sight:
 
     def remember_shown(self, changes: Sequence[Placed | Settled]) -> None:
         """After they were written: an approval of a placeholder is one of what was held when it was written."""
-        ledger = self._runtime.ledger_for_held()
+        ledger = self._runtime.pending.ledger
         shown: list[tuple[Slot, Open]] = []
         for change in changes:
             opened = change.slot.open

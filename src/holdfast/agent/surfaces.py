@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.tool import Tool
-from holdfast.rules.profiles import Names
+from holdfast.rules.policy import Names
 from holdfast.text.suggest import did_you_mean
 
 _SPILLED: Final = "output.read"

@@ -20,13 +20,14 @@ from holdfast.contract.errors import ConfigError, HoldfastError
 from holdfast.contract.tool import Tool
 from holdfast.registry.entry_points import load_entry_points
 from holdfast.registry.registry import Registry
-from holdfast.rules.caps import Cap
+from holdfast.rules.gate import Cap
 from holdfast.rules.grants import StoredGrants
+from holdfast.rules.policy import read_skills
 from holdfast.rules.shell.cap import CommandRules
-from holdfast.rules.skills import read_skills
 from holdfast.rules.standard import DocumentPolicy
-from holdfast.runtime.desk import Asker, Nobody
-from holdfast.runtime.runtime import Runtime
+from holdfast.runtime.commands import Workspace
+from holdfast.runtime.interfaces import Asker, Nobody
+from holdfast.runtime.runtime import Rules, Runtime
 from holdfast.runtime.undo.runs import remove_dead_runs
 from holdfast.store.ledger import Ledger
 from holdfast.store.trust import Trust
@@ -81,7 +82,7 @@ def check_config(config: Config) -> None:
 
         check_references(config)
     if config.sandbox.backend != "auto":
-        from holdfast.sandbox.backend import backends
+        from holdfast.sandbox.probing import backends
 
         list(backends(config.sandbox.backend))
     for network in (config.sandbox.network, *(server.network for server in config.mcp.servers.values())):
@@ -172,18 +173,22 @@ def build_runtime(
         config=config,
         registry=registry,
         ledger=ledger,
-        grants=None if grants is None else StoredGrants(grants),
-        root=setting.root,
-        cwd=setting.cwd,
-        state=setting.state,
-        document=None if document is None else document.path,
+        workspace=Workspace(
+            root=setting.root,
+            cwd=str(setting.cwd),
+            state=setting.state,
+            document=None if document is None else document.path,
+        ),
         asker=asker,
         nobody=nobody,
         caller=Caller(door=door, scopes=frozenset(config.secrets)) if document is None else document.caller,
-        document_policy=None if document is None else document.policy,
-        caps=() if document is None else document.caps,
-        plan=document is not None and document.plan,
-        skills=read_skills(config.tools.skills, setting.trust.is_trusted),
+        rules=Rules(
+            grants=None if grants is None else StoredGrants(grants),
+            document=None if document is None else document.policy,
+            caps=() if document is None else document.caps,
+            plan=document is not None and document.plan,
+            skills=read_skills(config.tools.skills, setting.trust.is_trusted),
+        ),
     )
     if grants is not None:
         runtime.on_close(grants.close)

@@ -36,9 +36,8 @@ from holdfast.models.opening import open_model, settings_for
 from holdfast.models.port import Model
 from holdfast.registry.registry import Registry
 from holdfast.registry.sources import WAITING
-from holdfast.rules.policy import Policy, PolicyRules
-from holdfast.rules.skills import read_skills
-from holdfast.runtime.desk import Nobody
+from holdfast.rules.policy import Policy, PolicyRules, read_skills
+from holdfast.runtime.interfaces import Nobody
 from holdfast.runtime.runtime import Runtime
 from holdfast.runtime.secrets import Secrets
 
@@ -169,7 +168,8 @@ async def open_chat(
         )
         behind = Behind(path=path, caller=caller, policy=ruled.document, caps=ruled.caps, plan=plan)
         runtime = build_runtime(setting, registry=registry, nobody=nobody, door=DOOR, document=behind)
-        runtime.inquirer = None if inquirer is None else inquirer(runtime)
+        if inquirer is not None:
+            runtime.attach(inquirer=inquirer(runtime))
         async with runtime:
             _withdraw_orphans(runtime)
             if model is None:
@@ -244,7 +244,7 @@ class _Asking:
             return
         self._warned.add(warning)
         if self._on_event is None:
-            self._runtime.warn(warning)
+            self._runtime.events.warn(warning)
         else:
             self._on_event(Warned("", warning))
 
@@ -334,10 +334,10 @@ def _held_back(ignored: tuple[str, ...], read: _Read) -> tuple[str, ...]:
 
 def _withdraw_orphans(runtime: Runtime) -> None:
     """What waits for a document that is gone or was renamed can never run: nobody has to be asked about it."""
-    for held in runtime.pending():
+    for held in runtime.pending.list():
         document = held.call.caller.document
         if document is not None and held.waiter is None and _is_gone(Path(document)):
-            runtime.desk.withdraw(held.call.id, held.digest)
+            runtime.pending.withdraw(held.call.id, held.digest)
 
 
 def _is_gone(document: Path) -> bool:
@@ -364,4 +364,5 @@ def _digest(document: Document) -> str:
 
 
 def _secret(runtime: Runtime, source: SecretSource) -> str:
-    return Secrets({"model": source}, runtime.redactor.add, runtime.root or Path(runtime.cwd)).get("model")
+    root = runtime.workspace.root or Path(runtime.workspace.cwd)
+    return Secrets({"model": source}, runtime.redactor.add, root).get("model")

@@ -42,5 +42,5 @@ def _bridge(runtime: Runtime, servers: dict[str, McpServer], user_db: Path) -> B
     runtime.on_close(pins.close)
     bridge = Bridge(runtime, servers, pins=pins, state=user_db.parent)
     bridge.attach()
-    runtime.offer(Bridge, bridge)
+    runtime.services.offer(Bridge, bridge)
     return bridge

@@ -85,15 +85,20 @@ def key_of(turn: int, use: ToolUse) -> Key:
 
 
 class Memory:
-    """Read anew each time, because other processes write it as well; written only by who holds the document's lock."""
+    """Read again when the file has changed, because other processes write it as well; written only by who holds the
+    document's lock."""
 
     def __init__(self, path: Path, state: Path) -> None:
         self._file = state / f"{key(path)}.json"
         self._blobs = Blobs(state / "attachments", Redactor(), sync=True)
         self._nothing = Remembered(uri=Path(os.path.realpath(path)).as_uri())
+        self._seen: tuple[tuple[int, ...], Remembered] | None = None
 
     def read(self) -> Remembered:
         try:
+            identity = _identity(self._file)
+            if self._seen is not None and self._seen[0] == identity:
+                return self._seen[1]
             found = _decoder.decode(self._file.read_bytes())
         except FileNotFoundError:
             return self._nothing
@@ -106,6 +111,7 @@ class Memory:
             return self._nothing
         with suppress(OSError):  # one that is remembered since before documents were protected by that
             documents.remember(self._nothing.path)
+        self._seen = (identity, found)
         return found
 
     def open(self, opened: Sequence[tuple[Key, Open | None]]) -> None:
@@ -168,12 +174,19 @@ class Memory:
             try:
                 file.file.write(msgspec.json.encode(new))
                 file.publish(self._file, sync=True)
+                self._seen = (_identity(self._file), new)
             finally:
                 file.discard()
         except OSError as error:
             raise DocumentError(
                 f"{self._file} could not be written ({error.strerror}); check the disk and permissions of the folder."
             ) from None
+
+
+def _identity(file: Path) -> tuple[int, ...]:
+    """Different after every write: each makes a new file, and takes longer than a tick of the clock."""
+    found = file.stat()
+    return found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size
 
 
 def remembered_documents(state: Path) -> Sequence[Remembered]:

@@ -27,6 +27,9 @@ Name = Annotated[str, Meta(min_length=1, max_length=1024)]
 Names = Annotated[tuple[Name, ...], Meta(max_length=1000)]
 Count = Annotated[int, Meta(ge=1, le=2**53)]
 Seconds = Annotated[float, Meta(gt=0, le=31_536_000)]
+Table = dict[str, Any]
+PENDING_TTL: Final = 7 * 86_400.0
+"""Seconds a call waits for an answer by default, unless it belongs to a document."""
 Budget = Annotated[int, Meta(ge=0, le=2**31)]
 Percent = Annotated[str, Meta(pattern=r"^(100|[1-9][0-9]?)%$")]
 Temperature = Annotated[float, Meta(ge=0, le=2)]
@@ -153,7 +156,12 @@ class ApprovalConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     on_error: Literal["skip", "ask"] = "skip"
     narrow: tuple[Names, ...] = ()
     """Lists of untrusted files: nothing is approved by `auto_approve` unless each of them approves it too."""
-    expires: Seconds | None = None
+    expires: Seconds = 86_400.0
+
+
+class PendingConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    ttl: Seconds | None = None
+    """None: `PENDING_TTL`, and without end for calls of a document."""
 
 
 class HooksConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -360,6 +368,7 @@ class McpConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tools: ToolsConfig = field(default_factory=ToolsConfig)
     approval: ApprovalConfig = field(default_factory=ApprovalConfig)
+    pending: PendingConfig = field(default_factory=PendingConfig)
     hooks: HooksConfig = field(default_factory=HooksConfig)
     sandbox: SandboxConfig = field(default_factory=SandboxConfig)
     output: OutputConfig = field(default_factory=OutputConfig)

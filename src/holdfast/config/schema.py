@@ -51,7 +51,12 @@ DESCRIPTIONS: Final = {
     "approval.commands": "Rules about shell commands. Every layer adds, none removes; the strictest wins.",
     "approval.max_risk": "The highest risk a list may approve.",
     "approval.on_error": "What a resolver that fails means: skip it, or ask whatever the others say.",
-    "approval.expires": "Seconds after which an approval that was not used is void.",
+    "approval.expires": "Seconds after which an approval that was not used is void: the call ends as expired.",
+    "pending": "Calls that wait for a person.",
+    "pending.ttl": (
+        "Seconds a call waits for an answer before it ends as expired; 7 days unless given, and for calls of a "
+        "document no end."
+    ),
     "hooks": "Who is told, or asked, when a call is about to run.",
     "hooks.autonomy": "Shifts the actions towards more or fewer questions.",
     "hooks.actions": "What happens when a matching tool is called, by tool name or pattern.",

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from holdfast.config.model import (
+    PENDING_TTL,
     ApprovalConfig,
     ChatConfig,
     CommandRule,
@@ -53,6 +54,7 @@ def looser_options(one: Config, other: Config) -> list[str]:
             "approval.auto_approve_sandboxed",
             other.sandbox.mode != "off" or one.sandbox.mode == "off" or not one.approval.auto_approve_sandboxed,
         ),
+        ("pending.ttl", _sooner(one.pending.ttl, other.pending.ttl)),
         ("ledger.enabled", one.ledger.enabled or not other.ledger.enabled),
         ("ledger.durability", one.ledger.durability == "power" or other.ledger.durability == "process"),
         ("ledger.keep_days", one.ledger.keep_days == other.ledger.keep_days),
@@ -237,6 +239,10 @@ def _hosts(network: str | tuple[str, ...]) -> tuple[str, ...]:
 
 def _within(one: float | None, other: float | None) -> bool:
     return (_UNLIMITED if one is None else one) <= (_UNLIMITED if other is None else other)
+
+
+def _sooner(one: float | None, other: float | None) -> bool:
+    return one == other or _within(one, other or PENDING_TTL)
 
 
 def _holds(whole: Iterable[str], part: Iterable[str]) -> bool:

@@ -14,6 +14,7 @@ from msgspec import Struct, structs
 
 from holdfast.config.model import (
     FUNCTION_PATH,
+    PENDING_TTL,
     SERVER_IDENTITY,
     Action,
     CommandRule,
@@ -23,8 +24,8 @@ from holdfast.config.model import (
     ModelProvider,
     PolicyLayer,
     Preset,
+    Table,
 )
-from holdfast.config.overlay import Table
 from holdfast.config.shape import dotted, is_section, options
 from holdfast.contract.vocabulary import Risk
 
@@ -140,6 +141,11 @@ def _smaller(base: float | None, wanted: float | None) -> float | None:
     if base is None or wanted is None:
         return wanted if base is None else base
     return min(base, wanted)
+
+
+def _sooner(base: float | None, wanted: float | None) -> float | None:
+    """None waits as long as holdfast does by itself."""
+    return base if wanted is None else min(PENDING_TTL if base is None else base, wanted)
 
 
 def _both(base: bool, wanted: bool) -> bool:
@@ -305,6 +311,7 @@ _RULES: Final[dict[str, Rule]] = {
     "approval.max_risk": _stricter(*Risk, None),
     "approval.on_error": _stricter("ask", "skip"),
     "approval.expires": _smaller,
+    "pending.ttl": _sooner,
     "hooks.autonomy": _stricter("cautious", "standard", "autonomous"),
     "hooks.actions": _actions,
     "sandbox.mode": _stricter("required", "auto", "off"),

@@ -115,7 +115,7 @@ class NamedFile(Struct, frozen=True):
     digest: str
 
 
-class HeldCall(Struct, frozen=True, kw_only=True):
+class PendingCall(Struct, frozen=True, kw_only=True):
     """A call that waits, as every door sees it."""
 
     call: Call

@@ -134,6 +134,11 @@ class Context(Protocol):
     def cancelled(self) -> bool: ...
 
     @property
+    def dry_run(self) -> bool:
+        """Nothing may happen: check what the call would meet, and return before it acts."""
+        ...
+
+    @property
     def caps(self) -> Caps:
         """How much a tool may show: `small` for models with little room."""
         ...

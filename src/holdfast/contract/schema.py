@@ -3,19 +3,302 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
+from urllib.parse import unquote
 
 import jsonschema_rs
 from msgspec import Struct
 
-from holdfast.contract.coerce import coerce_errors, fill_nullable
+from holdfast.contract.coerce import coerce, coerce_errors, fill_nullable
 from holdfast.contract.errors import InvalidArguments, InvalidSchema
-from holdfast.contract.explain import explain
-from holdfast.contract.flat import FlatSchema, flat_schema
 from holdfast.contract.plain import is_plain, path_of, plain_copy
-from holdfast.contract.unfold import unfolded_parts
-from holdfast.contract.values import Args, encode_json
+from holdfast.contract.values import Args, Json, encode_json
+
+_SCALARS: Final = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "null": (type(None),),
+}
+_OBJECT_KEYS: Final = frozenset({"type", "properties", "required", "additionalProperties", "title", "description"})
+_PART_KEYS: Final = frozenset({"type", "title", "description", "default", "examples"})
+
+
+class _Kind(Struct, frozen=True):
+    types: frozenset[str]
+    python: tuple[type, ...]
+    words: str
+    label: str
+    """The name as it stands in a sentence."""
+
+    def accepts(self, value: Json) -> bool:
+        if isinstance(value, float) and "number" not in self.types:
+            return "integer" in self.types and value.is_integer()
+        return type(value) in self.python
+
+
+class FlatSchema(Struct, frozen=True):
+    kinds: dict[str, _Kind]
+    required: tuple[str, ...]
+
+    def judge(self, args: Args) -> Args | InvalidArguments:
+        """What `CompiledSchema.judge` says of plain JSON that the schema refuses as it is."""
+        problems: list[str] = []
+        repaired: Args = {}
+        for name in self.required:
+            if name not in args:
+                kind = self.kinds[name]
+                if "null" in kind.types:
+                    repaired[name] = None
+                else:
+                    problems.append(f"{kind.label} is missing")
+        unknown: list[str] = []
+        for name, value in args.items():
+            kind = self.kinds.get(name)
+            if kind is None:
+                unknown.append(name)
+            elif not kind.accepts(value):
+                better = coerce(value, kind.types) if isinstance(value, str) else value
+                if better is value or not kind.accepts(better):
+                    problems.append(f"{kind.label} is {show(value)} but must be {kind.words}")
+                repaired[name] = better
+        if unknown:
+            problems.append(unexpected([], unknown, tuple(self.kinds)))
+        if problems:
+            rest = len(problems) - MAX_VIOLATIONS
+            return InvalidArguments([*problems[:MAX_VIOLATIONS], f"and {rest:,} more"] if rest > 0 else problems)
+        return {**args, **repaired}
+
+
+def flat_schema(schema: Mapping[str, Any]) -> FlatSchema | None:
+    """The schema as a flat one, or None if it says anything else."""
+    if schema.get("type") != "object" or schema.get("additionalProperties") is not False:
+        return None
+    if not _OBJECT_KEYS.issuperset(schema):
+        return None
+    kinds: dict[str, _Kind] = {}
+    for name, part in cast(Mapping[str, Any], schema.get("properties") or {}).items():
+        kind = _kind(name, part)
+        if kind is None:
+            return None
+        kinds[name] = kind
+    required = tuple(cast(list[str], schema.get("required") or ()))
+    return FlatSchema(kinds, required) if kinds.keys() >= set(required) else None
+
+
+def _kind(name: str, part: object) -> _Kind | None:
+    if not isinstance(part, Mapping):
+        return None
+    schema = cast(Mapping[str, Any], part)
+    if not _PART_KEYS.issuperset(schema):
+        return None
+    given = schema.get("type")
+    types = frozenset([given] if isinstance(given, str) else cast(list[str], given or ()))
+    if not types or not types <= _SCALARS.keys():
+        return None
+    python = tuple(kind for word in types for kind in _SCALARS[word])
+    return _Kind(types, python, type_words(types), path_of([name]))
+
+
+Node = Mapping[str, Any]
+
+_REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+_MAX_UNKNOWN: Final = 32
+
+
+def unfolded_parts(schema: Node, limit: int, worth: Callable[[Node], int] = lambda _: 1) -> int:
+    """The number of objects in the schema with every inner reference written out once per use, loops cut.
+
+    `worth` is what an object counts for. Counting stops a little above `limit`. A reference that is not found here
+    (into another document) counts as one part; more than a few of those count as too many, because nothing is known
+    about them.
+    """
+    return _Unfolding(schema, limit, worth).parts(schema)
+
+
+class _Unfolding:
+    def __init__(self, schema: Node, limit: int, worth: Callable[[Node], int]) -> None:
+        self.limit = limit
+        self.worth = worth
+        self.unknown = 0
+        self.known: dict[int, int] = {}
+        self.open: set[int] = set()
+        self.targets: dict[str, Any] = {"": schema}
+        for node in _nodes(schema):
+            for key, prefix in (("$id", ""), ("$anchor", "#"), ("$dynamicAnchor", "#")):
+                if isinstance(name := node.get(key), str):
+                    self.targets.setdefault(prefix + name, node)
+
+    def parts(self, node: object) -> int:
+        if isinstance(node, list):
+            return sum(self.parts(item) for item in cast(list[object], node))
+        if not isinstance(node, Mapping):
+            return 0
+        part = cast(Node, node)
+        key = id(part)
+        if key in self.open:
+            return 0
+        if key not in self.known:
+            self.open.add(key)
+            self.known[key] = self.count(part)
+            self.open.discard(key)
+        return self.known[key]
+
+    def count(self, part: Node) -> int:
+        total = self.worth(part)
+        for key, item in part.items():
+            if total > self.limit:
+                break
+            total += self.referred(item) if key in _REFERENCES and isinstance(item, str) else self.parts(item)
+        return total
+
+    def referred(self, reference: str) -> int:
+        base, _, fragment = reference.partition("#")
+        target = self.targets.get(reference) or self.targets.get(base)
+        if reference not in self.targets and fragment.startswith("/"):
+            for step in unquote(fragment[1:]).split("/"):
+                target = _step(target, step.replace("~1", "/").replace("~0", "~"))
+        if isinstance(target, Mapping):
+            return self.parts(cast(Node, target))
+        self.unknown += 1
+        return self.limit + 1 if self.unknown > _MAX_UNKNOWN else 1
+
+
+def _step(node: Any, step: str) -> Any:
+    if isinstance(node, list):
+        items = cast(list[Any], node)
+        return items[int(step)] if step.isdecimal() and int(step) < len(items) else None
+    return cast(Node, node).get(step) if isinstance(node, Mapping) else None
+
+
+def _nodes(value: object) -> Iterator[Node]:
+    if isinstance(value, Mapping):
+        node = cast(Node, value)
+        yield node
+        for item in node.values():
+            yield from _nodes(item)
+    elif isinstance(value, list):
+        for item in cast(list[object], value):
+            yield from _nodes(item)
+
+
+MAX_VIOLATIONS: Final = 10
+_MAX_VALUE: Final = 60
+_MAX_NAME: Final = 80
+_MAX_OPTIONS: Final = 20
+_WHOLE: Final = "the whole value"
+
+
+def explain(errors: Iterable[jsonschema_rs.ValidationError], properties: Sequence[str]) -> list[str]:
+    """One sentence per violation, at most `MAX_VIOLATIONS` and a count of the rest."""
+    found: list[str] = []
+    more = 0
+    for error in errors:
+        if len(found) < MAX_VIOLATIONS:
+            found.append(_sentence(error, properties))
+        else:
+            more += 1
+    return [*found, f"and {more:,} more"] if more else found
+
+
+def _sentence(error: jsonschema_rs.ValidationError, properties: Sequence[str]) -> str:
+    kind = error.kind.name
+    facts = error.kind.as_dict()
+    where = error.instance_path
+    if kind == "required":
+        return f"{path_of([*where, facts['property']])} is missing"
+    if kind in ("additionalProperties", "unevaluatedProperties"):
+        return unexpected(where, facts["unexpected"], properties)
+    if kind == "falseSchema" and error.schema_path[-1:] == ["additionalProperties"]:
+        return f"{path_of(where) or _WHOLE} takes no properties"
+    subject = path_of(where) or _WHOLE
+    if kind in ("anyOf", "oneOf"):
+        return f"{subject} is {show(error.instance)} but must be {_alternatives(error, facts['context'])}"
+    if kind == "pattern" and "error" in facts:
+        return f"{subject} is too hard to match against its pattern; send something shorter"
+    phrase = _PHRASES.get(kind)
+    if phrase is None:
+        return f"{subject}: {error.message[:200]}"
+    return f"{subject} is {show(error.instance)} but must {phrase(facts)}"
+
+
+def type_words(types: Iterable[str]) -> str:
+    return " or ".join(sorted(types, key=lambda kind: (kind == "null", kind)))
+
+
+def _alternatives(outer: jsonschema_rs.ValidationError, context: list[list[jsonschema_rs.ValidationError]]) -> str:
+    wanted: list[str] = []
+    for branch in context:
+        if len(wanted) == _MAX_OPTIONS:
+            wanted.append("another of the allowed forms")
+            break
+        for inner in branch[:1]:
+            words = _alternative(inner, path_of(inner.instance_path[len(outer.instance_path) :]))
+            if words not in wanted:
+                wanted.append(words)
+    return " or ".join(wanted) or "exactly one of the allowed forms"
+
+
+def _alternative(error: jsonschema_rs.ValidationError, inside: str) -> str:
+    kind = error.kind.name
+    facts = error.kind.as_dict()
+    if kind == "required":
+        return f"one with {path_of([*([inside] if inside else []), facts['property']])}"
+    phrase = _PHRASES.get(kind)
+    if phrase is None or "error" in facts:
+        return "another of the allowed forms"
+    return f"one whose {inside} must {phrase(facts)}" if inside else phrase(facts).removeprefix("be ")
+
+
+_PHRASES: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
+    "type": lambda facts: f"be {type_words(facts['types'])}",
+    "enum": lambda facts: f"be one of {_options(facts['options'])}",
+    "const": lambda facts: f"be {show(facts['expected_value'])}",
+    "minimum": lambda facts: f"be at least {facts['limit']}",
+    "maximum": lambda facts: f"be at most {facts['limit']}",
+    "exclusiveMinimum": lambda facts: f"be more than {facts['limit']}",
+    "exclusiveMaximum": lambda facts: f"be less than {facts['limit']}",
+    "minLength": lambda facts: f"have at least {facts['limit']} characters",
+    "maxLength": lambda facts: f"have at most {facts['limit']} characters",
+    "minItems": lambda facts: f"have at least {facts['limit']} items",
+    "maxItems": lambda facts: f"have at most {facts['limit']} items",
+    "pattern": lambda facts: f"match {facts['pattern']!r}"[:200],
+    "falseSchema": lambda _: "not be given",
+}
+
+
+def _options(options: list[Any]) -> str:
+    shown = ", ".join(show(option) for option in options[:_MAX_OPTIONS])
+    rest = len(options) - _MAX_OPTIONS
+    return f"{shown} or {rest:,} others" if rest > 0 else shown
+
+
+def unexpected(where: list[str | int], names: list[str], properties: Sequence[str]) -> str:
+    from difflib import get_close_matches
+
+    sentences: list[str] = []
+    for name in names[:MAX_VIOLATIONS]:
+        close = get_close_matches(name[:_MAX_NAME], properties, n=1) if not where else []
+        hint = f" (did you mean {close[0]}?)" if close else ""
+        sentences.append(f"{path_of([*where, name])} is not a known property{hint}")
+    rest = len(names) - MAX_VIOLATIONS
+    return "; ".join([*sentences, f"and {rest:,} more"] if rest > 0 else sentences)
+
+
+def show(value: object) -> str:
+    if isinstance(value, str):
+        text = repr(value[:_MAX_VALUE])
+        return text if len(value) <= _MAX_VALUE else f"{text[:-1]}…' ({len(value):,} characters)"
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list | tuple):
+        return "a list"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return str(value)[:_MAX_VALUE]
+
 
 JsonSchema = Mapping[str, Any]
 

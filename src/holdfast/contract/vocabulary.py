@@ -50,12 +50,14 @@ RUNS_COMMANDS: Final = "runs_commands"
 """A capability: it runs what it is told to run, so that where the sandbox is wanted and missing a person is asked."""
 NEEDS_CONTAINMENT: Final = "needs_containment"
 """A capability: what it works on may make it run programs, so that without a sandbox a person is asked."""
+CHECKS_IN_DRY_RUN: Final = "checks_in_dry_run"
+"""A capability: `execute` may be called with `ctx.dry_run` set, and then checks its arguments and returns."""
 CHANGED_DEFINITION: Final = "changed_definition"
 """A capability: a person has not seen how it is described now, and is asked whatever else says yes."""
 
 
 class State(StrEnum):
-    """Where a call is. The last nine are ends (`pending` is a stop, not an end)."""
+    """Where a call is. The last ten are ends (`pending` is a stop, not an end)."""
 
     RECEIVED = "received"
     PROPOSED = "proposed"
@@ -67,6 +69,7 @@ class State(StrEnum):
     INVALID = "invalid"
     DENIED = "denied"
     REJECTED = "rejected"
+    EXPIRED = "expired"
     TIMED_OUT = "timed_out"
     UNKNOWN = "unknown"
     CANCELLED = "cancelled"
@@ -78,6 +81,7 @@ EXIT_CODES: Final[dict[State, int]] = {
     State.INVALID: 2,
     State.DENIED: 3,
     State.REJECTED: 3,
+    State.EXPIRED: 3,
     State.PENDING: 4,
     State.APPROVED: 4,
     State.TIMED_OUT: 5,
@@ -100,6 +104,7 @@ class Failure(StrEnum):
     NOBODY_TO_ASK = "nobody_to_ask"
     PLANNED = "planned"
     REJECTED = "rejected"
+    EXPIRED = "expired"
     AWAITING_APPROVAL = "awaiting_approval"
     AWAITING_ANSWER = "awaiting_answer"
     AWAITING_PROGRAM = "awaiting_program"

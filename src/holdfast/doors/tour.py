@@ -22,7 +22,7 @@ from holdfast.helper_process import own_module
 
 if TYPE_CHECKING:
     from holdfast.assemble.chat import Chat
-    from holdfast.contract.call import HeldCall
+    from holdfast.contract.call import PendingCall
 
 _SAMPLE: Final = Path(__file__).parent / "sample"
 _DOCUMENT: Final = "tour.chat"
@@ -145,13 +145,13 @@ async def _tour(scratch: Scratch) -> bool:
     return False
 
 
-def _held(chat: Chat, outcome: Outcome) -> HeldCall | None:
+def _held(chat: Chat, outcome: Outcome) -> PendingCall | None:
     """The call that waits."""
     opened = next((slot.open for slot in outcome.slots if slot.open is not None), None)
-    return None if opened is None else chat.runtime.ledger_for_held().held(opened.call_id)
+    return None if opened is None else chat.runtime.pending.ledger.held(opened.call_id)
 
 
-async def _ask(chat: Chat, held: HeldCall, guide: Guide) -> bool:
+async def _ask(chat: Chat, held: PendingCall, guide: Guide) -> bool:
     """Whether it was answered; without a terminal it is only shown."""
     if screen.can_ask():
         from holdfast.doors.cli.asking import TerminalAsker
@@ -163,7 +163,7 @@ async def _ask(chat: Chat, held: HeldCall, guide: Guide) -> bool:
     return False
 
 
-def _say_how(guide: Guide, scratch: Scratch, held: HeldCall) -> None:
+def _say_how(guide: Guide, scratch: Scratch, held: PendingCall) -> None:
     """The exact commands that go on from here."""
     program = _program()
     exports = " ".join(f"{name}={shlex.quote(value)}" for name, value in scratch.variables.items())

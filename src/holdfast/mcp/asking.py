@@ -75,7 +75,7 @@ class Asking:
             return ElicitResult(action=reply.action)
         values = _filled(reply.content or {}, asked)
         if not schema.accepts(values):
-            self._runtime.warn(
+            self._runtime.events.warn(
                 f"What was answered to '{self._source}' does not fit what it asked for, so that nothing was sent: "
                 f"{'; '.join(schema.violations(values))}"
             )
@@ -83,7 +83,9 @@ class Asking:
         try:
             return ElicitResult.model_validate({"action": "accept", "content": values})
         except ValidationError:
-            self._runtime.warn(f"What was answered to '{self._source}' cannot be sent as a form, so that nothing was.")
+            self._runtime.events.warn(
+                f"What was answered to '{self._source}' cannot be sent as a form, so that nothing was."
+            )
             return ElicitResult(action="cancel")
 
     async def sample(
@@ -108,13 +110,13 @@ class Asking:
         try:
             return CreateMessageResult.model_validate(reply.content)
         except ValidationError:
-            self._runtime.warn(f"What was answered to '{self._source}' is no message, so that nothing was sent.")
+            self._runtime.events.warn(f"What was answered to '{self._source}' is no message, so that nothing was sent.")
             return ErrorData(code=_REFUSED_BY_PERSON, message="No reply was given")
 
     async def roots(self, context: ClientRequestContext) -> ListRootsResult | ErrorData:
         from mcp_types import ListRootsResult
 
-        root = self._runtime.root
+        root = self._runtime.workspace.root
         listed = [] if root is None else [{"uri": root.as_uri(), "name": root.name}]
         return ListRootsResult.model_validate({"roots": listed})
 
@@ -126,7 +128,7 @@ class Asking:
             url, message = (item.get("url"), item.get("message")) if isinstance(item, dict) else (None, None)
             if isinstance(url, str) and _fault(url) is None:
                 visits.append(Visit(message=_bounded(message if isinstance(message, str) else ""), url=url))
-        if not visits or self._runtime.inquirer is None:
+        if not visits or not self._runtime.interfaces.can_inquire:
             return "it wants a page to be visited first, and nobody is there to do it"
         replies = await self._put(tuple(visits))
         agreed = replies is not None and all(reply.action == "accept" for reply in replies)
@@ -155,8 +157,8 @@ class Asking:
         self._open += 1
         try:
             if flight is None:
-                return await self._runtime.inquire(inquiry)
-            return await flight.while_it_lasts(self._runtime.inquire(inquiry))
+                return await self._runtime.interfaces.inquire(inquiry)
+            return await flight.while_it_lasts(self._runtime.interfaces.inquire(inquiry))
         finally:
             self._open -= 1
 

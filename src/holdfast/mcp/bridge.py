@@ -49,7 +49,7 @@ class Bridge:
         """Make each server a source of the runtime's tools; leaving the runtime ends them all."""
         for name, connection in self._connections.items():
             self._runtime.registry.register(_source(connection, self._servers[name], self._begin))
-        self._runtime.on_leave(self.close)
+        self._runtime.on_close(self.close)
 
     async def close(self) -> None:
         """End every connection, and the processes behind them."""

@@ -52,7 +52,7 @@ async def call_tool(client: Client, tool: str, args: Args, ctx: RunContext, runt
             ctx.progress((message or "")[:MAX_PROGRESS], progress, total)
 
     try:
-        answer = await client.call_tool(tool, args, progress_callback=None if runtime.bus.idle else tell)
+        answer = await client.call_tool(tool, args, progress_callback=None if runtime.events.idle else tell)
     except MCPError as error:
         return await _refused(error, client, line)
     except InputRequiredRoundsExceededError:

@@ -151,7 +151,7 @@ class Connection:
                     await self.shelf.put(await self._list(client))
             except Exception as error:
                 why = self._told(self._words(error))
-                self._runtime.warn(f"The tools of {self._named} could not be read again: {why}")
+                self._runtime.events.warn(f"The tools of {self._named} could not be read again: {why}")
             await life.rest(self._clock, pause)
             pause = min(2 * pause, LONGEST_PAUSE) if life.stale else CALM
 
@@ -173,7 +173,7 @@ class Connection:
                     async for _ in subscription:
                         life.refresh()
             except Exception as error:
-                self._runtime.log(f"{self._named} does not tell of changes: {self._told(self._words(error))}")
+                self._runtime.events.log(f"{self._named} does not tell of changes: {self._told(self._words(error))}")
             if self._clock.now() - began >= HEALTHY:
                 pause = FIRST_PAUSE
             await self._clock.sleep(pause)
@@ -199,7 +199,7 @@ class Connection:
         from holdfast.mcp.inlet import watched
         from holdfast.mcp.listing import drop_malformed
 
-        person = self._runtime.inquirer is not None
+        person = self._runtime.interfaces.can_inquire
 
         def sift(page: dict[str, Any]) -> None:
             version = "" if life.client is None else life.client.protocol_version
@@ -216,7 +216,7 @@ class Connection:
             client_info=Implementation(name="holdfast", version=version("holdfast")),
             elicitation_callback=self._asking.elicit if person else None,
             sampling_callback=self._asking.sample if person else None,
-            list_roots_callback=self._asking.roots if self._runtime.root is not None else None,
+            list_roots_callback=self._asking.roots if self._runtime.workspace.root is not None else None,
             logging_callback=self._journal.log,
             log_level="info",
             message_handler=handle,
@@ -297,7 +297,7 @@ class Connection:
     def _told(self, reason: str) -> str:
         opening = f"The MCP server '{self.name}' "
         said = f"it {reason.removeprefix(opening)}" if reason.startswith(opening) else reason
-        return visible(self._runtime.redact(said)[:_MAX_REASON].rstrip(".\n"))
+        return visible(self._runtime.redactor(said)[:_MAX_REASON].rstrip(".\n"))
 
 
 def _about(client: Client) -> tuple[str, str, str]:

@@ -33,7 +33,7 @@ class Journal:
         self._lost = 0
 
     async def log(self, params: LoggingMessageNotificationParams) -> None:
-        if self._runtime.bus.idle or not self._has_room():
+        if self._runtime.events.idle or not self._has_room():
             return
         said = params.data if isinstance(params.data, str) else encode_json(params.data).decode()
         text = f"{params.logger[:80]}: {said}" if params.logger else said
@@ -55,10 +55,10 @@ class Journal:
 
     def _tell(self, level: str, text: str) -> None:
         flight = self._flights.current()
-        clean = self._runtime.redact(text)
+        clean = self._runtime.redactor(text)
         raw = clean.encode("utf-8", "replace")
         if len(raw) > MAX_BYTES:
             clean = f"{raw[:MAX_BYTES].decode('utf-8', 'ignore')} […]"
-        self._runtime.emit_from_anywhere(
+        self._runtime.events.emit_from_anywhere(
             Logged("" if flight is None else flight.ctx.call_id, self._source, level, clean)
         )

@@ -24,8 +24,7 @@ from holdfast.mcp.oauth_client import Keeper, LoginFailed, LoginNeeded
 from holdfast.mcp.outgoing import call_of, wants_answer
 from holdfast.runtime.runtime import Runtime
 from holdfast.text.addresses import on_this_machine
-from holdfast.text.visible import visible, visible_url
-from holdfast.text.width import clip
+from holdfast.text.visible import clip, visible, visible_url
 
 __all__ = ["LOGIN_SECONDS", "Login", "LoginFailed", "LoginNeeded", "oauth_for"]
 
@@ -238,7 +237,7 @@ class Login(Keeper):
             return callback
         if request.method == "DELETE":
             raise self._needed("nobody is asked when a connection is closed")
-        if self._over or self._runtime.inquirer is None:
+        if self._over or not self._runtime.interfaces.can_inquire:
             raise self._needed(self._over or "nobody is here to be asked")
         self._check(self._url)
         callback = self._callback = await self._listen()
@@ -309,7 +308,7 @@ class Login(Keeper):
             call_id=record.id if record else "",
             group=record.group if record else "",
         )
-        asking = asyncio.create_task(self._runtime.inquire(inquiry))
+        asking = asyncio.create_task(self._runtime.interfaces.inquire(inquiry))
         arriving = asyncio.create_task(callback.arrival())
         try:
             await asyncio.wait((asking, arriving), return_when=asyncio.FIRST_COMPLETED)

@@ -26,9 +26,8 @@ from holdfast.config.references import fill
 from holdfast.contract.errors import HoldfastError
 from holdfast.mcp.oauth_store import login_file
 from holdfast.runtime.runtime import Runtime
-from holdfast.runtime.threads import ThreadPool
-from holdfast.text.visible import visible, visible_url
-from holdfast.text.width import clip
+from holdfast.runtime.stepping import ThreadPool
+from holdfast.text.visible import clip, visible, visible_url
 
 _SHOWN: Final = 300
 _TOKEN: Final = re.compile(r"[!-~]{1,65536}")
@@ -183,7 +182,7 @@ class Keeper(OAuthClientProvider):
 
     def failed(self, why: str) -> LoginFailed:
         # What a server wrote is in here, up to whole pages of it.
-        said = clip(visible(self._runtime.redact(why[: 4 * _SHOWN])), _SHOWN).rstrip(".")
+        said = clip(visible(self._runtime.redactor(why[: 4 * _SHOWN])), _SHOWN).rstrip(".")
         return LoginFailed(
             f"The login to the MCP server '{self._name}' failed: {said}. Try it with `holdfast mcp login {self._name}`."
         )

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from holdfast.config.model import McpServer
 from holdfast.mcp.process_plan import plan
 from holdfast.runtime.commands import TERM_GRACE, signal_name
-from holdfast.runtime.threads import ThreadPool
+from holdfast.runtime.stepping import ThreadPool
 from holdfast.runtime.writers import Noted
 from holdfast.sandbox.warden.client import NotStarted, WardenLost
 
@@ -111,7 +111,7 @@ class Process:
         try:
             for reads in (False, True, True):
                 self._pipe(theirs, reads=reads)
-            self._job = runtime.hands.warden.run(launch, *theirs, passed=passed)
+            self._job = runtime.commands.warden.run(launch, *theirs, passed=passed)
         except BaseException:
             self._close_ours()
             raise
@@ -141,7 +141,7 @@ class Process:
         """The end of what it complained about, without secrets and with nothing a terminal would obey."""
         for _ in range(_PIPE // _BLOCK):
             self._ring.add((_read(self._stderr) if self._stderr in self._ours else None) or b"")
-        plain = _COLOURS.sub("", self._runtime.redact(self._ring.text)).strip()[-_SHOWN:]
+        plain = _COLOURS.sub("", self._runtime.redactor(self._ring.text)).strip()[-_SHOWN:]
         return "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in plain)
 
     async def ended(self, seconds: float) -> str:
@@ -186,9 +186,9 @@ class Process:
             self._job.wait_blocking(_KILLED)
         left = 0 if self._job.exit is None else self._job.exit.left
         if left:
-            self._runtime.warn(f"{left} processes of the MCP server '{self._name}' could not be killed.")
+            self._runtime.events.warn(f"{left} processes of the MCP server '{self._name}' could not be killed.")
         for note in _finish(self._launch):
-            self._runtime.warn(f"After the MCP server '{self._name}' had ended: {note}")
+            self._runtime.events.warn(f"After the MCP server '{self._name}' had ended: {note}")
 
     def _heard(self) -> None:
         try:

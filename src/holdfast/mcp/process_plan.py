@@ -50,9 +50,9 @@ def folder_for(runtime: Runtime, name: str, server: McpServer) -> Path:
         return Path("/")
     first, _, rest = server.cwd.partition("/")
     if first not in _ROOT:
-        cwd = Path(runtime.root or runtime.cwd) / Path(server.cwd).expanduser()
-    elif runtime.root is not None:
-        cwd = runtime.root / rest.lstrip("/")
+        cwd = Path(runtime.workspace.root or runtime.workspace.cwd) / Path(server.cwd).expanduser()
+    elif runtime.workspace.root is not None:
+        cwd = runtime.workspace.root / rest.lstrip("/")
     else:
         raise SandboxRefused(f"There is no project here, which mcp.servers.{name}.cwd = {server.cwd!r} stands for.")
     if not cwd.is_dir():
@@ -72,11 +72,11 @@ def sandbox_for(runtime: Runtime, server: McpServer) -> Sandbox:
     network = base.network if server.network is None else server.network
     return Sandbox(
         replace(base, mode=runtime.sandbox.mode, network=network, writable=server.writable),
-        root=runtime.root,
-        document_dir=None if runtime.document is None else runtime.document.parent,
-        state=runtime.hands.state,
-        extra_protected=runtime.hands.protected,
-        cwd=Path(runtime.cwd),
+        root=runtime.workspace.root,
+        document_dir=runtime.workspace.document_dir,
+        state=runtime.workspace.state,
+        extra_protected=runtime.commands.protected,
+        cwd=Path(runtime.workspace.cwd),
         foreign=runtime.sandbox.policy.writable,  # where commands write: they could have put an `uvx` there
     )
 

@@ -16,7 +16,7 @@ from holdfast.config.references import fill
 from holdfast.config.shape import dotted
 from holdfast.contract.errors import ConfigError
 from holdfast.mcp.outgoing import call_of, wants_answer
-from holdfast.runtime.threads import ThreadPool
+from holdfast.runtime.stepping import ThreadPool
 from holdfast.text.addresses import on_this_machine
 
 if TYPE_CHECKING:

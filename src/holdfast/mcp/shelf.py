@@ -10,14 +10,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.config.model import McpServer
+from holdfast.contract.call import Proposal
 from holdfast.contract.context import Context
-from holdfast.contract.errors import BadJson, ToolError
+from holdfast.contract.errors import BadJson, InvalidArguments, ToolError
 from holdfast.contract.result import Result, fail
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args, Json, canonical_json, digest_of
+from holdfast.contract.vocabulary import CHANGED_DEFINITION, Risk
 from holdfast.mcp.definitions import is_wanted, source_of, tool_from
 from holdfast.mcp.pinning import definition_of, difference, pinned_as, same
 from holdfast.mcp.records import Changed
+from holdfast.runtime.results import checked
+from holdfast.text.preview import generic_body
 from holdfast.text.visible import visible
 
 if TYPE_CHECKING:
@@ -26,6 +30,63 @@ if TYPE_CHECKING:
     from holdfast.runtime.context import RunContext
     from holdfast.runtime.runtime import Runtime
     from holdfast.store.pins import Pins
+
+MAX_LINES: Final = 30
+MAX_CHARS: Final = 3_000
+"""Of a preview: every door shows that much whole. What is longer cannot be accepted with a call, since a yes would pin
+what was not shown."""
+
+
+def held_tool(shelf: Shelf, item: Listed) -> Tool:
+    """What the tool was when a person saw it, or what it is if nobody has, or what was seen cannot be read any more.
+
+    Its output schema is left away: by the time there is an answer the new definition is the one that counts.
+    """
+    name, full_name = item.name, f"{source_of(shelf.name)}:{item.name}"
+
+    async def propose(args: Args, ctx: Context) -> Proposal | Result:
+        now = shelf.listed(name)
+        if now is None or not now.held:
+            return fail(f"'{full_name}' has changed meanwhile; call it again.")
+        preview = await asyncio.to_thread(difference, now.pinned, now.definition)
+        if preview.count("\n") >= MAX_LINES or len(preview) > MAX_CHARS:
+            what = "is new, and has more to it" if now.pinned is None else "has changed by more"
+            return fail(f"Its definition {what} than can be shown here: holdfast mcp review {shelf.name} {name}")
+        which = "definition of a new tool" if now.pinned is None else "changed definition"
+        return Proposal(
+            tool_name=full_name,
+            summary=f"Accept the {which} and call it with {generic_body(args) or 'no arguments'}",
+            risk=Risk.HIGH,
+            payload={"arguments": args, "definition": digest_of(now.definition)},
+            preview=preview,
+            preview_kind="diff",
+        )
+
+    async def apply(payload: Args, ctx: Context) -> Result:
+        if not shelf.accept(name, str(payload.get("definition"))):
+            return fail("Its definition has changed once more, so that the call was not sent. Call it again.")
+        tool, args = shelf.tool(name), payload.get("arguments")
+        if tool is None or not isinstance(args, dict):
+            return fail("Its new definition cannot be used, so that the call was not sent.")
+        judged = tool.schema.judge(args)
+        if isinstance(judged, InvalidArguments):
+            return fail(f"Its new definition is accepted, but does not take these arguments: {judged}")
+        return checked(tool, await shelf.send(name, judged, cast("RunContext", ctx)))
+
+    return tool_from(
+        shelf.name,
+        {**_shown(item), "outputSchema": None},
+        timeout=shelf.timeout,
+        propose=propose,
+        apply=apply,
+        capabilities=frozenset({CHANGED_DEFINITION}),
+    )
+
+
+def _shown(item: Listed) -> dict[str, Json]:
+    said = item.pinned or item.definition
+    return said if isinstance(said, dict) else {}
+
 
 MAX_WARNINGS: Final = 20
 Send = Callable[[str, Args, "RunContext"], Awaitable[Result]]
@@ -207,8 +268,6 @@ class Shelf:
         return tool_from(self.name, item.definition, timeout=self.timeout, execute=execute)
 
     def _held(self, item: Listed) -> Tool:
-        from holdfast.mcp.holding import held_tool
-
         return held_tool(self, item)
 
     def leave_out(self, tool: str, why: str) -> None:
@@ -220,7 +279,7 @@ class Shelf:
         if self._warned == MAX_WARNINGS:
             self._runtime.registry.warn(f"More tools of the {server} are left out, which are not named any more.")
         else:
-            told = self._runtime.redact(visible(f"{tool[:80]}': {why[:400]}"))
+            told = self._runtime.redactor(visible(f"{tool[:80]}': {why[:400]}"))
             self._runtime.registry.warn(f"The {server} has a tool that is left out, '{told}")
 
 

@@ -10,8 +10,8 @@ from holdfast.contract.errors import ToolError
 from holdfast.contract.tool import Tool
 from holdfast.import_path import installed_folders, is_inside
 from holdfast.registry.forms import takes
-from holdfast.registry.handle import Handle
 from holdfast.registry.registry import Registry
+from holdfast.registry.sources import Handle
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

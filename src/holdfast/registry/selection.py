@@ -10,7 +10,7 @@ from holdfast.config.lists import NameList
 from holdfast.contract.errors import ToolError
 from holdfast.contract.names import is_pattern
 from holdfast.contract.tool import Tool
-from holdfast.registry.names import GROUP_PREFIX, known_names, unknown_tool
+from holdfast.registry.registry import GROUP_PREFIX, known_names, unknown_tool
 
 Edit = tuple[str, Iterable[str]]
 """An operation (`set`, `append`, `prepend`, `remove`, `+`, `-`, `^`) and the names it is given."""

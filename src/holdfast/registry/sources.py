@@ -11,7 +11,6 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from holdfast.registry.forms import Source
-from holdfast.registry.handle import Handle
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Task
@@ -19,6 +18,34 @@ if TYPE_CHECKING:
 WAITING: Final = "Waiting for tool definitions to load..."
 
 Callback = Callable[[], None]
+
+
+class Handle:
+    """Undoes one registration, once."""
+
+    __slots__ = ("_undo",)
+
+    def __init__(self, undo: Callable[[], object] | None = None) -> None:
+        self._undo = undo
+
+    def remove(self) -> bool:
+        """True the first time, False ever after."""
+        undo, self._undo = self._undo, None
+        if undo is None:
+            return False
+        undo()
+        return True
+
+    @staticmethod
+    def compose(*handles: Handle | None) -> Handle:
+        """One handle for several, removed in the order given; None is skipped."""
+
+        def undo() -> None:
+            for handle in handles:
+                if handle is not None:
+                    handle.remove()
+
+        return Handle(undo)
 
 
 class Register(Protocol):

@@ -1,27 +1,136 @@
-"""The approval chain: resolvers in priority order, the first answer decides, and nobody answering means ask.
-
-Under `on_error="ask"` every resolver is heard, a deny from any of them wins, and a resolver that failed lowers an
-approval to ask.
-"""
+"""The approval chain: what is judged, the resolvers in their order, and the decision of the first that answers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
 from inspect import iscoroutinefunction
 from itertools import takewhile
+from pathlib import Path
 from threading import RLock
 from typing import Any, Final, Literal, cast
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from holdfast.contract.call import Decision
+from holdfast.contract.call import Caller, Decision, NamedFile
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.tool import Tool
-from holdfast.contract.values import Args
-from holdfast.contract.vocabulary import Verdict
-from holdfast.rules.question import Question, ResolveContext
-from holdfast.rules.words import RAISED, describe, reason_of, show, warn
+from holdfast.contract.values import Args, Json
+from holdfast.contract.vocabulary import Risk, Verdict
+from holdfast.rules.confinement import Confinement, unconfined
+
+_NOBODY = Caller()
+
+
+class Question(Struct, frozen=True, kw_only=True):
+    """May this call run?"""
+
+    tool: Tool
+    args: Args
+    call_id: str
+    name_used: str
+    cwd: str
+    caller: Caller
+    risk: Risk
+    """The proposal's, else the tool's."""
+    paths: tuple[Path, ...]
+    """What the call touches: absolute, symlinks resolved, one for each path the tool named."""
+    root: Path | None
+    session: str
+    document: str | None = None
+    confinement: Callable[[], Confinement] = unconfined
+    """What would hold the call; found out only where that matters."""
+    files: Callable[[], tuple[NamedFile, ...]] = tuple
+    """The project files its command names, where it does more than read; read only where that matters."""
+
+    @classmethod
+    def about(cls, tool: Tool, caller: Caller = _NOBODY) -> Question:
+        """The question with no call in it, for rules that look only at the tool, or at tool and caller."""
+        return cls(
+            tool=tool, args={}, call_id="", name_used=tool.name, cwd="", caller=caller,
+            risk=tool.risk, paths=(), root=None, session="",
+        )  # fmt: skip
+
+    def with_own_args(self) -> Question:
+        """The same question over a copy of the arguments, for code that might change them."""
+        return replace(self, args=cast(Args, _copied(self.args)))
+
+
+class ResolveContext(Struct, frozen=True):
+    """The third argument of a resolver."""
+
+    question: Question
+    bufnr: int | None = None
+
+    @property
+    def call_id(self) -> str:
+        return self.question.call_id
+
+    @property
+    def tool_id(self) -> str:
+        """The seed's word for the call id."""
+        return self.question.call_id
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names of the tool, the canonical one first."""
+        return self.question.tool.names
+
+    @property
+    def caller(self) -> Caller:
+        return self.question.caller
+
+    @property
+    def cwd(self) -> str:
+        return self.question.cwd
+
+    @property
+    def document(self) -> str | None:
+        return self.question.document
+
+
+def _copied(value: Json) -> Json:
+    if isinstance(value, dict):
+        return {key: _copied(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_copied(item) for item in value]
+    return value
+
+
+RAISED: Final = (Exception, SystemExit)
+"""What the code of others may raise without ending ours."""
+_MAX_SHOWN: Final = 200
+
+
+def describe(error: BaseException) -> str:
+    """An exception on one bounded line; one that cannot even be printed is named only."""
+    try:
+        text = " ".join(str(error).split())[:_MAX_SHOWN]
+    except RAISED:
+        text = ""
+    name = type(error).__name__
+    return f"{name}: {text}" if text else name
+
+
+def show(value: object) -> str:
+    """A value that should not be there: text itself, anything else by its type."""
+    if isinstance(value, str):
+        return ascii(value[:_MAX_SHOWN])
+    return "None" if value is None else f"a value of type {type(value).__name__}"
+
+
+def reason_of(value: object) -> str:
+    """The reason somebody else's code gives, which the ledger keeps as text."""
+    return value if isinstance(value, str) else show(value)
+
+
+def warn(message: str) -> None:
+    import logging
+
+    from holdfast.text.visible import visible
+
+    logging.getLogger("holdfast").warning("%s", visible(message))
+
 
 OnError = Literal["skip", "ask"]
 Resolve = Callable[[str, Args, ResolveContext], object]

@@ -8,11 +8,9 @@ from msgspec import Struct
 
 from holdfast.contract.call import Decision
 from holdfast.contract.vocabulary import Verdict
-from holdfast.rules.caps import Cap, apply_caps
-from holdfast.rules.chain import DEFAULT, NO_ANSWER, Chain, Judgement, Step
-from holdfast.rules.question import Question
+from holdfast.rules.chain import DEFAULT, NO_ANSWER, RAISED, Chain, Judgement, Question, Step
+from holdfast.rules.gate import Cap, apply_caps
 from holdfast.rules.shell.verdicts import JudgedPart
-from holdfast.rules.words import RAISED
 from holdfast.text.visible import visible
 
 NOT_ASKED = "not asked"
@@ -61,7 +59,7 @@ def explain(policy: Decision | None, chain: Chain, caps: Iterable[Cap], question
             ExplainedStep(stage="policy", source=policy.source, answer=answer, reason=policy.reason, decided=refused)
         )
         if refused:
-            steps += _silent(chain, caps)
+            steps += nobody_asked(chain, caps)
             return Explanation(tool=question.tool.name, decision=policy, steps=tuple(steps))
     heard = chain.judge(question)
     capped = apply_caps(heard.decision, caps, question)
@@ -95,7 +93,7 @@ def _chain_steps(chain: Chain, heard: Judgement, decision: Decision) -> list[Exp
     return steps
 
 
-def _silent(chain: Chain, caps: Iterable[Cap]) -> list[ExplainedStep]:
+def nobody_asked(chain: Chain, caps: Iterable[Cap]) -> list[ExplainedStep]:
     resolvers = [
         ExplainedStep(stage="chain", source=entry.name, answer=NOT_ASKED, priority=entry.priority)
         for entry in chain.get_all()

@@ -1,15 +1,171 @@
-"""Chain and caps together: the one place that says whether a call may run."""
+"""Chain and caps together: the one place that says whether a call may run.
+
+Caps come after the chain and can only tighten.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+from msgspec import Struct
 
 from holdfast.contract.call import Caller, Decision
+from holdfast.contract.errors import ConfigError
 from holdfast.contract.tool import Tool
-from holdfast.contract.vocabulary import Verdict
-from holdfast.rules.caps import Cap, apply_caps
-from holdfast.rules.chain import Chain, Judgement
-from holdfast.rules.question import Question
+from holdfast.contract.vocabulary import CHANGED_DEFINITION, NEEDS_CONTAINMENT, RUNS_COMMANDS, Risk, Verdict
+from holdfast.rules.chain import (
+    DEFAULT,
+    FAILED,
+    NO_ANSWER,
+    RAISED,
+    Chain,
+    Judgement,
+    Question,
+    Step,
+    describe,
+    every_tool,
+    reason_of,
+    show,
+    warn,
+)
+
+if TYPE_CHECKING:
+    from holdfast.rules.shell.verdicts import JudgedPart
+
+CAP_URN: Final = "urn:holdfast:cap:"
+PROTECTED: Final = f"{CAP_URN}protected-path"
+MAX_RISK: Final = f"{CAP_URN}max-risk"
+CONTAINMENT: Final = f"{CAP_URN}containment"
+CHANGED: Final = f"{CAP_URN}changed-definition"
+
+
+Containment = Literal["held", "missing", "refused", "off"]
+"""What the sandbox can do for a command now: `missing` is wanted and not there, `refused` is required and not there."""
+
+
+class Cap(Struct, frozen=True):
+    """A limit on what the chain may decide."""
+
+    name: str
+    judge: Callable[[Question], Decision | None]
+    """None has nothing against the call; approve means the same."""
+    static: bool = False
+    """The answer depends only on the tool, the risk and the caller."""
+    applies: Callable[[Tool], bool] = every_tool
+    """Tools this cap can never answer about are not shown to it."""
+    sources: frozenset[str] | None = None
+    """Only decisions of these sources are capped; None: all."""
+    failure: Verdict = Verdict.ASK
+    """What a cap that raises stands for: deny for one that may deny."""
+    parts: Callable[[Question], tuple[JudgedPart, ...]] | None = None
+    """What it makes of the parts of a call, for explanations."""
+
+    def __post_init__(self) -> None:
+        if self.failure is Verdict.APPROVE:
+            raise ConfigError(f"The cap '{self.name}' would approve when it fails; let it ask or deny.")
+
+
+def apply_caps(decision: Decision, caps: Iterable[Cap], question: Question) -> Judgement:
+    """The decision under all caps, and what each of them said."""
+    final = decision
+    steps: list[Step] = []
+    for cap in caps:
+        step = _heard(cap, decision, question)
+        steps.append(step)
+        verdict = cap.failure if step.answer == FAILED else Verdict.parse(step.answer)
+        if verdict is not None and _prevails(verdict, final):
+            final = Decision(verdict, cap.name, step.reason)
+    return Judgement(final, tuple(steps))
+
+
+def protected_path_cap(is_protected: Callable[[Path], str | None]) -> Cap:
+    """Asks about every call that may change a protected path, whoever approved it.
+
+    `is_protected` gives the reason a path is protected, or None. Tools that only read, or name no paths, are not
+    concerned.
+    """
+
+    def judge(question: Question) -> Decision | None:
+        for path in question.paths:
+            if (reason := is_protected(path)) is not None:
+                return Decision(Verdict.ASK, PROTECTED, f"'{path}' is a protected path: {reason}")
+        return None
+
+    return Cap(PROTECTED, judge, applies=lambda tool: tool.mutates and tool.touches is not None)
+
+
+def max_risk_cap(limit: Risk, sources: Iterable[str]) -> Cap:
+    """Asks about a call above the limit that was approved without being looked at: by a list, the sandbox, purity."""
+
+    def judge(question: Question) -> Decision | None:
+        if question.risk.level <= limit.level:
+            return None
+        reason = f"Its risk is {question.risk}, and without a person at most {limit} is approved (approval.max_risk)."
+        return Decision(Verdict.ASK, MAX_RISK, reason)
+
+    return Cap(MAX_RISK, judge, static=True, sources=frozenset(sources))
+
+
+def containment_cap(containment: Callable[[], Containment]) -> Cap:
+    """Asks about every command where a sandbox is wanted and none works, and denies it where one is required.
+
+    A tool whose material may run programs is asked about wherever it would not be contained.
+    """
+
+    def judge(question: Question) -> Decision | None:
+        state = containment()
+        if state == "held" or (state == "off" and NEEDS_CONTAINMENT not in question.tool.capabilities):
+            return None
+        if state == "refused":
+            reason = "A sandbox is required (sandbox.mode) and none works here; `holdfast doctor` says why."
+            return Decision(Verdict.DENY, CONTAINMENT, reason)
+        reason = "It would run without a sandbox: " + (
+            "none works here; `holdfast doctor` says why."
+            if state == "missing"
+            else 'sandbox.mode is "off", and what it reads could make it run programs.'
+        )
+        return Decision(Verdict.ASK, CONTAINMENT, reason)
+
+    concerned = {RUNS_COMMANDS, NEEDS_CONTAINMENT}
+    return Cap(
+        CONTAINMENT, judge, applies=lambda tool: not concerned.isdisjoint(tool.capabilities), failure=Verdict.DENY
+    )
+
+
+def changed_definition_cap() -> Cap:
+    """Asks about every call of a tool whose definition has changed, or is new: what was approved was another tool."""
+
+    def judge(question: Question) -> Decision | None:
+        return Decision(Verdict.ASK, CHANGED, "You have not seen its definition as it is now.")
+
+    return Cap(CHANGED, judge, static=True, applies=lambda tool: CHANGED_DEFINITION in tool.capabilities)
+
+
+def _heard(cap: Cap, decision: Decision, question: Question) -> Step:
+    if cap.sources is not None and decision.source not in cap.sources:
+        return Step(cap.name, None, NO_ANSWER)
+    try:
+        answer: object = cap.judge(question) if cap.applies(question.tool) else None
+        verdict = Verdict.parse(answer.verdict) if isinstance(answer, Decision) else None
+        what = f"it answered {show(answer)}"
+    except RAISED as error:
+        answer, verdict, what = error, None, f"it raised {describe(error)}"
+    if answer is None or verdict is Verdict.APPROVE:
+        return Step(cap.name, None, NO_ANSWER)
+    if verdict is None or not isinstance(answer, Decision):
+        reason = f"The cap '{cap.name}' could not judge: {what}."
+        warn(reason)
+        return Step(cap.name, None, FAILED, reason)
+    return Step(cap.name, None, verdict.value, reason_of(answer.reason))
+
+
+def _prevails(verdict: Verdict, current: Decision) -> bool:
+    """Stricter, or as strict as a decision that nobody made: a reason is better than none."""
+    if verdict.strictness > current.verdict.strictness:
+        return True
+    return current == DEFAULT and verdict is current.verdict
 
 
 class Gate:

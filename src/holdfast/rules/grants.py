@@ -19,11 +19,11 @@ from holdfast.contract.errors import GrantRefused
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args, canonical_json
 from holdfast.contract.vocabulary import READING_EFFECTS
+from holdfast.rules.chain import Question
 from holdfast.rules.confinement import Confinement
-from holdfast.rules.question import Question
 
 if TYPE_CHECKING:
-    from holdfast.store.grants import Grant, Grants, Scope
+    from holdfast.store.ledger import Grant, Grants, Scope
 
 Width = Literal["exact", "folder", "tool", "command"]
 

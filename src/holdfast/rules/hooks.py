@@ -10,9 +10,9 @@ from holdfast.config.model import Action, Autonomy, HooksConfig
 from holdfast.contract.call import Caller, Decision
 from holdfast.contract.tool import Tool
 from holdfast.contract.vocabulary import Risk, Verdict
-from holdfast.rules.caps import CAP_URN, Cap
+from holdfast.rules.chain import Question
+from holdfast.rules.gate import CAP_URN, Cap
 from holdfast.rules.policy import GROUP_PREFIX, Names
-from holdfast.rules.question import Question
 
 HOOK: Final = f"{CAP_URN}hook"
 CANCELLED: Final = "Tool execution cancelled by user"

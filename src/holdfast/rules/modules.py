@@ -8,10 +8,8 @@ from importlib import import_module
 from typing import Final, cast
 
 from holdfast.contract.errors import ConfigError
-from holdfast.rules.chain import Resolve
-from holdfast.rules.policy import GROUP_PREFIX
-from holdfast.rules.profiles import BUILT_IN_NAMES
-from holdfast.rules.words import RAISED, describe
+from holdfast.rules.chain import RAISED, Resolve, describe
+from holdfast.rules.policy import BUILT_IN_NAMES, GROUP_PREFIX
 
 _MODULE: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+", re.ASCII)
 _FUNCTION: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)

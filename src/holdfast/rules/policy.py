@@ -1,22 +1,216 @@
-"""Which tools exist for a caller: profile, then allow, then deny, and layers that only ever narrow."""
+"""Which tools exist for a caller: profiles and groups, allow and deny, and what narrows them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from fnmatch import translate
+from hashlib import sha256
+from pathlib import Path
+from typing import Final, cast
 
 from msgspec import Struct, field
 
 from holdfast.config.model import PolicyLayer, ToolsConfig
 from holdfast.contract.call import Caller, Decision
-from holdfast.contract.errors import ConfigError
+from holdfast.contract.errors import BadJson, ConfigError
 from holdfast.contract.finding import TOOL_SEARCH
-from holdfast.contract.names import is_pattern, server_of
+from holdfast.contract.names import SERVER, is_pattern, server_of
 from holdfast.contract.tool import Tool
+from holdfast.contract.values import Json, parse_json
 from holdfast.contract.vocabulary import Verdict
-from holdfast.rules.profiles import BUILT_IN_NAMES, FULL, GROUP_PREFIX, GROUPS, PROFILES, Names
-from holdfast.rules.skills import NO_MANIFEST, SkillPermissions
 from holdfast.text.suggest import did_you_mean
+
+GROUP_PREFIX: Final = "group:"
+
+FULL: Final = "full"
+"""The profile of all tools, wherever they come from."""
+
+_GOOGLE: Final = ("gmail.*", "gcal.*", "gdocs.*", "gdrive.*", "gtasks.*")
+
+_PROCESSES: Final = ("process.start", "process.status", "process.output", "process.kill", "process.list")
+
+MINIMAL: Final = (
+    "file.read",
+    "file.list",
+    "file.find",
+    "code.search",
+    "git.status",
+    "git.diff",
+    "git.log",
+    "calculator",
+    "calculator_async",
+    "web.fetch",
+    "system.info",
+    "output.read",
+    "tool.search",
+)
+MESSAGING: Final = (*MINIMAL, "web.search", "memory.*", "media.send", "ask.user", *_GOOGLE)
+CODING: Final = (
+    *MINIMAL,
+    "file.write",
+    "file.edit",
+    "shell.exec",
+    "process.*",
+    "browser.*",
+    "memory.*",
+    "ask.user",
+)
+
+PROFILES: Final[dict[str, tuple[str, ...]]] = {
+    "minimal": MINIMAL,
+    "messaging": MESSAGING,
+    "coding": CODING,
+    FULL: ("*",),
+}
+
+GROUPS: Final[dict[str, tuple[str, ...]]] = {
+    "fs": ("file.read", "file.list", "file.find", "file.write", "file.edit", "code.search"),
+    "git": ("git.status", "git.diff", "git.log"),
+    "runtime": ("shell.exec", *_PROCESSES, "process.*"),
+    "web": ("web.fetch", "web.search", "browser.*"),
+    "browser": ("browser.*",),
+    "memory": ("memory.*",),
+    "media": ("media.send", "image.analyze", "audio.transcribe"),
+    "sessions": ("sessions.*",),
+    "skills": ("skill.load",),
+    "system": ("system.info", "output.read", "calculator", "calculator_async", "ask.user"),
+    "minio": ("minio.*",),
+    "k8s": ("k8s.*",),
+    "cron": ("cron.*",),
+    "gmail": ("gmail.*",),
+    "gcal": ("gcal.*",),
+    "gdocs": ("gdocs.*",),
+    "gdrive": ("gdrive.*",),
+    "gtasks": ("gtasks.*",),
+    "mcp": (f"{SERVER}*",),
+}
+
+
+BUILT_IN_NAMES: Final = frozenset(
+    name for table in (*PROFILES.values(), *GROUPS.values()) for name in table if not is_pattern(name)
+)
+"""Names that are never a slip of the pen, even where the tool is not installed."""
+
+
+class Names:
+    """A list of tool names, patterns and groups, ready to match. Aliases and API names match too."""
+
+    __slots__ = ("_exact", "_groups", "_patterns")
+
+    def __init__(self, entries: Iterable[str]) -> None:
+        self._exact: dict[str, str] = {}
+        self._groups: dict[str, str] = {}
+        self._patterns: list[tuple[re.Pattern[str], str]] = []
+        for entry in entries:
+            if entry.startswith(GROUP_PREFIX):
+                group = entry.removeprefix(GROUP_PREFIX)
+                self._groups[group] = entry
+                for name in GROUPS.get(group, ()):
+                    self._add(name, entry)
+            else:
+                self._add(entry, entry)
+
+    def __bool__(self) -> bool:
+        return bool(self._exact or self._groups or self._patterns)
+
+    def match(self, tool: Tool) -> str | None:
+        """The entry that names this tool, or None."""
+        names = (*tool.names, tool.api_name)
+        for name in names:
+            if name in self._exact:
+                return self._exact[name]
+        for group in tool.groups:
+            if group in self._groups:
+                return self._groups[group]
+        for pattern, entry in self._patterns:
+            if any(map(pattern.match, names)):
+                return entry
+        return None
+
+    def _add(self, name: str, entry: str) -> None:
+        if is_pattern(name):
+            self._patterns.append((re.compile(translate(name)), entry))
+        else:
+            self._exact.setdefault(name, entry)
+
+
+MANIFEST: Final = "manifest.json"
+MAX_MANIFEST_BYTES: Final = 256 * 1024
+
+
+class SkillPermissions(Struct, frozen=True):
+    """The only tools a skill may use."""
+
+    allow: tuple[str, ...]
+    """Names, patterns and groups; empty means no tools at all."""
+    reason: str
+    """Where the list comes from, or why there is none."""
+
+
+def no_tools(reason: str) -> SkillPermissions:
+    return SkillPermissions((), reason)
+
+
+NO_MANIFEST: Final = no_tools(f"it has no {MANIFEST}")
+
+
+IsTrusted = Callable[[Path, str], bool]
+"""Whether a person trusted a file with exactly this digest."""
+
+
+def read_skills(folders: Mapping[str, str], is_trusted: IsTrusted | None = None) -> dict[str, SkillPermissions]:
+    return {name: read_skill(Path(folder), is_trusted) for name, folder in folders.items()}
+
+
+def read_skill(folder: Path, is_trusted: IsTrusted | None = None) -> SkillPermissions:
+    """The permissions of the skill in a folder; with `is_trusted` only if a person trusted the manifest as it is."""
+    try:
+        path = manifest_of(folder)
+        if not path.is_file():
+            return NO_MANIFEST
+        with path.open("rb") as file:
+            content = file.read(MAX_MANIFEST_BYTES + 1)
+    except (OSError, ValueError) as error:
+        return no_tools(f"its {MANIFEST} cannot be read: {getattr(error, 'strerror', None) or error}")
+    if is_trusted is not None and not is_trusted(path, digest_of(content)):
+        return no_tools(f"its {MANIFEST} is not what you trusted; read it, then run `holdfast trust {path}`")
+    return parse_manifest(content)
+
+
+def manifest_of(folder: Path) -> Path:
+    """Where the manifest of a skill is, as it is trusted and protected."""
+    return Path(os.path.realpath(folder), MANIFEST)
+
+
+def digest_of(content: bytes) -> str:
+    return sha256(content).hexdigest()
+
+
+def parse_manifest(text: str | bytes) -> SkillPermissions:
+    """The permissions a manifest states: `permissions.tools`, else `permissions.tool_groups`, else none."""
+    try:
+        manifest = parse_json(text, limit=MAX_MANIFEST_BYTES)
+    except BadJson as error:
+        return no_tools(f"its {MANIFEST} is malformed: {error}")
+    permissions = manifest.get("permissions") if isinstance(manifest, dict) else None
+    if not isinstance(permissions, dict):
+        return no_tools(f"its {MANIFEST} has no `permissions`")
+    for name in ("tools", "tool_groups"):
+        if name in permissions:
+            return _listed(name, permissions[name])
+    return no_tools(f"its {MANIFEST} permits neither `tools` nor `tool_groups`")
+
+
+def _listed(field: str, names: Json) -> SkillPermissions:
+    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+        return no_tools(f"`permissions.{field}` of its {MANIFEST} is not a list of names")
+    allow = cast(list[str], names)
+    if field == "tool_groups":
+        allow = [GROUP_PREFIX + name.removeprefix(GROUP_PREFIX) for name in allow]
+    return SkillPermissions(tuple(allow), f"`permissions.{field}` of its {MANIFEST}")
+
 
 _MAX_COMPILED: Final = 256
 
@@ -72,9 +266,7 @@ class Policy:
         self._providers = {
             name: _narrowing(f"tools.providers.{name}", layer) for name, layer in self.rules.providers.items()
         }
-        self._narrow = [
-            _narrowing(f"tools.narrow[{place}]", layer) for place, layer in enumerate(self.rules.narrow)
-        ]
+        self._narrow = [_narrowing(f"tools.narrow[{place}]", layer) for place, layer in enumerate(self.rules.narrow)]
 
     def compile(self, caller: Caller) -> CompiledPolicy:
         """What this kind of caller may use; the same object for callers that differ in nothing that counts."""

@@ -1,24 +1,166 @@
-"""The built-in voices of the approval chain, in the order of their priorities."""
+"""The built-in resolvers of the approval chain, with the lists and presets they read."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
+from msgspec import Struct
+
 from holdfast.config.model import ApprovalConfig, Preset
 from holdfast.contract.call import Decision
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import AUTO_APPROVED_IF_SANDBOXED, Verdict
-from holdfast.rules.chain import FAILED, URN, Resolve, Resolver, every_tool
-from holdfast.rules.lists import ListPolicy, Narrowing
+from holdfast.rules.chain import (
+    FAILED,
+    RAISED,
+    URN,
+    Question,
+    Resolve,
+    ResolveContext,
+    Resolver,
+    describe,
+    every_tool,
+    show,
+    warn,
+)
 from holdfast.rules.modules import lazily
 from holdfast.rules.policy import Names
-from holdfast.rules.question import Question, ResolveContext
-from holdfast.rules.words import RAISED, describe, show, warn
 
 if TYPE_CHECKING:
-    from holdfast.store.grants import Grant
+    from holdfast.store.ledger import Grant
+
+_MEMO_LIMIT: Final = 4096
+
+
+class ListPolicy:
+    """Approves what is listed, denies what a preset denies, and has nothing to say about the rest.
+
+    Approvals and denials are each united, deny wins, and an exclusion takes away from approvals only. A list never
+    asks about a tool it does not name: that is left to the rest of the chain.
+    """
+
+    def __init__(
+        self, entries: Iterable[str], *, presets: Mapping[str, Preset] | None = None, excluded: Iterable[str] = ()
+    ) -> None:
+        self.entries: Final = tuple(entries)
+        self._rules = expand(self.entries, presets or {})
+        self._excluded = Names(excluded)
+        self._answers: dict[Tool, Decision | None] = {}
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Entries that mean nothing."""
+        return self._rules.warnings
+
+    def answer(self, tool: Tool) -> Decision | None:
+        if tool not in self._answers:
+            if len(self._answers) >= _MEMO_LIMIT:
+                self._answers.clear()
+            self._answers[tool] = self._answer(tool)
+        return self._answers.get(tool)
+
+    def approves(self, tool: Tool) -> bool:
+        answer = self.answer(tool)
+        return answer is not None and answer.verdict is Verdict.APPROVE
+
+    def denies(self, tool: Tool) -> bool:
+        answer = self.answer(tool)
+        return answer is not None and answer.verdict is Verdict.DENY
+
+    def _answer(self, tool: Tool) -> Decision | None:
+        for rule in self._rules.deny:
+            if (entry := rule.match(tool)) is not None:
+                return Decision(Verdict.DENY, rule.place, f"'{entry}' is denied by {rule.place}.")
+        if self._excluded.match(tool) is not None:
+            return None
+        for rule in self._rules.approve:
+            if (entry := rule.match(tool)) is not None:
+                return Decision(Verdict.APPROVE, rule.place, f"'{entry}' is approved by {rule.place}.")
+        return None
+
+
+class Narrowing:
+    """The lists of files nobody has trusted: each may take approvals away and deny, none may give."""
+
+    def __init__(self, lists: Iterable[Iterable[str]] = (), *, presets: Mapping[str, Preset] | None = None) -> None:
+        self._lists = tuple(ListPolicy(entries, presets=presets) for entries in lists)
+
+    def leaves(self, tool: Tool, entry: str | None = None) -> bool:
+        """Whether every list approves the tool too, or names the same module path."""
+        return all(names.approves(tool) or entry in names.entries for names in self._lists)
+
+    def denial(self, tool: Tool) -> Decision | None:
+        return next((names.answer(tool) for names in self._lists if names.denies(tool)), None)
+
+    def applied(self, decision: Decision | None, tool: Tool, entry: str | None = None) -> Decision | None:
+        """The decision as the untrusted files leave it."""
+        if (denied := self.denial(tool)) is not None:
+            return denied
+        if decision is None or decision.verdict is not Verdict.APPROVE or self.leaves(tool, entry):
+            return decision
+        reason = f"A file that is not trusted does not approve '{tool.name}'; look at it with `holdfast trust`."
+        return Decision(Verdict.ASK, "narrow", reason)
+
+
+PREFIX: Final = "$"
+READONLY: Final = (
+    "file.read", "file.list", "file.find", "code.search", "git.status", "git.diff", "git.log", "system.info",
+    "output.read", "process.status", "process.output", "process.list",
+)  # fmt: skip
+SHELL_READONLY: Final = "$shell-readonly"
+"""Approves no tool, but commands of the shell that only read: `rules.shell` knows which."""
+BUILT_IN: Final[Mapping[str, Preset]] = {
+    "$readonly": Preset(approve=READONLY),
+    SHELL_READONLY: Preset(),
+    "$default": Preset(approve=(*READONLY, "file.write", "file.edit")),
+}
+_HOME_SOURCES: Final = frozenset({"builtin", "program"})
+
+
+class Rule(Struct, frozen=True):
+    """A set of names and where they were written."""
+
+    names: Names
+    place: str
+    built_in: bool = False
+
+    def match(self, tool: Tool) -> str | None:
+        """The entry that names the tool; built-in presets mean our tools, not a stranger's of the same name."""
+        if self.built_in and tool.source not in _HOME_SOURCES:
+            return None
+        return self.names.match(tool)
+
+
+class Expansion(Struct, frozen=True):
+    """A list with its presets opened: united approvals, united denials, and what could not be read."""
+
+    approve: tuple[Rule, ...]
+    deny: tuple[Rule, ...]
+    warnings: tuple[str, ...] = ()
+
+
+def expand(entries: Iterable[str], presets: Mapping[str, Preset]) -> Expansion:
+    """Open the presets of a list. The user's presets replace built-in ones of the same name."""
+    plain: list[str] = []
+    approve: list[Rule] = []
+    deny: list[Rule] = []
+    warnings: list[str] = []
+    for entry in entries:
+        if not entry.startswith(PREFIX):
+            plain.append(entry)
+            continue
+        preset = presets.get(entry, BUILT_IN.get(entry))
+        if preset is None:
+            known = ", ".join(sorted({*BUILT_IN, *presets}))
+            warnings.append(f"There is no preset '{entry}', so it has no effect; known are {known}.")
+            continue
+        where = f"the preset '{entry}'"
+        approve.append(Rule(Names(preset.approve), where, built_in=entry not in presets))
+        deny.append(Rule(Names(preset.deny), where))
+    return Expansion((Rule(Names(plain), "auto_approve"), *approve), tuple(deny), tuple(warnings))
+
 
 CONFIG: Final = f"{URN}config"
 FRONTMATTER: Final = f"{URN}frontmatter"

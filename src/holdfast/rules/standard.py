@@ -8,14 +8,14 @@ from pathlib import Path
 from msgspec import Struct
 
 from holdfast.config.model import ApprovalConfig
-from holdfast.rules.caps import Cap, changed_definition_cap, max_risk_cap, protected_path_cap
 from holdfast.rules.chain import Chain, Resolve, Resolver
+from holdfast.rules.gate import Cap, changed_definition_cap, max_risk_cap, protected_path_cap
 from holdfast.rules.hooks import Hooks
-from holdfast.rules.lists import Narrowing
 from holdfast.rules.modules import is_module_path
 from holdfast.rules.resolvers import (
     SANDBOX,
     GrantBook,
+    Narrowing,
     catch_all,
     config_resolver,
     frontmatter_resolver,

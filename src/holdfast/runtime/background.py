@@ -22,18 +22,19 @@ from holdfast.contract.command import Command
 from holdfast.contract.context import Context
 from holdfast.contract.errors import CallError, SandboxRefused
 from holdfast.contract.processes import ProcessInfo, ProcessOutput, Signal
-from holdfast.runtime.commands import CallSandbox, signal_name
-from holdfast.runtime.hands import PROCESSES
+from holdfast.runtime.commands import CallSandbox, Commands, signal_name
 from holdfast.runtime.pages import MAX_READ, read_page
+from holdfast.runtime.writers import wrote
 from holdfast.sandbox.warden.client import Exit, Job, Logged, NotStarted, WardenLost
 from holdfast.store.files import make_private_folder
 from holdfast.store.owner import alive, owner_of
 from holdfast.temporary import make_folder, remove_folder
 
 if TYPE_CHECKING:
-    from holdfast.runtime.runtime import Runtime
     from holdfast.sandbox.launch import Launch
 
+PROCESSES: Final = "processes"
+"""Where in the state folder processes in the background are remembered."""
 MAX_ENDED: Final = 64
 """Processes that have ended and are still remembered."""
 _CLOSING: Final = 3.0
@@ -59,16 +60,14 @@ class Record(Struct, frozen=True, kw_only=True):
 class Background:
     """Satisfies `Processes`."""
 
-    def __init__(self, runtime: Runtime, state: Path | None) -> None:
-        self._runtime = runtime
+    def __init__(self, commands: Commands, state: Path | None, *, end_with_call: bool) -> None:
+        self._commands = commands
+        self.end_with_call = end_with_call
+        """Whether what a call starts ends with it, because nobody would be there to stop it."""
         self._folder = _temporary(self) if state is None else state / PROCESSES
         self._running: dict[str, tuple[Job, Launch]] = {}
         self._starting = 0
         self._tidying: list[threading.Thread] = []
-
-    @property
-    def end_with_call(self) -> bool:
-        return self._runtime.caller.door == "cli"
 
     async def start(
         self, ctx: Context, command: Command, *, shown: str, label: str | None, detached: bool
@@ -133,10 +132,10 @@ class Background:
         self._tidying = [*(other for other in self._tidying if other.is_alive()), thread]
 
     def _begin(self, launch: Launch, name: str, *, detached: bool) -> Job:
-        log = Logged(base=str(self._base(name)), limit=max(1 << 16, self._runtime.config.output.max_spill))
+        log = Logged(base=str(self._base(name)), limit=max(1 << 16, self._commands.config.output.max_spill))
         stdin = os.open(os.devnull, os.O_RDONLY)
         try:
-            return self._runtime.hands.warden.run(launch, stdin, log=log, detached=detached)
+            return self._commands.warden.run(launch, stdin, log=log, detached=detached)
         except BaseException:
             _clean(launch)
             raise
@@ -159,7 +158,7 @@ class Background:
 
     def output(self, name: str | int, *, offset: int | None, limit: int) -> ProcessOutput:
         page = read_page(self._base(self._record(name).id), offset, limit)
-        return msgspec.structs.replace(page, text=self._runtime.redact(page.text)[:MAX_READ])
+        return msgspec.structs.replace(page, text=self._commands.redactor(page.text)[:MAX_READ])
 
     async def kill(self, name: str | int, signal: Signal, *, wait: float) -> ProcessInfo:
         record = self._record(name)
@@ -232,14 +231,14 @@ class Background:
     def _put_right(self, name: str, launch: Launch) -> None:
         """No result is left to say what was taken away."""
         for note in _clean(launch):
-            self._runtime.warn(f"After process {name} had ended: {note}")
+            self._commands.events.warn(f"After process {name} had ended: {note}")
 
     def _say_what_was_left(self, launch: Launch) -> Launch:
         """What was put right after earlier commands is said now: a process may run for long."""
         from holdfast.sandbox.running import told
 
         for note in told(launch):
-            self._runtime.warn(note)
+            self._commands.events.warn(note)
         return msgspec.structs.replace(
             launch, cleanup=tuple(step for step in launch.cleanup if not getattr(step, "notes", ()))
         )
@@ -264,6 +263,26 @@ class Background:
         self._running.clear()
         for thread in self._tidying:
             thread.join(_CLOSING)
+
+
+def writers_alive(commands: Commands, own: Background | None, since: float | None = None) -> bool:
+    """Whether a process runs now that could write into the document and belongs to no call: one that `process.start`
+    started in this project or in one around the document, in whatever runtime, or an MCP server with writable folders.
+    With `since` (seconds since 1970), also one that ended after that. Makes nothing."""
+    document, state = commands.workspace.document, commands.workspace.state
+    if document is not None and wrote(document, since):
+        return True
+    if own is not None and own.any_alive(since):
+        return True
+    if state is None:
+        return False
+    for folder in state.parent.glob(f"*/{PROCESSES}"):
+        here = folder.parent == state
+        if (here or document is not None) and any(folder.glob("*.json")):
+            there = Background(commands, folder.parent, end_with_call=False)
+            if there.any_alive(since, around=None if here else document):
+                return True
+    return False
 
 
 def _clean(launch: Launch) -> tuple[str, ...]:

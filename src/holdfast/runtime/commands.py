@@ -1,4 +1,8 @@
-"""How one call runs commands: `ctx.sandbox`. Whatever happens, nothing a command started is left when `run` returns."""
+"""How commands run: the sandbox, the supervisor that starts them, and the recorder of what they change.
+
+`Commands` is what a runtime has of these, each made on first use; `CallSandbox` is `ctx.sandbox`, for one call.
+Whatever happens, nothing a command started is left when `run` returns.
+"""
 
 from __future__ import annotations
 
@@ -9,27 +13,41 @@ import threading
 import weakref
 from codecs import getincrementaldecoder
 from collections.abc import AsyncGenerator, Callable, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from holdfast.contract.command import Command, Outlook, Ran
-from holdfast.contract.errors import SandboxRefused
+from holdfast.config.model import Config
+from holdfast.config.protected import exact
+from holdfast.contract.command import Command, Outlook, Ran, standard_shell
+from holdfast.contract.errors import SandboxRefused, UndoRefused
+from holdfast.contract.result import Result
+from holdfast.contract.tool import Tool
+from holdfast.contract.values import digest_of
+from holdfast.contract.vocabulary import AUTO_APPROVED_IF_SANDBOXED, NEEDS_CONTAINMENT, RUNS_COMMANDS
+from holdfast.rules.confinement import Confinement
+from holdfast.rules.gate import Containment
+from holdfast.rules.policy import MANIFEST
+from holdfast.runtime.events import Events
 from holdfast.runtime.pump import Kept, Limits, Pump, Sink
-from holdfast.runtime.stepping import NoReply, Stop
-from holdfast.runtime.threads import ThreadPool
+from holdfast.runtime.stepping import NoReply, Stop, ThreadPool
 from holdfast.sandbox.launch import Changes, Launch, Recording
 from holdfast.sandbox.warden.client import Exit, Job, NotStarted, WardenLost
 
 if TYPE_CHECKING:
-    from holdfast.runtime.context import RunContext
-    from holdfast.runtime.runtime import Runtime
+    from holdfast.runtime.undo.recorder import Recorder
     from holdfast.sandbox.backend import Backend
     from holdfast.sandbox.policy import Policy
     from holdfast.sandbox.proxy import Doorway
     from holdfast.sandbox.sandbox import Sandbox
+    from holdfast.sandbox.warden.client import Warden
+    from holdfast.store.ledger import Ledger
+    from holdfast.store.redact import Redactor
 
+_COMMANDS: Final = frozenset({AUTO_APPROVED_IF_SANDBOXED, NEEDS_CONTAINMENT, RUNS_COMMANDS})
 TERM_GRACE: Final = 0.3
 """Seconds a bare command has after SIGTERM; well within the grace a stopped call has."""
 _LAST_WAIT: Final = 5.0
@@ -37,13 +55,162 @@ _threads: Final = ThreadPool()
 _probed: Final[weakref.WeakSet[Sandbox]] = weakref.WeakSet()
 
 
+class Workspace(Struct, frozen=True, kw_only=True):
+    """Where a runtime works."""
+
+    cwd: str = ""
+    """Where calls are made from; the root, unless it is given."""
+    root: Path | None = None
+    document: Path | None = None
+    """The document it works for."""
+    state: Path | None = None
+    """Where the project's state is kept, outside the project; None: nothing is kept beyond the runtime."""
+    sandbox: Sandbox | None = None
+    """Where commands run, in place of what the configuration says."""
+
+    @property
+    def document_dir(self) -> Path | None:
+        return None if self.document is None else self.document.parent
+
+
+class Commands:
+    """The sandbox, the process that starts commands, and the recorder of what they change."""
+
+    def __init__(
+        self,
+        config: Config,
+        workspace: Workspace,
+        ledger: Ledger | None,
+        redactor: Redactor,
+        events: Events,
+        on_close: Callable[[Callable[[], None]], None],
+    ) -> None:
+        self.config = config
+        self.workspace = workspace
+        self.ledger = ledger
+        self.redactor = redactor
+        self.events = events
+        self.on_close = on_close
+        self._tried = False
+
+    @cached_property
+    def protected(self) -> tuple[str, ...]:
+        """What is protected beyond the built-in patterns: what the configuration names, the manifests of its skills,
+        and the document that is driven, as they were named and where they are."""
+        config, document = self.config, self.workspace.document
+        folders = [each for folder in map(Path, config.tools.skills.values()) for each in (folder, folder.resolve())]
+        # Patterns, as a single path would be taken for a document, which stays as it is whoever wrote it.
+        manifests = (f"{exact(folder)}/{MANIFEST[:-1]}?" for folder in folders)
+        own = () if document is None else (exact(document), exact(document.resolve()))
+        return (*config.protected, *dict.fromkeys((*manifests, *own)))
+
+    @cached_property
+    def sandbox(self) -> Sandbox:
+        """Nothing is tried out before a command is judged."""
+        if self.workspace.sandbox is not None:
+            return self.workspace.sandbox
+        from holdfast.sandbox.sandbox import Sandbox
+
+        workspace = self.workspace
+        return Sandbox(
+            self.config.sandbox,
+            root=workspace.root,
+            document_dir=workspace.document_dir,
+            state=workspace.state,
+            extra_protected=self.protected,
+            cwd=Path(workspace.cwd),
+        )
+
+    @cached_property
+    def recorder(self) -> Recorder:
+        from holdfast.runtime.undo.recorder import Recorder
+
+        return Recorder(self.ledger, self.sandbox, self.config.sandbox, self.workspace.state)
+
+    @cached_property
+    def warden(self) -> Warden:
+        from holdfast.sandbox.warden.client import Warden
+
+        warden = Warden()
+        self.on_close(warden.close)
+        return warden
+
+    def undo(self, call_id: str, *, by: str, partial: bool, door: str) -> Result:
+        """Put back what a call changed; blocks."""
+        from holdfast.runtime.undo.putting_back import Undo
+
+        ledger, state = self.ledger, self.workspace.state
+        if ledger is None or state is None:
+            raise UndoRefused("This runtime keeps no ledger, so there is nothing to undo from.")
+        roots = () if self.workspace.root is None else (self.workspace.root,)
+        undo = Undo(ledger, roots, state)
+        return undo.carry_out(undo.plan(call_id), by=by, partial=partial, door=door)
+
+    async def try_out(self, tool: Tool) -> None:
+        """Before a tool that runs commands is judged: what must be tried first is tried, without holding up others."""
+        if self._tried or _COMMANDS.isdisjoint(tool.capabilities):
+            return
+        self._tried = True
+        await asyncio.to_thread(self.held if self.config.approval.auto_approve_set else self.containment)
+
+    def held(self) -> bool:
+        """Every guarantee of the sandbox was tried here and held."""
+        return self.sandbox.mode != "off" and self.sandbox.held()
+
+    def confinement(self, tool: Tool) -> Confinement:
+        """What would hold a call of this tool: the sandbox's policy, and for one that may run commands its backend."""
+        sandbox, policy = self.sandbox, self.sandbox.policy
+        runs = tool.effects is None or "process" in tool.effects
+        backend = sandbox.backend() if runs else None
+        if sandbox.mode == "off" or (runs and backend is None):
+            return Confinement(environment=policy.environment, settings=self._settings(tool) if runs else None)
+        return Confinement(
+            backend=None if backend is None else backend.name,
+            guarantees=() if backend is None else tuple(sorted(backend.guarantees)),
+            network=policy.network,
+            writable=tuple(map(str, policy.writable)),
+            hidden=tuple(map(str, policy.read_deny)),
+            protected=policy.protected,
+            environment=policy.environment,
+            settings=self._settings(tool) if runs else None,
+        )
+
+    def _settings(self, tool: Tool) -> str:
+        configured = to_builtins(self.config.tools.config.get(tool.name, {}))
+        return digest_of([standard_shell(), configured])
+
+    def containment(self) -> Containment:
+        sandbox = self.sandbox
+        if sandbox.mode == "off":
+            return "off"
+        if sandbox.backend() is not None:
+            return "held"
+        return "refused" if sandbox.mode == "required" else "missing"
+
+
+class RunningCall(Protocol):
+    """What running a command needs to know of its call, and tells it."""
+
+    end_seen: bool
+
+    @property
+    def call_id(self) -> str: ...
+    @property
+    def cwd(self) -> Path: ...
+    @property
+    def stopped_by(self) -> Stop | None: ...
+    def pause(self) -> None: ...
+    def go_on(self) -> None: ...
+    def stream(self, text: str) -> None: ...
+
+
 class CallSandbox:
     """Satisfies `SandboxTools` for one call."""
 
-    def __init__(self, runtime: Runtime, ctx: RunContext) -> None:
-        self._runtime = runtime
+    def __init__(self, commands: Commands, ctx: RunningCall) -> None:
+        self._commands = commands
         self._ctx = ctx
-        self._sandbox = runtime.sandbox
+        self._sandbox = commands.sandbox
 
     @property
     def profile(self) -> str:
@@ -59,14 +226,14 @@ class CallSandbox:
         return self._sandbox.wrap_command(command)
 
     def undo_note(self, command: Command) -> str | None:
-        return self._runtime.hands.recorder.note()
+        return self._commands.recorder.note()
 
     async def outlook(self, command: Command) -> Outlook:
-        sandbox, quick = self._sandbox, self._runtime.ledger is None or self._runtime.config.sandbox.undo == "off"
+        sandbox, quick = self._sandbox, self._commands.ledger is None or self._commands.config.sandbox.undo == "off"
         note = self.undo_note(command) if quick else await _threads.run(self.undo_note, command)
         backend = await self._backend()
         if backend is None:
-            places = self._runtime.hands.recorder.only_in()
+            places = self._commands.recorder.only_in()
             return Outlook(contained_by=None, network="on", undo_note=note, undo_only_in=places)
         return Outlook(contained_by=backend.name, network=_network(sandbox.policy), undo_note=note)
 
@@ -77,7 +244,7 @@ class CallSandbox:
     @contextlib.asynccontextmanager
     async def _turn(self, command: Command) -> AsyncGenerator[None]:
         """Recorded commands take turns: each sees what the one before it left. Waiting does not use up their time."""
-        state = self._runtime.hands.state
+        state = self._commands.workspace.state
         if not self._is_recorded(command) or state is None:
             yield
             return
@@ -94,7 +261,7 @@ class CallSandbox:
             os.close(held)
 
     def _is_recorded(self, command: Command) -> bool:
-        return command.undoable and self._runtime.ledger is not None and self._runtime.config.sandbox.undo != "off"
+        return command.undoable and self._commands.ledger is not None and self._commands.config.sandbox.undo != "off"
 
     async def _run(self, command: Command) -> Ran:
         with contextlib.ExitStack() as doors:
@@ -108,13 +275,13 @@ class CallSandbox:
                 if recording is not None:
                     recording.discard()
                 raise
-            running = _Running(self._runtime, self._ctx, command, launch, recording)
+            running = _Running(self._commands, self._ctx, command, launch, recording)
             return await running.go(() if doorway is None else doorway.passed)
 
     async def _record(self, command: Command) -> tuple[Recording | None, asyncio.CancelledError | None]:
         if not self._is_recorded(command):
             return None, None
-        recorder = self._runtime.hands.recorder
+        recorder = self._commands.recorder
         recording, cancelled = await _through(_threads.run(recorder.begin, self._ctx.call_id))
         if recording is None and cancelled is None and await _threads.run(recorder.note) is None:
             raise SandboxRefused("What it changes could not be recorded as was promised; nothing was run, ask again.")
@@ -157,9 +324,9 @@ class _Running:
     """One command from its start to its last trace."""
 
     def __init__(
-        self, runtime: Runtime, ctx: RunContext, command: Command, launch: Launch, recording: Recording | None
+        self, commands: Commands, ctx: RunningCall, command: Command, launch: Launch, recording: Recording | None
     ) -> None:
-        self._runtime = runtime
+        self._commands = commands
         self._ctx = ctx
         self._command = command
         self._launch = launch
@@ -214,7 +381,7 @@ class _Running:
             stdin = closing(open_file(command.stdin) if command.stdin else os.open(os.devnull, os.O_RDONLY))
             stdout = closing(self._pipe(command.streams))
             stderr = stdout if command.merged else closing(self._pipe(False))
-            self._job = self._runtime.hands.warden.run(
+            self._job = self._commands.warden.run(
                 self._launch, stdin, stdout, stderr, passed=passed, thorough=self._recording is not None
             )
 
@@ -222,17 +389,17 @@ class _Running:
         """A new pipe whose end we read is pumped; the end to write to."""
         reading, writing = os.pipe()
         first = not self._pumps
-        ledger = self._runtime.ledger
-        redactor, bus = self._runtime.redactor, self._runtime.bus
+        ledger = self._commands.ledger
+        redactor, events = self._commands.redactor, self._commands.events
         spills = first and ledger is not None and self._command.max_bytes is None
         sink = Sink(self._limits(), ledger.blobs if spills and ledger is not None else None, lambda: redactor.active)
         watch = self._streamer() if streams else None
         self._sinks.append(sink)
-        self._pumps.append(Pump(reading, sink, watch, lambda: watch is not None and not bus.idle))
+        self._pumps.append(Pump(reading, sink, watch, lambda: watch is not None and not events.idle))
         return writing
 
     def _limits(self) -> Limits:
-        command, config = self._command, self._runtime.config.output
+        command, config = self._command, self._commands.config.output
         if command.max_bytes is not None:
             return Limits(keeps=command.keeps, max_bytes=command.max_bytes, max_lines=None)
         return Limits(
@@ -278,7 +445,7 @@ class _Running:
         threading.Thread(target=tidy, name="holdfast-tidy", daemon=True).start()
 
     def _ran(self, ended: Exit, found: Changes) -> Ran:
-        redactor = self._runtime.redactor
+        redactor = self._commands.redactor
         where = f"output.read call={self._ctx.call_id}"
         hide, margin = (redactor, redactor.longest) if redactor.active else (str, 0)
         kept = [sink.finish(hide, where, margin) for sink in self._sinks]
@@ -311,7 +478,7 @@ class _Running:
             return "on", ()
         if self._command.read_only:
             return "off", ()
-        policy = self._runtime.sandbox.policy
+        policy = self._commands.sandbox.policy
         return _network(policy), tuple(map(str, policy.writable))
 
 

@@ -6,28 +6,50 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from copy import deepcopy
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec import Struct
 
 from holdfast.config import paths
-from holdfast.config.model import Caps
+from holdfast.config.model import Caps, Config
 from holdfast.contract.errors import CallError, PathRefused, SecretUnavailable
 from holdfast.contract.event import Output, Progress
-from holdfast.contract.inquiry import Inquiry, Question, Reply
+from holdfast.contract.inquiry import CANCELLED, Inquiry, Question, Reply
 from holdfast.contract.result import Result
 from holdfast.contract.values import Args
-from holdfast.runtime.keeping import CallKeeper
+from holdfast.runtime.results import CallKeeper
 from holdfast.text.truncate import Limits
 
 if TYPE_CHECKING:
     from holdfast.contract.call import Call
     from holdfast.contract.tool import Tool
-    from holdfast.runtime.commands import CallSandbox
+    from holdfast.runtime.commands import CallSandbox, Commands, Workspace
+    from holdfast.runtime.events import Events
     from holdfast.runtime.locks import Claim
-    from holdfast.runtime.runtime import Runtime
+    from holdfast.runtime.secrets import Secrets
     from holdfast.runtime.stepping import Running, Stop
-    from holdfast.store.streaming import RedactedStream
+    from holdfast.store.ledger import Ledger
+    from holdfast.store.redact import RedactedStream, Redactor
 
 T = TypeVar("T")
+
+
+class Environment(Struct, frozen=True, kw_only=True, eq=False):
+    """What contexts take from their runtime."""
+
+    config: Config
+    workspace: Workspace
+    ledger: Ledger | None
+    redactor: Redactor
+    events: Events
+    secrets: Secrets
+    commands: Commands
+    service: Callable[[type[Any]], Any]
+    """Finds a long-lived helper by its protocol."""
+    inquire: Callable[[Inquiry], Awaitable[tuple[Reply, ...]]]
+    """Puts questions to a person."""
+    call: Callable[[str, Args, RunContext], Awaitable[Result]]
+    """Makes a nested call."""
 
 
 class RunContext:
@@ -46,17 +68,18 @@ class RunContext:
     """A command was stopped, and every process of it was seen to end."""
     begun = False
     """The ledger knows of the call, or is about to."""
+    dry_run = False
     callbacks: Sequence[Callable[[], None]] = ()
 
     def __init__(
         self,
-        runtime: Runtime,
+        environment: Environment,
         tool: Tool,
         call: Call,
         timeout: float | None,
         parent: RunContext | None = None,
     ) -> None:
-        self._runtime = runtime
+        self._environment = environment
         self.tool = tool
         self.call_record = call
         self.timeout = timeout
@@ -82,16 +105,15 @@ class RunContext:
 
     @property
     def root(self) -> Path | None:
-        return self._runtime.root
+        return self._environment.workspace.root
 
     @property
     def document_dir(self) -> Path | None:
-        document = self._runtime.document
-        return document.parent if document is not None else None
+        return self._environment.workspace.document_dir
 
     @property
     def document_name(self) -> str | None:
-        document = self._runtime.document
+        document = self._environment.workspace.document
         return document.name if document is not None else None
 
     @property
@@ -103,23 +125,23 @@ class RunContext:
         if self._sandbox is None:
             from holdfast.runtime.commands import CallSandbox
 
-            self._sandbox = CallSandbox(self._runtime, self)
+            self._sandbox = CallSandbox(self._environment.commands, self)
         return self._sandbox
 
     @property
     def truncate(self) -> Limits:
-        limits = self._runtime.config.output
+        limits = self._environment.config.output
         return Limits(limits.max_lines, limits.max_bytes)
 
     @property
     def keep(self) -> CallKeeper:
         if self._keep is None:
-            self._keep = CallKeeper(self.call_id, self._runtime.ledger)
+            self._keep = CallKeeper(self.call_id, None if self.dry_run else self._environment.ledger)
         return self._keep
 
     @property
     def caps(self) -> Caps:
-        tools, caller = self._runtime.config.tools, self.call_record.caller
+        tools, caller = self._environment.config.tools, self.call_record.caller
         layers = (tools.agents.get(caller.agent or ""), tools.providers.get(caller.provider or ""))
         small = tools.caps == "small" or any(layer is not None and layer.caps == "small" for layer in layers)
         return "small" if small else "standard"
@@ -154,7 +176,7 @@ class RunContext:
         self._stopped = True
 
     def config(self) -> Args | None:
-        subtree = self._runtime.config.tools.config.get(self.tool.name)
+        subtree = self._environment.config.tools.config.get(self.tool.name)
         return None if subtree is None else deepcopy(subtree)  # pyright: ignore[reportReturnType]
 
     def secret(self, scope: str) -> str:
@@ -162,7 +184,7 @@ class RunContext:
             raise SecretUnavailable(
                 f"Tool '{self.tool.name}' did not declare the secret '{scope}'; add it to required_secret_scopes."
             )
-        return self._runtime.secrets.get(scope)
+        return f"[secret {scope}]" if self.dry_run else self._environment.secrets.get(scope)
 
     def on_cancel(self, callback: Callable[[], None]) -> None:
         if not isinstance(self.callbacks, list):
@@ -170,36 +192,41 @@ class RunContext:
         self.callbacks.append(callback)
 
     def progress(self, message: str, done: float | None = None, total: float | None = None) -> None:
-        self._runtime.emit_from_anywhere(Progress(self.call_id, self._runtime.redact(message), done, total))
+        clean = self._environment.redactor(message)
+        self._environment.events.emit_from_anywhere(Progress(self.call_id, clean, done, total))
 
     def stream(self, text: str) -> None:
-        if self._runtime.bus.idle:
+        if self._environment.events.idle:
             return
         if self._redaction is None:
-            self._redaction = self._runtime.redactor.stream()
+            self._redaction = self._environment.redactor.stream()
             self.streamed = True
         clean = self._redaction.feed(text)
         if clean:
-            self._runtime.emit_from_anywhere(Output(self.call_id, clean, self.call_record.group))
+            self._environment.events.emit_from_anywhere(Output(self.call_id, clean, self.call_record.group))
 
     def finish_stream(self) -> None:
         if self._redaction is not None and (rest := self._redaction.flush()):
-            self._runtime.emit_from_anywhere(Output(self.call_id, rest, self.call_record.group))
+            self._environment.events.emit_from_anywhere(Output(self.call_id, rest, self.call_record.group))
 
     async def call(self, name: str, args: Args | None = None) -> Result:
-        return await self._runtime.call_nested(name, args or {}, self)
+        if self.dry_run:
+            raise CallError("Nothing is called in a dry run; check `ctx.dry_run` first.")
+        return await self._environment.call(name, args or {}, self)
 
     def call_blocking(self, name: str, args: Args | None = None) -> Result:
         """`call` for tools that run in a thread."""
-        loop = self._runtime.loop
+        loop = self._environment.events.loop
         if loop is None or _running_loop() is loop:
             raise CallError("`call_blocking` is for tools that run in a thread; use `await ctx.call(...)` here.")
         return asyncio.run_coroutine_threadsafe(self.call(name, args), loop).result()
 
     async def inquire(self, *questions: Question) -> tuple[Reply, ...]:
+        if self.dry_run:
+            return (CANCELLED,) * len(questions)
         call = self.call_record
         inquiry = Inquiry(asked_by=self.tool.name, questions=questions, call_id=call.id, group=call.group)
-        return await self.while_waiting(self._runtime.inquire(inquiry))
+        return await self.while_waiting(self._environment.inquire(inquiry))
 
     async def while_waiting(self, work: Awaitable[T]) -> T:
         """Wait for a person: neither the time of this call nor that of the calls above it runs."""
@@ -219,7 +246,7 @@ class RunContext:
             ctx = ctx.parent
 
     def service(self, protocol: type[T]) -> T:
-        return self._runtime.service(protocol)
+        return self._environment.service(protocol)
 
 
 class ContextPaths:

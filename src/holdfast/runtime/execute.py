@@ -16,10 +16,8 @@ from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Failure, State
 from holdfast.runtime.context import RunContext
-from holdfast.runtime.outcome import is_well_formed
-from holdfast.runtime.refusals import ABORTED, words_of
-from holdfast.runtime.stepping import GRACE_SECONDS, Closed, NoReply, Running, Stop, Stopped, finish
-from holdfast.runtime.threads import ThreadPool
+from holdfast.runtime.results import ABORTED, is_well_formed, words_of
+from holdfast.runtime.stepping import GRACE_SECONDS, Closed, NoReply, Running, Stop, Stopped, ThreadPool, finish
 
 if TYPE_CHECKING:
     from holdfast.contract.context import Context

@@ -1,15 +1,22 @@
-"""Calls that touch the same path take turns; reads share. Other processes are not held off."""
+"""Calls that touch the same path take turns; reads share.
+
+Waiting is announced, can be cancelled, and is never for ever. Other processes are not held off.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from msgspec import Struct
 
 from holdfast.contract.errors import PathRefused
+from holdfast.contract.event import Queued
+from holdfast.contract.result import Result
+from holdfast.contract.vocabulary import Failure, State
+from holdfast.runtime.results import ABORTED, refused_paths
 
 
 class Claim(Struct, frozen=True, eq=False):
@@ -105,3 +112,48 @@ class PathLocks:
                 self._held.append(item.claim)
                 item.future.set_result(None)
         self._waiting = [item for item in self._waiting if item in still]
+
+
+class PathQueue:
+    """Waits for the paths of a call on its behalf."""
+
+    def __init__(self, tell: Callable[[Queued], None]) -> None:
+        self._tell = tell
+        self._locks = PathLocks()
+        self._waiting: dict[str, asyncio.Future[None]] = {}
+
+    async def take(self, claim: Claim, call_id: str, mine: tuple[Claim, ...]) -> Result | None:
+        """Wait for the paths; the refusal if they cannot be had, or if the call is cancelled meanwhile.
+
+        `mine` are the claims of the calls this one is nested in.
+        """
+        if self._locks.must_wait(claim, mine):
+            self._tell(Queued(call_id, ", ".join(map(str, claim.paths))))
+            return await self._wait(claim, call_id, mine)
+        await self._locks.acquire(claim, mine)
+        return None
+
+    def give_back(self, claim: Claim) -> None:
+        self._locks.release(claim)
+
+    def cancel(self, call_id: str) -> bool:
+        waiting = self._waiting.get(call_id)
+        return waiting is not None and waiting.cancel()
+
+    async def _wait(self, claim: Claim, call_id: str, mine: tuple[Claim, ...]) -> Result | None:
+        waiting = asyncio.ensure_future(self._locks.acquire(claim, mine))
+        self._waiting[call_id] = waiting
+        try:
+            await asyncio.wait({waiting})
+            waiting.result()
+        except PathRefused as error:
+            return refused_paths(error)
+        except asyncio.CancelledError:
+            if waiting.cancelled():
+                return Result(False, error=ABORTED, state=State.CANCELLED, failure=Failure.CANCELLED)
+            if not waiting.cancel():
+                self._locks.release(claim)
+            raise
+        finally:
+            del self._waiting[call_id]
+        return None

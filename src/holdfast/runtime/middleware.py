@@ -13,8 +13,7 @@ from holdfast.contract.context import Context
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.result import Result
 from holdfast.contract.values import Args
-from holdfast.runtime.outcome import is_well_formed
-from holdfast.runtime.refusals import words_of
+from holdfast.runtime.results import is_well_formed, words_of
 
 
 class Deny(Struct, frozen=True):
@@ -49,24 +48,31 @@ class HookHandle:
 class Middleware:
     """Hooks in registration order; those for one tool and those for all (`""`) interleave."""
 
-    def __init__(self, on_change: Callable[[], None]) -> None:
+    def __init__(self) -> None:
         self._hooks: list[_Hook] = []
-        self._on_change = on_change
+        self._on_change: list[Callable[[], None]] = []
+
+    def on_change(self, changed: Callable[[], None]) -> None:
+        self._on_change.append(changed)
 
     def add(self, tool: str, *, before: Before | None = None, after: After | None = None) -> HookHandle:
         if before is None and after is None:
             raise HoldfastError("Middleware needs a `before` or an `after` function.")
         hook = _Hook(tool, before, after)
         self._hooks.append(hook)
-        self._on_change()
+        self._changed()
         return HookHandle(self, hook)
 
     def remove(self, hook: _Hook) -> bool:
         if hook not in self._hooks:
             return False
         self._hooks.remove(hook)
-        self._on_change()
+        self._changed()
         return True
+
+    def _changed(self) -> None:
+        for changed in self._on_change:
+            changed()
 
     def before(self, names: tuple[str, ...]) -> tuple[Before, ...]:
         return tuple(hook.before for hook in self._hooks if hook.before and (not hook.tool or hook.tool in names))

@@ -1,90 +1,265 @@
-"""The path of a call, in its order. Every door's calls come through `Pipeline.run`; there is no other way in.
+"""The way every call takes: `prepare`, a decision, `perform`. There is no other way to run a tool.
 
-find ▸ policy ▸ validate ▸ secrets ▸ before ▸ re-validate ▸ propose ▸ chain ▸ caps ▸ run ▸ after ▸ bound ▸ record
+prepare: find ▸ policy ▸ validate ▸ secrets ▸ before ▸ re-validate ▸ propose
+decide:  approval chain ▸ caps
+perform: claim paths ▸ run ▸ after ▸ redact ▸ bound ▸ record
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from asyncio import get_running_loop
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, Final, cast
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.contract.call import Call, Caller, Decision, Proposal
-from holdfast.contract.errors import ArgumentsError, BadJson, CallError, HoldfastError, LedgerError, NotPending
+from holdfast.contract.call import Answer, Call, Caller, Decision, PendingCall, Proposal
+from holdfast.contract.errors import (
+    ArgumentsError,
+    BadJson,
+    CallError,
+    HoldfastError,
+    InvalidArguments,
+    LedgerError,
+    NotPending,
+    StaleApproval,
+    UnknownCall,
+)
 from holdfast.contract.event import Decided, Event, Finished, Proposed, Received, Started
 from holdfast.contract.result import Result
 from holdfast.contract.values import MAX_ARGUMENT_BYTES, Args
-from holdfast.contract.vocabulary import Failure, State, Verdict
+from holdfast.contract.vocabulary import CHECKS_IN_DRY_RUN, Failure, State, Verdict
+from holdfast.registry.sources import WAITING
 from holdfast.rules.resolvers import GRANTS
-from holdfast.runtime.arguments import Arguments, own, parse_object, read_arguments, recordable
-from holdfast.runtime.context import RunContext
+from holdfast.runtime import intake
+from holdfast.runtime.access import Plan, Plans
+from holdfast.runtime.approvals import Approvals, what_changed
+from holdfast.runtime.context import Environment, RunContext
 from holdfast.runtime.execute import Ended, Executor, Waiting
-from holdfast.runtime.keeping import bound
-from holdfast.runtime.locks import Claim
+from holdfast.runtime.intake import Arguments, own, parse_object, read_arguments, recordable
+from holdfast.runtime.interfaces import Interfaces
+from holdfast.runtime.locks import Claim, PathQueue
 from holdfast.runtime.middleware import Deny, run_after, run_before
-from holdfast.runtime.outcome import STOPPED, checked_proposal, owned, to_result
-from holdfast.runtime.plans import Plan
-from holdfast.runtime.refusals import (
+from holdfast.runtime.pending import PendingCalls
+from holdfast.runtime.results import (
     PLANNING,
+    STOPPED,
+    bound,
     broken,
+    checked_proposal,
+    denied,
     invalid,
+    invalid_for,
+    lost_secret,
     no_secret,
+    nobody_to_ask,
+    owned,
     planned,
     refused_paths,
     result_lost,
+    still_open,
+    to_result,
     too_deep,
     unrecorded,
+    waits,
+    words_of,
 )
-from holdfast.runtime.turns import Turns
+from holdfast.store import owner
 
-if TYPE_CHECKING:
-    from holdfast.runtime.runtime import Runtime
+_CANCELLED_EARLY: Final = Decision(Verdict.DENY, "caller", "The caller was cancelled before the tool ran.")
+_MAX_ROUNDS: Final = 5
+"""How often a call that was approved may turn out to be another one by then."""
+_PREVIEW_WIDTH: Final = 160
 
-_POLICY = "policy"
-_CANCELLED_EARLY = Decision(Verdict.DENY, "caller", "The caller was cancelled before the tool ran.")
 
+class CallRequest(Struct, frozen=True):
+    """What an interface asks for."""
 
-class Origin(NamedTuple):
-    """Where a call comes from."""
-
+    name: str
+    arguments: Arguments
     caller: Caller
     cwd: str
     parent: RunContext | None = None
     request: str | None = None
     given_id: str | None = None
     call_id: str | None = None
+    pending: PendingCall | None = None
+    """A pending call that meets every stage again."""
+    stages: list[Stage] | None = None
+    """A dry run: every stage is noted here, nothing is recorded, and tools are told."""
+    unrecorded: bool = False
+    """What becomes of it is for the one who prepares it to say: nothing is recorded."""
+
+    @classmethod
+    def checked(
+        cls,
+        name: object,
+        arguments: Arguments,
+        *,
+        caller: Caller,
+        cwd: str,
+        request: object = None,
+        given_id: object = None,
+        call_id: str | None = None,
+    ) -> CallRequest:
+        """With what a program handed in; raises `CallError` for what could not be kept."""
+        return cls(
+            name[: intake.MAX_TEXT] if type(name) is str else words_of(name, type(name).__name__),
+            arguments,
+            caller,
+            cwd,
+            None,
+            intake.optional_text(request, "The request of a call"),
+            intake.optional_text(given_id, "The given id of a call"),
+            call_id,
+        )
+
+    @classmethod
+    def again(
+        cls,
+        pending: PendingCall,
+        *,
+        args: Args | None = None,
+        parent: RunContext | None = None,
+        unrecorded: bool = False,
+    ) -> CallRequest:
+        """A pending call once more, as it was asked for or with other arguments."""
+        call = pending.call
+        given = args if args is not None else call.args if call.asked is None else call.asked
+        return cls(
+            call.name_used, own(given), call.caller, call.cwd, parent, call.request, call.given_id, call.id,
+            pending, None, unrecorded,
+        )  # fmt: skip
+
+
+class Stage(Struct, frozen=True):
+    """What one stage of `prepare` said in a dry run."""
+
+    name: str
+    refusal: Result | None = None
+
+
+class Prepared(Struct, frozen=True, eq=False):
+    """A call that got through every stage before the decision."""
+
+    plan: Plan
+    ctx: RunContext
+    proposal: Proposal | None = None
+
+    @property
+    def call(self) -> Call:
+        return self.ctx.call_record
+
+
+class Approval(Struct, frozen=True):
+    """Why a call may run: a decision, and what a person was shown if one approved it."""
+
+    decision: Decision
+    digest: str | None = None
 
 
 class Pipeline:
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
-        self._plans = runtime.plans.default
-        self._turns = Turns(self._tell)
+    def __init__(
+        self,
+        plans: Plans,
+        approvals: Approvals,
+        pending: PendingCalls,
+        interfaces: Interfaces,
+        environment: Environment,
+        *,
+        caller: Caller,
+        session: str,
+        planning: bool,
+    ) -> None:
+        self._plans = plans
+        self._default_plans = plans.default
+        self._approvals = approvals
+        self._pending = pending
+        self._interfaces = interfaces
+        self._environment = environment
+        self._events = environment.events
+        self._ledger = environment.ledger
+        self._redactor = environment.redactor
+        self._tools = environment.config.tools
+        self._output = environment.config.output
+        self._caller = caller
+        self._planning = planning
+        self._registry = plans.registry
+        self._session = session
+        self._calls = 0
+        self._paths = PathQueue(self._tell)
         self.executor = Executor()
+        limits = self._output
+        self._surely_short = min(limits.max_bytes // 4, limits.max_lines, (limits.max_output_bytes or 1 << 30) // 4)
+        """Characters below which no output can be too long, in bytes or in lines."""
 
-    async def run(self, name: str, arguments: Arguments, origin: Origin) -> Result:
-        """Take one call from its door to its result. Raises only if the caller's task is cancelled."""
-        runtime = self._runtime
-        if get_running_loop() is not runtime.loop:
-            runtime.attach()
-        call_id = origin.call_id
+    def new_call_id(self) -> str:
+        """An id no other call has."""
+        self._calls += 1
+        return f"{self._session}-{self._calls}"
+
+    async def run(self, request: CallRequest) -> Result:
+        """Take one call from its interface to its result. Raises only if the caller's task is cancelled."""
+        prepared = await self.prepare(request, self._cancelled_early)
+        if type(prepared) is Result:
+            return prepared
+        assert type(prepared) is Prepared
+        return await self.run_prepared(prepared, None)
+
+    async def run_prepared(self, prepared: Prepared, decision: Decision | None) -> Result:
+        """Bring a prepared call to its result, as was decided or is decided now."""
+        try:
+            settled = prepared.plan.settled
+            if settled is not None:
+                return await self._perform(prepared, settled, None)
+            return await self._settle(prepared, decision or await self.decide(prepared))
+        except asyncio.CancelledError:
+            if not prepared.ctx.begun:
+                self._cancelled_early(prepared.call)
+            raise
+        except Exception as error:
+            return self._broken(prepared.plan, prepared.ctx, error)
+
+    async def run_nested(self, name: str, args: Args, parent: RunContext) -> Result:
+        """A call by a tool: the whole way again, with the rights of the call it is nested in."""
+        above = parent.call_record
+        if parent.cancelled:
+            text = f"Tool '{name}' was not called: the call that asks for it has been stopped."
+            return Result(False, error=text, state=State.CANCELLED, failure=Failure.CANCELLED)
+        return await self.run(CallRequest(name, args, above.caller, above.cwd, parent))
+
+    # ------------------------------------------------------------------ prepare
+
+    async def prepare(
+        self, request: CallRequest, if_cancelled: Callable[[Call], None] | None = None
+    ) -> Prepared | Result:
+        """Every stage before the decision: the prepared call, or the result the call ends with.
+
+        A call that ends here is recorded, unless this is a dry run. One whose caller is cancelled meanwhile is not:
+        it may be prepared again.
+        """
+        if get_running_loop() is not self._events.loop:
+            self._events.use_running_loop()
+        name, arguments, caller, parent = request.name, request.arguments, request.caller, request.parent
+        call_id, pending, stages = request.call_id, request.pending, request.stages
         if call_id is None:
-            runtime.calls += 1
-            call_id = f"{runtime.session}-{runtime.calls}"
-        plan = self._plans.get(name) if origin.caller is runtime.caller else None
+            self._calls += 1
+            call_id = f"{self._session}-{self._calls}"
+        if not self._events.idle and pending is None and stages is None:
+            self._events.emit(Received(call_id, name, caller, None if parent is None else parent.call_id))
+        plan = self._default_plans.get(name) if caller is self._caller and pending is None else None
         if plan is None:
-            plan = runtime.plans.find(name, origin.caller)
-        if not runtime.bus.idle:
-            parent = origin.parent.call_id if origin.parent else None
-            runtime.bus.emit(Received(call_id, name, origin.caller, parent))
-        if origin.parent is not None and origin.parent.call_record.depth >= runtime.config.tools.max_depth:
-            plan = too_deep(name, runtime.config.tools.max_depth)
-        if isinstance(plan, Result):
-            plan = await self._wait_for_tool(name, origin, plan)
-            if isinstance(plan, Result):
-                return await self.end_early(_call(call_id, name, name, {}, origin), plan, _POLICY, arguments)
+            plan = await self._find(request)
+            if type(plan) is Result:
+                stage = "policy" if plan.failure is Failure.NOT_ALLOWED else "find"
+                return await self._refuse(request, _call(request, call_id, name, {}), plan, stage, arguments)
+            assert type(plan) is Plan
+        elif parent is not None and parent.call_record.depth >= self._tools.max_depth:
+            refusal = too_deep(name, self._tools.max_depth)
+            return await self._refuse(request, _call(request, call_id, name, {}), refusal, "find", arguments)
         tool = plan.tool
         original = None
         try:
@@ -96,58 +271,84 @@ class Pipeline:
                 args = tool.schema.judge(given)
             if args is not given:
                 original = own(given, MAX_ARGUMENT_BYTES) if type(args) is dict else None
-            elif given is arguments and (runtime.ledger is not None or plan.decision is None):
+            elif given is arguments and (self._ledger is not None or plan.decision is None):
                 args = own(given, MAX_ARGUMENT_BYTES)  # what is judged must not change under us
         except BadJson as error:
             args = error
         if isinstance(args, ArgumentsError):
-            call = _call(call_id, tool.name, name, {}, origin)
-            return await self.end_early(call, invalid(call, args), "schema", arguments)
-        if origin.parent is None:
-            caller, cwd, _, request, given_id, _ = origin
-            call = Call(call_id, tool.name, name, args, caller, cwd, None, request, given_id, 0, call_id, original)
-        else:
-            call = _call(call_id, tool.name, name, args, origin, original)
+            call = _call(request, call_id, tool.name, {})
+            return await self._refuse(request, call, self._invalid(request, call, args), "validate", arguments)
+        call = _call(request, call_id, tool.name, args, original)
         if plan.missing_scope is not None:
-            return await self.end_early(call, no_secret(name, plan.missing_scope), "secrets")
+            return await self._refuse(request, call, no_secret(name, plan.missing_scope), "secrets")
         ctx = RunContext(
-            runtime, tool, call, plan.timeout_of(args) if plan.timeout_unit else plan.timeout, origin.parent
+            self._environment, tool, call, plan.timeout_of(args) if plan.timeout_unit else plan.timeout, parent
         )
+        if not plan.before and tool.propose is None and stages is None:
+            return Prepared(plan, ctx)
+        return await self._prepare_further(request, plan, ctx, if_cancelled)
+
+    async def _prepare_further(
+        self, request: CallRequest, plan: Plan, ctx: RunContext, if_cancelled: Callable[[Call], None] | None
+    ) -> Prepared | Result:
+        """The stages that run code of others: middleware and the tool's own proposal."""
+        dry_run = ctx.dry_run = request.stages is not None
+        proposal: Proposal | Result | None = None
         try:
             if plan.before:
-                stop = await self.before(plan, ctx)
-                if stop is not None:
-                    return await self.end_early(ctx.call_record, stop, "middleware")
-            if plan.settled is not None:
-                return await self._perform(plan, ctx, plan.settled, None, None)
-            return await self.judge(plan, ctx)
+                refusal = await self._before(plan, ctx)
+                if refusal is not None:
+                    return await self._refuse(request, ctx.call_record, refusal, "before")
+            if plan.tool.propose is not None:
+                proposal = await self._propose(plan, ctx)
+                if isinstance(proposal, Result):
+                    return await self._refuse(request, ctx.call_record, proposal, "propose")
         except asyncio.CancelledError:
-            if not ctx.begun:
-                self._record_cancelled(ctx.call_record, _CANCELLED_EARLY, opened=False, unknown=False)
+            if if_cancelled is not None:
+                if_cancelled(ctx.call_record)
             raise
         except Exception as error:
+            if dry_run or request.unrecorded:
+                raise
             return self._broken(plan, ctx, error)
+        if request.stages is not None:
+            request.stages.append(Stage("propose"))
+        elif proposal is not None and request.pending is None:
+            self._tell(Proposed(ctx.call_id, proposal))
+        return Prepared(plan, ctx, proposal)
 
-    async def refuse(self, name: str, error: CallError, origin: Origin) -> Result:
-        """A call with something in it that cannot be kept: it gets its result, and what was wrong is left out."""
-        runtime = self._runtime
-        if get_running_loop() is not runtime.loop:
-            runtime.attach()
-        call = _call(origin.call_id or runtime.new_call_id(), name, name, {}, origin)
-        refusal = Result(False, error=str(error), state=State.INVALID, failure=Failure.INVALID_ARGUMENTS)
-        return await self.end_early(call, refusal, "caller")
+    async def _find(self, request: CallRequest) -> Plan | Result:
+        """The plan of a call, or why there is none. An unknown tool may still come from a source that is loading."""
+        parent = request.parent
+        if parent is not None and parent.call_record.depth >= self._tools.max_depth:
+            return too_deep(request.name, self._tools.max_depth)
+        plan = self._known(request)
+        if isinstance(plan, Result) and plan.failure is Failure.UNKNOWN_TOOL and not self._registry.ready:
+            if request.stages is None:
+                await self.wait_for_sources()
+            plan = self._known(request)
+        return plan
 
-    async def _wait_for_tool(self, name: str, origin: Origin, refusal: Result) -> Plan | Result:
-        """A tool nobody knows may still come from a source that is loading."""
-        if refusal.failure is not Failure.UNKNOWN_TOOL or self._runtime.registry.ready:
-            return refusal
-        await self._runtime.wait_for_sources()
-        return self._runtime.plans.find(name, origin.caller)
+    def _known(self, request: CallRequest) -> Plan | Result:
+        """By the name that was used, which can say in which unit a timeout is; a pending call keeps its tool."""
+        plan = self._plans.find(request.name, request.caller)
+        if request.pending is None or (isinstance(plan, Plan) and plan.tool.name == request.pending.call.tool):
+            return plan
+        return self._plans.find(request.pending.call.tool, request.caller)
 
-    async def before(self, plan: Plan, ctx: RunContext) -> Result | None:
-        """Let the hooks change or refuse the arguments; the refusal, if there is one."""
-        seconds = self._runtime.config.tools.default_timeout
-        answer = await run_before(plan.before, own(ctx.call_record.args), ctx, seconds)
+    async def wait_for_sources(self) -> None:
+        """Until every source of tools has reported or timed out."""
+        if not self._registry.ready:
+            self._events.notice(WAITING)
+            await self._registry.wait_ready()
+
+    def _invalid(self, request: CallRequest, call: Call, error: ArgumentsError) -> Result:
+        lost = None if request.pending is None else lost_secret(request.pending.call, request.pending.proposal)
+        return lost or invalid(call, error)
+
+    async def _before(self, plan: Plan, ctx: RunContext) -> Result | None:
+        """Let middleware change or refuse the arguments; the refusal, if there is one."""
+        answer = await run_before(plan.before, own(ctx.call_record.args), ctx, self._tools.default_timeout)
         if isinstance(answer, Deny):
             reason = answer.reason or f"tool `{ctx.tool.name}` denied by middleware"
             return Result(False, error=reason, state=State.DENIED, failure=Failure.DENIED_BY_MIDDLEWARE)
@@ -164,52 +365,12 @@ class Pipeline:
             )
         return None
 
-    async def judge(self, plan: Plan, ctx: RunContext) -> Result:
-        """Propose, decide, and then run, hold or refuse."""
-        runtime = self._runtime
-        proposal = None
-        if plan.tool.propose is not None:
-            proposal = await self.propose(plan, ctx)
-            if isinstance(proposal, Result):
-                return await self.end_early(ctx.call_record, proposal, "proposal")
-            if proposal is not None:
-                self._tell(Proposed(ctx.call_id, proposal))
-        decision = plan.decision
-        if decision is None:
-            decision = await runtime.decide(plan.tool, ctx.call_record, proposal)
-        if decision.source == GRANTS and not runtime.planning and not self._use_grant(plan, ctx, proposal):
-            decision = Decision(Verdict.ASK, GRANTS, "The grant that covered this call has been used up.")
-        if decision.verdict is Verdict.DENY:
-            refusal = Result(
-                False,
-                error=f"Tool '{ctx.call_record.name_used}' was denied: {decision.reason}",
-                state=State.DENIED,
-                failure=Failure.DENIED_BY_POLICY,
-            )
-            self._tell(Decided(ctx.call_id, decision))
-            return await self.end_early(ctx.call_record, refusal, decision.source, decision=decision)
-        if runtime.planning and plan.mutates:
-            self._tell(Decided(ctx.call_id, PLANNING))
-            return await self.end_early(ctx.call_record, planned(plan.tool, ctx.call_record, proposal), PLANNING.source)
-        if decision.verdict is Verdict.ASK or plan.tool.definition_only:
-            self._tell(Decided(ctx.call_id, decision))
-            return await runtime.desk.hold(plan, ctx, decision, proposal)
-        return await self.perform(plan, ctx, decision, proposal)
-
-    def _use_grant(self, plan: Plan, ctx: RunContext, proposal: Proposal | None) -> bool:
-        try:
-            return self._runtime.use_grant(plan.tool, ctx.call_record, proposal)
-        except HoldfastError as error:
-            self._runtime.warn(f"A grant could not be used for call {ctx.call_id}: {error}")
-            return False
-
-    async def propose(self, plan: Plan, ctx: RunContext) -> Proposal | Result | None:
-        """What a two-phase tool would do; its immediate result if it needs nobody's leave; None for other tools."""
+    async def _propose(self, plan: Plan, ctx: RunContext) -> Proposal | Result:
+        """What a two-phase tool would do; its immediate result if it needs nobody's leave."""
         tool = plan.tool
-        if tool.propose is None:
-            return None
+        assert tool.propose is not None
         args = own(ctx.call_record.args)
-        asked, ctx.timeout = ctx.timeout, self._runtime.config.tools.default_timeout  # the call's time is for the work
+        asked, ctx.timeout = ctx.timeout, self._tools.default_timeout  # the call's time is for the work
         try:
             value = await self.executor.call(tool, tool.propose, args, ctx, direct=plan.proposes_direct, mutates=False)
         finally:
@@ -218,52 +379,316 @@ class Pipeline:
             return checked_proposal(value, tool, ctx.call_id)
         return value.result if isinstance(value, Ended) else to_result(value, tool, ctx.call_id)
 
-    async def perform(
-        self,
-        plan: Plan,
-        ctx: RunContext,
-        decision: Decision,
-        proposal: Proposal | None,
-        *,
-        digest: str | None = None,
+    async def _refuse(
+        self, request: CallRequest, call: Call, result: Result, stage: str, given: Any = None
     ) -> Result:
-        """Run what may run. With a digest, the approval bound to it is used up first, once."""
-        tool, call = plan.tool, ctx.call_record
-        if tool.touches is None:
-            return await self._perform(plan, ctx, decision, proposal, digest)
+        """A call that ends before the decision: still recorded, still one result."""
+        if request.stages is not None:
+            request.stages.append(Stage(stage, result))
+            return replace(result, call_id=call.id)
+        if request.unrecorded:
+            return replace(result, call_id=call.id)
+        if request.pending is not None:
+            return await self._end_pending(request.pending, result)
+        return await self.end_early(call, result, stage, given)
+
+    # ------------------------------------------------------------------- decide
+
+    async def decide(self, prepared: Prepared) -> Decision:
+        """What chain and caps say about a call."""
+        plan = prepared.plan
+        return plan.decision or await self._approvals.decide(plan.tool, prepared.call, prepared.proposal)
+
+    async def _settle(self, prepared: Prepared, decision: Decision) -> Result:
+        """Run, leave pending or refuse, as was decided."""
+        plan, ctx, proposal = prepared.plan, prepared.ctx, prepared.proposal
+        if decision.source == GRANTS and not self._planning and not self._use_grant(prepared):
+            decision = Decision(Verdict.ASK, GRANTS, "The grant that covered this call has been used up.")
+        if decision.verdict is Verdict.DENY:
+            self._tell(Decided(ctx.call_id, decision))
+            refusal = denied(ctx.call_record, decision)
+            return await self.end_early(ctx.call_record, refusal, decision.source, decision=decision)
+        if self._planning and plan.mutates:
+            self._tell(Decided(ctx.call_id, PLANNING))
+            return await self.end_early(ctx.call_record, planned(plan.tool, ctx.call_record, proposal), PLANNING.source)
+        if decision.verdict is Verdict.ASK or plan.tool.definition_only:
+            self._tell(Decided(ctx.call_id, decision))
+            return await self._ask(prepared, decision)
+        return await self.perform(prepared, Approval(decision))
+
+    def _use_grant(self, prepared: Prepared) -> bool:
         try:
-            claim = Claim(self._runtime.touched(tool, call), exclusive=plan.mutates, group=call.group)
+            return self._approvals.use_grant(prepared.plan.tool, prepared.call, prepared.proposal)
         except HoldfastError as error:
-            return await self._refuse_paths(call, refused_paths(error), digest)
-        refusal = await self._turns.take(claim, ctx)
-        if refusal is not None:
-            return await self._refuse_paths(call, refusal, digest)
+            self._events.warn(f"A grant could not be used for call {prepared.call.id}: {error}")
+            return False
+
+    async def dry_run(self, request: CallRequest) -> tuple[Decision, Prepared | None]:
+        """What a call would meet, with nothing run or recorded: the decision, and the call if it gets so far."""
+        prepared = await self.prepare(request)
+        if isinstance(prepared, Result):
+            assert request.stages
+            verdict = Verdict.APPROVE if prepared.success else Verdict.DENY
+            reason = "It is answered without running." if prepared.success else prepared.error or "Unknown error"
+            return Decision(verdict, request.stages[-1].name, reason), None
+        decision = await self.decide(prepared)
+        plan = prepared.plan
+        if decision.verdict is not Verdict.DENY and self._planning and plan.mutates:
+            return PLANNING, prepared
+        if decision.verdict is not Verdict.DENY:
+            refusal = await self._try(prepared)
+            if refusal is not None:
+                return Decision(Verdict.DENY, "run", refusal.error or "Unknown error"), prepared
+        return decision, prepared
+
+    async def _try(self, prepared: Prepared) -> Result | None:
+        """The refusal of a tool that checks its arguments where it runs, such as a path it must not read."""
+        plan, tool, ctx = prepared.plan, prepared.plan.tool, prepared.ctx
         try:
-            return await self._perform(plan, ctx, decision, proposal, digest)
+            self._approvals.touched(tool, prepared.call)
+        except HoldfastError as error:
+            return refused_paths(error)
+        if CHECKS_IN_DRY_RUN not in tool.capabilities or plan.execute is None:
+            return None
+        args = own(prepared.call.args)
+        value = await self.executor.call(tool, plan.execute, args, ctx, direct=plan.direct, mutates=False)
+        result = value.result if isinstance(value, Ended) else value
+        return result if isinstance(result, Result) and not result.success else None
+
+    # ------------------------------------------------------------------ pending
+
+    async def _ask(self, prepared: Prepared, decision: Decision) -> Result:
+        """Leave a call pending until somebody answers, or say at once that nobody will."""
+        plan, ctx = prepared.plan, prepared.ctx
+        interfaces = self._interfaces
+        stays = bool(interfaces.askers) or interfaces.nobody == "wait"
+        if not stays and interfaces.nobody == "deny":
+            refusal = nobody_to_ask(plan.tool, ctx.call_record, decision)
+            denial = Decision(Verdict.DENY, "nobody", refusal.error or "")
+            return await self.end_early(ctx.call_record, refusal, "nobody", decision=denial)
+        pending = self._as_pending(prepared, decision, waiter=owner.this_process() if stays else None)
+        try:
+            await self._pending.store(pending)
+        except LedgerError as error:
+            text = f"Tool '{plan.tool.name}' needs approval and cannot be held: {error}"
+            return self._finish(
+                ctx.call_record, Result(False, error=text, state=State.FAILED, failure=Failure.LEDGER)
+            )
+        ctx.begun = True
+        if not stays:
+            return waits(pending)
+        attending = self._attend(pending, ctx.parent)
+        try:
+            return await (attending if ctx.parent is None else ctx.parent.while_waiting(attending))
+        except LedgerError as error:
+            text = f"Call {ctx.call_id} cannot go on: {error}"
+            return self._finish(
+                ctx.call_record, Result(False, error=text, state=State.FAILED, failure=Failure.LEDGER)
+            )
+        except asyncio.CancelledError:
+            self._pending.cancel(ctx.call_id)  # what still waits, approved or not, must never run
+            raise
+
+    async def _attend(
+        self, pending: PendingCall, parent: RunContext | None, seconds: float | None = None
+    ) -> Result:
+        """Wait for answers until the call has ended or may run."""
+        for _ in range(_MAX_ROUNDS):
+            settled = await self._pending.wait(pending, self.answer)
+            if settled is None and await self._pending.leave(pending):
+                return waits(pending)
+            if settled is None:
+                continue
+            if isinstance(settled, Result):
+                return self._finish(pending.call, settled)
+            outcome = await self._run_approved(settled, parent, seconds)
+            if isinstance(outcome, Result):
+                return outcome
+            pending = outcome
+            self._pending.announce(pending)
+        await self._pending.leave(pending)
+        return waits(pending)
+
+    async def attend(self, call_id: str, seconds: float) -> Result:
+        """Go on with a call that an earlier request left pending, like the request that asked for it. What another
+        process runs is waited for, no longer than that."""
+        pending = self._pending.get(call_id)
+        if pending is not None and pending.state is State.PENDING:
+            return await self._attend(pending, None, seconds)
+        if pending is not None and pending.state is State.APPROVED:
+            ran = await self.resume(pending)
+            if ran is not None:
+                return await self.attend(call_id, seconds) if ran.failure is Failure.STALE else ran
+        return await self._elsewhere(call_id, seconds)
+
+    async def answer(self, call_id: str, answer: Answer, digest: str | None = None) -> PendingCall:
+        """Take an answer to a pending call. `digest` is what the person was shown; without one, what is pending now."""
+        answer, digest = intake.answer(answer), intake.optional_text(digest, "The digest of an answer")
+        if answer.kind == "edit":
+            found = self._pending.get(call_id)
+            if found is None:
+                raise UnknownCall(f"No call '{call_id}' is waiting; `holdfast pending` lists those that are.")
+            fresh = await self.change(replace(found, digest=digest or found.digest), answer.args or {}, by=answer.by)
+            answer, digest = Answer(kind="approve", by=answer.by, message=answer.message), fresh.digest
+        return self._pending.answer(call_id, answer, digest)
+
+    async def change(self, pending: PendingCall, args: Args, *, by: str) -> PendingCall:
+        """The call with other arguments, checked like any others and not approved yet: to be shown first."""
+        said = intake.answer(Answer(kind="edit", by=by, args=args))
+        call = pending.call
+        if pending.definition_only:
+            raise CallError(f"Call {call.id} waits for its result, not for a yes: holdfast answer {call.id} TEXT")
+        if not self._is_of_this_document(call):
+            document = call.caller.document
+            raise CallError(f"Only where its document is open can new arguments be checked: holdfast chat {document}")
+        request = CallRequest.again(pending, args=dict(said.args or {}), unrecorded=True)
+        prepared = await self.prepare(request)
+        if isinstance(prepared, Result):
+            if prepared.failure in (Failure.UNKNOWN_TOOL, Failure.NOT_ALLOWED):
+                raise CallError(
+                    f"Only the program that has '{call.tool}' can check new arguments for it; answer there, "
+                    f"or say what to change: holdfast reject {call.id} -m TEXT"
+                )
+            if prepared.failure in (Failure.INVALID_ARGUMENTS, Failure.BAD_JSON):
+                raise InvalidArguments([(prepared.error or "").removeprefix(invalid_for(call))])
+            raise CallError(f"The changed call would not run. {prepared.text}")
+        decision = await self.decide(prepared)
+        if decision.verdict is Verdict.DENY:
+            raise CallError(f"The changed call would not run. {denied(prepared.call, decision).error}")
+        fresh = self._as_pending(prepared, decision, waiter=pending.waiter)
+        self._pending.ledger.answer(call.id, said, digest=pending.digest)
+        await self._pending.store_again(fresh, f"arguments changed by {said.by}")
+        return fresh
+
+    async def resume(self, pending: PendingCall) -> Result | None:
+        """Run an approved call here; None if its own process waits for it, or this one cannot run it."""
+        call = pending.call
+        if pending.definition_only or (pending.waiter is not None and owner.alive(pending.waiter)):
+            return None
+        if not self._is_of_this_document(call):
+            return None  # its paths and its rules are those of that document
+        known = self._known(CallRequest.again(pending))
+        if isinstance(known, Result) and known.failure is not Failure.NOT_ALLOWED:
+            return None
+        if self._planning and isinstance(known, Plan) and known.mutates:
+            return None
+        outcome = await self._run_approved(pending, None)
+        return outcome if isinstance(outcome, Result) else waits(outcome, changed=what_changed(pending, outcome))
+
+    async def resume_all(self) -> list[Result]:
+        """Run calls that were approved while no process had their tool. Calls of a document run when it goes on."""
+        approved = [pending for pending in self._pending.list() if pending.state is State.APPROVED]
+        ran = [await self.resume(pending) for pending in approved if pending.call.caller.document is None]
+        return [result for result in ran if result is not None]
+
+    async def current(self, pending: PendingCall) -> PendingCall:
+        """The call as it would be pending now, with nothing recorded. Raises `CallError` if it would not run."""
+        prepared = await self.prepare(CallRequest.again(pending, unrecorded=True))
+        if isinstance(prepared, Result):
+            raise CallError(f"Call {pending.call.id} would not run: {prepared.text}")
+        return self._as_pending(prepared, await self.decide(prepared), waiter=pending.waiter)
+
+    async def _run_approved(
+        self, pending: PendingCall, parent: RunContext | None, seconds: float | None = None
+    ) -> Result | PendingCall:
+        """Run a call whose approval is for exactly what would happen now; otherwise it waits again as what it is."""
+        prepared = await self.prepare(CallRequest.again(pending, parent=parent))
+        if isinstance(prepared, Result):
+            return prepared
+        ctx = prepared.ctx
+        ctx.begun = True
+        decision = await self.decide(prepared)
+        if decision.verdict is Verdict.DENY:
+            return await self._end_pending(pending, denied(prepared.call, decision))
+        now = self._as_pending(prepared, decision, waiter=pending.waiter)
+        by = pending.approver or "a person"
+        approval = Approval(Decision(Verdict.APPROVE, f"person:{by}", f"approved by {by}"), pending.digest)
+        changed = now.digest != pending.digest or now.definition_only
+        try:
+            if not changed:
+                return await self.perform(prepared, approval)
+            lost = lost_secret(pending.call, pending.proposal)
+            if lost is not None:
+                return await self._end_pending(pending, lost)
+            await self._pending.store_again(now, f"{what_changed(pending, now)} changed since it was approved")
+        except (NotPending, StaleApproval, UnknownCall):
+            return self._finish(pending.call, await self._elsewhere(pending.call.id, seconds))
+        return now
+
+    async def _end_pending(self, pending: PendingCall, result: Result) -> Result:
+        """A pending call that ends without running gets the result a new call would get."""
+        result = self._redactor.result(replace(result, call_id=pending.call.id))
+        if not self._pending.end(pending.call.id, result):
+            result = await self._elsewhere(pending.call.id)
+        return self._finish(pending.call, result)
+
+    async def _elsewhere(self, call_id: str, seconds: float | None = None) -> Result:
+        """Another process runs it: its result is the call's one result."""
+        ended = await self._pending.until_ended(call_id, seconds=seconds)
+        return ended or still_open(call_id, self._pending.get(call_id), runs=self._pending.goes_on(call_id))
+
+    def _is_of_this_document(self, call: Call) -> bool:
+        document = self._environment.workspace.document
+        return call.caller.document in (None, None if document is None else str(document))
+
+    def _as_pending(self, prepared: Prepared, decision: Decision, *, waiter: Any) -> PendingCall:
+        from holdfast.text.preview import preview
+        from holdfast.text.summary import summary_of
+
+        tool, call, proposal = prepared.plan.tool, prepared.call, prepared.proposal
+        redactor = self._redactor
+        shown = cast(Args, redactor.value(call.args)) if redactor.active else call.args  # before anything is cut
+        files = self._approvals.files_named(tool, call, proposal)
+        return PendingCall(
+            call=call,
+            state=State.PENDING,
+            digest=self._approvals.digest(tool, call, proposal, files),
+            definition_digest=tool.digest,
+            decision=decision,
+            preview=preview(call.name_used, shown, _PREVIEW_WIDTH, tool.format_preview),
+            summary=proposal.summary if proposal else summary_of(shown, tool.summary, call.cwd),
+            proposal=proposal,
+            files=files,
+            definition_only=tool.definition_only,
+            held_at=time.time(),
+            waiter=waiter,
+        )
+
+    # ------------------------------------------------------------------ perform
+
+    async def perform(self, prepared: Prepared, approval: Approval) -> Result:
+        """Run what may run. An approval with a digest is used up first, once."""
+        tool, ctx, call = prepared.plan.tool, prepared.ctx, prepared.call
+        if tool.touches is None:
+            return await self._perform(prepared, approval.decision, approval.digest)
+        try:
+            claim = Claim(self._approvals.touched(tool, call), exclusive=prepared.plan.mutates, group=call.group)
+        except HoldfastError as error:
+            return await self._refuse_paths(call, refused_paths(error), approval.digest)
+        refusal = await self._paths.take(claim, call.id, ctx.claims)
+        if refusal is not None:
+            return await self._refuse_paths(call, refusal, approval.digest)
+        ctx.claims = (*ctx.claims, claim)
+        try:
+            return await self._perform(prepared, approval.decision, approval.digest)
         finally:
-            self._turns.give_back(claim)
+            self._paths.give_back(claim)
 
     def cancel(self, call_id: str) -> bool:
         """Stop a call that runs, or one that waits for its turn on a path."""
-        return self._turns.cancel(call_id) or self.executor.stop(call_id)
+        return self._paths.cancel(call_id) or self.executor.stop(call_id)
 
     async def _refuse_paths(self, call: Call, refusal: Result, digest: str | None) -> Result:
         if digest is None:
             return await self.end_early(call, refusal, "paths")
         refusal = replace(refusal, call_id=call.id)
-        self._runtime.ledger_for_held().end_now(call.id, refusal)
+        self._pending.ledger.end_now(call.id, refusal)
         return self._finish(call, refusal)
 
-    async def _perform(
-        self,
-        plan: Plan,
-        ctx: RunContext,
-        decision: Decision,
-        proposal: Proposal | None,
-        digest: str | None,
-    ) -> Result:
-        runtime, tool, call = self._runtime, plan.tool, ctx.call_record
-        ledger = runtime.ledger if digest is None else runtime.ledger_for_held()
+    async def _perform(self, prepared: Prepared, decision: Decision, digest: str | None) -> Result:
+        plan, ctx, proposal = prepared.plan, prepared.ctx, prepared.proposal
+        tool, call, events = plan.tool, ctx.call_record, self._events
+        ledger = self._ledger if digest is None else self._pending.ledger
         opened = ledger is not None and (plan.mutates or digest is not None)
         if opened:
             assert ledger is not None
@@ -276,11 +701,11 @@ class Pipeline:
                     raise  # the approval has been used elsewhere
                 return self._finish(call, unrecorded(tool.name, error))
         ctx.begun = True
-        if not runtime.bus.idle:
-            runtime.bus.emit(Decided(call.id, decision))
-            runtime.bus.emit(Started(call.id, tool.name, call.parent))
+        if not events.idle:
+            events.emit(Decided(call.id, decision))
+            events.emit(Started(call.id, tool.name, call.parent))
         if plan.logged:
-            runtime.log(f"Tool '{tool.name}' runs as call {call.id}: {decision.reason}")
+            events.log(f"Tool '{tool.name}' runs as call {call.id}: {decision.reason}")
         args = call.args if ledger is None and not plan.after else own(call.args)
         try:
             if proposal is None:
@@ -302,10 +727,10 @@ class Pipeline:
             raise
         if ctx.streamed:
             ctx.finish_stream()
-        if runtime.redactor.active:
-            result = runtime.redactor.result(result)
-        if len(result.output) >= runtime.surely_short:
-            result = bound(result, tool, runtime.config.output, call.id, ledger)
+        if self._redactor.active:
+            result = self._redactor.result(result)
+        if len(result.output) >= self._surely_short:
+            result = bound(result, tool, self._output, call.id, ledger)
         if ledger is not None:
             try:
                 if opened:
@@ -314,20 +739,15 @@ class Pipeline:
                     await ledger.record_whole(call, decision, result)
             except LedgerError as error:
                 return self._finish(call, result_lost(tool.name, error, mutates=plan.mutates))
-        if not runtime.bus.idle:
-            runtime.bus.emit(Finished(call.id, result, result.state))
+        if not events.idle:
+            events.emit(Finished(call.id, result, result.state))
         return result
 
     async def _after(self, plan: Plan, ctx: RunContext, result: Result) -> Result:
-        answer = await run_after(
-            plan.after, own(ctx.call_record.args), ctx, result, self._runtime.config.tools.default_timeout
-        )
+        answer = await run_after(plan.after, own(ctx.call_record.args), ctx, result, self._tools.default_timeout)
         if isinstance(answer, Result):
-            return (
-                replace(owned(answer, ctx.call_id), state=result.state)
-                if result.state in STOPPED
-                else owned(answer, ctx.call_id)
-            )
+            answer = owned(answer, ctx.call_id)
+            return replace(answer, state=result.state) if result.state in STOPPED else answer
         return Result(
             False,
             error=f"Tool '{ctx.tool.name}' ran, but {answer}; its output is withheld.",
@@ -335,6 +755,12 @@ class Pipeline:
             failure=Failure.DENIED_BY_MIDDLEWARE,
             call_id=ctx.call_id,
         )
+
+    # ------------------------------------------------------------------- record
+
+    def _cancelled_early(self, call: Call) -> None:
+        """The caller is gone before the call began: it still gets its one result."""
+        self._record_cancelled(call, _CANCELLED_EARLY, opened=False, unknown=False)
 
     def _record_cancelled(self, call: Call, decision: Decision, *, opened: bool, unknown: bool) -> None:
         """The caller's task was cancelled: the call still gets its one result, written without waiting."""
@@ -348,7 +774,7 @@ class Pipeline:
         self._tell(Finished(call.id, result, result.state))
 
     def _record_now(self, call: Call, decision: Decision, result: Result, *, opened: bool) -> None:
-        ledger = self._runtime.ledger_for_held() if opened else self._runtime.ledger
+        ledger = self._pending.ledger if opened else self._ledger
         if ledger is None:
             return
         try:
@@ -357,49 +783,63 @@ class Pipeline:
         except NotPending:
             return  # its end has been written already
         except HoldfastError as error:
-            self._runtime.warn(f"The end of call {call.id} could not be recorded: {error}")
+            self._events.warn(f"The end of call {call.id} could not be recorded: {error}")
 
     def _broken(self, plan: Plan, ctx: RunContext, error: Exception) -> Result:
         """What nobody foresaw: reported, recorded, and not raised into the caller."""
-        self._runtime.report(error)
+        self._events.report(error)
         result = broken(ctx.call_record, error, unknown=ctx.begun and plan.mutates)
         self._record_now(ctx.call_record, Decision(Verdict.DENY, "fault", result.error or ""), result, opened=ctx.begun)
         return self._finish(ctx.call_record, result)
+
+    async def refuse(self, request: CallRequest, error: CallError) -> Result:
+        """A call with something in it that cannot be kept: it gets its result, and what was wrong is left out."""
+        if get_running_loop() is not self._events.loop:
+            self._events.use_running_loop()
+        call = _call(request, request.call_id or self.new_call_id(), request.name, {})
+        refusal = Result(False, error=str(error), state=State.INVALID, failure=Failure.INVALID_ARGUMENTS)
+        return await self.end_early(call, refusal, "caller")
 
     async def end_early(
         self, call: Call, result: Result, source: str, given: Any = None, decision: Decision | None = None
     ) -> Result:
         """A call that ends before anything ran: still recorded, still one result."""
-        runtime = self._runtime
         if not result.call_id:
             result = replace(result, call_id=call.id)
-        if runtime.redactor.active:
-            result = runtime.redactor.result(result)
-        if runtime.ledger is not None:
+        if self._redactor.active:
+            result = self._redactor.result(result)
+        if self._ledger is not None:
             verdict = Verdict.DENY if result.state in (State.DENIED, State.INVALID) else Verdict.APPROVE
             judged = decision or Decision(verdict, source, result.error or "answered without running")
             try:
-                await runtime.ledger.record_whole(call, judged, result, original_args=recordable(given))
+                await self._ledger.record_whole(call, judged, result, original_args=recordable(given))
             except LedgerError as error:
-                runtime.warn(f"Call {call.id} could not be recorded: {error}")
+                self._events.warn(f"Call {call.id} could not be recorded: {error}")
         return self._finish(call, result)
 
     def _tell(self, event: Event) -> None:
-        if not self._runtime.bus.idle:
-            self._runtime.bus.emit(event)
+        if not self._events.idle:
+            self._events.emit(event)
 
     def _finish(self, call: Call, result: Result) -> Result:
         if result.call_id != call.id:
             result = replace(result, call_id=call.id)
-        if not self._runtime.bus.idle:
-            self._runtime.bus.emit(Finished(call.id, result, result.state))
+        if not self._events.idle:
+            self._events.emit(Finished(call.id, result, result.state))
         return result
 
 
-def _call(call_id: str, tool: str, name_used: str, args: Args, origin: Origin, original: Args | None = None) -> Call:
-    caller, cwd, parent, request, given_id, _ = origin
+def _call(request: CallRequest, call_id: str, tool: str, args: Args, original: Args | None = None) -> Call:
+    if request.pending is not None:
+        return replace(request.pending.call, args=args, asked=None)
+    parent = request.parent
     if parent is None:
-        return Call(call_id, tool, name_used, args, caller, cwd, None, request, given_id, 0, call_id, original)
+        return Call(
+            call_id, tool, request.name, args, request.caller, request.cwd, None, request.request, request.given_id,
+            0, call_id, original,
+        )  # fmt: skip
     above = parent.call_record
-    depth, group = above.depth + 1, above.group
-    return Call(call_id, tool, name_used, args, caller, cwd, above.id, request, given_id, depth, group, original)
+    return Call(
+        call_id, tool, request.name, args, request.caller, request.cwd, above.id, request.request, request.given_id,
+        above.depth + 1, above.group, original,
+    )  # fmt: skip

@@ -1,4 +1,7 @@
-"""Which backend works here: it is one that was run and held, not one that is installed. What was seen is remembered."""
+"""Which backends there are, and which works here: one that was run and held, not one that is installed.
+
+What was seen is remembered. Third parties register their backends here.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import platform
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
@@ -17,8 +21,8 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.contract.command import Command
-from holdfast.contract.errors import HoldfastError
-from holdfast.sandbox.backend import Backend, Held, backends
+from holdfast.contract.errors import ConfigError, HoldfastError
+from holdfast.sandbox.backend import Backend, Held
 from holdfast.sandbox.launch import Overlay
 from holdfast.sandbox.policy import Policy
 from holdfast.store.files import NewFile
@@ -27,6 +31,47 @@ from holdfast.temporary import make_folder, remove_folder
 GOOD_FOR: Final = 30 * 24 * 3600.0
 BAD_FOR: Final = 300.0
 _in_process: dict[str, Seen] = {}
+
+_makers: dict[str, Callable[[], list[Backend]]] = {}
+
+
+def register(name: str, make: Callable[[], list[Backend]]) -> Callable[[], None]:
+    """Add backends under a name, made when they are first needed; the answer takes them away again."""
+    if name in _makers or name in (*_built_in(), "auto"):
+        raise ConfigError(f"There is a sandbox backend {name!r} already; choose another name.")
+    _makers[name] = make
+
+    def remove() -> None:
+        _makers.pop(name, None)
+
+    return remove
+
+
+def backends(wanted: str = "auto") -> list[Backend]:
+    """Those to try, best first: all of them, or those of one name."""
+    every = {**_built_in(), **_makers}
+    if wanted != "auto" and wanted not in every:
+        known = ", ".join(sorted(every))
+        raise ConfigError(f'sandbox.backend is {wanted!r}, which is not known; use "auto" or one of: {known}.')
+    chosen = every if wanted == "auto" else {wanted: every[wanted]}
+    found = [backend for make in chosen.values() for backend in make()]
+    return sorted(found, key=lambda backend: (-backend.priority, backend.name))
+
+
+def _built_in() -> dict[str, Callable[[], list[Backend]]]:
+    return {"bubblewrap": _bubblewraps, "landlock": _landlock} if sys.platform.startswith("linux") else {}
+
+
+def _bubblewraps() -> list[Backend]:
+    from holdfast.sandbox.bubblewrap import installed
+
+    return list(installed())
+
+
+def _landlock() -> list[Backend]:
+    from holdfast.sandbox.landlock import Landlock
+
+    return [Landlock()]
 
 
 class Seen(Struct, frozen=True, kw_only=True):

@@ -78,7 +78,7 @@ class Sandbox:
 
     def backends(self) -> list[Backend]:
         """Those the configuration allows, in the order they are tried."""
-        from holdfast.sandbox.backend import backends
+        from holdfast.sandbox.probing import backends
 
         return backends(self._config.backend)
 
@@ -125,7 +125,7 @@ class Sandbox:
         check_own(self.policy)
         backend = self.backend()
         if backend is not None:
-            from holdfast.sandbox.journal import recover
+            from holdfast.sandbox.sweep import recover
 
             left = Recovered()
             recover(self.policy.blocked, left.notes)

@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from itertools import islice
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.store.bodies import Before
+from holdfast.store.bodies import Before, BodyReader
 
 if TYPE_CHECKING:
     from holdfast.contract.command import Change
-    from holdfast.store.ledger import Ledger
+    from holdfast.store.bodies import Sealer
+    from holdfast.store.database import Op
 
 Kind = Literal["absent", "file", "symlink", "directory", "fifo", "other"]
 ChangeKind = Literal["created", "modified", "deleted", "mode", "replaced"]
 _PER_ENTRY: Final = 500
 _RAW: Final = "\0"
 """Begins a path that is not UTF-8, written as hexadecimal digits. No path holds this character."""
+
+
+class Entries(Protocol):
+    """What the ledger offers to those who keep entries of their own in it."""
+
+    seal: Sealer
+    read_body: BodyReader
+
+    def run(self, op: Op[Any], /) -> Any: ...
+    @property
+    def rows(self) -> Callable[..., list[tuple[Any, ...]]]: ...
 
 
 class PathState(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -125,7 +137,7 @@ def state_of(content: bytes | None, mode: int | None, *, blob: str | None = None
     return PathState(kind="file", mode=mode, size=len(content), blob=blob, digest=digest)
 
 
-def record_changes(ledger: Ledger, call_id: str, root: str, changes: Sequence[PathChange]) -> None:
+def record_changes(ledger: Entries, call_id: str, root: str, changes: Sequence[PathChange]) -> None:
     """All of them in one transaction, some hundred to an entry."""
     written = map(_written, changes)
     bodies: list[str] = []
@@ -135,7 +147,7 @@ def record_changes(ledger: Ledger, call_id: str, root: str, changes: Sequence[Pa
         ledger.run(lambda tx: [tx.append(call_id, "recorded", body) for body in bodies])
 
 
-def changes_of(ledger: Ledger, call_id: str) -> list[Altered]:
+def changes_of(ledger: Entries, call_id: str) -> list[Altered]:
     """Every path the call changed: the first thing known before it and the last after it."""
     found: dict[str, Altered] = {}
     sql = "SELECT kind, body FROM entries WHERE call = ? AND kind IN ('before', 'after', 'recorded') ORDER BY id"
@@ -160,7 +172,7 @@ def changes_of(ledger: Ledger, call_id: str) -> list[Altered]:
     return list(found.values())
 
 
-def changing_calls(ledger: Ledger, limit: int) -> list[str]:
+def changing_calls(ledger: Entries, limit: int) -> list[str]:
     """The calls that changed something, those with the newest changes first."""
     sql = (
         "SELECT call FROM entries WHERE kind = 'before' OR kind = 'recorded' "
@@ -169,12 +181,12 @@ def changing_calls(ledger: Ledger, limit: int) -> list[str]:
     return [row[0] for row in ledger.rows(sql, (limit,))]
 
 
-def mark_undone(ledger: Ledger, call_id: str, undo: str, by: str) -> None:
+def mark_undone(ledger: Entries, call_id: str, undo: str, by: str) -> None:
     body = ledger.seal(Undone(undo, by))
     ledger.run(lambda tx: tx.append(call_id, "undone", body))
 
 
-def undone_by(ledger: Ledger, call_id: str) -> str | None:
+def undone_by(ledger: Entries, call_id: str) -> str | None:
     """The call that undid this one, unless that has been undone since."""
     sql = "SELECT body FROM entries WHERE call = ? AND kind = 'undone' ORDER BY id DESC LIMIT 1"
     rows = ledger.rows(sql, (call_id,))

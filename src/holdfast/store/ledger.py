@@ -1,30 +1,33 @@
-"""The ledger: every call, decision, answer, before-image and result, in the order they happened."""
+"""The ledger: every call, decision, answer, before-image, result and grant, in the order they happened."""
 
 from __future__ import annotations
 
+import os
+import time
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
-from holdfast.contract.call import Answer, Call, Decision, HeldCall, Owner
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.contract.call import Answer, Call, Decision, Owner, PendingCall
+from holdfast.contract.errors import GrantRefused
 from holdfast.contract.result import Result
+from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Failure, State
 from holdfast.store import operations
 from holdfast.store.blobs import Blobs
-from holdfast.store.bodies import Before, BodyReader
-from holdfast.store.chain import Verification
+from holdfast.store.bodies import Before, BodyReader, Consumed, Grant, Granted, Revoked, Scope, Sealer, Verification
 from holdfast.store.changes import After, state_of, to_text
-from holdfast.store.database import IN_MEMORY, Database, Durability, Op, Transaction
-from holdfast.store.derived import rebuild
+from holdfast.store.database import GENESIS, IN_MEMORY, Database, Durability, Op, Transaction
+from holdfast.store.derived import encode, rebuild
 from holdfast.store.owner import alive, this_process
 from holdfast.store.queries import Queries
 from holdfast.store.redact import Redactor
-from holdfast.store.schema import GENESIS
-from holdfast.store.sealing import Sealer
 from holdfast.store.verify import verify
 
 if TYPE_CHECKING:
-    from holdfast.store.grants import Grants
     from holdfast.store.writer import Writer
 
 T = TypeVar("T")
@@ -92,23 +95,21 @@ class Ledger(Queries):
         """A call that is over when it is first written: pure, finished, denied or invalid."""
         await self._writer.commit(operations.record_whole(self.seal, call, decision, result, original_args))
 
-    def record_whole_now(
-        self, call: Call, decision: Decision, result: Result, *, original_args: object = None
-    ) -> None:
+    def record_whole_now(self, call: Call, decision: Decision, result: Result, *, original_args: object = None) -> None:
         self.run(operations.record_whole(self.seal, call, decision, result, original_args))
 
-    async def hold(self, held: HeldCall) -> None:
+    async def hold(self, held: PendingCall) -> None:
         """From now on the call waits, here and after a restart. A caller cancelled meanwhile leaves nothing waiting."""
         op = operations.hold(self.seal, held)
         await self._writer.commit(op, droppable=True, if_lost=lambda: self._never_began(held.call.id))
         self.remember(held)
 
-    async def rehold(self, held: HeldCall, why: str, *, only_pending: bool = False) -> None:
+    async def rehold(self, held: PendingCall, why: str, *, only_pending: bool = False) -> None:
         """The same call as something else: it waits again, for a new answer."""
         await self._writer.commit(operations.rehold(self.seal, held, why, only_pending=only_pending))
         self.remember(held)
 
-    def answer(self, call_id: str, answer: Answer, *, digest: str) -> HeldCall:
+    def answer(self, call_id: str, answer: Answer, *, digest: str) -> PendingCall:
         """Take the answer to what was shown. Only an approval lets the call run; an edit leaves it waiting."""
         settled = self.run(operations.answer(self.seal, self.read_body, call_id, answer, digest))
         return self.as_shown(settled)
@@ -132,6 +133,12 @@ class Ledger(Queries):
     def end_now(self, call_id: str, result: Result, *, unless_running: bool = False) -> bool:
         ended = self.run(operations.end(self.seal, call_id, result, unless_running=unless_running))
         self.forget(call_id)
+        return ended
+
+    def expire(self, pending: PendingCall, result: Result) -> bool:
+        """End a call whose time is over, unless somebody has just done something about it."""
+        ended = self.run(operations.expire(self.seal, pending, result))
+        self.forget(pending.call.id)
         return ended
 
     def recover(self) -> list[str]:
@@ -181,8 +188,6 @@ class Ledger(Queries):
     @cached_property
     def grants(self) -> Grants:
         """The grants of this project."""
-        from holdfast.store.grants import Grants
-
         return Grants(self)
 
     def version(self) -> tuple[int, int]:
@@ -193,3 +198,156 @@ class Ledger(Queries):
         text = f"Call {call_id} was cancelled before it began; nothing was done."
         result = Result(False, error=text, state=State.CANCELLED, failure=Failure.CANCELLED, call_id=call_id)
         self.end_now(call_id, result)
+
+
+__all__ = ["Grant", "Grants", "Scope"]
+
+_decoder: Final = msgspec.json.Decoder(Grant)
+_Version = tuple[int, int]
+
+
+class Grants:
+    """Grants of scope `user` live in the user's own ledger, which is created with the first; all others here."""
+
+    def __init__(self, ledger: Ledger, user_path: Path | None = None) -> None:
+        self._ledger = ledger
+        self._user_path = user_path
+        self._user: Ledger | None = None
+        self._known: dict[Ledger, tuple[_Version, list[Grant]]] = {}
+
+    def with_user(self, path: Path) -> Grants:
+        """The same grants and those of the user, kept in the ledger at `path`."""
+        return Grants(self._ledger, path)
+
+    def close(self) -> None:
+        if self._user is not None:
+            self._user.close()
+
+    def add(
+        self,
+        *,
+        tool: str,
+        pattern: Args,
+        scope: Scope,
+        by: str,
+        session: str | None = None,
+        expires: float | None = None,
+    ) -> Grant:
+        """Remember a yes. `pattern` says what the arguments must be; `expires` is a time of the clock."""
+        if scope == "session" and session is None:
+            raise GrantRefused("A grant for a session must name the session; give one, or choose another scope.")
+        grant = Grant(
+            id=f"g{os.urandom(5).hex()}",
+            tool=tool,
+            pattern=pattern,
+            scope=scope,
+            by=by,
+            created=time.time(),
+            session=session,
+            expires=expires,
+            uses=1 if scope == "once" else None,
+        )
+        _write(self._home_of(scope), grant)
+        return grant
+
+    def list(self, *, tool: str | None = None, session: str | None = None, every: bool = False) -> list[Grant]:
+        """What is allowed now: for one tool, and in one session; `every` gives those of all sessions, expired too."""
+        now = time.time()
+        return [
+            grant
+            for ledger in self._ledgers()
+            for grant in self._grants_in(ledger)
+            if (tool is None or grant.tool == tool)
+            and (every or (grant.session in (None, session) and not (grant.expires and grant.expires <= now)))
+        ]
+
+    def revoke(self, grant_id: str, *, by: str) -> bool:
+        """False if there is no such grant."""
+        return any(_revoke(ledger, grant_id, by) for ledger in self._ledgers())
+
+    def consume(self, grant_id: str, call_id: str) -> bool:
+        """Use a grant for a call. Of many who try to use the last use, in any process, one gets True."""
+        now = time.time()
+        for ledger in self._ledgers():
+            for grant in self._grants_in(ledger):
+                if grant.id == grant_id and not (grant.expires and grant.expires <= now):
+                    return grant.uses is None or _consume(ledger, grant_id, call_id)
+        return False
+
+    def _ledgers(self) -> tuple[Ledger, ...]:
+        if self._user is None and self._user_path is not None and self._user_path.exists():
+            self._user = Ledger.open(self._user_path, redact=self._ledger.redactor)
+        return (self._ledger,) if self._user is None else (self._ledger, self._user)
+
+    def _home_of(self, scope: Scope) -> Ledger:
+        if scope != "user":
+            return self._ledger
+        if self._user is None and self._user_path is not None:
+            self._user = Ledger.open(self._user_path, redact=self._ledger.redactor)
+        if self._user is None:
+            raise GrantRefused("There is no place to keep grants of the user here; choose the scope project.")
+        return self._user
+
+    def _grants_in(self, ledger: Ledger) -> list[Grant]:
+        version = (ledger.version()[0], ledger.grant_changes)
+        known = self._known.get(ledger)
+        if known is None or known[0] != version:
+            rows = ledger.rows("SELECT uses, body FROM grants ORDER BY id")
+            known = (version, [grant for row in rows if (grant := _read(*row)) is not None])
+            self._known[ledger] = known
+        return known[1]
+
+
+def _read(uses: object, body: object) -> Grant | None:
+    """A grant that cannot be read allows nothing; `verify` finds it."""
+    if not isinstance(body, str) or not (uses is None or isinstance(uses, int)):
+        return None
+    try:
+        return replace(_decoder.decode(body), uses=uses)
+    except ValueError:
+        return None
+
+
+def _write(ledger: Ledger, grant: Grant) -> None:
+    body = ledger.seal(Granted(grant))
+    row = encode(ledger.read_body(body, Granted).grant)
+
+    def op(tx: Transaction) -> None:
+        tx.append("", "granted", body)
+        tx.execute("INSERT INTO grants (id, uses, body) VALUES (?, ?, ?)", (grant.id, grant.uses, row))
+
+    ledger.run(op)
+    ledger.grant_changes += 1
+
+
+def _revoke(ledger: Ledger, grant_id: str, by: str) -> bool:
+    body = ledger.seal(Revoked(grant_id, by))
+
+    def op(tx: Transaction) -> bool:
+        if tx.execute("DELETE FROM grants WHERE id = ?", (grant_id,)).rowcount == 0:
+            return False
+        tx.append("", "revoked", body)
+        return True
+
+    done = ledger.run(op)
+    ledger.grant_changes += 1
+    return done
+
+
+def _consume(ledger: Ledger, grant_id: str, call_id: str) -> bool:
+    body = ledger.seal(Consumed(grant_id, call_id))
+
+    def op(tx: Transaction) -> bool:
+        row = tx.execute("SELECT uses FROM grants WHERE id = ?", (grant_id,)).fetchone()
+        if row is None:
+            return False
+        tx.append("", "consumed", body)
+        if row[0] > 1:
+            tx.execute("UPDATE grants SET uses = uses - 1 WHERE id = ?", (grant_id,))
+        else:
+            tx.execute("DELETE FROM grants WHERE id = ?", (grant_id,))
+        return True
+
+    done = ledger.run(op)
+    ledger.grant_changes += 1
+    return done

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.contract.call import Answer, Call, Decision, HeldCall, Owner
+from holdfast.contract.call import Answer, Call, Decision, Owner, PendingCall
 from holdfast.contract.errors import LedgerCorrupt, NotPending, StaleApproval, UnknownCall
 from holdfast.contract.result import Result
 from holdfast.contract.vocabulary import Failure, State
@@ -32,7 +32,7 @@ def record_whole(seal: Seal, call: Call, decision: Decision, result: Result, ori
     return op
 
 
-def hold(seal: Seal, held: HeldCall) -> Op[None]:
+def hold(seal: Seal, held: PendingCall) -> Op[None]:
     call_id = held.call.id
     body = seal(Held(held))
 
@@ -46,7 +46,7 @@ def hold(seal: Seal, held: HeldCall) -> Op[None]:
     return op
 
 
-def rehold(seal: Seal, held: HeldCall, why: str, *, only_pending: bool = False) -> Op[None]:
+def rehold(seal: Seal, held: PendingCall, why: str, *, only_pending: bool = False) -> Op[None]:
     call_id = held.call.id
     body = seal(Held(held, why))
 
@@ -63,12 +63,12 @@ def rehold(seal: Seal, held: HeldCall, why: str, *, only_pending: bool = False) 
     return op
 
 
-def answer(seal: Seal, read: BodyReader, call_id: str, said: Answer, digest: str) -> Op[HeldCall]:
+def answer(seal: Seal, read: BodyReader, call_id: str, said: Answer, digest: str) -> Op[PendingCall]:
     result = _result_of(call_id, said)
     body = seal(Answered(said, digest, result))
     by = read(body, Answered).answer.by
 
-    def op(tx: Transaction) -> HeldCall:
+    def op(tx: Transaction) -> PendingCall:
         state, shown = open_state(tx, call_id)
         if state is not State.PENDING:
             raise NotPending(f"Call {call_id} is {state}: it does not wait for an answer.")
@@ -132,6 +132,21 @@ def end(seal: Seal, call_id: str, result: Result, *, unless_running: bool = Fals
     return op
 
 
+def expire(seal: Seal, pending: PendingCall, result: Result) -> Op[bool]:
+    """End a call that waits as exactly this; False if it was answered, changed or begun meanwhile."""
+    call_id, state = pending.call.id, pending.state.value
+    body = seal(Ended(result))
+
+    def op(tx: Transaction) -> bool:
+        sql = "DELETE FROM open_calls WHERE call = ? AND state = ? AND digest = ?"
+        if tx.execute(sql, (call_id, state, pending.digest)).rowcount == 0:
+            return False
+        tx.append(call_id, "ended", body)
+        return True
+
+    return op
+
+
 def interrupt(seal: Seal, rows: Sequence[tuple[str, int, str, bool]]) -> Op[list[str]]:
     """End running calls whose owner is dead, unless another process has just done it."""
     bodies = [(row, seal(Ended(_interrupted(row[0], mutates=row[3])))) for row in rows]
@@ -171,7 +186,7 @@ def unknown_call(call_id: str) -> UnknownCall:
     return UnknownCall(f"No call has the id '{call_id}'; `holdfast ledger` lists the calls.")
 
 
-def held_of(tx: Transaction, read: BodyReader, call_id: str) -> HeldCall:
+def held_of(tx: Transaction, read: BodyReader, call_id: str) -> PendingCall:
     sql = "SELECT body FROM entries WHERE id = (SELECT entry FROM open_calls WHERE call = ?)"
     row = tx.execute(sql, (call_id,)).fetchone()
     if row is None:

@@ -12,13 +12,12 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.contract.call import Answer, Call, Decision, HeldCall
+from holdfast.contract.call import Answer, Call, Decision, PendingCall
 from holdfast.contract.errors import LedgerCorrupt, LedgerError, UnknownCall
 from holdfast.contract.result import Result
 from holdfast.contract.values import Json, encode_json
 from holdfast.contract.vocabulary import State
-from holdfast.store.bodies import Answered, Before, BodyReader, Ended, Held, Intent, Pruned, Whole
-from holdfast.store.chain import Entry, link
+from holdfast.store.bodies import Answered, Before, BodyReader, Ended, Entry, Held, Intent, Pruned, Whole, link
 from holdfast.store.database import Database
 from holdfast.store.operations import state_of, unknown_call
 
@@ -70,9 +69,9 @@ class Queries:
         self.rows = database.rows
         """One statement that reads."""
         self.read_body = read
-        self._shown: dict[str, HeldCall] = {}
+        self._shown: dict[str, PendingCall] = {}
 
-    def remember(self, held: HeldCall) -> None:
+    def remember(self, held: PendingCall) -> None:
         """Keep in memory what this process holds: the record of it has no secrets, and could not be run."""
         self._shown[held.call.id] = held
         if len(self._shown) > _MAX_REMEMBERED:
@@ -81,24 +80,24 @@ class Queries:
     def forget(self, call_id: str) -> None:
         self._shown.pop(call_id, None)
 
-    def as_shown(self, held: HeldCall) -> HeldCall:
+    def as_shown(self, held: PendingCall) -> PendingCall:
         shown = self._shown.get(held.call.id)
         if shown is None or shown.digest != held.digest:
             return held
         return replace(shown, state=held.state, approver=held.approver)
 
-    def held(self, call_id: str) -> HeldCall | None:
+    def held(self, call_id: str) -> PendingCall | None:
         """A call that was held and has not ended: pending, approved or running. None for any other."""
         rows = self.rows(f"{_HELD} AND o.call = ?", (call_id,))
         with _about(call_id):
             return self._held(*rows[0][1:]) if rows else None
 
-    def pending(self) -> list[HeldCall]:
+    def pending(self) -> list[PendingCall]:
         """What waits for a person (pending) or for a process that runs it (approved), oldest first.
 
         A call whose record cannot be read is left out: see `unreadable_pending`.
         """
-        found: list[HeldCall] = []
+        found: list[PendingCall] = []
         for _, *row in self._waiting():
             with suppress(LedgerError):
                 found.append(self._waits(*row))
@@ -118,16 +117,21 @@ class Queries:
         """What is open and does not run, in whatever state its row says it is."""
         return self.rows(f"{_HELD} AND o.state != 'running' ORDER BY o.entry")
 
-    def _waits(self, state: str, approver: str | None, kind: str, body: str) -> HeldCall:
+    def _waits(self, state: str, approver: str | None, kind: str, body: str) -> PendingCall:
         if state_of(state) not in (State.PENDING, State.APPROVED):
             raise LedgerCorrupt(f"An open call is {state!a}, which only a call that has ended can be.")
         return self._held(state, approver, kind, body)
 
-    def _held(self, state: str, approver: str | None, kind: str, body: str) -> HeldCall:
+    def _held(self, state: str, approver: str | None, kind: str, body: str) -> PendingCall:
         if kind != "held":
             raise LedgerCorrupt(f"An entry of the ledger is {kind!a} where what is held should be.")
         read = replace(self.read_body(body, Held).held, state=state_of(state), approver=approver)
         return self.as_shown(read)
+
+    def approved_at(self, call_id: str) -> float | None:
+        """When the call was last answered."""
+        rows = self.rows("SELECT MAX(at) FROM entries WHERE call = ? AND kind = 'answered'", (call_id,))
+        return rows[0][0] if rows and isinstance(rows[0][0], float) else None
 
     def result(self, call_id: str) -> Result | None:
         """The one result of a call that has ended."""
@@ -251,7 +255,7 @@ class Queries:
         asked = '"request":' + ("" if request is None else encode_json(request).decode())
         return [call for (call,) in self.rows(sql, (_LOOKED_THROUGH, named, asked))]
 
-    def shown_as(self, call_id: str, digest: str) -> HeldCall | None:
+    def shown_as(self, call_id: str, digest: str) -> PendingCall | None:
         """The call as it was held when its digest began so."""
         for (body,) in self.rows("SELECT body FROM entries WHERE call = ? AND kind = 'held'", (call_id,)):
             with suppress(LedgerError):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from holdfast.store.files import NewFile, read_private
 
 if TYPE_CHECKING:
-    from holdfast.contract.call import HeldCall
+    from holdfast.contract.call import PendingCall
 
 FOLDER: Final = "shown"
 _MAX_FILES: Final = 2000
@@ -28,7 +28,7 @@ class Shown:
     def __init__(self, state: Path) -> None:
         self._folder = state / FOLDER / str(os.getuid())
 
-    def record(self, held: HeldCall) -> None:
+    def record(self, held: PendingCall) -> None:
         """This user has just been shown all of the call. Where that cannot be written, they are asked to look again."""
         with suppress(OSError):
             file = NewFile(self._folder)

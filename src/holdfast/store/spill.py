@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from holdfast.store.files import NewFile, translated
-from holdfast.store.streaming import RedactedStream
+from holdfast.store.redact import RedactedStream
 
 
 class Spill(Struct, frozen=True, kw_only=True):

@@ -9,12 +9,10 @@ from typing import Final
 from msgspec import Struct, field
 
 from holdfast.contract.errors import LedgerError
-from holdfast.store.bodies import Before, BodyReader, Ended, Pruned, Whole
-from holdfast.store.chain import Unreadable, Verification, is_linked
+from holdfast.store.bodies import Before, BodyReader, Ended, Pruned, Unreadable, Verification, Whole, is_linked
 from holdfast.store.changes import After, Recorded, Undone
-from holdfast.store.database import Database
+from holdfast.store.database import GENESIS, PRUNING_VERSION, Database
 from holdfast.store.derived import Derived, difference
-from holdfast.store.schema import GENESIS, PRUNING_VERSION
 
 Execute = Callable[..., sqlite3.Cursor]
 _PAGE = 1000

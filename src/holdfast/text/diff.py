@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from holdfast.text.width import clip_middle
+from holdfast.text.visible import clip_middle
 
 MAX_DIFF_LINES: Final = 2000
 MAX_DIFF_LINE_CHARS: Final = 1000

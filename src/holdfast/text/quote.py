@@ -10,8 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple, TypeVar
 
-from holdfast.text.visible import visible
-from holdfast.text.width import char_width, text_width
+from holdfast.text.visible import char_width, text_width, visible
 
 GUTTER: Final = "│ "
 GOES_ON: Final = "│↳"

@@ -1,8 +1,8 @@
-"""Text made safe to look at: whatever a terminal would obey, hide or reorder is written out, and nothing is dropped.
+r"""Text made safe to look at: whatever a terminal would obey, hide or reorder is written out, and nothing is dropped.
 
-A hidden character is shown as `‹\\x1b›` or `‹\\u{202e}›`, a run of the same one as `‹\\xa0×5000›`, and more spaces in a
+A hidden character is shown as `‹\x1b›` or `‹\u{202e}›`, a run of the same one as `‹\xa0×5000›`, and more spaces in a
 row than anybody would count as `‹␠×400›`. Only `‹` opens an escape, and a `‹` of the text's own is itself escaped, so a
-literal `\\x1b` stays as it is and is not taken for one. Escape once, at the place where text is shown: escaping twice
+literal `\x1b` stays as it is and is not taken for one. Escape once, at the place where text is shown: escaping twice
 escapes the escapes.
 """
 
@@ -11,12 +11,73 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from hashlib import sha256
 from itertools import groupby
 from typing import Final
-from unicodedata import category, combining
+from unicodedata import category, combining, east_asian_width
 from urllib.parse import urlsplit
 
-from holdfast.text.width import char_width
+ELLIPSIS: Final = "…"
+
+
+def char_width(char: str) -> int:
+    """Columns of one character, at most: two for wide ones and for symbols, about which terminals disagree, none for
+    those drawn onto the one before."""
+    kind = category(char)
+    if kind in ("Mn", "Me", "Cf"):
+        return 0
+    wide = kind == "So" or east_asian_width(char) in ("W", "F") or "\U0001d360" <= char <= "\U0001d37f"
+    return 2 if wide else 1
+
+
+def text_width(text: str) -> int:
+    return len(text) if text.isascii() else sum(map(char_width, text))
+
+
+def clip(text: str, width: int) -> str:
+    """The text, or as much of its beginning as fits in `width` columns together with `…`."""
+    if width <= 0:
+        return ""
+    if text.isascii():
+        return text if len(text) <= width else text[: width - 1] + ELLIPSIS
+    used = 0
+    fits = 0
+    for index, char in enumerate(text):
+        used += char_width(char)
+        if used <= width - 1:
+            fits = index + 1
+        elif used > width:
+            return text[:fits] + ELLIPSIS
+    return text
+
+
+def clip_middle(text: str, limit: int) -> str:
+    """At most `limit` characters: the beginning, how many are hidden, and the end."""
+    if len(text) <= limit:
+        return text
+    if limit <= 0:
+        return ""
+    hidden_at_most = _hidden(len(text))
+    room = limit - len(hidden_at_most)
+    if room < 2:
+        return _ends(text, limit - 1, ELLIPSIS)
+    return _ends(text, room, _hidden(len(text) - room))
+
+
+def fingerprint(text: str) -> str:
+    """Length and digest of a text, to show beside a cut one."""
+    digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{len(text):,} characters, sha256 {digest}"
+
+
+def _hidden(count: int) -> str:
+    return f"{ELLIPSIS}[{count:,} characters hidden]{ELLIPSIS}"
+
+
+def _ends(text: str, room: int, marker: str) -> str:
+    tail = room // 2
+    return text[: room - tail] + marker + (text[-tail:] if tail else "")
+
 
 NEWLINE: Final = "↵"
 _OPEN: Final = "‹"

@@ -12,7 +12,7 @@ from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args, Json
 from holdfast.contract.vocabulary import Risk
 from holdfast.text.preview import with_label
-from holdfast.text.width import clip
+from holdfast.text.visible import clip
 from holdfast.tools.schemas import LABEL, optional, strict_object, text
 
 DEFAULT_LIMIT: Final = 8

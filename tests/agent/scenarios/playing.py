@@ -157,7 +157,7 @@ async def _answer(chat: Chat, first: Section) -> None:
     if first.kind == "you":
         chat.conversation.say(first.body)
         return
-    (held,) = (each for each in chat.runtime.pending() if first.about in ("", each.call.args.get("path")))
+    (held,) = (each for each in chat.runtime.pending.list() if first.about in ("", each.call.args.get("path")))
     kind = "approve" if first.kind == "approve" else "reject"
     await chat.runtime.answer(held.call.id, Answer(kind=kind, by="ann", message=first.body.strip()))
 

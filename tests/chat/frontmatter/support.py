@@ -15,6 +15,7 @@ from holdfast.chat.lua.host import LuaHost
 from holdfast.config.load import Loaded, load
 from holdfast.config.model import Config
 from holdfast.contract.tool import Tool
+from holdfast.runtime.runtime import Rules
 from holdfast.tools import builtin_tools
 
 TOOLS: tuple[Tool, ...] = tuple(builtin_tools())
@@ -57,7 +58,11 @@ class Place:
     def runtime(self, document: Evaluated, *, trusted: bool) -> Runtime:
         made = self.ruling(document, trusted=trusted)
         return Runtime(
-            TOOLS, config=made.config, root=self.root, document_policy=made.document, caps=made.caps, nobody="deny"
+            TOOLS,
+            config=made.config,
+            root=self.root,
+            nobody="deny",
+            rules=Rules(document=made.document, caps=made.caps),
         )
 
     def verdicts(self, document: Evaluated, *, trusted: bool, calls: str = "calculator read write edit bash") -> str:

@@ -11,7 +11,7 @@ from holdfast.chat.lua.host import Limits, LuaHost
 from holdfast.contract.call import Caller, Decision
 from holdfast.contract.tool import Tool
 from holdfast.contract.vocabulary import Verdict
-from holdfast.rules.question import Question, ResolveContext
+from holdfast.rules.chain import Question, ResolveContext
 from holdfast.rules.standard import standard_chain
 from tests.chat.frontmatter.support import TOOLS, Place, clean, lua_document
 

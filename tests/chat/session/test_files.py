@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.chat import files
-from holdfast.chat.files import Changed, DocumentError, Unreadable
-from holdfast.chat.swapping import swap
+from holdfast.chat.files import Changed, DocumentError, Unreadable, swap
 from holdfast.temporary import new_name
 
 

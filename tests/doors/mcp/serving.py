@@ -16,6 +16,7 @@ from holdfast import Config, Context, Result, Runtime, Tool, tool
 from holdfast.config.model import ApprovalConfig, McpConfig, PolicyLayer, ToolsConfig
 from holdfast.contract.result import Attachment
 from holdfast.doors.mcp import serve_http, serve_stdio
+from holdfast.runtime.commands import Workspace
 from holdfast.store.ledger import Ledger
 
 Era = Literal["legacy", "auto"]
@@ -114,7 +115,9 @@ async def running(
     """A runtime whose ledger is in a folder, so that another one finds what waits there."""
     with Ledger.open(folder / "ledger.db") as ledger:
         every = [*(deeds or Deeds()).tools(), *tools]
-        async with Runtime(every, config=config, ledger=ledger, root=folder, state=folder) as runtime:
+        async with Runtime(
+            every, config=config, ledger=ledger, workspace=Workspace(root=folder, state=folder)
+        ) as runtime:
             yield runtime
 
 

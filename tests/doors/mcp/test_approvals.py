@@ -56,7 +56,7 @@ def test_where_a_clients_yes_does_not_count_it_is_not_asked_and_not_believed(tmp
         strict = replace(CONFIG, mcp=replace(CONFIG.mcp, client_approves=False))
         async with at(tmp_path, era, nobody, deeds=deeds, config=strict) as (runtime, client):
             result = await client.call_tool("erase", {"what": "all"})
-            (held,) = runtime.pending()
+            (held,) = runtime.pending.list()
             assert f"holdfast approve {held.call.id}" in text_of(result) and deeds.done == []
         if era != "legacy":
             other = tmp_path / "other"
@@ -66,7 +66,7 @@ def test_where_a_clients_yes_does_not_count_it_is_not_asked_and_not_believed(tmp
             async with at(other, era, nobody, deeds=deeds, config=strict) as (runtime, client):
                 outcome = await ask(client, input_responses={key: YES}, request_state=state)
                 assert isinstance(outcome, types.CallToolResult) and outcome.is_error and deeds.done == []
-                assert len(runtime.pending()) == 1
+                assert len(runtime.pending.list()) == 1
 
     run(body())
 
@@ -77,7 +77,7 @@ def test_a_dismissed_question_leaves_the_call_waiting(tmp_path: Path, era: Era) 
         deeds, person = Deeds(), Person(types.ElicitResult(action="cancel"))
         async with at(tmp_path, era, person, deeds=deeds) as (runtime, client):
             result = await client.call_tool("erase", {"what": "all"})
-            (held,) = runtime.pending()
+            (held,) = runtime.pending.list()
             assert f"holdfast approve {held.call.id}" in text_of(result)
             assert held.waiter is None and deeds.done == []
 
@@ -110,7 +110,7 @@ def test_a_client_that_cannot_ask_waits_a_little_for_another_door(tmp_path: Path
         deeds = Deeds()
         async with running(tmp_path, deeds=deeds) as runtime, served(runtime, era) as client:
             result = await client.call_tool("erase", {"what": "all"})
-            (held,) = runtime.pending()
+            (held,) = runtime.pending.list()
             assert result.is_error and f"holdfast approve {held.call.id}" in text_of(result)
             await runtime.approve(held.call.id, by="later")
             assert deeds.done == ["all"]
@@ -135,7 +135,7 @@ def test_another_door_that_is_faster_answers_and_the_question_is_withdrawn(tmp_p
             calling = asyncio.ensure_future(client.call_tool("erase", {"what": "all"}))
             await asked.wait()
             async with running(tmp_path) as other:
-                (held,) = other.pending()
+                (held,) = other.pending.list()
                 await other.approve(held.call.id, by="the terminal")
             assert text_of(await calling) == "Erased all."
             await withdrawn.wait()

@@ -58,7 +58,7 @@ def test_a_result_keeps_its_structure_and_says_which_call_it_was(tmp_path: Path,
                 result = await client.call_tool(name, {"a": 2, "b": 3})
                 assert result.structured_content == {"sum": 5} and not result.is_error
                 assert result.meta is not None
-                kept = runtime.result(result.meta["holdfast/call"])
+                kept = runtime.pending.result(result.meta["holdfast/call"])
                 assert kept is not None and kept.state is State.DONE
 
     run(body())
@@ -203,9 +203,7 @@ def test_changed_tools_are_told_of(tmp_path: Path, era: Era) -> None:
     run(body())
 
 
-def test_requests_for_resources_and_prompts_are_answered_by_tools_that_are_not_listed(
-    tmp_path: Path, era: Era
-) -> None:
+def test_requests_for_resources_and_prompts_are_answered_by_tools_that_are_not_listed(tmp_path: Path, era: Era) -> None:
     @tool(name="notes.list", effects=(), capabilities=("mcp:resources/list",))
     async def notes() -> dict[str, Any]:
         """Notes."""
@@ -270,8 +268,9 @@ def test_the_runtime_is_as_before_when_the_door_is_closed(tmp_path: Path, era: E
     async def body() -> None:
         async with running(tmp_path) as runtime:
             async with served(runtime, era):
-                assert runtime.asker is not None and runtime.nobody == "park"
-            assert isinstance(runtime, Runtime) and runtime.asker is None and runtime.nobody == "deny"
-            assert runtime.bus.idle
+                assert runtime.interfaces.askers and runtime.interfaces.nobody == "park"
+            assert isinstance(runtime, Runtime)
+            assert not runtime.interfaces.askers and runtime.interfaces.nobody == "deny"
+            assert runtime.events.idle
 
     run(body())

@@ -85,7 +85,7 @@ def bridged(*questions: Question, asked_by: str = "mcp:evil") -> Tool:
     async def asks(ctx: Context) -> str:
         """What is asked for it."""
         runtime: Runtime = ctx.service(Runtime)
-        replies = await runtime.inquire(Inquiry(asked_by=asked_by, questions=questions, group=ctx.call_id))
+        replies = await runtime.interfaces.inquire(Inquiry(asked_by=asked_by, questions=questions, group=ctx.call_id))
         return ",".join(f"{reply.action} {reply.content or ''}".strip() for reply in replies)
 
     return asks
@@ -100,7 +100,7 @@ async def said_to(folder: Path, era: Era, made: Tool, **options: Any) -> tuple[s
         return types.ElicitResult(action="accept", content={"decision": "approve"})
 
     async with running(folder, tools=(made,)) as runtime:
-        runtime.offer(Runtime, runtime)
+        runtime.services.offer(Runtime, runtime)
         async with served(runtime, era, elicitation_callback=person, **options) as client:
             return text_of(await client.call_tool("name_it", {})), seen
 

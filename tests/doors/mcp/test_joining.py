@@ -27,7 +27,7 @@ async def erase(client: Client, what: str = "all") -> types.CallToolResult:
 
 def waits(result: types.CallToolResult, runtime: Runtime) -> str:
     """The id of the one call that waits, which the result names."""
-    (held,) = runtime.pending()
+    (held,) = runtime.pending.list()
     assert f"holdfast approve {held.call.id}" in text_of(result)
     return held.call.id
 
@@ -59,7 +59,7 @@ def test_whoever_asks_again_waits_for_the_answer_of_another_door(tmp_path: Path,
             runtime.config = patient
             again = [asyncio.ensure_future(erase(client)) for _ in range(3)]
             await client.call_tool("math--add", {"a": 1, "b": 1})
-            assert len(runtime.pending()) == 1
+            assert len(runtime.pending.list()) == 1
             async with running(tmp_path, deeds=deeds) as other:
                 await other.approve(call, by="the terminal")
             assert {text_of(result) for result in await asyncio.gather(*again)} == {"Erased all."}
@@ -75,10 +75,10 @@ def test_other_arguments_other_tools_and_other_clients_are_other_calls(tmp_path:
             async with served(runtime, era) as client:
                 await erase(client)
                 await erase(client, "more")
-            assert len(runtime.pending()) == 2
+            assert len(runtime.pending.list()) == 2
             async with served(runtime, era, name="somebody else") as client:
                 await erase(client)
-            assert len(runtime.pending()) == 3
+            assert len(runtime.pending.list()) == 3
 
     run(body())
 
@@ -92,10 +92,10 @@ def test_after_a_restart_what_waits_is_found_in_the_ledger(tmp_path: Path, era: 
         async with running(tmp_path, deeds=deeds) as runtime:
             async with served(runtime, era, name="somebody else") as client:
                 await erase(client)
-                assert len(runtime.pending()) == 2
+                assert len(runtime.pending.list()) == 2
             async with served(runtime, era) as client:
                 await erase(client)
-                assert len(runtime.pending()) == 2
+                assert len(runtime.pending.list()) == 2
                 await runtime.approve(call, by="the terminal")
                 assert text_of(await erase(client)) == "Erased all." and deeds.done == ["all"]
 
@@ -111,7 +111,7 @@ def test_a_person_who_dismissed_it_is_asked_about_the_same_call_again(tmp_path: 
             person.answer = YES
             done = await erase(client)
             assert text_of(done) == "Erased all." and done.meta is not None and done.meta["holdfast/call"] == call
-            assert len(person.seen) == 2 and deeds.done == ["all"] and runtime.pending() == []
+            assert len(person.seen) == 2 and deeds.done == ["all"] and runtime.pending.list() == []
             (record,) = [] if runtime.ledger is None else runtime.ledger.calls(tool="erase")
             assert "tester 1.2 over MCP" in str(record)
 
@@ -129,7 +129,7 @@ def test_whoever_asks_again_and_goes_leaves_the_call_waiting(tmp_path: Path, era
                 await client.call_tool("math--add", {"a": 1, "b": 1})
                 again.cancel()
                 await client.call_tool("math--add", {"a": 1, "b": 1})
-            assert [held.call.id for held in runtime.pending()] == [call]
+            assert [held.call.id for held in runtime.pending.list()] == [call]
 
     run(body())
 
@@ -155,12 +155,12 @@ def test_only_so_many_are_remembered_and_not_for_ever(tmp_path: Path, monkeypatc
             await erase(client, "first")
             await erase(client, "second")
             await erase(client, "second")
-            assert len(runtime.pending()) == 2
+            assert len(runtime.pending.list()) == 2
             await erase(client, "first")
-            assert len(runtime.pending()) == 3, "it had been forgotten"
+            assert len(runtime.pending.list()) == 3, "it had been forgotten"
             monkeypatch.setattr(joining, "PARKED_SECONDS", 0.0)
             await erase(client, "first")
-            assert len(runtime.pending()) == 4
+            assert len(runtime.pending.list()) == 4
 
     run(body())
 
@@ -189,7 +189,7 @@ def test_a_round_for_a_call_that_runs_elsewhere_gets_its_end_and_is_never_told_t
         slow = Slow()
         async with running(tmp_path) as other:
             other.registry.register(slow.tool(), replace=True)
-            (held,) = other.pending()
+            (held,) = other.pending.list()
             approving = asyncio.ensure_future(other.approve(held.call.id, by="the terminal"))
             await slow.begun.wait()
             async with at(tmp_path, "auto", nobody) as (runtime, client):
@@ -204,7 +204,7 @@ def test_a_round_for_a_call_that_runs_elsewhere_gets_its_end_and_is_never_told_t
                 slow.go.set()
                 for result in (await late, await fresh):
                     assert isinstance(result, types.CallToolResult) and text_of(result) == "Erased all."
-                assert runtime.pending() == []
+                assert runtime.pending.list() == []
             await approving
 
     run(body())

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.contract.call import Call, Caller, Decision, HeldCall
+from holdfast.contract.call import Call, Caller, Decision, PendingCall
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.inquiry import Form, Reply, Roots, Visit
 from holdfast.contract.result import Attachment, Result
@@ -27,10 +27,10 @@ from holdfast.mcp.stdio_lines import Lines
 pytestmark = pytest.mark.spec("K3a")
 
 
-def held(**args: str) -> HeldCall:
+def held(**args: str) -> PendingCall:
     call = Call("s-1", "erase", "erase", dict(args), Caller(door="mcp", agent="tester"), "/")
     decision = Decision(Verdict.ASK, "default", "Nobody has said yes.")
-    return HeldCall(
+    return PendingCall(
         call=call, state=State.PENDING, digest="d", definition_digest="e", decision=decision, preview="erase: all"
     )
 
@@ -83,7 +83,6 @@ def test_the_structure_of_a_bridged_result_is_left_out_where_its_text_had_to_be_
     schema = {"type": "object"}
     own, bridged = (Tool(name="mcp:p:t", output_schema=schema, source=source) for source in ("program", "mcp:p"))
     assert "outputSchema" in listed(own) and "outputSchema" not in listed(bridged)
-
 
 
 @given(st.text(), st.text())

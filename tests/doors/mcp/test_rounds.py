@@ -28,7 +28,7 @@ def test_in_the_modern_protocol_another_door_is_faster_too(tmp_path: Path) -> No
         async with at(tmp_path, "auto", nobody, deeds=deeds) as (_, client):
             key, state = await first_round(client)
             async with running(tmp_path) as other:
-                (held,) = other.pending()
+                (held,) = other.pending.list()
                 await other.reject(held.call.id, "Somebody said no first.", by="the terminal")
             late = await ask(client, input_responses={key: YES}, request_state=state)
             assert isinstance(late, types.CallToolResult)
@@ -156,7 +156,7 @@ def test_of_too_many_open_questions_the_oldest_wait_in_the_ledger_only(
         async with at(tmp_path, "auto", nobody, deeds=deeds) as (runtime, client):
             key, state = await first_round(client, "first")
             await first_round(client, "second")
-            assert len(runtime.pending()) == 2
+            assert len(runtime.pending.list()) == 2
             done = await ask(client, "first", input_responses={key: YES}, request_state=state)
             assert isinstance(done, types.CallToolResult) and deeds.done == ["first"]
 
@@ -175,9 +175,7 @@ def test_one_of_several_equal_rounds_can_be_cancelled_and_the_others_get_the_res
             return f"Done {what}."
 
         async def again(client: Client, state: str | None, answers: Any) -> types.CallToolResult:
-            return await client.session.call_tool(
-                "slow", {"what": "it"}, input_responses=answers, request_state=state
-            )
+            return await client.session.call_tool("slow", {"what": "it"}, input_responses=answers, request_state=state)
 
         async with at(tmp_path, "auto", nobody, tools=(slow,)) as (_, client):
             asked = await client.session.call_tool("slow", {"what": "it"}, allow_input_required=True)
@@ -207,7 +205,7 @@ def test_a_round_whose_client_can_no_longer_ask_waits_for_another_door(tmp_path:
                 _, state = await first_round(able)
                 late = await ask(unable, request_state=state)
                 assert isinstance(late, types.CallToolResult)
-                (held,) = runtime.pending()
+                (held,) = runtime.pending.list()
                 assert f"holdfast approve {held.call.id}" in text_of(late) and held.waiter is None
                 asked = await able.session.call_tool("name_it", {}, allow_input_required=True)
                 assert isinstance(asked, types.InputRequiredResult)
@@ -231,7 +229,7 @@ def test_a_request_that_is_no_call_survives_a_restart_too(tmp_path: Path, answer
             assert isinstance(asked, types.InputRequiredResult) and asked.input_requests is not None
         async with at(tmp_path, "auto", nobody, tools=(read,)) as (runtime, client):
             if answered == "before":
-                (held,) = runtime.pending()
+                (held,) = runtime.pending.list()
                 await runtime.approve(held.call.id, by="the terminal")
             answers: Any = dict.fromkeys(asked.input_requests, YES)
             result = await client.session.read_resource(
@@ -245,9 +243,7 @@ def test_a_request_that_is_no_call_survives_a_restart_too(tmp_path: Path, answer
 
 @BOTH
 @pytest.mark.parametrize("said", ["nothing", "cancel", "decline"])
-def test_what_waits_or_was_refused_is_not_covered_by_another_tools_failure(
-    tmp_path: Path, era: Era, said: str
-) -> None:
+def test_what_waits_or_was_refused_is_not_covered_by_another_tools_failure(tmp_path: Path, era: Era, said: str) -> None:
     @tool(name="others.read", effects=(), capabilities=("mcp:resources/read",))
     async def other(uri: str) -> dict[str, Any]:
         """Has none."""
@@ -261,9 +257,9 @@ def test_what_waits_or_was_refused_is_not_covered_by_another_tools_failure(
                 await client.read_resource("note:1")
             told = raised.value.error
             if said == "decline":
-                assert told.data["state"] == "rejected" and runtime.pending() == []
+                assert told.data["state"] == "rejected" and runtime.pending.list() == []
             else:
-                (held,) = runtime.pending()
+                (held,) = runtime.pending.list()
                 assert f"holdfast approve {held.call.id}" in told.message
 
     run(body())

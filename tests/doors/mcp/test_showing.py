@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from holdfast import tool
-from holdfast.contract.call import Call, Caller, Decision, HeldCall, Proposal, Surroundings
+from holdfast.contract.call import Call, Caller, Decision, PendingCall, Proposal, Surroundings
 from holdfast.contract.vocabulary import Risk, State, Verdict
 from holdfast.doors.mcp.questions import approval_form, reply_to
 from holdfast.doors.mcp.showing import approval_text, redacted
@@ -27,11 +27,11 @@ AROUND = ("where", "sandbox", "undo", "lasts")
 SECRET = "hunter2hunter2SECRETabcdefghij0123456789"
 
 
-def held(preview: str = "", **args: Any) -> HeldCall:
+def held(preview: str = "", **args: Any) -> PendingCall:
     call = Call("s-1", "erase", "erase", dict(args), Caller(door="mcp", agent="tester"), "/")
     proposal = Proposal(tool_name="erase", summary="", risk=Risk.LOW, payload={}, preview=preview) if preview else None
     decision = Decision(Verdict.ASK, "default", "Nobody has said yes.")
-    return HeldCall(
+    return PendingCall(
         call=call, state=State.PENDING, digest="d", definition_digest="e", decision=decision, preview="erase: all",
         proposal=proposal,
     )  # fmt: skip
@@ -52,7 +52,7 @@ def test_the_middle_of_a_long_line_is_shown(by: str) -> None:
 
 
 @pytest.mark.parametrize("item", [held(what="x" * 50_000), held("x" * 50_000), held("y\n" * 500), held(a="z\n" * 500)])
-def test_what_is_cut_says_so_with_the_commands_that_show_all_and_cannot_be_approved_from_it(item: HeldCall) -> None:
+def test_what_is_cut_says_so_with_the_commands_that_show_all_and_cannot_be_approved_from_it(item: PendingCall) -> None:
     text, whole = approval_text(item, "high")
     *_, last, how = text.split("\n")
     assert last.startswith("Not all of it is shown: holdfast pending s-1 (") and "sha256" in last

@@ -116,9 +116,9 @@ def test_a_file_it_asks_for_is_read_by_the_real_runtime(tmp_path: Path, address:
     async def talk() -> MemoryConversation:
         conversation = MemoryConversation()
         async with runtime_in(tmp_path, FILE_READ, config=approving("file.read")) as runtime:
-            assert runtime.root is not None
-            (runtime.root / "colours.txt").write_text("red and blue\n")
-            (runtime.root / "notes.txt").write_text("Buy seven apples.\n")
+            assert runtime.workspace.root is not None
+            (runtime.workspace.root / "colours.txt").write_text("red and blue\n")
+            (runtime.workspace.root / "notes.txt").write_text("Buy seven apples.\n")
             shown = TextModel(Scripted([written("[read_file: colours.txt]"), written("It says: red and blue.")]))
             for words, answers in (("colours.txt", shown), ("notes.txt", model(address, api, path))):
                 conversation.say(f"Read the file {words}.")
@@ -129,5 +129,6 @@ def test_a_file_it_asks_for_is_read_by_the_real_runtime(tmp_path: Path, address:
     messages = run(talk(), 240).messages()
     results = [part for message in messages for part in message.parts if isinstance(part, ToolResult)]
     assert [(result.name, result.output.strip(), result.error) for result in results][:2] == [
-        ("file.read", "red and blue", False), ("file.read", "Buy seven apples.", False),
+        ("file.read", "red and blue", False),
+        ("file.read", "Buy seven apples.", False),
     ]

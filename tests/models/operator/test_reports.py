@@ -11,6 +11,7 @@ import pytest
 from holdfast import Runtime
 from holdfast.contract.message import Message, ToolResult, ToolUse
 from holdfast.models.operator.reporting import report
+from holdfast.runtime.runtime import Rules
 from holdfast.tools import builtin_tools
 from tests.models.operator.support import collect, message_of, you
 from tests.runtime.support import open_ledger, run, yes
@@ -98,7 +99,7 @@ def test_a_plan_goes_on_to_its_end_and_says_what_was_only_planned(project: Path)
     async def session() -> tuple[list[str], str]:
         conversation = [you("write b.txt with content 'x' then run `touch made` then read src/a.py")]
         asked: list[str] = []
-        async with Runtime(tools=builtin_tools(), root=project, plan=True) as runtime:
+        async with Runtime(tools=builtin_tools(), root=project, rules=Rules(plan=True)) as runtime:
             while (answer := message_of(await collect(conversation))).tool_uses:
                 (use,) = answer.tool_uses
                 asked.append(use.name)

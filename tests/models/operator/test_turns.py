@@ -12,7 +12,7 @@ from holdfast.contract.message import Aborted, Message, Text, ToolResult, ToolUs
 from holdfast.contract.result import Attachment
 from holdfast.models.operator.reporting import DENIED, REJECTED
 from holdfast.models.port import CallBegun, Ended, PartEnded, TextDelta, Usage
-from holdfast.runtime.desk import REJECTED_BY_USER
+from holdfast.runtime.pending import REJECTED_BY_USER
 from tests.models.operator.support import calls, ending, events, played, reply, results, you
 
 PAGE = Path(__file__).parents[3] / "docs" / "operator.md"
@@ -36,9 +36,7 @@ def test_the_next_step_comes_only_after_the_result_of_the_one_before() -> None:
     assert second.text == "List `src`: 1 entry.\n\nStep 2 of 3: I will run `make`."
     third = reply([THREE, first, results(first, "x"), second, results(second, "(no output)")])
     assert calls(third) == [("file.read", {"path": "a.txt"})]
-    last = reply(
-        [THREE, first, results(first, "x"), second, results(second, "y"), third, results(third, "one\ntwo")]
-    )
+    last = reply([THREE, first, results(first, "x"), second, results(second, "y"), third, results(third, "one\ntwo")])
     assert last.tool_uses == ()
     assert last.text == "Read `a.txt`: 2 lines.\n\nAll 3 steps are done."
 

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.contract.errors import GrantRefused
 from holdfast.rules.grants import GrantPattern, matches, narrow_grant
-from holdfast.store.grants import Grant, Scope
+from holdfast.store.ledger import Grant, Scope
 from tests.rules.asking import READ, SHELL, question
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.contract.errors import UndoRefused
 from holdfast.contract.result import Result
-from holdfast.runtime.keeping import CallKeeper
+from holdfast.runtime.results import CallKeeper
 from holdfast.store.changes import changing_calls, undone_by
 from tests.runtime.undo.support import Place, snapshot
 

@@ -15,9 +15,7 @@ from holdfast.chat.lua.host import LuaError, LuaHost, Script
 from holdfast.contract.call import Decision
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Verdict
-from holdfast.rules.chain import Resolve
-from holdfast.rules.question import ResolveContext
-from holdfast.rules.words import show, warn
+from holdfast.rules.chain import Resolve, ResolveContext, show, warn
 
 _ANSWERS = frozenset({"approve", "require_approval", "deny"})
 

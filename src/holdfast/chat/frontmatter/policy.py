@@ -17,10 +17,9 @@ from holdfast.contract.names import is_pattern, server_of
 from holdfast.contract.tool import Tool
 from holdfast.contract.vocabulary import Verdict
 from holdfast.registry.selection import REMOVING, Edit, select
-from holdfast.rules.caps import CAP_URN, Cap
-from holdfast.rules.chain import Resolve
-from holdfast.rules.profiles import GROUPS
-from holdfast.rules.question import Question, ResolveContext
+from holdfast.rules.chain import Question, Resolve, ResolveContext
+from holdfast.rules.gate import CAP_URN, Cap
+from holdfast.rules.policy import GROUPS
 from holdfast.rules.standard import DocumentPolicy
 from holdfast.text.suggest import did_you_mean
 from holdfast.text.visible import visible

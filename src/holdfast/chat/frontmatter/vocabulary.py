@@ -7,8 +7,8 @@ from typing import Final
 
 from holdfast.chat.frontmatter.evaluated import Base
 from holdfast.contract.names import SERVER, is_pattern, server_of
-from holdfast.rules.presets import BUILT_IN
-from holdfast.rules.profiles import BUILT_IN_NAMES, GROUP_PREFIX, GROUPS
+from holdfast.rules.policy import BUILT_IN_NAMES, GROUP_PREFIX, GROUPS
+from holdfast.rules.resolvers import BUILT_IN
 from holdfast.text.suggest import did_you_mean
 from holdfast.text.visible import visible
 

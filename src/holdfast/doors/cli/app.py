@@ -10,6 +10,19 @@ from typing import Final
 from holdfast.contract.errors import HoldfastError
 from holdfast.doors.cli import failures
 
+
+def quick_call(argv: Sequence[str]) -> int | None:
+    """The exit code, or None when the command line has to be parsed in full."""
+    if len(argv) < 2 or argv[0] != "call":
+        return None
+    words = [word for word in argv[1:] if word != "--json"]
+    if not words or any(word.startswith("-") and word != "-" for word in words):
+        return None
+    from holdfast.doors.cli.calling import run_call
+
+    return run_call(words[0], words[1:], as_json=len(words) < len(argv) - 1)
+
+
 PROGRAM: Final = "holdfast"
 COMPLETION: Final = "_HOLDFAST_COMPLETE"
 """Set by the shell when it wants to know how a command line could go on."""
@@ -31,8 +44,6 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _run(argv: Sequence[str], *, as_json: bool, debug: bool) -> int:
-    from holdfast.doors.cli.quick import quick_call
-
     try:
         code = None if COMPLETION in os.environ else quick_call(argv)
         return _run_click(list(argv), as_json=as_json) if code is None else code

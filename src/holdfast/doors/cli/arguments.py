@@ -14,8 +14,7 @@ from typing import Any, Final, cast
 from holdfast.contract.errors import BadJson
 from holdfast.contract.values import MAX_ARGUMENT_BYTES, Args, Json, parse_json
 from holdfast.doors.cli.failures import UsageProblem
-from holdfast.text.visible import visible
-from holdfast.text.width import clip
+from holdfast.text.visible import clip, visible
 
 _TEXT_TYPES: Final = ("string", ["string", "null"], ["null", "string"])
 _MAX_SHOWN: Final = 40

@@ -20,7 +20,7 @@ from holdfast.doors.cli.screen import note, screen_width, shown
 from holdfast.doors.cli.typing_in import Leave, edit, forget_typed_ahead, page, read_line, turn
 
 if TYPE_CHECKING:
-    from holdfast.contract.call import HeldCall
+    from holdfast.contract.call import PendingCall
     from holdfast.runtime.runtime import Runtime
 
 _CHOICES: Final = {
@@ -36,12 +36,12 @@ _CHOICES: Final = {
 _FOR_RESULTS: Final = ("r", "m", "n", "d", "q")
 """What is left for a tool that has no code: it cannot be run, only answered."""
 
-Step = Callable[["HeldCall"], Awaitable["Answer | HeldCall | None"]]
+Step = Callable[["PendingCall"], Awaitable["Answer | PendingCall | None"]]
 """Gives the answer, or the call to ask about next: the same one again, or a changed one."""
 
 
 class TerminalAsker:
-    """An asker for `Runtime`: takes the answers to the desk itself, so that a refused one can be asked again."""
+    """An asker for `Runtime`: takes the answers to the pipeline itself, so that a refused one can be asked again."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -62,12 +62,12 @@ class TerminalAsker:
             "d": self._details,
         }
 
-    async def __call__(self, held: HeldCall) -> None:
+    async def __call__(self, held: PendingCall) -> None:
         async with turn():
             await self._attend(held)
 
-    async def _attend(self, held: HeldCall) -> None:
-        shown: HeldCall | None = None
+    async def _attend(self, held: PendingCall) -> None:
+        shown: PendingCall | None = None
         if self.asked:
             note("It would do something else by now; look again:")
         self.asked = True
@@ -86,7 +86,7 @@ class TerminalAsker:
             note()
             raise
 
-    async def _ask(self, held: HeldCall) -> HeldCall:
+    async def _ask(self, held: PendingCall) -> PendingCall:
         """One question; the call to ask about next."""
         if held.call.tool == QUESTIONS:
             step = self._result
@@ -96,7 +96,7 @@ class TerminalAsker:
             said = await step(held)
             if not isinstance(said, Answer):
                 return held if said is None else said
-            await self._runtime.desk.answer(held.call.id, said, digest=held.digest)
+            await self._runtime.pipeline.answer(held.call.id, said, digest=held.digest)
         except (NotPending, UnknownCall) as error:
             note_folded(shown(str(error)))
         except HoldfastError as error:
@@ -104,7 +104,7 @@ class TerminalAsker:
             return held
         raise Answered
 
-    async def _show(self, held: HeldCall) -> None:
+    async def _show(self, held: PendingCall) -> None:
         note()
         if held.call.tool == QUESTIONS:
             note("You are asked:")
@@ -115,9 +115,9 @@ class TerminalAsker:
         self._cut = not view.short_is_whole
         note()
         if view.short_is_whole:
-            note_shown(self._runtime.hands.state, [held])
+            note_shown(self._runtime.workspace.state, [held])
 
-    async def _choose(self, held: HeldCall) -> Step:
+    async def _choose(self, held: PendingCall) -> Step:
         keys = _FOR_RESULTS if held.definition_only else tuple(_CHOICES)
         while True:
             typed = await read_line(f"{_legend(keys)}\n> ")
@@ -134,17 +134,17 @@ class TerminalAsker:
                 note("Type one of the letters.")
                 self._helped = True
 
-    async def _yes(self, held: HeldCall) -> Answer | None:
+    async def _yes(self, held: PendingCall) -> Answer | None:
         return Answer(kind="approve", by=self._by) if await self._seen(held) else None
 
-    async def _no(self, held: HeldCall) -> Answer:
+    async def _no(self, held: PendingCall) -> Answer:
         return Answer(kind="reject", by=self._by)
 
-    async def _message(self, held: HeldCall) -> Answer | None:
+    async def _message(self, held: PendingCall) -> Answer | None:
         text = await read_line("What should the model know? ")
         return Answer(kind="reject", by=self._by, message=text.strip()) if text and text.strip() else None
 
-    async def _edit(self, held: HeldCall) -> HeldCall | None:
+    async def _edit(self, held: PendingCall) -> PendingCall | None:
         old = json.dumps(held.call.args, indent=2, ensure_ascii=False)
         new = await edit(f"{old}\n", ".json")
         if new is None:
@@ -152,9 +152,9 @@ class TerminalAsker:
         if not new or not new.strip():
             return None
         args = read_object(new, "The arguments")
-        return None if args == held.call.args else await self._runtime.desk.change(held, args, by=self._by)
+        return None if args == held.call.args else await self._runtime.pipeline.change(held, args, by=self._by)
 
-    async def _always(self, held: HeldCall) -> Answer | None:
+    async def _always(self, held: PendingCall) -> Answer | None:
         from holdfast.doors.cli.granting import choose_grant
 
         if not await self._seen(held):
@@ -162,17 +162,17 @@ class TerminalAsker:
         granted = await choose_grant(self._runtime, held, self._by)
         return Answer(kind="approve", by=self._by) if granted else None
 
-    async def _result(self, held: HeldCall) -> Answer | None:
+    async def _result(self, held: PendingCall) -> Answer | None:
         text = await ask_questions(held)
         if text is None:
             raise Leave
         return Answer(kind="result", by=self._by, message=text)
 
-    async def _details(self, held: HeldCall) -> None:
+    async def _details(self, held: PendingCall) -> None:
         await page(HeldView(held).details())
         self._whole_was_shown(held)
 
-    async def _seen(self, held: HeldCall) -> bool:
+    async def _seen(self, held: PendingCall) -> bool:
         """Whether all of it was shown before; if not, it is shown now, and asked about again."""
         if self._cut:
             note_folded("Not all of it was shown. This is the whole:")
@@ -182,13 +182,13 @@ class TerminalAsker:
             return False
         return True
 
-    def _whole_was_shown(self, held: HeldCall) -> None:
+    def _whole_was_shown(self, held: PendingCall) -> None:
         self._cut = False
-        note_shown(self._runtime.hands.state, [held])
+        note_shown(self._runtime.workspace.state, [held])
 
 
 class Answered(Exception):
-    """The desk took the answer."""
+    """The answer was taken."""
 
 
 def _legend(keys: tuple[str, ...]) -> str:

@@ -12,13 +12,13 @@ from holdfast.contract.vocabulary import State
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.arguments import read_words
 from holdfast.doors.cli.folding import note_folded, note_quoted
-from holdfast.doors.cli.place import runtime_here, servers_for
+from holdfast.doors.cli.place import is_builtin, runtime_here, servers_for
 from holdfast.text.visible import visible
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from holdfast.contract.call import HeldCall
+    from holdfast.contract.call import PendingCall
     from holdfast.contract.inquiry import Inquiry, Reply
     from holdfast.contract.result import Result
     from holdfast.runtime.runtime import Runtime
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Arguments = dict[str, Json] | str | bytes
 Words = tuple[str, ...]
-Ended = tuple["Result", "HeldCall | None", bool]
+Ended = tuple["Result", "PendingCall | None", bool]
 """The result, the call if it waits, and whether a person was shown it."""
 
 
@@ -44,7 +44,7 @@ def run_call(
         args = _read(runtime, name, words) if runtime.registry.ready else tuple(words)
         call = _call_and_ask if screen.can_ask() and not park else _call
         result, held, seen = asyncio.run(call(runtime, name, args))
-        state = runtime.hands.state
+        state = runtime.workspace.state
     return show_result(result, held, as_json=as_json, state=state, seen=seen)
 
 
@@ -61,8 +61,8 @@ async def _call_and_ask(runtime: Runtime, name: str, args: Arguments | Words) ->
 
         return await TerminalInquirer(runtime)(inquiry)
 
-    asker = runtime.asker = TerminalAsker(runtime)
-    runtime.inquirer = inquire
+    asker = TerminalAsker(runtime)
+    runtime.attach(asker, inquirer=inquire)
     result, held, _ = await _call(runtime, name, args)
     if asker.asked and not asker.answered and held is None:
         screen.note("It was answered elsewhere.")
@@ -71,7 +71,7 @@ async def _call_and_ask(runtime: Runtime, name: str, args: Arguments | Words) ->
 
 async def _call(runtime: Runtime, name: str, args: Arguments | Words) -> Ended:
     """Words are read when the sources have told what the tool wants."""
-    if runtime.inquirer is None and isinstance(args, tuple):
+    if not runtime.interfaces.can_inquire and isinstance(args, tuple):
         from holdfast.doors.cli.inquiring import stand_in
 
         stand_in(runtime, servers_for(name))
@@ -80,7 +80,7 @@ async def _call(runtime: Runtime, name: str, args: Arguments | Words) -> Ended:
             from holdfast.doors.cli.logs import note_logged
             from holdfast.doors.cli.sources import leave_out_warnings, need_server, wait_for_sources
 
-            runtime.bus.listen(note_logged)
+            runtime.events.listen(note_logged)
             if servers_for(name) is not None:
                 leave_out_warnings()
             await wait_for_sources(runtime)
@@ -93,7 +93,7 @@ async def _call(runtime: Runtime, name: str, args: Arguments | Words) -> Ended:
 
 
 def show_result(
-    result: Result, held: HeldCall | None = None, *, as_json: bool, state: Path | None = None, seen: bool = False
+    result: Result, held: PendingCall | None = None, *, as_json: bool, state: Path | None = None, seen: bool = False
 ) -> int:
     """The result on standard output, everything else on standard error; the exit code.
 
@@ -119,23 +119,16 @@ def show_result(
     return result.exit_code
 
 
-def is_builtin(name: str) -> bool:
-    """Whether a tool of this name comes with holdfast, so that installed packages need not be searched for it."""
-    from holdfast.tools import builtin_tools
-
-    return any(name in (*tool.names, tool.api_name) for tool in builtin_tools())
-
-
-def _note_shown(state: Path | None, held: HeldCall) -> None:
+def _note_shown(state: Path | None, held: PendingCall) -> None:
     from holdfast.doors.cli.holding import note_shown
 
     note_shown(state, [held])
 
 
-def _show_waiting(held: HeldCall, result: Result, *, seen: bool) -> bool:
+def _show_waiting(held: PendingCall, result: Result, *, seen: bool) -> bool:
     """Whether all of it was shown here."""
     from holdfast.doors.cli.held import show_held
-    from holdfast.rules.caps import CHANGED
+    from holdfast.rules.gate import CHANGED
 
     whole = not seen and show_held(held, sys.stderr, listed=True)
     note_folded(screen.shown(result.error or "It waits."))

@@ -13,8 +13,7 @@ from typing import Final, NamedTuple, TextIO
 
 from holdfast.doors.cli import screen
 from holdfast.text.quote import Show, both_ends, rows_of
-from holdfast.text.visible import visible
-from holdfast.text.width import fingerprint, text_width
+from holdfast.text.visible import fingerprint, text_width, visible
 
 _WORDS: Final = re.compile(r"(?:`[^`]*`|[^\s`]|`)+")
 """What is between backticks is to be copied, so it counts as one word."""

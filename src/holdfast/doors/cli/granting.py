@@ -12,14 +12,13 @@ from holdfast.contract.values import Args
 from holdfast.doors.cli.folding import quote
 from holdfast.doors.cli.screen import note, shown
 from holdfast.doors.cli.typing_in import read_line
-from holdfast.rules.caps import CAP_URN
+from holdfast.rules.gate import CAP_URN
 from holdfast.rules.grants import GrantPattern, GrantSpec, Width, narrow_grant
-from holdfast.runtime.judging import question_about
 from holdfast.text.preview import generic_body
 from holdfast.text.visible import visible
 
 if TYPE_CHECKING:
-    from holdfast.contract.call import HeldCall
+    from holdfast.contract.call import PendingCall
     from holdfast.runtime.runtime import Runtime
 
 LastingScope = Literal["project", "user"]
@@ -38,7 +37,7 @@ class Offer(NamedTuple):
     words: str
 
 
-def offers(runtime: Runtime, held: HeldCall, by: str) -> list[Offer]:
+def offers(runtime: Runtime, held: PendingCall, by: str) -> list[Offer]:
     """Every rule that may be kept for this call, the narrowest first."""
     found: list[Offer] = []
     for width in _WIDTHS:
@@ -51,7 +50,7 @@ def offers(runtime: Runtime, held: HeldCall, by: str) -> list[Offer]:
     return found
 
 
-async def choose_grant(runtime: Runtime, held: HeldCall, by: str) -> bool:
+async def choose_grant(runtime: Runtime, held: PendingCall, by: str) -> bool:
     """Let the person choose a rule and confirm it; whether one was kept."""
     refuse_if_useless(held)
     found = offers(runtime, held, by)
@@ -69,18 +68,18 @@ async def choose_grant(runtime: Runtime, held: HeldCall, by: str) -> bool:
     sure = (await read_line("Keep it, and run this call? [y/N] ") or "").strip().lower()
     if sure not in ("y", "yes"):
         return False
-    allow(runtime, held, chosen.scope, by, chosen.width)
+    await allow(runtime, held, chosen.scope, by, chosen.width)
     return True
 
 
-def allow(runtime: Runtime, held: HeldCall, scope: LastingScope, by: str, width: Width = "exact") -> None:
+async def allow(runtime: Runtime, held: PendingCall, scope: LastingScope, by: str, width: Width = "exact") -> None:
     """Keep a rule for this call, and say how to take it back."""
     refuse_if_useless(held)
-    grant = runtime.allow(held, scope, by=by, width=width)
+    grant = await runtime.allow(held, scope, by=by, width=width)
     note(f"Kept as grant {grant.id}; `holdfast grants revoke {grant.id}` takes it back.")
 
 
-def refuse_if_useless(held: HeldCall) -> None:
+def refuse_if_useless(held: PendingCall) -> None:
     """Caps come after grants: what a cap asks about is asked about again, whatever was allowed."""
     if held.decision.source.startswith(CAP_URN):
         raise GrantRefused(f"This is asked about every time, so no rule would help: {held.decision.reason}")
@@ -119,8 +118,8 @@ def _covered(tool: str, pattern: GrantPattern, width: int) -> str:
     return f"{words}, from {visible(pattern.cwd)}" if pattern.cwd is not None else words
 
 
-def _narrow(runtime: Runtime, held: HeldCall, scope: LastingScope, by: str, width: Width) -> GrantSpec:
+def _narrow(runtime: Runtime, held: PendingCall, scope: LastingScope, by: str, width: Width) -> GrantSpec:
     tool = runtime.registry.find(held.call.tool)
     if tool is None:
         raise UnknownTool(f"'{held.call.tool}' is not known here, so no rule can be made for it; approve it without.")
-    return narrow_grant(question_about(runtime, tool, held.call, held.proposal), scope, by, width=width)
+    return narrow_grant(runtime.approvals.question(tool, held.call, held.proposal), scope, by, width=width)

@@ -21,7 +21,7 @@ from holdfast.text.summary import display_path
 from holdfast.text.visible import visible_name
 
 if TYPE_CHECKING:
-    from holdfast.contract.call import HeldCall
+    from holdfast.contract.call import PendingCall
     from holdfast.text.quote import Show
 
 _MAX_DIFF: Final = 40
@@ -48,7 +48,7 @@ class _Shown(NamedTuple):
     whole: bool
 
 
-def show_held(held: HeldCall, stream: TextIO, *, listed: bool = False, whole: bool = False) -> bool:
+def show_held(held: PendingCall, stream: TextIO, *, listed: bool = False, whole: bool = False) -> bool:
     """Print a pending call on `stream`, without a pause; whether all that it would do was shown.
 
     `listed`: in a few lines. `whole`: with everything an approval is bound to. Otherwise what a person has to see.
@@ -62,7 +62,7 @@ def show_held(held: HeldCall, stream: TextIO, *, listed: bool = False, whole: bo
 class HeldView:
     """Lines about one pending call, safe to print on `stream`. Words of ours stand before the call, never after it."""
 
-    def __init__(self, held: HeldCall, stream: TextIO | None = None, *, risk: str | None = None) -> None:
+    def __init__(self, held: PendingCall, stream: TextIO | None = None, *, risk: str | None = None) -> None:
         self._held = held
         self._stream = sys.stderr if stream is None else stream
         self._risk = risk if held.proposal is None else held.proposal.risk
@@ -184,7 +184,7 @@ class HeldView:
 
     @property
     def _is_definition(self) -> bool:
-        from holdfast.rules.caps import CHANGED
+        from holdfast.rules.gate import CHANGED
 
         return self._held.decision.source == CHANGED
 

@@ -17,14 +17,14 @@ from holdfast.store.shown import Shown
 from holdfast.text.visible import visible
 
 if TYPE_CHECKING:
-    from holdfast.contract.call import HeldCall
+    from holdfast.contract.call import PendingCall
     from holdfast.store.ledger import Ledger
 
 _DIGEST: Final = re.compile(rf"[0-9a-f]{{{SHORT_DIGEST},64}}")
 _NAMED: Final = 5
 
 
-def find_held(ledger: Ledger, given: str) -> HeldCall:
+def find_held(ledger: Ledger, given: str) -> PendingCall:
     """The waiting call that is meant; otherwise an error that says what there is instead."""
     call_id = ledger.find(given)
     held = ledger.held(call_id)
@@ -36,7 +36,7 @@ def find_held(ledger: Ledger, given: str) -> HeldCall:
     )
 
 
-def note_shown(state: Path | None, calls: Sequence[HeldCall]) -> None:
+def note_shown(state: Path | None, calls: Sequence[PendingCall]) -> None:
     """This user has just been shown all of these calls: `holdfast approve ID` is an approval of what they are now."""
     if state is not None and state.exists():
         shown = Shown(state)
@@ -44,7 +44,7 @@ def note_shown(state: Path | None, calls: Sequence[HeldCall]) -> None:
             shown.record(held)
 
 
-def was_shown(ledger: Ledger, held: HeldCall, digest: str | None) -> bool:
+def was_shown(ledger: Ledger, held: PendingCall, digest: str | None) -> bool:
     """Whether the person knows this call as it is: they named its digest, or were shown it. If not, they can be asked.
 
     Raises where nobody can know what they would agree to.
@@ -76,8 +76,8 @@ def note_unreadable(calls: Sequence[str]) -> None:
         screen.note(f"Not shown, because it cannot be read: call {shown}{more}; `holdfast doctor` says what to do.")
 
 
-def _changed(ledger: Ledger, held: HeldCall, digest: str) -> StaleApproval:
-    from holdfast.runtime.digest import what_changed
+def _changed(ledger: Ledger, held: PendingCall, digest: str) -> StaleApproval:
+    from holdfast.runtime.approvals import what_changed
 
     call_id = held.call.id
     before = ledger.shown_as(call_id, digest)
@@ -89,7 +89,7 @@ def _changed(ledger: Ledger, held: HeldCall, digest: str) -> StaleApproval:
     )
 
 
-async def review(held: HeldCall) -> bool:
+async def review(held: PendingCall) -> bool:
     """Show all of a call, a screenful at a time, and ask whether to approve it."""
     try:
         await page(HeldView(held).whole())

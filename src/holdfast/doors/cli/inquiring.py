@@ -21,8 +21,7 @@ from holdfast.doors.cli.place import whoami
 from holdfast.doors.cli.screen import can_ask, note, paint, shown
 from holdfast.doors.cli.typing_in import edit, forget_typed_ahead, read_hidden, read_line, turn
 from holdfast.doors.forms import asks_for_a_secret, fault_of_address
-from holdfast.text.visible import visible, visible_url
-from holdfast.text.width import clip_middle
+from holdfast.text.visible import clip_middle, visible, visible_url
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -204,11 +203,11 @@ def stand_in(runtime: Runtime, servers: Collection[str] | None) -> None:
 
     named = runtime.config.mcp.servers
     if all(server.url is None for name, server in named.items() if servers is None or name in servers):
-        runtime.inquirer = nobody
+        runtime.attach(inquirer=nobody)
 
 
 def _roots(runtime: Runtime) -> Args:
-    root = runtime.root
+    root = runtime.workspace.root
     return {"roots": [] if root is None else [{"uri": root.as_uri(), "name": root.name}]}
 
 

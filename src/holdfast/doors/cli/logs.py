@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 from holdfast.contract.event import Logged
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.folding import sentence
-from holdfast.text.visible import visible
-from holdfast.text.width import clip_middle
+from holdfast.text.visible import clip_middle, visible
 
 if TYPE_CHECKING:
     from holdfast.contract.event import Event

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from holdfast.contract.errors import BadJson, LedgerUnavailable
+from holdfast.contract.errors import BadJson, LedgerError, LedgerUnavailable
 from holdfast.contract.values import Json, parse_json
 from holdfast.doors.cli.failures import UsageProblem
 from holdfast.doors.cli.folding import note_folded
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from holdfast.assemble import Setting
     from holdfast.config.model import Config
     from holdfast.runtime.runtime import Runtime
-    from holdfast.store.grants import Grants
-    from holdfast.store.ledger import Ledger
+    from holdfast.store.ledger import Grants, Ledger
 
 Flags = Mapping[str, Json]
 
@@ -48,10 +47,24 @@ def setting_here(flags: Flags) -> Setting:
 
 
 @contextmanager
-def ledger_here(flags: Flags) -> Generator[Ledger]:
-    """The ledger to read, whoever else writes to it; an empty one where nothing was recorded yet."""
-    with _ledger_to_look_at(setting_here(flags)) as ledger:
+def ledger_here(flags: Flags, *, expire: bool = False) -> Generator[Ledger]:
+    """The ledger to read, whoever else writes to it; an empty one where nothing was recorded yet.
+
+    With `expire`, calls that have waited too long end first.
+    """
+    setting = setting_here(flags)
+    if expire and setting.ledger_path.exists():
+        _end_expired(setting)
+    with _ledger_to_look_at(setting) as ledger:
         yield ledger
+
+
+def _end_expired(setting: Setting) -> None:
+    from holdfast.assemble import open_ledger
+    from holdfast.runtime.pending import Lifetimes
+
+    with suppress(LedgerError), open_ledger(setting) as ledger:  # what is wrong with it is said where it is read
+        Lifetimes(setting.loaded.config).expire(ledger)
 
 
 @contextmanager
@@ -89,11 +102,17 @@ def runtime_in(
             runtime.ledger.close()
 
 
+def is_builtin(name: str) -> bool:
+    """Whether a tool of this name comes with holdfast, so that installed packages need not be searched for it."""
+    from holdfast.tools import builtin_tools
+
+    return any(name in (*tool.names, tool.api_name) for tool in builtin_tools())
+
+
 def servers_for(tool: str) -> Collection[str] | None:
     """The MCP servers a tool of this name may come from; None: any of them."""
     from holdfast.contract.finding import TOOL_SEARCH
     from holdfast.contract.names import from_api_name, server_of
-    from holdfast.doors.cli.calling import is_builtin
 
     name = tool if ":" in tool else from_api_name(tool)
     if TOOL_SEARCH in (tool, name):

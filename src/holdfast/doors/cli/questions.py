@@ -12,13 +12,13 @@ from holdfast.doors.cli.typing_in import read_line
 from holdfast.text.visible import visible
 
 if TYPE_CHECKING:
-    from holdfast.contract.call import HeldCall
+    from holdfast.contract.call import PendingCall
 
 
 QUESTIONS: Final = "ask.user"
 
 
-async def ask_questions(held: HeldCall) -> str | None:
+async def ask_questions(held: PendingCall) -> str | None:
     """The result the person gives; None when they end the input instead."""
     questions = _questions(held)
     if not questions:
@@ -48,7 +48,7 @@ async def _ask_one(text: str, options: Sequence[str]) -> str | None:
     return options[int(choice) - 1] if choice.isdecimal() and 0 < int(choice) <= len(options) else answer
 
 
-def _questions(held: HeldCall) -> list[tuple[str, list[str]]]:
+def _questions(held: PendingCall) -> list[tuple[str, list[str]]]:
     if held.call.tool != QUESTIONS:
         return []
     given = cast(list[dict[str, Any]], held.call.args.get("questions") or [])

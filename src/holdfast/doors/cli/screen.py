@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from typing import Final, TextIO, cast
 
 from holdfast.contract.values import encode_json
-from holdfast.text.visible import visible_block, visible_block_once, visible_once
-from holdfast.text.width import clip
+from holdfast.text.visible import clip, visible_block, visible_block_once, visible_once
 
 _CODES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _CLEAR: Final = "\r\x1b[K"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import to_builtins
 
 if TYPE_CHECKING:
-    from holdfast.contract.call import Caller, Decision, HeldCall
+    from holdfast.contract.call import Caller, Decision, PendingCall
     from holdfast.contract.result import Result
     from holdfast.contract.tool import Tool
     from holdfast.rules.explain import Explanation
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Shape = dict[str, Any]
 
 
-def result_shape(result: Result, held: HeldCall | None = None) -> Shape:
+def result_shape(result: Result, held: PendingCall | None = None) -> Shape:
     error = None
     if not result.success:
         kind = "unknown" if result.failure is None else result.failure.value
@@ -36,7 +36,7 @@ def result_shape(result: Result, held: HeldCall | None = None) -> Shape:
     }
 
 
-def held_shape(held: HeldCall) -> Shape:
+def held_shape(held: PendingCall) -> Shape:
     call, proposal = held.call, held.proposal
     return {
         "call_id": call.id,
@@ -60,7 +60,7 @@ def held_shape(held: HeldCall) -> Shape:
     }
 
 
-def waits_for(held: HeldCall) -> str:
+def waits_for(held: PendingCall) -> str:
     """approval, result (the tool has no code of its own), or program (approved; whoever knows the tool runs it)."""
     if held.definition_only:
         return "result"

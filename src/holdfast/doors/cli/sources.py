@@ -24,7 +24,7 @@ class ServerAway(HoldfastError):
 async def sources_started(runtime: Runtime) -> AsyncGenerator[None]:
     """Every source has reported or timed out. Calls that were approved meanwhile are not run."""
     async with AsyncExitStack() as stack:
-        runtime.attach()
+        runtime.events.use_running_loop()
         stack.push_async_exit(runtime.__aexit__)
         await runtime.registry.start()
         await wait_for_sources(runtime)
@@ -73,7 +73,7 @@ def bridge_of(runtime: Runtime) -> Bridge | None:
     from holdfast.mcp.bridge import Bridge
 
     try:
-        return runtime.service(Bridge)
+        return runtime.services.get(Bridge)
     except HoldfastError:
         return None
 

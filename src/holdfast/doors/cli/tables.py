@@ -9,7 +9,7 @@ from typing import Final
 from holdfast.doors.cli.folding import quoted_field
 from holdfast.doors.cli.screen import on_terminal, paint, say, screen_width, shown
 from holdfast.text.quote import GUTTER, wrapped
-from holdfast.text.width import text_width
+from holdfast.text.visible import text_width
 
 _GAP: Final = "  "
 _INDENT: Final = "  "

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from holdfast.contract.errors import ConfigError
+
 if TYPE_CHECKING:
     from holdfast.runtime.runtime import Runtime
 
@@ -35,7 +37,9 @@ async def serve_http(
 
     Requests must carry `Authorization: Bearer TOKEN`. Without a token everybody on this machine is let in.
     """
+    if host != HOST:
+        raise ConfigError(f"MCP over HTTP is for this machine only: use {HOST} as its host, not '{host}'.")
     from holdfast.doors.mcp.http import serve
     from holdfast.doors.mcp.stopping import until_told
 
-    await until_told(serve(runtime, token=token, host=host, port=port, started=started))
+    await until_told(serve(runtime, token=token, host=host, path=PATH, port=port, started=started))

@@ -93,22 +93,20 @@ class Door:
     async def __aenter__(self) -> Door:
         runtime = self._runtime
         self._requests.register(self.server, self._listing)
-        self._before = (runtime.asker, runtime.inquirer, runtime.nobody)
-        runtime.asker, runtime.inquirer, runtime.nobody = self._rounds.ask, self._rounds.inquire, "park"
-        self._stop_watching = runtime.bus.listen(self._rounds.watch)
+        self._attached = runtime.attach(self._rounds.ask, inquirer=self._rounds.inquire, nobody="park")
+        self._stop_watching = runtime.events.listen(self._rounds.watch)
         self._loop = asyncio.get_running_loop()
         self._changes = runtime.registry.on_change(self._changed)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        runtime = self._runtime
         self._changes.remove()
         self._listen.close()
         if self._telling is not None:
             self._telling.cancel()
         await self._rounds.close()
         self._stop_watching()
-        runtime.asker, runtime.inquirer, runtime.nobody = self._before
+        self._attached.remove()
 
     def caller_of(self, ctx: Ctx) -> Caller:
         """A client's name can narrow what it may do, and never widen it."""
@@ -129,7 +127,7 @@ class Door:
     def call(self, exchange: Exchange, name: str, args: Any) -> Any:
         """One call for a request, known to whoever has to find its person."""
         runtime, ctx = self._runtime, exchange.ctx
-        call_id = runtime.new_call_id()
+        call_id = runtime.pipeline.new_call_id()
         tool = runtime.registry.find(name)
         self._rounds.enter(exchange, call_id, name if tool is None else tool.name)
         caller = exchange.caller
@@ -163,7 +161,7 @@ class Door:
             on_subscriptions_listen=self._listen,
         )
         security = RequestStateSecurity(
-            keys=[sealing_key(self._runtime.hands.state)], ttl=STATE_SECONDS, bind_principal=_principal
+            keys=[sealing_key(self._runtime.workspace.state)], ttl=STATE_SECONDS, bind_principal=_principal
         )
         server.middleware.insert(0, clean_answers)
         server.middleware.append(RequestStateBoundary(security, default_audience=NAME))
@@ -174,7 +172,7 @@ class Door:
         return server
 
     async def _list_tools(self, ctx: Ctx, params: types.PaginatedRequestParams) -> dict[str, Any]:
-        await self._runtime.wait_for_sources()
+        await self._runtime.pipeline.wait_for_sources()
         try:
             page = self._listing.shown(self.caller_of(ctx)).page(params.cursor)
         except ValueError as error:

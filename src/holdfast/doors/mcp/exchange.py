@@ -26,7 +26,7 @@ from holdfast.doors.mcp.questions import can_answer, reply_to, request_of, resul
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
 
-    from holdfast.contract.call import Caller, HeldCall
+    from holdfast.contract.call import Caller, PendingCall
     from holdfast.doors.mcp.telling import Teller
 
 APPROVAL: Final = "approval-"
@@ -53,7 +53,7 @@ class _Open:
     """A question that waits for a round of its own."""
 
     def __init__(
-        self, number: int, question: Question, request: types.InputRequest, held: HeldCall | None
+        self, number: int, question: Question, request: types.InputRequest, held: PendingCall | None
     ) -> None:
         self.number = number
         self.question = question
@@ -163,7 +163,7 @@ class Exchange:
         reaches = self._suspends if self.modern else self.ctx.session.can_send_request
         return reaches and can_answer(question, self.ctx.session.client_capabilities)
 
-    async def ask(self, questions: Sequence[Question], held: HeldCall | None = None) -> tuple[Reply | None, ...]:
+    async def ask(self, questions: Sequence[Question], held: PendingCall | None = None) -> tuple[Reply | None, ...]:
         """Put questions to the person, all at once; None where no answer will come. Raises `Unaskable`."""
         put = self._put_aside if self._suspends else self._send
         return tuple(await asyncio.gather(*(put(question, held) for question in questions)))
@@ -177,7 +177,7 @@ class Exchange:
         if not stopped:
             self.work.cancel()
 
-    async def _put_aside(self, question: Question, held: HeldCall | None) -> Reply | None:
+    async def _put_aside(self, question: Question, held: PendingCall | None) -> Reply | None:
         given = self.given.pop(question.key, None) if held is None and question.key else None
         if given is not None and (reply := reply_to(question, given)) is not None:
             return reply
@@ -195,7 +195,7 @@ class Exchange:
                 del self._open[key]
                 self._woken.set()
 
-    def _key_for(self, question: Question, held: HeldCall | None) -> str:
+    def _key_for(self, question: Question, held: PendingCall | None) -> str:
         """A free one. Those of approvals are ours alone."""
         wanted = question.key
         if held is None and wanted and not wanted.startswith(APPROVAL) and wanted not in self._open:
@@ -213,7 +213,7 @@ class Exchange:
         serialize_server_result(self.ctx.method, self.ctx.protocol_version, wire)
         return request
 
-    async def _send(self, question: Question, held: HeldCall | None) -> Reply | None:
+    async def _send(self, question: Question, held: PendingCall | None) -> Reply | None:
         request: Any = request_of(question)
         related = ServerMessageMetadata(related_request_id=self.ctx.request_id)
         try:
@@ -236,7 +236,7 @@ def unseal(text: str) -> Sealed:
     return Sealed(exchange=exchange, root=root, asked={key: tuple(value) for key, value in asked.items()})
 
 
-def _subject(held: HeldCall | None) -> tuple[str, str]:
+def _subject(held: PendingCall | None) -> tuple[str, str]:
     return ("", "") if held is None else (held.call.id, held.digest)
 
 

@@ -10,8 +10,7 @@ from holdfast.contract.inquiry import Completion, Form, Question, Visit
 from holdfast.contract.values import Args, Json
 from holdfast.doors.forms import asks_for_a_secret, fault_of_address
 from holdfast.text.quote import quoted
-from holdfast.text.visible import visible, visible_block, visible_url
-from holdfast.text.width import clip_middle
+from holdfast.text.visible import clip_middle, visible, visible_block, visible_url
 
 SERVER: Final = "mcp:"
 """How the name of somebody who asks begins that is a server, and none of our own tools."""

@@ -15,7 +15,6 @@ from starlette.responses import PlainTextResponse
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from holdfast.contract.errors import ConfigError
-from holdfast.doors.mcp import HOST, PATH
 from holdfast.doors.mcp.door import Door
 
 if TYPE_CHECKING:
@@ -35,29 +34,27 @@ _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 
 
 async def serve(
-    runtime: Runtime, *, token: str | None, host: str, port: int, started: Callable[[str], None] | None
+    runtime: Runtime, *, token: str | None, host: str, path: str, port: int, started: Callable[[str], None] | None
 ) -> None:
-    if host != HOST:
-        raise ConfigError(f"MCP over HTTP is for this machine only: use {HOST} as its host, not '{host}'.")
     if token is not None and not token.strip():
         raise ConfigError("An empty token would let everybody in: give one, or none at all.")
-    with _listen(port) as listening:
+    with _listen(host, port) as listening:
         async with Door(runtime) as door:
             app = door.server.streamable_http_app(
-                streamable_http_path=PATH, max_request_body_size=MAX_BODY, max_sessions=MAX_SESSIONS
+                streamable_http_path=path, max_request_body_size=MAX_BODY, max_sessions=MAX_SESSIONS
             )
             actual: int = listening.getsockname()[1]
             if started is not None:
-                started(f"http://{HOST}:{actual}{PATH}")
+                started(f"http://{host}:{actual}{path}")
             await _run(Guard(app, token, actual), listening)
 
 
-def _listen(port: int) -> socket.socket:
+def _listen(host: str, port: int) -> socket.socket:
     # The protocol is named so that asyncio switches off the delay of small packets, which costs 40 ms an answer.
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((HOST, port))
+        listening.bind((host, port))
         listening.listen(128)
     except (OSError, OverflowError) as error:
         listening.close()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import mcp_types as types
 
-from holdfast.contract.call import Answer, HeldCall
+from holdfast.contract.call import Answer, PendingCall
 from holdfast.contract.errors import InvalidArguments, InvalidSchema
 from holdfast.contract.inquiry import CANCELLED, Completion, Form, Question, Reply, Roots, Visit
 from holdfast.contract.schema import compile_schema
@@ -23,7 +23,7 @@ _TITLES_SINCE: Final = "2025-11-25"
 """From this protocol on a choice carries its titles as `oneOf`."""
 
 
-def approval_form(held: HeldCall, risk: str, protocol: str) -> Form:
+def approval_form(held: PendingCall, risk: str, protocol: str) -> Form:
     """What a person has to see before saying yes, and where they say it. The call must be redacted."""
     shown = approval_text(held, risk)
     if held.definition_only:
@@ -39,7 +39,7 @@ def approval_form(held: HeldCall, risk: str, protocol: str) -> Form:
     return Form(message=shown.text, schema=_object({"decision": choice, "message": note}, "decision"))
 
 
-def answer_of(reply: Reply, held: HeldCall, by: str) -> Answer | None:
+def answer_of(reply: Reply, held: PendingCall, by: str) -> Answer | None:
     """What the person decided; None leaves the call waiting."""
     said = reply.content or {}
     if reply.action == "cancel":

@@ -84,7 +84,7 @@ class Requests:
             if modern and getattr(params, "request_state", None) is not None:
                 outcome = await self._door.next_round(ctx, params)
             else:
-                await self._runtime.wait_for_sources()
+                await self._runtime.pipeline.wait_for_sources()
                 exchange = self._door.open(ctx)
                 exchange.given = dict(getattr(params, "input_responses", None) or {}) if modern else {}
                 tools = self._listing.shown(exchange.caller).answering.get(method, [])

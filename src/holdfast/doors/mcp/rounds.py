@@ -11,7 +11,7 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 from msgspec.structs import replace
 
-from holdfast.contract.call import Call, HeldCall
+from holdfast.contract.call import Call, PendingCall
 from holdfast.contract.errors import HoldfastError, NotPending, StaleApproval, UnknownCall
 from holdfast.contract.inquiry import CANCELLED, Inquiry, Question, Reply
 from holdfast.contract.result import Result
@@ -19,12 +19,10 @@ from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Failure, State
 from holdfast.doors.mcp.exchange import Exchange, Sealed, Unaskable
 from holdfast.doors.mcp.foreign import SERVER, presented
-from holdfast.doors.mcp.joining import until_ended
 from holdfast.doors.mcp.questions import answer_of, approval_form, reply_to
 from holdfast.doors.mcp.sealing import STATE_SECONDS
 from holdfast.doors.mcp.showing import line_of, redacted
 from holdfast.doors.mcp.telling import Teller, Watch
-from holdfast.runtime.desk import POLL_SECONDS
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
@@ -36,8 +34,6 @@ MAX_SUSPENDED: Final = 256
 """Requests that may wait for their client's next round; beyond that the oldest wait in the ledger only."""
 _LOST: Final = "What this answers is not open any more. Send the request again, without requestState."
 DECLINED: Final = Reply(action="decline")
-_MAX_TURNS: Final = 5
-"""How often a call that waits may turn out to be another one than what was answered."""
 _LAST_WORDS: Final = 0.7
 """Seconds calls have to end in when the door closes."""
 
@@ -100,7 +96,7 @@ class Rounds:
         """The exchange that works on this call right now."""
         return self._by_call.get(call_id)
 
-    async def ask(self, held: HeldCall) -> Answer | None:
+    async def ask(self, held: PendingCall) -> Answer | None:
         """The runtime's asker: the client's person, or whoever answers at another door in time."""
         exchange = self._by_call.get(held.call.group)
         return None if exchange is None else await self._ask(exchange, held)
@@ -127,10 +123,10 @@ class Rounds:
     async def settle(self, exchange: Exchange, state: Sealed, responses: Mapping[str, object]) -> Result:
         """A round whose exchange is gone: an approval is still good, since the ledger holds the call."""
         runtime = self._runtime
-        await runtime.wait_for_sources()
+        await runtime.pipeline.wait_for_sources()
         approvals = [(key, call_id, digest) for key, (_, call_id, digest) in state.asked.items() if call_id]
         for key, call_id, digest in approvals:
-            held = runtime.ledger_for_held().held(call_id)
+            held = runtime.pending.ledger.held(call_id)
             if held is None:
                 continue
             root = state.root or held.call.group
@@ -138,41 +134,28 @@ class Rounds:
                 text = f"The call that wanted this ended with its server; it waits: holdfast approve {call_id}"
                 return Result(False, error=text, state=State.UNKNOWN, failure=Failure.STALE, call_id=root)
             said = self._said(exchange, held, digest, responses.get(key))
-            return await self.rejoin(exchange, root if held.state is State.RUNNING else call_id, said)
+            return await self.rejoin(exchange, root if held.state is State.RUNNING else call_id, said, digest)
         for call_id in (state.root,) if state.root else self._roots_of(call_id for _, call_id, _ in approvals):
-            ended = runtime.result(call_id)
+            ended = runtime.pending.result(call_id)
             if ended is not None:
                 return ended
         raise MCPError(types.INVALID_PARAMS, _LOST, {"reason": "not_open"})
 
-    async def rejoin(self, exchange: Exchange, call_id: str, said: Answer | None = None) -> Result:
-        """Go on with a call that waits or runs already: `said` is an answer to what is held right now."""
+    async def rejoin(self, exchange: Exchange, call_id: str, said: Answer | None = None, digest: str = "") -> Result:
+        """Go on with a call that waits or runs already: `said` is an answer to what was shown with this digest."""
         runtime = self._runtime
-        ledger = runtime.ledger_for_held()
         exchange.joined = True
         if call_id not in exchange.calls:
-            held = ledger.held(call_id)
+            held = runtime.pending.get(call_id)
             self.enter(exchange, call_id, "" if held is None else held.call.tool)
-        for _ in range(_MAX_TURNS):
-            held = ledger.held(call_id)
-            if held is None or held.state is State.RUNNING:
-                break
-            if held.state is State.APPROVED:
-                ran = await runtime.desk.resume_one(held)
-                if ran is None or ran.failure is not Failure.STALE:
-                    return ran or await until_ended(runtime, call_id)
-                continue
-            answer, said = said or await self._answered(exchange, held), None
-            if answer is None and _still_waits(ledger.held(call_id), held):
-                break
-            if answer is not None:
-                try:
-                    await runtime.desk.answer(call_id, answer, digest=held.digest)
-                except (NotPending, UnknownCall, StaleApproval):
-                    continue  # somebody else was faster
-                except HoldfastError as error:
-                    return Result(False, error=str(error), state=State.PENDING, call_id=call_id)
-        return await until_ended(runtime, call_id)
+        if said is not None:
+            try:
+                await runtime.pipeline.answer(call_id, said, digest)
+            except (NotPending, UnknownCall, StaleApproval):
+                pass  # somebody else was faster
+            except HoldfastError as error:
+                return Result(False, error=str(error), state=State.PENDING, call_id=call_id)
+        return await runtime.pipeline.attend(call_id, runtime.config.mcp.wait)
 
     async def close(self) -> None:
         """Held calls stay in the ledger; what runs is stopped and gets its end."""
@@ -193,13 +176,13 @@ class Rounds:
         if tasks:
             await asyncio.wait(tasks, timeout=_LAST_WORDS / 2)
 
-    async def _ask(self, exchange: Exchange, held: HeldCall) -> Answer | None:
+    async def _ask(self, exchange: Exchange, held: PendingCall) -> Answer | None:
         """Whoever cannot be asked here gets the time to go to another door."""
         runtime = self._runtime
         tool = runtime.registry.find(held.call.tool)
         shown = redacted(held, tool, runtime.redactor)
         form = approval_form(shown, "unknown" if tool is None else tool.risk, exchange.ctx.protocol_version)
-        form = replace(form, message=runtime.redact(form.message))
+        form = replace(form, message=runtime.redactor(form.message))
         try:
             if not runtime.config.mcp.client_approves or not exchange.can_ask(form):
                 raise Unaskable
@@ -209,20 +192,7 @@ class Rounds:
             return None
         return None if reply is None else answer_of(reply, held, exchange.by)
 
-    async def _answered(self, exchange: Exchange, held: HeldCall) -> Answer | None:
-        """What the person says, unless somebody at another door is faster."""
-        ledger = self._runtime.ledger_for_held()
-        asking = asyncio.create_task(self._ask(exchange, held))
-        try:
-            while not asking.done():
-                await asyncio.wait((asking,), timeout=POLL_SECONDS)
-                if not _still_waits(ledger.held(held.call.id), held):
-                    return None
-            return asking.result()
-        finally:
-            asking.cancel()
-
-    def _said(self, exchange: Exchange, held: HeldCall, digest: str, response: object) -> Answer | None:
+    def _said(self, exchange: Exchange, held: PendingCall, digest: str, response: object) -> Answer | None:
         """An answer counts for what was shown, and for nothing else."""
         if held.state is not State.PENDING or held.digest != digest or not self._runtime.config.mcp.client_approves:
             return None
@@ -234,7 +204,7 @@ class Rounds:
         """The outermost calls of what was asked about, as the ledger knows them."""
         for call_id in call_ids:
             with contextlib.suppress(HoldfastError):
-                call = self._runtime.ledger_for_held().call(call_id).call
+                call = self._runtime.pending.ledger.call(call_id).call
                 yield call.group or call.id
 
     def _line_of(self, call: Call) -> str:
@@ -273,8 +243,3 @@ class Rounds:
         for call_id in exchange.calls:
             self._by_call.pop(call_id, None)
             self.watch.end(call_id)
-
-
-def _still_waits(now: HeldCall | None, held: HeldCall) -> bool:
-    """As exactly what it was."""
-    return now is not None and now.state is State.PENDING and now.digest == held.digest

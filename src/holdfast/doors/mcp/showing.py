@@ -9,14 +9,13 @@ from msgspec.structs import asdict, replace
 
 from holdfast.contract.call import Surroundings
 from holdfast.contract.values import Args
-from holdfast.rules.caps import CHANGED
+from holdfast.rules.gate import CHANGED
 from holdfast.text.preview import arguments_text, preview
 from holdfast.text.quote import Show, both_ends, quoted
-from holdfast.text.visible import visible, visible_name, visible_once
-from holdfast.text.width import clip_middle, fingerprint, text_width
+from holdfast.text.visible import clip_middle, fingerprint, text_width, visible, visible_name, visible_once
 
 if TYPE_CHECKING:
-    from holdfast.contract.call import Call, HeldCall
+    from holdfast.contract.call import Call, PendingCall
     from holdfast.contract.tool import Tool
     from holdfast.store.redact import Redactor
 
@@ -36,7 +35,7 @@ class Shown(NamedTuple):
     """Whether all of the call is in it; if not, it cannot be approved from it."""
 
 
-def redacted(held: HeldCall, tool: Tool | None, redactor: Redactor) -> HeldCall:
+def redacted(held: PendingCall, tool: Tool | None, redactor: Redactor) -> PendingCall:
     """The held call without secrets: half of one, where a text was cut, would not be found any more."""
     call = replace(held.call, args=cast(Args, redactor.value(held.call.args)))
     proposal = held.proposal
@@ -67,7 +66,7 @@ def line_of(call: Call, tool: Tool | None) -> str:
     return preview(call.name_used, call.args, WIDTH, None if tool is None else tool.format_preview)
 
 
-def approval_text(held: HeldCall, risk: str) -> Shown:
+def approval_text(held: PendingCall, risk: str) -> Shown:
     """All a person has to see of a pending call that has been redacted: our own words first, then the call."""
     lines = list(_head(held, risk))
     cut = held.proposal is not None and held.proposal.preview_cut
@@ -85,7 +84,7 @@ def approval_text(held: HeldCall, risk: str) -> Shown:
     return Shown("\n".join(lines), whole=not cut)
 
 
-def _head(held: HeldCall, risk: str) -> Iterator[str]:
+def _head(held: PendingCall, risk: str) -> Iterator[str]:
     call, proposal = held.call, held.proposal
     tool = visible_name(call.name_used or call.tool)
     yield f"It waits for its result: {tool}" if held.definition_only else f"May this run? {tool}"
@@ -115,7 +114,7 @@ def _field(name: str, text: str) -> Iterator[str]:
     yield from quoted(clip_middle(text, _MAX_SENTENCE), _COLUMNS)
 
 
-def _body(held: HeldCall) -> Iterator[tuple[str, str, Show | None]]:
+def _body(held: PendingCall) -> Iterator[tuple[str, str, Show | None]]:
     """What would be done, below which label; the arguments where the tool does not say it, and with a definition, which
     was made visible where it was made."""
     is_definition = held.decision.source == CHANGED

@@ -9,7 +9,7 @@ from typing import Final
 from holdfast.contract.tool import Tool
 from holdfast.models.operator.phrases import GRAMMAR
 from holdfast.models.operator.planning import NotUnderstood
-from holdfast.models.operator.wording import quoted
+from holdfast.models.operator.reporting import quoted
 
 _ADVICE: Final[tuple[tuple[str, str], ...]] = (
     (r"\b(?:don['’]?t|do not|never|not|unless|except|without|instead)\b", "Say only what to do, without exceptions."),

@@ -10,10 +10,18 @@ from typing import Final
 from holdfast.contract.message import Message, Part, Text, Thinking, ToolResult, ToolUse
 from holdfast.contract.tool import Tool
 from holdfast.models.operator.advice import help_text, refusal
-from holdfast.models.operator.planning import HelpWanted, NotUnderstood, Plan, Planner, Wanted
-from holdfast.models.operator.progress import Request, Round, Standing, standing
-from holdfast.models.operator.reporting import report
-from holdfast.models.operator.wording import in_words
+from holdfast.models.operator.planning import (
+    HelpWanted,
+    NotUnderstood,
+    Plan,
+    Planner,
+    Request,
+    Round,
+    Standing,
+    Wanted,
+    standing,
+)
+from holdfast.models.operator.reporting import in_words, report
 from holdfast.models.port import CallBegun, Ended, ModelEvent, PartEnded, TextDelta, Usage
 from holdfast.models.settings import Settings
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import RUNS_COMMANDS
-from holdfast.rules.question import Question
+from holdfast.rules.chain import Question
 from holdfast.rules.shell.place import Place
 from holdfast.rules.shell.verdicts import Dialect
 

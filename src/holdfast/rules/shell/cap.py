@@ -12,12 +12,10 @@ from holdfast.contract.command import standard_shell
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Verdict
-from holdfast.rules.caps import CAP_URN, Cap
-from holdfast.rules.chain import URN, Resolver
-from holdfast.rules.lists import Narrowing
+from holdfast.rules.chain import URN, Question, ResolveContext, Resolver
+from holdfast.rules.gate import CAP_URN, Cap
 from holdfast.rules.policy import Names
-from holdfast.rules.presets import SHELL_READONLY
-from holdfast.rules.question import Question, ResolveContext
+from holdfast.rules.resolvers import SHELL_READONLY, Narrowing
 from holdfast.rules.shell.calls import SHELL_TOOLS, command_of, is_shell_tool, place_of
 from holdfast.rules.shell.place import never
 from holdfast.rules.shell.programs import dialect_of

@@ -11,7 +11,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from holdfast.contract.vocabulary import Verdict
-from holdfast.rules.presets import SHELL_READONLY
+from holdfast.rules.chain import warn
+from holdfast.rules.resolvers import SHELL_READONLY
 from holdfast.rules.shell import git
 from holdfast.rules.shell.doubts import may_run
 from holdfast.rules.shell.feeds import feeds
@@ -36,7 +37,6 @@ from holdfast.rules.shell.verdicts import (
 )
 from holdfast.rules.shell.words import GIVEN
 from holdfast.rules.shell.wrappers import MAX_WRAPPED
-from holdfast.rules.words import warn
 
 UNREAD: Final = "no rule approves it"
 _SPLITTING: Final = re.compile(r"\s")

@@ -6,7 +6,7 @@ from typing import Final
 
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Verdict
-from holdfast.rules.question import Question
+from holdfast.rules.chain import Question
 from holdfast.rules.shell.calls import command_of, place_of
 from holdfast.rules.shell.judge import Judge
 from holdfast.rules.shell.parts import read

@@ -12,10 +12,8 @@ from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Risk
 from holdfast.text.preview import with_label
-from holdfast.tools.files.atomic import TooLarge, read_state
-from holdfast.tools.files.beneath import NotRegular
-from holdfast.tools.files.changing import change, proposal, stale
-from holdfast.tools.files.place import changing, reason
+from holdfast.tools.files.atomic import NotRegular, TooLarge, read_state
+from holdfast.tools.files.changing import change, changing, proposal, reason, stale
 from holdfast.tools.files.replacing import Mode, NotFound, NotUnique, Replaced, replaced
 from holdfast.tools.schemas import LABEL, strict_object, text
 

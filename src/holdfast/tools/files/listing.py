@@ -10,12 +10,12 @@ from holdfast.contract.errors import PathRefused
 from holdfast.contract.result import Result, fail, ok
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args, Json
-from holdfast.contract.vocabulary import Risk
+from holdfast.contract.vocabulary import CHECKS_IN_DRY_RUN, Risk
 from holdfast.text.preview import with_label
 from holdfast.text.visible import visible
-from holdfast.tools.files.beneath import folder
+from holdfast.tools.files.atomic import folder
+from holdfast.tools.files.changing import Place, reading, reason
 from holdfast.tools.files.pages import NOTICE_BYTES, NOTICE_LINES
-from holdfast.tools.files.place import Place, reading, reason
 from holdfast.tools.files.walking import Entry, Listing, Walk
 from holdfast.tools.schemas import LABEL, optional, strict_object, text
 
@@ -32,6 +32,8 @@ def _execute(args: Args, ctx: Context) -> Result:
     try:
         place = reading(ctx, given)
         with folder(place.root, place.path) as opened:
+            if ctx.dry_run:
+                return ok("")
             walk = Walk(place.path, place.root, ctx.sandbox.is_path_readable, lambda: ctx.cancelled)
             listing = walk.first(opened, depth, _limit(args, ctx))
             return _result(listing, walk, place, depth, ctx)
@@ -139,6 +141,7 @@ FILE_LIST: Final = Tool(
     strict=True,
     risk=Risk.LOW,
     effects=frozenset({"fs.read"}),
+    capabilities=frozenset({CHECKS_IN_DRY_RUN}),
     touches=_touches,
     format_preview=_preview,
     aliases=("list", "ls", "list_dir"),

@@ -12,12 +12,12 @@ from holdfast.contract.errors import PathRefused
 from holdfast.contract.result import Attachment, Result, fail, ok
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args, Json
-from holdfast.contract.vocabulary import Risk
+from holdfast.contract.vocabulary import CHECKS_IN_DRY_RUN, Risk
 from holdfast.text.preview import with_label
 from holdfast.text.truncate import format_size
-from holdfast.tools.files.beneath import NotRegular, regular_file
+from holdfast.tools.files.atomic import NotRegular, regular_file
+from holdfast.tools.files.changing import Place, reading, reason
 from holdfast.tools.files.pages import Lines, Page, PastTheEnd, Room
-from holdfast.tools.files.place import Place, reading, reason
 from holdfast.tools.files.sniff import SNIFFED_BYTES, UNKNOWN, attachment_kind, mime_type
 from holdfast.tools.schemas import LABEL, optional, strict_object, text
 
@@ -46,6 +46,8 @@ def _execute(args: Args, ctx: Context) -> Result:
     try:
         place = reading(ctx, given)
         with regular_file(place.root, place.path) as opened:
+            if ctx.dry_run:
+                return ok("")
             return _read(opened, place, args, ctx)
     except PathRefused as error:
         return fail(str(error))
@@ -201,6 +203,7 @@ FILE_READ: Final = Tool(
     strict=True,
     risk=Risk.LOW,
     effects=frozenset({"fs.read"}),
+    capabilities=frozenset({CHECKS_IN_DRY_RUN}),
     touches=_touches,
     format_preview=_preview,
     aliases=("read", "read_file"),

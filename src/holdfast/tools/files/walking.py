@@ -9,7 +9,7 @@ from heapq import nsmallest
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-from holdfast.tools.files.beneath import folder
+from holdfast.tools.files.atomic import folder
 
 Kind = Literal["dir", "file", "link", "other"]
 

@@ -13,10 +13,8 @@ from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Risk
 from holdfast.text.preview import with_label
 from holdfast.text.truncate import format_size
-from holdfast.tools.files.atomic import TooLarge, read_state
-from holdfast.tools.files.beneath import NotRegular
-from holdfast.tools.files.changing import change, line_count, proposal
-from holdfast.tools.files.place import Place, changing, reason
+from holdfast.tools.files.atomic import NotRegular, TooLarge, read_state
+from holdfast.tools.files.changing import Place, change, changing, line_count, proposal, reason
 from holdfast.tools.schemas import LABEL, optional, strict_object, text
 
 

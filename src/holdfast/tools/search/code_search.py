@@ -8,7 +8,7 @@ from holdfast.contract.context import Context
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
-from holdfast.contract.vocabulary import Risk
+from holdfast.contract.vocabulary import CHECKS_IN_DRY_RUN, Risk
 from holdfast.text.preview import with_label
 from holdfast.tools.schemas import LABEL, optional, strict_object, text
 from holdfast.tools.search.rendering import OUTPUT_SCHEMA, SHOWN
@@ -54,6 +54,7 @@ CODE_SEARCH: Final = Tool(
     strict=True,
     risk=Risk.LOW,
     effects=frozenset({"fs.read"}),
+    capabilities=frozenset({CHECKS_IN_DRY_RUN}),
     touches=_touches,
     format_preview=_preview,
     aliases=("search_code", "grep", "search"),

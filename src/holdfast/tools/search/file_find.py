@@ -8,7 +8,7 @@ from holdfast.contract.context import Context
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
-from holdfast.contract.vocabulary import Risk
+from holdfast.contract.vocabulary import CHECKS_IN_DRY_RUN, Risk
 from holdfast.text.preview import with_label
 from holdfast.tools.schemas import LABEL, optional, strict_object, text
 
@@ -18,7 +18,7 @@ LIMIT: Final = 500
 async def _execute(args: Args, ctx: Context) -> Result:
     from holdfast.tools.search.finding import find
 
-    return await find(args, ctx)
+    return await find(args, ctx, LIMIT)
 
 
 def _preview(args: Args, width: int) -> str:
@@ -56,6 +56,7 @@ FILE_FIND: Final = Tool(
     strict=True,
     risk=Risk.LOW,
     effects=frozenset({"fs.read"}),
+    capabilities=frozenset({CHECKS_IN_DRY_RUN}),
     touches=_touches,
     format_preview=_preview,
     aliases=("find", "glob", "find_files"),

@@ -11,19 +11,20 @@ from holdfast.contract.errors import PathRefused, SandboxRefused
 from holdfast.contract.result import Result, fail, ok
 from holdfast.contract.values import Args
 from holdfast.tools.search.engines import Broken, OwnScan, Stopped, TooSlow
-from holdfast.tools.search.file_find import LIMIT
 from holdfast.tools.search.globs import BadGlob
 from holdfast.tools.search.rendering import shown_path
 from holdfast.tools.search.scope import Scope, glob_matches, scope_of
 
 
-async def find(args: Args, ctx: Context) -> Result:
-    limit = cast(int, args.get("limit") or LIMIT)
+async def find(args: Args, ctx: Context, default_limit: int) -> Result:
+    limit = cast(int, args.get("limit") or default_limit)
     try:
         matches = glob_matches(cast(str, args["pattern"]))
         scope = scope_of(cast("str | None", args.get("path")), ctx)
         if scope.is_file:
             return fail(f"Not a folder: {args['path']}; name the folder to look in.")
+        if ctx.dry_run:
+            return ok("")
         files, unreadable = await OwnScan(ctx).files(scope)
     except (BadGlob, PathRefused, SandboxRefused, Broken) as error:
         return fail(str(error))

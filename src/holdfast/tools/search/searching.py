@@ -42,6 +42,8 @@ class Asked(Struct, frozen=True, kw_only=True):
 async def search(args: Args, ctx: Context) -> Result:
     try:
         asked = _asked(args, ctx)
+        if ctx.dry_run:
+            return ok("")
         found, engine = await _find(asked, ctx)
         hits = await asyncio.to_thread(allowed, found, asked, ctx)
         first = in_order(hits, files_to_look_at(asked.pattern, asked.collected))

@@ -1,43 +1,150 @@
-"""Advancing a document: once, step by step, or whenever it is saved."""
+"""`holdfast chat FILE`: drives a document once or, with --watch, whenever it is saved."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+import sys
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.agent.conversation import Conflict, Open, Status
+from holdfast.agent.conversation import Conflict, Open, Slot, Status
 from holdfast.agent.events import CallSettled, Outcome
 from holdfast.chat.files import encode
+from holdfast.contract.call import PendingCall
+from holdfast.contract.errors import HoldfastError, LedgerCorrupt, UnknownCall
 from holdfast.contract.result import Result
-from holdfast.contract.vocabulary import Failure
-from holdfast.doors.cli import screen
+from holdfast.contract.vocabulary import Failure, State
+from holdfast.doors.cli import failures, screen
 from holdfast.doors.cli.arguments import read_text
-from holdfast.doors.cli.chatting.answering import Questions
-from holdfast.doors.cli.chatting.documents import find_document
-from holdfast.doors.cli.chatting.ending import NO_PROJECT, UNASKED, became, has_words, no_words
+from holdfast.doors.cli.asking import TerminalAsker
+from holdfast.doors.cli.chatting.documents import find_document, place
 from holdfast.doors.cli.chatting.interrupting import Interrupt, interrupts
 from holdfast.doors.cli.chatting.trusting import settle_trust, untrusted_rest
 from holdfast.doors.cli.chatting.viewing import JsonView, PersonView, View
 from holdfast.doors.cli.chatting.waiting import waiting_lines
 from holdfast.doors.cli.failures import FAILED, INTERRUPTED, PIPE_CLOSED, REJECTED, hush
-from holdfast.doors.cli.folding import note_folded
+from holdfast.doors.cli.folding import note_folded, sentence
 from holdfast.doors.cli.held import HeldView
 from holdfast.doors.cli.holding import note_shown
 from holdfast.doors.cli.inquiring import TerminalInquirer
 from holdfast.doors.cli.place import Flags, show_warnings, whoami
+from holdfast.doors.watching import Watch
 from holdfast.models.text_protocol.choosing import chosen_for
+from holdfast.text.visible import visible
 
 if TYPE_CHECKING:
     from holdfast.agent.events import AgentEvent
+    from holdfast.assemble import Setting
     from holdfast.assemble.chat import Chat
-    from holdfast.contract.call import HeldCall
+    from holdfast.chat.document import Document
+
+UNASKED: Final = "A call needed a person and nobody was asked."
+NO_PROJECT: Final = (
+    "There is no project here, so the tools that change or search files and run commands are missing; "
+    "`holdfast init` or `git init` makes one."
+)
+_ENDS: Final = {
+    State.DONE: "is done",
+    State.INVALID: "is not valid, so it did not run",
+    State.DENIED: "was denied",
+    State.REJECTED: "was rejected",
+    State.TIMED_OUT: "took too long and was stopped",
+    State.UNKNOWN: "may have run: how it ended was not seen",
+    State.CANCELLED: "was stopped",
+}
+
+
+def has_words(document: Document) -> bool:
+    """Whether anybody but a system prompt has a message in it."""
+    return any(message.role != "System" for message in document.messages)
+
+
+def no_words(path: Path) -> str:
+    return f"{place(path)} has no message of yours; write it under a line with only @You:"
+
+
+def became(use_id: str, result: Result, path: Path) -> str:
+    """What a call came to that was run alone."""
+    end = _ENDS.get(result.state, "failed")
+    return f"Call '{visible(use_id)}' {end}; `holdfast chat {place(path)}` goes on."
+
+
+_LOOK: Final = 0.2
+"""Seconds between two looks at what others do while a question stands."""
+
+
+class Questions:
+    """Remembers who was asked what, so that a call that has changed since is shown as such."""
+
+    def __init__(self, chat: Chat, interrupt: Interrupt) -> None:
+        self._chat = chat
+        self._interrupt = interrupt
+        self._askers: dict[str, TerminalAsker] = {}
+        self._changed = False
+        self.left = False
+        """The person went away: nothing more is asked."""
+
+    async def ask(self, slots: Sequence[Slot]) -> bool:
+        """Ask about each call that waits; whether there is any reason to look at the document again."""
+        news = self._changed = False
+        for slot in slots:
+            held = self._held(slot)
+            if held is None:
+                news = news or slot.open is not None
+                continue
+            if self.left:
+                break
+            news = await self._ask_one(slot, held) or news
+            if self._document_changed():
+                return True
+        return news
+
+    async def _ask_one(self, slot: Slot, held: PendingCall) -> bool:
+        """Whether it was answered, here or elsewhere."""
+        asker = self._askers.setdefault(held.call.id, TerminalAsker(self._chat.runtime))
+        screen.note()
+        for line in sentence(f"At {place(self._chat.path, slot.line)}", sys.stderr, "dim"):
+            screen.note(line)
+        asker.answered = False
+        asking = asyncio.create_task(asker(held))
+        others = asyncio.create_task(self._others(slot))
+        stopped = asyncio.create_task(self._interrupt.wanted.wait())
+        tasks = (asking, others, stopped)
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        if asker.answered:
+            return True
+        if self._interrupt.pressed or not others.done() or others.cancelled():
+            self.left = True
+            return False
+        screen.note("It was answered elsewhere, or the document has changed.")
+        return True
+
+    def _held(self, slot: Slot) -> PendingCall | None:
+        if slot.open is None or slot.status is not Status.PENDING:
+            return None
+        held = self._chat.runtime.pending.ledger.held(slot.open.call_id)
+        return held if held is not None and held.state is State.PENDING else None
+
+    async def _others(self, slot: Slot) -> None:
+        """Until the call was answered at another door or somebody saved the document."""
+        while self._held(slot) is not None and not self._document_changed():  # noqa: ASYNC110 - others do not tell us
+            await asyncio.sleep(_LOOK)
+
+    def _document_changed(self) -> bool:
+        self._changed = self._chat.conversation.refresh() or self._changed
+        return self._changed
+
 
 E = TypeVar("E")
 
@@ -65,8 +172,6 @@ def drive(file: str, wishes: Wishes, commands: Sequence[str], *, watch: bool) ->
         wishes = replace(wishes, message=read_text(wishes.message))
     show_warnings()
     if watch:
-        from holdfast.doors.cli.chatting.keeping_up import keep_up
-
         return asyncio.run(keep_up(path, wishes))
     return asyncio.run(_once(path, wishes))
 
@@ -134,7 +239,7 @@ class Driver:
             self._chat = chat
             self._view.attach(chat)
             self._tell_notices(chat)
-            stop = chat.runtime.bus.listen(lambda event: self._show(self._view.runtime, event))
+            stop = chat.runtime.events.listen(lambda event: self._show(self._view.runtime, event))
             try:
                 yield chat
             finally:
@@ -228,9 +333,155 @@ class Driver:
         note_shown(chat.setting.state, self._shown(chat, outcome))
         return outcome
 
-    def _shown(self, chat: Chat, outcome: Outcome) -> list[HeldCall]:
+    def _shown(self, chat: Chat, outcome: Outcome) -> list[PendingCall]:
         """The pending calls of which the person, or whoever reads our JSON, was just shown everything."""
-        ledger = chat.runtime.ledger_for_held()
+        ledger = chat.runtime.pending.ledger
         pending = [slot.open for slot in outcome.slots if slot.open is not None and slot.status is Status.PENDING]
         held = [found for opened in pending if (found := ledger.held(opened.call_id)) is not None]
         return [] if self._alone else [one for one in held if self._wishes.as_json or HeldView(one).short_is_whole]
+
+
+_ATTEMPTS: Final = 5
+"""Answers that come while we look are taken in at once, but nobody keeps us busy for ever."""
+
+
+Stamp = tuple[int, int]
+
+
+class Seen(Struct, frozen=True):
+    """What an advance depends on. As long as it stays the same there is nothing to do."""
+
+    content: str | None
+    """Of the document; None while there is none."""
+    calls: tuple[tuple[str, str], ...] = ()
+    """How each of its open calls stands in the ledger."""
+    trusted: tuple[str, ...] = ()
+
+
+async def keep_up(path: Path, wishes: Wishes) -> int:
+    """Until Ctrl-C."""
+    from holdfast.assemble import load_setting
+
+    setting = load_setting(path.parent, flags=wishes.flags or None, checked=False)
+    async with Watch(_watched(path, setting)) as watch:
+        with interrupts() as interrupt:
+            keeper = Keeper(path, wishes, interrupt, setting)
+            while True:
+                await keeper.look()
+                if await _interrupted(interrupt, watch):
+                    return 0
+
+
+class Keeper:
+    def __init__(self, path: Path, wishes: Wishes, interrupt: Interrupt, setting: Setting) -> None:
+        self._path = path
+        self._driver = Driver(path, wishes, interrupt, watching=True)
+        self._as_json = wishes.as_json
+        self._interrupt = interrupt
+        self._setting = setting
+        self._seen: Seen | None = None
+        self._stopped: tuple[str | None, Stamp | None] | None = None
+        """Somebody stopped a turn: how it left the document. Until somebody saves that again nothing goes on."""
+        self._told = ""
+
+    async def look(self) -> None:
+        """Advance if anything is not as we left it."""
+        for _ in range(_ATTEMPTS):
+            now = self._now()
+            if self._rests(now):
+                break
+            if now.content is None:
+                self._seen = now
+                self._tell(f"{place(self._path)} is gone; waiting for it to come back.")
+                return
+            outcome = await self._advance(now)
+            if outcome is None or not self._answered(outcome):
+                break
+        self._tell(f"Watching {place(self._path)}; Ctrl-C ends.")
+
+    def _rests(self, now: Seen) -> bool:
+        """An answer elsewhere or a new trust lets a turn go on, but not one that somebody stopped."""
+        return now == self._seen if self._stopped is None else (now.content, self._stamp()) == self._stopped
+
+    async def _advance(self, now: Seen) -> Outcome | None:
+        outcome: Outcome | None = None
+        try:
+            find_document(str(self._path))
+            outcome = await self._driver.advance()
+        except HoldfastError as error:
+            failures.report_error(error, as_json=self._as_json)
+            self._seen = now
+        else:
+            self._seen = Seen(self._driver.left, self._calls(), self._trusted())
+        stopped = self._interrupt.pressed or (outcome is not None and outcome.kind == "cancelled")
+        self._stopped = (self._seen.content, self._stamp()) if stopped else None
+        self._interrupt.forget()
+        if stopped:
+            screen.note(f"Nothing goes on until {place(self._path)} is saved again.")
+        return outcome
+
+    def _stamp(self) -> Stamp | None:
+        """Another one after every save, also after one that changed nothing."""
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns
+
+    def _now(self) -> Seen:
+        try:
+            content = sha256(self._path.read_bytes()).hexdigest()
+        except OSError:
+            return Seen(None)
+        return Seen(content, self._calls(), self._trusted())
+
+    def _answered(self, outcome: Outcome) -> bool:
+        """Whether a call that waited when the loop looked has been answered by now."""
+        waiting = {slot.open.call_id for slot in outcome.slots if slot.open and slot.status is Status.PENDING}
+        return any(state != State.PENDING for call_id, state in self._calls() if call_id in waiting)
+
+    def _calls(self) -> tuple[tuple[str, str], ...]:
+        """The open calls of the document, and where they stand."""
+        from holdfast.assemble import open_ledger
+        from holdfast.assemble.chat import chats_of
+        from holdfast.chat.remembering import Memory
+
+        opened = Memory(self._path, chats_of(self._setting)).read().open
+        if not opened or not self._setting.ledger_path.exists():
+            return ()
+        found: list[tuple[str, str]] = []
+        with open_ledger(self._setting, read_only=True) as ledger:
+            for item in opened:
+                try:
+                    found.append((item.open.call_id, ledger.call(item.open.call_id).state))
+                except (UnknownCall, LedgerCorrupt):
+                    continue
+        return tuple(found)
+
+    def _trusted(self) -> tuple[str, ...]:
+        return tuple(item.digest for item in self._setting.trust.list() if Path(item.path) == self._path.resolve())
+
+    def _tell(self, words: str) -> None:
+        if words != self._told:
+            screen.note(words)
+            self._told = words
+
+
+def _watched(path: Path, setting: Setting) -> Iterator[Path]:
+    setting.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    yield path
+    for database in (setting.ledger_path, setting.user_db):
+        yield database
+        yield database.with_name(f"{database.name}-wal")
+
+
+async def _interrupted(interrupt: Interrupt, watch: Watch) -> bool:
+    """Until something changes, or somebody wants us to stop: whether that."""
+    tasks = asyncio.create_task(watch.changed()), asyncio.create_task(interrupt.wanted.wait())
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    return interrupt.pressed

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from holdfast.agent.conversation import Slot
     from holdfast.chat.conversation import DocumentConversation
     from holdfast.config.model import Config
-    from holdfast.contract.call import HeldCall
+    from holdfast.contract.call import PendingCall
 
 _NEXT: Final = {
     "categorise": "new calls are looked at",
@@ -64,7 +64,7 @@ def show_status(flags: Flags, file: str | None, *, as_json: bool) -> int:
     return 0
 
 
-def _document(path: Path, flags: Flags) -> tuple[Shape, list[HeldCall]]:
+def _document(path: Path, flags: Flags) -> tuple[Shape, list[PendingCall]]:
     """What is known of it, and the pending calls that are in that."""
     from holdfast.chat.cursor import first_pending
     from holdfast.chat.turns import starts
@@ -77,7 +77,7 @@ def _document(path: Path, flags: Flags) -> tuple[Shape, list[HeldCall]]:
     with runtime_in(setting, looking=True) as runtime:
         shown = [slot_shape(slot, runtime) for slot in slots]
         opened = [slot.open.call_id for slot in slots if slot.open is not None]
-        held = [found for one in opened if (found := runtime.ledger_for_held().held(one)) is not None]
+        held = [found for one in opened if (found := runtime.pending.ledger.held(one)) is not None]
     shape: Shape = {
         "path": str(path),
         "next": _next(conversation, slots),

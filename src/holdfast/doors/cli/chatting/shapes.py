@@ -62,7 +62,7 @@ def _cursor(chat: Chat, settled: str | None) -> Position | None:
 
 def slot_shape(slot: Slot, runtime: Runtime) -> Shape:
     """A call without a result; `pending` is what a person is asked to approve."""
-    held = None if slot.open is None else runtime.ledger_for_held().held(slot.open.call_id)
+    held = None if slot.open is None else runtime.pending.ledger.held(slot.open.call_id)
     return {
         "id": slot.use.id,
         "tool": slot.use.name,
@@ -78,7 +78,7 @@ def slot_shape(slot: Slot, runtime: Runtime) -> Shape:
 
 def preview_of(slot: Slot, runtime: Runtime, width: int = 160) -> str:
     """One line: what a person was shown where the call is held, otherwise what its arguments say."""
-    held = None if slot.open is None else runtime.ledger_for_held().held(slot.open.call_id)
+    held = None if slot.open is None else runtime.pending.ledger.held(slot.open.call_id)
     return call_preview(slot.use.name, slot.use.arguments, runtime, width) if held is None else held.preview
 
 
@@ -86,8 +86,7 @@ def call_preview(name: str, arguments: str, runtime: Runtime, width: int = 160) 
     from holdfast.contract.errors import HoldfastError
     from holdfast.contract.values import parse_json
     from holdfast.text.preview import preview
-    from holdfast.text.visible import visible
-    from holdfast.text.width import clip
+    from holdfast.text.visible import clip, visible
 
     tool = runtime.registry.find(name)
     try:

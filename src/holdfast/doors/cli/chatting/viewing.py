@@ -1,10 +1,14 @@
-"""What a person, or a program, is shown while a document advances."""
+"""What a person sees while a document is driven: calls, results, streamed text, the status line."""
 
 from __future__ import annotations
 
+import asyncio
+import os
 import sys
+import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TextIO
+from unicodedata import category
 
 from holdfast.agent.events import AgentEvent, CallSettled, Guarded, Outcome, PhaseBegun, ReplyWritten
 from holdfast.contract.errors import HoldfastError
@@ -13,20 +17,161 @@ from holdfast.contract.result import Result
 from holdfast.contract.vocabulary import Failure
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.chatting.documents import place
-from holdfast.doors.cli.chatting.living import LiveLine
 from holdfast.doors.cli.chatting.shapes import call_preview, event_shape, outcome_shape
-from holdfast.doors.cli.chatting.streaming import Stream
 from holdfast.doors.cli.folding import note_folded, quote, sentence
 from holdfast.doors.cli.held import diff_style
 from holdfast.doors.cli.logs import logged_line, note_logged_line
 from holdfast.doors.cli.shapes import Shape
+from holdfast.doors.cli.typing_in import somebody_asks
 from holdfast.models.opening import OPERATOR
 from holdfast.models.port import CallBegun, Retrying, TextDelta, ThinkingDelta, Usage
 from holdfast.registry.sources import WAITING
-from holdfast.text.visible import visible
+from holdfast.text.visible import clip, visible, visible_block
 
 if TYPE_CHECKING:
     from holdfast.assemble.chat import Chat
+
+_CLEAR: Final = "\r\x1b[K"
+_TICK: Final = 1.0
+
+
+class LiveLine:
+    """What runs, for how long, and the last it said. Whoever writes anything else clears it first."""
+
+    def __init__(self) -> None:
+        self._seen = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._running: dict[str, tuple[str, float]] = {}
+        self._last = ""
+        self._drawn = False
+        self._ticking: asyncio.Task[None] | None = None
+
+    def begin(self, key: str, words: str) -> None:
+        self._running[key] = (words, time.monotonic())
+        if self._seen and (self._ticking is None or self._ticking.done()):
+            self._ticking = asyncio.create_task(self._tick())
+
+    def hear(self, text: str) -> None:
+        """The end of what was said last."""
+        lines = text.rstrip("\n").rsplit("\n", 1)
+        if lines[-1].strip():
+            self._last = visible(lines[-1][-screen.screen_width(sys.stderr) :])
+
+    def end(self, key: str) -> None:
+        self._running.pop(key, None)
+        self._last = ""
+        self.clear()
+        if not self._running and self._ticking is not None:
+            self._ticking.cancel()
+            self._ticking = None
+
+    def end_all(self) -> None:
+        for key in tuple(self._running):
+            self.end(key)
+
+    def clear(self) -> None:
+        if self._drawn:
+            screen.prompt(_CLEAR)
+            self._drawn = False
+
+    def draw(self) -> None:
+        """As it is now; nothing where nobody looks or nothing runs."""
+        if not self._seen or not self._running:
+            return
+        words, since = next(iter(self._running.values()))
+        more = f" and {len(self._running) - 1} more" if len(self._running) > 1 else ""
+        line = f"… {words}{more}, {time.monotonic() - since:.0f} s"
+        line = f"{line}: {self._last}" if self._last else line
+        line = clip(line, screen.screen_width(sys.stderr) - 1)
+        screen.prompt(f"{_CLEAR}{screen.paint(line, 'dim', stream=sys.stderr)}")
+        self._drawn = True
+
+    async def _tick(self) -> None:
+        while self._running:
+            await asyncio.sleep(_TICK)
+            if not somebody_asks():
+                self.draw()
+
+
+_MAX_HELD: Final = 200
+"""A letter with more marks than this is shown as it is so far."""
+
+
+class Stream:
+    """Text in pieces on standard output, or dimmed on standard error.
+
+    On a terminal it is shown at once and made visible. In a pipe it is raw, and comes when it is certain to stay: what
+    was said in a reply that is asked for again must not be there.
+    """
+
+    def __init__(self, *, dim: bool = False) -> None:
+        self._dim = dim
+        self._held = ""
+        self._kept: list[str] = []
+        """For a pipe, until it is known that it stays."""
+        self.open = False
+        """Whether something was written that no newline ended."""
+        self._last = ""
+
+    def write(self, piece: str) -> None:
+        text = self._held + piece
+        cut = _complete(text)
+        self._held = text[cut:]
+        self._put(text[:cut])
+
+    def end(self) -> None:
+        """All that is left, and the end of the line."""
+        self._put(self._held)
+        self._held = ""
+        if self.open:
+            self._put("\n")
+
+    def keep(self) -> None:
+        """What was said stays: a pipe gets it now."""
+        self.end()
+        if self._kept:
+            screen.put_piece("".join(self._kept), self._target())
+            self._kept.clear()
+
+    def break_line(self) -> None:
+        """What comes next is not the same sentence."""
+        if self.open:
+            self._put(self._held + "\n")
+            self._held = ""
+
+    def drop(self) -> None:
+        """What a pipe has not got yet, it never gets."""
+        if self._kept:
+            self._kept.clear()
+            self._held, self.open = "", False
+
+    def _put(self, text: str) -> None:
+        if not text:
+            return
+        self.open = not text.endswith("\n")
+        target = self._target()
+        if not target.isatty():
+            self._kept.append(text)
+            return
+        # A mark at the beginning is drawn on what was shown last.
+        before = visible_block(self._last)
+        shown = visible_block(self._last + text)[len(before) :]
+        self._last = text[-1]
+        lines = shown.split("\n")
+        # Line by line: a colour that spans lines would stay on when the output is cut.
+        painted = [screen.paint(line, "dim", stream=target) if self._dim and line else line for line in lines]
+        screen.put_piece("\n".join(painted), target)
+
+    def _target(self) -> TextIO:
+        return sys.stderr if self._dim else sys.stdout
+
+
+def _complete(text: str) -> int:
+    """Up to where it can be shown: how many marks pile up on a letter is known when the next letter comes."""
+    place = len(text)
+    while place > 0 and len(text) - place < _MAX_HELD and category(text[place - 1]) in ("Mn", "Me"):
+        place -= 1
+    return place if len(text) - place < _MAX_HELD else len(text)
+
 
 _MAX_LINES: Final = 6
 _MAX_PLANNED: Final = 40

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.agent.conversation import Slot, Status
 from holdfast.agent.standing import Standing, standing_of
-from holdfast.contract.call import HeldCall
+from holdfast.contract.call import PendingCall
 from holdfast.contract.vocabulary import State
 from holdfast.doors.cli.chatting.documents import place
 from holdfast.doors.cli.folding import own_field, sentence
@@ -25,7 +25,7 @@ def waiting_lines(chat: Chat, slots: Sequence[Slot], *, watching: bool = False) 
     """Every one of them, and how to answer without a terminal."""
     runtime, path = chat.runtime, chat.path
     goes_on = f"saving {place(path)}" if watching else f"`holdfast chat {place(path)}`"
-    asked: list[HeldCall] = []
+    asked: list[PendingCall] = []
     for slot in slots:
         known = standing_of(runtime, slot)
         status = "new" if slot.status is None else slot.status
@@ -61,7 +61,7 @@ def _why(known: Standing, runtime: Runtime, goes_on: str) -> str:
     return f"It is approved and could not run here: {goes_on} tries again, status=rejected gives it up."
 
 
-def _how(path: Path, held: HeldCall, *, watching: bool) -> Iterator[str]:
+def _how(path: Path, held: PendingCall, *, watching: bool) -> Iterator[str]:
     name, first = place(path), held.call.id
     if held.definition_only:
         yield f"Answer with `holdfast answer {first} TEXT`, or write the result into the block in {name}."

@@ -14,17 +14,17 @@ from holdfast.contract.result import Result
 from holdfast.contract.vocabulary import Failure, State
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.arguments import read_object, read_text
-from holdfast.doors.cli.calling import is_builtin, show_result
+from holdfast.doors.cli.calling import show_result
 from holdfast.doors.cli.failures import WAITING, UsageProblem
 from holdfast.doors.cli.held import HeldView, show_held
 from holdfast.doors.cli.holding import find_held, note_shown, review, was_shown
 from holdfast.doors.cli.options import common, complete_pending
-from holdfast.doors.cli.place import Flags, kept_ledger, ledger_here, runtime_here, servers_for, whoami
+from holdfast.doors.cli.place import Flags, is_builtin, kept_ledger, ledger_here, runtime_here, servers_for, whoami
 from holdfast.doors.cli.typing_in import Leave
 from holdfast.text.visible import visible_name
 
 if TYPE_CHECKING:
-    from holdfast.contract.call import HeldCall
+    from holdfast.contract.call import PendingCall
     from holdfast.runtime.runtime import Runtime
 
 _by = click.option("--by", metavar="NAME", help="Who answers; your user name unless given.")
@@ -62,7 +62,7 @@ def approve(
     """
     args = None if new_args is None else read_object(new_args, "--args")
     answer = Answer(kind="approve" if args is None else "edit", by=whoami(by), args=args)
-    with ledger_here(flags) as ledger:
+    with ledger_here(flags, expire=True) as ledger:
         held, state = find_held(ledger, call_id), ledger.path.parent
         unseen = not held.definition_only and not was_shown(ledger, held, digest)
     try:
@@ -89,7 +89,7 @@ def reject(flags: Flags, call_id: str, message: str, by: str | None, as_json: bo
     0 when the answer was taken.
     """
     said = Answer(kind="reject", by=whoami(by), message=message)
-    with ledger_here(flags) as ledger:
+    with ledger_here(flags, expire=True) as ledger:
         found = ledger.find(call_id)
         held = None if found in ledger.unreadable_pending() else find_held(ledger, found)
     result = _ended(flags, found, said) if held is None else _answer(flags, held, said, quiet=as_json)[0]
@@ -111,7 +111,7 @@ def answer(flags: Flags, call_id: str, text: str | None, failed: bool, by: str |
     one on a terminal when no TEXT is given. The exit code is 0 when the answer
     was taken.
     """
-    with ledger_here(flags) as ledger:
+    with ledger_here(flags, expire=True) as ledger:
         held = find_held(ledger, call_id)
     said = _asked(held) if text is None else read_text(text)
     given = Answer(kind="result", by=whoami(by), message=said, success=not failed)
@@ -120,8 +120,8 @@ def answer(flags: Flags, call_id: str, text: str | None, failed: bool, by: str |
 
 
 def _answer(
-    flags: Flags, held: HeldCall, answer: Answer, *, quiet: bool, always: Literal["project", "user"] | None = None
-) -> tuple[Result, HeldCall | None, str]:
+    flags: Flags, held: PendingCall, answer: Answer, *, quiet: bool, always: Literal["project", "user"] | None = None
+) -> tuple[Result, PendingCall | None, str]:
     """The result, the call if it still waits, and the digest under which it was shown here."""
     if answer.kind != "edit" and not quiet:
         show_held(held, sys.stderr, whole=answer.kind == "approve")
@@ -133,30 +133,30 @@ def _answer(
 
             stand_in(runtime, servers)
             if screen.can_ask():
-                runtime.inquirer = TerminalInquirer(runtime)
+                runtime.attach(inquirer=TerminalInquirer(runtime))
         return asyncio.run(_take(runtime, held, answer, quiet=quiet, always=always))
 
 
 async def _take(
-    runtime: Runtime, held: HeldCall, answer: Answer, *, quiet: bool, always: Literal["project", "user"] | None
-) -> tuple[Result, HeldCall | None, str]:
+    runtime: Runtime, held: PendingCall, answer: Answer, *, quiet: bool, always: Literal["project", "user"] | None
+) -> tuple[Result, PendingCall | None, str]:
     async with runtime:
         if runtime.registry.find(held.call.tool) is None:
-            await runtime.wait_for_sources()
+            await runtime.pipeline.wait_for_sources()
         if answer.kind == "edit":
-            held = await runtime.desk.change(held, answer.args or {}, by=answer.by)
+            held = await runtime.pipeline.change(held, answer.args or {}, by=answer.by)
             answer = Answer(kind="approve", by=answer.by)
             if not quiet:
                 await _show_changed(held)
         if always is not None:
             from holdfast.doors.cli.granting import allow
 
-            allow(runtime, held, always, answer.by)
+            await allow(runtime, held, always, answer.by)
         result = await runtime.answer(held.call.id, answer, digest=held.digest)
         return _who_runs(result, held), kept_ledger(runtime).held(held.call.id), held.digest
 
 
-async def _show_changed(held: HeldCall) -> None:
+async def _show_changed(held: PendingCall) -> None:
     """What a call would do with other arguments. What a person cannot see at once they are asked about."""
     if HeldView(held).list_is_whole or not screen.can_ask():
         show_held(held, sys.stderr)
@@ -164,12 +164,12 @@ async def _show_changed(held: HeldCall) -> None:
         await _review(held)
 
 
-async def _review(held: HeldCall) -> None:
+async def _review(held: PendingCall) -> None:
     if not await review(held):
         raise Leave
 
 
-def _who_runs(result: Result, held: HeldCall) -> Result:
+def _who_runs(result: Result, held: PendingCall) -> Result:
     """An approved call whose own process waits for it is run there; one of a document when that goes on."""
     if result.state is not State.APPROVED:
         return result
@@ -185,7 +185,7 @@ def _who_runs(result: Result, held: HeldCall) -> Result:
     return replace(result, error=text)
 
 
-def _is_waited_for(held: HeldCall) -> bool:
+def _is_waited_for(held: PendingCall) -> bool:
     from holdfast.store.owner import alive
 
     return held.waiter is not None and alive(held.waiter)
@@ -200,7 +200,7 @@ def _ended(flags: Flags, call_id: str, answer: Answer) -> Result:
         return result
 
 
-def _asked(held: HeldCall) -> str:
+def _asked(held: PendingCall) -> str:
     if not screen.can_ask():
         raise UsageProblem(f"Give the result: holdfast answer {held.call.id} TEXT, or - to read it from stdin.")
     from holdfast.doors.cli.questions import ask_questions

@@ -56,7 +56,7 @@ def _tell(report: FuzzReport) -> None:
 
 
 def _bases(approval: ApprovalConfig, target: str) -> tuple[str, ...]:
-    from holdfast.rules.presets import SHELL_READONLY
+    from holdfast.rules.resolvers import SHELL_READONLY
     from holdfast.rules.shell.corpus import READONLY_CORPUS
 
     if target == SHELL_READONLY:
@@ -74,7 +74,7 @@ def _bases(approval: ApprovalConfig, target: str) -> tuple[str, ...]:
 def _gate(approval: ApprovalConfig, target: str) -> Approves:
     """All configured rules, and the preset if it is what is tried or is in force."""
     from holdfast.contract.vocabulary import Verdict
-    from holdfast.rules.presets import SHELL_READONLY
+    from holdfast.rules.resolvers import SHELL_READONLY
     from holdfast.rules.shell.examples import compiled
     from holdfast.rules.shell.judge import Judge
     from holdfast.rules.shell.place import Place

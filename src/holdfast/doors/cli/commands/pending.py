@@ -26,7 +26,7 @@ def pending(flags: Flags, call_id: str | None, as_json: bool) -> int:
     ID may be cut short before its dash, if only one call has it. What is shown in
     full, with ID or --json, is what `holdfast approve ID` approves.
     """
-    with ledger_here(flags) as ledger:
+    with ledger_here(flags, expire=True) as ledger:
         waiting = ledger.pending() if call_id is None else [find_held(ledger, call_id)]
         note_unreadable(ledger.unreadable_pending() if call_id is None else ())
     if as_json:

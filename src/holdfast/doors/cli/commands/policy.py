@@ -13,6 +13,7 @@ from holdfast.contract.values import encode_json
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.arguments import read_words
 from holdfast.doors.cli.commands.fuzz import fuzz
+from holdfast.doors.cli.failures import UsageProblem
 from holdfast.doors.cli.groups import DefaultGroup
 from holdfast.doors.cli.options import common, complete_tool
 from holdfast.doors.cli.place import Flags, runtime_here, runtime_in, servers_for, setting_here
@@ -74,6 +75,8 @@ def explain(flags: Flags, tool: str, words: tuple[str, ...], as_json: bool) -> i
     """
     with runtime_here(flags, looking=True, servers=servers_for(tool)) as runtime:
         explanation = asyncio.run(_explained(runtime, tool, words))
+    if explanation.decision.source == "validate":
+        raise UsageProblem(explanation.decision.reason)
     if as_json:
         screen.put_json(explanation_shape(explanation))
         return 0
@@ -140,9 +143,9 @@ def _rules(runtime: Runtime, layers: Iterable[LayerReport]) -> Shape:
         "protected": config.protected,
         "chain": [
             {"name": voice.name, "priority": voice.priority, "description": voice.description}
-            for voice in runtime.gate.chain.get_all()
+            for voice in runtime.approvals.chain.get_all()
         ],
-        "caps": [cap.name for cap in runtime.gate.caps],
+        "caps": [cap.name for cap in runtime.approvals.caps],
         "layers": [to_builtins(layer) for layer in layers],
     }
 

@@ -60,7 +60,7 @@ def _list_or_show(runtime: Runtime, name: str | None, *, as_json: bool) -> None:
         return
     found = runtime.visible()
     if as_json:
-        policy = runtime.policy.compile(runtime.caller)
+        policy = runtime.access.policy.compile(runtime.caller)
         for tool in found:
             screen.put_json(tool_shape(tool, policy.why(tool)))
         return
@@ -77,12 +77,12 @@ def effects_of(tool: Tool) -> str:
 def _find(runtime: Runtime, name: str) -> Tool:
     tool = runtime.registry.find(name)
     if tool is None:
-        raise UnknownTool(runtime.plans.unknown(name, runtime.caller).error or name)
+        raise UnknownTool(runtime.access.unknown(name, runtime.caller).error or name)
     return tool
 
 
 def _show(runtime: Runtime, tool: Tool, *, as_json: bool) -> None:
-    policy = runtime.policy.compile(runtime.caller).why(tool)
+    policy = runtime.access.policy.compile(runtime.caller).why(tool)
     if as_json:
         screen.put_json(tool_shape(tool, policy))
         return
@@ -96,7 +96,7 @@ def _show(runtime: Runtime, tool: Tool, *, as_json: bool) -> None:
         "groups": ", ".join(tool.groups),
         "secrets": ", ".join(tool.required_secret_scopes),
         "policy": f"{policy.verdict}: {policy.reason}",
-        "enabled": "" if runtime.is_enabled(tool) else "no; name it in tools.allow to see it in lists",
+        "enabled": "" if runtime.access.is_enabled(tool) else "no; name it in tools.allow to see it in lists",
     }
     for label, value in facts.items():
         for line in quoted_field(label, value, sys.stdout, width=8) if value else ():

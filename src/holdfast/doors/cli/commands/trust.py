@@ -24,7 +24,7 @@ from holdfast.doors.cli.options import common
 from holdfast.doors.cli.place import Flags, whoami
 from holdfast.doors.cli.shapes import Shape
 from holdfast.doors.cli.tables import put_table
-from holdfast.rules.skills import MANIFEST, digest_of, manifest_of, parse_manifest, read_skill
+from holdfast.rules.policy import MANIFEST, digest_of, manifest_of, parse_manifest, read_skill
 from holdfast.text.visible import visible
 
 if TYPE_CHECKING:

@@ -149,7 +149,7 @@ async def bridged(
     with runtime_in(setting, entry_points=False, looking=True, servers=servers) as runtime:
         stand_in(runtime, servers)
         if asks:
-            runtime.inquirer = TerminalInquirer(runtime)
+            runtime.attach(inquirer=TerminalInquirer(runtime))
         async with sources_started(runtime):
             yield runtime, bridge_of(runtime)
 

@@ -70,8 +70,8 @@ def serve_http(flags: Flags, *, port: int, given_file: str | None, show_token: b
 
 
 async def _within(runtime: Runtime, serving: Coroutine[object, object, None]) -> None:
-    # The door sets itself in this place; servers that start with the runtime are to know that somebody can be asked.
-    runtime.inquirer = _nobody_yet
+    # Servers that start with the runtime are to know that somebody can be asked, before a client is there.
+    runtime.attach(inquirer=_nobody_yet)
     async with runtime:
         await serving
 

@@ -1,25 +1,86 @@
-"""What can be known about a call before its arguments are: compiled once per tool and kind of caller."""
+"""Which tools a caller may use, and what is known of a call before its arguments are."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from inspect import signature
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from holdfast.config.model import ToolsConfig
 from holdfast.contract.call import Caller, Decision
+from holdfast.contract.finding import TOOL_SEARCH
 from holdfast.contract.names import server_of
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool, is_async
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Failure, State, Verdict
-from holdfast.runtime.middleware import After, Before
-
-if TYPE_CHECKING:
-    from holdfast.runtime.runtime import Runtime
-
+from holdfast.registry.listing import Format, Listing, ToolList
+from holdfast.registry.registry import Registry
+from holdfast.rules.hooks import Hooks
+from holdfast.rules.policy import Policy, check_names
+from holdfast.runtime.middleware import After, Before, Middleware
 
 _MAX_CALLERS: Final = 1024
 _MAX_TIMEOUT: Final = 10.0**9
+
+
+class ToolAccess:
+    """Registry and policy together: the tools there are for a caller."""
+
+    def __init__(self, registry: Registry, policy: Policy, config: ToolsConfig) -> None:
+        self.registry = registry
+        self.policy = policy
+        self._config = config
+        self._listing = Listing(registry)
+
+    def is_enabled(self, tool: Tool, caller: Caller | None = None) -> bool:
+        """A tool that is switched off is there for those who name it."""
+        if tool.enabled or any(name in self._config.allow for name in tool.names):
+            return True
+        return caller is not None and caller.only is not None and tool.name in caller.only
+
+    def visible(self, caller: Caller) -> list[Tool]:
+        """The tools a caller may see, sorted. `tool.search` is not one of them: whoever lists very many adds it."""
+        return list(self._listing.tools(caller, lambda: self._visible(caller)))
+
+    def _visible(self, caller: Caller) -> list[Tool]:
+        shown = (tool for tool in self.registry.list() if tool.name != TOOL_SEARCH and self.is_enabled(tool, caller))
+        return self.policy.compile(caller).visible(shown)
+
+    def usable(self, name: str, caller: Caller) -> Tool | None:
+        """The tool of that name, if the caller may use it."""
+        tool = self.registry.find(name)
+        allowed = tool is not None and self.is_enabled(tool, caller) and self.policy.compile(caller).allows(tool)
+        return tool if allowed else None
+
+    def tool_list(self, format: Format, caller: Caller) -> ToolList:  # noqa: A002
+        """The tool list for a provider's API. Unchanged tools give the same object again."""
+        return self._listing.get(format, caller, lambda: self.visible(caller))
+
+    def find(self, name: str, caller: Caller) -> Tool | Result:
+        """The tool, or the refusal every call by that name gets."""
+        tool = self.registry.find(name)
+        if tool is None or not self.is_enabled(tool, caller):
+            return self.unknown(name, caller)
+        if self.policy.compile(caller).allows(tool):
+            return tool
+        text = f"Tool '{name}' is not allowed by tool policy"
+        return Result(False, error=text, state=State.DENIED, failure=Failure.NOT_ALLOWED)
+
+    def unknown(self, name: str, caller: Caller) -> Result:
+        hidden = self.registry.waits_for_root(name)
+        if hidden is not None and self.policy.compile(caller).allows(hidden):
+            text = f"Tool '{name}' needs a project, and there is none here; `holdfast init` makes one."
+            return Result(False, error=text, state=State.INVALID, failure=Failure.UNKNOWN_TOOL)
+        close = self.registry.suggest(name, self.visible(caller))
+        hint = f" Did you mean '{close}'?" if close else " `holdfast tools` lists the tools there are."
+        return Result(
+            False, error=f"There is no tool '{name[:80]}'.{hint}", state=State.INVALID, failure=Failure.UNKNOWN_TOOL
+        )
+
+    def warnings(self) -> list[str]:
+        """What is odd about the tools and the names the policy uses; ask when the sources are ready."""
+        return [*self.registry.warnings, *check_names(self.policy.rules, self.registry.list())]
 
 
 class Plan:
@@ -56,7 +117,7 @@ class Plan:
     direct: bool
     """`execute` may be called in the event loop: it is a coroutine function or promises not to block."""
     logged: bool
-    """A hook wants executions of this tool in the log."""
+    """Executions of this tool go to the log."""
     proposes_direct: bool
     applies_direct: bool
 
@@ -64,11 +125,30 @@ class Plan:
 class Plans:
     """The cache of plans. Anything that could change one empties it."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
-        self._by_caller: dict[Caller, dict[str, Plan | Result]] = {}
-        self.default: dict[str, Plan | Result] = {}
+    def __init__(
+        self,
+        access: ToolAccess,
+        middleware: Middleware,
+        hooks: Hooks,
+        static_decision: Callable[[Tool, Caller], Decision | None],
+        *,
+        caller: Caller,
+        default_timeout: float,
+        planning: bool,
+    ) -> None:
+        self._access = access
+        self.registry = access.registry
+        self._middleware = middleware
+        self._hooks = hooks
+        self._static_decision = static_decision
+        self._caller = caller
+        self._default_timeout = default_timeout
+        self._planning = planning
+        self._by_caller: dict[Caller, dict[str, Plan]] = {}
+        self.default: dict[str, Plan] = {}
         """For the runtime's own caller; read directly on the way of every call."""
+        middleware.on_change(self.forget)
+        access.registry.on_change(self.forget)
 
     def forget(self) -> None:
         self._by_caller.clear()
@@ -76,8 +156,7 @@ class Plans:
 
     def find(self, name: str, caller: Caller) -> Plan | Result:
         """The plan, or the refusal every call by that name gets."""
-        runtime = self._runtime
-        if caller is runtime.caller:
+        if caller is self._caller:
             plans = self.default
         else:
             plans = self._by_caller.get(caller)
@@ -93,52 +172,32 @@ class Plans:
         return plan
 
     def _compile(self, name: str, caller: Caller) -> Plan | Result:
-        runtime = self._runtime
-        tool = runtime.registry.find(name)
-        if tool is None or not runtime.is_enabled(tool, caller):
-            return self.unknown(name, caller)
-        policy = runtime.policy.compile(caller)
-        if not policy.allows(tool):
-            return Result(
-                False,
-                error=f"Tool '{name}' is not allowed by tool policy",
-                state=State.DENIED,
-                failure=Failure.NOT_ALLOWED,
-            )
+        tool = self._access.find(name, caller)
+        if isinstance(tool, Result):
+            return tool
         plan = Plan()
         plan.tool = tool
         plan.execute = _with_context(tool.execute)
         plan.is_valid = tool.schema.is_valid
         plan.open_schema = not tool.schema.closed
         spellings = (*tool.names, tool.api_name)
-        plan.before = runtime.middleware.before(spellings)
-        plan.after = runtime.middleware.after(spellings)
+        plan.before = self._middleware.before(spellings)
+        plan.after = self._middleware.after(spellings)
         plan.mutates = tool.mutates
         inline = tool.runs == "inline"
         plan.direct = inline or is_async(tool.execute)
         plan.proposes_direct = inline or is_async(tool.propose)
         plan.applies_direct = inline or is_async(tool.apply)
-        plan.timeout = tool.timeout if tool.timeout is not None else runtime.config.tools.default_timeout
+        plan.timeout = tool.timeout if tool.timeout is not None else self._default_timeout
         plan.timeout_unit = _timeout_unit(tool, name)
         plan.missing_scope = next((scope for scope in tool.required_secret_scopes if scope not in caller.scopes), None)
-        plan.logged = runtime.hooks.outcome(tool, tool.risk, caller).action == "log"
-        plan.decision = runtime.gate.static_decision(tool, caller)
+        plan.logged = self._hooks.outcome(tool, tool.risk, caller).action == "log"
+        plan.decision = self._static_decision(tool, caller)
         at_once = tool.propose is None and tool.touches is None and not tool.definition_only
         approved = plan.decision is not None and plan.decision.verdict is Verdict.APPROVE
-        only_planned = runtime.planning and plan.mutates
+        only_planned = self._planning and plan.mutates
         plan.settled = plan.decision if at_once and approved and not only_planned else None
         return plan
-
-    def unknown(self, name: str, caller: Caller) -> Result:
-        hidden = self._runtime.registry.waits_for_root(name)
-        if hidden is not None and self._runtime.policy.compile(caller).allows(hidden):
-            text = f"Tool '{name}' needs a project, and there is none here; `holdfast init` makes one."
-            return Result(False, error=text, state=State.INVALID, failure=Failure.UNKNOWN_TOOL)
-        close = self._runtime.suggest(name, caller)
-        hint = f" Did you mean '{close}'?" if close else " `holdfast tools` lists the tools there are."
-        return Result(
-            False, error=f"There is no tool '{name[:80]}'.{hint}", state=State.INVALID, failure=Failure.UNKNOWN_TOOL
-        )
 
 
 def _with_context(function: Callable[..., Any] | None) -> Callable[[Args, Any], Any] | None:

@@ -1,0 +1,232 @@
+"""Whether a call may run: the approval chain and the caps, and the digest that binds an approval to what was shown."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from holdfast.config import paths
+from holdfast.config.model import Config
+from holdfast.config.protected import is_protected
+from holdfast.contract.call import Call, Caller, Decision, NamedFile, PendingCall, Precondition, Proposal
+from holdfast.contract.errors import GrantRefused, HoldfastError, PathRefused
+from holdfast.contract.tool import Tool
+from holdfast.contract.values import digest_of
+from holdfast.contract.vocabulary import Verdict
+from holdfast.registry.registry import Registry
+from holdfast.rules.chain import Question
+from holdfast.rules.gate import Cap, Gate, containment_cap
+from holdfast.rules.hooks import Hooks
+from holdfast.rules.shell.calls import command_of, is_shell_tool
+from holdfast.rules.standard import DocumentPolicy, standard_caps, standard_chain
+from holdfast.runtime.commands import Commands
+from holdfast.store.changes import to_text
+
+if TYPE_CHECKING:
+    from holdfast.rules.grants import StoredGrants, Width
+    from holdfast.store.ledger import Grant, Scope
+
+
+def standard_gate(
+    config: Config,
+    registry: Registry,
+    hooks: Hooks,
+    commands: Commands,
+    grants: StoredGrants | None,
+    document: DocumentPolicy | None = None,
+    caps: Sequence[Cap] = (),
+) -> Gate:
+    """What decides unless a program brings its own; `caps` are put beside the built-in ones."""
+    root, extra = commands.workspace.root, commands.protected
+    shells = _shells(config.tools.config)
+    chain = standard_chain(
+        config.approval,
+        document=document,
+        grants=grants,
+        sandbox_held=commands.held,
+        is_tool=registry.has,
+        protected=extra,
+        shells=shells,
+    )
+    built_in = standard_caps(
+        config.approval,
+        chain,
+        hooks=hooks,
+        is_protected=lambda path: is_protected(path, root=root, extra=extra),
+        sandbox_held=commands.held,
+        shells=shells,
+    )
+    return Gate(chain, (*built_in, containment_cap(commands.containment), *caps))
+
+
+def _shells(tools: Mapping[str, object]) -> dict[str, str]:
+    """The shells that tools are configured to run commands with."""
+    named = {name: cast(Mapping[str, object], part).get("shell") for name, part in tools.items()}
+    return {name: shell for name, shell in named.items() if isinstance(shell, str) and shell}
+
+
+class Approvals:
+    """Puts calls to the chain and the caps, with the real paths they touch and the files they name."""
+
+    def __init__(
+        self, gate: Gate, registry: Registry, commands: Commands, grants: StoredGrants | None, session: str
+    ) -> None:
+        self._gate = gate
+        self._registry = registry
+        self._commands = commands
+        self._session = session
+        self.grants = grants
+        self.chain = gate.chain
+        self.caps = gate.caps
+
+    async def decide(self, tool: Tool, call: Call, proposal: Proposal | None) -> Decision:
+        """The verdict on a call. What cannot be judged is denied."""
+        try:
+            await self._commands.try_out(tool)
+            return self._gate.decide(self.question(tool, call, proposal))
+        except HoldfastError as error:
+            return Decision(Verdict.DENY, "judging", str(error))
+
+    def static_decision(self, tool: Tool, caller: Caller) -> Decision | None:
+        """The verdict on every call of this tool by this caller, or None where that depends on the call."""
+        return self._gate.static_decision(tool, caller)
+
+    def use_grant(self, tool: Tool, call: Call, proposal: Proposal | None) -> bool:
+        """Use up the grant an approval rests on; False if it is gone by now."""
+        return self.grants is not None and self.grants.use(self.question(tool, call, proposal))
+
+    def remember(self, pending: PendingCall, scope: Scope, by: str, width: Width) -> Grant:
+        """A grant for calls like this one, as it would be now. Raises `GrantRefused` if it would be too wide."""
+        tool = self._registry.find(pending.call.tool)
+        if tool is None or self.grants is None:
+            raise GrantRefused(
+                f"'{pending.call.tool}' cannot be allowed here: this runtime does not know it, or keeps no ledger."
+            )
+        return self.grants.remember(self.question(tool, pending.call, pending.proposal), scope, by, width=width)
+
+    def question(self, tool: Tool, call: Call, proposal: Proposal | None) -> Question:
+        workspace = self._commands.workspace
+        return Question(
+            tool=tool,
+            args=call.args,
+            call_id=call.id,
+            name_used=call.name_used,
+            cwd=call.cwd,
+            caller=call.caller,
+            risk=proposal.risk if proposal is not None else tool.risk,
+            paths=self.touched(tool, call),
+            root=workspace.root,
+            session=call.caller.session or self._session,
+            document=workspace.document.name if workspace.document else None,
+            confinement=lambda: self._commands.confinement(tool),
+            files=lambda: self.files_named(tool, call, proposal),
+        )
+
+    def touched(self, tool: Tool, call: Call) -> tuple[Path, ...]:
+        """The real paths a call will use, as its tool names them."""
+        if tool.touches is None:
+            return ()
+        workspace = self._commands.workspace
+        base = workspace.document_dir or workspace.root or Path(call.cwd)
+        try:
+            return tuple(paths.resolve(path, base).resolve() for path in tool.touches(call.args))
+        except PathRefused:
+            raise
+        except Exception as error:
+            raise PathRefused(f"The paths of tool '{tool.name}' cannot be told: {error}.") from None
+
+    def files_named(self, tool: Tool, call: Call, proposal: Proposal | None) -> tuple[NamedFile, ...]:
+        """The project files that the command of a call names, unless all it does is read."""
+        text = command_of(call.args) if is_shell_tool(tool) else None
+        if text is None:
+            return ()
+        from holdfast.rules.named_files import named_files
+        from holdfast.rules.shell.prefix import only_reads
+
+        try:
+            if only_reads(self.question(tool, call, proposal)):
+                return ()
+        except PathRefused:
+            pass
+        root = self._commands.workspace.root
+        return named_files(text, self._folders(call, proposal), None if root is None else str(root))
+
+    def _folders(self, call: Call, proposal: Proposal | None) -> list[str]:
+        """Where the command would run: as its tool proposes it, else wherever its own `cwd` may lead."""
+        proposed = None if proposal is None else proposal.payload.get("cwd")
+        if isinstance(proposed, str):
+            return [proposed]
+        inner = call.args.get("cwd")
+        if not isinstance(inner, str):
+            return [call.cwd]
+        workspace = self._commands.workspace
+        bases = [str(base) for base in (call.cwd, workspace.root, workspace.document_dir) if base is not None]
+        return [str(Path(base, inner)) for base in bases if "\0" not in inner]
+
+    def digest(self, tool: Tool, call: Call, proposal: Proposal | None, files: tuple[NamedFile, ...]) -> str:
+        """What an approval is bound to. Change any part and the approval is for something else."""
+        return approval_digest(tool, call, self._commands.sandbox.profile, proposal, files)
+
+
+def approval_digest(
+    tool: Tool, call: Call, sandbox_profile: str, proposal: Proposal | None, files: tuple[NamedFile, ...] = ()
+) -> str:
+    """Over definition, canonical arguments, working directory, sandbox profile, what was proposed, and the content of
+    the files a command names."""
+    shown = None
+    if proposal is not None:
+        shown = [
+            proposal.summary,
+            proposal.risk,
+            proposal.payload,
+            [[item.kind, item.subject, item.value] for item in proposal.preconditions],
+        ]
+    folder = to_text(os.path.realpath(call.cwd))
+    named = [[file.path, file.digest] for file in files]
+    return digest_of([tool.name, tool.digest, call.args, folder, sandbox_profile, shown, named])
+
+
+def what_changed(before: PendingCall, now: PendingCall) -> str:
+    """In words, what differs between two digests of one call."""
+    return " and ".join(_changes(before, now)) or "the sandbox it would run in"
+
+
+def _changes(before: PendingCall, now: PendingCall) -> Iterator[str]:
+    old, new = before.call.args, now.call.args
+    names = [name for name in sorted({*old, *new}) if old.get(name) != new.get(name)]
+    if names:
+        yield f"its arguments ({', '.join(names)})"
+    if before.call.cwd != now.call.cwd:
+        yield "the folder it would run in"
+    if before.definition_digest != now.definition_digest:
+        yield "the definition of its tool"
+    old_files, new_files = _contents(before), _contents(now)
+    files = [path for path in sorted({*old_files, *new_files}) if old_files.get(path) != new_files.get(path)]
+    if files:
+        yield f"the content of {', '.join(files)}"
+    if _sandbox(before) != _sandbox(now):
+        yield "the sandbox it would run in"
+    elif not names and _proposed(before) != _proposed(now):
+        facts = {(fact.kind, fact.subject): fact.value for fact in _facts(before)}
+        other = [fact.subject for fact in _facts(now) if facts.get((fact.kind, fact.subject)) != fact.value]
+        yield f"what it would do ({', '.join(other)})" if other else "what it would do"
+
+
+def _contents(pending: PendingCall) -> dict[str, str]:
+    return {file.path: file.digest for file in pending.files}
+
+
+def _sandbox(pending: PendingCall) -> str | None:
+    around = None if pending.proposal is None else pending.proposal.surroundings
+    return None if around is None else around.sandbox
+
+
+def _facts(pending: PendingCall) -> tuple[Precondition, ...]:
+    return () if pending.proposal is None else pending.proposal.preconditions
+
+
+def _proposed(pending: PendingCall) -> object:
+    proposal = pending.proposal
+    return None if proposal is None else (proposal.summary, proposal.risk, proposal.payload, proposal.preconditions)

@@ -1,0 +1,191 @@
+"""What happens, told to everyone who watches: events, the log, warnings and OpenTelemetry spans.
+
+A subscriber that does not keep up loses events, which are counted; it never slows a call down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from holdfast.contract.event import Event, Warned
+from holdfast.contract.result import Result
+from holdfast.store.redact import Redactor
+
+QUEUE_LIMIT: Final = 256
+_LOG: Final = logging.getLogger("holdfast")
+
+
+class Subscription:
+    """An async iterator over events. The oldest are dropped when `limit` are waiting; `dropped` counts them."""
+
+    __slots__ = ("_closed", "_events", "_queue", "_waiter", "dropped", "limit")
+
+    def __init__(self, events: Events, limit: int) -> None:
+        self.limit = limit
+        self.dropped = 0
+        self._events = events
+        self._queue: deque[Event] = deque(maxlen=limit)
+        self._waiter: asyncio.Future[None] | None = None
+        self._closed = False
+
+    def put(self, event: Event) -> None:
+        if len(self._queue) == self.limit:
+            self.dropped += 1
+        self._queue.append(event)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def take(self) -> list[Event]:
+        """Everything that is waiting now."""
+        events = list(self._queue)
+        self._queue.clear()
+        return events
+
+    def close(self) -> None:
+        self._closed = True
+        self._events.remove(self)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def __aiter__(self) -> Subscription:
+        return self
+
+    async def __anext__(self) -> Event:
+        while not self._queue:
+            if self._closed:
+                raise StopAsyncIteration
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        return self._queue.popleft()
+
+    def __enter__(self) -> Subscription:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Events:
+    """Hands every event to every subscriber, in the thread of the event loop."""
+
+    __slots__ = ("_loop", "_redactor", "_thread", "idle", "listeners", "subscriptions")
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
+        self.subscriptions: tuple[Subscription, ...] = ()
+        self.listeners: tuple[Callable[[Event], None], ...] = ()
+        self.idle = True
+        """Nobody is watching, so that events need not be made. A plain attribute: it is read many times a call."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop that calls run in."""
+        return self._loop
+
+    def use_running_loop(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+
+    def subscribe(self, limit: int = QUEUE_LIMIT) -> Subscription:
+        subscription = Subscription(self, limit)
+        self._set((*self.subscriptions, subscription), self.listeners)
+        return subscription
+
+    def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+        """Call a quick function for each event; returns the function that stops it."""
+        self._set(self.subscriptions, (*self.listeners, listener))
+
+        def stop() -> None:
+            self._set(self.subscriptions, tuple(item for item in self.listeners if item is not listener))
+
+        return stop
+
+    def remove(self, subscription: Subscription) -> None:
+        self._set(tuple(item for item in self.subscriptions if item is not subscription), self.listeners)
+
+    def close(self) -> None:
+        """End every subscription."""
+        for subscription in self.subscriptions:
+            subscription.close()
+
+    def _set(self, subscriptions: tuple[Subscription, ...], listeners: tuple[Callable[[Event], None], ...]) -> None:
+        self.subscriptions, self.listeners = subscriptions, listeners
+        self.idle = not subscriptions and not listeners
+
+    def emit(self, event: Event) -> None:
+        for subscription in self.subscriptions:
+            subscription.put(event)
+        for listener in self.listeners:
+            try:
+                listener(event)
+            except Exception:
+                _LOG.exception("An event listener failed and was skipped.")
+
+    def emit_from_anywhere(self, event: Event) -> None:
+        """Emit from the loop's thread or from a tool's thread."""
+        if threading.get_ident() == self._thread or self._loop is None:
+            self.emit(event)
+        else:
+            self._loop.call_soon_threadsafe(self.emit, event)
+
+    def log(self, message: str) -> None:
+        _LOG.info("%s", self._redactor(message))
+
+    def warn(self, message: str) -> None:
+        """Tell a person, in the log and as an event."""
+        clean = self._redactor(message)
+        _LOG.warning("%s", clean)
+        self.emit_from_anywhere(Warned("", clean))
+
+    def notice(self, message: str) -> None:
+        """Tell whoever watches, and nobody else."""
+        self.emit(Warned("", message))
+
+    def report(self, error: Exception) -> None:
+        """A fault of holdfast itself goes to the log with its traceback."""
+        _LOG.error("A call failed inside holdfast; please report this.", exc_info=error)
+
+
+class Telemetry:
+    """Wraps calls in OpenTelemetry spans that follow the GenAI conventions.
+
+    Arguments and outputs are not recorded: they may be private.
+    """
+
+    def __init__(self, tracer: Any) -> None:
+        self._tracer = tracer
+
+    @classmethod
+    def find(cls) -> Telemetry | None:
+        """Spans are made only where the program has loaded the SDK."""
+        if "opentelemetry.sdk.trace" not in sys.modules:
+            return None
+        from opentelemetry import trace  # pyright: ignore[reportMissingImports]
+
+        return cls(trace.get_tracer("holdfast"))  # pyright: ignore
+
+    async def span(self, name: str, call_id: str, work: Awaitable[Result]) -> Result:
+        attributes = {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": name,
+            "gen_ai.tool.call.id": call_id,
+            "gen_ai.tool.type": "function",
+        }
+        with self._tracer.start_as_current_span(f"execute_tool {name}", attributes=attributes) as span:
+            result = await work
+            span.set_attribute("holdfast.state", result.state.value)
+            if not result.success:
+                from opentelemetry.trace import Status, StatusCode  # pyright: ignore[reportMissingImports]
+
+                kind = result.failure.value if result.failure else "failed"
+                span.set_attribute("error.type", kind)
+                span.set_status(Status(StatusCode.ERROR, kind))  # pyright: ignore
+            return result

@@ -1,0 +1,303 @@
+"""Calls that wait for a person: stored, waited for, woken, expired. Nothing runs here.
+
+An approved call goes through the pipeline again, and runs only if its digest is still the one that was approved.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from holdfast.config.model import PENDING_TTL, Config
+from holdfast.contract.call import Answer, PendingCall
+from holdfast.contract.errors import CallError, HoldfastError, NotPending, UnknownCall
+from holdfast.contract.event import Approved, Pending
+from holdfast.contract.result import Result
+from holdfast.contract.vocabulary import State
+from holdfast.rules.hooks import CANCELLED as CANCELLED_BY_USER
+from holdfast.rules.hooks import HOOK as HOOK_SOURCE
+from holdfast.runtime import intake
+from holdfast.runtime.events import Events
+from holdfast.runtime.interfaces import Attachment, Interfaces
+from holdfast.runtime.results import cancelled, expired, words_of
+from holdfast.store import owner
+
+if TYPE_CHECKING:
+    from holdfast.store.ledger import Ledger
+    from holdfast.store.redact import Redactor
+
+POLL_SECONDS: Final = 0.05
+REJECTED_BY_USER: Final = "This tool has been rejected by the user."
+
+Take = Callable[[str, Answer, str], Awaitable[object]]
+"""Takes an answer to a call that was shown with this digest."""
+
+
+class PendingCalls:
+    """The calls of one ledger that wait. Without a ledger of its own a runtime keeps them in memory."""
+
+    def __init__(
+        self,
+        ledger: Ledger | None,
+        redactor: Redactor,
+        events: Events,
+        interfaces: Interfaces,
+        lifetimes: Lifetimes,
+    ) -> None:
+        self._kept = ledger
+        self._redactor = redactor
+        self._events = events
+        self._interfaces = interfaces
+        self._lifetimes = lifetimes
+        self._woken: dict[str, asyncio.Event] = {}
+        interfaces.on_change(self._wake_all)
+
+    @property
+    def ledger(self) -> Ledger:
+        """The runtime's ledger, or one in memory that is made for the first call that waits."""
+        if self._kept is None:
+            from holdfast.store.ledger import Ledger
+
+            self._kept = Ledger.in_memory(redact=self._redactor)
+        return self._kept
+
+    def list(self) -> list[PendingCall]:
+        """Calls that wait for a person, or are approved and wait for their program; oldest first."""
+        if self._kept is None:
+            return []
+        self.expire()
+        return self._kept.pending()
+
+    def get(self, call_id: str) -> PendingCall | None:
+        """A call that was pending and has not ended: pending, approved or running. None for any other."""
+        if self._kept is None:
+            return None
+        return self._lifetimes.current(self._kept, self._kept.held(call_id))
+
+    def waiting(self, call_id: str) -> PendingCall | None:
+        """A call that has not begun: pending, or approved and not yet run."""
+        found = self.get(call_id)
+        return found if found is not None and found.state in (State.PENDING, State.APPROVED) else None
+
+    def result(self, call_id: str) -> Result | None:
+        """The result of a call that has ended, from the ledger."""
+        return None if self._kept is None else self._kept.result(intake.known_call_id(call_id))
+
+    def expire(self) -> list[str]:
+        """End what has waited too long, for an answer or for being run."""
+        return [] if self._kept is None else self._lifetimes.expire(self._kept)
+
+    async def store(self, pending: PendingCall) -> None:
+        """From now on the call waits, here and after a restart."""
+        await self.ledger.hold(pending)
+        self.announce(pending)
+
+    async def store_again(self, pending: PendingCall, why: str) -> None:
+        """The same call as something else: it waits for a new answer."""
+        await self.ledger.rehold(pending, why)
+
+    async def leave(self, pending: PendingCall) -> bool:
+        """Nobody here waits for the call any more; False if it was answered at the last moment."""
+        if pending.waiter is None:
+            now = self.get(pending.call.id)
+            return now is not None and now.state is State.PENDING
+        try:
+            await self.ledger.rehold(replace(pending, waiter=None), "nobody answered here", only_pending=True)
+        except (NotPending, UnknownCall):
+            return False
+        return True
+
+    def announce(self, pending: PendingCall) -> None:
+        if not self._events.idle:
+            self._events.emit(Pending(pending.call.id, pending.call, pending.preview, pending.digest))
+
+    def answer(self, call_id: str, answer: Answer, digest: str | None = None) -> PendingCall:
+        """Take an answer. `digest` is what the person was shown; without one, what is pending now."""
+        ledger = self.ledger
+        found = self.get(call_id)
+        if found is None:
+            raise UnknownCall(f"No call '{call_id}' is waiting; `holdfast pending` lists those that are.")
+        if answer.kind == "approve" and found.definition_only:
+            raise CallError(f"Call {call_id} waits for its result, not for a yes: holdfast answer {call_id} TEXT")
+        if answer.kind == "reject" and not answer.message:
+            refused = found.decision.source == HOOK_SOURCE
+            answer = replace(answer, message=CANCELLED_BY_USER if refused else REJECTED_BY_USER)
+        answered = ledger.answer(call_id, answer, digest=found.digest if digest is None else digest)
+        if answered.state is State.APPROVED and not self._events.idle:
+            self._events.emit(Approved(call_id, answer.by))
+        self._wake(call_id)
+        return answered
+
+    def cancel(self, call_id: str) -> bool:
+        """End a call that waits, approved or not, also one whose record cannot be read any more."""
+        return self.end(call_id, cancelled(call_id))
+
+    def withdraw(self, call_id: str, digest: str) -> bool:
+        """Take back a call that still waits as exactly this; False if it does not."""
+        found = self.waiting(call_id)
+        return found is not None and found.state is State.PENDING and found.digest == digest and self.cancel(call_id)
+
+    def end(self, call_id: str, result: Result) -> bool:
+        """End a call that waits with this result; False if it does not wait any more."""
+        if self._kept is None:
+            return False
+        ended = self._kept.end_now(call_id, result, unless_running=True)
+        self._wake(call_id)
+        return ended
+
+    async def wait(self, pending: PendingCall, take: Take) -> PendingCall | Result | None:
+        """Ask everybody here, and watch for answers from elsewhere: the approved call, the result it ended with, or
+        None when nobody here had an answer."""
+        call_id = pending.call.id
+        woken = self._woken.setdefault(call_id, asyncio.Event())
+        asking: dict[Attachment, asyncio.Task[None]] = {}
+        settled: PendingCall | Result | None = None
+        try:
+            while settled is None:
+                woken.clear()
+                self._ask_newcomers(asking, pending, take, woken)
+                now = self.get(call_id)
+                if now is None:
+                    settled = self.ledger.result(call_id) or cancelled(call_id)
+                elif now.state is State.APPROVED:
+                    settled = now
+                elif asking and all(task.done() for task in asking.values()) and self._interfaces.nobody != "wait":
+                    return None
+                else:
+                    with contextlib.suppress(TimeoutError):  # not `wait_for`, which may swallow a cancellation
+                        async with asyncio.timeout(POLL_SECONDS):
+                            await woken.wait()
+        finally:
+            late = [attachment for attachment, task in asking.items() if not task.done()]
+            for attachment in late:
+                asking[attachment].cancel()
+            if settled is not None:
+                self._tell(late, pending, settled)
+            self._woken.pop(call_id, None)
+        return settled
+
+    async def until_ended(
+        self, call_id: str, *, seconds: float | None = None, stopped: Callable[[], bool] | None = None
+    ) -> Result | None:
+        """The result of a call that another process runs or will run; None as soon as no process does, the time is up,
+        or somebody says stop. If that process dies, the ledger says so."""
+        ledger = self.ledger
+        end = None if seconds is None else time.monotonic() + seconds
+        while (result := ledger.result(call_id)) is None:
+            over = (stopped is not None and stopped()) or (end is not None and time.monotonic() >= end)
+            if over or not self.goes_on(call_id):
+                return ledger.result(call_id)  # it may have ended between the two questions
+            ledger.recover()
+            await asyncio.sleep(POLL_SECONDS)
+        return result
+
+    def goes_on(self, call_id: str) -> bool:
+        """Whether a process runs the call, or will by itself."""
+        found = self.get(call_id)
+        if found is None:
+            return self._runs(call_id)
+        if found.state is State.APPROVED:
+            return found.waiter is not None and owner.alive(found.waiter)
+        return found.state is State.RUNNING
+
+    def _runs(self, call_id: str) -> bool:
+        """A call that was never pending is known by its record only."""
+        try:
+            return self.ledger.call(call_id).state is State.RUNNING
+        except HoldfastError:
+            return False
+
+    def _ask_newcomers(
+        self, asking: dict[Attachment, asyncio.Task[None]], pending: PendingCall, take: Take, woken: asyncio.Event
+    ) -> None:
+        """Interfaces may come and go while a call waits."""
+        attached = self._interfaces.askers
+        for attachment in attached:
+            if attachment not in asking:
+                task = asking[attachment] = asyncio.create_task(self._ask(attachment, pending, take))
+                task.add_done_callback(lambda _: woken.set())
+        for attachment, task in asking.items():
+            if attachment not in attached:
+                task.cancel()
+
+    async def _ask(self, attachment: Attachment, pending: PendingCall, take: Take) -> None:
+        try:
+            answer = await attachment.ask(pending)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            self._events.warn(f"The asker failed, so nobody was asked: {words_of(error, type(error).__name__)}")
+            return
+        if answer is None:
+            return
+        try:
+            await take(pending.call.id, answer, pending.digest)
+        except (NotPending, UnknownCall):
+            return  # somebody else was faster
+        except HoldfastError as error:
+            self._events.warn(f"The answer to call {pending.call.id} could not be taken: {error}")
+
+    def _tell(self, late: list[Attachment], pending: PendingCall, settled: PendingCall | Result) -> None:
+        for attachment in late:
+            if attachment.told is None:
+                continue
+            try:
+                attachment.told(pending, settled)
+            except Exception as error:
+                self._events.report(error)
+
+    def _wake(self, call_id: str) -> None:
+        if call_id in self._woken:
+            self._woken[call_id].set()
+
+    def _wake_all(self) -> None:
+        for woken in self._woken.values():
+            woken.set()
+
+
+class Lifetimes:
+    """How long a call waits for an answer, and an approval for being used. The clock can be given, for tests."""
+
+    def __init__(self, config: Config, clock: Callable[[], float] = time.time) -> None:
+        self._answer = config.pending.ttl
+        self._approval = config.approval.expires
+        self._clock = clock
+
+    def of(self, pending: PendingCall) -> float | None:
+        """Seconds the call may stay as it is; None: for ever."""
+        if pending.state is State.APPROVED:
+            return self._approval
+        if self._answer is None:
+            return None if pending.call.caller.document is not None else PENDING_TTL
+        return self._answer
+
+    def current(self, ledger: Ledger, pending: PendingCall | None) -> PendingCall | None:
+        """The call, unless its time is over: then it ends now."""
+        if pending is None or not self._is_over(ledger, pending):
+            return pending
+        return None if self._end(ledger, pending) else ledger.held(pending.call.id)
+
+    def expire(self, ledger: Ledger) -> list[str]:
+        """End every call of the ledger whose time is over."""
+        over = [pending for pending in ledger.pending() if self._is_over(ledger, pending)]
+        return [pending.call.id for pending in over if self._end(ledger, pending)]
+
+    def _is_over(self, ledger: Ledger, pending: PendingCall) -> bool:
+        if pending.state not in (State.PENDING, State.APPROVED):
+            return False
+        seconds = self.of(pending)
+        if seconds is None:
+            return False
+        now = self._clock()
+        if now - pending.held_at < seconds:
+            return False  # an approval is never older than its call
+        since = ledger.approved_at(pending.call.id) if pending.state is State.APPROVED else pending.held_at
+        return since is not None and now - since >= seconds
+
+    def _end(self, ledger: Ledger, pending: PendingCall) -> bool:
+        return ledger.expire(pending, expired(pending, self.of(pending) or 0.0))

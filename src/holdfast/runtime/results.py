@@ -1,0 +1,402 @@
+"""Results: those the runtime makes itself, what a tool returned, and how long ones are cut and kept."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.contract.call import Call, Decision, PendingCall, Proposal
+from holdfast.contract.errors import ArgumentsError, BadJson, CallError, HoldfastError, LedgerError, UnknownCall
+from holdfast.contract.plain import is_plain
+from holdfast.contract.result import Attachment, Result
+from holdfast.contract.tool import Tool
+from holdfast.contract.values import Json, encode_json, parse_json
+from holdfast.contract.vocabulary import Failure, State, Verdict
+from holdfast.text import truncate
+
+if TYPE_CHECKING:
+    from holdfast.config.model import OutputConfig
+    from holdfast.store.ledger import Ledger
+    from holdfast.store.spill import Spill
+
+ABORTED: Final = "User aborted tool execution."
+PLANNING: Final = Decision(Verdict.DENY, "plan", "This session only plans: what would change something is not run.")
+_PREVIEW_WIDTH: Final = 160
+
+
+def refused_paths(error: HoldfastError) -> Result:
+    return Result(False, error=str(error), state=State.INVALID, failure=Failure.INVALID_ARGUMENTS)
+
+
+def planned(tool: Tool, call: Call, proposal: Proposal | None) -> Result:
+    """What a session that only plans is told instead of the result of a change."""
+    if proposal is None:
+        from holdfast.text.preview import preview
+
+        would = preview(call.name_used, call.args, _PREVIEW_WIDTH, tool.format_preview)
+    else:
+        would = "\n".join(part for part in (proposal.summary, proposal.preview) if part)
+    text = f"Plan mode: nothing was run or changed. It would do this:\n{would}"
+    return Result(False, error=text, state=State.DENIED, failure=Failure.PLANNED)
+
+
+def awaiting_program(pending: PendingCall) -> str:
+    """Where an approved call runs that does not run here."""
+    call = pending.call
+    if pending.waiter is None and call.caller.document is not None:
+        from shlex import quote
+
+        document = quote(call.caller.document)
+        return f"Call {call.id} is approved; it runs when its document goes on: holdfast chat {document}"
+    when = "which waits for it" if pending.waiter is not None else "when that next starts"
+    return f"Call {call.id} is approved; it runs in the program that knows '{call.tool}', {when}."
+
+
+def words_of(error: object, otherwise: str) -> str:
+    """What an exception or a hook says; some say nothing, and some cannot even be asked."""
+    try:
+        return str(error) or otherwise
+    except Exception:
+        return otherwise
+
+
+def broken(call: Call, error: Exception, *, unknown: bool) -> Result:
+    """A fault of our own: the call still ends, and says what is not known."""
+    what = "whether it took effect is not known" if unknown else "it was not run"
+    return Result(
+        False,
+        error=f"holdfast failed at call {call.id} ({words_of(error, type(error).__name__)}); {what}.",
+        state=State.UNKNOWN if unknown else State.FAILED,
+        failure=Failure.INTERNAL,
+        call_id=call.id,
+    )
+
+
+def invalid_for(call: Call) -> str:
+    """How a refusal of arguments begins."""
+    return f"Invalid arguments for '{call.name_used}': "
+
+
+def invalid(call: Call, error: ArgumentsError) -> Result:
+    failure = Failure.BAD_JSON if isinstance(error, BadJson) else Failure.INVALID_ARGUMENTS
+    text = f"{invalid_for(call)}{error}"
+    return Result(False, "", text, None, {}, (), State.INVALID, failure, call.id)
+
+
+def too_deep(name: str, limit: int) -> Result:
+    text = f"Tool '{name}' was not called: calls are nested deeper than {limit}."
+    return Result(False, error=text, state=State.DENIED, failure=Failure.TOO_DEEP)
+
+
+def no_secret(name: str, scope: str) -> Result:
+    return Result(
+        False,
+        error=f"Tool '{name}' needs the secret '{scope}', which this caller has not been granted.",
+        state=State.DENIED,
+        failure=Failure.SECRET_UNAVAILABLE,
+    )
+
+
+def unrecorded(name: str, error: HoldfastError) -> Result:
+    return Result(
+        False,
+        error=f"Tool '{name}' was not run: the call cannot be recorded. {error}",
+        state=State.FAILED,
+        failure=Failure.LEDGER,
+    )
+
+
+def result_lost(name: str, error: LedgerError, *, mutates: bool) -> Result:
+    """Not recorded means not acknowledged: the caller must not build on it."""
+    what = "; the ledger will call it unknown" if mutates else ""
+    return Result(
+        False,
+        error=f"Tool '{name}' ran, but its result could not be recorded{what}. {error}",
+        state=State.UNKNOWN if mutates else State.FAILED,
+        failure=Failure.LEDGER,
+    )
+
+
+def cancelled(call_id: str) -> Result:
+    return Result(False, error=ABORTED, state=State.CANCELLED, failure=Failure.CANCELLED, call_id=call_id)
+
+
+def expired(pending: PendingCall, seconds: float) -> Result:
+    """What the model is told of a call whose time was over before it ran."""
+    what = "its approval was not used" if pending.state is State.APPROVED else "nobody answered"
+    text = f"Tool '{pending.call.name_used}' was not run: {what} within {_span(seconds)}. Ask again if it is needed."
+    return Result(False, error=text, state=State.EXPIRED, failure=Failure.EXPIRED, call_id=pending.call.id)
+
+
+def _span(seconds: float) -> str:
+    for unit, size in (("day", 86_400.0), ("hour", 3_600.0), ("minute", 60.0)):
+        if seconds >= size and seconds % size == 0:
+            count = round(seconds / size)
+            return f"{count} {unit}" if count == 1 else f"{count} {unit}s"
+    return f"{seconds:g} seconds"
+
+
+def nobody_to_ask(tool: Tool, call: Call, decision: Decision) -> Result:
+    name = call.name_used
+    if tool.definition_only:
+        text = f"Tool '{name}' is finished from outside and nobody is there to do it."
+    else:
+        text = f"Tool '{name}' needs approval and nobody is there to ask. {decision.reason}"
+    return Result(False, error=text, state=State.DENIED, failure=Failure.NOBODY_TO_ASK)
+
+
+def denied(call: Call, decision: Decision) -> Result:
+    text = f"Tool '{call.name_used}' was denied: {decision.reason}"
+    return Result(False, error=text, state=State.DENIED, failure=Failure.DENIED_BY_POLICY)
+
+
+def waits(pending: PendingCall, *, changed: str = "") -> Result:
+    """A call that waits for a person; `changed` says what is different from what was approved."""
+    call_id = pending.call.id
+    if changed:
+        text = f"Call {call_id} has changed since it was approved ({changed}) and waits again: "
+        text += f"holdfast approve {call_id}"
+    elif pending.definition_only:
+        text = f"Call {call_id} waits for its result: holdfast answer {call_id}"
+    else:
+        text = f"Call {call_id} waits for approval: holdfast approve {call_id}"
+    failure = Failure.AWAITING_ANSWER if pending.definition_only else Failure.AWAITING_APPROVAL
+    return Result(
+        False, error=text, state=State.PENDING, failure=Failure.STALE if changed else failure, call_id=call_id
+    )
+
+
+def still_open(call_id: str, pending: PendingCall | None, *, runs: bool = False) -> Result:
+    """A call that has not ended yet, as far as this process can tell."""
+    if runs or (pending is not None and pending.state is State.RUNNING):
+        text = f"Call {call_id} runs in another process and has not ended yet; its end: holdfast ledger show {call_id}"
+        return Result(False, error=text, state=State.RUNNING, failure=Failure.AWAITING_PROGRAM, call_id=call_id)
+    if pending is None:
+        text = f"Call {call_id} is over, and no result of it is recorded: holdfast ledger show {call_id}"
+        return Result(False, error=text, state=State.UNKNOWN, failure=Failure.OUTCOME_UNKNOWN, call_id=call_id)
+    if pending.state is State.PENDING:
+        return waits(pending)
+    text = awaiting_program(pending)
+    return Result(False, error=text, state=pending.state, failure=Failure.AWAITING_PROGRAM, call_id=call_id)
+
+
+def lost_secret(call: Call, proposal: Proposal | None) -> Result | None:
+    """Secrets are not stored: what comes back from the ledger has a label in their place, and must not run."""
+    if b"[secret " not in encode_json([call.args, call.asked, proposal]):
+        return None
+    text = "It was approved, but its arguments held a secret, which is not kept; ask for the call again."
+    return Result(False, error=text, state=State.FAILED, failure=Failure.STALE)
+
+
+_PRINTABLE: Final = 10**15
+_ATTACHED: Final = ("image", "audio", "file")
+STOPPED: Final = frozenset({State.TIMED_OUT, State.CANCELLED, State.UNKNOWN})
+
+
+def to_result(value: Any, tool: Tool, call_id: str) -> Result:
+    """A `Result` as it is, text as success, anything JSON can carry as success with structure; junk is an error."""
+    kind = cast(type[Any], type(value))
+    if tool.output_validator is None and (kind is str or (kind is int and -_PRINTABLE < value < _PRINTABLE)):
+        structured = None if kind is str else value
+        return Result(True, str(value), None, structured, {}, (), State.DONE, None, call_id)
+    if isinstance(value, Result):
+        if not is_well_formed(value):
+            return owned(_invalid(tool, "returned a Result with fields of the wrong type"), call_id)
+        return owned(checked(tool, value), call_id)
+    if value is None and tool.output_validator is None:
+        return Result(True, call_id=call_id)
+    try:
+        plain = to_json(value)
+        text = plain if isinstance(plain, str) else encode_json(plain).decode()
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
+        why = f"returned {kind.__name__}, which is not text, JSON or a Result"
+        return owned(_invalid(tool, why), call_id)
+    result = Result(True, text, None, plain)
+    return owned(checked(tool, result), call_id)
+
+
+def owned(result: Result, call_id: str) -> Result:
+    """A tool or hook says whether it succeeded; which state the call is in, and why, is not its to say."""
+    success = result.success
+    failure = result.failure if result.failure is Failure.INVALID_OUTPUT else Failure.TOOL_ERROR
+    return Result(
+        success,
+        result.output,
+        None if success else result.error or "Unknown error",
+        result.structured,
+        result.metadata,
+        result.attachments,
+        State.DONE if success else State.FAILED,
+        None if success else failure,
+        call_id,
+    )
+
+
+def checked_proposal(proposal: Proposal, tool: Tool, call_id: str) -> Proposal | Result:
+    """The proposal if every part of it is what it must be: it will be shown, stored, and come back from JSON."""
+    if not is_plain(proposal.payload):
+        return owned(_invalid(tool, "proposed a payload that JSON cannot carry"), call_id)
+    try:
+        encode_json(proposal)
+        return msgspec.convert(msgspec.to_builtins(proposal), Proposal)
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        return owned(_invalid(tool, f"made a proposal that cannot be used ({error})"), call_id)
+
+
+def is_well_formed(result: Result) -> bool:
+    fields: tuple[Any, ...] = (result.success, result.output, result.error, result.attachments, result.metadata)
+    success, output, error, attachments, metadata = fields
+    return (
+        isinstance(success, bool)
+        and isinstance(output, str)
+        and (error is None or isinstance(error, str))
+        and isinstance(attachments, tuple)
+        and all(map(_is_attachment, cast(tuple[Any, ...], attachments)))
+        and isinstance(metadata, dict)
+        and is_plain([result.structured, metadata])
+    )
+
+
+def _is_attachment(item: Any) -> bool:
+    if not isinstance(item, Attachment) or not isinstance(cast(Any, item.data), bytes):
+        return False
+    texts: tuple[Any, ...] = (item.mime_type, item.name or "", item.uri or "")
+    return item.kind in _ATTACHED and all(isinstance(text, str) for text in texts)
+
+
+def to_json(value: Any) -> Json:
+    """Plain JSON of a value: models, dataclasses, structs, enums, dates, sets and tuples included."""
+    pydantic = sys.modules.get("pydantic")
+    if pydantic is not None and isinstance(value, pydantic.BaseModel):
+        return cast(Json, value.model_dump(mode="json"))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = msgspec.structs.asdict(value) if isinstance(value, msgspec.Struct) else value
+    plain = msgspec.to_builtins(value, str_keys=True, enc_hook=_encode)
+    return parse_json(encode_json(plain), limit=sys.maxsize) if _has_odd_number(plain) else cast(Json, plain)
+
+
+def _encode(value: Any) -> Any:
+    pydantic = sys.modules.get("pydantic")
+    if pydantic is not None and isinstance(value, pydantic.BaseModel):
+        return value.model_dump(mode="json")
+    raise TypeError(type(value).__name__)
+
+
+def _has_odd_number(value: Any) -> bool:
+    """NaN and infinity become null, as the encoder writes them."""
+    if isinstance(value, float):
+        return value != value or value in (float("inf"), float("-inf"))
+    if isinstance(value, dict):
+        return any(_has_odd_number(item) for item in cast(dict[str, Any], value).values())
+    return isinstance(value, list) and any(_has_odd_number(item) for item in cast(list[Any], value))
+
+
+def checked(tool: Tool, result: Result) -> Result:
+    """The result, or that its tool's output schema refuses it."""
+    validator = tool.output_validator
+    if validator is None or not result.success:
+        return result
+    content = result.structured
+    if validator.foreign and not validator.affords(content):
+        return _invalid(tool, "returned more than can be checked against its output schema", result)
+    if validator.accepts(content):
+        return result
+    return _invalid(
+        tool, f"returned something its output schema refuses: {'; '.join(validator.violations(content))}", result
+    )
+
+
+def _invalid(tool: Tool, why: str, result: Result | None = None) -> Result:
+    return Result(
+        False,
+        result.output if result else "",
+        f"Tool '{tool.name}' {why}.",
+        state=State.FAILED,
+        failure=Failure.INVALID_OUTPUT,
+    )
+
+
+_NOTICE_LINES: Final = 40
+_NOTICE_BYTES: Final = 8192
+"""What a tool may add below an output it has cut to the limits itself."""
+
+
+class CallKeeper:
+    """Satisfies the `Keeper` protocol for one call."""
+
+    __slots__ = ("_call_id", "_ledger")
+
+    def __init__(self, call_id: str, ledger: Ledger | None) -> None:
+        self._call_id = call_id
+        self._ledger = ledger
+
+    def before_image(self, path: Path, content: bytes | None, mode: int | None = None) -> None:
+        if self._ledger is not None:
+            self._ledger.before_image(self._call_id, path, content, mode)
+
+    def after_image(self, path: Path, content: bytes | None, mode: int | None = None) -> None:
+        if self._ledger is not None:
+            self._ledger.after_image(self._call_id, path, content, mode)
+
+    def read_spill(self, call_id: str, offset: int, limit: int) -> tuple[str, int]:
+        if self._ledger is None:
+            raise CallError("This runtime keeps no ledger, so nothing was kept.")
+        result = self._ledger.result(call_id)
+        if result is None:
+            raise UnknownCall(f"No call '{call_id}' has ended; `holdfast ledger` lists the calls.")
+        reference = result.metadata.get("spill")
+        if not isinstance(reference, str):
+            raise CallError(f"The output of '{call_id}' was shown whole: nothing more was kept.")
+        text, total = self._ledger.blobs.read_lines(reference, offset, limit)
+        told = result.metadata.get("spilled_lines")
+        if not isinstance(told, int) or told >= total:
+            return text, total
+        return "\n".join(text.split("\n", told - offset + 1)[: max(0, told - offset + 1)]), told
+
+
+def bound(result: Result, tool: Tool, limits: OutputConfig, call_id: str, ledger: Ledger | None) -> Result:
+    """Cut an output that is too long; keep all of it (up to `max_spill`) and say what is hidden."""
+    text = result.output
+    if result.metadata.get("truncated") is True and _nearly_fits(text, limits):
+        return _cut_bytes(result, limits)
+    cut = (truncate.head if tool.keeps == "head" else truncate.tail)(text, limits.max_lines, limits.max_bytes)
+    if not cut.truncated:
+        return _cut_bytes(result, limits)
+    metadata = dict(result.metadata)
+    where = None
+    kept = _spill(text, limits, ledger)
+    if kept is not None:
+        metadata |= {"spill": kept.reference, "spilled_bytes": kept.size, "spilled_lines": cut.total_lines}
+        where = f"output.read call={call_id}" + (f", first {truncate.format_size(kept.size)}" if kept.dropped else "")
+    elif ledger is not None:
+        where = "could not be kept"
+    shown = truncate.with_notice(cut, tool.keeps, where, limits.max_bytes)
+    structured = None if isinstance(result.structured, str) else result.structured
+    return _cut_bytes(replace(result, output=shown, structured=structured, metadata=metadata), limits)
+
+
+def _nearly_fits(text: str, limits: OutputConfig) -> bool:
+    """The tool has cut the output itself, and said so below it."""
+    lines, size = limits.max_lines + _NOTICE_LINES, limits.max_bytes + _NOTICE_BYTES
+    return text.count("\n") < lines and truncate.byte_size(text) <= size
+
+
+def _spill(text: str, limits: OutputConfig, ledger: Ledger | None) -> Spill | None:
+    """Keep the whole output. That it cannot be kept is no reason to lose the result."""
+    if ledger is None:
+        return None
+    try:
+        return ledger.blobs.spill(text, limits.max_spill)
+    except LedgerError:
+        return None
+
+
+def _cut_bytes(result: Result, limits: OutputConfig) -> Result:
+    if limits.max_output_bytes is None or len(result.output) * 4 <= limits.max_output_bytes:
+        return result
+    return replace(result, output=truncate.cut_bytes(result.output, limits.max_output_bytes))

@@ -1,0 +1,101 @@
+"""Long-lived helpers of a runtime, found by their protocol: those it was given, and its own, made on first use."""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from holdfast.contract.call import Caller
+from holdfast.contract.context import Context
+from holdfast.contract.errors import CallError, HoldfastError
+from holdfast.contract.finding import TOOL_SEARCH, FoundTools, ToolFinder
+from holdfast.contract.processes import Processes
+from holdfast.runtime.access import ToolAccess
+from holdfast.runtime.commands import Commands
+from holdfast.runtime.context import RunContext
+
+if TYPE_CHECKING:
+    from holdfast.registry.search import ToolIndex
+    from holdfast.runtime.background import Background
+
+T = TypeVar("T")
+_MAX_SEARCHERS: Final = 64
+
+
+class Services:
+    """What `ctx.service(Protocol)` finds."""
+
+    def __init__(self, commands: Commands, access: ToolAccess, *, end_with_call: bool) -> None:
+        self._commands = commands
+        self._access = access
+        self._end_with_call = end_with_call
+        self._background: Background | None = None
+        self._offered: dict[type[Any], Any] = {}
+
+    def offer(self, protocol: type[T], helper: T) -> None:
+        """Give tools a long-lived helper, found by its protocol."""
+        self._offered[protocol] = helper
+
+    def get(self, protocol: type[T]) -> T:
+        found: Any = self._offered.get(protocol)
+        if found is None and protocol is Processes:
+            found = self._offered[protocol] = self._processes()
+        if found is None and protocol is ToolFinder:
+            found = self._offered[protocol] = Finder(self._access)
+        if found is None:
+            raise HoldfastError(f"This runtime was given no {protocol.__name__}: runtime.services.offer gives it one.")
+        return found
+
+    def writers_alive(self, since: float | None = None) -> bool:
+        """Whether something that belongs to no call could write into the document, now or since then."""
+        from holdfast.runtime.background import writers_alive
+
+        return writers_alive(self._commands, self._background, since)
+
+    def _processes(self) -> Background:
+        from holdfast.runtime.background import Background
+
+        commands = self._commands
+        _ = commands.warden  # closed after the processes
+        self._background = Background(commands, commands.workspace.state, end_with_call=self._end_with_call)
+        commands.on_close(self._background.close)
+        return self._background
+
+
+class Finder:
+    """Satisfies `ToolFinder`. The index is made when it is first needed, and again after the registry changed."""
+
+    def __init__(self, access: ToolAccess) -> None:
+        self._access = access
+        self._lock = Lock()
+        self._revision = -1
+        self._index: ToolIndex | None = None
+        self._masks: dict[Caller, bytes] = {}
+
+    def find(self, ctx: Context, query: str, limit: int) -> FoundTools:
+        if not isinstance(ctx, RunContext):
+            raise CallError("Tools are searched for a call of a runtime: pass the context the tool was handed.")
+        with self._lock:
+            index = self._current()
+            mask = self._mask(index, ctx.call_record.caller)
+        return FoundTools(tuple(index.search(query, limit, mask)), mask.count(1))
+
+    def _current(self) -> ToolIndex:
+        registry = self._access.registry
+        revision = registry.revision
+        if self._index is None or revision != self._revision:
+            from holdfast.registry.search import ToolIndex
+
+            self._index = ToolIndex(tool for tool in registry.list() if tool.name != TOOL_SEARCH)
+            self._revision = revision
+            self._masks.clear()
+        return self._index
+
+    def _mask(self, index: ToolIndex, caller: Caller) -> bytes:
+        """What the caller may see is asked anew when anything has changed."""
+        found = self._masks.get(caller)
+        if found is None:
+            if len(self._masks) >= _MAX_SEARCHERS:
+                self._masks.clear()
+            found = self._masks[caller] = index.mask(self._access.visible(caller))
+        return found

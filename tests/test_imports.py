@@ -1,0 +1,61 @@
+"""No import cycle, wherever the import stands: at the top, in a function, or for types only."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import holdfast
+
+FOLDER = Path(holdfast.__file__).parent
+
+
+def modules() -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for path in FOLDER.rglob("*.py"):
+        parts = ("holdfast", *path.relative_to(FOLDER).with_suffix("").parts)
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imports(path: Path, known: dict[str, Path]) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                yield whole if whole in known else node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def cycles(graph: dict[str, set[str]]) -> list[set[str]]:
+    """Sets of modules that import each other, directly or through others."""
+
+    def reached(start: str) -> set[str]:
+        found: set[str] = set()
+        left = [start]
+        while left:
+            for name in graph[left.pop()] - found:
+                found.add(name)
+                left.append(name)
+        return found
+
+    reach = {name: reached(name) for name in graph}
+    rings = {frozenset(other for other in reach[name] if name in reach[other]) for name in graph if name in reach[name]}
+    return [set(ring) for ring in rings]
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    known = modules()
+    # The package itself only looks names up, when somebody asks for them.
+    graph = {
+        name: {found for found in imports(path, known) if found in known and found not in (name, "holdfast")}
+        for name, path in known.items()
+        if name != "holdfast"
+    }
+    assert cycles(graph) == []
+
+
+def test_a_cycle_is_found_when_there_is_one() -> None:
+    assert cycles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [{"a", "b", "c"}]
