@@ -74,24 +74,20 @@ class Subscription:
 class Events:
     """Hands every event to every subscriber, in the thread of the event loop."""
 
-    __slots__ = ("_loop", "_redactor", "_thread", "idle", "listeners", "subscriptions")
+    __slots__ = ("_redactor", "_thread", "idle", "listeners", "loop", "subscriptions")
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """The event loop that calls run in. A plain attribute, like `idle`."""
         self._thread = 0
         self.subscriptions: tuple[Subscription, ...] = ()
         self.listeners: tuple[Callable[[Event], None], ...] = ()
         self.idle = True
         """Nobody is watching, so that events need not be made. A plain attribute: it is read many times a call."""
 
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop | None:
-        """The event loop that calls run in."""
-        return self._loop
-
     def use_running_loop(self) -> None:
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
 
     def subscribe(self, limit: int = QUEUE_LIMIT) -> Subscription:
@@ -131,10 +127,10 @@ class Events:
 
     def emit_from_anywhere(self, event: Event) -> None:
         """Emit from the loop's thread or from a tool's thread."""
-        if threading.get_ident() == self._thread or self._loop is None:
+        if threading.get_ident() == self._thread or self.loop is None:
             self.emit(event)
         else:
-            self._loop.call_soon_threadsafe(self.emit, event)
+            self.loop.call_soon_threadsafe(self.emit, event)
 
     def log(self, message: str) -> None:
         _LOG.info("%s", self._redactor(message))
