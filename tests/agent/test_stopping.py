@@ -25,14 +25,17 @@ ABORTED = "User aborted tool execution."
 class Sleeper:
     """A tool that begins and does not end by itself."""
 
-    def __init__(self, *effects: str) -> None:
+    def __init__(self, *effects: str, wanted: int = 1) -> None:
         self.begun = 0
         self.started = asyncio.Event()
+        """Set when so many calls of it have begun as are wanted."""
+        self._wanted = wanted
         self.tool = Tool(name="sleep", execute=self.sleep, effects=frozenset(effects or {"fs.read"}))
 
     async def sleep(self, args: Any) -> str:
         self.begun += 1
-        self.started.set()
+        if self.begun >= self._wanted:
+            self.started.set()
         await asyncio.Event().wait()
         return "never"
 
@@ -91,7 +94,7 @@ def test_a_request_that_is_cancelled_before_anything_came_leaves_nothing(tmp_pat
 
 @pytest.mark.spec("U1", "D5")
 def test_tools_that_run_or_wait_for_their_turn_are_stopped_and_each_has_its_result(tmp_path: Path) -> None:
-    sleeper = Sleeper()
+    sleeper = Sleeper(wanted=2)
     calls = [use("a1"), *(use(f"s{number}", "sleep", "{}") for number in range(4)), use("p1", "ask")]
     stage = Stage(tmp_path, said(*calls), tools=[sleeper.tool])
 
