@@ -13,7 +13,7 @@ import pytest
 from holdfast.agent.events import EXIT_CODES, AgentEvent
 from holdfast.chat.document import Document
 from holdfast.contract.event import Event
-from holdfast.doors.cli.fields import FIELDS
+from holdfast.doors.cli.reference import objects
 from tests.doors.chatting import NAME, answer, start
 from tests.doors.command import Cli
 
@@ -99,5 +99,5 @@ def test_the_guide_names_every_event_and_every_field_of_those_it_explains() -> N
     for tag, kind in tags.items():
         if "what the path of that call tells" in fields[str(tag)]:
             continue
-        named = FIELDS["outcome"] if tag == "outcome" else [item.name for item in msgspec.structs.fields(kind)]
+        named = objects()["outcome"] if tag == "outcome" else [item.name for item in msgspec.structs.fields(kind)]
         assert all(f"`{name}`" in fields[str(tag)] or name == "event" for name in named), tag

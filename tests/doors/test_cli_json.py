@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.doors.cli.fields import FIELDS
-from holdfast.doors.cli.reference import OUTPUTS, commands
+from holdfast.doors.cli.reference import OUTPUTS, commands, objects
 from holdfast.doors.cli.root import holdfast
 from tests.doors.changing import change_files
 from tests.doors.command import Cli, Json
@@ -31,11 +30,11 @@ def test_every_command_writes_the_fields_of_the_reference(asking: Cli) -> None:
     seen = dict(_outputs(asking))
     elsewhere = {"mcp serve", "mcp review", "mcp login"}  # they need more than a place: see test_cli_mcp*
     assert set(seen) == set(OUTPUTS) - {"config schema", "ledger export"} - elsewhere
-    for command, (kind, objects) in seen.items():
+    for command, (kind, written) in seen.items():
         assert f"`{kind}`" in OUTPUTS[command], command
-        assert objects, command
-        for item in objects:
-            assert set(item) == set(FIELDS[kind]), command
+        assert written, command
+        for item in written:
+            assert set(item) == set(objects()[kind]), command
 
 
 def _outputs(cli: Cli) -> Iterator[tuple[str, tuple[str, list[Json]]]]:
@@ -61,7 +60,7 @@ def _outputs(cli: Cli) -> Iterator[tuple[str, tuple[str, list[Json]]]]:
     changed = change_files(cli, {"changed.txt": "changed"})
     yield "changes", ("change", cli.run("changes", changed, "--diff", "--json").lines)
     listed = cli.run("changes", "--json").lines
-    assert [set(item) for item in listed] == [set(FIELDS["changing call"])] * len(listed)
+    assert [set(item) for item in listed] == [set(objects()["changing call"])] * len(listed)
     yield "undo", ("undo", cli.run("undo", changed, "--yes", "--json").lines)
     yield "ledger prune", ("pruning", cli.run("ledger", "prune", "--json").lines)
     yield "config show", ("configuration", cli.run("config", "--json").lines)
@@ -71,7 +70,7 @@ def _outputs(cli: Cli) -> Iterator[tuple[str, tuple[str, list[Json]]]]:
     yield "chat advance", ("outcome", cli.run("chat", "a.chat", "--json").lines[-1:])
     documents = cli.run("chat", "status", "--json").lines
     yield "chat status", ("document", documents)
-    assert [set(slot) for slot in documents[0]["slots"]] == [set(FIELDS["slot"])]
+    assert [set(slot) for slot in documents[0]["slots"]] == [set(objects()["slot"])]
     yield "chat run", ("outcome", cli.run("chat", "run", documents[0]["slots"][0]["id"], "--json").lines[-1:])
     yield "chat cancel", ("stop", cli.run("chat", "cancel", "a.chat", "--json").lines)
     yield "trust file", ("trust", cli.run("trust", "--yes", "--json").lines)
@@ -89,8 +88,8 @@ def _outputs(cli: Cli) -> Iterator[tuple[str, tuple[str, list[Json]]]]:
 @pytest.mark.spec("E1a")
 def test_the_objects_inside_a_result_have_the_fields_of_the_reference(asking: Cli) -> None:
     result = asking.run("call", "--json", "file.write", "path=notes.txt", "content=hello").json
-    assert set(result["error"]) == set(FIELDS["error"])
-    assert set(result["pending"]) == set(FIELDS["pending"])
+    assert set(result["error"]) == set(objects()["error"])
+    assert set(result["pending"]) == set(objects()["pending"])
     record = asking.run("ledger", "show", result["call_id"], "--json").json
     assert record["result"] is None
     assert result["pending"]["diff"].endswith("+hello\n\\ No newline at end of file\n")

@@ -17,7 +17,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from holdfast.doors.cli.fields import FIELDS
+from holdfast.doors.cli.reference import objects
 from tests.doors.command import Cli, Json
 from tests.doors.terminal import Terminal
 
@@ -82,7 +82,7 @@ def served(cli: Cli, *args: str) -> Generator[tuple[Json, subprocess.Popen[bytes
 @pytest.mark.spec("K3a")
 def test_over_http_the_token_of_a_private_file_is_needed_and_ctrl_c_ends_it(cli: Cli) -> None:
     with served(cli) as (told, process):
-        assert set(told) == set(FIELDS["serving"])
+        assert set(told) == set(objects()["serving"])
         assert told["token"] is None
         file = Path(told["token_file"])
         assert stat.S_IMODE(file.stat().st_mode) == 0o600

@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from holdfast.contract.values import Args
+from holdfast.contract.values import Args, Identifier
 from holdfast.contract.vocabulary import Risk, State, Verdict
 
 
@@ -39,7 +39,7 @@ class Decision(Struct, frozen=True):
 class Precondition(Struct, frozen=True, kw_only=True):
     """A fact a proposal relies on, for example the content digest of the file it will replace."""
 
-    kind: str
+    kind: Identifier
     subject: str
     value: str
 
@@ -78,7 +78,7 @@ class Proposal(Struct, frozen=True, kw_only=True):
 class Call(Struct, frozen=True, omit_defaults=True):
     """One request for one action."""
 
-    id: str
+    id: Identifier
     tool: str
     """Canonical name."""
     name_used: str
@@ -112,7 +112,7 @@ class NamedFile(Struct, frozen=True):
 
     path: str
     """From the project's root, where it lies in it."""
-    digest: str
+    digest: Identifier
 
 
 class PendingCall(Struct, frozen=True, kw_only=True):
@@ -120,8 +120,8 @@ class PendingCall(Struct, frozen=True, kw_only=True):
 
     call: Call
     state: State
-    digest: str
-    definition_digest: str
+    digest: Identifier
+    definition_digest: Identifier
     decision: Decision
     preview: str
     """One line: `name: what it would do`."""

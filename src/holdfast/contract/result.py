@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from msgspec import Struct, field
 
-from holdfast.contract.values import Args, Json
+from holdfast.contract.values import Args, Doc, Identifier, Json
 from holdfast.contract.vocabulary import EXIT_CODES, Failure, State
 
 
@@ -23,15 +23,17 @@ class Attachment(Struct, frozen=True, kw_only=True, tag_field="type", tag="attac
 class Result(Struct, frozen=True):
     """Exactly one per call. `output` is for the model and the user, `structured` is the typed form of it."""
 
-    success: bool
-    output: str = ""
-    error: str | None = None
-    structured: Json = None
-    metadata: Args = field(default_factory=dict[str, Json])
-    attachments: tuple[Attachment, ...] = ()
-    state: State = State.DONE
-    failure: Failure | None = None
-    call_id: str = ""
+    success: Annotated[bool, Doc("whether the tool did what was asked")]
+    output: Annotated[str, Doc("what the tool returned, as text")] = ""
+    error: Annotated[str | None, Doc("what went wrong, in a sentence, or null")] = None
+    structured: Annotated[Json, Doc("what the tool returned, as JSON, or null")] = None
+    metadata: Annotated[Args, Doc("facts about the output, such as whether it was cut")] = field(
+        default_factory=dict[str, Json]
+    )
+    attachments: Annotated[tuple[Attachment, ...], Doc("images, audio and files; `data` is base64")] = ()
+    state: Annotated[State, Doc("how the call ended, or that it is pending, approved or running")] = State.DONE
+    failure: Annotated[Failure | None, Doc("which kind of failure it is, or null")] = None
+    call_id: Annotated[Identifier, Doc("the id of the call")] = ""
 
     @property
     def text(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hashlib import sha256
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, cast
 
 import jiter
 import msgspec
@@ -16,6 +16,17 @@ if TYPE_CHECKING:
 else:
     Json = Any  # msgspec cannot decode a recursive alias
 Args = dict[str, Json]
+
+
+class Doc(NamedTuple):
+    """What a field means: `Annotated[type, Doc("...")]`. References and schemas are made from it."""
+
+    text: str
+
+
+IDENTIFIER: Final = "identifier"
+Identifier = Annotated[str, IDENTIFIER]
+"""Text that holdfast made or checked itself, such as an id or a digest: redaction leaves it as it is."""
 
 MAX_ARGUMENT_BYTES: Final = 16 * 1024 * 1024
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from holdfast.contract.call import Call, Decision, PendingCall, Proposal
 from holdfast.contract.errors import ArgumentsError, BadJson, CallError, HoldfastError, LedgerError, UnknownCall
 from holdfast.contract.plain import is_plain
-from holdfast.contract.result import Attachment, Result
+from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Json, encode_json, parse_json
 from holdfast.contract.vocabulary import Failure, State, Verdict
@@ -194,7 +194,6 @@ def lost_secret(call: Call, proposal: Proposal | None) -> Result | None:
 
 
 _PRINTABLE: Final = 10**15
-_ATTACHED: Final = ("image", "audio", "file")
 STOPPED: Final = frozenset({State.TIMED_OUT, State.CANCELLED, State.UNKNOWN})
 
 
@@ -222,19 +221,11 @@ def to_result(value: Any, tool: Tool, call_id: str) -> Result:
 
 def owned(result: Result, call_id: str) -> Result:
     """A tool or hook says whether it succeeded; which state the call is in, and why, is not its to say."""
-    success = result.success
     failure = result.failure if result.failure is Failure.INVALID_OUTPUT else Failure.TOOL_ERROR
-    return Result(
-        success,
-        result.output,
-        None if success else result.error or "Unknown error",
-        result.structured,
-        result.metadata,
-        result.attachments,
-        State.DONE if success else State.FAILED,
-        None if success else failure,
-        call_id,
-    )
+    if result.success:
+        return replace(result, error=None, state=State.DONE, failure=None, call_id=call_id)
+    error = result.error or "Unknown error"
+    return replace(result, error=error, state=State.FAILED, failure=failure, call_id=call_id)
 
 
 def checked_proposal(proposal: Proposal, tool: Tool, call_id: str) -> Proposal | Result:
@@ -249,24 +240,13 @@ def checked_proposal(proposal: Proposal, tool: Tool, call_id: str) -> Proposal |
 
 
 def is_well_formed(result: Result) -> bool:
-    fields: tuple[Any, ...] = (result.success, result.output, result.error, result.attachments, result.metadata)
-    success, output, error, attachments, metadata = fields
-    return (
-        isinstance(success, bool)
-        and isinstance(output, str)
-        and (error is None or isinstance(error, str))
-        and isinstance(attachments, tuple)
-        and all(map(_is_attachment, cast(tuple[Any, ...], attachments)))
-        and isinstance(metadata, dict)
-        and is_plain([result.structured, metadata])
-    )
-
-
-def _is_attachment(item: Any) -> bool:
-    if not isinstance(item, Attachment) or not isinstance(cast(Any, item.data), bytes):
+    """Whether every field holds what its type says: nothing checks a struct that a tool made."""
+    try:
+        plain = msgspec.to_builtins(result, builtin_types=(bytes,))
+        msgspec.convert(plain, Result, builtin_types=(bytes,))
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
         return False
-    texts: tuple[Any, ...] = (item.mime_type, item.name or "", item.uri or "")
-    return item.kind in _ATTACHED and all(isinstance(text, str) for text in texts)
+    return type(result) is Result and is_plain([result.structured, result.metadata])
 
 
 def to_json(value: Any) -> Json:

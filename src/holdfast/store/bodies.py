@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from binascii import Error as Base64Error
-from binascii import a2b_base64, b2a_base64
+from binascii import b2a_base64
 from hashlib import sha256
 from typing import Any, Final, Literal, TypeVar, cast
 
@@ -13,9 +12,9 @@ from msgspec import Struct
 from holdfast.contract.call import Answer, Call, Decision, PendingCall
 from holdfast.contract.errors import LedgerCorrupt, LedgerUnavailable
 from holdfast.contract.result import Result
-from holdfast.contract.values import Args, Json
+from holdfast.contract.values import Args, Identifier, Json
 from holdfast.store.blobs import Blobs
-from holdfast.store.redact import Redactor
+from holdfast.store.redact import Redactor, cleaned
 
 B = TypeVar("B", bound=Struct)
 Scope = Literal["once", "session", "project", "user"]
@@ -38,18 +37,18 @@ class Held(Struct, frozen=True):
 
 class Answered(Struct, frozen=True):
     answer: Answer
-    digest: str
+    digest: Identifier
     result: Result | None = None
     """The end of the call, when the answer is one."""
 
 
 class Intent(Struct, frozen=True):
     decision: Decision
-    definition_digest: str
+    definition_digest: Identifier
     mutates: bool
     pid: int
     pid_start: str
-    digest: str | None = None
+    digest: Identifier | None = None
     call: Call | None = None
     """None if the call was held: what was shown then is what runs."""
 
@@ -62,7 +61,7 @@ class Before(Struct, frozen=True):
     """What a path held before the call changed it."""
 
     path: str
-    blob: str | None
+    blob: Identifier | None
     """None if there was nothing."""
     mode: int | None = None
     size: int = 0
@@ -71,7 +70,7 @@ class Before(Struct, frozen=True):
 class Grant(Struct, frozen=True, kw_only=True):
     """A remembered, scoped yes."""
 
-    id: str
+    id: Identifier
     tool: str
     pattern: Args
     """What the arguments must be."""
@@ -89,12 +88,12 @@ class Granted(Struct, frozen=True):
 
 
 class Revoked(Struct, frozen=True):
-    id: str
+    id: Identifier
     by: str
 
 
 class Consumed(Struct, frozen=True):
-    id: str
+    id: Identifier
     for_call: str
 
 
@@ -102,7 +101,7 @@ class TrustedContent(Struct, frozen=True, kw_only=True):
     """A person trusted a file with exactly this content."""
 
     path: str
-    digest: str
+    digest: Identifier
     by: str
     at: float
 
@@ -117,7 +116,7 @@ class Pinned(Struct, frozen=True):
 
     server: str
     tool: str
-    digest: str
+    digest: Identifier
     before: str | None = None
     """The digest of the definition it replaces, which a person accepted it for."""
 
@@ -142,7 +141,7 @@ class Pruned(Struct, frozen=True, kw_only=True):
 class Elsewhere(Struct, frozen=True):
     """Stands in for a body that is too large for a row."""
 
-    blob: str
+    blob: Identifier
     size: int
 
 
@@ -185,13 +184,6 @@ def decoder_of(kind: type[B]) -> msgspec.json.Decoder[B]:
 MAX_INLINE: Final = 1024 * 1024
 _MAX_DEPTH: Final = 100
 _PLACEHOLDER: Final = b"[an attachment that held a secret]"
-_FREE: Final = frozenset({"args", "asked", "original", "original_args", "structured", "metadata", "payload", "pattern"})
-"""Fields with content of no fixed form: everything in them can be replaced, numbers and keys too."""
-_FIXED: Final = frozenset(
-    {"id", "call_id", "state", "verdict", "kind", "failure", "risk", "digest", "definition_digest", "scope", "blob"}
-)
-"""Fields whose values come from closed lists or are made by us."""
-
 
 class Sealer:
     """Turns bodies into text without secrets; the only way into the ledger. What could not be read back later is
@@ -207,10 +199,11 @@ class Sealer:
             text = self._encode(body).decode()
         except (UnicodeEncodeError, RecursionError, TypeError, ValueError, OverflowError):
             text = self._encode(_plain(body)).decode()
-        if self._redactor.finds(text):
-            text = self._encode(self._clean(msgspec.json.decode(text), "", free=False)).decode()
         try:
-            decoder_of(type(body)).decode(text)
+            read = decoder_of(type(body)).decode(text)
+            if self._redactor.finds(text):
+                text = self._encode(cleaned(read, self._redactor, self._attachment)).decode()
+                decoder_of(type(body)).decode(text)
         except msgspec.DecodeError as error:
             raise LedgerUnavailable(f"It cannot be recorded, because it could not be read back: {error}.") from None
         if len(text) > MAX_INLINE:
@@ -218,32 +211,10 @@ class Sealer:
             text = self._encode(Elsewhere(self._blobs.put(raw), len(raw))).decode()
         return text
 
-    def _clean(self, value: object, key: str, *, free: bool) -> object:
-        if isinstance(value, dict):
-            items = cast(dict[str, object], value).items()
-            if free:
-                return {self._redactor(name): self._clean(item, "", free=True) for name, item in items}
-            return {name: self._clean(item, name, free=name in _FREE) for name, item in items}
-        if isinstance(value, list):
-            return [self._clean(item, key, free=free) for item in cast(list[object], value)]
-        if isinstance(value, str):
-            if free:
-                return self._redactor(value)
-            return self._attachment(value) if key == "data" else value if key in _FIXED else self._redactor(value)
-        if free and isinstance(value, int | float) and not isinstance(value, bool):
-            shown = str(value)
-            redacted = self._redactor(shown)
-            return value if redacted == shown else redacted
-        return value
-
-    def _attachment(self, encoded: str) -> str:
-        try:
-            content = a2b_base64(encoded).decode("utf-8", "replace")
-        except Base64Error:
-            content = encoded
-        if self._redactor.finds(encoded) or self._redactor.finds(content):
-            return b2a_base64(_PLACEHOLDER, newline=False).decode()
-        return encoded
+    def _attachment(self, data: bytes) -> bytes:
+        """Content in which a secret is found, as text or as base64, is not kept at all."""
+        shown = (b2a_base64(data, newline=False).decode(), data.decode("utf-8", "replace"))
+        return _PLACEHOLDER if any(map(self._redactor.finds, shown)) else data
 
 
 def _plain(value: object, depth: int = 0) -> object:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Set
-from typing import Final, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from enum import Enum, auto
+from functools import cache
+from types import UnionType
+from typing import Annotated, Any, Final, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import jsonschema_rs
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.contract.result import Attachment, Result
-from holdfast.contract.values import Args, Json
+from holdfast.contract.result import Result
+from holdfast.contract.values import IDENTIFIER, Json
+
+V = TypeVar("V", bound=Struct)
 
 SHAPES: Final[Mapping[str, str]] = {
     "aws_key": r"(?:AKIA|ASIA)[0-9A-Z]{16}",
@@ -183,44 +189,87 @@ class Redactor:
 
     def value(self, value: Json) -> Json:
         """A JSON value with every text, key and number in it redacted."""
-        return _walk(value, self._all)
+        return _walk(value, self._all.replace)
 
     def result(self, result: Result) -> Result:
         """A result without the known values, wherever they are in it."""
-        matcher = self._known
-        return replace(
-            result,
-            output=matcher.replace(result.output),
-            error=None if result.error is None else matcher.replace(result.error),
-            structured=_walk(result.structured, matcher),
-            metadata=cast(Args, _walk(result.metadata, matcher)),
-            attachments=tuple(_attachment(item, matcher) for item in result.attachments),
-        )
+        return cleaned(result, self._known.replace, self._content)
+
+    def _content(self, data: bytes) -> bytes:
+        """Text is cleaned like any other; other content is left as it is."""
+        try:
+            return self._known.replace(data.decode()).encode()
+        except UnicodeDecodeError:
+            return data
 
 
-def _walk(value: Json, matcher: Matcher) -> Json:
+def cleaned(value: V, text: Callable[[str], str], data: Callable[[bytes], bytes]) -> V:
+    """A struct with its texts and bytes cleaned, whatever fields it has and whatever structs those hold.
+
+    The types of the fields decide: JSON of no fixed form is cleaned with its keys and numbers; closed lists of words
+    and what is declared an `Identifier` stay, because they must still be readable afterwards.
+    """
+    treatments = _treatments(type(value))
+
+    def one(item: Any) -> Any:
+        if isinstance(item, str):
+            return item if isinstance(item, Enum) else text(item)
+        if isinstance(item, bytes):
+            return data(item)
+        if isinstance(item, Struct):
+            return cleaned(item, text, data)
+        if isinstance(item, tuple | list | frozenset):
+            return type(cast(Any, item))(map(one, cast(Iterable[Any], item)))
+        return item
+
+    changed: dict[str, Any] = {}
+    for name, treatment in treatments.items():
+        item = getattr(value, name)
+        changed[name] = one(item) if treatment is _Treatment.BY_VALUE else _walk(item, text)
+    return replace(value, **changed)
+
+
+class _Treatment(Enum):
+    BY_VALUE = auto()
+    JSON = auto()
+
+
+@cache
+def _treatments(kind: type[Struct]) -> Mapping[str, _Treatment]:
+    """How each field is cleaned; those that are left as they are do not occur."""
+    found: dict[str, _Treatment] = {}
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        parts, marks = _taken_apart(hint)
+        if any(part is Any or get_origin(part) is dict for part in parts):
+            found[name] = _Treatment.JSON
+        elif IDENTIFIER not in marks and not any(get_origin(part) is Literal for part in parts):
+            found[name] = _Treatment.BY_VALUE
+    return found
+
+
+def _taken_apart(hint: Any) -> tuple[list[Any], list[Any]]:
+    """The members of a union, and whatever any of them is annotated with."""
+    if get_origin(hint) is Annotated:
+        parts, marks = _taken_apart(hint.__origin__)
+        return parts, [*marks, *hint.__metadata__]
+    if get_origin(hint) not in (Union, UnionType):
+        return [hint], []
+    members = [_taken_apart(part) for part in get_args(hint)]
+    return [part for parts, _ in members for part in parts], [mark for _, marks in members for mark in marks]
+
+
+def _walk(value: Json, text: Callable[[str], str]) -> Json:
     if isinstance(value, str):
-        return matcher.replace(value)
+        return text(value)
     if isinstance(value, dict):
-        return {matcher.replace(key): _walk(item, matcher) for key, item in value.items()}
+        return {text(key): _walk(item, text) for key, item in value.items()}
     if isinstance(value, list):
-        return [_walk(item, matcher) for item in value]
+        return [_walk(item, text) for item in value]
     if isinstance(value, int | float) and not isinstance(value, bool):
         shown = str(value)
-        clean = matcher.replace(shown)
+        clean = text(shown)
         return value if clean == shown else clean
     return value
-
-
-def _attachment(item: Attachment, matcher: Matcher) -> Attachment:
-    """The text of an attachment is cleaned like any other; other content is left as it is."""
-    name = None if item.name is None else matcher.replace(item.name)
-    uri = None if item.uri is None else matcher.replace(item.uri)
-    try:
-        text = item.data.decode()
-    except UnicodeDecodeError:
-        return replace(item, name=name, uri=uri)
-    return replace(item, name=name, uri=uri, data=matcher.replace(text).encode())
 
 
 MAX_HELD: Final = 16_384

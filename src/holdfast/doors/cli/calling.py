@@ -101,9 +101,9 @@ def show_result(
     that is remembered.
     """
     if as_json:
-        from holdfast.doors.cli.shapes import result_shape
+        from holdfast.doors.cli.outputs import result_output
 
-        screen.put_json(result_shape(result, held))
+        screen.put_json(result_output(result, held))
         if held is not None:
             _note_shown(state, held)
         return result.exit_code

@@ -45,7 +45,9 @@ def kind_of(error: BaseException) -> str:
 def report(kind: str, message: str, exit_code: int, *, as_json: bool = False) -> int:
     """Say it, and give back the exit code."""
     if as_json:
-        put_json({"error": {"kind": kind, "message": message, "exit_code": exit_code}})
+        from holdfast.doors.cli.outputs import Error, Failed
+
+        put_json(Failed(error=Error(kind=kind, message=message, exit_code=exit_code)))
     else:
         note_folded(shown(message), "Error:", "red")
     return exit_code

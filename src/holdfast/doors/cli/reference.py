@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, get_type_hints
 
 import click
+from msgspec import Struct
 
+from holdfast.contract import result as result_module
+from holdfast.contract.result import Result
+from holdfast.contract.values import Doc
 from holdfast.contract.vocabulary import EXIT_CODES
+from holdfast.doors.cli import outputs
 from holdfast.doors.cli.app import PROGRAM
-from holdfast.doors.cli.fields import FIELDS
 from holdfast.doors.cli.options import CONTEXT
 from holdfast.doors.cli.root import holdfast
 
 _WIDTH: Final = 80
+_CAPITAL: Final = re.compile("(?<=[a-z])(?=[A-Z])")
 OUTPUTS: Final = {
     "init": "one `written`",
     "chat advance": "an event per line, see [chat.md](chat.md#events); the last one is an `outcome`",
@@ -117,9 +123,28 @@ def _lines() -> Iterator[str]:
         if output is not None:
             yield from ("", f"With `--json`: {output}.")
     yield from ("", "## JSON", "", "One object, or one per line. A command that fails writes `{\"error\": …}`.")
-    for name, fields in FIELDS.items():
+    for name, fields in objects().items():
         yield from ("", f"### `{name}`", "", "| field | meaning |", "|---|---|")
         yield from (f"| `{field}` | {meaning} |" for field, meaning in fields.items())
+
+
+def objects() -> dict[str, dict[str, str]]:
+    """Every object by its name in the reference, with what each of its fields means."""
+    kinds = [kind for kind in outputs.Output.__subclasses__() if kind not in (outputs.ResultExtra, outputs.Failed)]
+    result = _meanings(Result)
+    del result["failure"]  # it is the kind of the error
+    return {
+        "error": _meanings(outputs.Error),
+        "result": result | _meanings(outputs.ResultExtra),
+        **{_CAPITAL.sub(" ", kind.__name__).lower().removesuffix(" output"): _meanings(kind) for kind in kinds},
+    }
+
+
+def _meanings(kind: type[Struct]) -> dict[str, str]:
+    hints = get_type_hints(kind, {**vars(outputs), **vars(result_module)}, include_extras=True)
+    return {
+        name: doc.text for name, hint in hints.items() for doc in hint.__metadata__ if isinstance(doc, Doc)
+    }
 
 
 if __name__ == "__main__":

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TextIO
 
 from holdfast.doors.cli.folding import quote
+from holdfast.doors.cli.outputs import Change
 from holdfast.doors.cli.place import Flags, setting_here
 from holdfast.text.visible import visible
 
 if TYPE_CHECKING:
     from holdfast.assemble import Setting
-    from holdfast.doors.cli.shapes import Shape
     from holdfast.runtime.undo.putting_back import Planned, Undo
     from holdfast.store.ledger import Ledger
 
@@ -44,15 +44,9 @@ def name_of(item: Planned, setting: Setting) -> str:
     return os.path.relpath(item.path, root) if item.path.startswith(f"{root}/") else item.path
 
 
-def change_shape(item: Planned, call_id: str, diff: str | None) -> Shape:
-    return {
-        "call_id": call_id,
-        "path": visible_path(item.path),
-        "kind": item.change.kind,
-        "undo": item.fate,
-        "why": visible_path(item.why) or None,
-        "diff": diff,
-    }
+def change_output(item: Planned, call_id: str, diff: str | None) -> Change:
+    path, why = visible_path(item.path), visible_path(item.why) or None
+    return Change(call_id=call_id, path=path, kind=item.change.kind, undo=item.fate, why=why, diff=diff)
 
 
 def visible_path(path: str) -> str:

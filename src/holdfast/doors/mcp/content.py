@@ -5,11 +5,17 @@ from __future__ import annotations
 from base64 import b64encode
 from typing import Any, Final
 
+from msgspec import to_builtins
+
 from holdfast.contract.result import Attachment, Result
 from holdfast.contract.values import encode_json
 
 CALL: Final = "holdfast/call"
 STATE: Final = "holdfast/state"
+_PLACED: Final = frozenset(
+    {"success", "output", "error", "structured", "attachments", "state", "call_id", "failure", "metadata"}
+)
+"""Fields of a result that have their own place in the answer, or are for holdfast alone; any other goes to `_meta`."""
 _TEXTS: Final = ("text/", "application/json", "application/xml", "application/yaml", "application/toml")
 
 
@@ -24,12 +30,17 @@ def to_wire(result: Result, *, modern: bool, limit: int | None = None) -> dict[s
     answer: dict[str, Any] = {
         "content": content,
         "isError": not result.success,
-        "_meta": {CALL: result.call_id, STATE: result.state.value},
+        "_meta": {CALL: result.call_id, STATE: result.state.value, **_others(result)},
     }
     sent = isinstance(result.structured, dict) or (modern and result.structured is not None)
     if sent and (limit is None or len(encode_json(result.structured)) <= limit):
         answer["structuredContent"] = result.structured
     return complete(answer) if modern else answer
+
+
+def _others(result: Result) -> dict[str, Any]:
+    known = {name: getattr(result, name) for name in result.__struct_fields__ if name not in _PLACED}
+    return {f"holdfast/{name}": to_builtins(value) for name, value in known.items()}
 
 
 def complete(answer: dict[str, Any]) -> dict[str, Any]:

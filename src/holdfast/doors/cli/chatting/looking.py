@@ -13,13 +13,12 @@ from holdfast.contract.errors import HoldfastError
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.chatting.documents import find_document, place
 from holdfast.doors.cli.chatting.finding import known_documents, looked_at, setting_of
-from holdfast.doors.cli.chatting.shapes import position_shape, slot_shape
 from holdfast.doors.cli.chatting.stopping import driver_of
 from holdfast.doors.cli.folding import own_field, quoted_field, sentence
 from holdfast.doors.cli.held import given_lines
 from holdfast.doors.cli.holding import note_shown
+from holdfast.doors.cli.outputs import Document, SlotOutput, position
 from holdfast.doors.cli.place import Flags, runtime_in
-from holdfast.doors.cli.shapes import Shape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,18 +52,18 @@ _LABEL: Final = 9
 def show_status(flags: Flags, file: str | None, *, as_json: bool) -> int:
     paths = [find_document(file)] if file is not None else list(known_documents(setting_of(None, flags)))
     for path in paths:
-        shape, held = _document(path.resolve(), flags)
+        found, held = _document(path.resolve(), flags)
         if as_json:
-            screen.put_json(shape)
+            screen.put_json(found)
             note_shown(setting_of(path, flags).state, held)
         else:
-            _show(shape)
+            _show(found)
     if not paths and not as_json:
         screen.say("No document of this project is being advanced or has calls open.")
     return 0
 
 
-def _document(path: Path, flags: Flags) -> tuple[Shape, list[PendingCall]]:
+def _document(path: Path, flags: Flags) -> tuple[Document, list[PendingCall]]:
     """What is known of it, and the pending calls that are in that."""
     from holdfast.chat.cursor import first_pending
     from holdfast.chat.turns import starts
@@ -75,23 +74,23 @@ def _document(path: Path, flags: Flags) -> tuple[Shape, list[PendingCall]]:
     slots = conversation.slots()
     owner = driver_of(path, flags)
     with runtime_in(setting, looking=True) as runtime:
-        shown = [slot_shape(slot, runtime) for slot in slots]
+        shown = [SlotOutput.of(slot, runtime) for slot in slots]
         opened = [slot.open.call_id for slot in slots if slot.open is not None]
         held = [found for one in opened if (found := runtime.pending.ledger.held(one)) is not None]
-    shape: Shape = {
-        "path": str(path),
-        "next": _next(conversation, slots),
-        "pid": None if owner is None else owner.pid,
-        "model": (config or setting.loaded.config).model.name,
-        "trusted": trusted,
-        "slots": shown,
-        "diagnostics": to_builtins([*problems, *conversation.diagnostics()]),
-        "cursor": position_shape(first_pending(conversation.document)),
-        "replies": len(starts(conversation.document)),
-        "since_you": conversation.turns_since_user(),
-        "usage": to_builtins(conversation.usage),
-    }
-    return shape, held
+    found = Document(
+        path=str(path),
+        next=_next(conversation, slots),
+        pid=None if owner is None else owner.pid,
+        model=(config or setting.loaded.config).model.name,
+        trusted=trusted,
+        slots=shown,
+        diagnostics=to_builtins([*problems, *conversation.diagnostics()]),
+        cursor=position(first_pending(conversation.document)),
+        replies=len(starts(conversation.document)),
+        since_you=conversation.turns_since_user(),
+        usage=conversation.usage,
+    )
+    return found, held
 
 
 def _frontmatter(path: Path, flags: Flags) -> tuple[Config | None, list[Diagnostic], bool | None]:
@@ -119,27 +118,27 @@ def _next(conversation: DocumentConversation, slots: Sequence[Slot]) -> str:
     return "execute"
 
 
-def _show(shape: Shape) -> None:
-    for line in sentence(f"Document {place(shape['path'])}", sys.stdout, "bold"):
+def _show(found: Document) -> None:
+    for line in sentence(f"Document {place(found.path)}", sys.stdout, "bold"):
         screen.say(line)
-    by = "" if shape["pid"] is None else f" (process {shape['pid']} is at it)"
-    _row("next", f"{_NEXT[shape['next']]}{by}")
-    _quote("model", shape["model"])
-    if shape["trusted"] is False:
-        _row("trust", f"its frontmatter can only tighten; `holdfast trust {place(shape['path'])}`")
-    used = shape["usage"]
-    cost = "" if used["cost"] is None else f", ${used['cost']}"
-    _row("replies", f"{shape['replies']}, {shape['since_you']} since you wrote")
-    _row("tokens", f"{used['input']:,} in, {used['output']:,} out{cost}")
-    for slot in shape["slots"]:
-        status = slot["status"] or "new"
-        call = "" if slot["call_id"] is None else f"call {slot['call_id']} "
-        _row(status, f"{call}at {place(shape['path'], slot['line'])}", _COLOURS.get(status, "dim"))
-        _quote("id", slot["id"])
-        for line in given_lines(slot["tool"], slot["arguments"], sys.stdout):
+    by = "" if found.pid is None else f" (process {found.pid} is at it)"
+    _row("next", f"{_NEXT[found.next]}{by}")
+    _quote("model", found.model)
+    if found.trusted is False:
+        _row("trust", f"its frontmatter can only tighten; `holdfast trust {place(found.path)}`")
+    used = found.usage
+    cost = "" if used.cost is None else f", ${used.cost}"
+    _row("replies", f"{found.replies}, {found.since_you} since you wrote")
+    _row("tokens", f"{used.input:,} in, {used.output:,} out{cost}")
+    for slot in found.slots:
+        status = slot.status or "new"
+        call = "" if slot.call_id is None else f"call {slot.call_id} "
+        _row(status, f"{call}at {place(found.path, slot.line)}", _COLOURS.get(status, "dim"))
+        _quote("id", slot.id)
+        for line in given_lines(slot.tool, slot.arguments, sys.stdout):
             screen.say(line)
-    for item in shape["diagnostics"]:
-        _row(item["severity"], place(shape["path"], item["line"]), _COLOURS[item["severity"]])
+    for item in found.diagnostics:
+        _row(item["severity"], place(found.path, item["line"]), _COLOURS[item["severity"]])
         _quote("says", item["message"])
 
 

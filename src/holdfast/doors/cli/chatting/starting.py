@@ -14,6 +14,7 @@ from holdfast.doors.cli.chatting.documents import place
 from holdfast.doors.cli.chatting.finding import setting_of
 from holdfast.doors.cli.chatting.trusting import keep_trust, wants_trust
 from holdfast.doors.cli.failures import UsageProblem
+from holdfast.doors.cli.outputs import Written
 from holdfast.doors.cli.place import Flags
 from holdfast.text.visible import visible
 
@@ -35,7 +36,7 @@ def start_document(
     if model is not None:
         _trust(path, flags)
     if as_json:
-        screen.put_json({"path": os.path.realpath(path), "content": text})
+        screen.put_json(Written(path=os.path.realpath(path), content=text))
         return 0
     then = "`holdfast chat FILE`" if path.name.startswith("-") else f"`holdfast chat {place(path)}`"
     first = "" if message is not None else "write below @You:, then "

@@ -11,6 +11,7 @@ from holdfast.doors.cli import screen
 from holdfast.doors.cli.chatting.documents import find_document, place
 from holdfast.doors.cli.chatting.finding import known_documents, setting_of
 from holdfast.doors.cli.failures import UsageProblem
+from holdfast.doors.cli.outputs import Stop
 from holdfast.doors.cli.place import Flags
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def cancel_driver(flags: Flags, file: str | None, *, as_json: bool) -> int:
         _stop(owner, name)
     if as_json:
         pid = None if owner is None else owner.pid
-        screen.put_json({"path": None if path is None else str(path), "pid": pid, "told": pid is not None})
+        screen.put_json(Stop(path=None if path is None else str(path), pid=pid, told=pid is not None))
     elif owner is None:
         screen.note(f"Nobody is advancing {name} just now.")
     else:

@@ -17,11 +17,11 @@ from holdfast.contract.result import Result
 from holdfast.contract.vocabulary import Failure
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.chatting.documents import place
-from holdfast.doors.cli.chatting.shapes import call_preview, event_shape, outcome_shape
 from holdfast.doors.cli.folding import note_folded, quote, sentence
 from holdfast.doors.cli.held import diff_style
 from holdfast.doors.cli.logs import logged_line, note_logged_line
-from holdfast.doors.cli.shapes import Shape
+from holdfast.doors.cli.outputs import Outcome as OutcomeOutput
+from holdfast.doors.cli.outputs import call_preview, event_output
 from holdfast.doors.cli.typing_in import somebody_asks
 from holdfast.models.opening import OPERATOR
 from holdfast.models.port import CallBegun, Retrying, TextDelta, ThinkingDelta, Usage
@@ -220,10 +220,10 @@ class JsonView:
             self._settled = event.use.id
         elif isinstance(event, ReplyWritten):
             self._settled = None
-        self._put(event_shape(event) if not isinstance(event, Outcome) else self._outcome(event))
+        self._put(event_output(event) if not isinstance(event, Outcome) else self._outcome(event))
 
     def runtime(self, event: Event) -> None:
-        self._put(event_shape(event))
+        self._put(event_output(event))
 
     def rest(self) -> None:
         sys.stdout.flush()
@@ -231,12 +231,12 @@ class JsonView:
     def outcome(self, outcome: Outcome, waiting: Sequence[str]) -> None:
         """It has been written as an event."""
 
-    def _outcome(self, outcome: Outcome) -> Shape:
+    def _outcome(self, outcome: Outcome) -> OutcomeOutput:
         assert self._chat is not None
-        return outcome_shape(outcome, self._chat, self._settled)
+        return OutcomeOutput.of(outcome, self._chat, self._settled)
 
-    def _put(self, shape: Shape) -> None:
-        screen.put_json(shape)
+    def _put(self, written: object) -> None:
+        screen.put_json(written)
         sys.stdout.flush()
 
 

@@ -12,10 +12,11 @@ from holdfast.doors.cli import screen
 from holdfast.doors.cli.commands.ledger import record_preview, when
 from holdfast.doors.cli.holding import note_unreadable
 from holdfast.doors.cli.options import common, complete_call
+from holdfast.doors.cli.outputs import ChangingCall
 from holdfast.doors.cli.place import Flags
 from holdfast.doors.cli.tables import put_table
 from holdfast.doors.cli.undoing import (
-    change_shape,
+    change_output,
     diff_lines,
     fate_words,
     ledger_and_undo,
@@ -54,7 +55,7 @@ def changes(flags: Flags, call_id: str | None, diff: bool, limit: int, as_json: 
         ]
         if as_json:
             for item, text in zip(plan.items, diffs, strict=True):
-                screen.put_json(change_shape(item, plan.call_id, text))
+                screen.put_json(change_output(item, plan.call_id, text))
             return 0
         if not plan.items:
             screen.say(f"Call {visible_name(plan.call_id)} changed no files that were recorded.")
@@ -85,8 +86,8 @@ def _list(ledger: Ledger, limit: int, *, as_json: bool) -> int:
             unreadable.append(call_id)
             continue
         if as_json:
-            screen.put_json({"call_id": call_id, "tool": record.call.tool, "received_at": record.received_at,
-                             "paths": count, "undone_by": undone})  # fmt: skip
+            tool, at = record.call.tool, record.received_at
+            screen.put_json(ChangingCall(call_id=call_id, tool=tool, received_at=at, paths=count, undone_by=undone))
         paths = "1 path" if count == 1 else f"{count:,} paths"
         rows.append([call_id, when(record.received_at), paths, "undone" if undone else "", record_preview(record)])
     note_unreadable(unreadable)

@@ -6,6 +6,7 @@ import click
 
 from holdfast.doors.cli.app import COMPLETION, PROGRAM
 from holdfast.doors.cli.options import common
+from holdfast.doors.cli.outputs import Script
 from holdfast.doors.cli.screen import put_json, say
 
 
@@ -30,7 +31,7 @@ def completion(ctx: click.Context, shell: str, as_json: bool) -> int:
     # The base class's: the one for bash runs whatever is called `bash` on the path to learn its version.
     script = ShellComplete.source(kind(ctx.find_root().command, {}, PROGRAM, COMPLETION))
     if as_json:
-        put_json({"shell": shell, "script": script})
+        put_json(Script(shell=shell, script=script))
     else:
         say(script)
     return 0

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 from msgspec import to_builtins
+from msgspec.structs import asdict
 
 from holdfast.contract.errors import ConfigError
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.folding import sentence
 from holdfast.doors.cli.groups import DefaultGroup
 from holdfast.doors.cli.options import common
+from holdfast.doors.cli.outputs import Check, Configuration, Places
 from holdfast.doors.cli.place import Flags, in_force, runtime_here, setting_here
 from holdfast.text.visible import visible
 
@@ -35,8 +37,8 @@ def show(flags: Flags, as_json: bool) -> int:
     setting = setting_here(flags)
     values = in_force(setting.loaded.config)
     if as_json:
-        layers = [to_builtins(layer) for layer in setting.loaded.layers]
-        screen.put_json({"config": values, "layers": layers, "notices": setting.loaded.notices})
+        loaded = setting.loaded
+        screen.put_json(Configuration(config=values, layers=loaded.layers, notices=loaded.notices))
         return 0
     for key, value in values.items():
         written = "(not set)" if value is None else json.dumps(to_builtins(value), ensure_ascii=False)
@@ -53,17 +55,17 @@ def path(flags: Flags, as_json: bool) -> int:
 
     setting = setting_here(flags)
     root = setting.root
-    places = {
-        "user": str(user_config_file()),
-        "project": None if root is None else str(root / PROJECT_FILE),
-        "root": None if root is None else str(root),
-        "state": str(setting.state),
-        "ledger": str(setting.ledger_path),
-    }
+    places = Places(
+        user=str(user_config_file()),
+        project=None if root is None else str(root / PROJECT_FILE),
+        root=None if root is None else str(root),
+        state=str(setting.state),
+        ledger=str(setting.ledger_path),
+    )
     if as_json:
         screen.put_json(places)
         return 0
-    for name, place in places.items():
+    for name, place in asdict(places).items():
         words = visible(place or "none; `holdfast init` makes this directory a project")
         shown = "\n".join(sentence(words, sys.stdout, first=9))
         screen.say(f"{name:<8} {shown}")
@@ -106,7 +108,7 @@ def check(flags: Flags, as_json: bool) -> int:
     # which tools a server has is not known without starting it
     warnings = [warning for warning in found if not any(start in warning for start in starts)]
     if as_json:
-        screen.put_json({"ok": True, "warnings": warnings})
+        screen.put_json(Check(ok=True, warnings=warnings))
         return 0
     for warning in warnings:
         screen.say(f"Warning: {visible(warning)}")

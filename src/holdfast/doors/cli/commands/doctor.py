@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -14,6 +14,7 @@ from holdfast.doors.cli import screen
 from holdfast.doors.cli.failures import FAILED
 from holdfast.doors.cli.folding import sentence
 from holdfast.doors.cli.options import common
+from holdfast.doors.cli.outputs import Finding
 from holdfast.doors.cli.place import Flags
 from holdfast.helper_process import system_program
 from holdfast.text.visible import visible
@@ -28,12 +29,6 @@ _BESIDE: Final = 16
 """Columns of the status and the name before what was found."""
 
 
-class Finding(NamedTuple):
-    name: str
-    status: Literal["ok", "note", "bad"]
-    text: str
-
-
 @click.command()
 @common
 @click.pass_obj
@@ -43,7 +38,7 @@ def doctor(flags: Flags, as_json: bool) -> int:
         findings = list(_findings(flags, tell))
     for finding in findings:
         if as_json:
-            screen.put_json(finding._asdict())
+            screen.put_json(finding)
         else:
             status = screen.paint(f"{finding.status:<4}", _COLOURS[finding.status])
             words = "\n".join(sentence(visible(finding.text), sys.stdout, first=_BESIDE))

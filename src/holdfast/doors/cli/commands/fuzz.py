@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import click
-from msgspec import to_builtins
+from msgspec.structs import asdict
 
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.failures import FAILED, UsageProblem
 from holdfast.doors.cli.options import common
+from holdfast.doors.cli.outputs import Fuzzing
 from holdfast.doors.cli.place import Flags, setting_here
 from holdfast.text.visible import visible
 
@@ -41,7 +42,7 @@ def fuzz(flags: Flags, target: str, count: int, seed: int, shell: str, as_json: 
             _bases(approval, target), _gate(approval, target), count=count, seed=seed, shell=shell, tell=tell
         )
     if as_json:
-        screen.put_json({"rule": target, "seed": seed, "shell": shell, **to_builtins(report)})
+        screen.put_json(Fuzzing(rule=target, seed=seed, shell=shell, **asdict(report)))
     else:
         _tell(report)
     return FAILED if report.escapes else 0

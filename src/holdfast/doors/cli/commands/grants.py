@@ -10,8 +10,8 @@ from holdfast.doors.cli.granting import rule_words
 from holdfast.doors.cli.groups import DefaultGroup
 from holdfast.doors.cli.held import age
 from holdfast.doors.cli.options import common, complete_grant
+from holdfast.doors.cli.outputs import Grant
 from holdfast.doors.cli.place import Flags, grants_here, whoami
-from holdfast.doors.cli.shapes import grant_shape
 from holdfast.doors.cli.tables import put_table
 from holdfast.text.visible import visible
 
@@ -30,7 +30,7 @@ def list_grants(flags: Flags, as_json: bool) -> int:
         found = book.list(every=True)
     if as_json:
         for grant in found:
-            screen.put_json(grant_shape(grant))
+            screen.put_json(Grant.of(grant))
     elif not found:
         screen.say("Nothing is always allowed here.")
     else:
@@ -55,7 +55,7 @@ def revoke(flags: Flags, grant_id: str, as_json: bool) -> int:
             raise GrantRefused(f"{what} with '{visible(grant_id)}'; `holdfast grants` lists them.")
         book.revoke(found[0].id, by=whoami())
     if as_json:
-        screen.put_json(grant_shape(found[0]))
+        screen.put_json(Grant.of(found[0]))
     else:
         screen.note(f"Revoked {found[0].id}: {rule_words(found[0].tool, found[0].pattern)}")
     return 0

@@ -13,6 +13,7 @@ from holdfast.config.roots import PROJECT_FILE
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.failures import UsageProblem
 from holdfast.doors.cli.options import common
+from holdfast.doors.cli.outputs import Written
 
 TEMPLATE: Final = """\
 # What agents may do in this project. Everything here is optional: remove a # to use a line.
@@ -71,7 +72,7 @@ def init(as_json: bool) -> int:
     except OSError as error:
         raise UsageProblem(f"{path} cannot be written: {error.strerror}.") from None
     if as_json:
-        screen.put_json({"path": str(path), "content": TEMPLATE})
+        screen.put_json(Written(path=str(path), content=TEMPLATE))
         return 0
     screen.note(f"Written to {screen.shown(str(path))}. Next:")
     screen.note("  holdfast tools                                 what can be called here")

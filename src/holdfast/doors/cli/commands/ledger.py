@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
-from msgspec import to_builtins
+from msgspec.structs import asdict
 
 from holdfast.contract.vocabulary import State
 from holdfast.doors.cli import screen
@@ -17,8 +17,8 @@ from holdfast.doors.cli.folding import label_line, quote, quoted_field
 from holdfast.doors.cli.groups import DefaultGroup
 from holdfast.doors.cli.holding import note_unreadable
 from holdfast.doors.cli.options import common, complete_call, complete_tool
+from holdfast.doors.cli.outputs import CallOutput, Pruning, Verification
 from holdfast.doors.cli.place import Flags, ledger_here, setting_here, whoami
-from holdfast.doors.cli.shapes import record_shape
 from holdfast.doors.cli.tables import put_table
 from holdfast.text.preview import arguments_text, preview
 from holdfast.text.truncate import format_size
@@ -47,7 +47,7 @@ def list_calls(flags: Flags, limit: int, tool: str | None, state: str | None, as
     note_unreadable(unreadable)
     if as_json:
         for record in records:
-            screen.put_json(record_shape(record))
+            screen.put_json(CallOutput.of(record))
     elif not records:
         screen.say("No calls are recorded here." if tool is None and state is None else "No such calls are recorded.")
     else:
@@ -71,7 +71,7 @@ def show(flags: Flags, call_id: str, as_json: bool) -> int:
     with ledger_here(flags) as kept:
         record = kept.call(kept.find(call_id))
     if as_json:
-        screen.put_json(record_shape(record))
+        screen.put_json(CallOutput.of(record))
     else:
         _show(record)
     return 0
@@ -93,9 +93,7 @@ def verify(flags: Flags, anchor: str | None, as_json: bool) -> int:
         found = kept.verify(anchor)
         path = kept.path
     if as_json:
-        screen.put_json({"ledger": str(path), "ok": found.ok, "entries": found.entries, "pruned": found.pruned,
-                         "head": found.head, "first_bad": found.first_bad, "problem": found.problem,
-                         "unreadable": to_builtins(found.unreadable)})  # fmt: skip
+        screen.put_json(Verification(ledger=str(path), **asdict(found)))
         return 0 if found.ok else FAILED
     if found.ok:
         pruned = f" ({found.pruned:,} more were pruned)" if found.pruned else ""
@@ -158,7 +156,7 @@ def prune(flags: Flags, days: float | None, max_bytes: int | None, dry_run: bool
             done = prune(kept, older_than=older_than, max_bytes=config.max_blob_bytes, by=whoami(), dry_run=dry_run)
         head = kept.head()
     if as_json:
-        screen.put_json({**to_builtins(done), "dry_run": dry_run, "head": head})
+        screen.put_json(Pruning(**asdict(done), dry_run=dry_run, head=head))
     else:
         said = "Would remove" if dry_run else "Removed"
         calls = "1 call" if done.calls == 1 else f"{done.calls:,} calls"

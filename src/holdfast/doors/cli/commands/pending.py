@@ -12,8 +12,8 @@ from holdfast.doors.cli.folding import note_folded
 from holdfast.doors.cli.held import show_held
 from holdfast.doors.cli.holding import find_held, note_shown, note_unreadable
 from holdfast.doors.cli.options import common, complete_pending
+from holdfast.doors.cli.outputs import Pending
 from holdfast.doors.cli.place import Flags, ledger_here
-from holdfast.doors.cli.shapes import held_shape
 
 
 @click.command()
@@ -31,7 +31,7 @@ def pending(flags: Flags, call_id: str | None, as_json: bool) -> int:
         note_unreadable(ledger.unreadable_pending() if call_id is None else ())
     if as_json:
         for held in waiting:
-            screen.put_json(held_shape(held))
+            screen.put_json(Pending.of(held))
         note_shown(ledger.path.parent, waiting)
     elif call_id is not None:
         show_held(waiting[0], sys.stdout, whole=True)

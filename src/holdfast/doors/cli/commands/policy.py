@@ -16,8 +16,9 @@ from holdfast.doors.cli.commands.fuzz import fuzz
 from holdfast.doors.cli.failures import UsageProblem
 from holdfast.doors.cli.groups import DefaultGroup
 from holdfast.doors.cli.options import common, complete_tool
+from holdfast.doors.cli.outputs import Explanation as ExplanationOutput
+from holdfast.doors.cli.outputs import Policy, Shape
 from holdfast.doors.cli.place import Flags, runtime_here, runtime_in, servers_for, setting_here
-from holdfast.doors.cli.shapes import Shape, explanation_shape
 from holdfast.doors.cli.tables import put_table
 from holdfast.text.visible import visible, visible_name
 
@@ -40,24 +41,24 @@ def show(flags: Flags, as_json: bool) -> int:
     """Show the rules in force. This is what `holdfast policy` alone does."""
     setting = setting_here(flags)
     with runtime_in(setting, looking=True) as runtime:
-        shape = _rules(runtime, setting.loaded.layers)
+        rules = _rules(runtime, setting.loaded.layers)
     if as_json:
-        screen.put_json(shape)
+        screen.put_json(rules)
         return 0
-    for section in ("tools", "approval", "hooks"):
+    for section, values in (("tools", rules.tools), ("approval", rules.approval), ("hooks", rules.hooks)):
         screen.say(screen.paint(section, "bold"))
-        for name, value in shape[section].items():
+        for name, value in values.items():
             screen.say(f"  {name:<22} {visible(_words(value))}")
     screen.say(screen.paint("who is asked, in this order", "bold"))
-    for voice in shape["chain"]:
+    for voice in rules.chain:
         screen.say(f"  {voice['priority']:>4}  {visible(voice['name'])}  {visible(voice['description'])}".rstrip())
     screen.say("        then nobody has answered: ask a person")
     screen.say(screen.paint("caps after that; none can loosen", "bold"))
-    for cap in shape["caps"]:
+    for cap in rules.caps:
         screen.say(f"  {visible(cap)}")
     screen.say(screen.paint("where it comes from", "bold"))
     screen.say("  built-in defaults")
-    for layer in shape["layers"]:
+    for layer in rules.layers:
         screen.say(f"  {layer['name']}: {visible(layer['path'] or 'command line')}{_standing(layer)}")
     return 0
 
@@ -78,7 +79,7 @@ def explain(flags: Flags, tool: str, words: tuple[str, ...], as_json: bool) -> i
     if explanation.decision.source == "validate":
         raise UsageProblem(explanation.decision.reason)
     if as_json:
-        screen.put_json(explanation_shape(explanation))
+        screen.put_json(ExplanationOutput.of(explanation))
         return 0
     decision = explanation.decision
     screen.say(screen.paint(f"{visible_name(explanation.tool)}: {decision.verdict}", "bold"))
@@ -114,11 +115,11 @@ def _part(part: JudgedPart) -> list[str]:
     return [f"  {part.kind}", str(part.verdict or "pass"), visible(what), visible(part.reason)]
 
 
-def _rules(runtime: Runtime, layers: Iterable[LayerReport]) -> Shape:
+def _rules(runtime: Runtime, layers: Iterable[LayerReport]) -> Policy:
     config = runtime.config
     tools, approval, hooks = config.tools, config.approval, config.hooks
-    return {
-        "tools": {
+    return Policy(
+        tools={
             "profile": tools.profile,
             "allow": tools.allow,
             "deny": tools.deny,
@@ -127,7 +128,7 @@ def _rules(runtime: Runtime, layers: Iterable[LayerReport]) -> Shape:
             "providers": to_builtins(tools.providers),
             "skills": tools.skills,
         },
-        "approval": {
+        approval={
             "auto_approve": approval.auto_approve,
             "excluded": approval.excluded,
             "narrowed_by": approval.narrow,
@@ -139,15 +140,15 @@ def _rules(runtime: Runtime, layers: Iterable[LayerReport]) -> Shape:
             "expires": approval.expires,
             "auto_approve_sandboxed": approval.auto_approve_sandboxed,
         },
-        "hooks": {"autonomy": hooks.autonomy, "actions": hooks.actions},
-        "protected": config.protected,
-        "chain": [
+        hooks={"autonomy": hooks.autonomy, "actions": hooks.actions},
+        protected=config.protected,
+        chain=[
             {"name": voice.name, "priority": voice.priority, "description": voice.description}
             for voice in runtime.approvals.chain.get_all()
         ],
-        "caps": [cap.name for cap in runtime.approvals.caps],
-        "layers": [to_builtins(layer) for layer in layers],
-    }
+        caps=[cap.name for cap in runtime.approvals.caps],
+        layers=[to_builtins(layer) for layer in layers],
+    )
 
 
 def _words(value: object) -> str:

@@ -12,8 +12,8 @@ from holdfast.contract.errors import UnknownTool
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.folding import quote, quoted_field
 from holdfast.doors.cli.options import common, complete_tool
+from holdfast.doors.cli.outputs import ToolOutput
 from holdfast.doors.cli.place import Flags, runtime_here, servers_for
-from holdfast.doors.cli.shapes import tool_shape
 from holdfast.doors.cli.tables import put_table
 from holdfast.text.visible import visible, visible_name
 
@@ -62,7 +62,7 @@ def _list_or_show(runtime: Runtime, name: str | None, *, as_json: bool) -> None:
     if as_json:
         policy = runtime.access.policy.compile(runtime.caller)
         for tool in found:
-            screen.put_json(tool_shape(tool, policy.why(tool)))
+            screen.put_json(ToolOutput.of(tool, policy.why(tool)))
         return
     rows = [[tool.name, tool.risk, effects_of(tool), visible(_first_line(tool))] for tool in found]
     put_table(["tool", "risk", "effects", "what it does"], rows)
@@ -84,7 +84,7 @@ def _find(runtime: Runtime, name: str) -> Tool:
 def _show(runtime: Runtime, tool: Tool, *, as_json: bool) -> None:
     policy = runtime.access.policy.compile(runtime.caller).why(tool)
     if as_json:
-        screen.put_json(tool_shape(tool, policy))
+        screen.put_json(ToolOutput.of(tool, policy))
         return
     screen.say(screen.paint(visible_name(tool.name), "bold"))
     _quote(tool.description)

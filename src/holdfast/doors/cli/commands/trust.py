@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
 from holdfast.config.load import load
 from holdfast.config.roots import PROJECT_FILE
@@ -21,8 +22,8 @@ from holdfast.doors.cli.failures import UsageProblem
 from holdfast.doors.cli.folding import own_field, quoted_field, sentence
 from holdfast.doors.cli.groups import DefaultGroup
 from holdfast.doors.cli.options import common
+from holdfast.doors.cli.outputs import Shape, Trust
 from holdfast.doors.cli.place import Flags, whoami
-from holdfast.doors.cli.shapes import Shape
 from holdfast.doors.cli.tables import put_table
 from holdfast.rules.policy import MANIFEST, digest_of, manifest_of, parse_manifest, read_skill
 from holdfast.text.visible import visible
@@ -72,7 +73,8 @@ def trust_file(flags: Flags, file: str | None, yes: bool, as_json: bool) -> int:
     by = whoami()
     setting.trust.trust(path, layer.digest, by=by)
     if as_json:
-        screen.put_json(_shape(str(path), layer.digest, by=by, at=time.time(), trusted=True, loosens=changes))
+        digest = layer.digest
+        screen.put_json(Trust(path=str(path), digest=digest, by=by, at=time.time(), trusted=True, loosens=changes))
     else:
         screen.note("Trusted. Any change to the file ends this.")
     return 0
@@ -107,7 +109,7 @@ def revoke(flags: Flags, file: str | None, as_json: bool) -> int:
     if not setting.trust.revoke(path, by=whoami()):
         raise UsageProblem(f"{visible(str(path))} is not trusted; `holdfast trust list` shows what is.")
     if as_json:
-        screen.put_json({**_listed(listed[str(path)]), "trusted": False})
+        screen.put_json(replace(_listed(listed[str(path)]), trusted=False))
     else:
         screen.note(f"{visible(str(path))} is not trusted any more.")
     return 0
@@ -133,8 +135,8 @@ def _trust_document(flags: Flags, file: str, *, yes: bool, as_json: bool) -> int
     loosens = loosened(found)
     keep_trust(found)
     if as_json:
-        shape = _shape(str(found.path), found.digest, by=whoami(), at=time.time(), trusted=True, loosens=loosens)
-        screen.put_json(shape)
+        path, digest, by = str(found.path), found.digest, whoami()
+        screen.put_json(Trust(path=path, digest=digest, by=by, at=time.time(), trusted=True, loosens=loosens))
     else:
         screen.note("Trusted. Any change to the frontmatter ends this.")
     return 0
@@ -166,7 +168,7 @@ def _trust_manifest(setting: Setting, file: str, *, yes: bool, as_json: bool) ->
     by = whoami()
     setting.trust.trust(path, digest, by=by)
     if as_json:
-        screen.put_json(_shape(str(path), digest, by=by, at=time.time(), trusted=True, loosens=loosens))
+        screen.put_json(Trust(path=str(path), digest=digest, by=by, at=time.time(), trusted=True, loosens=loosens))
     else:
         screen.note("Trusted. Any change to the manifest ends this.")
     return 0
@@ -227,8 +229,8 @@ def _confirmed(question: str) -> bool:
     return (typed or "").strip().lower() in ("y", "yes")
 
 
-def _listed(item: TrustedContent) -> Shape:
-    return _shape(item.path, item.digest, by=item.by, at=item.at, trusted=_is_current(item), loosens=[])
+def _listed(item: TrustedContent) -> Trust:
+    return Trust(path=item.path, digest=item.digest, by=item.by, at=item.at, trusted=_is_current(item), loosens=[])
 
 
 def _now(item: TrustedContent) -> str:
@@ -246,7 +248,3 @@ def _is_current(item: TrustedContent) -> bool:
         return frontmatter_digest(path) == item.digest
     except (OSError, HoldfastError):
         return False
-
-
-def _shape(path: str, digest: str, *, by: str, at: float, trusted: bool, loosens: list[Shape]) -> Shape:
-    return {"path": path, "digest": digest, "by": by, "at": at, "trusted": trusted, "loosens": loosens}

@@ -14,11 +14,12 @@ from holdfast.doors.cli import screen
 from holdfast.doors.cli.failures import FAILED, REJECTED, UsageProblem, report
 from holdfast.doors.cli.folding import note_folded, quoted_field
 from holdfast.doors.cli.options import common, complete_call
+from holdfast.doors.cli.outputs import Undo
 from holdfast.doors.cli.place import Flags, whoami
 from holdfast.doors.cli.undoing import (
     MAX_PATHS,
     MAX_SHOWN,
-    change_shape,
+    change_output,
     diff_lines,
     fate_words,
     ledger_and_undo,
@@ -65,9 +66,11 @@ def undo(flags: Flags, call_id: str | None, yes: bool, partial: bool, as_json: b
             return _left(as_json=as_json)
         result = undoing.carry_out(plan, by=whoami(), partial=partial)
     if as_json:
-        screen.put_json({"call_id": plan.call_id, "undo_id": result.call_id, "success": result.success,
-                         "error": None if result.error is None else visible_path(result.error),
-                         "changes": [change_shape(item, plan.call_id, None) for item in plan.items]})  # fmt: skip
+        changes = [change_output(item, plan.call_id, None) for item in plan.items]
+        error = None if result.error is None else visible_path(result.error)
+        screen.put_json(
+            Undo(call_id=plan.call_id, undo_id=result.call_id, success=result.success, error=error, changes=changes)
+        )
     elif result.success:
         screen.say(f"{visible(result.output)} It is call {result.call_id}.")
     else:

@@ -20,6 +20,7 @@ from holdfast.doors.cli.held import diff_style
 from holdfast.doors.cli.mcp.clients import CLIENTS, ENTRY, OURS, own_command, user_folders
 from holdfast.doors.cli.mcp.jsonc import NotJsonc, entry_in, put
 from holdfast.doors.cli.mcp.writing import Found, find, write
+from holdfast.doors.cli.outputs import Installed
 from holdfast.doors.cli.place import Flags, setting_here
 from holdfast.text.diff import unified_diff
 from holdfast.text.visible import visible
@@ -158,8 +159,8 @@ def _notes(setting: Setting, wish: Wish, found: Found, entry: dict[str, Json]) -
 
 def _tell(wish: Wish, path: Path, entry: dict[str, Json], diff: str, *, changed: bool) -> None:
     if wish.as_json:
-        shape = {"client": wish.client, "path": str(path), "changed": changed, "diff": diff}
-        screen.put_json({**shape, "entry": json.loads(_masked(json.dumps(entry), wish))})
+        shown = json.loads(_masked(json.dumps(entry), wish))
+        screen.put_json(Installed(client=wish.client, path=str(path), changed=changed, diff=diff, entry=shown))
     elif diff:
         screen.note(f"Written. Restart {CLIENTS[wish.client].title}, or have it read its servers anew.")
     else:

@@ -8,10 +8,12 @@ from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.failures import FAILED, UsageProblem
+from holdfast.doors.cli.outputs import Login, Server
 from holdfast.doors.cli.place import Flags, runtime_in, setting_here
-from holdfast.doors.cli.shapes import Shape
 from holdfast.doors.cli.sources import bridge_of, leave_out_warnings, sources_started, why
 from holdfast.doors.cli.tables import put_table
 from holdfast.text.visible import visible
@@ -50,7 +52,7 @@ def show_servers(flags: Flags, names: Sequence[str], *, as_json: bool) -> int:
     statuses = asyncio.run(_statuses(setting, servers))
     if as_json:
         for name, server in servers.items():
-            screen.put_json(_shape(name, server, statuses.get(name)))
+            screen.put_json(_output(name, server, statuses.get(name)))
     else:
         rows = [_row(name, server, statuses.get(name)) for name, server in servers.items()]
         put_table(["server", "state", "transport", "tools", "what to know"], rows)
@@ -81,7 +83,8 @@ def log_in(flags: Flags, name: str, *, as_json: bool) -> int:
     status = asyncio.run(_reached(setting, name))
     ready = is_ready(status)
     if as_json:
-        screen.put_json({"server": name, "logged_in": ready, "reason": "" if status is None else why(status, server)})
+        reason = "" if status is None else why(status, server)
+        screen.put_json(Login(server=name, logged_in=ready, reason=reason))
     elif ready:
         screen.note(f"'{name}' lets us in: {status.tools if status else 0} tools.")
     else:
@@ -108,7 +111,7 @@ def log_out(flags: Flags, name: str, *, as_json: bool) -> int:
     server = _remote(setting, name)
     forgotten = forget_login(name, server, user_state_dir())
     if as_json:
-        screen.put_json({"server": name, "logged_in": False, "reason": "" if forgotten else "there was no login"})
+        screen.put_json(Login(server=name, logged_in=False, reason="" if forgotten else "there was no login"))
     elif forgotten:
         screen.note("Forgotten here. What the server gave stays valid until it expires; revoke it there too.")
     else:
@@ -176,18 +179,18 @@ def _row(name: str, server: McpServer, status: ServerStatus | None) -> list[str]
     return [name, status.state, _transport(server), tools, "; ".join(fact for fact in facts if fact)]
 
 
-def _shape(name: str, server: McpServer, status: ServerStatus | None) -> Shape:
-    known = server.enabled and status is not None
-    return {
-        "name": name,
-        "state": "off" if not server.enabled else status.state if status is not None else "away",
-        "transport": _transport(server),
-        "command": None if server.command is None else [server.command, *server.args],
-        "url": server.url,
-        "tools": status.tools if known and status else 0,
-        "changed": status.changed if known and status else 0,
-        "reason": why(status, server) if known and status else "",
-        "title": status.title if known and status else "",
-        "version": status.version if known and status else "",
-        "protocol": status.protocol if known and status else "",
-    }
+def _output(name: str, server: McpServer, status: ServerStatus | None) -> Server:
+    command = None if server.command is None else [server.command, *server.args]
+    state = "off" if not server.enabled else "away" if status is None else status.state
+    found = Server(name=name, state=state, transport=_transport(server), command=command, url=server.url)
+    if status is None or not server.enabled:
+        return found
+    return replace(
+        found,
+        tools=status.tools,
+        changed=status.changed,
+        reason=why(status, server),
+        title=status.title,
+        version=status.version,
+        protocol=status.protocol,
+    )

@@ -13,8 +13,8 @@ from holdfast.doors.cli.failures import REJECTED, WAITING, UsageProblem
 from holdfast.doors.cli.folding import quote, sentence
 from holdfast.doors.cli.held import diff_style
 from holdfast.doors.cli.mcp.looking import bridged, chosen, is_ready
+from holdfast.doors.cli.outputs import Definition, Forgotten
 from holdfast.doors.cli.place import Flags, setting_here
-from holdfast.doors.cli.shapes import Shape
 from holdfast.text.visible import visible
 
 if TYPE_CHECKING:
@@ -54,7 +54,15 @@ async def _review(
             accepted = await _settled(bridge, change, yes=yes, as_json=as_json)
             left += not accepted
             if as_json:
-                screen.put_json(_change_shape(change, accepted=accepted))
+                screen.put_json(
+                    Definition(
+                        server=change.server,
+                        tool=change.tool,
+                        new=change.new,
+                        difference=change.difference,
+                        accepted=accepted,
+                    )
+                )
         if left and not as_json and not screen.can_ask():
             screen.note("Accept them at a terminal, or one by one: `holdfast mcp review SERVER TOOL --yes`.")
         return left
@@ -108,16 +116,6 @@ def _style(line: str, place: int) -> tuple[str, ...]:
     return diff_style(line, place + 2)
 
 
-def _change_shape(change: Changed, *, accepted: bool) -> Shape:
-    return {
-        "server": change.server,
-        "tool": change.tool,
-        "new": change.new,
-        "difference": change.difference,
-        "accepted": accepted,
-    }
-
-
 def forget_definitions(flags: Flags, name: str, *, yes: bool, as_json: bool) -> int:
     """What the server says next counts as seen, whatever it is."""
     from holdfast.mcp.pinning import pinned_as
@@ -142,7 +140,7 @@ def forget_definitions(flags: Flags, name: str, *, yes: bool, as_json: bool) -> 
     finally:
         pins.close()
     if as_json:
-        screen.put_json({"server": name, "forgotten": forgotten})
+        screen.put_json(Forgotten(server=name, forgotten=forgotten))
     else:
         seen = "Forgotten; its next definitions are the ones that count."
         screen.note(seen if forgotten else f"Nothing was remembered of '{name}'.")

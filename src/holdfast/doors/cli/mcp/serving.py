@@ -14,6 +14,7 @@ from holdfast.doors.cli import screen
 from holdfast.doors.cli.failures import UsageProblem
 from holdfast.doors.cli.mcp.looking import need_sdk
 from holdfast.doors.cli.mcp.token import read_token, token_file
+from holdfast.doors.cli.outputs import Serving
 from holdfast.doors.cli.place import Flags, setting_here, show_warnings
 from holdfast.text.visible import visible
 
@@ -50,7 +51,7 @@ def serve_http(flags: Flags, *, port: int, given_file: str | None, show_token: b
 
     def started(url: str) -> None:
         if as_json:
-            screen.put_json({"url": url, "token_file": str(file), "token": token if show_token else None})
+            screen.put_json(Serving(url=url, token_file=str(file), token=token if show_token else None))
         else:
             screen.say(f"Serving {visible(url)}; Ctrl-C ends it.")
             screen.say(f"Requests need the token in {visible(str(file))} as `Authorization: Bearer TOKEN`.")
