@@ -331,6 +331,7 @@ def _heard(resolver: Resolver, question: Question) -> Step:
         if answer is None:
             return Step(resolver.name, resolver.priority, NO_ANSWER)
         verdict = Verdict.parse(answer.verdict if isinstance(answer, Decision) else answer)
+        given = (answer.reason if isinstance(answer, Decision) else "") or resolver.description
     except RAISED as error:
         return _failed(resolver, f"it raised {describe(error)}")
     if verdict is None:
@@ -338,7 +339,6 @@ def _heard(resolver: Resolver, question: Question) -> Step:
         if isinstance(answer, Coroutine):
             cast(Coroutine[object, object, object], answer).close()
         return _failed(resolver, what)
-    given = answer.reason if isinstance(answer, Decision) else resolver.description
     reason = reason_of(given or f"The resolver answered {verdict}.")
     return Step(resolver.name, resolver.priority, verdict.value, reason)
 

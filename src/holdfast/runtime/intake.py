@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 from msgspec.structs import asdict
 
-from holdfast.contract.call import Answer, Caller
+from holdfast.contract.call import Answer, Caller, PendingCall
 from holdfast.contract.errors import BadJson, CallError, LedgerError, UnknownCall
 from holdfast.contract.plain import plain_copy
 from holdfast.contract.values import MAX_ARGUMENT_BYTES, Args, encode_json, parse_json
@@ -162,7 +162,7 @@ def known_call_id(value: object) -> str:
 
 
 def folder(value: object, otherwise: str) -> str:
-    if value is None or value == "":
+    if value is None or (isinstance(value, str) and not value):
         return otherwise
     try:
         path = os.fspath(cast("str | os.PathLike[str]", value))
@@ -214,3 +214,13 @@ def answer(given: object) -> Answer:
         return msgspec.convert(said, Answer)
     except (msgspec.MsgspecError, TypeError, ValueError) as error:
         raise CallError(f"The answer cannot be used: {str(error)[:200]}.") from None
+
+
+def pending(given: object) -> PendingCall:
+    """The pending call with every field of its own type."""
+    if not isinstance(given, PendingCall):
+        raise CallError(f"A pending call must be a PendingCall, not {type(given).__name__}.")
+    try:
+        return msgspec.convert(msgspec.to_builtins(given), PendingCall)
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise CallError(f"The pending call cannot be used: {str(error)[:200]}.") from None

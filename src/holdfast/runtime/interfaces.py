@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
 from msgspec import Struct
 
 from holdfast.contract.call import Answer, PendingCall
+from holdfast.contract.errors import CallError
 from holdfast.contract.event import Inquired
 from holdfast.contract.inquiry import CANCELLED, Inquirer, Inquiry, Reply
 from holdfast.contract.result import Result
@@ -24,6 +25,12 @@ Told = Callable[[PendingCall, PendingCall | Result], None]
 """Hears that somebody else answered: the call as it was asked about, and the approved call or the result."""
 Nobody = Literal["deny", "park", "wait"]
 """What happens to a call that must be asked about when nobody here answers."""
+
+
+def checked_nobody(given: object) -> Nobody:
+    if isinstance(given, str) and given in get_args(Nobody):
+        return cast(Nobody, given)
+    raise CallError(f"nobody={words_of(given, type(given).__name__)[:40]!r} is not known; use deny, park or wait.")
 
 
 class Attachment(Struct, frozen=True, eq=False, kw_only=True):
@@ -62,7 +69,7 @@ class Interfaces:
 
     def __init__(self, events: Events, nobody: Nobody) -> None:
         self._events = events
-        self._nobody: Nobody = nobody
+        self._nobody: Nobody = checked_nobody(nobody)
         self._attached: tuple[Attachment, ...] = ()
         self._on_change: list[Callable[[], None]] = []
 
@@ -75,6 +82,11 @@ class Interfaces:
         nobody: Nobody | None = None,
         by: str = "program",
     ) -> Attachment:
+        for what, given in (("asker", asker), ("inquirer", inquirer), ("told", told)):
+            if given is not None and not callable(given):
+                raise CallError(f"The {what} of an interface must be a function, not {type(given).__name__}.")
+        if nobody is not None:
+            nobody = checked_nobody(nobody)
         made = Attachment(owner=self, asker=asker, inquirer=inquirer, told=told, nobody=nobody, by=by)
         self._attached = (*self._attached, made)
         self._changed()

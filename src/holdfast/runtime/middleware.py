@@ -94,7 +94,7 @@ async def run_before(hooks: tuple[Before, ...], args: Args, ctx: Context, second
         except BaseException as error:
             return Deny(f"the hook '{name}' failed: {words_of(error, type(error).__name__)}")
         if isinstance(answer, Deny):
-            return Deny(words_of(answer.reason or "", ""))
+            return Deny(words_of(answer.reason, ""))
         if answer is None:
             continue
         if not isinstance(answer, dict):

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from contextlib import AsyncExitStack
 from inspect import iscoroutinefunction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -261,7 +261,7 @@ class Runtime:
             async with limit:
                 return await self.call(item.tool, item.args, caller=caller, request=request, given_id=item.given_id)
 
-        made = [item if isinstance(item, Request) else Request(*item) for item in requests]
+        made = [_request(item) for item in requests]
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(one(item)) for item in made]
         return [task.result() for task in tasks]
@@ -277,10 +277,14 @@ class Runtime:
             return False
         return self.pipeline.cancel(known) or self.pending.cancel(known)
 
+    def _dry(self, name: str, args: Arguments, caller: Caller | None, call_id: str) -> CallRequest:
+        name = intake.text(name, "The name of a tool")
+        return CallRequest(name, args, self._checked(caller), self.workspace.cwd, call_id=call_id, stages=[])
+
     async def judge(self, name: str, args: Arguments = None, *, caller: Caller | None = None) -> Decision:
         """What a call would meet, with nothing run or recorded. A call that would end before the approval chain is
         denied by the stage that ends it."""
-        asked = CallRequest(name, args, self._checked(caller), self.workspace.cwd, call_id="judged", stages=[])
+        asked = self._dry(name, args, caller, "judged")
         decision, _ = await self.pipeline.dry_run(asked)
         return decision
 
@@ -288,7 +292,7 @@ class Runtime:
         """What a call would meet, stage by stage, and who decides; without arguments, of the tool alone."""
         from holdfast.runtime.explanation import explain
 
-        asked = CallRequest(name, args, self._checked(caller), self.workspace.cwd, call_id="explain", stages=[])
+        asked = self._dry(name, args, caller, "explain")
         return await explain(self.pipeline, self.access, self.approvals, asked)
 
     async def undo(self, call_id: str, *, by: str = "program", partial: bool = False) -> Result:
@@ -342,7 +346,7 @@ class Runtime:
     async def allow(self, pending: PendingCall, scope: Scope, *, by: str = "program", width: Width = "exact") -> Grant:
         """Remember a yes to calls like this one, narrowly. Raises `GrantRefused` if it would be too wide, and
         `StaleApproval` if the call is not what was shown any more: a rule is for what somebody has seen."""
-        by = intake.text(by, "The name of who allows it")
+        by, pending = intake.text(by, "The name of who allows it"), intake.pending(pending)
         now = await self.pipeline.current(pending)
         if now.digest != pending.digest:
             changed = what_changed(pending, now)
@@ -374,11 +378,13 @@ class Runtime:
 
     def visible(self, caller: Caller | None = None) -> list[Tool]:
         """The tools a caller may see, sorted. `tool.search` is not one of them: whoever lists very many adds it."""
-        return self.access.visible(caller or self.caller)
+        return self.access.visible(self._checked(caller))
 
     def tool_list(self, format: Format, caller: Caller | None = None) -> ToolList:  # noqa: A002
         """The tool list for a provider's API. Unchanged tools give the same object again."""
-        return self.access.tool_list(format, caller or self.caller)
+        if not isinstance(cast(object, format), str) or format not in get_args(Format):
+            raise CallError(f"There is no tool list in this format; use one of {', '.join(get_args(Format))}.")
+        return self.access.tool_list(format, self._checked(caller))
 
     def subscribe(self, limit: int = QUEUE_LIMIT) -> Subscription:
         """Watch what happens: `async for event in runtime.subscribe()`."""
@@ -395,6 +401,16 @@ class Runtime:
             self._leaving.append(close)
         else:
             self._closers.append(cast(Callable[[], None], close))
+
+
+def _request(item: Any) -> Request:
+    if isinstance(item, Request):
+        return item
+    parts = cast(tuple[Any, ...], item)
+    if type(item) is not tuple or len(parts) != 2:
+        kind = type(parts).__name__
+        raise CallError(f"A request must be a Request, or a tool's name and its arguments, not {kind}.")
+    return Request(*parts)
 
 
 def _workspace(given: Workspace | None, root: Path | None, ledger: Ledger | None) -> Workspace:
