@@ -22,7 +22,7 @@ from holdfast.chat.lua.host import LuaHost, Script
 from holdfast.config.model import SandboxConfig, SecretSource
 from holdfast.contract.command import Command
 from holdfast.doors.cli import browsing, typing_in
-from holdfast.doors.fuzzing import plant
+from holdfast.fuzz.run import plant
 from holdfast.runtime.commands import Workspace
 from holdfast.sandbox.sandbox import Sandbox
 from holdfast.tools import builtin_tools
@@ -54,7 +54,7 @@ EXCEPTIONS: dict[str, tuple[str, set[str]]] = {
         "inside the sandbox; an escape test forks",
         {"ctypes", "globals", "importlib.import_module", "os.fork"},
     ),
-    "doors/fuzz_driver.py": ("inside the sandbox; runs commands in order to see what they do", {"subprocess.Popen"}),
+    "fuzz/driver.py": ("inside the sandbox; runs commands in order to see what they do", {"subprocess.Popen"}),
     "config/installation.py": ("names the interpreter in order to protect it", {"sys.executable"}),
     "doors/tour.py": ("prints how to start holdfast", {"sys.executable"}),
     "runtime/child.py": (

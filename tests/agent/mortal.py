@@ -14,7 +14,6 @@ from msgspec import json
 from holdfast import Call, Caller, Config, Runtime, Tool
 from holdfast.agent.events import Outcome
 from holdfast.agent.loop import Loop
-from holdfast.agent.memory import MemoryConversation, Person, Shelf
 from holdfast.config.model import ApprovalConfig, Preset
 from holdfast.contract.message import Message
 from holdfast.models.port import ModelEvent
@@ -25,6 +24,7 @@ from holdfast.store.blobs import Blobs
 from holdfast.store.database import Database, Op
 from holdfast.store.ledger import Ledger
 from holdfast.store.redact import Redactor
+from holdfast.testing.memory import MemoryConversation, Person, Shelf
 from tests.agent.scripted import said
 
 CONFIG = Config(

@@ -12,12 +12,12 @@ from holdfast import Config, Context, Tool
 from holdfast.agent.events import Guarded, ReplyWritten
 from holdfast.agent.guarding import Accept, Act, Again, Finish, Refused, Send, Turn
 from holdfast.agent.loop import Loop
-from holdfast.agent.memory import MemoryConversation, Said
 from holdfast.agent.surfaces import Surface
 from holdfast.config.model import ApprovalConfig
 from holdfast.contract.message import Message, Part, Text, ToolUse
 from holdfast.contract.vocabulary import Failure, State
 from holdfast.models.port import Ended, ModelError, ModelEvent, ModelFault, PartEnded
+from holdfast.testing.memory import MemoryConversation, Said
 from tests.agent.scripted import SPENT, Stage, results_in, said, saying, use
 
 pytestmark = pytest.mark.spec("M4")

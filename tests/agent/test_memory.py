@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from holdfast.agent.conformance import ConversationConformance, Person
 from holdfast.agent.conversation import Conversation
-from holdfast.agent.memory import MemoryConversation, Shelf
-from holdfast.agent.memory import Person as Visitor
+from holdfast.testing.conversation import ConversationConformance, Person
+from holdfast.testing.memory import MemoryConversation, Shelf
+from holdfast.testing.memory import Person as Visitor
 
 
 class TestMemory(ConversationConformance):

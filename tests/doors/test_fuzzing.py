@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from holdfast.contract.vocabulary import Verdict
-from holdfast.doors.fuzzing import fuzz, plant, run_watched
-from holdfast.rules.shell.corpus import READONLY_CORPUS
+from holdfast.fuzz.corpus import READONLY_CORPUS
+from holdfast.fuzz.mutations import mutants
+from holdfast.fuzz.run import fuzz, plant, run_watched
 from holdfast.rules.shell.judge import Judge
-from holdfast.rules.shell.mutations import mutants
 from holdfast.rules.shell.place import Place
 from tests.doors.command import Cli
 

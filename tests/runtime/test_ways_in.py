@@ -12,13 +12,13 @@ import pytest
 import holdfast
 from holdfast import Config, Context, Decision, Deny, Result, Runtime, State, Tool, Verdict
 from holdfast.agent.loop import Loop
-from holdfast.agent.memory import MemoryConversation
 from holdfast.config.model import ApprovalConfig, McpConfig, Preset, ToolsConfig
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.vocabulary import Failure
 from holdfast.models.settings import Settings
 from holdfast.rules.chain import Question
 from holdfast.rules.gate import Cap
+from holdfast.testing.memory import MemoryConversation
 from tests.agent.scripted import Scripted, said, use
 from tests.doors.mcp.serving import served, text_of
 from tests.runtime.support import open_ledger, run, runtime_in

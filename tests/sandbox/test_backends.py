@@ -14,11 +14,11 @@ from holdfast.contract.command import Command
 from holdfast.contract.errors import ConfigError, SandboxRefused
 from holdfast.sandbox import bubblewrap, seccomp
 from holdfast.sandbox.backend import Backend
-from holdfast.sandbox.conformance import BackendConformance
 from holdfast.sandbox.landlock import Landlock
 from holdfast.sandbox.launch import Launch, Overlay
 from holdfast.sandbox.policy import Policy
 from holdfast.sandbox.probing import backends, register
+from holdfast.testing.backend import BackendConformance
 from tests.sandbox.places import bubblewraps, policy, run
 
 OLD = [one for one in bubblewraps() if one.version < (0, 11)]

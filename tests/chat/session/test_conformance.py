@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.agent.conformance import ConversationConformance, Person
 from holdfast.agent.conversation import Conversation
 from holdfast.chat.conversation import DocumentConversation
+from holdfast.testing.conversation import ConversationConformance, Person
 from tests.chat.session.support import Editor, opened
 
 

@@ -11,7 +11,6 @@ import pytest
 
 from holdfast import Tool
 from holdfast.agent.loop import Loop
-from holdfast.agent.memory import MemoryConversation
 from holdfast.contract.message import Message, Text, ToolResult, ToolUse
 from holdfast.models.endpoint import Endpoint
 from holdfast.models.port import ModelError, ModelEvent, PartEnded, Retrying, TextDelta
@@ -19,6 +18,7 @@ from holdfast.models.settings import Settings
 from holdfast.models.text_protocol.model import TextModel
 from holdfast.models.text_protocol.reading import Said, parse
 from holdfast.models.transport import Transport
+from holdfast.testing.memory import MemoryConversation
 from holdfast.tools.files.read import FILE_READ
 from tests.models.support import end, hear, parts, run
 from tests.models.text_protocol.scripted import TOOLS, Scripted, written

@@ -9,10 +9,10 @@ import pytest
 
 from holdfast.agent.events import Outcome
 from holdfast.agent.loop import Loop
-from holdfast.agent.memory import MemoryConversation
 from holdfast.contract.message import Aborted, Text, ToolResult, ToolUse
 from holdfast.models.settings import Settings
 from holdfast.models.text_protocol.model import TextModel
+from holdfast.testing.memory import MemoryConversation
 from tests.models.support import run
 from tests.models.text_protocol.scripted import SPENT, Scripted, written
 from tests.models.text_protocol.test_model_corrections import FLAWED

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.contract.vocabulary import Verdict
-from holdfast.doors.fuzzing import plant, run_watched
-from holdfast.rules.shell.mutations import mutants
+from holdfast.fuzz.mutations import mutants
+from holdfast.fuzz.run import plant, run_watched
 from holdfast.rules.shell.programs import dialect_of
 
 from .hidden import ELSEWHERE, hidden_commands

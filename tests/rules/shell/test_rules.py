@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from holdfast.config.model import CommandRule
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.vocabulary import Verdict
-from holdfast.doors.fuzzing import plant
-from holdfast.rules.shell.corpus import READONLY_CORPUS
+from holdfast.fuzz.corpus import READONLY_CORPUS
+from holdfast.fuzz.run import plant
 from holdfast.rules.shell.examples import ANYWHERE, compiled
 
 from .judging import in_project, judge_with, judged, rule, verdict

@@ -16,7 +16,7 @@ from holdfast.text.visible import visible
 
 if TYPE_CHECKING:
     from holdfast.config.model import ApprovalConfig
-    from holdfast.doors.fuzzing import Approves, FuzzReport
+    from holdfast.fuzz.run import Approves, FuzzReport
 
 
 @click.command()
@@ -34,7 +34,7 @@ def fuzz(flags: Flags, target: str, count: int, seed: int, shell: str, as_json: 
     with every known evasion. What would run unasked is run, in a sandbox full
     of canaries, and reported if it changes, reads or runs what it must not.
     """
-    from holdfast.doors.fuzzing import fuzz as run_fuzz
+    from holdfast.fuzz.run import fuzz as run_fuzz
 
     approval = setting_here(flags).loaded.config.approval
     with screen.progress() as tell:
@@ -57,8 +57,8 @@ def _tell(report: FuzzReport) -> None:
 
 
 def _bases(approval: ApprovalConfig, target: str) -> tuple[str, ...]:
+    from holdfast.fuzz.corpus import READONLY_CORPUS
     from holdfast.rules.resolvers import SHELL_READONLY
-    from holdfast.rules.shell.corpus import READONLY_CORPUS
 
     if target == SHELL_READONLY:
         return READONLY_CORPUS

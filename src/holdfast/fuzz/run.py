@@ -18,8 +18,8 @@ from msgspec.structs import replace
 from holdfast.config.model import SandboxConfig
 from holdfast.contract.command import Command
 from holdfast.contract.errors import HoldfastError, SandboxRefused
+from holdfast.fuzz.mutations import Mutant, mutants
 from holdfast.helper_process import FOLDERS, isolated_python, run, system_program
-from holdfast.rules.shell.mutations import Mutant, mutants
 from holdfast.rules.shell.place import Place
 from holdfast.rules.shell.programs import dialect_of
 from holdfast.sandbox.running import run_launch
@@ -109,7 +109,7 @@ def run_watched(commands: Sequence[str], base: Path, tell: Tell = _to_nobody, sh
 def _run_batch(sandbox: Sandbox, commands: Sequence[str], base: Path, shell: str) -> list[list[str]]:
     env = {"PATH": f"{os.environ.get('PATH', os.defpath)}:{base}/project/tools", "LANG": "C.UTF-8"}
     told = {"commands": list(commands), "shell": shell, "env": env, "secrets": _SECRETS}
-    driver = Path(__file__).with_name("fuzz_driver.py")
+    driver = Path(__file__).with_name("driver.py")
     launch = sandbox.launch(Command(argv=isolated_python(str(driver), str(base)), cwd=base))
     if not launch.contained:
         raise SandboxRefused("Mutants are only run in a sandbox; `holdfast doctor` says why there is none here.")

@@ -1,0 +1,1 @@
+"""Conformance suites and doubles for tests of programs that build on holdfast. Nothing in holdfast imports them."""
