@@ -119,7 +119,7 @@ def test_every_snippet_of_the_user_reference_loads(load_here: LoadHere, write_us
 @pytest.mark.spec("E1a")
 def test_importing_the_configuration_brings_nothing_heavy() -> None:
     script = (
-        "import sys, holdfast.config.load, holdfast.config.protected, holdfast.config.paths\n"
+        "import sys, holdfast.config.load, holdfast.config.protected, holdfast.fs.paths\n"
         "print([name for name in ('pydantic', 'anyio', 'asyncio', 'tomllib', 'shlex', 'difflib', 'click', 'rich')"
         " if name in sys.modules])"
     )

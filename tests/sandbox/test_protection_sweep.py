@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.sandbox import keeping, sweep
+from holdfast.fs.beneath import remove
+from holdfast.sandbox import sweep
 from holdfast.sandbox.launch import Launch
 from holdfast.sandbox.protection import find, holding, locked_reason
 from holdfast.sandbox.running import finish
@@ -111,14 +112,14 @@ def test_a_plant_too_deep_to_be_copied_is_taken_away_and_the_rest_too(tmp_path: 
     left = next(path for path in root.iterdir() if path.name.endswith(".blocked"))
     assert left.stat().st_mode & 0o777 == 0
     parent = os.open(root, os.O_RDONLY)
-    keeping.remove(parent, left.name)
+    remove(left.name, parent)
     os.close(parent)
     assert list(root.iterdir()) == []
 
 
 @pytest.mark.spec("N2")
 def test_what_is_kept_of_plants_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "KEPT_TOTAL", 40_000)
+    monkeypatch.setattr("holdfast.sandbox.sweep.KEPT_TOTAL", 40_000)
     root, kept = tmp_path / "root", tmp_path / "kept"
     for count in range(6):
         root.mkdir(exist_ok=True)

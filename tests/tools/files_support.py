@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from holdfast import Result, Tool
-from holdfast.config import paths
 from holdfast.contract.call import Proposal
 from holdfast.contract.context import Caps, Context
+from holdfast.fs import paths
 from holdfast.text import truncate
 
 

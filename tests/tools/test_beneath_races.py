@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.contract.result import Result
-from holdfast.tools.files import atomic
+from holdfast.fs import beneath
 from holdfast.tools.files.edit import FILE_EDIT
 from holdfast.tools.files.listing import FILE_LIST
 from holdfast.tools.files.read import FILE_READ
@@ -67,12 +67,12 @@ def _turn(number: int, ctx: StandIn) -> tuple[str, Result]:
             return "create", use(FILE_WRITE, ctx, path=f"new/{number}.txt", content="inside\n")
 
 
-@pytest.mark.parametrize("opener", [atomic.openat2, atomic.walk], ids=["openat2", "walk"])
+@pytest.mark.parametrize("opener", [beneath.openat2, beneath.step_by_step])
 @pytest.mark.spec("N3", "T5")
 def test_nothing_outside_is_ever_read_or_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opener: atomic.Opener
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opener: beneath.Opener
 ) -> None:
-    monkeypatch.setattr(atomic, "opener", lambda: opener)
+    monkeypatch.setattr(beneath, "opener", lambda: opener)
     monkeypatch.setattr(os, "fsync", lambda _: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     root, outside = tmp_path / "root", tmp_path / "outside"
     (root / "sub").mkdir(parents=True)

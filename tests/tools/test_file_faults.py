@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import temporary
-from holdfast.temporary import NewFile
-from holdfast.tools.files import atomic
+from holdfast.fs import replace
+from holdfast.fs.replace import NewFile
 from holdfast.tools.files.edit import FILE_EDIT
 from holdfast.tools.files.write import FILE_WRITE
 from tests.tools.files_support import StandIn, use
@@ -29,7 +28,7 @@ CHILD = """
 import json, os, resource, sys
 from pathlib import Path
 from holdfast.text import diff
-from holdfast.tools.files.atomic import opener
+from holdfast.fs.beneath import opener
 from holdfast.tools.files.edit import FILE_EDIT
 from holdfast.tools.files.listing import FILE_LIST
 from holdfast.tools.files.read import FILE_READ
@@ -75,13 +74,13 @@ def test_a_failing_disk_leaves_the_original_and_no_temporary_file(
     root: Path, monkeypatch: pytest.MonkeyPatch, code: int, where: str, nameless: bool
 ) -> None:
     if not nameless:
-        monkeypatch.setattr(temporary, "_open_nameless", _no_nameless)
+        monkeypatch.setattr(replace, "_open_nameless", _no_nameless)
 
     def broken(*_: Any, **__: Any) -> Any:
         raise OSError(code, os.strerror(code))
 
     if where == "write":
-        monkeypatch.setattr(atomic, "_write_new", _half_written(code))
+        monkeypatch.setattr(NewFile, "write", _half_written(code))
     else:
         monkeypatch.setattr(os, where, broken)
     result = use(FILE_WRITE, StandIn(root), path="a.txt", content="new\n")
@@ -97,8 +96,8 @@ def _no_nameless(folder: int, mode: int) -> int:
 
 
 def _half_written(code: int) -> Any:
-    def write(new: NewFile, content: bytes, before: Any) -> int:
-        new.write(content[:2])
+    def write(new: NewFile, content: bytes) -> None:
+        os.write(new.fd, content[:2])
         raise OSError(code, os.strerror(code))
 
     return write
@@ -165,7 +164,7 @@ def test_a_file_system_without_hard_links_still_creates_but_never_overwrites(
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
     monkeypatch.setattr(os, "link", no_links)
-    monkeypatch.setattr(temporary, "_open_nameless", _no_nameless)
+    monkeypatch.setattr(replace, "_open_nameless", _no_nameless)
     assert use(FILE_WRITE, StandIn(root), path="b.txt", content="new").success
     assert (root / "b.txt").read_text() == "new"
 

@@ -18,6 +18,7 @@ from holdfast.config.roots import check_state, find_root, state_dir, user_state_
 from holdfast.contract.call import Caller
 from holdfast.contract.errors import ConfigError, HoldfastError
 from holdfast.contract.tool import Tool
+from holdfast.fs.temporary import keep_notes
 from holdfast.registry.entry_points import load_entry_points
 from holdfast.registry.registry import Registry
 from holdfast.rules.gate import Cap
@@ -31,7 +32,6 @@ from holdfast.runtime.runtime import Rules, Runtime
 from holdfast.runtime.undo.runs import remove_dead_runs
 from holdfast.store.ledger import Ledger
 from holdfast.store.trust import Trust
-from holdfast.temporary import keep_notes
 from holdfast.tools import builtin_tools
 
 PRUNE_SECONDS: Final = 86_400.0

@@ -5,11 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -17,44 +14,9 @@ from msgspec import Struct
 
 from holdfast.chat import escape
 from holdfast.contract.errors import HoldfastError
-from holdfast.temporary import NewFile, is_left
-
-_HERE: Final = -100
-"""Paths are relative to the working folder, as everywhere."""
-_EXCHANGE: Final = 2
-
-
-_CANNOT: Final = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP})
-
-
-def swap(first: Path, second: Path) -> bool:
-    """False, and nothing changed, where the system or the file system cannot do it. Both have to exist."""
-    rename = _rename()
-    if rename is None:
-        return False
-    problem = rename(os.fsencode(first), os.fsencode(second))
-    if problem and problem not in _CANNOT:
-        raise OSError(problem, os.strerror(problem), str(second))
-    return not problem
-
-
-@lru_cache(maxsize=1)
-def _rename() -> Callable[[bytes, bytes], int] | None:
-    if not sys.platform.startswith("linux"):
-        return None
-    import ctypes
-
-    library = ctypes.CDLL(None, use_errno=True)
-    if not hasattr(library, "renameat2"):
-        return None
-    library.renameat2.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
-
-    def rename(first: bytes, second: bytes) -> int:
-        failed = library.renameat2(_HERE, first, _HERE, second, _EXCHANGE)
-        return ctypes.get_errno() if failed else 0
-
-    return rename
-
+from holdfast.fs.beneath import USERS_FILE, USERS_FOLDER, opened
+from holdfast.fs.replace import new_file, swap, sync_folder, traits_of
+from holdfast.fs.temporary import is_left
 
 MAX_BYTES: Final = 256 * 1024 * 1024
 _PAUSE: Final = 0.02
@@ -140,14 +102,12 @@ def replace(path: Path, known: Snapshot, data: bytes) -> Snapshot:
         raise DocumentError(f"{path} would be longer than {MAX_BYTES:,} bytes; begin a new document.")
     try:
         check_writable(path)
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            with NewFile(folder) as new:
-                _fill(new, data, like=path)
+        with opened(path, USERS_FILE) as old:
+            like = traits_of(old)
+        with opened(path.parent, USERS_FOLDER) as folder:
+            with new_file(folder, data, like) as new:
                 _take_place(path.with_name(new.shown()), path, known.data, data)
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+            sync_folder(folder)
     except OSError as error:
         raise DocumentError(_why_unwritten(path, error)) from None
     return Snapshot(data, (), time.time_ns())
@@ -161,7 +121,8 @@ def keep_beside(path: Path, elsewhere: Path, data: bytes) -> Path:
             number += 1
             kept = folder / f"{path.stem}.conflict-{number}{path.suffix}"
             try:
-                _write_new(kept, data)
+                with opened(folder, USERS_FOLDER) as where, new_file(where, data, mode=0o600) as new:
+                    new.link(kept.name)
             except FileExistsError:
                 continue
             except OSError:
@@ -179,8 +140,7 @@ def sweep(path: Path) -> None:
 
 
 def _read(path: Path) -> Snapshot:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
+    with opened(path, USERS_FILE) as descriptor:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             kind = "a directory" if stat.S_ISDIR(found.st_mode) else "not a regular file"
@@ -190,42 +150,11 @@ def _read(path: Path) -> Snapshot:
         now = time.time_ns()
         with open(descriptor, "rb", buffering=0, closefd=False) as file:
             data = file.readall()
-    finally:
-        os.close(descriptor)
     return Snapshot(data, _identity(found), now)
 
 
 def _identity(found: os.stat_result) -> tuple[int, ...]:
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-
-
-def _write_new(path: Path, data: bytes) -> None:
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        with NewFile(folder) as new:
-            _fill(new, data)
-            new.link(path.name)
-    finally:
-        os.close(folder)
-
-
-def _fill(new: NewFile, data: bytes, *, like: Path | None = None) -> None:
-    if like is not None:
-        _own_like(new.fd, like)
-    new.write(data)
-    os.fsync(new.fd)
-
-
-def _own_like(descriptor: int, like: Path) -> None:
-    """Owner, extended attributes and mode of another file, as far as this process may give them."""
-    found = like.stat()
-    with suppress(OSError):
-        os.fchown(descriptor, found.st_uid, found.st_gid)
-    if hasattr(os, "listxattr"):
-        for name in os.listxattr(like):
-            with suppress(OSError):
-                os.setxattr(descriptor, name, os.getxattr(like, name))
-    os.fchmod(descriptor, stat.S_IMODE(found.st_mode))
 
 
 def _take_place(temporary: Path, path: Path, known: bytes, data: bytes) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import time
@@ -15,7 +14,7 @@ import msgspec
 
 from holdfast.chat.files import DocumentError
 from holdfast.contract.call import Owner
-from holdfast.store.files import make_private_folder
+from holdfast.fs.private import open_lock, try_lock
 from holdfast.store.owner import alive, this_process
 
 _PAUSE: Final = 0.01
@@ -61,34 +60,33 @@ class DocumentLock:
                 self._give_back()
 
     def _take(self, wait: float) -> None:
-        descriptor = self._open()
         end = time.monotonic() + wait
         try:
-            while not _taken(descriptor):
+            self._descriptor = open_lock(self._file)
+            while not try_lock(self._descriptor):
                 if time.monotonic() >= end:
                     raise DocumentBusy(self._path, _read_owner(self._file))
                 time.sleep(_PAUSE)
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, msgspec.json.encode(this_process()), 0)
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, msgspec.json.encode(this_process()), 0)
         except BaseException as error:
-            os.close(descriptor)
+            self._close()
             if isinstance(error, OSError):
-                raise DocumentError(_unlockable(self._path, self._file, error)) from None
+                raise DocumentError(
+                    f"{self._path} cannot be locked with {self._file} ({error.strerror}); "
+                    "check the disk and permissions of that folder."
+                ) from None
             raise
-        self._descriptor = descriptor
-
-    def _open(self) -> int:
-        try:
-            make_private_folder(self._file.parent)
-            return os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise DocumentError(_unlockable(self._path, self._file, error)) from None
 
     def _give_back(self) -> None:
         with suppress(OSError):
             os.ftruncate(self._descriptor, 0)
-        os.close(self._descriptor)
-        self._descriptor = -1
+        self._close()
+
+    def _close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
 
 
 def driver(path: Path, state: Path) -> Owner | None:
@@ -101,20 +99,8 @@ def _lock_file(path: Path, state: Path) -> Path:
     return state / f"{key(path)}.lock"
 
 
-def _taken(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
 def _read_owner(file: Path) -> Owner | None:
     try:
         return _owner.decode(file.read_bytes())
     except (OSError, msgspec.MsgspecError):
         return None
-
-
-def _unlockable(path: Path, file: Path, error: OSError) -> str:
-    return f"{path} cannot be locked with {file} ({error.strerror}); check the disk and permissions of that folder."

@@ -21,9 +21,9 @@ from holdfast.config import documents
 from holdfast.contract.errors import LedgerError
 from holdfast.contract.message import ToolUse
 from holdfast.contract.result import Attachment
+from holdfast.fs.private import write_private
 from holdfast.models.port import Usage
 from holdfast.store.blobs import Blobs
-from holdfast.store.files import NewFile
 from holdfast.store.redact import Redactor
 
 
@@ -170,13 +170,8 @@ class Memory:
             return
         try:
             documents.remember(self._nothing.path)  # first: what is remembered must not be there unprotected
-            file = NewFile(self._file.parent)
-            try:
-                file.file.write(msgspec.json.encode(new))
-                file.publish(self._file, sync=True)
-                self._seen = (_identity(self._file), new)
-            finally:
-                file.discard()
+            write_private(self._file, msgspec.json.encode(new), sync=True)
+            self._seen = (_identity(self._file), new)
         except OSError as error:
             raise DocumentError(
                 f"{self._file} could not be written ({error.strerror}); check the disk and permissions of the folder."

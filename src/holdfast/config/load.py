@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -14,7 +12,6 @@ from msgspec import NODEFAULT, Struct, ValidationError, convert, structs, to_bui
 
 from holdfast.config.lists import NameList, edit, operations
 from holdfast.config.model import FUNCTION_PATH, PRESET_NAME, SERVER_IDENTITY, Config, McpServer, SecretSource, Table
-from holdfast.config.paths import resolve
 from holdfast.config.roots import PROJECT_FILE, check_user_config, inside_project, user_config_file
 from holdfast.config.shape import (
     check,
@@ -31,6 +28,8 @@ from holdfast.config.strictness import looser_options
 from holdfast.config.trust_rules import held_back, take_user_only, tighten
 from holdfast.contract.errors import ConfigError, PathRefused
 from holdfast.contract.values import digest_of
+from holdfast.fs.beneath import NotRegular, read_regular
+from holdfast.fs.paths import resolve
 from holdfast.text.visible import visible
 
 MAX_FILE_BYTES: Final = 1024 * 1024
@@ -137,23 +136,15 @@ def _digest(table: Table, label: str) -> str:
 def _read(path: Path) -> bytes | None:
     """The content of a regular file, None if there is nothing of that name."""
     try:
-        # A FIFO put in the file's place must not hold the opener.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        content = read_regular(path, MAX_FILE_BYTES + 1, follow=True)
     except (FileNotFoundError, NotADirectoryError):
         if path.is_symlink():
             raise ConfigError(f"{path} is a symlink to nothing; remove it or restore its target.") from None
         return None
+    except NotRegular:
+        raise ConfigError(f"{path} is not a regular file; replace it with one.") from None
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}; fix that or remove the file.") from None
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ConfigError(f"{path} is not a regular file; replace it with one.")
-        with open(descriptor, "rb", closefd=False) as file:
-            content = file.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}; fix that or remove the file.") from None
-    finally:
-        os.close(descriptor)
     if len(content) > MAX_FILE_BYTES:
         raise ConfigError(f"{path} is larger than {MAX_FILE_BYTES:,} bytes; make it shorter.")
     return content

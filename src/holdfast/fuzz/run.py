@@ -18,13 +18,13 @@ from msgspec.structs import replace
 from holdfast.config.model import SandboxConfig
 from holdfast.contract.command import Command
 from holdfast.contract.errors import HoldfastError, SandboxRefused
+from holdfast.fs.temporary import make_folder, remove_folder
 from holdfast.fuzz.mutations import Mutant, mutants
 from holdfast.helper_process import FOLDERS, isolated_python, run, system_program
 from holdfast.rules.shell.place import Place
 from holdfast.rules.shell.programs import dialect_of
 from holdfast.sandbox.running import run_launch
 from holdfast.sandbox.sandbox import Sandbox
-from holdfast.temporary import make_folder, remove_folder
 
 Approves = Callable[[str, Place], str | None]
 """The rule that lets a command run unasked, if one does."""

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.config.model import McpServer
-from holdfast.store.files import NewFile, read_private
+from holdfast.fs.private import read_private, write_private
 
 _MOST_BYTES: Final = 1 << 20
 
@@ -55,12 +55,7 @@ class LoginFile:
         self._kept = kept
         if self._path is None:
             return
-        new = NewFile(self._path.parent)
-        try:
-            new.file.write(msgspec.json.encode(kept))
-            new.publish(self._path, sync=True)
-        finally:
-            new.discard()
+        write_private(self._path, msgspec.json.encode(kept), sync=True)
 
 
 def login_file(name: str, server: McpServer, state: Path | None) -> LoginFile:

@@ -20,6 +20,7 @@ from typing import Final
 from unicodedata import normalize
 
 from holdfast.contract.call import NamedFile
+from holdfast.fs.beneath import USERS_FILE, opened
 from holdfast.rules.shell.mentions import Mentions, TooMany, mentions
 from holdfast.rules.shell.parts import Reading, read
 from holdfast.rules.shell.verdicts import Part
@@ -270,19 +271,14 @@ def _bound(found: Mapping[str, str]) -> Iterator[NamedFile]:
 def _content(path: str, most: int) -> tuple[int, str]:
     """How much was read, and the digest; beyond `most` bytes, which inode it is and when that was last changed."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with opened(path, USERS_FILE) as descriptor:
+            about = os.fstat(descriptor)
+            if about.st_size > most or not stat.S_ISREG(about.st_mode):
+                return 0, f"inode:{_state(about)}"
+            digest, size = sha256(), 0
+            while block := os.read(descriptor, _BLOCK):
+                digest.update(block)
+                size += len(block)
+            return size, f"sha256:{digest.hexdigest()}"
     except OSError:
         return 0, "unreadable"
-    try:
-        about = os.fstat(descriptor)
-        if about.st_size > most or not stat.S_ISREG(about.st_mode):
-            return 0, f"inode:{_state(about)}"
-        digest, size = sha256(), 0
-        while block := os.read(descriptor, _BLOCK):
-            digest.update(block)
-            size += len(block)
-        return size, f"sha256:{digest.hexdigest()}"
-    except OSError:
-        return 0, "unreadable"
-    finally:
-        os.close(descriptor)

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from holdfast.config import paths
 from holdfast.config.model import Config
 from holdfast.config.protected import is_protected
 from holdfast.contract.call import Call, Caller, Decision, NamedFile, PendingCall, Precondition, Proposal
@@ -15,6 +14,7 @@ from holdfast.contract.errors import GrantRefused, HoldfastError, PathRefused
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import digest_of
 from holdfast.contract.vocabulary import Verdict
+from holdfast.fs import paths
 from holdfast.registry.registry import Registry
 from holdfast.rules.chain import Question
 from holdfast.rules.gate import Cap, Gate, containment_cap

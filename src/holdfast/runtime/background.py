@@ -22,13 +22,13 @@ from holdfast.contract.command import Command
 from holdfast.contract.context import Context
 from holdfast.contract.errors import CallError, SandboxRefused
 from holdfast.contract.processes import ProcessInfo, ProcessOutput, Signal
+from holdfast.fs.private import make_private_folder
+from holdfast.fs.temporary import make_folder, remove_folder
 from holdfast.runtime.commands import CallSandbox, Commands, signal_name
 from holdfast.runtime.pages import MAX_READ, read_page
 from holdfast.runtime.writers import wrote
 from holdfast.sandbox.warden.client import Exit, Job, Logged, NotStarted, WardenLost
-from holdfast.store.files import make_private_folder
 from holdfast.store.owner import alive, owner_of
-from holdfast.temporary import make_folder, remove_folder
 
 if TYPE_CHECKING:
     from holdfast.sandbox.launch import Launch

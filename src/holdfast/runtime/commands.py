@@ -28,6 +28,7 @@ from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import digest_of
 from holdfast.contract.vocabulary import AUTO_APPROVED_IF_SANDBOXED, NEEDS_CONTAINMENT, RUNS_COMMANDS
+from holdfast.fs.private import open_lock, try_lock
 from holdfast.rules.confinement import Confinement
 from holdfast.rules.gate import Containment
 from holdfast.rules.policy import MANIFEST
@@ -51,6 +52,7 @@ _COMMANDS: Final = frozenset({AUTO_APPROVED_IF_SANDBOXED, NEEDS_CONTAINMENT, RUN
 TERM_GRACE: Final = 0.3
 """Seconds a bare command has after SIGTERM; well within the grace a stopped call has."""
 _LAST_WAIT: Final = 5.0
+_TURN_PAUSE: Final = 0.01
 _threads: Final = ThreadPool()
 _probed: Final[weakref.WeakSet[Sandbox]] = weakref.WeakSet()
 
@@ -248,11 +250,9 @@ class CallSandbox:
         if not self._is_recorded(command) or state is None:
             yield
             return
-        from holdfast.runtime.undo.turn import take_turn
-
         self._ctx.pause()
         try:
-            held = await take_turn(state)
+            held = await _take_turn(state)
         finally:
             self._ctx.go_on()
         try:
@@ -511,6 +511,18 @@ async def _through(work: Any) -> tuple[Any, asyncio.CancelledError | None]:
                 raise
             cancelled = error
     return future.result(), cancelled
+
+
+async def _take_turn(state: Path) -> int:
+    """Wait for the turn among all processes; it ends when the returned descriptor is closed."""
+    held = open_lock(state / "undo" / "turn")
+    try:
+        while not try_lock(held):  # noqa: ASYNC110 - another process tells nobody when its turn ends
+            await asyncio.sleep(_TURN_PAUSE)
+    except BaseException:
+        os.close(held)
+        raise
+    return held
 
 
 def signal_name(number: int) -> str:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
-from holdfast.config import paths
 from holdfast.config.model import Caps, Config
 from holdfast.contract.errors import CallError, PathRefused, SecretUnavailable
 from holdfast.contract.event import Output, Progress
 from holdfast.contract.inquiry import CANCELLED, Inquiry, Question, Reply
 from holdfast.contract.result import Result
 from holdfast.contract.values import Args
+from holdfast.fs import paths
 from holdfast.runtime.results import CallKeeper
 from holdfast.text.truncate import Limits
 

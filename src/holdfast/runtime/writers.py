@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from holdfast.config.roots import user_state_dir
 from holdfast.contract.call import Owner
-from holdfast.store.files import NewFile
+from holdfast.fs.private import write_private
 from holdfast.store.owner import alive, this_process
 
 _FOLDER: Final = "writers"
@@ -79,9 +79,4 @@ def _forget(path: Path, writer: Writer) -> None:
 
 
 def _write(path: Path, writer: Writer) -> None:
-    new = NewFile(path.parent)
-    try:
-        new.file.write(msgspec.json.encode(writer))
-        new.publish(path, sync=False)
-    finally:
-        new.discard()
+    write_private(path, msgspec.json.encode(writer))

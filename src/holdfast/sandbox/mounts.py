@@ -10,6 +10,7 @@ from typing import Final
 
 from holdfast.contract.command import Command
 from holdfast.contract.errors import SandboxRefused
+from holdfast.fs.temporary import Notes
 from holdfast.sandbox.launch import FIRST_FD, Overlay
 from holdfast.sandbox.pinned import Opened, Turn, open_same
 from holdfast.sandbox.policy import Policy, identity, inside, own_folders
@@ -26,7 +27,6 @@ from holdfast.sandbox.protection import (
     locked_reason,
 )
 from holdfast.sandbox.sweep import Sweep
-from holdfast.temporary import Notes
 
 HOME: Final = "/tmp/home"  # noqa: S108 - inside the sandbox, where /tmp is private
 _PRIVATE: Final = ("/tmp", "/var/tmp", "/run")  # noqa: S108

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.contract.errors import SandboxRefused
+from holdfast.fs.beneath import HANDLE, open_beneath
 
 LIMIT: Final = 200
 """A message between processes carries 253 open files."""
-_FOLDER: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Opened:
@@ -39,7 +39,7 @@ class Opened:
 def open_same(folder: Path, path: str, identity: tuple[int, int] | None) -> int:
     """A path in a folder, opened without following any symlink, if it is still the one with this identity."""
     try:
-        fd = _open_beneath(folder, path)
+        fd = open_beneath(folder, Path(path), HANDLE)
     except OSError:
         raise _changed(path) from None
     about = os.fstat(fd)
@@ -47,19 +47,6 @@ def open_same(folder: Path, path: str, identity: tuple[int, int] | None) -> int:
         os.close(fd)
         raise _changed(path)
     return fd
-
-
-def _open_beneath(folder: Path, path: str) -> int:
-    *parents, name = path.removeprefix(f"{folder}/").split("/")
-    fd = os.open(folder, _FOLDER)
-    try:
-        for parent in parents:
-            below = os.open(parent, _FOLDER, dir_fd=fd)
-            os.close(fd)
-            fd = below
-        return os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
-    finally:
-        os.close(fd)
 
 
 def _changed(path: str) -> SandboxRefused:

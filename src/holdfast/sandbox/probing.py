@@ -22,11 +22,11 @@ from msgspec import Struct
 
 from holdfast.contract.command import Command
 from holdfast.contract.errors import ConfigError, HoldfastError
+from holdfast.fs.private import write_private
+from holdfast.fs.temporary import make_folder, remove_folder
 from holdfast.sandbox.backend import Backend, Held
 from holdfast.sandbox.launch import Overlay
 from holdfast.sandbox.policy import Policy
-from holdfast.store.files import NewFile
-from holdfast.temporary import make_folder, remove_folder
 
 GOOD_FOR: Final = 30 * 24 * 3600.0
 BAD_FOR: Final = 300.0
@@ -182,12 +182,7 @@ def _write(file: Path | None, seen: Seen) -> None:
     if file is None:
         return
     with suppress(OSError):
-        new = NewFile(file.parent)
-        try:
-            new.file.write(msgspec.json.encode(seen))
-            new.publish(file, sync=False)
-        finally:
-            new.discard()
+        write_private(file, msgspec.json.encode(seen))
 
 
 def _overlay_holds(backend: Backend, policy: Policy, folder: Path, state: Path | None) -> bool:

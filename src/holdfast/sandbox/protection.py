@@ -11,9 +11,9 @@ import stat
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -31,7 +31,7 @@ from holdfast.config.protected import (
     leads_to_protected,
 )
 from holdfast.contract.errors import SandboxRefused
-from holdfast.sandbox.reach import Reach
+from holdfast.fs.beneath import Folders, open_regular, read_regular
 
 MASKED_FOLDERS: Final = (".git", ".git/hooks")
 MASKED_FILES: Final = (".envrc", ".vscode", ".mcp.json", ".claude")
@@ -129,17 +129,10 @@ def is_as_git_left_it(state: tuple[str, str], path: str) -> bool:
     """Whether such a path, as a command left it, is what git writes there itself: then it makes git run nothing."""
     folder, name = state
     with suppress(OSError):
-        opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            kind = os.fstat(opened).st_mode
-            if not name:
-                return stat.S_ISDIR(kind)
-            if not stat.S_ISREG(kind):
-                return False
-            content = os.read(opened, _STATE_BYTES + 1)
-            return len(content) <= _STATE_BYTES and git_state.is_as_git_writes((folder, name), content)
-        finally:
-            os.close(opened)
+        if not name:
+            return stat.S_ISDIR(os.lstat(path).st_mode)
+        content = read_regular(path, _STATE_BYTES + 1)
+        return len(content) <= _STATE_BYTES and git_state.is_as_git_writes((folder, name), content)
     return False
 
 
@@ -249,14 +242,63 @@ def is_only_kept(item: Locked) -> bool:
 
 def _content(item: Locked, limit: int) -> bytes | None:
     """What this user cannot read, its commands cannot change in place; what is too big is not kept."""
-    with suppress(OSError):
-        opened = os.open(item.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(opened, "rb") as file:
-            about = os.fstat(opened)
-            if (about.st_dev, about.st_ino) == item.identity:
-                content = file.read(limit + 1)
-                return content if len(content) <= limit or limit == KEPT_BYTES else None
+    with suppress(OSError), os.fdopen(open_regular(item.path), "rb") as file:
+        about = os.fstat(file.fileno())
+        if (about.st_dev, about.st_ino) == item.identity:
+            content = file.read(limit + 1)
+            return content if len(content) <= limit or limit == KEPT_BYTES else None
     return None
+
+
+class Reach:
+    """Looks into folders that commands write to; a mode that shuts the owner out is loosened until the block ends."""
+
+    def __init__(self, folder: Path) -> None:
+        self.failed: list[str] = []
+        """Folders of this user that could not be looked into."""
+        self._top = str(folder)
+        self._opened = ExitStack()
+        self._folders: Folders | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.close()
+
+    def entries(self, folder: str) -> list[os.DirEntry[str]]:
+        """What is in a folder, in order; nothing where it is gone, or another user's and shut."""
+        try:
+            return _listed(folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError:
+            try:
+                self._folders = self._folders or self._opened.enter_context(Folders(self._top, loosen=True))
+                self._folders.parent(f"{folder}/.".removeprefix(f"{self._top}/"), writable=True)
+                return _listed(folder)
+            except OSError:
+                if _is_own(folder):
+                    self.failed.append(folder)
+                return []
+
+
+def _listed(folder: str) -> list[os.DirEntry[str]]:
+    with os.scandir(folder) as found:
+        entries = sorted(found, key=lambda entry: entry.name)
+    if entries:
+        with suppress(FileNotFoundError):
+            entries[0].stat(follow_symlinks=False)  # a folder may be read and yet not be entered
+    return entries
+
+
+def _is_own(folder: str) -> bool:
+    try:
+        return os.lstat(folder).st_uid == os.geteuid()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
 
 
 class _Look:

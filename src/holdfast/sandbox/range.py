@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from holdfast import helper_process
+from holdfast.fs.temporary import make_folder, remove_folder
 from holdfast.sandbox.limits import Limits
 from holdfast.sandbox.policy import Policy
-from holdfast.temporary import make_folder, remove_folder
 
 _CANARY: Final = "untouched\n"
 _ENVIRONMENT: Final = ("PATH", "LANG", "LC_*")

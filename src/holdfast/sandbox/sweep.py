@@ -22,10 +22,9 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.contract.call import Owner
-from holdfast.sandbox.keeping import keep_copy, remove, shut
-from holdfast.sandbox.protection import Locked, drop_stub, find, is_conversation, is_harmless, is_vacant
-from holdfast.sandbox.reach import Reach
-from holdfast.store.files import NewFile
+from holdfast.fs.beneath import NEW, Folders, change_mode, read_regular, remove
+from holdfast.fs.private import write_private
+from holdfast.sandbox.protection import Locked, Reach, drop_stub, find, is_conversation, is_harmless, is_vacant
 from holdfast.store.owner import alive, this_process
 
 _FOLDER: Final = "sweeps"
@@ -55,12 +54,7 @@ def write_note(
     )
     path = keep.with_name(_FOLDER) / os.urandom(8).hex()
     try:
-        new = NewFile(path.parent)
-        try:
-            new.file.write(msgspec.msgpack.encode(note))
-            new.publish(path, sync=False)
-        finally:
-            new.discard()
+        write_private(path, msgspec.msgpack.encode(note))
     except OSError:
         return None
     return path
@@ -103,6 +97,11 @@ def _notes(folder: Path) -> dict[Path, Note]:
     return found
 
 
+KEPT_BYTES: Final = 32 * 1024 * 1024
+KEPT_TOTAL: Final = 4 * KEPT_BYTES
+KEPT_FILES: Final = 1000
+_NAME_BYTES: Final = 4096
+"""What a name costs at least."""
 _PASSES: Final = 3
 _TAKEN: Final = 1000
 _lock = threading.Lock()
@@ -234,7 +233,7 @@ class Sweep:
         if not self._is_document(origin) or origin.content is None:
             return True
         with suppress(OSError), self._parent(path) as (parent, name):
-            return _read(name, parent, len(origin.content) + 1) == origin.content
+            return read_regular(name, len(origin.content) + 1, parent) == origin.content
         return False
 
     def is_innocent(self, item: Locked) -> bool:
@@ -281,7 +280,7 @@ class Sweep:
             about = os.stat(name, dir_fd=parent, follow_symlinks=False)
             if stat.S_IMODE(about.st_mode) != item.mode:
                 return True
-            return _read(name, parent, len(item.content) + 1) != item.content
+            return read_regular(name, len(item.content) + 1, parent) != item.content
         return True
 
     def _take_away(self, path: str, item: Locked | None) -> None:
@@ -295,14 +294,14 @@ class Sweep:
                     _remember(item)
             where: str | None = f"{path.rpartition('/')[0]}/{aside}"
             try:
-                copy = None if self._keep is None else keep_copy(parent, aside, self._keep, name)
+                copy = None if self._keep is None else _keep_copy(parent, aside, self._keep, name)
                 if self._keep is None or copy is not None:
-                    remove(parent, aside)
+                    remove(aside, parent)
                     where = copy
                 else:
-                    shut(parent, aside)
+                    _shut(parent, aside)
             except OSError:
-                shut(parent, aside)
+                _shut(parent, aside)
             if where is not None:
                 self._note_down(f"What was at {path} was taken away and is kept as {where}.")
 
@@ -320,15 +319,14 @@ class Sweep:
             if item.kind == "link":
                 os.symlink(os.fsdecode(item.content), name, dir_fd=parent)
                 return
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            with os.fdopen(os.open(name, flags, item.mode, dir_fd=parent), "wb") as file:
+            with os.fdopen(os.open(name, NEW, item.mode, dir_fd=parent), "wb") as file:
                 file.write(item.content)
                 os.fchmod(file.fileno(), item.mode)
 
     @contextmanager
     def _parent(self, path: str, *, make: bool = False) -> Generator[tuple[int, str]]:
-        with Reach(self.folder) as reach, reach.parent(path, make=make) as found:
-            yield found
+        with Folders(self.folder, loosen=True) as folders:
+            yield folders.parent(path.removeprefix(f"{self.folder}/"), writable=True, make=make)
 
 
 def _remember(item: Locked) -> None:
@@ -337,7 +335,47 @@ def _remember(item: Locked) -> None:
     _taken[(item.path, item.identity)] = item.changed
 
 
-def _read(name: str, parent: int, size: int) -> bytes:
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    with os.fdopen(os.open(name, flags, dir_fd=parent), "rb") as file:
-        return file.read(size)
+def _keep_copy(parent: int, name: str, folder: Path, called: str) -> str | None:
+    """Copy what lies in an open folder; where the copy is, or None if it is too much, and then there is none."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    top = f"/proc/self/fd/{parent}/{name}"
+    found = _below(top)
+    size = sum(_NAME_BYTES + about.st_size for _path, about in found)
+    if len(found) > KEPT_FILES or size > KEPT_BYTES:
+        return None
+    if size + sum(_NAME_BYTES + about.st_size for _path, about in _below(str(folder), most=None)) > KEPT_TOTAL:
+        return None
+    target = f"{folder}/{secrets.token_hex(4)}-{called}"
+    for path, about in found:
+        _copy(path, target + path.removeprefix(top), about)
+    return target
+
+
+def _below(top: str, most: int | None = KEPT_FILES) -> list[tuple[str, os.stat_result]]:
+    """Something and all that is in it, folders before what is in them; it ends early where there is too much."""
+    found: list[tuple[str, os.stat_result]] = []
+    pending = [top]
+    while pending and (most is None or len(found) <= most):
+        path = pending.pop()
+        about = os.lstat(path)
+        found.append((path, about))
+        if stat.S_ISDIR(about.st_mode):
+            pending += (f"{path}/{name}" for name in os.listdir(path))  # noqa: PTH208
+    return found
+
+
+def _copy(path: str, target: str, about: os.stat_result) -> None:
+    if stat.S_ISDIR(about.st_mode):
+        os.mkdir(target, 0o700)  # noqa: PTH102
+    elif stat.S_ISLNK(about.st_mode):
+        os.symlink(os.readlink(path), target)  # noqa: PTH115, PTH211
+    elif stat.S_ISREG(about.st_mode):
+        with Path(target).open("xb") as copy:
+            copy.write(read_regular(path, about.st_size))
+
+
+def _shut(parent: int, name: str) -> None:
+    """Let nobody enter a folder that stays."""
+    with suppress(OSError):
+        if stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
+            change_mode(name, lambda _: 0, parent)

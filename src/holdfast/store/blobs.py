@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.contract.errors import LedgerCorrupt, LedgerUnavailable
-from holdfast.store.files import NewFile, translated
+from holdfast.fs.private import PrivateFile
+from holdfast.fs.temporary import make_folder, remove_folder
 from holdfast.store.redact import Redactor
-from holdfast.store.spill import RawSpill, Spill, SpillWriter
-from holdfast.temporary import make_folder, remove_folder
+from holdfast.store.spill import RawSpill, Spill, SpillWriter, translated
 
 MAX_READ: Final = 1024 * 1024
 """The most bytes `read_lines` gives in one answer, however long the lines are."""
@@ -46,12 +46,9 @@ class Blobs:
         path = self.path(reference)
         with translated("kept"):
             if not _freshen(path):
-                new = NewFile(self.folder)
-                try:
-                    new.file.write(content)
+                with PrivateFile(self.folder) as new:
+                    new.write(content)
                     new.publish(path, sync=self._sync)
-                finally:
-                    new.discard()
         return reference
 
     def put_open(self, descriptor: int, size: int | None = None) -> str:
@@ -61,17 +58,14 @@ class Blobs:
             first = next(blocks, b"")
             if len(first) < _SMALL:
                 return self.put(first)
-            new = NewFile(self.folder)
-            try:
+            with PrivateFile(self.folder) as new:
                 digest = sha256()
                 for block in chain((first,), blocks):
                     digest.update(block)
-                    new.file.write(block)
+                    new.write(block)
                 path = self.path(digest.hexdigest())
                 if not _freshen(path):
                     new.publish(path, sync=self._sync)
-            finally:
-                new.discard()
         return path.name
 
     def freshen(self, reference: str) -> bool:
@@ -98,16 +92,16 @@ class Blobs:
     def spill_writer(self, max_bytes: int) -> Generator[SpillWriter]:
         """For output that arrives in pieces; what was not closed is thrown away."""
         with translated("kept"):
-            new = NewFile(self.folder)
+            new = PrivateFile(self.folder)
         try:
             yield SpillWriter(new, self.path, self._redactor.stream(), max_bytes, sync=self._sync)
         finally:
-            new.discard()
+            new.close()
 
     def open_spill(self, max_bytes: int, *, redacted: bool) -> SpillWriter | RawSpill:
         """For output that arrives in pieces, of which some may hold a secret or none does; close it or discard it."""
         with translated("kept"):
-            new = NewFile(self.folder)
+            new = PrivateFile(self.folder)
         if redacted:
             return SpillWriter(new, self.path, self._redactor.stream(), max_bytes, sync=self._sync)
         return RawSpill(new, self.path, max_bytes, sync=self._sync)

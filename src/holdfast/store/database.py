@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
 from holdfast.contract.errors import HoldfastError, LedgerCorrupt, LedgerUnavailable, NotPending
+from holdfast.fs.private import make_private_folder
 from holdfast.store.bodies import link
-from holdfast.store.files import make_private_folder
 
 APPLICATION_ID: Final = 0x486F6C64
 """Marks the file as ours: "Hold"."""

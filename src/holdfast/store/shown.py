@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from holdfast.store.files import NewFile, read_private
+from holdfast.fs.private import read_private, write_private
 
 if TYPE_CHECKING:
     from holdfast.contract.call import PendingCall
@@ -31,12 +31,7 @@ class Shown:
     def record(self, held: PendingCall) -> None:
         """This user has just been shown all of the call. Where that cannot be written, they are asked to look again."""
         with suppress(OSError):
-            file = NewFile(self._folder)
-            try:
-                file.file.write(f"{held.digest}\n{held.call.id}\n".encode())
-                file.publish(self._path(held.call.id), sync=False)
-            finally:
-                file.discard()
+            write_private(self._path(held.call.id), f"{held.digest}\n{held.call.id}\n".encode())
             self._forget_old()
 
     def digest(self, call_id: str) -> str | None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from codecs import getincrementaldecoder
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
 from msgspec import Struct
 
-from holdfast.store.files import NewFile, translated
+from holdfast.contract.errors import LedgerUnavailable
+from holdfast.fs.private import PrivateFile
 from holdfast.store.redact import RedactedStream
 
 
@@ -29,7 +31,7 @@ class SpillWriter:
     """Takes text or bytes in any pieces; bytes that are not UTF-8 are kept as they are."""
 
     def __init__(
-        self, new: NewFile, path: Callable[[str], Path], redacted: RedactedStream, max_bytes: int, *, sync: bool
+        self, new: PrivateFile, path: Callable[[str], Path], redacted: RedactedStream, max_bytes: int, *, sync: bool
     ) -> None:
         self._new = new
         self._path = path
@@ -54,7 +56,7 @@ class SpillWriter:
 
     def discard(self) -> None:
         """Harmless after `close`."""
-        self._new.discard()
+        self._new.close()
 
     def _keep(self, text: str) -> None:
         data = _encode(text)
@@ -65,7 +67,7 @@ class SpillWriter:
         else:
             self._room -= len(kept)
         with translated("kept"):
-            self._new.file.write(kept)
+            self._new.write(kept)
         self._hash.update(kept)
         self._size += len(kept)
         self._lines += kept.count(b"\n")
@@ -74,7 +76,7 @@ class SpillWriter:
 class RawSpill:
     """Takes bytes as they are, as fast as they come: nothing is redacted, and the name is no digest."""
 
-    def __init__(self, new: NewFile, path: Callable[[str], Path], max_bytes: int, *, sync: bool) -> None:
+    def __init__(self, new: PrivateFile, path: Callable[[str], Path], max_bytes: int, *, sync: bool) -> None:
         self._new = new
         self._path = path
         self._room = max(0, max_bytes)
@@ -89,10 +91,8 @@ class RawSpill:
         else:
             self._room -= len(kept)
         self._size += len(kept)
-        left = memoryview(kept)
         with translated("kept"):
-            while left:
-                left = left[os.write(self._new.file.fileno(), left) :]
+            self._new.write(kept)
 
     def close(self, lines: int) -> Spill:
         reference = os.urandom(32).hex()
@@ -101,7 +101,7 @@ class RawSpill:
         return Spill(reference=reference, size=self._size, dropped=self._dropped, lines=lines)
 
     def discard(self) -> None:
-        self._new.discard()
+        self._new.close()
 
 
 def _encode(text: str) -> bytes:
@@ -116,3 +116,16 @@ def _cut(data: bytes, length: int) -> bytes:
     while length and data[length] & 0xC0 == 0x80:
         length -= 1
     return data[:length]
+
+
+@contextmanager
+def translated(what: str) -> Generator[None]:
+    """Errors of the disk as errors of the ledger."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise LedgerUnavailable("That content is not kept any more; run the call again to get it.") from error
+    except OSError as error:
+        raise LedgerUnavailable(
+            f"The content could not be {what} ({error.strerror}); check the disk and permissions of the state folder."
+        ) from error

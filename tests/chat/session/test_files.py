@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.chat import files
-from holdfast.chat.files import Changed, DocumentError, Unreadable, swap
-from holdfast.temporary import new_name
+from holdfast.chat.files import Changed, DocumentError, Unreadable
+from holdfast.fs.replace import swap
+from holdfast.fs.temporary import new_name
 
 
 def entries(folder: Path) -> list[str]:

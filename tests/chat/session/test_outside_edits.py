@@ -207,7 +207,7 @@ def test_a_document_that_vanished_stops_the_turn_and_nothing_is_lost(tmp_path: P
 
 
 @pytest.mark.spec("U6")
-@pytest.mark.parametrize("when", ["_fill", "_take_place"])
+@pytest.mark.parametrize("when", ["new_file", "_take_place"])
 def test_an_edit_between_the_look_and_the_write_is_merged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:

@@ -9,12 +9,12 @@ from typing import Final
 
 from msgspec import Struct
 
-from holdfast.config import paths
 from holdfast.config.model import Config
 from holdfast.contract.errors import PathRefused
 from holdfast.contract.result import Attachment
+from holdfast.fs import paths
+from holdfast.fs.beneath import NotRegular, regular_file
 from holdfast.text.visible import visible
-from holdfast.tools.files.atomic import NotRegular, regular_file
 from holdfast.tools.files.sniff import SNIFFED_BYTES, attachment_kind, mime_type
 
 MAX_TEXT: Final = 1024 * 1024

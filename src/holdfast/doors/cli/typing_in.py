@@ -13,8 +13,8 @@ from weakref import WeakKeyDictionary
 
 from holdfast.config.roots import find_root
 from holdfast.doors.cli.screen import note, prompt, screen_height, shown_block
+from holdfast.fs.temporary import make_folder, remove_folder
 from holdfast.helper_process import NotStarted, person_command, person_environment, start_async
-from holdfast.temporary import make_folder, remove_folder
 
 _CHUNK: Final = 65_536
 _turns: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]] = WeakKeyDictionary()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.contract.errors import HoldfastError
-from holdfast.store.files import make_private_once, read_private
+from holdfast.fs.private import make_private_once, read_private
 
 KEY_FILE: Final = "mcp.key"
 STATE_SECONDS: Final = 3600.0

@@ -16,9 +16,10 @@ from typing import Final
 import msgspec
 
 from holdfast.contract.errors import LedgerCorrupt
+from holdfast.fs.beneath import NEW
+from holdfast.fs.private import make_private_folder, write_private
 from holdfast.runtime.undo.states import open_file
 from holdfast.store.blobs import Blobs
-from holdfast.store.files import NewFile, make_private_folder
 
 Key = tuple[int, int, int, int, int]
 """Device, inode, size, and the times of content and inode: what changes with the content."""
@@ -96,8 +97,7 @@ class Contents:
 
     def _append(self, folder: int, name: str) -> Place:
         if self._pack is None:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            self._pack = os.open(self._folder / self._name, flags, 0o600)
+            self._pack = os.open(self._folder / self._name, NEW, 0o600)
         opened = open_file(folder, name)
         digest, start = sha256(), self._end
         try:
@@ -130,12 +130,7 @@ class Contents:
         return {key: place for key, place in rows if place.pack in packs}
 
     def _write_index(self) -> None:
-        new = NewFile(self._folder)
-        try:
-            new.file.write(msgspec.msgpack.encode(list(self._known.items())))
-            new.publish(self._index, sync=False)
-        finally:
-            new.discard()
+        write_private(self._index, msgspec.msgpack.encode(list(self._known.items())))
 
     def _remove_unused(self) -> None:
         """Packs nothing leads to any more; young ones may belong to a recording that has not saved yet."""

@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,9 +16,6 @@ from holdfast.runtime.undo.states import described
 from holdfast.runtime.undo.tree import Tree
 from holdfast.store.blobs import Blobs
 from holdfast.store.changes import ABSENT, PathChange, PathState
-
-_KIND: Final = 0o170000
-"""The bits of a mode that say what kind of thing it is."""
 
 
 class TooMuch(Exception):
@@ -43,9 +40,8 @@ class CopyPart:
 
     overlay = None
 
-    def __init__(self, root: Path, folder: Path, blobs: Blobs, contents: Contents, bounds: Bounds) -> None:
+    def __init__(self, root: Path, blobs: Blobs, contents: Contents, bounds: Bounds) -> None:
         self.root = self.left = str(root)
-        self._folder = folder
         self._blobs = blobs
         self._contents = contents
         self._before = _walk(root, bounds, contents)
@@ -58,7 +54,7 @@ class CopyPart:
     def changes(self) -> list[PathChange]:
         after = _walk(Path(self.root), None, None)
         found: list[PathChange] = []
-        with Tree(self.root, self._folder) as tree:
+        with Tree(self.root) as tree:
             for path, seen in self._before.items():
                 now = after.get(path)
                 if now is None or _may_differ(seen, now):
@@ -75,7 +71,7 @@ class CopyPart:
 
     def roll_back(self, refused: list[PathChange]) -> None:
         steps = [Step(change.path, change.after, change.before) for change in refused]
-        with Tree(self.root, self._folder) as tree:
+        with Tree(self.root) as tree:
             settle(tree, steps, BlobSource(self._blobs))
 
     def take_over(self, changes: list[PathChange]) -> list[str]:
@@ -102,41 +98,23 @@ def _walk(root: Path, bounds: Bounds | None, contents: Contents | None) -> dict[
     """Everything beneath a root and the root itself; with `contents` every file's content is kept."""
     found = {"": _Seen(root.stat())}
     size = 0
-    pending = [""]
-    with Tree(root, root) as tree:
-        while pending:
-            path = pending.pop()
-            try:
-                here = tree.folder(path)
-            except FileNotFoundError:
-                continue  # it went while we looked
-            prefix = f"{path}/" if path else ""
-            for name, facts in _entries(here):
-                kind = facts.st_mode & _KIND
-                if kind == stat.S_IFREG:
-                    size += facts.st_size
-                    kept, sure = (None, True) if contents is None else contents.keep(here, name, facts)
-                    found[prefix + name] = _Seen(facts, None, kept, sure)
-                elif kind == stat.S_IFLNK:
-                    found[prefix + name] = _Seen(facts, os.readlink(name, dir_fd=here))
-                else:
-                    found[prefix + name] = _Seen(facts)
-                    if kind == stat.S_IFDIR:
-                        pending.append(prefix + name)
-                if bounds is not None and (len(found) > bounds.max_files or size > bounds.max_bytes):
-                    raise TooMuch(_too_much(root, bounds, files=len(found) > bounds.max_files))
-    return found
-
-
-def _entries(folder: int) -> Iterator[tuple[str, os.stat_result]]:
-    """What is in a folder, without what vanishes while it is looked at."""
-    with os.scandir(folder) as entries:
-        for entry in entries:
+    with Tree(root) as tree:
+        for path, entry, here in tree.walk():
             try:
                 facts = entry.stat(follow_symlinks=False)
             except FileNotFoundError:
-                continue
-            yield entry.name, facts
+                continue  # it went while we looked
+            if stat.S_ISREG(facts.st_mode):
+                size += facts.st_size
+                kept, sure = (None, True) if contents is None else contents.keep(here, entry.name, facts)
+                found[path] = _Seen(facts, None, kept, sure)
+            elif stat.S_ISLNK(facts.st_mode):
+                found[path] = _Seen(facts, os.readlink(entry.name, dir_fd=here))
+            else:
+                found[path] = _Seen(facts)
+            if bounds is not None and (len(found) > bounds.max_files or size > bounds.max_bytes):
+                raise TooMuch(_too_much(root, bounds, files=len(found) > bounds.max_files))
+    return found
 
 
 def _may_differ(before: _Seen, now: _Seen) -> bool:

@@ -9,9 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from holdfast.runtime.undo.runs import remove_tree
+from holdfast.fs.beneath import FOLDER, opened, remove
 from holdfast.runtime.undo.settling import Step, settle
-from holdfast.runtime.undo.states import OPEN_FOLDER, described, digest_of_open, kind_of, look, names_in, open_file
+from holdfast.runtime.undo.states import described, digest_of_open, kind_of, look, names_in, open_file
 from holdfast.runtime.undo.tree import Tree
 from holdfast.sandbox.launch import Overlay
 from holdfast.store.blobs import Blobs
@@ -41,15 +41,11 @@ class OverlayPart:
 
     def changes(self) -> list[PathChange]:
         """What the command changed; the content that was there before is kept."""
-        with Tree(self.root, self._folder) as lower:
-            upper = os.open(self._upper, OPEN_FOLDER)
-            try:
-                top = lower.state("")
-                after = described(os.fstat(upper))
-                found = [] if top.same_as(after) else [PathChange("", top, after)]
-                found.extend(self._compare(lower, upper, "", has_lower=True))
-            finally:
-                os.close(upper)
+        with Tree(self.root) as lower, opened(self._upper, FOLDER) as upper:
+            top = lower.state("")
+            after = described(os.fstat(upper))
+            found = [] if top.same_as(after) else [PathChange("", top, after)]
+            found.extend(self._compare(lower, upper, "", has_lower=True))
         return found
 
     def roll_back(self, refused: list[PathChange]) -> None:
@@ -59,7 +55,7 @@ class OverlayPart:
         """Make the root what the command made of it. Every path changes whole, and the ledger knows of it already."""
         failed: list[str] = []
         steps = [Step(change.path, change.before, change.after) for change in changes]
-        with Tree(self.root, self._folder) as tree:
+        with Tree(self.root) as tree:
             settle(tree, steps, self, failed)
             for path, times in self._touched.items():
                 with suppress(OSError):
@@ -79,7 +75,7 @@ class OverlayPart:
                 tree.copy_in(step.path, step.wanted, file.fileno(), (facts.st_atime_ns, facts.st_mtime_ns))
 
     def close(self) -> None:
-        remove_tree(self._folder)
+        remove(self._folder)
 
     def _compare(self, lower: Tree, upper: int, path: str, *, has_lower: bool) -> Iterator[PathChange]:
         names = names_in(upper)
@@ -111,11 +107,8 @@ class OverlayPart:
         if not merged or before.mode != after.mode:
             yield PathChange(path, before, after)
         os.chmod(name, stat.S_IRWXU, dir_fd=upper)
-        inside = os.open(name, OPEN_FOLDER, dir_fd=upper)
-        try:
+        with opened(name, FOLDER, upper) as inside:
             yield from self._compare(lower, inside, path, has_lower=merged)
-        finally:
-            os.close(inside)
 
     def _compare_leaf(
         self, lower: Tree, upper: int, name: str, path: str, facts: os.stat_result, *, has_lower: bool

@@ -15,7 +15,6 @@ from holdfast.contract.call import Call, Caller, Decision
 from holdfast.contract.errors import HoldfastError, UndoRefused
 from holdfast.contract.result import Result, fail, ok
 from holdfast.contract.vocabulary import Verdict
-from holdfast.runtime.undo.runs import new_run, remove_dead_runs, remove_tree
 from holdfast.runtime.undo.settling import BlobSource, Step, settle
 from holdfast.runtime.undo.tree import Tree
 from holdfast.store.changes import (
@@ -102,39 +101,35 @@ class Undo:
             group=undo_id,
         )
         decision = Decision(Verdict.APPROVE, "urn:holdfast:undo", f"{by} asked for it.")
-        remove_dead_runs(self._state)
-        run = new_run(self._state)
         self._ledger.begin_now(call, definition_digest="", mutates=True, decision=decision)
         try:
-            result = self._put_back(plan, undo_id, run)
+            result = self._put_back(plan, undo_id)
             if result.success:
                 mark_undone(self._ledger, plan.call_id, undo_id, by)
         except (OSError, HoldfastError) as error:
             result = fail(f"Nothing was put back: {_reason(error)}")
-        finally:
-            remove_tree(run)
         result = replace(result, call_id=undo_id)
         self._ledger.end_now(undo_id, result)
         return result
 
-    def _put_back(self, plan: Plan, undo_id: str, run: Path) -> Result:
-        ready = self._prepare(plan, undo_id, run)
+    def _put_back(self, plan: Plan, undo_id: str) -> Result:
+        ready = self._prepare(plan, undo_id)
         try:
             for root, steps in ready:
-                with Tree(root, run) as tree:
+                with Tree(root) as tree:
                     settle(tree, steps, BlobSource(self._ledger.blobs))
         except (OSError, HoldfastError) as error:
             return fail(f"Undoing {plan.call_id} stopped half-way: {_reason(error)} Run it again when that is mended.")
         return ok(_summary(plan), structured={"call": plan.call_id, "paths": len(plan.to_put_back)})
 
-    def _prepare(self, plan: Plan, undo_id: str, run: Path) -> list[tuple[str, list[Step]]]:
+    def _prepare(self, plan: Plan, undo_id: str) -> list[tuple[str, list[Step]]]:
         """Keep and write down everything that is about to go, before the tree is touched."""
         by_root: dict[str, list[Planned]] = {}
         for item in plan.to_put_back:
             by_root.setdefault(item.root, []).append(item)
         ready: list[tuple[str, list[Step]]] = []
         for root, items in by_root.items():
-            with Tree(root, run) as tree:
+            with Tree(root) as tree:
                 steps = [self._step(tree, item) for item in items]
             record_changes(
                 self._ledger, undo_id, root, [PathChange(step.path, step.now, step.wanted) for step in steps]
@@ -155,7 +150,7 @@ class Undo:
 
     def _plan_in(self, root: str, changes: Sequence[Altered]) -> list[Planned]:
         try:
-            tree = Tree(root, self._state)
+            tree = Tree(root)
         except OSError as error:
             why = f"{root} cannot be opened ({error.strerror})"
             return [_planned(change, root, ABSENT, "refused", why) for change in changes]

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from holdfast.contract.command import Change
 from holdfast.contract.errors import HoldfastError
+from holdfast.fs.beneath import remove
 from holdfast.runtime.undo.judging import by_the_command, judge
 from holdfast.runtime.undo.overlay import OverlayPart
-from holdfast.runtime.undo.runs import keep_run, new_run, remove_dead_runs, remove_tree
+from holdfast.runtime.undo.runs import keep_run, new_run, remove_dead_runs
 from holdfast.sandbox.launch import Changes, Overlay
 from holdfast.store.changes import PathChange, record_changes, shown_change
 
@@ -81,10 +82,10 @@ class Recorder:
         try:
             parts = self._parts(run, self._ledger)
         except BaseException:
-            remove_tree(run)
+            remove(run)
             raise
         if parts is None:
-            remove_tree(run)
+            remove(run)
             return None
         return Running(self._ledger, call_id, self._sandbox, parts, run)
 
@@ -153,7 +154,7 @@ class Recorder:
         assert self._state is not None
         contents = Contents(self._state / "contents")
         try:
-            parts = [CopyPart(root, run, ledger.blobs, contents, self._bounds()) for root in roots]
+            parts = [CopyPart(root, ledger.blobs, contents, self._bounds()) for root in roots]
         except (TooMuch, OSError):
             return None
         contents.save(key for part in parts for key in part.keys)
@@ -217,7 +218,7 @@ class Running:
     def discard(self) -> None:
         for part in self._parts:
             part.close()
-        remove_tree(self._run)
+        remove(self._run)
 
 
 def _contains(sandbox: Ground) -> bool:

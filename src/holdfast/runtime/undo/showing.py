@@ -68,9 +68,8 @@ def _after(item: Planned, blobs: Blobs) -> _Side:
         return _Side("", "what the call left there has changed since")
     if after.size > MAX_BYTES:
         return _Side("", "too large to be compared")
-    with Tree(item.root, blobs.folder) as tree:
-        folder, _, name = item.inside.rpartition("/")
-        opened = open_file(tree.folder(folder), name)
+    with Tree(item.root) as tree:
+        opened = open_file(*tree.parent(item.inside))
     with open(opened, "rb") as file:  # noqa: PTH123 - a descriptor
         return _side(file.read(MAX_BYTES + 1))
 

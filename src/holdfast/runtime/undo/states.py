@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 from collections.abc import Callable
 from contextlib import suppress
 from hashlib import sha256
-from pathlib import Path
 from typing import Final
 
+from holdfast.fs.beneath import change_mode, open_regular
 from holdfast.store.changes import ABSENT, Kind, PathState
 
 Keep = Callable[[int], str]
 """Keeps what an open file holds; gives the SHA-256 of it."""
 
-OPEN_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_OPEN_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_HANDLE: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_NOFOLLOW | os.O_CLOEXEC
 _BLOCK: Final = 1024 * 1024
 _KINDS: Final[dict[int, Kind]] = {
     stat.S_IFREG: "file",
@@ -26,8 +22,6 @@ _KINDS: Final[dict[int, Kind]] = {
     stat.S_IFDIR: "directory",
     stat.S_IFIFO: "fifo",
 }
-MISSING: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
-"""Nothing can be at a path whose way is blocked."""
 
 
 def kind_of(mode: int) -> Kind:
@@ -78,32 +72,13 @@ def described(
 def open_file(folder: int, name: str) -> int:
     """A regular file to read, whatever its mode says, as long as it is ours."""
     try:
-        return os.open(name, _OPEN_FILE, dir_fd=folder)
+        return open_regular(name, folder)
     except PermissionError:
-        mode = change_mode(folder, name, lambda mode: mode | stat.S_IRUSR)
+        mode = change_mode(name, lambda mode: mode | stat.S_IRUSR, folder)
         try:
-            return os.open(name, _OPEN_FILE, dir_fd=folder)
+            return open_regular(name, folder)
         finally:
-            change_mode(folder, name, lambda _: mode)
-
-
-def change_mode(folder: int, name: str, change: Callable[[int], int]) -> int:
-    """Set the mode of what has this name, never of what a link leads to; gives the mode it had."""
-    handle = os.open(name, _HANDLE, dir_fd=folder)
-    try:
-        facts = os.fstat(handle)
-        if stat.S_ISLNK(facts.st_mode):
-            raise OSError(errno.ELOOP, "It is a symlink by now", name)
-        mode = stat.S_IMODE(facts.st_mode)
-        wanted = change(mode)
-        if wanted != mode:
-            if hasattr(os, "O_PATH"):
-                Path(f"/proc/self/fd/{handle}").chmod(wanted)
-            else:
-                os.fchmod(handle, wanted)
-        return mode
-    finally:
-        os.close(handle)
+            change_mode(name, lambda _: mode, folder)
 
 
 def digest_of_open(opened: int) -> str:

@@ -13,8 +13,9 @@ from holdfast.contract.errors import PathRefused
 from holdfast.contract.result import Result, fail
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Risk
+from holdfast.fs.beneath import NotRegular
 from holdfast.text.truncate import format_size
-from holdfast.tools.files.atomic import FileState, NotRegular, Stale, TooLarge, replace_file
+from holdfast.tools.files.state import FileState, Stale, TooLarge, replace_file
 
 _REASONS: Final = {
     errno.EACCES: "permission denied",

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import Final, cast
+from collections.abc import Iterator
+from contextlib import suppress
+from heapq import nsmallest
+from pathlib import Path
+from typing import Final, Literal, NamedTuple, cast
 
 from holdfast.contract.context import Context
 from holdfast.contract.errors import PathRefused
@@ -11,18 +15,78 @@ from holdfast.contract.result import Result, fail, ok
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args, Json
 from holdfast.contract.vocabulary import CHECKS_IN_DRY_RUN, Risk
+from holdfast.fs.beneath import Folders
 from holdfast.text.preview import with_label
 from holdfast.text.visible import visible
-from holdfast.tools.files.atomic import folder
 from holdfast.tools.files.changing import Place, reading, reason
 from holdfast.tools.files.pages import NOTICE_BYTES, NOTICE_LINES
-from holdfast.tools.files.walking import Entry, Listing, Walk
 from holdfast.tools.schemas import LABEL, optional, strict_object, text
 
 DEFAULT_LIMIT: Final = 500
 SMALL_LIMIT: Final = 200
 MAX_DEPTH: Final = 10
+MAX_VISITED: Final = 1_000_000
 _EMPTY: Final = "(empty directory)"
+_BUILD_FOLDERS: Final = frozenset(
+    (".git", ".hg", ".svn", ".tox", ".venv", "venv", "__pycache__", "build", "dist", "node_modules", "target", "vendor")
+)
+
+
+class Entry(NamedTuple):
+    """Ordered as they are listed: folders first, then by name whatever its case, then exactly."""
+
+    not_folder: bool
+    folded: str
+    path: str
+    """Relative to the folder that is listed."""
+    kind: Literal["dir", "file", "link", "other"]
+    link: bool
+
+
+class Listing:
+    """What is in a folder and, as deep as asked, below it, without following a link."""
+
+    def __init__(self, folders: Folders, place: Place, depth: int, ctx: Context) -> None:
+        self._folders = folders
+        self._ctx = ctx
+        self.place = place
+        self.depth = depth
+        self.total = 0
+        self.not_entered = 0
+        """Build folders whose content is left out."""
+
+    def entries(self) -> Iterator[Entry]:
+        # A folder that is gone, swapped for a link, or closed to us is listed, and not entered.
+        for path, found, _ in self._folders.walk(enter=self._may_enter, failed=lambda _path, _error: None):
+            if self.total >= MAX_VISITED or (self.total % 1024 == 0 and self._ctx.cancelled):
+                return
+            self.total += 1
+            link = found.is_symlink()
+            if found.is_dir(follow_symlinks=False) or (link and self._leads_to_folder(path)):
+                kind = "dir"
+            else:
+                kind = "link" if link else "file" if found.is_file(follow_symlinks=False) else "other"
+            yield Entry(kind != "dir", path.casefold(), path, kind, link)
+
+    def described(self, entry: Entry) -> Json:
+        size: int | None = None
+        if entry.kind == "file":
+            with suppress(OSError):
+                folder, name = self._folders.parent(entry.path)
+                size = os.stat(name, dir_fd=folder, follow_symlinks=False).st_size
+        return {"path": _readable(entry.path), "kind": entry.kind, "size": size, "link": entry.link}
+
+    def _may_enter(self, path: str) -> bool:
+        if path.count("/") + 1 >= self.depth:
+            return False
+        if path.rpartition("/")[2] in _BUILD_FOLDERS:
+            self.not_entered += 1
+            return False
+        return self._ctx.sandbox.is_path_readable(self.place.path / path)
+
+    def _leads_to_folder(self, path: str) -> bool:
+        target = Path(os.path.realpath(self.place.path / path))
+        return target.is_relative_to(self.place.root) and target.is_dir()
 
 
 def _execute(args: Args, ctx: Context) -> Result:
@@ -31,12 +95,12 @@ def _execute(args: Args, ctx: Context) -> Result:
     place: Place | None = None
     try:
         place = reading(ctx, given)
-        with folder(place.root, place.path) as opened:
+        with Folders(place.root, place.path) as folders:
             if ctx.dry_run:
                 return ok("")
-            walk = Walk(place.path, place.root, ctx.sandbox.is_path_readable, lambda: ctx.cancelled)
-            listing = walk.first(opened, depth, _limit(args, ctx))
-            return _result(listing, walk, place, depth, ctx)
+            listing = Listing(folders, place, depth, ctx)
+            entries = nsmallest(_limit(args, ctx), listing.entries())
+            return _result(entries, listing, ctx)
     except PathRefused as error:
         return fail(str(error))
     except NotADirectoryError:
@@ -53,17 +117,17 @@ def _no_folder(given: str, place: Place | None) -> str:
     return f"Directory not found: {given}"
 
 
-def _result(listing: Listing, walk: Walk, place: Place, depth: int, ctx: Context) -> Result:
-    names = [visible(_readable(entry.path)) + ("/" if entry.kind == "dir" else "") for entry in listing.entries]
+def _result(entries: list[Entry], listing: Listing, ctx: Context) -> Result:
+    names = [visible(_readable(entry.path)) + ("/" if entry.kind == "dir" else "") for entry in entries]
     limits = ctx.truncate
     shown = limits.head("\n".join(names), limits.MAX_LINES - NOTICE_LINES, limits.MAX_BYTES - NOTICE_BYTES)
     count = shown.output_lines if names else 0
     done: Args = {
-        "path": place.shown,
-        "depth": depth,
-        "entries": [_described(entry, walk) for entry in listing.entries[:count]],
+        "path": listing.place.shown,
+        "depth": listing.depth,
+        "entries": [listing.described(entry) for entry in entries[:count]],
         "total": listing.total,
-        "complete": listing.complete,
+        "complete": listing.total < MAX_VISITED,
         "build_folders_not_entered": listing.not_entered,
     }
     return ok(f"{shown.content if names else _EMPTY}\n\n{_footer(done, count)}", structured=done)
@@ -78,10 +142,6 @@ def _footer(done: Args, count: int) -> str:
     if skipped := cast(int, done["build_folders_not_entered"]):
         parts.append(f"{skipped} build {'folder' if skipped == 1 else 'folders'} not entered")
     return f"[{', '.join(parts)}]"
-
-
-def _described(entry: Entry, walk: Walk) -> Json:
-    return {"path": _readable(entry.path), "kind": entry.kind, "size": walk.size_of(entry), "link": entry.link}
 
 
 def _readable(name: str) -> str:

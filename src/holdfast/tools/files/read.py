@@ -13,9 +13,9 @@ from holdfast.contract.result import Attachment, Result, fail, ok
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args, Json
 from holdfast.contract.vocabulary import CHECKS_IN_DRY_RUN, Risk
+from holdfast.fs.beneath import NotRegular, regular_file
 from holdfast.text.preview import with_label
 from holdfast.text.truncate import format_size
-from holdfast.tools.files.atomic import NotRegular, regular_file
 from holdfast.tools.files.changing import Place, reading, reason
 from holdfast.tools.files.pages import Lines, Page, PastTheEnd, Room
 from holdfast.tools.files.sniff import SNIFFED_BYTES, UNKNOWN, attachment_kind, mime_type

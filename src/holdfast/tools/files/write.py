@@ -11,10 +11,11 @@ from holdfast.contract.result import Result, fail, ok
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Risk
+from holdfast.fs.beneath import NotRegular
 from holdfast.text.preview import with_label
 from holdfast.text.truncate import format_size
-from holdfast.tools.files.atomic import NotRegular, TooLarge, read_state
 from holdfast.tools.files.changing import Place, change, changing, line_count, proposal, reason
+from holdfast.tools.files.state import TooLarge, read_state
 from holdfast.tools.schemas import LABEL, optional, strict_object, text
 
 

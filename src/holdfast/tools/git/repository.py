@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+
+from holdfast.fs.beneath import read_regular
 
 _MOST: Final = 1 << 20
 _POINTER: Final = re.compile(rb"gitdir: ([^\n]+)\n?\s*")
@@ -102,15 +103,9 @@ def _is_work_tree_of(folder: Path, top: Path) -> bool:
 def _content(path: Path) -> bytes | None:
     """A small plain file; b"" where there is none, None for anything that cannot be read at once."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would not be opened otherwise
+        content = read_regular(path, _MOST, follow=True)
     except (FileNotFoundError, NotADirectoryError):
         return b""
     except OSError:
         return None
-    try:
-        about = os.fstat(fd)
-        return os.read(fd, _MOST) if stat.S_ISREG(about.st_mode) and about.st_size < _MOST else None
-    except OSError:
-        return None
-    finally:
-        os.close(fd)
+    return content if len(content) < _MOST else None

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from holdfast.doors.cli.failures import UsageProblem
-from holdfast.store.files import make_private_once, read_private
+from holdfast.fs.private import make_private_once, read_private
 from holdfast.text.visible import visible
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from typing import Final
 from msgspec import Struct
 
 from holdfast.doors.cli.failures import UsageProblem
-from holdfast.temporary import NewFile
+from holdfast.fs.beneath import FOLDER, open_regular, opened, read_regular
+from holdfast.fs.replace import new_file, sync_folder
 from holdfast.text.visible import visible
 
 _MAX_BYTES: Final = 64 * 1024 * 1024
@@ -44,7 +45,7 @@ def find(path: Path, inside: Iterable[Path], *, root: Path | None = None) -> Fou
             "nothing is written there. Use --print and put it in yourself."
         )
     try:
-        with open(real, "rb", opener=_open_regular) as file:
+        with os.fdopen(open_regular(real), "rb") as file:  # never a pipe or a device, which could block or act
             status = os.fstat(file.fileno())
             data = file.read(_MAX_BYTES + 1)
     except FileNotFoundError:
@@ -77,36 +78,18 @@ def write(found: Found, text: str, *, private: bool) -> None:
     """Put the new text in place of what was found; `private`: only the user may read it from now on."""
     mode = 0o600 if found.mode is None and private else found.mode
     found.real.parent.mkdir(parents=True, exist_ok=True)
-    folder = os.open(found.real.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        with NewFile(folder, 0o666 if mode is None else 0o600) as new:
-            new.write(text.encode())
+    with opened(found.real.parent, FOLDER) as folder:
+        with new_file(folder, text.encode(), mode=0o666 if mode is None else 0o600) as new:
             if mode is not None:
                 os.fchmod(new.fd, mode & ~0o077 if private else mode)
-            os.fsync(new.fd)
             if _now(found.real.name, folder) != found.text:
                 raise UsageProblem(f"{visible(str(found.path))} has changed while it was looked at; run this again.")
             new.replace(found.real.name)
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+        sync_folder(folder)
 
 
 def _now(name: str, folder: int) -> str | None:
-    def beside(path: str, flags: int) -> int:
-        return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-
     try:
-        with open(name, "rb", opener=beside) as file:
-            return file.read().decode(errors="surrogateescape")
+        return read_regular(name, _MAX_BYTES + 1, folder).decode(errors="surrogateescape")
     except FileNotFoundError:
         return None
-
-
-def _open_regular(path: str, flags: int) -> int:
-    """Never a pipe or a device, which could block or act."""
-    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError
-    return descriptor

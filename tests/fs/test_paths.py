@@ -7,9 +7,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.config.paths import confine, resolve
 from holdfast.contract.errors import PathRefused
+from holdfast.fs.paths import confine, resolve
 from tests.soak import rounds
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    return home
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return folder
+
 
 BOTH = pytest.mark.parametrize("mutating", [False, True])
 

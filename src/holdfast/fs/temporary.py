@@ -17,14 +17,14 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
+
+from holdfast.fs.beneath import remove
 
 _NAME: Final = re.compile(r"holdfast-(\d+)-(\d+)-([0-9a-f]{8})-([0-9a-f]{8})-[0-9a-f]{8}")
 _START_FIELD: Final = 19
 _DAY: Final = 86_400.0
 """After which what a process of another machine or container has made counts as left behind."""
-_NO_NAMELESS: Final = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT, errno.ENOSYS})
-"""What file systems and kernels without nameless files answer."""
 _folder: list[Path] = []
 """Where notes are kept, once that is known."""
 _made: list[Path] = []
@@ -105,13 +105,16 @@ class Notes:
 
 
 @contextmanager
-def noted(path: str) -> Generator[None]:
-    """A path that is there, at most, as long as the block runs."""
-    notes = Notes((path,))
+def temporary_name(folder: int) -> Generator[str]:
+    """A name for what is made in an open folder and renamed before the block ends; what is still there then goes."""
+    name = f".{new_name()}.tmp"
+    note = _note(f"{os.path.realpath(f'/proc/self/fd/{folder}')}/{name}")
     try:
-        yield
+        yield name
     finally:
-        notes()
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=folder)
+        _forget(note)
 
 
 def _note(path: str) -> Path | None:
@@ -170,98 +173,9 @@ def make_folder(kind: str, inside: Path | None = None) -> Path:
 
 def remove_folder(folder: Path) -> None:
     """With all that is in it, whatever modes that has; again is harmless."""
-    import shutil
-
-    def loosened(_function: object, path: str, _error: object) -> None:
-        with suppress(OSError):
-            Path(path).parent.chmod(stat.S_IRWXU)
-            Path(path).chmod(stat.S_IRWXU)
-            Path(path).rmdir() if Path(path).is_dir() else Path(path).unlink()
-
-    shutil.rmtree(folder, onerror=loosened)
-    if folder.exists():  # what was shut when it was met is open now
-        shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):
+        remove(folder)
     _forget(_of_folders.pop(folder, None))
-
-
-class NewFile:
-    """A file in an open folder that nobody sees before it is whole. Used as a context: what got no name is gone."""
-
-    def __init__(self, folder: int, mode: int = 0o600) -> None:
-        self._folder = folder
-        self._temporary: str | None = None
-        self._note: Path | None = None
-        self.fd = _open_nameless(folder, mode)
-        if self.fd < 0:
-            flags = os.O_WRONLY | os.O_CLOEXEC | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-            self.fd = os.open(self._new_temporary(), flags, mode, dir_fd=folder)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def write(self, data: bytes | memoryview) -> None:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(self.fd, rest) :]
-
-    def link(self, name: str) -> None:
-        """Give it a name that is free. Raises `FileExistsError`, or `OSError` where the file system has no links."""
-        if self._temporary is None:
-            os.link(f"/proc/self/fd/{self.fd}", name, dst_dir_fd=self._folder, follow_symlinks=True)
-        else:
-            os.link(self._temporary, name, src_dir_fd=self._folder, dst_dir_fd=self._folder, follow_symlinks=False)
-
-    def replace(self, name: str) -> None:
-        """Give it a name, in place of whatever has it."""
-        os.rename(self.shown(), name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
-        self._forget_temporary()
-
-    def shown(self) -> str:
-        """The name it has for now."""
-        if self._temporary is not None:
-            return self._temporary
-        name = self._new_temporary()  # a nameless file cannot take the place of another
-        os.link(f"/proc/self/fd/{self.fd}", name, dst_dir_fd=self._folder, follow_symlinks=True)
-        return name
-
-    def _new_temporary(self) -> str:
-        name = f".{new_name()}.tmp"
-        self._note = _note(f"{os.path.realpath(f'/proc/self/fd/{self._folder}')}/{name}")
-        self._temporary = name
-        return name
-
-    def _forget_temporary(self) -> None:
-        if self._temporary is not None:
-            self._temporary = None
-            _forget(self._note)
-
-    def close(self) -> None:
-        """Again is harmless."""
-        if self.fd < 0:
-            return
-        os.close(self.fd)
-        self.fd = -1
-        if self._temporary is not None:
-            with suppress(FileNotFoundError):
-                os.unlink(self._temporary, dir_fd=self._folder)
-            self._forget_temporary()
-
-
-def _open_nameless(folder: int, mode: int) -> int:
-    """A file that can be given a name later; -1 where the system, or this file system, has none."""
-    try:
-        fd = os.open(".", os.O_WRONLY | os.O_CLOEXEC | os.O_TMPFILE, mode, dir_fd=folder)
-    except (AttributeError, OSError) as error:
-        if isinstance(error, OSError) and error.errno not in _NO_NAMELESS:
-            raise
-        return -1
-    if os.path.exists(f"/proc/self/fd/{fd}"):  # noqa: PTH110 - by which it gets its name; /proc may be missing
-        return fd
-    os.close(fd)
-    return -1
 
 
 def _started(pid: int) -> int | None:

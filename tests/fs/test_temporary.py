@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import temporary
-from holdfast.temporary import NewFile, is_left, keep_notes, make_folder, new_name, remove_folder
+from holdfast.fs import replace, temporary
+from holdfast.fs.replace import NewFile
+from holdfast.fs.temporary import is_left, keep_notes, make_folder, new_name, remove_folder
 from tests.kill_points import SCENARIOS
 from tests.soak import rounds
 
@@ -34,7 +35,7 @@ def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def killed_points(scenario: str, folder: Path, most: int, timeout: float) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, "-m", "tests.kill_points", scenario, str(folder), str(most)],
-        cwd=Path(__file__).parents[1], capture_output=True, text=True, timeout=timeout, check=False,
+        cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=timeout, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -57,7 +58,7 @@ def test_a_new_file_is_seen_whole_or_not_at_all(
     tmp_path: Path, notes: Path, nameless: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not nameless:
-        monkeypatch.setattr(temporary, "_open_nameless", _no_nameless)
+        monkeypatch.setattr(replace, "_open_nameless", _no_nameless)
     folder = tmp_path / "folder"
     folder.mkdir()
     where = opened(folder)

@@ -1,0 +1,168 @@
+"""Many folders below a root: walked without following a link, opened up and shut again, removed whatever they are."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from holdfast.fs.beneath import Folders, change_mode, open_regular, remove
+from tests.sandbox.unprivileged import run_as_nobody
+from tests.soak import rounds
+from tests.tools.test_beneath_races import swapping
+
+LOOSENED = """
+import json, os
+from pathlib import Path
+from holdfast.fs.beneath import Folders, remove
+root = Path.home() / "root"
+root.mkdir()
+found = {}
+for mode in (0o000, 0o100, 0o200, 0o300, 0o400, 0o500, 0o600):
+    (root / "shut" / "inner").mkdir(parents=True)
+    (root / "shut" / "inner").chmod(mode)
+    (root / "shut").chmod(mode)
+    with Folders(root, loosen=True) as folders:
+        folders.open("shut/inner/made", make=True)
+        here, name = folders.parent("shut/inner/made/file", writable=True)
+        os.close(os.open(name, os.O_CREAT, 0o600, dir_fd=here))
+    modes = [(root / "shut").stat().st_mode & 0o777]
+    (root / "shut").chmod(0o700)
+    modes.append((root / "shut" / "inner").stat().st_mode & 0o777)
+    (root / "shut").chmod(mode)
+    remove(root / "shut")
+    found[mode] = (modes, (root / "shut").exists())
+print(json.dumps(found))
+"""
+
+
+def walked(root: Path) -> set[str]:
+    with Folders(root) as folders:
+        return {found.path for found in folders.walk()}
+
+
+@contextmanager
+def few_descriptors(number: int) -> Generator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (number, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def dig(root: Path, depth: int) -> None:
+    """A way of folders that no path can name, with a file at its end."""
+    here = os.open(root, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("d", dir_fd=here)
+        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(os.open("end", os.O_CREAT, 0o600, dir_fd=here))
+    os.close(here)
+
+
+@pytest.mark.spec("N3")
+def test_a_walk_meets_everything_once_and_enters_no_link(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "c").mkdir()
+    for path in ("a/b/x", "a/y", "c/z\udcff"):
+        (tmp_path / path).touch()
+    (tmp_path / "a" / "up").symlink_to(tmp_path)
+    (tmp_path / "c" / "out").symlink_to("/")
+    with Folders(tmp_path) as folders:
+        seen = [found.path for found in folders.walk()]
+        assert sorted(seen) == ["a", "a/b", "a/b/x", "a/up", "a/y", "c", "c/out", "c/z\udcff"]
+        assert [found.path for found in folders.walk("a", enter=lambda path: path != "a/b")].count("a/b/x") == 0
+        with pytest.raises(OSError, match=r"symbolic links|Not a directory"):
+            folders.open("c/out")
+        with pytest.raises(OSError, match="cross-device"):
+            folders.open("a/../..")
+
+
+@pytest.mark.spec("N3")
+def test_a_walk_says_which_folders_it_could_not_enter(tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    failed: list[str] = []
+    with Folders(tmp_path) as folders:
+        for found in folders.walk(failed=lambda path, _error: failed.append(path)):
+            (tmp_path / found.path).rmdir()
+    assert failed == ["gone"]
+
+
+@pytest.mark.spec("N3")
+def test_no_depth_uses_up_the_descriptors(tmp_path: Path) -> None:
+    dig(tmp_path, 300)
+    used = len(list(Path("/proc/self/fd").iterdir()))
+    with few_descriptors(used + 80):
+        assert len(walked(tmp_path)) == 301
+        (tmp_path / "beside").touch()
+        with Folders(tmp_path) as folders:
+            here, name = folders.parent("d/" * 300 + "end")
+            os.close(open_regular(name, here))
+            assert "beside" in {found.path for found in folders.walk(enter=lambda _: False)}
+
+
+@pytest.mark.spec("N3")
+def test_a_walk_never_leaves_the_root_while_folders_are_swapped_for_links(tmp_path: Path) -> None:
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    for folder in (root / "sub", root / "new", outside):
+        folder.mkdir(parents=True)
+    for path in (root / "sub" / "a.txt", root / "top.txt"):
+        path.write_text("inside")
+    (outside / "a.txt").write_text("SECRET")
+    (outside / "secret-name").touch()
+    read = 0
+    with swapping(root, outside):
+        for _ in range(rounds(1500, 20_000)):
+            with Folders(root) as folders:
+                for path, entry, here in folders.walk(failed=lambda _path, _error: None):
+                    assert "secret-name" not in path
+                    try:
+                        opened = open_regular(entry.name, here)
+                    except OSError:
+                        continue
+                    assert os.read(opened, 100) == b"inside"
+                    os.close(opened)
+                    read += 1
+    assert read > 100
+
+
+@pytest.mark.spec("N3")
+def test_an_ordinary_user_gets_into_folders_of_any_mode_which_then_get_it_back(tmp_path: Path) -> None:
+    done = run_as_nobody(LOOSENED, tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found == {mode: [[int(mode)] * 2, False] for mode in found} and len(found) == 7
+
+
+@pytest.mark.spec("N3")
+def test_a_mode_is_never_set_through_a_link(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.touch(mode=0o600)
+    (tmp_path / "link").symlink_to(target)
+    with pytest.raises(OSError, match="symlink by now"):
+        change_mode(tmp_path / "link", lambda _: 0o777)
+    assert target.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.spec("N3")
+def test_a_removed_tree_is_gone_however_deep_and_nothing_behind_its_links_is(tmp_path: Path) -> None:
+    outside, tree = tmp_path / "outside", tmp_path / "tree"
+    outside.mkdir()
+    (outside / "kept").touch()
+    tree.mkdir()
+    dig(tree, 1500)
+    (tree / "d" / "out").symlink_to(outside)
+    (tree / "link").symlink_to(outside)
+    remove(tree)
+    remove(tree)
+    (tmp_path / "link").symlink_to(outside)
+    remove(tmp_path / "link")
+    assert [path.name for path in tmp_path.iterdir()] == ["outside"] and (outside / "kept").exists()
