@@ -107,7 +107,7 @@ def test_a_process_that_only_waits_to_be_reaped_is_gone() -> None:
     child = os.fork()
     if child == 0:
         signal.pause()
-    started = temporary._started(child)  # pyright: ignore[reportPrivateUsage]
+    started = temporary.start_time(child)
     name = new_name().replace(f"holdfast-{os.getpid()}-", f"holdfast-{child}-", 1).split("-")
     name[2] = str(started)
     assert not is_left("-".join(name))

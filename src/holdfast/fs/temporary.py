@@ -15,14 +15,15 @@ import threading
 import time
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Final
 
 from holdfast.fs.beneath import remove
 
-_NAME: Final = re.compile(r"holdfast-(\d+)-(\d+)-([0-9a-f]{8})-([0-9a-f]{8})-[0-9a-f]{8}")
+_NAME: Final = re.compile(r"holdfast-(\d+)-(\d+)-([0-9a-f]{8}-[0-9a-f]{8})-[0-9a-f]{8}")
 _START_FIELD: Final = 19
+"""Where the start time is in /proc/PID/stat, counted from the state, which follows the name in brackets."""
 _DAY: Final = 86_400.0
 """After which what a process of another machine or container has made counts as left behind."""
 _folder: list[Path] = []
@@ -37,7 +38,7 @@ _of_folders: dict[Path, Path | None] = {}
 
 def new_name() -> str:
     """A name that says which process it belongs to."""
-    return f"holdfast-{os.getpid()}-{_started(os.getpid()) or 0}-{_boot()}-{_container()}-{os.urandom(4).hex()}"
+    return f"holdfast-{os.getpid()}-{start_time(os.getpid()) or 0}-{_scope_in_names()}-{os.urandom(4).hex()}"
 
 
 def is_left(name: str, since: float | None = None) -> bool:
@@ -45,10 +46,10 @@ def is_left(name: str, since: float | None = None) -> bool:
     found = _NAME.search(name)
     if found is None:
         return False
-    pid, started, boot, container = found.groups()
-    if (boot, container) != (_boot(), _container()):  # its numbers mean nothing here
+    pid, started, scope = found.groups()
+    if scope != _scope_in_names():  # its numbers mean nothing here
         return since is not None and time.time() - since > _DAY
-    return _started(int(pid)) != (int(started) or None)
+    return start_time(int(pid)) != (int(started) or None)
 
 
 def keep_notes(folder: Path) -> None:
@@ -178,7 +179,7 @@ def remove_folder(folder: Path) -> None:
     _forget(_of_folders.pop(folder, None))
 
 
-def _started(pid: int) -> int | None:
+def start_time(pid: int) -> int | None:
     """When a process began, in ticks; None for one that is gone or only waits to be reaped."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
@@ -188,18 +189,17 @@ def _started(pid: int) -> int | None:
     return None if fields[0] in (b"Z", b"X") else int(fields[_START_FIELD])
 
 
-@lru_cache(maxsize=1)
-def _boot() -> str:
+@cache
+def pid_scope() -> tuple[str, int]:
+    """The boot and the container in which the number of a process means that process."""
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_bytes()[:8].decode()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return boot, os.stat("/proc/self/ns/pid").st_ino  # noqa: PTH116
     except OSError:
-        return "00000000"
+        return "", 0
 
 
-@lru_cache(maxsize=1)
-def _container() -> str:
-    """Where a number of a process means one process."""
-    try:
-        return f"{os.stat('/proc/self/ns/pid').st_ino & 0xFFFFFFFF:08x}"  # noqa: PTH116
-    except OSError:
-        return "00000000"
+@cache
+def _scope_in_names() -> str:
+    boot, container = pid_scope()
+    return f"{boot[:8]:0<8}-{container & 0xFFFFFFFF:08x}"

@@ -5,14 +5,10 @@ from __future__ import annotations
 import os
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
 
 from holdfast.contract.call import Owner
+from holdfast.fs.temporary import pid_scope, start_time
 from holdfast.helper_process import run, system_program
-
-_PROC: Final = Path("/proc")
-_START_FIELD: Final = 19
-"""Where the start time is in /proc/PID/stat, counted from the state, which follows the name in brackets."""
 
 
 def this_process() -> Owner:
@@ -45,17 +41,8 @@ def alive(owner: Owner) -> bool:
 
 def _started(pid: int) -> str | None:
     """`boot:container:start time`; None for a process that is gone or only waits to be reaped."""
-    moment = _start_ticks(pid) if _PROC.joinpath("self", "stat").exists() else _start_by_ps(pid)
+    moment = start_time(pid) if Path("/proc/self/stat").exists() else _start_by_ps(pid)
     return None if moment is None else f"{_here()}:{moment}"
-
-
-def _start_ticks(pid: int) -> str | None:
-    try:
-        stat = _PROC.joinpath(str(pid), "stat").read_text(errors="replace")
-    except OSError:
-        return None
-    fields = stat.rpartition(")")[2].split()
-    return None if fields[0] in "ZX" else fields[_START_FIELD]
 
 
 def _start_by_ps(pid: int) -> str | None:
@@ -71,10 +58,6 @@ def _start_by_ps(pid: int) -> str | None:
     return None if not words or words[0].startswith("Z") else " ".join(words[1:])
 
 
-@lru_cache(maxsize=1)
 def _here() -> str:
-    try:
-        boot = _PROC.joinpath("sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot}:{_PROC.joinpath('self/ns/pid').stat().st_ino}"
-    except OSError:
-        return ":"
+    boot, container = pid_scope()
+    return f"{boot}:{container}"
