@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.config import roots
-from holdfast.config.roots import Project, find_root, project_at, state_dir, user_config_file, user_state_dir
+from holdfast.config.roots import find_root, state_dir, user_config_file, user_state_dir
 from holdfast.contract.errors import ConfigError
 
 
@@ -33,23 +33,6 @@ def test_a_symlink_into_a_project_leads_to_its_real_root(root: Path, tmp_path: P
 def test_a_marker_that_is_a_broken_symlink_still_marks(root: Path) -> None:
     (root / "holdfast.toml").symlink_to(root / "gone")
     assert find_root(root) == root
-
-
-@pytest.mark.spec("N5", "R10")
-def test_without_a_marker_there_is_no_root_and_the_working_directory_bounds(root: Path) -> None:
-    project = project_at(root)
-    assert project == Project(cwd=root, root=None)
-    assert project.base == project.bounds == root
-
-
-@pytest.mark.spec("N5")
-def test_a_relative_path_is_taken_from_the_document_else_from_the_root(root: Path) -> None:
-    (root / ".git").mkdir()
-    (root / "notes").mkdir()
-    document = root / "notes" / "a.chat"
-    assert project_at(root / "notes").base == root
-    of_document = project_at(root.parent, document)
-    assert of_document.base == root / "notes" and of_document.bounds == root and of_document.cwd == root.parent
 
 
 @pytest.mark.spec("N5")

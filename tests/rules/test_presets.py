@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.config.lists import NameList
+from holdfast.config.merge import NameList
 from holdfast.config.model import Preset
 from holdfast.contract.tool import Tool
 from holdfast.contract.vocabulary import Verdict
@@ -103,8 +103,8 @@ def test_removing_a_tool_that_lives_inside_a_preset_excludes_it(name: str) -> No
 
 
 @pytest.mark.spec("A7")
-def test_the_operators_append_and_remove() -> None:
-    names = NameList(("$default",)) + "bash" - "write"
+def test_a_list_that_was_edited_approves_what_is_left() -> None:
+    names = NameList(("$default",)).append("bash").remove("write")
     policy = ListPolicy(names.items, excluded=names.excluded)
     assert verdict(policy, SHELL) is Verdict.APPROVE
     assert verdict(policy, WRITE) is None

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.config.lists import NameList
+from holdfast.config.merge import NameList
 from holdfast.config.model import Preset
 from holdfast.contract.vocabulary import Verdict
 from holdfast.rules.resolvers import ListPolicy, Narrowing
@@ -61,11 +61,11 @@ def test_excluding_never_approves_and_never_changes_denials(
 @given(st.lists(entry, max_size=5, unique=True), plain)
 def test_what_was_removed_from_a_preset_is_not_approved_until_it_is_appended(items: list[str], name: str) -> None:
     listed = [item for item in items if item.startswith("$")]
-    removed = NameList(tuple(listed)) - name
+    removed = NameList(tuple(listed)).remove(name)
     policy = ListPolicy(removed.items, excluded=removed.excluded)
     named = [tool for tool in TOOLS if name in tool.names]
     assert not any(policy.approves(tool) for tool in named)
-    back = removed + name
+    back = removed.append(name)
     again = ListPolicy(back.items, excluded=back.excluded)
     assert all(again.approves(tool) for tool in named)
 

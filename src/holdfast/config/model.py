@@ -1,11 +1,39 @@
-"""The one typed configuration. What a field means lives here; where its value comes from is `load`."""
+"""The one typed configuration. An option is one field: its type, what it means, what an untrusted layer may do to it.
+
+Where a value comes from is `load`; the JSON Schema, `docs/config.md` and the trust rules are made from these fields.
+"""
+# fmt: off - one option per paragraph: type, rule, documentation, default
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct
 
+from holdfast.config.options import (
+    ADD,
+    HOSTS,
+    IDENTITY,
+    KEEP,
+    LOWER,
+    NARROWED,
+    OWN_HOSTS,
+    PATTERNS,
+    SWITCH_OFF,
+    SWITCH_ON,
+    TAKE_OUT,
+    TASTE,
+    USER_ONLY,
+    Doc,
+    Mark,
+    Trust,
+    each,
+    is_section,
+    lower,
+    options,
+    stricter,
+    tightened,
+)
 from holdfast.contract.vocabulary import Risk
 
 FUNCTION_PATH: Final = r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$"
@@ -33,186 +61,240 @@ PENDING_TTL: Final = 7 * 86_400.0
 Budget = Annotated[int, Meta(ge=0, le=2**31)]
 Percent = Annotated[str, Meta(pattern=r"^(100|[1-9][0-9]?)%$")]
 Temperature = Annotated[float, Meta(ge=0, le=2)]
-
-INTERNAL: Final = frozenset(
-    {
-        "tools.narrow",
-        "approval.auto_approve_set",
-        "approval.excluded",
-        "approval.importable",
-        "approval.narrow",
-    }
-)
-"""Fields that `load` computes and no file may set."""
+ServerName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,63}(?!\n)$")]
 
 READ_DENY: Final = (
-    "~/.ssh",
-    "~/.gnupg",
-    "~/.aws",
-    "~/.azure",
-    "~/.config/gcloud",
-    "~/.config/gh",
-    "~/.config/hub",
-    "~/.config/rclone",
-    "~/.kube",
-    "~/.docker/config.json",
-    "~/.netrc",
-    "~/.git-credentials",
-    "~/.npmrc",
-    "~/.pypirc",
-    "~/.cargo/credentials.toml",
-    "~/.terraform.d",
-    "~/.vault-token",
-    "~/.password-store",
-    "~/.local/share/keyrings",
-    "~/.mozilla",
-    "~/.config/google-chrome",
-    "~/.config/chromium",
-)
-
-
+    "~/.ssh", "~/.gnupg", "~/.aws", "~/.azure", "~/.config/gcloud", "~/.config/gh", "~/.config/hub", "~/.config/rclone",
+    "~/.kube", "~/.docker/config.json", "~/.netrc", "~/.git-credentials", "~/.npmrc", "~/.pypirc",
+    "~/.cargo/credentials.toml", "~/.terraform.d", "~/.vault-token", "~/.password-store", "~/.local/share/keyrings",
+    "~/.mozilla", "~/.config/google-chrome", "~/.config/chromium",
+)  # fmt: skip
 ENVIRONMENT: Final = (
-    "PATH",
-    "LANG",
-    "LANGUAGE",
-    "LC_*",
-    "TZ",
-    "TERM",
-    "COLORTERM",
-    "COLUMNS",
-    "LINES",
-    "USER",
-    "LOGNAME",
-    "SHELL",
-)
+    "PATH", "LANG", "LANGUAGE", "LC_*", "TZ", "TERM", "COLORTERM", "COLUMNS", "LINES", "USER", "LOGNAME", "SHELL",
+)  # fmt: skip
 
 
-class PolicyLayer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Section(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+
+class PolicyLayer(Section, frozen=True, kw_only=True):
     """Which tools are left for an agent, a provider or an untrusted file; it is intersected with the rest."""
 
-    profile: Profile | None = None
-    allow: Names = ()
-    deny: Names = ()
-    caps: Caps | None = None
+    profile: Annotated[Profile | None, KEEP, Doc("The set of tools to begin with.")] = None
+    allow: Annotated[Names, KEEP, Doc("Tools added to the profile; never more than the caller has without this.")] = ()
+    deny: Annotated[Names, ADD, Doc("Tools taken away.")] = ()
+    caps: Annotated[Caps | None, stricter("small"), Doc("How much reading tools show at once.")] = None
 
 
-class ToolsConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    profile: Profile = "coding"
-    allow: Names = ()
-    deny: Names = ()
-    caps: Caps = "standard"
-    """How much reading tools show at once; `small` for models with little room."""
-    default_timeout: Seconds = 30.0
-    strict_check: Literal["warn", "error"] = "warn"
-    max_concurrent: Count = 8
-    search_threshold: Count = 100
-    max_depth: Annotated[int, Meta(ge=0, le=1000)] = 8
-    modules: Names = ()
-    entry_points: bool = True
-    agents: dict[str, PolicyLayer] = field(default_factory=dict[str, PolicyLayer])
-    providers: dict[str, PolicyLayer] = field(default_factory=dict[str, PolicyLayer])
-    skills: dict[str, Name] = field(default_factory=dict[str, str])
-    config: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
-    narrow: tuple[PolicyLayer, ...] = ()
-    """Layers of untrusted files: a tool is left only if each of them leaves it too."""
+LAYERS: Final = each("add names, and denials to known ones", new=lambda layer: layer)
+"""A new layer can only narrow."""
 
 
-class Preset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    approve: Names = ()
-    deny: Names = ()
+class ToolsConfig(Section, frozen=True, kw_only=True):
+    profile: Annotated[Profile, NARROWED, Doc("The set of tools to begin with.")] = "coding"
+    allow: Annotated[Names, NARROWED, Doc(
+        "Tools, patterns (`browser.*`) and groups (`group:web`) added to the profile."
+    )] = ()
+    deny: Annotated[Names, ADD, Doc("Tools, patterns and groups taken away, whatever else allows them.")] = ()
+    caps: Annotated[Caps, stricter("small", "standard"), Doc(
+        "How much reading tools show at once: `small` (200 lines of a file) is for models with little room; also for "
+        "single `agents` and `providers`."
+    )] = "standard"
+    default_timeout: Annotated[Seconds, LOWER, Doc(
+        "Seconds a call may take when neither the call nor the tool says otherwise."
+    )] = 30.0
+    strict_check: Annotated[Literal["warn", "error"], stricter("error", "warn"), Doc(
+        "What a tool gets that asks for `strict` and whose schema does not meet its rules; `error` refuses it."
+    )] = "warn"
+    max_concurrent: Annotated[Count, LOWER, Doc("How many calls run at the same time.")] = 8
+    search_threshold: Annotated[Count, LOWER, Doc(
+        "With more tools than this the model gets a search tool instead of all of them."
+    )] = 100
+    max_depth: Annotated[int, Meta(ge=0, le=1000), LOWER, Doc(
+        "How deep calls may nest; 0 forbids calls made by tools."
+    )] = 8
+    modules: Annotated[Names, USER_ONLY, Doc("Import paths of modules with tools.")] = ()
+    entry_points: Annotated[bool, SWITCH_OFF, Doc("Whether installed packages may bring tools.")] = True
+    agents: Annotated[dict[str, PolicyLayer], LAYERS, Doc(
+        "Narrower sets for agents, by name: `profile`, `allow`, `deny`, `caps`."
+    )] = {}
+    providers: Annotated[dict[str, PolicyLayer], LAYERS, Doc("Narrower sets for model providers, by name.")] = {}
+    skills: Annotated[dict[str, Name], KEEP, Doc(
+        "Folders of skills by name, relative to the file that names them. Each holds a `manifest.json`; the skill has"
+        " tools once you trusted that (`holdfast trust FOLDER/manifest.json`), until it changes."
+    )] = {}
+    config: Annotated[dict[str, dict[str, Any]], KEEP, Doc("Settings of single tools, by tool name.")] = {}
+    narrow: Annotated[tuple[PolicyLayer, ...], KEEP, Mark.COMPUTED, Doc(
+        "Layers of untrusted files: a tool is left only if each of them leaves it too."
+    )] = ()
 
 
-class CommandRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Preset(Section, frozen=True, kw_only=True):
+    approve: Annotated[Names, KEEP, Doc("What the preset approves.")] = ()
+    deny: Annotated[Names, ADD, Doc("What the preset denies; a denial wins over every approval.")] = ()
+
+
+PRESETS: Final = each("add denials", new=lambda preset: tightened(Preset(), preset) if preset.deny else None)
+
+
+class CommandRule(Section, frozen=True, kw_only=True):
     """What holds for shell commands that begin with these words."""
 
-    rule: Name
-    """Words of a command; `*` at the end stands for any further operands."""
-    verdict: Literal["approve", "ask", "deny"]
-    options: Names = ()
-    """Options an approving rule lets through; `--name=` with any value."""
-    operands: Literal["known", "files"] = "known"
-    """What `*` stands for: operands of a program that is known to only read, or files of the project, whatever the
-    program does with them."""
-    match: Names = ()
-    """Commands the rule must decide about, or the configuration is wrong."""
-    not_match: Names = ()
+    rule: Annotated[Name, Doc("The words a command begins with; `*` at the end stands for any further operands.")]
+    verdict: Annotated[Literal["approve", "ask", "deny"], Doc(
+        "What holds for such commands, also when they are hidden in others."
+    )]
+    options: Annotated[Names, Mark.WHOLE, Doc("Options an approving rule lets through; `--name=` with any value.")] = ()
+    operands: Annotated[Literal["known", "files"], Doc(
+        "What `*` stands for: operands of a program known to only read (`known`), or files and folders of the project"
+        " that are there, whatever the program does with them (`files`)."
+    )] = "known"
+    match: Annotated[Names, Mark.WHOLE, Doc(
+        "Commands the rule must decide about; checked when the configuration is read."
+    )] = ()
+    not_match: Annotated[Names, Mark.WHOLE, Doc("Commands it must not decide about.")] = ()
 
 
-class ApprovalConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    auto_approve: Names | Name = ("$default",)
-    """Tool names, patterns, `$presets` and module paths; or one function, `pkg.mod:func`."""
-    auto_approve_set: bool = False
-    """Whether user-level config or trusted content set `auto_approve`; the built-in default does not count."""
-    excluded: Names = ()
-    """Names removed from `auto_approve` that are not literally in it: filtered where presets are expanded."""
-    importable: Names = ()
-    """What user-level config put into `auto_approve`: only these items may be taken for import paths."""
-    auto_approve_sandboxed: bool = True
-    require_approval: bool = True
-    presets: dict[Name, Preset] = field(default_factory=dict[str, Preset])
-    commands: Annotated[tuple[CommandRule, ...], Meta(max_length=1000)] = ()
-    """Every layer adds, none removes; the strictest rule wins."""
-    max_risk: Risk | None = None
-    on_error: Literal["skip", "ask"] = "skip"
-    narrow: tuple[Names, ...] = ()
-    """Lists of untrusted files: nothing is approved by `auto_approve` unless each of them approves it too."""
-    expires: Seconds = 86_400.0
+def _with_commands(base: tuple[CommandRule, ...], wanted: tuple[CommandRule, ...]) -> tuple[CommandRule, ...]:
+    """More to ask about and to deny, nothing more to approve."""
+    return (*base, *(rule for rule in wanted if rule.verdict != "approve" and rule not in base))
 
 
-class PendingConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    ttl: Seconds | None = None
-    """None: `PENDING_TTL`, and without end for calls of a document."""
+COMMANDS: Final = Trust("add rules that ask or deny", _with_commands)
 
 
-class HooksConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    autonomy: Autonomy = "standard"
-    actions: dict[Name, Action] = field(default_factory=dict[str, Action])
+class ApprovalConfig(Section, frozen=True, kw_only=True):
+    auto_approve: Annotated[Names | Name, NARROWED, Doc(
+        "What runs without asking: tool names, patterns, `$presets` and module paths; or one function, "
+        '`"pkg.mod:func"`. Functions and modules are taken only from user-level config.'
+    )] = ("$default",)
+    auto_approve_set: Annotated[bool, KEEP, Mark.COMPUTED, Doc(
+        "Whether user-level config or trusted content set `auto_approve`; the built-in default does not count."
+    )] = False
+    excluded: Annotated[Names, ADD, Mark.COMPUTED, Doc(
+        "Names removed from `auto_approve` that are not literally in it: filtered where presets are expanded."
+    )] = ()
+    importable: Annotated[Names, KEEP, Mark.COMPUTED, Doc(
+        "What user-level config put into `auto_approve`: only these items may be taken for import paths."
+    )] = ()
+    auto_approve_sandboxed: Annotated[bool, SWITCH_OFF, Doc(
+        "Once you set `auto_approve`, to whatever list: whether commands held by a sandbox run without asking. "
+        "`false` asks about them."
+    )] = True
+    require_approval: Annotated[bool, SWITCH_ON, Doc("`false` approves whatever nothing else decides about.")] = True
+    presets: Annotated[dict[Name, Preset], PRESETS, Doc(
+        "Your own presets, by a name that begins with `$`: `approve`, `deny`."
+    )] = {}
+    commands: Annotated[tuple[CommandRule, ...], Meta(max_length=1000), COMMANDS, Doc(
+        "Rules about shell commands, see below. Every layer adds, none removes; the strictest wins."
+    )] = ()
+    max_risk: Annotated[Risk | None, stricter(*Risk), Doc("The highest risk a list may approve.")] = None
+    on_error: Annotated[Literal["skip", "ask"], stricter("ask", "skip"), Doc(
+        "What a resolver that fails means: skip it, or ask whatever the others say."
+    )] = "skip"
+    narrow: Annotated[tuple[Names, ...], KEEP, Mark.COMPUTED, Doc(
+        "Lists of untrusted files: nothing is approved by `auto_approve` unless each of them approves it too."
+    )] = ()
+    expires: Annotated[Seconds, LOWER, Doc(
+        "Seconds after which an approval that was not used is void: the call ends as `expired`."
+    )] = 86_400.0
 
 
-class SandboxConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    mode: Literal["auto", "required", "off"] = "auto"
-    backend: Name = "auto"
-    """A backend by name; `auto` takes the first that held its probe."""
-    writable: Names = ("$root",)
-    read_deny: Names = READ_DENY
-    network: Literal["off", "on"] | Names = "off"
-    environment: Names = ENVIRONMENT
-    """Variables of the surroundings that commands get; `*` stands for any letters."""
-    memory: Count | None = 4 * 1024**3
-    """Bytes of data a process may hold; where control groups can be used, all of them together."""
-    processes: Count | None = 512
-    file_size: Count | None = 4 * 1024**3
-    open_files: Count | None = 4096
-    cpu_seconds: Count | None = None
-    undo: Literal["auto", "overlay", "copy", "off"] = "auto"
-    """How what a command changes is recorded, so that it can be undone."""
-    undo_max_files: Count = 50_000
-    undo_max_bytes: Count = 256 * 1024**2
+class PendingConfig(Section, frozen=True, kw_only=True):
+    ttl: Annotated[Seconds | None, lower(unset=PENDING_TTL), Doc(
+        "Seconds a call waits for an answer before it ends as `expired`; 7 days unless given, and for calls of a "
+        "document no end."
+    )] = None
 
 
-class OutputConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    max_lines: Count = 2000
-    max_bytes: Count = 51_200
-    max_spill: Annotated[int, Meta(ge=0, le=2**53)] = 64 * 1024 * 1024
-    max_output_bytes: Count | None = None
+ACTIONS: Final = each(
+    "ask for confirmation",
+    # Anything less for a new pattern could replace what a wider pattern says.
+    new=lambda action: action if action == "confirm" else None,
+    rule=stricter("confirm", "log", "silent").tighten,
+)
 
 
-class LedgerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    enabled: bool = True
-    durability: Literal["process", "power"] = "process"
-    keep_days: Seconds | None = 90.0
-    """How many days finished calls are kept, with their before-images and spills."""
-    max_blob_bytes: Count | None = 2 * 1024**3
-    """How much space before-images and spills may take; the oldest go first."""
+class HooksConfig(Section, frozen=True, kw_only=True):
+    autonomy: Annotated[Autonomy, stricter("cautious", "standard", "autonomous"), Doc(
+        "Shifts the actions towards more or fewer questions."
+    )] = "standard"
+    actions: Annotated[dict[Name, Action], ACTIONS, Doc(
+        "What happens when a matching tool is called, by tool or pattern: `confirm`, `log` or `silent`."
+    )] = {}
 
 
-class SecretSource(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SandboxConfig(Section, frozen=True, kw_only=True):
+    mode: Annotated[Literal["auto", "required", "off"], stricter("required", "auto", "off"), Doc(
+        "`auto` uses a sandbox where one works and asks about every command where none does, `required` runs nothing "
+        "without one, `off` uses none."
+    )] = "auto"
+    backend: Annotated[Name, KEEP, Doc(
+        "`bubblewrap` or `landlock`; `auto` takes the first that held its probe."
+    )] = "auto"
+    writable: Annotated[Names, TAKE_OUT, Doc(
+        "Paths commands and file tools may change; `$root` is the project."
+    )] = ("$root",)
+    read_deny: Annotated[Names, ADD, Doc(
+        "Paths commands and file tools cannot read. Use `append`: a plain list replaces the built-in ones."
+    )] = READ_DENY
+    network: Annotated[Literal["off", "on"] | Names, HOSTS, Doc("`off`, `on`, or a list of hosts.")] = "off"
+    environment: Annotated[Names, TAKE_OUT, Doc(
+        "Variables that commands get from their surroundings; `*` stands for any letters."
+    )] = ENVIRONMENT
+    memory: Annotated[Count | None, LOWER, Doc(
+        "Bytes of data a process may hold, without what it shares; where control groups can be used, all of a "
+        "command's processes together, with what they share."
+    )] = 4 * 1024**3
+    processes: Annotated[Count | None, LOWER, Doc(
+        "How many processes a command may have; root's are limited only where control groups can be used."
+    )] = 512
+    file_size: Annotated[Count | None, LOWER, Doc(
+        "Bytes the largest file it writes may have; the number of files and their total size have no limit."
+    )] = 4 * 1024**3
+    open_files: Annotated[Count | None, LOWER, Doc("How many files a process may hold open.")] = 4096
+    cpu_seconds: Annotated[Count | None, LOWER, Doc("Seconds of processor time a process may use.")] = None
+    undo: Annotated[Literal["auto", "overlay", "copy", "off"], KEEP, Doc(
+        "How what a command changes is recorded, so that it can be undone."
+    )] = "auto"
+    undo_max_files: Annotated[Count, KEEP, Doc(
+        "More files than this are not copied beforehand: the command cannot be undone then."
+    )] = 50_000
+    undo_max_bytes: Annotated[Count, KEEP, Doc(
+        "More bytes than this are not copied beforehand: the command cannot be undone then."
+    )] = 256 * 1024**2
+
+
+class OutputConfig(Section, frozen=True, kw_only=True):
+    max_lines: Annotated[Count, LOWER, Doc("Lines of an output that the model sees.")] = 2000
+    max_bytes: Annotated[Count, LOWER, Doc("Bytes of it.")] = 51_200
+    max_spill: Annotated[int, Meta(ge=0, le=2**53), LOWER, Doc(
+        "Bytes of a cut output that are kept to be read back."
+    )] = 64 * 1024 * 1024
+    max_output_bytes: Annotated[Count | None, LOWER, Doc("A harder limit in bytes; without it there is none.")] = None
+
+
+class LedgerConfig(Section, frozen=True, kw_only=True):
+    enabled: Annotated[bool, SWITCH_ON, Doc("Whether calls are recorded.")] = True
+    durability: Annotated[Literal["process", "power"], stricter("power", "process"), Doc(
+        "What the record survives: the end of the process, or also the loss of power, which is slower."
+    )] = "process"
+    keep_days: Annotated[Seconds | None, KEEP, Doc(
+        "How many days finished calls are kept, with their before-images and spills; older ones go once a day, and "
+        "with `holdfast ledger prune`."
+    )] = 90.0
+    max_blob_bytes: Annotated[Count | None, KEEP, Doc(
+        "How much is kept of before-images and long outputs; the oldest go first."
+    )] = 2 * 1024**3
+
+
+class SecretSource(Section, frozen=True, kw_only=True):
     """Where the value of a secret scope is fetched from when a tool uses it."""
 
-    env: Name | None = None
-    keyring: Name | None = None
-    """`service/user`."""
-    command: Annotated[Names, Meta(min_length=1)] | None = None
+    env: Annotated[Name | None, Doc("The environment variable that holds it.")] = None
+    keyring: Annotated[Name | None, Doc("`service/user` in the system's keyring.")] = None
+    command: Annotated[Annotated[Names, Meta(min_length=1)] | None, Mark.WHOLE, Doc("A command that prints it.")] = None
 
     def __post_init__(self) -> None:
         if sum(source is not None for source in (self.env, self.keyring, self.command)) != 1:
@@ -221,122 +303,171 @@ class SecretSource(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             raise ValueError("write a keyring entry as 'service/user'")
 
 
-class ModelProvider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ModelProvider(Section, frozen=True, kw_only=True):
     """One provider: where it is reached, and parameters that win over the general ones."""
 
-    api: ModelApi | None = None
-    """The wire format of a server holdfast does not know by name."""
-    base_url: Name | None = None
-    api_key: SecretSource | None = None
-    """Instead of the provider's usual environment variable."""
-    project: Name | None = None
-    location: Name | None = None
-    thinking: ThinkingLevel | Budget | Literal[False] | None = None
-    thinking_budget: Budget | None = None
-    reasoning: Name | None = None
-    effort: Name | None = None
-    max_tokens: Count | Percent | None = None
-    temperature: Temperature | None = None
-    cache_retention: CacheRetention | None = None
-    protocol: Protocol | None = None
+    api: Annotated[ModelApi | None, USER_ONLY, Doc(
+        "The wire format of a server holdfast does not know by name."
+    )] = None
+    base_url: Annotated[Name | None, USER_ONLY, Doc("Where the server is.")] = None
+    api_key: Annotated[SecretSource | None, USER_ONLY, Doc(
+        "Where the key comes from, instead of the usual variable."
+    )] = None
+    project: Annotated[Name | None, USER_ONLY, Doc("The cloud project.")] = None
+    location: Annotated[Name | None, USER_ONLY, Doc("The cloud region.")] = None
+    thinking: Annotated[ThinkingLevel | Budget | Literal[False] | None, TASTE, Doc(
+        "Wins over `model.thinking`."
+    )] = None
+    thinking_budget: Annotated[Budget | None, TASTE, Doc("Tokens to think with; 0 switches it off.")] = None
+    reasoning: Annotated[Name | None, TASTE, Doc("The effort OpenAI is asked for.")] = None
+    effort: Annotated[Name | None, TASTE, Doc("The effort Anthropic is asked for.")] = None
+    max_tokens: Annotated[Count | Percent | None, TASTE, Doc("Wins over `model.max_tokens`.")] = None
+    temperature: Annotated[Temperature | None, TASTE, Doc("Wins over `model.temperature`.")] = None
+    cache_retention: Annotated[CacheRetention | None, TASTE, Doc("Wins over `model.cache_retention`.")] = None
+    protocol: Annotated[Protocol | None, TASTE, Doc("Wins over `model.protocol`.")] = None
 
 
-class ModelConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    name: Name = "operator"
-    """`provider:model`, such as `anthropic:claude-opus-4-5`; `operator` is built in and needs no key."""
-    thinking: ThinkingLevel | Budget | Literal[False] = "high"
-    max_tokens: Count | Percent = "50%"
-    temperature: Temperature | None = None
-    cache_retention: CacheRetention = "short"
-    foreign_thinking: ForeignThinking = "preserve"
-    """What becomes of thinking another provider signed: sent as text, or dropped."""
-    timeout: Seconds = 600.0
-    connect_timeout: Seconds = 10.0
-    retries: Annotated[int, Meta(ge=0, le=20)] = 4
-    context: Count | None = None
-    """Tokens the model has room for; set it for small ones, and old tool results are trimmed to fit."""
-    protocol: Protocol = "auto"
-    """How it asks for tools: by the provider's own means, or in text; `auto` takes text for models without such."""
-    providers: dict[Name, ModelProvider] = field(default_factory=dict[str, ModelProvider])
+PROVIDERS: Final = each("change parameters", new=lambda provider: tightened(ModelProvider(), provider))
 
 
-class ChatConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    autopilot: bool = True
-    """Go on by itself after approved calls, until a person is needed."""
-    max_turns: Count = 100
-    """Replies in a row without a message of yours."""
-    cursor_after_result: Literal["result", "stay", "next"] = "result"
-    files: Reach = "project"
-    """Where files may be that the text of a document refers to or includes."""
+class ModelConfig(Section, frozen=True, kw_only=True):
+    name: Annotated[Name, KEEP, Doc(
+        "`provider:model`, such as `anthropic:claude-opus-4-5`; `operator` is built in and needs no key."
+    )] = "operator"
+    thinking: Annotated[ThinkingLevel | Budget | Literal[False], TASTE, Doc(
+        "How much the model thinks: `minimal`, `low`, `medium`, `high`, `max`, a number of tokens, or `false`."
+    )] = "high"
+    max_tokens: Annotated[Count | Percent, TASTE, Doc(
+        "The longest reply, in tokens or in per cent of what the model can write."
+    )] = "50%"
+    temperature: Annotated[Temperature | None, TASTE, Doc(
+        "How freely the model chooses its words; without it the provider decides."
+    )] = None
+    cache_retention: Annotated[CacheRetention, TASTE, Doc(
+        "How long the provider keeps the beginning of a conversation for the next request."
+    )] = "short"
+    foreign_thinking: Annotated[ForeignThinking, TASTE, Doc(
+        "What becomes of thinking another provider signed: sent as text, or dropped."
+    )] = "preserve"
+    timeout: Annotated[Seconds, LOWER, Doc("Seconds one request may take.")] = 600.0
+    connect_timeout: Annotated[Seconds, LOWER, Doc("Seconds to reach the provider.")] = 10.0
+    retries: Annotated[int, Meta(ge=0, le=20), LOWER, Doc(
+        "How often a request is made again after a limit, an overload or a dropped connection."
+    )] = 4
+    context: Annotated[Count | None, LOWER, Doc(
+        "Tokens a small model has room for: old tool results are trimmed to fit."
+    )] = None
+    protocol: Annotated[Protocol, TASTE, Doc(
+        "How the model asks for tools: `native`, `text` (see [models](models.md)), or `auto`, which takes text for "
+        "models without tool calling."
+    )] = "auto"
+    providers: Annotated[dict[Name, ModelProvider], PROVIDERS, Doc(
+        "Parameters of single providers, which win over the general ones, and where they are reached."
+    )] = {}
 
 
-class GuardrailsConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ChatConfig(Section, frozen=True, kw_only=True):
+    autopilot: Annotated[bool, SWITCH_OFF, Doc("Go on after approved calls until a person is needed.")] = True
+    max_turns: Annotated[Count, LOWER, Doc("Replies in a row without a message of yours.")] = 100
+    cursor_after_result: Annotated[Literal["result", "stay", "next"], TASTE, Doc(
+        "Where the cursor goes when a result has been written."
+    )] = "result"
+    files: Annotated[Reach, stricter("project", "anywhere"), Doc(
+        "Where the files may be that a document refers to or includes; never those in `sandbox.read_deny`."
+    )] = "project"
+
+
+Rail = Annotated[bool, SWITCH_ON]
+
+
+class GuardrailsConfig(Section, frozen=True, kw_only=True):
     """Help for small models, rule by rule. None of them lets a call do more than it could without."""
 
-    enabled: bool = False
-    surfaces: bool = True
-    """Only the tools that fit what a message asks for are shown; a call of another ends the turn the second time."""
-    direct: bool = True
-    """What a message names outright (a file to read, a folder to list, an edit) is asked for without the model."""
-    scope: bool = True
-    """`in some/folder` in a message keeps searches there."""
-    simplify_queries: bool = True
-    weak_queries: bool = True
-    search_budget: bool = True
-    list_before_search: bool = True
-    """Where something is to be found in the code, a search comes before listings."""
-    read_budget: bool = True
-    duplicate_calls: bool = True
-    evidence: bool = True
-    """An answer about the code comes after a file that shows it was read."""
-    citations: bool = True
-    """Files an answer names must have been read."""
-    own_answers: bool = True
-    """The runtime says itself what came of a failed read and of a change, instead of the model."""
-    edit_repair: bool = True
-    rounds: bool = True
-    """At most ten rounds of calls for one message."""
+    enabled: Annotated[Rail, Doc("Whether small models get the help below.")] = False
+    surfaces: Annotated[Rail, Doc("Show only the tools that fit what a message asks for.")] = True
+    direct: Annotated[Rail, Doc("Do what a message names outright (read, list, edit) without asking the model.")] = True
+    scope: Annotated[Rail, Doc("Keep searches in the folder a message names.")] = True
+    simplify_queries: Annotated[Rail, Doc("Search for one word where a model asks for a phrase.")] = True
+    weak_queries: Annotated[Rail, Doc("Send back searches that would find everything.")] = True
+    search_budget: Annotated[Rail, Doc(
+        "One search for each message, and a second only if the first found nothing."
+    )] = True
+    list_before_search: Annotated[Rail, Doc(
+        "Search before folders are listed, where something is to be found in the code."
+    )] = True
+    read_budget: Annotated[Rail, Doc("At most three files for each message.")] = True
+    duplicate_calls: Annotated[Rail, Doc("Do not repeat a call that has just succeeded.")] = True
+    evidence: Annotated[Rail, Doc(
+        "Answer questions about the code only after a file that shows the answer was read."
+    )] = True
+    citations: Annotated[Rail, Doc("Let an answer name only files that were read.")] = True
+    own_answers: Annotated[Rail, Doc("Say without the model what came of a failed read and of a change.")] = True
+    edit_repair: Annotated[Rail, Doc("Tell a model that failed to mend an edit how one is written.")] = True
+    rounds: Annotated[Rail, Doc("At most ten rounds of calls for each message.")] = True
 
 
-class McpOAuth(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class McpOAuth(Section, frozen=True, kw_only=True):
     """How a person logs in to a server. All of it can be left out where the server registers clients by itself."""
 
-    client_id: Name | None = None
-    client_secret: Name | None = None
-    client_metadata_url: Name | None = None
-    """An https address that describes this client; servers that know such addresses need no registration."""
-    scopes: Names = ()
-    redirect_port: Annotated[int, Meta(ge=0, le=65535)] = 0
-    """Where the browser comes back to on this machine; 0: any free port."""
+    client_id: Annotated[Name | None, Doc(
+        "The client you registered there; without it holdfast registers itself."
+    )] = None
+    client_secret: Annotated[Name | None, Doc("Its secret, as `${secret:SCOPE}`.")] = None
+    client_metadata_url: Annotated[Name | None, Doc(
+        "An https address that describes the client, for servers that know such addresses."
+    )] = None
+    scopes: Annotated[Names, Mark.WHOLE, Doc("The scopes to ask for.")] = ()
+    redirect_port: Annotated[int, Meta(ge=0, le=65535), Doc(
+        "The local port the browser comes back to; 0 takes any free one."
+    )] = 0
 
 
-class McpServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class McpServer(Section, frozen=True, kw_only=True):
     """One MCP server: a command that speaks on its standard streams, or an address."""
 
-    command: Name | None = None
-    args: Annotated[tuple[str, ...], Meta(max_length=1000)] = ()
-    env: dict[Name, str] = field(default_factory=dict[str, str])
-    """Beside what `sandbox.environment` lets through; `${secret:SCOPE}` in a value stands for a secret."""
-    cwd: Name | None = None
-    url: Name | None = None
-    headers: dict[Name, str] = field(default_factory=dict[str, str])
-    """`${secret:SCOPE}` in a value stands for a secret."""
-    transport: Literal["auto", "http", "sse"] = "auto"
-    oauth: McpOAuth | None = None
-    protocol: Literal["auto", "handshake"] = "auto"
-    """`handshake`: no newer than 2025-11-25, for servers that say they speak more and then cannot ask."""
-    enabled: bool = True
-    include: Names = ("*",)
-    exclude: Names = ()
-    trust: Literal["pinned", "any"] = "pinned"
-    """`pinned`: a definition that has changed is held until a person has seen the difference."""
-    start_timeout: Seconds = 30.0
-    timeout: Seconds = 60.0
-    """For one call."""
-    network: Literal["off", "on"] | Names | None = None
-    """For a command; None: what `sandbox.network` says."""
-    writable: Names = ()
-    """For a command: where it can write beside its private /tmp."""
+    command: Annotated[Name | None, IDENTITY, Doc(
+        "The program of a server that speaks on its standard streams."
+    )] = None
+    args: Annotated[tuple[str, ...], Meta(max_length=1000), Mark.WHOLE, IDENTITY, Doc(
+        "The program's arguments, as one value: a list that cannot be edited by another layer."
+    )] = ()
+    env: Annotated[dict[Name, str], IDENTITY, Doc(
+        "Variables it gets beside what `sandbox.environment` lets through; `${secret:SCOPE}` stands for a secret."
+    )] = {}
+    cwd: Annotated[Name | None, IDENTITY, Doc(
+        "The folder the program runs in, `$root` for the project; without it `/`, where nothing of it is."
+    )] = None
+    url: Annotated[Name | None, IDENTITY, Doc(
+        "The address of a server that is reached over HTTP, `https://…` or `http://…`."
+    )] = None
+    headers: Annotated[dict[Name, str], IDENTITY, Doc(
+        "Headers sent with every request; `${secret:SCOPE}` stands for a secret."
+    )] = {}
+    transport: Annotated[Literal["auto", "http", "sse"], IDENTITY, Doc(
+        "How it is spoken to at its address; `auto` tries streamable HTTP first."
+    )] = "auto"
+    oauth: Annotated[McpOAuth | None, IDENTITY, Doc(
+        "How you log in to it: `client_id`, `client_secret`, `client_metadata_url`, `scopes`, `redirect_port`; all "
+        "can be left out where the server registers clients by itself."
+    )] = None
+    protocol: Annotated[Literal["auto", "handshake"], IDENTITY, Doc(
+        "`handshake` speaks no newer protocol than 2025-11-25: some servers say they know the newer one and cannot "
+        "ask you anything in it. `auto` finds out."
+    )] = "auto"
+    enabled: Annotated[bool, SWITCH_OFF, Doc("Whether it is used.")] = True
+    include: Annotated[Names, PATTERNS, Doc("Which of its tools there are; `*` stands for any letters.")] = ("*",)
+    exclude: Annotated[Names, ADD, Doc("Which of them are left out all the same.")] = ()
+    trust: Annotated[Literal["pinned", "any"], stricter("pinned", "any"), Doc(
+        "`pinned`: a tool whose definition has changed is held until you have seen the difference; `any`: it is not."
+    )] = "pinned"
+    start_timeout: Annotated[Seconds, LOWER, Doc("Seconds until it has said which tools it has.")] = 30.0
+    timeout: Annotated[Seconds, LOWER, Doc("Seconds one call may take.")] = 60.0
+    network: Annotated[Literal["off", "on"] | Names | None, OWN_HOSTS, Doc(
+        "What its program can reach, instead of `sandbox.network`: `off`, `on`, or hosts."
+    )] = None
+    writable: Annotated[Names, TAKE_OUT, Doc(
+        "Paths its program may change beside its private `/tmp`, whatever `sandbox.writable` says."
+    )] = ()
 
     def __post_init__(self) -> None:
         if (self.command is None) == (self.url is None):
@@ -351,32 +482,50 @@ class McpServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError("a url begins with https:// or http://")
 
 
-SERVER_IDENTITY: Final = ("command", "args", "env", "cwd", "url", "headers", "transport", "oauth", "protocol")
-"""What makes an MCP server the one it is; the rest are limits on it."""
+SERVERS: Final = each("limit those you have", new=lambda server: None)
 
 
-class McpConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    servers: dict[Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,63}(?!\n)$")], McpServer] = field(
-        default_factory=dict[str, McpServer]
-    )
-    client_approves: bool = True
-    """Whether a yes of the person behind an MCP client counts; a client is believed to have asked one."""
-    wait: Annotated[float, Meta(ge=0, le=31_536_000)] = 45.0
-    """Seconds a call of an MCP client that cannot ask its person waits for an answer from another door."""
+class McpConfig(Section, frozen=True, kw_only=True):
+    servers: Annotated[dict[ServerName, McpServer], SERVERS, Doc(
+        "MCP servers by name, see below; their tools are called `mcp:name:tool`."
+    )] = {}
+    client_approves: Annotated[bool, SWITCH_OFF, Doc(
+        "Whether an MCP client may ask its person for approval; if not, another door must."
+    )] = True
+    wait: Annotated[float, Meta(ge=0, le=31_536_000), LOWER, Doc(
+        "Seconds a call of an MCP client that cannot ask its person waits for an answer from elsewhere, such as "
+        "`holdfast approve`."
+    )] = 45.0
 
 
-class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    tools: ToolsConfig = field(default_factory=ToolsConfig)
-    approval: ApprovalConfig = field(default_factory=ApprovalConfig)
-    pending: PendingConfig = field(default_factory=PendingConfig)
-    hooks: HooksConfig = field(default_factory=HooksConfig)
-    sandbox: SandboxConfig = field(default_factory=SandboxConfig)
-    output: OutputConfig = field(default_factory=OutputConfig)
-    ledger: LedgerConfig = field(default_factory=LedgerConfig)
-    model: ModelConfig = field(default_factory=ModelConfig)
-    chat: ChatConfig = field(default_factory=ChatConfig)
-    guardrails: GuardrailsConfig = field(default_factory=GuardrailsConfig)
-    mcp: McpConfig = field(default_factory=McpConfig)
-    secrets: dict[Name, SecretSource] = field(default_factory=dict[str, SecretSource])
-    protected: Names = ()
-    """Protected path patterns beyond the built-in ones; every layer adds, none removes."""
+class Config(Section, frozen=True, kw_only=True):
+    tools: Annotated[ToolsConfig, Doc("Which tools exist, and how they run.")] = ToolsConfig()
+    approval: Annotated[ApprovalConfig, Doc("Which calls run without asking a person.")] = ApprovalConfig()
+    pending: Annotated[PendingConfig, Doc("Calls that wait for a person.")] = PendingConfig()
+    hooks: Annotated[HooksConfig, Doc("Who is told, or asked, when a call is about to run.")] = HooksConfig()
+    sandbox: Annotated[SandboxConfig, Doc("What commands can reach.")] = SandboxConfig()
+    output: Annotated[OutputConfig, Doc("How much of an output the model sees.")] = OutputConfig()
+    ledger: Annotated[LedgerConfig, Doc("The record of every call.")] = LedgerConfig()
+    model: Annotated[ModelConfig, Doc("Which model answers, and how it is asked.")] = ModelConfig()
+    chat: Annotated[ChatConfig, Doc("How documents are driven.")] = ChatConfig()
+    guardrails: Annotated[GuardrailsConfig, Doc("Help for small models, rule by rule.")] = GuardrailsConfig()
+    mcp: Annotated[McpConfig, Doc("Servers that bring tools over MCP, and clients that use yours.")] = McpConfig()
+    secrets: Annotated[dict[Name, SecretSource], USER_ONLY, Doc(
+        "Where a secret scope gets its value when a tool uses it, by scope: `env`, `keyring` (`service/user`) or "
+        "`command`."
+    )] = {}
+    protected: Annotated[Names, ADD, Doc(
+        "Patterns of paths, beyond the built-in ones, that are always asked about. Every layer adds, none removes."
+    )] = ()
+
+
+def in_force(config: Config) -> dict[str, Any]:
+    """The value of every option a file may set, by its key."""
+    found: dict[str, Any] = {}
+    for section in options(Config).values():
+        value = getattr(config, section.name)
+        if is_section(section.kind):
+            found |= {f"{section.name}.{name}": getattr(value, name) for name in options(section.kind)}
+        else:
+            found[section.name] = value
+    return found

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from holdfast.config.model import Config, McpServer
-from holdfast.config.shape import dotted, show
+from holdfast.config.options import dotted, show
 from holdfast.contract.errors import ConfigError
 from holdfast.text.suggest import did_you_mean
 

@@ -8,8 +8,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct
-
 from holdfast.config.ownership import check_own
 from holdfast.contract.errors import ConfigError
 from holdfast.import_path import MARKERS, top_above
@@ -18,35 +16,10 @@ PROJECT_FILE: Final = MARKERS[0]
 _UNTIDY: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
-class Project(Struct, frozen=True, kw_only=True):
-    """Where a caller stands."""
-
-    cwd: Path
-    root: Path | None = None
-    """None when no marker was found: tools that need a project do not exist then."""
-    document_dir: Path | None = None
-
-    @property
-    def base(self) -> Path:
-        """What a relative path is taken from."""
-        return self.document_dir or self.root or self.cwd
-
-    @property
-    def bounds(self) -> Path:
-        """What an absolute path must lie inside."""
-        return self.root or self.cwd
-
-
 def find_root(start: Path) -> Path | None:
     """The nearest folder at or above `start` that holds `holdfast.toml` or `.git`."""
     found = top_above(str(start))
     return None if found is None else Path(found)
-
-
-def project_at(cwd: Path, document: Path | None = None) -> Project:
-    """The project of a working directory, or of the document being worked on."""
-    folder = None if document is None else Path(os.path.realpath(document)).parent
-    return Project(cwd=Path(os.path.realpath(cwd)), root=find_root(folder or cwd), document_dir=folder)
 
 
 def user_config_file() -> Path:

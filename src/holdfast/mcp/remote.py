@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import httpx2
 
 from holdfast.config.model import McpServer
+from holdfast.config.options import dotted
 from holdfast.config.references import fill
-from holdfast.config.shape import dotted
 from holdfast.contract.errors import ConfigError
 from holdfast.mcp.outgoing import call_of, wants_answer
 from holdfast.runtime.stepping import ThreadPool

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
-from holdfast.config.lists import NameList
+from holdfast.config.merge import NameList
 from holdfast.contract.errors import ToolError
 from holdfast.contract.names import is_pattern
 from holdfast.contract.tool import Tool

@@ -18,7 +18,7 @@ from holdfast.chat.frontmatter.lists import Step, check_rules, check_tools, rule
 from holdfast.chat.frontmatter.seed_options import Path
 from holdfast.chat.frontmatter.vocabulary import NotHere, Vocabulary
 from holdfast.config.model import PRESET_NAME
-from holdfast.config.shape import check, show
+from holdfast.config.options import check, show
 from holdfast.contract.errors import ConfigError
 from holdfast.registry.selection import Edit
 from holdfast.text.suggest import did_you_mean

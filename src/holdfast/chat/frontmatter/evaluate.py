@@ -17,7 +17,7 @@ from holdfast.chat.frontmatter.lines import Lines
 from holdfast.chat.frontmatter.own_layout import take_own, where_own
 from holdfast.chat.lua.host import LuaError, LuaHost, Script
 from holdfast.chat.lua.values import has_number
-from holdfast.config.load import overlay, plain_table
+from holdfast.config.merge import overlay, plain_table
 from holdfast.contract.errors import BadJson, ConfigError
 from holdfast.contract.values import digest_of
 from holdfast.rules.chain import Resolve

@@ -10,7 +10,7 @@ from holdfast.chat.frontmatter.evaluated import Base
 from holdfast.chat.frontmatter.lines import Lines
 from holdfast.chat.frontmatter.own_layout import OWN, take_own, where_own
 from holdfast.chat.frontmatter.seed_options import PRESETS, Path, real_path
-from holdfast.config.lists import OPERATIONS
+from holdfast.config.merge import OPERATIONS
 from holdfast.contract.values import Json, parse_json
 
 Table = dict[str, Any]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 
 from holdfast.chat.frontmatter.vocabulary import NotHere, UnknownName, Vocabulary
-from holdfast.config.lists import NameList
+from holdfast.config.merge import NameList
 from holdfast.registry.selection import Edit
 
 

@@ -9,8 +9,7 @@ from holdfast.chat.frontmatter.draft import Draft
 from holdfast.chat.frontmatter.evaluated import Base
 from holdfast.chat.frontmatter.lines import Lines
 from holdfast.chat.frontmatter.seed_options import Path
-from holdfast.config.lists import operations
-from holdfast.config.load import overlay
+from holdfast.config.merge import operations, overlay
 from holdfast.contract.errors import ConfigError
 
 Table = dict[str, Any]

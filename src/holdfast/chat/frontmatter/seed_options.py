@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, cast, get_args
 
-from msgspec import Struct
-
-from holdfast.config.model import Config, ModelApi, ModelProvider, SandboxConfig
-from holdfast.config.shape import is_section, options
+from holdfast.config.model import Config, ModelApi, ModelProvider, SandboxConfig, in_force
+from holdfast.config.options import options
 
 Path = tuple[str, ...]
 
@@ -37,7 +35,7 @@ SCALARS: Final[dict[Path, Path]] = {
     (*AUTOPILOT, "max_turns"): ("chat", "max_turns"),
     ("sandbox", "backend"): ("sandbox", "backend"),
     ("sandbox", "policy", "rw_paths"): ("sandbox", "writable"),
-    **{("sandbox", name): ("sandbox", name) for name in options(SandboxConfig, "sandbox")},
+    **{("sandbox", name): ("sandbox", name) for name in options(SandboxConfig)},
 }
 _ALIASES: Final[dict[Path, Path]] = {
     ("tools", "approve"): AUTO_APPROVE,
@@ -78,13 +76,9 @@ def target(path: Path, config: Config) -> Path | None:
 def kind_of(place: Path) -> Any:
     """The type a configuration option has."""
     if place[:2] == ("model", "providers"):
-        return options(ModelProvider)[place[3]]
-    shape: type[Struct] = Config
-    for name in place[:-1]:
-        found = options(shape)[name]
-        assert is_section(found)
-        shape = found
-    return options(shape, ".".join(place[:-1]))[place[-1]]
+        return options(ModelProvider)[place[3]].kind
+    section, name = place
+    return options(options(Config)[section].kind)[name].kind
 
 
 def is_unknown(path: Path, config: Config) -> bool:
@@ -114,14 +108,8 @@ def _first_unknown(path: Path, names: list[Path]) -> int | None:
 
 def readable(config: Config) -> dict[str, Any]:
     """The values that a frontmatter can read, by the seed's names."""
-    found: dict[str, Any] = {}
-    for path, place in SCALARS.items():
-        if path[0] != "sandbox":
-            value: Any = config
-            for name in place:
-                value = getattr(value, name)
-            found[".".join(path)] = value
-    return found
+    values = in_force(config)
+    return {".".join(path): values[".".join(place)] for path, place in SCALARS.items() if path[0] != "sandbox"}
 
 
 def _after(before: Path, names: Iterable[Path]) -> list[str]:

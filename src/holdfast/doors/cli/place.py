@@ -15,7 +15,6 @@ from holdfast.text.visible import visible
 
 if TYPE_CHECKING:
     from holdfast.assemble import Setting
-    from holdfast.config.model import Config
     from holdfast.runtime.runtime import Runtime
     from holdfast.store.ledger import Grants, Ledger
 
@@ -137,19 +136,6 @@ def grants_here(flags: Flags, *, looking: bool = False) -> Generator[Grants]:
             yield book
         finally:
             book.close()
-
-
-def in_force(config: Config) -> dict[str, Any]:
-    """Every option a file may set, by its key."""
-    from holdfast.config.schema import option_keys
-
-    found: dict[str, Any] = {}
-    for key in option_keys():
-        value: Any = config
-        for part in key.split("."):
-            value = getattr(value, part)
-        found[key] = value
-    return found
 
 
 def kept_ledger(runtime: Runtime) -> Ledger:

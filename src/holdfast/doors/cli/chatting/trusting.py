@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from msgspec import to_builtins
 
+from holdfast.config.model import in_force
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.chatting.documents import place
 from holdfast.doors.cli.folding import own_field, quote, quoted_field, sentence
 from holdfast.doors.cli.outputs import Shape
-from holdfast.doors.cli.place import Flags, in_force, whoami
+from holdfast.doors.cli.place import Flags, whoami
 from holdfast.text.visible import visible
 
 if TYPE_CHECKING:

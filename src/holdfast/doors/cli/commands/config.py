@@ -11,13 +11,14 @@ import click
 from msgspec import to_builtins
 from msgspec.structs import asdict
 
+from holdfast.config.model import in_force
 from holdfast.contract.errors import ConfigError
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.folding import sentence
 from holdfast.doors.cli.groups import DefaultGroup
 from holdfast.doors.cli.options import common
 from holdfast.doors.cli.outputs import Check, Configuration, Places
-from holdfast.doors.cli.place import Flags, in_force, runtime_here, setting_here
+from holdfast.doors.cli.place import Flags, runtime_here, setting_here
 from holdfast.text.visible import visible
 
 if TYPE_CHECKING:

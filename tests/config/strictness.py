@@ -1,6 +1,6 @@
 """An ordering of configurations: whether one lets nothing happen that another would stop.
 
-It is written apart from the rules that tighten, so that each checks the other.
+It is written apart from the trust rules that the options declare, so that the property tests can check these.
 """
 
 from __future__ import annotations

@@ -1,0 +1,280 @@
+"""What a field of the configuration declares: type, documentation, and the trust rule.
+
+The trust rule says what a layer nobody has trusted may do: tighten at once, loosen never. A field without one keeps its
+value, so a new option is safe before it is thought about.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum
+from functools import cache
+from types import UnionType
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar, Union, cast, get_args, get_origin
+
+from msgspec import NODEFAULT, Meta, Struct, ValidationError, convert, structs
+
+from holdfast.contract.errors import ConfigError
+from holdfast.text.suggest import did_you_mean
+
+S = TypeVar("S", bound=Struct)
+_BARE: Final = re.compile(r"[A-Za-z0-9_$-]+", re.ASCII)
+_AT: Final = re.compile(r" - at (?:`key` in )?`\$?(.*)`$")
+_MAX_SHOWN: Final = 60
+
+
+class Doc(NamedTuple):
+    """What an option means, for the JSON Schema and the reference."""
+
+    text: str
+
+
+class Mark(Enum):
+    COMPUTED = "computed"
+    """`merge` and `trust_rules` work the value out; no file may set it."""
+    WHOLE = "whole"
+    """A list that is one value, in which words may repeat: no layer edits it."""
+
+
+class Trust(NamedTuple):
+    """What an untrusted layer may do to an option."""
+
+    may: str
+    """For the reference: "an untrusted file may …"."""
+    tighten: Callable[[Any, Any], Any]
+    """`tighten(base, wanted)`: the value that is as strict as both."""
+
+
+class Option(NamedTuple):
+    """One field, as it is declared."""
+
+    name: str
+    kind: Any
+    """Its type, with msgspec's limits and without the rest."""
+    doc: str
+    trust: Trust
+    marks: frozenset[Mark]
+    field: structs.FieldInfo
+
+    def default(self) -> Any:
+        """`NODEFAULT` if a value has to be given."""
+        made = self.field.default_factory
+        return self.field.default if made is NODEFAULT else made()
+
+    @property
+    def is_edited(self) -> bool:
+        """Whether a layer can edit the list below it."""
+        return is_list(self.kind) and Mark.WHOLE not in self.marks
+
+
+@cache
+def declared(shape: type[Struct]) -> Mapping[str, Option]:
+    """Every field of a struct."""
+    return {item.name: _option(item) for item in structs.fields(shape)}
+
+
+@cache
+def options(shape: type[Struct]) -> Mapping[str, Option]:
+    """Every field that a file may set."""
+    return {name: option for name, option in declared(shape).items() if Mark.COMPUTED not in option.marks}
+
+
+def _option(item: structs.FieldInfo) -> Option:
+    bare, *notes = get_args(item.type) if get_origin(item.type) is Annotated else (item.type,)
+    limits = [note for note in notes if isinstance(note, Meta)]
+    return Option(
+        name=item.name,
+        kind=cast(Any, Annotated)[(bare, *limits)] if limits else bare,
+        doc=next((note.text for note in notes if isinstance(note, Doc)), ""),
+        trust=next((note for note in notes if isinstance(note, Trust)), SECTION if is_section(bare) else KEEP),
+        marks=frozenset(note for note in notes if isinstance(note, Mark)),
+        field=item,
+    )
+
+
+def is_section(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Struct)
+
+
+def is_list(kind: Any) -> bool:
+    """A list of names, which files can edit."""
+    return any(get_origin(option) is tuple for option in alternatives(kind)) and not is_table_list(kind)
+
+
+def is_table_list(kind: Any) -> bool:
+    """A list of tables, to which every layer adds."""
+    return any(get_origin(option) is tuple and is_section(get_args(option)[0]) for option in alternatives(kind))
+
+
+def entry_shape(kind: Any) -> type[Struct] | None:
+    """The struct a table of named entries holds."""
+    held = get_args(kind)[1] if get_origin(kind) is dict else None
+    return held if is_section(held) else None
+
+
+def words(kind: Any) -> list[str]:
+    """The words a value of this type can be."""
+    found: list[str] = []
+    for option in alternatives(kind):
+        if get_origin(option) is Literal:
+            found += map(str, get_args(option))
+        elif isinstance(option, type) and issubclass(option, Enum):
+            found += [str(member.value) for member in option]
+    return found
+
+
+def alternatives(kind: Any) -> list[Any]:
+    if get_origin(kind) is Annotated:
+        return alternatives(get_args(kind)[0])
+    if get_origin(kind) in (Union, UnionType):
+        return [inner for option in get_args(kind) for inner in alternatives(option)]
+    return [kind]
+
+
+def tightened(base: S, wanted: S) -> S:
+    """`base`, changed only where `wanted` is stricter, by the rule of each field."""
+    own = declared(type(base)).values()
+    if any(o.trust is IDENTITY and getattr(base, o.name) != getattr(wanted, o.name) for o in own):
+        return base
+    changes = {o.name: o.trust.tighten(getattr(base, o.name), getattr(wanted, o.name)) for o in own}
+    return structs.replace(base, **changes)
+
+
+def _base(base: Any, wanted: Any) -> Any:
+    return base
+
+
+def _wanted(base: Any, wanted: Any) -> Any:
+    return wanted
+
+
+def _both(base: bool, wanted: bool) -> bool:
+    return base and wanted
+
+
+def _either(base: bool, wanted: bool) -> bool:
+    return base or wanted
+
+
+def _common(base: Sequence[str], wanted: Sequence[str]) -> tuple[str, ...]:
+    """Only what both name literally: a path inside a writable path may become a symlink to somewhere else."""
+    return tuple(item for item in base if item in wanted)
+
+
+def _hosts(base: str | tuple[str, ...], wanted: str | tuple[str, ...]) -> str | tuple[str, ...]:
+    if base == "off" or wanted == "off":
+        return "off"
+    if isinstance(base, str):
+        return wanted
+    return base if isinstance(wanted, str) else _common(base, wanted)
+
+
+def _own_hosts(base: Any, wanted: Any) -> Any:
+    """None follows the sandbox's value, which only `off` is sure to be as strict as."""
+    if base is None or wanted is None:
+        return wanted if wanted == "off" else base
+    return _hosts(base, wanted)
+
+
+def _patterns(base: tuple[str, ...], wanted: tuple[str, ...]) -> tuple[str, ...]:
+    """Patterns are not compared, but for the one that is everything."""
+    if "*" in base:
+        return wanted
+    return base if "*" in wanted else _common(base, wanted)
+
+
+def united(base: Sequence[str], wanted: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*base, *wanted)))
+
+
+KEEP: Final = Trust("not change it", _base)
+USER_ONLY: Final = Trust("not change it, even when trusted", _base)
+"""Taken only from user-level config; `trust_rules.take_user_only` takes it out of every other layer."""
+IDENTITY: Final = Trust("not change it", _base)
+"""What makes an entry the one it is: of a layer that would change it nothing is taken for that entry."""
+NARROWED: Final = Trust("narrow it", _base)
+"""`trust_rules` adds it to the `narrow` of its section, which everything has to pass as well."""
+SECTION: Final = Trust("", tightened)
+TASTE: Final = Trust("change it", _wanted)
+SWITCH_OFF: Final = Trust("switch it off", _both)
+SWITCH_ON: Final = Trust("switch it on", _either)
+ADD: Final = Trust("add to it", united)
+TAKE_OUT: Final = Trust("take out of it", _common)
+HOSTS: Final = Trust("take hosts out, or switch it off", _hosts)
+OWN_HOSTS: Final = Trust("take hosts out, or switch it off", _own_hosts)
+PATTERNS: Final = Trust("take out of it", _patterns)
+
+
+def lower(unset: float = float("inf")) -> Trust:
+    """A limit, which without a value is `unset`."""
+
+    def smaller(base: float | None, wanted: float | None) -> float | None:
+        return base if wanted is None else min(unset if base is None else base, wanted)
+
+    return Trust("lower it", smaller)
+
+
+LOWER: Final = lower()
+
+
+def stricter(*order: object) -> Trust:
+    """The value that comes first in the order; those that are not in it come last, and alike."""
+
+    def earlier(base: object, wanted: object) -> object:
+        return min(base, wanted, key=lambda value: order.index(value) if value in order else len(order))
+
+    return Trust(f"move it towards `{order[0]}`", earlier)
+
+
+def each(may: str, *, new: Callable[[Any], Any], rule: Callable[[Any, Any], Any] = tightened) -> Trust:
+    """A table of named entries: the rule for those there are; `new` gives what is taken of another, or None."""
+
+    def merged(base: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+        entries = {name: rule(base[name], value) if name in base else new(value) for name, value in wanted.items()}
+        return {**base, **{name: value for name, value in entries.items() if value is not None}}
+
+    return Trust(may, merged)
+
+
+def dotted(path: str, key: str) -> str:
+    """A key under a path, quoted the way TOML wants it, with nothing a terminal would obey."""
+    shown = key if _BARE.fullmatch(key) else '"' + key.encode("unicode_escape").decode().replace('"', '\\"') + '"'
+    return f"{path}.{shown}" if path else shown
+
+
+def check(value: object, kind: Any, where: str) -> None:
+    """Raise `ConfigError` unless the value fits the type."""
+    try:
+        convert(value, kind)
+    except ValidationError as error:
+        raise ConfigError(_misfit(value, kind, where, str(error))) from None
+
+
+def not_a_table(where: str, value: object) -> ConfigError:
+    return ConfigError(f"{where}: expected a table, got {show(value)}.")
+
+
+def unknown_option(where: str, key: str, known: Iterable[str]) -> ConfigError:
+    names = sorted(known)
+    close = did_you_mean(key, names)
+    hint = f"did you mean '{close}'?" if close else f"known here are {', '.join(names)}."
+    return ConfigError(f"{where} is not an option; {hint}")
+
+
+def show(value: object) -> str:
+    text = ascii(value)
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
+
+
+def lower_first(message: str) -> str:
+    return message[:1].lower() + message[1:]
+
+
+def _misfit(value: object, kind: Any, where: str, message: str) -> str:
+    if (known := words(kind)) and isinstance(value, str):
+        close = did_you_mean(value, known)
+        hint = f"; did you mean '{close}'?" if close else "."
+        return f"{where}: expected one of {', '.join(known)}, got {show(value)}{hint}"
+    at = _AT.search(message)
+    return f"{where}{at[1] if at else ''}: {lower_first(_AT.sub('', message))}."
