@@ -6,13 +6,14 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import jsonschema_rs
 import pytest
 
 from holdfast.config.model import Config, Section, in_force
-from holdfast.config.options import declared, options
+from holdfast.config.options import Trust, declared, is_section, options
+from holdfast.config.reference import with_tables
 from holdfast.config.schema import json_schema
 from tests.config.conftest import LoadHere, Write
 from tests.config.layers import to_toml
@@ -105,8 +106,9 @@ def test_the_schema_is_a_2020_12_schema_that_describes_every_option_and_hides_in
 
 
 @pytest.mark.spec("E1a")
-def test_the_user_reference_names_every_option() -> None:
+def test_the_user_reference_is_made_from_the_options() -> None:
     text = DOCS.read_text()
+    assert with_tables(text) == text, "run `python -m holdfast.config.reference docs/config.md`"
     assert [path for path in in_force(Config()) if f"`{path}`" not in text] == []
 
 
@@ -116,6 +118,15 @@ def test_every_snippet_of_the_user_reference_loads(load_here: LoadHere, write_us
     write_user(snippet)
     assert load_here().layers[0].applied
     assert validator.is_valid(tomllib.loads(snippet))
+
+
+@pytest.mark.spec("E1a")
+def test_every_field_of_the_configuration_is_documented_and_every_option_has_a_trust_rule() -> None:
+    for shape in Section.__subclasses__():
+        assert [name for name, option in declared(shape).items() if not option.doc] == [], shape
+    for section in options(Config).values():
+        for option in options(section.kind).values() if is_section(section.kind) else [section]:
+            assert any(isinstance(note, Trust) for note in get_args(option.field.type)), option.name
 
 
 @pytest.mark.spec("E1a")

@@ -196,9 +196,9 @@ class Grant(Output):
 
 
 class Policy(Output):
-    tools: Annotated[Shape, Doc("profile, allow, deny, and what narrows them")]
-    approval: Annotated[Shape, Doc("what runs without asking, and its limits")]
-    hooks: Annotated[Shape, Doc("autonomy and actions")]
+    tools: Annotated[Shape, Doc("the options of `[tools]`, and what untrusted files narrow (`narrow`)")]
+    approval: Annotated[Shape, Doc("the options of `[approval]`, and what untrusted files narrow (`narrow`)")]
+    hooks: Annotated[Shape, Doc("the options of `[hooks]`")]
     protected: Annotated[Any, Doc("protected path patterns beyond the built-in ones")]
     chain: Annotated[list[Shape], Doc("who is asked, in order: name, priority, description")]
     caps: Annotated[list[str], Doc("the limits after the chain, by name")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import click
 from msgspec import to_builtins
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from holdfast.rules.shell.verdicts import JudgedPart
     from holdfast.runtime.runtime import Runtime
 
+_SECTIONS: Final = ("tools", "approval", "hooks")
+"""What decides about a call, of the configuration."""
+
 
 @click.group(cls=DefaultGroup)
 def policy() -> None:
@@ -45,9 +48,9 @@ def show(flags: Flags, as_json: bool) -> int:
     if as_json:
         screen.put_json(rules)
         return 0
-    for section, values in (("tools", rules.tools), ("approval", rules.approval), ("hooks", rules.hooks)):
+    for section in _SECTIONS:
         screen.say(screen.paint(section, "bold"))
-        for name, value in values.items():
+        for name, value in getattr(rules, section).items():
             screen.say(f"  {name:<22} {visible(_words(value))}")
     screen.say(screen.paint("who is asked, in this order", "bold"))
     for voice in rules.chain:
@@ -117,30 +120,8 @@ def _part(part: JudgedPart) -> list[str]:
 
 def _rules(runtime: Runtime, layers: Iterable[LayerReport]) -> Policy:
     config = runtime.config
-    tools, approval, hooks = config.tools, config.approval, config.hooks
     return Policy(
-        tools={
-            "profile": tools.profile,
-            "allow": tools.allow,
-            "deny": tools.deny,
-            "narrowed_by": to_builtins(tools.narrow),
-            "agents": to_builtins(tools.agents),
-            "providers": to_builtins(tools.providers),
-            "skills": tools.skills,
-        },
-        approval={
-            "auto_approve": approval.auto_approve,
-            "excluded": approval.excluded,
-            "narrowed_by": approval.narrow,
-            "presets": to_builtins(approval.presets),
-            "commands": to_builtins(approval.commands),
-            "require_approval": approval.require_approval,
-            "max_risk": approval.max_risk,
-            "on_error": approval.on_error,
-            "expires": approval.expires,
-            "auto_approve_sandboxed": approval.auto_approve_sandboxed,
-        },
-        hooks={"autonomy": hooks.autonomy, "actions": hooks.actions},
+        **{section: to_builtins(getattr(config, section)) for section in _SECTIONS},
         protected=config.protected,
         chain=[
             {"name": voice.name, "priority": voice.priority, "description": voice.description}
