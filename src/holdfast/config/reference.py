@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from msgspec import NODEFAULT, to_builtins
 
@@ -48,9 +48,10 @@ def _default(value: Any) -> str:
     for size, unit in _UNITS:
         if isinstance(value, int) and value >= size and value % size == 0:
             return f"{value // size} {unit}"
-    if isinstance(value, tuple) and len(value) > _MAX_ITEMS:
-        return ", ".join(f"`{item}`" for item in value[:_MAX_ITEMS]) + ", …"
-    return f"`{json.dumps(to_builtins(value))}`"
+    plain = to_builtins(value)
+    if isinstance(plain, list | tuple) and len(items := cast("list[str]", plain)) > _MAX_ITEMS:
+        return ", ".join(f"`{item}`" for item in items[:_MAX_ITEMS]) + ", …"
+    return f"`{json.dumps(plain)}`"
 
 
 if __name__ == "__main__":
