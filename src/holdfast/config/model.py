@@ -3,8 +3,7 @@
 Where a value comes from is `load`; the JSON Schema, `docs/config.md` and the trust rules are made from these fields.
 """
 # fmt: off - one option per paragraph: type, rule, documentation, default
-
-from __future__ import annotations
+# Annotations are values here: as text, msgspec evaluates each of them again whenever it looks at a struct.
 
 from typing import Annotated, Any, Final, Literal
 
