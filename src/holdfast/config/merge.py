@@ -21,8 +21,8 @@ from holdfast.config.options import (
     options,
     unknown_option,
 )
-from holdfast.config.paths import resolve
 from holdfast.contract.errors import ConfigError, PathRefused
+from holdfast.fs.paths import resolve
 
 OPERATIONS: Final = ("set", "append", "prepend", "remove")
 """In the order they are carried out when a table names several: what is removed stays removed."""

@@ -23,7 +23,6 @@ from holdfast.config.options import (
     TAKE_OUT,
     TASTE,
     USER_ONLY,
-    Doc,
     Mark,
     Trust,
     each,
@@ -33,6 +32,7 @@ from holdfast.config.options import (
     stricter,
     tightened,
 )
+from holdfast.contract.values import Doc
 from holdfast.contract.vocabulary import Risk
 
 FUNCTION_PATH: Final = r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$"

@@ -16,18 +16,13 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar, Union, c
 from msgspec import NODEFAULT, Meta, Struct, ValidationError, convert, structs
 
 from holdfast.contract.errors import ConfigError
+from holdfast.contract.values import Doc
 from holdfast.text.suggest import did_you_mean
 
 S = TypeVar("S", bound=Struct)
 _BARE: Final = re.compile(r"[A-Za-z0-9_$-]+", re.ASCII)
 _AT: Final = re.compile(r" - at (?:`key` in )?`\$?(.*)`$")
 _MAX_SHOWN: Final = 60
-
-
-class Doc(NamedTuple):
-    """What an option means, for the JSON Schema and the reference."""
-
-    text: str
 
 
 class Mark(Enum):
