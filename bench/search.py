@@ -18,9 +18,9 @@ from time import perf_counter
 
 from holdfast import Runtime
 from holdfast.store.ledger import Ledger
-from holdfast.tools.search import searching
-from holdfast.tools.search.code_search import CODE_SEARCH
+from holdfast.tools.search import engines
 from holdfast.tools.search.engines import find_ripgrep
+from holdfast.tools.search.search import CODE_SEARCH
 
 FILES, BYTES = 20_000, 320_000_000
 QUERIES = {"none": "zzqxneedle", "few": "rareword", "many": "needleword"}
@@ -52,11 +52,11 @@ async def race(runtime: Runtime, program: str, query: str, rounds: int) -> dict[
         subprocess.run([program, "-F", query, "."], cwd=runtime.workspace.root, stdout=subprocess.PIPE, check=False)  # noqa: ASYNC221
 
     async def ours() -> None:
-        searching.find_ripgrep = find_ripgrep
+        engines.find_ripgrep = find_ripgrep
         await _call(runtime, query)
 
     async def alone() -> None:
-        searching.find_ripgrep = lambda root: None
+        engines.find_ripgrep = lambda root: None
         await _call(runtime, query)
 
     runners: dict[str, Callable[[], Awaitable[None]]] = {"rg": plain, "ripgrep": ours, "alone": alone}

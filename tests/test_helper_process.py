@@ -26,7 +26,7 @@ from holdfast.fuzz.run import plant
 from holdfast.runtime.commands import Workspace
 from holdfast.sandbox.sandbox import Sandbox
 from holdfast.tools import builtin_tools
-from holdfast.tools.search import searching
+from holdfast.tools.search import engines
 from tests.hostile_project import HostileProject
 from tests.process_starters import starts
 from tests.runtime.support import run
@@ -204,7 +204,7 @@ def test_a_tool_of_the_person_s_own_program_still_runs_in_a_process(tmp_path: Pa
 def test_commands_searches_and_git_start_nothing_of_the_project(
     hostile: HostileProject, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(searching, "find_ripgrep", _nowhere)
+    monkeypatch.setattr(engines, "find_ripgrep", _nowhere)
     (hostile.root / "notes.txt").write_text("needle\n")
     config = Config(sandbox=SandboxConfig(mode=mode))  # pyright: ignore[reportArgumentType]
 

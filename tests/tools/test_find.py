@@ -1,4 +1,4 @@
-"""`file.find`: files by glob, as ripgrep lists them."""
+"""`file.find`: files by glob, with ripgrep and without."""
 
 from __future__ import annotations
 
@@ -10,12 +10,23 @@ import pytest
 
 from holdfast import Result
 from holdfast.text.preview import preview
+from holdfast.tools.search import engines
 from holdfast.tools.search.engines import find_ripgrep
-from holdfast.tools.search.file_find import FILE_FIND
+from holdfast.tools.search.find import FILE_FIND
 from tests.runtime.support import run, runtime_in
 from tests.tools.trees import plant_tree, write_tree
 
 RIPGREP = find_ripgrep(Path("/nowhere"))
+
+
+@pytest.fixture(params=["plain", *(["ripgrep"] if RIPGREP else [])], autouse=True)
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "plain":
+        monkeypatch.setattr(engines, "find_ripgrep", _nowhere)
+
+
+def _nowhere(root: Path) -> None:
+    return None
 
 
 def _find(folder: Path, pattern: str, **args: Any) -> Result:
@@ -51,6 +62,15 @@ def folder(tmp_path: Path) -> Path:
         ("?.{py,txt}", "a.py\nb.py\nsrc/c.py\nsrc/deep/d.py\nsrc/deep/e.txt"),
         ("**/deep/*", "src/deep/d.py\nsrc/deep/e.txt"),
         ("*.log", "No files found matching pattern."),
+        ("deep/**", "No files found matching pattern."),
+        ("src/**", "src/c.py\nsrc/deep/d.py\nsrc/deep/e.txt"),
+        ("**", "a.py\nb.py\nsrc/c.py\nsrc/deep/d.py\nsrc/deep/e.txt"),
+        ("src/{*.py,deep/*.t?t}", "src/c.py\nsrc/deep/e.txt"),
+        ("[!a].py", "b.py\nsrc/c.py\nsrc/deep/d.py"),
+        ("[^a].py", "b.py\nsrc/c.py\nsrc/deep/d.py"),
+        ("[a-c].py", "a.py\nb.py\nsrc/c.py"),
+        ("!*.py", "src/deep/e.txt"),
+        ("\\a.py", "a.py"),
         ("nothing", "No files found matching pattern."),
     ],
 )
@@ -80,7 +100,14 @@ def test_a_folder_can_be_looked_in_by_itself(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("pattern", "words"),
-    [("", "empty"), ("{a", "never closed"), ("a\\", "backslash"), ("[z-a]", "backwards")],
+    [
+        ("", "empty"),
+        ("{a", "never closed"),
+        ("a\\", "backslash"),
+        ("[z-a]", "backwards"),
+        ("a}", "closes"),
+        ("[a", "never closed"),
+    ],
 )
 @pytest.mark.spec("B2")
 def test_a_malformed_glob_is_refused_with_the_reason(folder: Path, pattern: str, words: str) -> None:

@@ -10,22 +10,22 @@ import pytest
 from holdfast import Config, Result
 from holdfast.config.model import ToolsConfig
 from holdfast.text.preview import preview
-from holdfast.tools.search import searching
-from holdfast.tools.search.code_search import CODE_SEARCH
+from holdfast.tools.search import engines
 from holdfast.tools.search.engines import find_ripgrep
-from holdfast.tools.search.pattern import literal
 from holdfast.tools.search.ranking import LOOKED_AT, look_at
-from holdfast.tools.search.scope import SMALL_EXTENSIONS, Scope
+from holdfast.tools.search.scope import SMALL_EXTENSIONS, BadQuery, Query, Scope, read_query
+from holdfast.tools.search.search import CODE_SEARCH
 from tests.runtime.support import run, runtime_in
 from tests.tools.trees import write_tree
 
-ENGINES = ["own", *(["ripgrep"] if find_ripgrep(Path("/nowhere")) else [])]
+ENGINES = ["plain", *(["ripgrep"] if find_ripgrep(Path("/nowhere")) else [])]
 
 
 @pytest.fixture(params=ENGINES, autouse=True)
-def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "own":
-        monkeypatch.setattr(searching, "find_ripgrep", _nowhere)
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "plain":
+        monkeypatch.setattr(engines, "find_ripgrep", _nowhere)
+    return request.param
 
 
 def _nowhere(root: Path) -> None:
@@ -233,7 +233,71 @@ def test_globs_case_and_patterns_narrow_or_widen_it(tmp_path: Path) -> None:
     assert found == "lib/b.rs (1 match)\n  1: needle\nlib/c.py (1 match)\n  1: nadle"
     assert _search(tmp_path, "n(ee|a)dle").output == "No matches found."
     assert "cannot be read" in (_search(tmp_path, "x", glob="{a").error or "")
-    assert "look-around" in (_search(tmp_path, "(?=x)", regex=True).error or "")
+
+
+@pytest.mark.parametrize("query", ["(", "ab(c(d)", "ab[c", "ab)", "a|*", "x[bz-a]", "ab\\", r"ab\p", "a{3,2}"])
+@pytest.mark.spec("B2")
+def test_a_pattern_that_cannot_be_read_is_refused_with_the_reason(tmp_path: Path, query: str) -> None:
+    _project(tmp_path, {"a.py": "x\n"})
+    error = _search(tmp_path, query, regex=True).error or ""
+    assert error.startswith("The pattern cannot be read: ") and "; correct it" in error
+    assert not error.startswith("The pattern cannot be read: ;")
+
+
+@pytest.mark.spec("B2")
+def test_look_around_is_python_s_and_ripgrep_says_that_it_has_none(tmp_path: Path, engine: str) -> None:
+    _project(tmp_path, {"a.py": "needle 1\nneedle\n"})
+    result = _search(tmp_path, r"needle(?!\s)", regex=True)
+    if engine == "plain":
+        assert result.output == "a.py (1 match)\n  2: needle"
+    else:
+        assert "look-around" in (result.error or "")
+
+
+@pytest.mark.parametrize(
+    ("query", "lines"),
+    [
+        (r"^def \w+\(", [1]),
+        (r"größe\b|[äé]", [2, 3]),
+        (r"^.{3}$", [3]),
+        (r"\s$", [4]),
+        (r"^$", [5]),
+        (r"[^a-z]x", [3, 6]),
+        ("(?i)NEED", [2, 6]),
+        (r"x*", [1, 2, 3, 4, 5, 6]),
+    ],
+)
+@pytest.mark.spec("B2")
+def test_a_pattern_is_about_the_characters_of_one_line(tmp_path: Path, query: str, lines: list[int]) -> None:
+    _project(tmp_path, {"a.py": "def größer(\nneed größe\nxäx\nend \n\nneed-x\n"})
+    structured = cast("dict[str, Any]", _search(tmp_path, query, regex=True, path="a.py").structured)
+    assert [line["line"] for file in structured["files"] for line in file["lines"]] == lines
+
+
+@pytest.mark.spec("B2")
+def test_a_single_file_is_found_under_any_name_and_left_out_if_binary(tmp_path: Path) -> None:
+    names = ["[a].py", "{b}.py", "a*b.py", "!c.py", ".h.py", "new\nline.py", "sub/d e.py", "sub/[x]/é.py"]
+    _project(tmp_path, dict.fromkeys(names, "needle\n") | {"nul.py": b"needle\n\0"})
+    for name in names:
+        assert _search(tmp_path, "needle", path=name).output == f"{name} (1 match)\n  1: needle"
+    assert _search(tmp_path, "needle", path="nul.py").output == "No matches found."
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [("(?i)", "empty"), ("a\nb", "one line"), ("\ud800", "broken Unicode"), ("x" * 5000, "characters long")],
+)
+@pytest.mark.spec("B2")
+def test_a_query_that_cannot_be_searched_is_refused(query: str, words: str) -> None:
+    with pytest.raises(BadQuery, match=words):
+        read_query(query, regex=True)
+
+
+@pytest.mark.spec("B2")
+def test_a_pattern_without_special_characters_is_searched_as_text() -> None:
+    assert read_query("word", regex=True) == Query("word")
+    assert read_query("(?i)Word", regex=True) == Query("Word", fold=True)
+    assert read_query("a|b", regex=True).regex
 
 
 @pytest.mark.spec("B2")
@@ -272,8 +336,8 @@ def test_scopes_that_lead_elsewhere_are_refused(tmp_path: Path, path: str) -> No
 @pytest.mark.spec("B2")
 def test_a_file_that_is_gone_when_it_is_to_be_shown_is_left_out(tmp_path: Path) -> None:
     root = _project(tmp_path, {"a.py": "needle\n"})
-    scope = Scope(root=root, below=b"", is_file=False)
-    looked = look_at([("gone.py", 1), ("a.py", 1), ("a.py/b", 2)], literal("needle"), scope, per_file=3)
+    scope = Scope(root=root, below="", is_file=False)
+    looked = look_at([("gone.py", 1), ("a.py", 1), ("a.py/b", 2)], Query("needle"), scope, per_file=3)
     assert [file.path for file in looked] == ["a.py"]
     assert LOOKED_AT >= 50
 

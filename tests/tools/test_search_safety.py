@@ -17,19 +17,19 @@ from hypothesis import strategies as st
 from holdfast import Config, Result, State
 from holdfast.config.model import SandboxConfig
 from holdfast.contract.context import Context
-from holdfast.tools.search import engines, ranking, searching
-from holdfast.tools.search.code_search import CODE_SEARCH
+from holdfast.tools.search import engines, ranking, scan, search
 from holdfast.tools.search.engines import Found, find_ripgrep
-from holdfast.tools.search.file_find import FILE_FIND
-from holdfast.tools.search.globs import BadGlob, parse
-from holdfast.tools.search.pattern import literal
+from holdfast.tools.search.find import FILE_FIND
 from holdfast.tools.search.ranking import Line, look_at
-from holdfast.tools.search.scope import Scope
+from holdfast.tools.search.scan import Scan, lines_of
+from holdfast.tools.search.scope import BadQuery, Query, Scope, glob_matcher
+from holdfast.tools.search.search import CODE_SEARCH
+from tests.quick import quickly
 from tests.runtime.support import run, runtime_in
 from tests.soak import rounds
 from tests.tools.trees import write_tree
 
-ENGINES = ["own", *(["ripgrep"] if find_ripgrep(Path("/nowhere")) else [])]
+ENGINES = ["plain", *(["ripgrep"] if find_ripgrep(Path("/nowhere")) else [])]
 
 
 def _nowhere(root: Path) -> None:
@@ -38,8 +38,8 @@ def _nowhere(root: Path) -> None:
 
 @pytest.fixture(params=ENGINES)
 def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "own":
-        monkeypatch.setattr(searching, "find_ripgrep", _nowhere)
+    if request.param == "plain":
+        monkeypatch.setattr(engines, "find_ripgrep", _nowhere)
     return request.param
 
 
@@ -68,11 +68,9 @@ def test_where_nothing_is_contained_denied_files_are_taken_out_afterwards(tmp_pa
     class Surroundings:
         sandbox = Sandbox()
 
-    asked = searching.Asked(
-        pattern=literal("x"), scope=Scope(root=tmp_path, below=b"", is_file=False), wanted=None, shown=15
-    )
+    asked = search.Asked(query=Query("x"), scope=Scope(root=tmp_path, below="", is_file=False), wanted=None, shown=15)
     found = Found(hits=[("a.py", 1), ("sub/token.py", 3)])
-    assert searching.allowed(found, asked, cast(Context, Surroundings())) == [("a.py", 1)]
+    assert search.allowed(found, asked, cast(Context, Surroundings())) == [("a.py", 1)]
 
 
 @pytest.mark.spec("B2")
@@ -94,7 +92,7 @@ def test_files_that_cannot_be_read_are_counted_and_said(tmp_path: Path) -> None:
 
 @pytest.mark.spec("B2")
 def test_a_pattern_that_backtracks_without_end_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(searching, "find_ripgrep", _nowhere)
+    monkeypatch.setattr(engines, "find_ripgrep", _nowhere)
     write_tree(tmp_path / "project", {"a.py": "a" * 60 + "!\n"})
     slow = runtime_in(tmp_path, CODE_SEARCH.with_(timeout=3.0))
     result = run(slow.call("code.search", {"query": "(a+)+$", "regex": True}), 60)
@@ -106,7 +104,7 @@ def test_a_pattern_that_backtracks_without_end_is_stopped(tmp_path: Path, monkey
 def test_a_cancelled_search_leaves_no_process_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import asyncio
 
-    monkeypatch.setattr(searching, "find_ripgrep", _nowhere)
+    monkeypatch.setattr(engines, "find_ripgrep", _nowhere)
     write_tree(tmp_path / "project", {"a.py": "a" * 60 + "!\n"})
 
     async def cancel() -> Result:
@@ -138,7 +136,7 @@ def _scanning() -> bool:
                 parent = (entry / "stat").read_text().rpartition(")")[2].split()
             except OSError:
                 continue
-            if b"holdfast.tools.search.scan" in words and parent[0] != "Z" and _is_below(int(entry.name), os.getpid()):
+            if b"tools/search/scan.py" in words and parent[0] != "Z" and _is_below(int(entry.name), os.getpid()):
                 return True
     return False
 
@@ -160,7 +158,7 @@ def test_ripgrep_is_taken_from_fixed_places_only(tmp_path: Path, monkeypatch: py
     planted = write_tree(root, {"rg": "#!/bin/sh\ntouch planted\n", "bin/rg": "#!/bin/sh\ntouch planted\n"})
     for name in ("rg", "bin/rg"):
         (planted / name).chmod(0o755)
-    monkeypatch.setattr(engines, "_PLACES", (str(root / "bin" / "rg"),))
+    monkeypatch.setattr(engines, "FOLDERS", (str(root / "bin"),))
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "nothing"))
     monkeypatch.setenv("PATH", f"{root}:{os.environ['PATH']}")
     monkeypatch.chdir(root)
@@ -171,8 +169,8 @@ def test_ripgrep_is_taken_from_fixed_places_only(tmp_path: Path, monkeypatch: py
 
 @pytest.mark.spec("B2", "N5")
 def test_a_folder_swapped_for_a_link_while_files_are_read_never_leads_outside(tmp_path: Path) -> None:
-    root = write_tree(tmp_path / "root", {"sub/a.py": "needle inside\n"})
-    write_tree(tmp_path / "outside", {"a.py": "needle outside\n"})
+    root = write_tree(tmp_path / "root", {"sub/a.py": "needle inside\n", "sub/.gitignore": "b.py\n"})
+    write_tree(tmp_path / "outside", {"a.py": "needle outside\n", "only.py": "needle outside\n"})
     stop = threading.Event()
 
     def swap() -> None:
@@ -185,21 +183,48 @@ def test_a_folder_swapped_for_a_link_while_files_are_read_never_leads_outside(tm
     swapping = threading.Thread(target=swap)
     swapping.start()
     seen: set[str] = set()
+    walked: set[str] = set()
+    counted: set[str] = set()
     try:
         for _ in range(rounds(300, 2000)):
-            scope = Scope(root=root, below=b"", is_file=False)
-            for file in look_at([("sub/a.py", 1)], literal("needle"), scope, per_file=3):
+            scope = Scope(root=root, below="", is_file=False)
+            for file in look_at([("sub/a.py", 1)], Query("needle"), scope, per_file=3):
                 seen.update(line.text for line in file.lines)
+            plain = Scan(str(root))
+            walked.update(prefix + name for _, prefix, names in plain.walk("") for name in names)
+            counted.update(path for path, _, _ in plain.counts("", lines_of("outside"), 0, is_file=False))
+            plain.close()
     finally:
         stop.set()
         swapping.join(10)
     assert seen <= {"needle inside"}
+    assert walked <= {"sub/a.py", "kept/a.py"}
+    assert counted == set()
 
 
 @pytest.mark.spec("B2")
-def test_braces_nested_without_end_are_refused() -> None:
-    with pytest.raises(BadGlob, match="nested"):
-        parse("{" * 450 + "a" + "}" * 450)
+def test_braces_that_stand_for_too_much_are_refused() -> None:
+    with pytest.raises(BadQuery, match="nested"):
+        glob_matcher("{" * 450 + "a" + "}" * 450)
+    with pytest.raises(BadQuery, match="more than 1,000"):
+        glob_matcher("{a,b}" * 100)
+
+
+@pytest.mark.spec("B2")
+def test_a_hostile_glob_takes_no_time() -> None:
+    with quickly():
+        assert not glob_matcher("*a" * 400 + "b")("a" * 250)
+        assert not glob_matcher("**/" * 300 + "x")("y/" * 1000 + "y")
+
+
+@pytest.mark.spec("B2")
+def test_an_ignore_file_that_backtracks_without_end_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "find_ripgrep", _nowhere)
+    write_tree(tmp_path / "project", {".gitignore": "*a" * 40 + "b\n", "a" * 200: "needle\n"})
+    slow = runtime_in(tmp_path, CODE_SEARCH.with_(timeout=3.0))
+    result = run(slow.call("code.search", {"query": "needle"}), 60)
+    assert "took too long" in (result.error or "")
+    assert not _scanning()
 
 
 @pytest.mark.spec("B2")
@@ -212,12 +237,12 @@ def test_a_file_read_in_blocks_shows_the_same_lines(lines: list[str], block: int
     text = "\n".join(lines)
     wanted = [Line(number, line) for number, line in enumerate(text.split("\n"), 1) if "needle" in line]
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryFile() as file:
-        patch.setattr(ranking, "BLOCK", block)
-        patch.setattr(ranking, "LONGEST", longest)
+        patch.setattr(scan, "BLOCK", block)
+        patch.setattr(scan, "LONGEST", longest)
         file.write(text.encode())
         file.seek(0)
-        hits = ranking.matching(file.fileno(), literal("needle"), None)
-        assert [match.line for match in hits] == wanted
+        hits = ranking.matching(file.fileno(), Query("needle"), None)
+        assert list(hits) == wanted
 
 
 @pytest.mark.spec("B2")
@@ -225,7 +250,7 @@ def test_a_file_cut_short_while_it_is_looked_at_hurts_nobody(tmp_path: Path) -> 
     big = tmp_path / "big.py"
     big.write_bytes(b"x\n" * (3 << 20) + b"needle\n")
     with big.open("rb") as file:
-        hits = ranking.matching(file.fileno(), literal("x"), None)
-        assert next(hits).line.number == 1
+        hits = ranking.matching(file.fileno(), Query("x"), None)
+        assert next(hits).number == 1
         os.truncate(big, 0)
         assert sum(1 for _ in hits) < 3 << 20

@@ -11,7 +11,7 @@ def builtin_tools() -> list[Tool]:
     from holdfast.tools.files import edit, listing, read, write
     from holdfast.tools.git import git_tools
     from holdfast.tools.processes import PROCESS_TOOLS
-    from holdfast.tools.search import code_search, file_find
+    from holdfast.tools.search import find, search
     from holdfast.tools.shell import exec  # noqa: A004
 
     return [
@@ -26,8 +26,8 @@ def builtin_tools() -> list[Tool]:
         edit.FILE_EDIT,
         listing.FILE_LIST,
         *git_tools(),
-        file_find.FILE_FIND,
-        code_search.CODE_SEARCH,
+        find.FILE_FIND,
+        search.CODE_SEARCH,
         exec.SHELL_EXEC,
         *PROCESS_TOOLS,
     ]

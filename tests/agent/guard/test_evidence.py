@@ -23,7 +23,7 @@ from holdfast.agent.guard.evidence import (
 )
 from holdfast.agent.guard.file_names import is_configuration, is_lockfile
 from holdfast.contract.result import Result, fail, ok
-from holdfast.tools.search.code_search import CODE_SEARCH
+from holdfast.tools.search.search import CODE_SEARCH
 from tests.runtime.support import run, runtime_in
 from tests.text.strategies import ANY_TEXT
 from tests.tools.trees import write_tree

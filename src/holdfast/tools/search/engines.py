@@ -1,4 +1,4 @@
-"""The two ways to find matching files: ripgrep, and our own scan in processes of its own. They agree on every file."""
+"""The two ways to find matching files: ripgrep where it is installed, and otherwise the plain scan (`scan.py`)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import re
 import signal
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,119 +17,18 @@ from msgspec import Struct, field
 
 from holdfast.contract.command import Command, Ran
 from holdfast.contract.context import Context
-from holdfast.helper_process import isolated_python
-from holdfast.tools.search.pattern import Pattern
+from holdfast.helper_process import FOLDERS, isolated_python
+from holdfast.tools.search import scan
 from holdfast.tools.search.ranking import Hit
-from holdfast.tools.search.scope import SKIPPED_NAMES, IgnoredAbove, Scope
-from holdfast.tools.search.walk import GONE
+from holdfast.tools.search.scope import SKIPPED_NAMES, BadQuery, Query, Scope, shown_path
 
-MOST_PROCESSES: Final = 4
 _SHARE_OF_TIME: Final = 0.8
 _NO_TIMEOUT_SECONDS: Final = 60.0
 _MOST_OUTPUT: Final = 256 * 1024 * 1024
-_PLACES: Final = ("/usr/bin/rg", "/usr/local/bin/rg", "/bin/rg")
 _COUNT: Final = re.compile(r"\./([^\0]+)\0(\d+)\n")
 _PLACE: Final = re.compile(r"\./([^\0]+)\0(\d+):[^\n]*\n")
 _TROUBLE: Final = re.compile(r"^rg: (?:\./)?(.*): [^:\n]* \(os error (\d+)\)$", re.MULTILINE)
-_PACKAGES: Final = ("holdfast", "holdfast.tools", "holdfast.tools.search")
-_BOOT: Final = """import sys
-for name, folder in zip(sys.argv[1::2], sys.argv[2::2]):
-    module = sys.modules[name] = type(sys)(name)
-    module.__path__ = [folder]
-from holdfast.tools.search.scan import main
-main()"""
-"""Makes the packages on the way without running them: they would import what the scan does not need."""
-
-
-class TooSlow(Exception):
-    """The time for our own scan is up."""
-
-
-class Stopped(Exception):
-    """The call was stopped while a command ran."""
-
-
-class Broken(Exception):
-    """Our own scan gave no answer."""
-
-
-class Declined(Exception):
-    """ripgrep cannot answer this: our own scan must."""
-
-
-class Found(Struct, kw_only=True):
-    """What an engine found, before anything is ordered."""
-
-    hits: list[Hit] = field(default_factory=list[Hit])
-    places: dict[str, Sequence[int]] = field(default_factory=dict[str, Sequence[int]])
-    """For regular expressions in our own scan, where the first matching lines are; ripgrep is asked afterwards."""
-    unreadable: int = 0
-    contained: bool = False
-    """What may not be read was out of reach."""
-
-
-def find_ripgrep(root: Path) -> str | None:
-    """From fixed places only: never from the working directory, PATH or the project."""
-    own = Path(sys.prefix, "bin", "rg")
-    for place in (own, *map(Path, _PLACES)):
-        inside = place.resolve().is_relative_to(root) and place is not own
-        if not inside and place.is_file() and os.access(place, os.X_OK):
-            return str(place)
-    return None
-
-
-class Ripgrep:
-    """Runs ripgrep in the scope, contained like any command, with only the project in sight."""
-
-    def __init__(self, program: str, ctx: Context) -> None:
-        self._program = program
-        self._ctx = ctx
-
-    async def search(self, pattern: Pattern, scope: Scope) -> Found:
-        above = await asyncio.to_thread(IgnoredAbove, scope)
-        try:
-            if above.keeps_some:
-                raise Declined
-            ran = await self._run(scope, "--count", *_asked(pattern), "--", "./")
-            if ran.truncated or "\ufffd" in ran.output:
-                raise Declined
-            return await asyncio.to_thread(_read_counts, ran, scope, above)
-        finally:
-            above.close()
-
-    async def places(
-        self, pattern: Pattern, scope: Scope, paths: Sequence[str], first: int
-    ) -> dict[str, Sequence[int]]:
-        """Where the first matching lines of these files begin. Lines themselves are not printed: they may be huge."""
-        at = len(_prefix(scope))
-        named = [f"./{path[at:]}" for path in paths]
-        terse = (*_TERSE, f"--max-count={first}", *_asked(pattern))
-        ran = await self._run(scope, *terse, "--", *named) if named else None
-        found: dict[str, list[int]] = {}
-        for path, offset in _PLACE.findall(ran.output if ran is not None else ""):
-            found.setdefault(_prefix(scope) + path, []).append(int(offset))
-        return dict(found)
-
-    async def _run(self, scope: Scope, *asked: str) -> Ran:
-        ran = await self._ctx.sandbox.run(
-            Command(
-                argv=(self._program, *_COMMON, *_left_out(scope), *asked),
-                cwd=scope.folder,
-                read_only=True,
-                sees="project",
-                helper=True,
-                merged=False,
-                keeps="head",
-                max_bytes=_MOST_OUTPUT,
-            )
-        )
-        if ran.stopped is not None:
-            raise Stopped
-        if ran.code not in (0, 1) and not (ran.code == 2 and _TROUBLE.search(ran.error_output)):
-            raise Declined
-        return ran
-
-
+_BAD_PATTERN: Final = re.compile(r"^(?:error|rg): (?!regex parse error)(.*)$", re.MULTILINE)
 _COMMON: Final = (
     "--no-config",
     "--no-ignore-global",
@@ -136,7 +36,6 @@ _COMMON: Final = (
     "--no-require-git",
     "--no-ignore-messages",
     "--no-mmap",
-    "--no-unicode",
     "--encoding=none",
     "--color=never",
     "--null",
@@ -144,116 +43,235 @@ _COMMON: Final = (
 )
 
 
-_TERSE: Final = ("--with-filename", "--byte-offset", "--no-line-number", "--max-columns=1")
+class SearchFailed(Exception):
+    """The search ended without an answer; the message is a sentence."""
 
 
-def _left_out(scope: Scope) -> tuple[str, ...]:
-    ignores = () if scope.ignores else ("--no-ignore",)
-    return (*ignores, *(f"--glob=!{name}/" for name in scope.skipped_folders))
+class Declined(Exception):
+    """ripgrep cannot answer this: the plain scan must."""
 
 
-def _asked(pattern: Pattern) -> tuple[str, ...]:
-    how = () if pattern.regex else ("--fixed-strings",)
-    return (*how, *(("--ignore-case",) if pattern.fold else ()), f"--regexp={pattern.text.decode()}")
+class Found(Struct, kw_only=True):
+    """What an engine found, before anything is ordered."""
+
+    hits: list[Hit] = field(default_factory=list[Hit])
+    places: dict[str, Sequence[int]] | None = None
+    """For a regular expression: where the first matching lines are. None: ripgrep is asked afterwards."""
+    unreadable: int = 0
+    contained: bool = False
+    """What may not be read was out of reach."""
 
 
-def _read_counts(ran: Ran, scope: Scope, above: IgnoredAbove) -> Found:
-    hits = _counts(ran.output)
-    if prefix := _prefix(scope):
-        hits = [(prefix + path, count) for path, count in hits]
-    trouble = [prefix + path for path, code in _TROUBLE.findall(ran.error_output) if int(code) not in GONE]
-    if not above.says_nothing:
-        hits = [hit for hit in hits if not above.hides(hit[0])]
-        trouble = [path for path in trouble if not above.hides(path)]
-    return Found(hits=hits, unreadable=len(trouble), contained=ran.contained)
+async def count(query: Query, scope: Scope, ctx: Context, *, first: int) -> Found:
+    """The files with matching lines; `first`: of how many lines the plain scan says where they are."""
+    if program := find_ripgrep(scope.root):
+        try:
+            return await Ripgrep(program, ctx).count(query, scope)
+        except Declined:
+            pass
+    return await PlainScan(ctx).count(query, scope, first)
+
+
+async def places(
+    query: Query, scope: Scope, ctx: Context, paths: Sequence[str], first: int
+) -> dict[str, Sequence[int]]:
+    """Where the first lines of these files match: a pattern is never tried in this process, which it could hold up."""
+    if program := find_ripgrep(scope.root):
+        try:
+            return await Ripgrep(program, ctx).places(query, scope, paths, first)
+        except Declined:
+            pass
+    return (await PlainScan(ctx).count(query, scope, first)).places or {}
+
+
+async def files(scope: Scope, ctx: Context) -> tuple[list[str], int]:
+    """Every file of a folder, in no order, and how many folders could not be read."""
+    if program := find_ripgrep(scope.root):
+        try:
+            return await Ripgrep(program, ctx).files(scope)
+        except Declined:
+            pass
+    return await PlainScan(ctx).files(scope)
+
+
+def find_ripgrep(root: Path) -> str | None:
+    """From fixed places only: never from the working directory, PATH or the project."""
+    own = Path(sys.prefix, "bin", "rg")
+    for place in (own, *(Path(folder, "rg") for folder in FOLDERS)):
+        inside = place.resolve().is_relative_to(root) and place is not own
+        if not inside and place.is_file() and os.access(place, os.X_OK):
+            return str(place)
+    return None
+
+
+class Ripgrep:
+    """Runs ripgrep at the root, contained like any command, with only the project in sight."""
+
+    def __init__(self, program: str, ctx: Context) -> None:
+        self._program = program
+        self._ctx = ctx
+
+    async def count(self, query: Query, scope: Scope) -> Found:
+        ran = await self._run(query, scope, *await asyncio.to_thread(_where, scope, "--count"))
+        hits = await asyncio.to_thread(_counts, ran.output)
+        return Found(hits=hits, unreadable=_unreadable(ran), contained=ran.contained)
+
+    async def places(self, query: Query, scope: Scope, paths: Sequence[str], first: int) -> dict[str, Sequence[int]]:
+        found: dict[str, list[int]] = {}
+        if paths:
+            # Lines themselves are not printed: they may be huge.
+            terse = ("--with-filename", "--byte-offset", "--no-line-number", "--max-columns=1", f"--max-count={first}")
+            ran = await self._run(query, scope, *terse, "--", *(f"./{path}" for path in paths))
+            for path, offset in _PLACE.findall(ran.output):
+                found.setdefault(path, []).append(int(offset))
+        return dict(found)
+
+    async def files(self, scope: Scope) -> tuple[list[str], int]:
+        ran = await self._run(None, scope, *await asyncio.to_thread(_where, scope, "--files"))
+        return [path.removeprefix("./") for path in ran.output.split("\0")[:-1]], _unreadable(ran)
+
+    async def _run(self, query: Query | None, scope: Scope, *words: str) -> Ran:
+        asked: tuple[str, ...] = ()
+        if query is not None:
+            # Case and characters are ASCII's for a text; a pattern is about the characters of a line.
+            asked = (*(() if query.regex else ("--fixed-strings", "--no-unicode")), f"--regexp={query.text}")
+            asked += ("--ignore-case",) if query.fold else ()
+        ran = await _run(self._ctx, (self._program, *_COMMON, *asked, *words), cwd=scope.root)
+        if ran.code not in (0, 1) and not (ran.code == 2 and _TROUBLE.search(ran.error_output)):
+            wrong = _BAD_PATTERN.search(ran.error_output)
+            if query is not None and query.regex and wrong is not None:
+                raise _bad_pattern(wrong[1])
+            raise Declined
+        if ran.truncated or "\ufffd" in ran.output:  # a name that is not UTF-8
+            raise Declined
+        return ran
+
+
+def _where(scope: Scope, *words: str) -> tuple[str, ...]:
+    """What is searched, with which rules. ripgrep does not read the ignore files above a folder that is named to it:
+    it could read those above the root, too."""
+    if "\ufffd" in shown_path(scope.below):
+        raise Declined
+    if scope.is_file:
+        # As a glob, not as a path: a file that is named is searched even if it is binary.
+        folder, _, _ = scope.below.rpartition("/")
+        glob = re.sub(r"[][*?{}\\!]", r"\\\g<0>", scope.below)
+        return (*words, "--no-ignore", "--hidden", "--max-depth=1", f"--glob=/{glob}", "--", f"./{folder}")
+    rules = tuple(_rules_above(scope)) if scope.ignores else ("--no-ignore",)
+    return (*words, *rules, *(f"--glob=!{name}/" for name in scope.skipped_folders), "--", f"./{scope.below}")
+
+
+def _rules_above(scope: Scope) -> list[str]:
+    """The ignore files above a scope, the strongest last. ripgrep reads their rules as about the root, and all of them
+    as weaker than those in the scope. Raises `Declined` where that makes a difference."""
+    if not scope.below:
+        return []
+    parts = scope.below.split("/")
+    folders = ["/".join(parts[:depth]) for depth in range(len(parts))]
+    options: list[str] = []
+    root = os.open(scope.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for kind in reversed(scan.KINDS):
+            for folder in folders:
+                path = f"{folder}/{kind}" if folder else kind
+                lines = scan.read_ignore_file(root, str(scope.root), path).split(b"\n")
+                rules = [line for line in lines if line.strip() and not line.startswith(b"#")]
+                if any(rule.startswith(b"!") or (folder and b"/" in rule.strip()[:-1]) for rule in rules):
+                    raise Declined
+                options += [f"--ignore-file=./{path}"] if rules else []
+    finally:
+        os.close(root)
+    return options
 
 
 def _counts(output: str) -> list[Hit]:
     """Path, NUL, number, newline. There may be many thousands: the loop over them is left to C where it can be."""
     if output.count("\n") != output.count("\0"):  # a newline in a name
-        return [(path, int(count)) for path, count in _COUNT.findall(output)]
+        return [(path, int(number)) for path, number in _COUNT.findall(output)]
     parts = output[2:-1].replace("\n./", "\0").split("\0")
     return list(zip(parts[::2], map(int, parts[1::2]), strict=False))
 
 
-def _prefix(scope: Scope) -> str:
-    return f"{os.fsdecode(scope.below)}/" if scope.below else ""
+def _unreadable(ran: Ran) -> int:
+    return sum(int(code) not in scan.GONE for _, code in _TROUBLE.findall(ran.error_output))
 
 
-class OwnScan:
-    """Searches in processes of its own, contained like ripgrep and killed whatever a pattern does to them."""
+class PlainScan:
+    """Runs the plain scan in a process, contained like ripgrep and killed if a pattern holds it up."""
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
-        # A little before the call's own end, to say why.
-        self._seconds = _NO_TIMEOUT_SECONDS if ctx.timeout is None else ctx.timeout * _SHARE_OF_TIME
 
-    async def search(self, pattern: Pattern, scope: Scope, first: int) -> Found:
-        """With where the first matching lines of each file are, for a regular expression."""
-        shares = 1 if scope.is_file else max(1, min(MOST_PROCESSES, os.cpu_count() or 1))
-        places = first if pattern.regex else 0
-        wanted = {"query": pattern.text.hex(), "regex": pattern.regex, "fold": pattern.fold, "first": places}
-        parts = await self._all([{**_request(scope), **wanted, "share": (n, shares)} for n in range(shares)])
-        found = Found(contained=all(ran.contained for ran, _ in parts))
-        found.unreadable = len({path for _, part in parts for path in part["unreadable"]})
-        for _, part in parts:
-            for path, count, places in part["found"]:
-                found.hits.append((path, count))
-                if pattern.regex:
-                    found.places[path] = places
-        return found
+    async def count(self, query: Query, scope: Scope, first: int) -> Found:
+        wanted = {"query": query.text, "regex": query.regex, "fold": query.fold}
+        ran, answer = await self._ask(scope, **wanted, first=first if query.regex else 0)
+        return Found(
+            hits=[(path, number) for path, number, _ in answer["found"]],
+            places={path: places for path, _, places in answer["found"]} if query.regex else None,
+            unreadable=answer["unreadable"],
+            contained=ran.contained,
+        )
 
     async def files(self, scope: Scope) -> tuple[list[str], int]:
-        """Every file of the scope, in no order, and how many folders could not be read."""
-        ((_, part),) = await self._all([{**_request(scope), "lists": True}])
-        return part["found"], len(part["unreadable"])
+        _, answer = await self._ask(scope, query=None)
+        return answer["found"], answer["unreadable"]
 
-    async def _all(self, requests: Sequence[dict[str, Any]]) -> list[tuple[Ran, dict[str, Any]]]:
-        running = [asyncio.ensure_future(self._one({**request, "seconds": self._seconds})) for request in requests]
-        try:
-            return await asyncio.gather(*running)
-        finally:
-            for task in running:
-                task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
-
-    async def _one(self, request: dict[str, Any]) -> tuple[Ran, dict[str, Any]]:
-        here = Path(__file__).parent
-        packages = zip(_PACKAGES, (here.parent.parent, here.parent, here), strict=True)
-        words = [str(word) for package in packages for word in package]
-        ran = await self._ctx.sandbox.run(
-            Command(
-                argv=isolated_python("-X", "utf8", "-c", _BOOT, *words),
-                cwd=Path("/"),
-                stdin=json.dumps(request).encode(),
-                read_only=True,
-                sees="project",
-                helper=True,
-                merged=False,
-                keeps="head",
-                max_bytes=_MOST_OUTPUT,
-            )
-        )
-        if ran.stopped is not None:
-            raise Stopped
+    async def _ask(self, scope: Scope, **wanted: Any) -> tuple[Ran, dict[str, Any]]:
+        timeout = self._ctx.timeout
+        request = {
+            "root": str(scope.root),
+            "scope": scope.below,
+            "is_file": scope.is_file,
+            "ignores": scope.ignores,
+            "names": SKIPPED_NAMES,
+            "folders": scope.skipped_folders,
+            # A little before the call's own end, to say why.
+            "seconds": _NO_TIMEOUT_SECONDS if timeout is None else timeout * _SHARE_OF_TIME,
+            "packages": _packages(),
+            **wanted,
+        }
+        argv = isolated_python("-X", "utf8", scan.__file__)
+        ran = await _run(self._ctx, argv, cwd=Path("/"), stdin=json.dumps(request).encode())
         if ran.signal == "SIGALRM" or ran.code == 128 + signal.SIGALRM:
-            raise TooSlow
-        if ran.code != 0 or ran.truncated:
-            raise Broken("The scan ended without an answer; try again, or search in a smaller folder.")
+            slow = " (nested repeats such as (a+)+ are slow without ripgrep)" if wanted.get("regex") else ""
+            raise SearchFailed(
+                f"The search took too long and was stopped; narrow its path, or simplify the pattern{slow}."
+            )
         try:
-            return ran, json.loads(ran.output)
+            answer = json.loads(ran.output) if ran.code == 0 and not ran.truncated else None
         except ValueError:
-            raise Broken("The scan's answer could not be read; try again.") from None
+            answer = None
+        if answer is None:
+            raise SearchFailed("The scan ended without an answer; try again, or search in a smaller folder.")
+        if "bad_pattern" in answer:
+            raise _bad_pattern(answer["bad_pattern"])
+        return ran, answer
 
 
-def _request(scope: Scope) -> dict[str, Any]:
-    return {
-        "root": str(scope.root),
-        "scope": os.fsdecode(scope.below),
-        "is_file": scope.is_file,
-        "ignores": scope.ignores,
-        "skipped_names": SKIPPED_NAMES,
-        "skipped_folders": scope.skipped_folders,
-        "share": (0, 1),
-        "lists": False,
-    }
+def _packages() -> str:
+    """The folder that pathspec is installed in. Importing it here would take 50 ms."""
+    found = find_spec("pathspec")
+    return str(Path(found.origin).parents[1]) if found and found.origin else ""
+
+
+def _bad_pattern(reason: str) -> BadQuery:
+    return BadQuery(f"The pattern cannot be read: {reason}; correct it, or search for plain text without `regex`.")
+
+
+async def _run(ctx: Context, argv: tuple[str, ...], *, cwd: Path | None, stdin: bytes = b"") -> Ran:
+    ran = await ctx.sandbox.run(
+        Command(
+            argv=argv,
+            cwd=cwd,
+            stdin=stdin,
+            read_only=True,
+            sees="project",
+            helper=True,
+            merged=False,
+            keeps="head",
+            max_bytes=_MOST_OUTPUT,
+        )
+    )
+    if ran.stopped is not None:
+        raise SearchFailed("The search was stopped.")
+    return ran

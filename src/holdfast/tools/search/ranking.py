@@ -10,24 +10,17 @@ from typing import Final
 from msgspec import Struct
 
 from holdfast.text.truncate import cut_line
-from holdfast.tools.search.pattern import Pattern
-from holdfast.tools.search.scan import lines_for
-from holdfast.tools.search.scope import CONFIG, SOURCE, Scope, extension
-from holdfast.tools.search.walk import Folders
+from holdfast.tools.search.scan import blocks, lines_of, open_file
+from holdfast.tools.search.scope import CONFIG, SOURCE, Query, Scope, extension
 
 LOOKED_AT: Final = 500
 """Files looked at for the definition of an identifier; other queries need no more than are collected."""
 LINES_LOOKED_AT: Final = 500
 LINE_BYTES: Final = 500
-BLOCK: Final = 1 << 20
-LONGEST: Final = 8 << 20
-"""A longer line is looked at in pieces."""
-_IDENTIFIER: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
 _DEFINITION: Final = re.compile(
     rb"(?:\xef\xbb\xbf)?[ \t]*(?:pub (?:enum|struct|fn|type|trait|const|static)"
     rb"|enum|struct|fn|type|const|trait|impl|class|def|func|function|interface) +([A-Za-z0-9_]*)"
 )
-
 
 Hit = tuple[str, int]
 """The path of a file below the root (bytes that are not UTF-8 as lone surrogates), and how many of its lines match."""
@@ -36,6 +29,8 @@ Hit = tuple[str, int]
 class Line(Struct, frozen=True):
     number: int
     text: str
+    defines: bytes | None = None
+    """The name it defines, if it reads like a definition."""
 
 
 class FileHits(Struct, frozen=True, kw_only=True):
@@ -81,110 +76,69 @@ def in_order(hits: Iterable[Hit], wanted: int) -> list[Hit]:
     return ordered[:wanted]
 
 
-def files_to_look_at(pattern: Pattern, collected: int) -> int:
-    return max(collected, LOOKED_AT) if names_something(pattern) else collected
-
-
-def names_something(pattern: Pattern) -> bool:
-    return not pattern.regex and _IDENTIFIER.fullmatch(pattern.text) is not None
-
-
 def look_at(
-    hits: Sequence[Hit],
-    pattern: Pattern,
-    scope: Scope,
-    *,
-    per_file: int,
-    places: Mapping[str, Sequence[int]] | None = None,
+    hits: Sequence[Hit], query: Query, scope: Scope, *, per_file: int, places: Mapping[str, Sequence[int]] | None = None
 ) -> list[FileHits]:
-    """Read the files and rank them. `places`: where lines match, for patterns that are not tried in this process."""
+    """Read the files and rank them. `places`: where lines match, for a pattern that is not tried in this process."""
     looked: list[FileHits] = []
-    with Folders(str(scope.root)) as folders:
+    root = os.open(scope.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
         for hit in hits:
             try:
-                seen = _look(folders, hit, pattern, per_file, None if places is None else places.get(hit[0], ()))
+                opened = open_file(root, hit[0])
             except (OSError, ValueError):
                 continue
+            try:
+                lines = matching(opened, query, None if places is None else places.get(hit[0], ()), per_file)
+                seen = _choose(lines, hit, query, per_file)
+            except OSError:
+                continue
+            finally:
+                os.close(opened)
             if seen is not None:
                 looked.append(seen)
+    finally:
+        os.close(root)
     looked.sort(key=lambda file: (file.tier, not file.exact, not file.all_definitions))
     return looked
 
 
-def _look(
-    folders: Folders, hit: Hit, pattern: Pattern, per_file: int, places: Sequence[int] | None
-) -> FileHits | None:
-    opened = folders.open_file(os.fsencode(hit[0]))
-    try:
-        return _choose(matching(opened, pattern, places, per_file), hit, pattern, per_file)
-    finally:
-        os.close(opened)
-
-
-class _Match(Struct, frozen=True):
-    """A line that matches, not yet made readable: most are only looked at."""
-
-    number: int
-    raw: bytes
-    """Its beginning, a little more than is shown."""
-    whole: bool
-    defines: bytes | None
-    """The name it defines, if it reads like a definition."""
-
-    @property
-    def line(self) -> Line:
-        text = (self.raw.removesuffix(b"\r") if self.whole else self.raw).decode(errors="replace")
-        return Line(self.number, cut_line(text.removeprefix("\ufeff"), LINE_BYTES))
-
-
-def _choose(matches: Iterable[_Match], hit: Hit, pattern: Pattern, per_file: int) -> FileHits | None:
+def _choose(lines: Iterable[Line], hit: Hit, query: Query, per_file: int) -> FileHits | None:
     """The lines that define what was asked for, then the first ones; in the order of the file."""
-    named = names_something(pattern)
-    wanted = pattern.text.lower() if pattern.fold else pattern.text
-    first: list[_Match] = []
-    exact: list[_Match] = []
-    for number, match in enumerate(matches):
-        if (number >= per_file and not named) or len(exact) >= per_file:
+    wanted = query.text.encode()
+    first: list[Line] = []
+    exact: list[Line] = []
+    for line in lines:
+        if (len(first) >= per_file and not query.is_identifier) or len(exact) >= per_file:
             break
-        if number < per_file:
-            first.append(match)
-        if named and match.defines is not None:
-            name = match.defines.lower() if pattern.fold else match.defines
-            if name == wanted:
-                exact.append(match)
-    chosen = sorted((exact + [match for match in first if match not in exact])[:per_file], key=_number)
+        if len(first) < per_file:
+            first.append(line)
+        if query.is_identifier and (line.defines or b"").lower() == wanted.lower():
+            exact += [line] if query.fold or line.defines == wanted else []
+    chosen = sorted((exact + [line for line in first if line not in exact])[:per_file], key=lambda line: line.number)
     if not chosen:
         return None
     return FileHits(
         path=hit[0],
         tier=tier_of(hit[0]),
         count=hit[1],
-        lines=tuple(match.line for match in chosen),
+        lines=tuple(chosen),
         exact=bool(exact),
-        all_definitions=all(match.defines is not None for match in chosen),
+        all_definitions=all(line.defines is not None for line in chosen),
     )
 
 
-def _number(match: _Match) -> int:
-    return match.number
-
-
-def matching(
-    opened: int, pattern: Pattern, places: Sequence[int] | None, first: int = LINES_LOOKED_AT
-) -> Iterator[_Match]:
-    """The first lines that match, as they come, and of those after them the ones that read like a definition.
-
-    The file is read, not mapped: what is cut short meanwhile cannot hurt us.
-    """
-    looked_at = 0
-    lines = lines_for(pattern.text, regex=pattern.regex, fold=pattern.fold) if places is None else None
-    for base, beginning, block in _blocks(opened):
+def matching(opened: int, query: Query, places: Sequence[int] | None, first: int = LINES_LOOKED_AT) -> Iterator[Line]:
+    """The first lines that match, as they come, and of those after them the ones that read like a definition."""
+    looked_at, number = 0, 1
+    lines = lines_of(query.text, fold=query.fold) if places is None else None
+    for base, block in blocks(opened):
         if lines is not None:
-            found = lines(block, len(block))
+            found = lines(block)
         else:
             assert places is not None
             found = iter([at - base for at in places if base <= at < base + len(block)])
-        number, counted = beginning, 0
+        counted = 0
         for at in found:
             if looked_at == LINES_LOOKED_AT:
                 return
@@ -195,23 +149,15 @@ def matching(
                 continue
             number += block.count(b"\n", counted, start)
             counted = start
-            end = block.find(b"\n", start)
-            last = end if end >= 0 else len(block)
-            shown = min(last, start + LINE_BYTES + 4)
-            yield _Match(number, block[start:shown], shown == last, None if definition is None else definition[1])
+            yield Line(number, _text(block, start), None if definition is None else definition[1])
+        number += block.count(b"\n", counted)
 
 
-def _blocks(opened: int) -> Iterator[tuple[int, int, bytes]]:
-    """Where a block begins, the number of its first line, and whole lines (but for one that is too long)."""
-    base, number, rest = 0, 1, b""
-    while piece := os.read(opened, BLOCK):
-        data = rest + piece
-        end = data.rfind(b"\n") + 1
-        if not end and len(data) < LONGEST:
-            rest = data
-            continue
-        whole = data[: end or len(data)]
-        yield base, number, whole
-        base, number, rest = base + len(whole), number + whole.count(b"\n"), data[len(whole) :]
-    if rest:
-        yield base, number, rest
+def _text(block: bytes, start: int) -> str:
+    """A line of a block, cut to what is shown of it."""
+    end = block.find(b"\n", start)
+    last = end if end >= 0 else len(block)
+    shown = min(last, start + LINE_BYTES + 4)
+    raw = block[start:shown]
+    text = (raw.removesuffix(b"\r") if shown == last else raw).decode(errors="replace")
+    return cut_line(text.removeprefix("\ufeff"), LINE_BYTES)

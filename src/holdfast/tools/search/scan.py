@@ -1,162 +1,294 @@
-"""The process that searches without ripgrep: a request comes in on stdin, what was found goes out on stdout, as JSON.
+"""The plain scan: walks a project and searches its files where there is no ripgrep.
 
-Imports nothing of holdfast but the walk: it is started without site-packages, to be quick.
+It runs as a program of its own, so that it can be killed whatever a pattern does to it: a request comes in on stdin,
+the answer goes out on stdout, as JSON. It imports the standard library and pathspec, and nothing of holdfast.
 """
 
 from __future__ import annotations
 
+import errno
 import json
-import mmap
 import os
+import re
 import signal
 import stat
 import sys
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
-from holdfast.tools.search.walk import FILE_FLAGS, Folders, Walk
+KINDS: Final = (".rgignore", ".ignore", ".gitignore", ".git/info/exclude")
+"""The ignore files of a folder, the strongest first."""
+GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO})
+"""The file vanished, or became something else, between being seen and being opened."""
+BLOCK: Final = 128 * 1024
+LONGEST: Final = 8 << 20
+"""A longer line is searched in pieces."""
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Without O_NONBLOCK, opening a FIFO would wait for its writer.
+_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+_LONGEST_PATH: Final = 4090
+_IGNORE_FILE_BYTES: Final = 256 * 1024
+_FIRST_NAMES: Final = frozenset(kind.partition("/")[0] for kind in KINDS)
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any, Final
-
-    Bytes = bytes | bytearray | mmap.mmap
-    Lines = Callable[[Bytes, int], Iterator[int]]
-    """Where the first hit of each matching line is, in the first so many bytes."""
-
-_SMALL: Final = 1 << 20
-
-
-def literal_lines(query: bytes) -> Lines:
-    def lines(data: Bytes, size: int) -> Iterator[int]:
-        at = data.find(query, 0, size)
-        while at >= 0:
-            yield at
-            end = data.find(b"\n", at, size)
-            if end < 0:
-                return
-            at = data.find(query, end + 1, size)
-
-    return lines
+Lines = Callable[[bytes], Iterator[int]]
+"""A place in each line of a block that matches."""
+Rule = tuple[re.Pattern[str], bool]
+"""What one line of an ignore file matches, and whether it is ignored (or, with `!`, kept)."""
+Level = tuple[int, list[list[Rule]]]
+"""Where the paths begin that the ignore files of a folder are about, and the rules of each kind, the last one first."""
 
 
-def folded_lines(query: bytes) -> Lines:
-    """Upper and lower case ASCII letters are the same."""
-    wanted = literal_lines(query.lower())
-    return lambda data, size: wanted(data[:size].lower(), size)
+def open_folder(root: int, path: str) -> int:
+    """A folder below the root, opened one name at a time, so that no link on the way is followed."""
+    opened = os.open(".", _FOLDER, dir_fd=root)
+    for name in path.split("/") if path else ():
+        above = opened
+        try:
+            opened = os.open(name, _FOLDER, dir_fd=above)
+        finally:
+            os.close(above)
+    return opened
 
 
-def pattern_lines(pattern: bytes) -> Lines:
-    """For patterns that never match a newline."""
-    import re
-
-    search = re.compile(pattern, re.MULTILINE).search
-
-    def lines(data: Bytes, size: int) -> Iterator[int]:
-        last = size - 1 if size and data[size - 1] == 0x0A else size
-        at = 0
-        while size and at <= last:
-            found = search(data, at, last)
-            if found is None:
-                return
-            yield found.start()
-            end = data.find(b"\n", found.start(), size)
-            if end < 0:
-                return
-            at = end + 1
-
-    return lines
+def open_regular(folder: int, name: str) -> int:
+    """A regular file of a folder; raises `OSError`, with `ENXIO` for anything else."""
+    opened = os.open(name, _FILE, dir_fd=folder)
+    if not stat.S_ISREG(os.fstat(opened).st_mode):
+        os.close(opened)
+        raise OSError(errno.ENXIO, os.strerror(errno.ENXIO))
+    return opened
 
 
-def lines_for(query: bytes, *, regex: bool, fold: bool) -> Lines:
-    if regex:
-        return pattern_lines(query)
-    return folded_lines(query) if fold else literal_lines(query)
+def open_file(root: int, path: str) -> int:
+    """A regular file below the root."""
+    above, _, name = path.rpartition("/")
+    folder = open_folder(root, above)
+    try:
+        return open_regular(folder, name)
+    finally:
+        os.close(folder)
 
 
 class Scan:
-    """Searches files, reusing one buffer for those that fit in it."""
+    """One walk of a project: what it leaves out, and what it could not read."""
 
-    def __init__(self, lines: Lines, first: int = 0) -> None:
-        self._lines = lines
-        self._first = first
-        """Of how many lines to say where they are."""
-        self._buffer = bytearray(_SMALL)
-        self._into = [self._buffer]
+    def __init__(self, root: str, *, ignores: bool = True, names: tuple[str, ...] = (), folders: tuple[str, ...] = ()):
+        self.unreadable: list[str] = []
+        self._path = root
+        self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._ignores = ignores
+        self._names = names
+        self._folders = folders
 
-    def file(self, folder: int, name: bytes) -> tuple[int, list[int]] | None:
-        """How many lines match, and where the first of them do; None if none does or the file is binary."""
-        opened = os.open(name, FILE_FLAGS, dir_fd=folder)
-        try:
-            size = os.readv(opened, self._into)
-            if size < _SMALL:
-                return self.data(self._buffer, size)
-            facts = os.fstat(opened)
-            if not stat.S_ISREG(facts.st_mode):
-                return None
-            with mmap.mmap(opened, facts.st_size, prot=mmap.PROT_READ) as data:
-                return self.data(data, facts.st_size)
-        finally:
-            os.close(opened)
+    def close(self) -> None:
+        os.close(self._root)
 
-    def data(self, data: Bytes, size: int) -> tuple[int, list[int]] | None:
-        count = 0
-        first: list[int] = []
-        for at in self._lines(data, size):
-            if count < self._first:
-                first.append(at)
-            count += 1
-        if not count or data.find(b"\0", 0, size) >= 0:
-            return None
-        return count, first
+    def walk(self, scope: str) -> Iterator[tuple[int, str, list[str]]]:
+        """Each folder, open; what the paths of its files begin with; their names."""
+        above = self._levels_above(scope)
+        waiting = [(scope, above)]
+        while waiting:
+            folder, levels = waiting.pop()
+            try:
+                opened = open_folder(self._root, folder)
+            except OSError as error:
+                self.failed(folder, error)
+                continue
+            try:
+                with os.scandir(opened) as found:
+                    entries = list(found)
+                if self._ignores and not _FIRST_NAMES.isdisjoint(entry.name for entry in entries):
+                    levels = [*levels, self._level(folder)]
+                prefix = f"{folder}/" if folder else ""
+                names: list[str] = []
+                for entry in entries:
+                    is_folder = entry.is_dir(follow_symlinks=False)
+                    if self._leaves_out(entry.name, prefix + entry.name, is_folder, levels):
+                        continue
+                    if not is_folder:
+                        names += [entry.name] if entry.is_file(follow_symlinks=False) else []
+                    elif len(prefix) + len(entry.name) < _LONGEST_PATH:
+                        waiting.append((prefix + entry.name, levels))
+                yield opened, prefix, names
+            except OSError as error:
+                self.failed(folder, error)
+            finally:
+                os.close(opened)
 
-
-def search(request: dict[str, Any]) -> dict[str, Any]:
-    query = bytes.fromhex(request["query"])
-    scan = Scan(lines_for(query, regex=request["regex"], fold=request["fold"]), request["first"])
-    found: list[tuple[str, int, list[int]]] = []
-    with Folders(request["root"]) as folders:
-        walk = _walk(folders, request)
-        for folder, prefix, names in _named(folders, request) or walk.files(os.fsencode(request["scope"])):
+    def counts(self, scope: str, lines: Lines, first: int, *, is_file: bool) -> Iterator[tuple[str, int, list[int]]]:
+        """The path of each matching file, how many of its lines match, and where the first ones do."""
+        for folder, prefix, names in self._named(scope) if is_file else self.walk(scope):
             for name in names:
                 try:
-                    result = scan.file(folder, name)
+                    opened = open_regular(folder, name)
+                    try:
+                        count, places = _count(opened, lines, first)
+                    finally:
+                        os.close(opened)
                 except OSError as error:
-                    walk.failed(prefix + name, error)
+                    self.failed(prefix + name, error)
                     continue
-                if result is not None:
-                    found.append((os.fsdecode(prefix + name), *result))
-    return {"found": found, "unreadable": [os.fsdecode(path) for path in walk.unreadable]}
+                if count:
+                    yield prefix + name, count, places
+
+    def failed(self, path: str, error: OSError) -> None:
+        if error.errno not in GONE:
+            self.unreadable.append(path)
+
+    def _named(self, path: str) -> Iterator[tuple[int, str, list[str]]]:
+        """The one file that a search is limited to: ignore files do not apply to it."""
+        above, slash, name = path.rpartition("/")
+        folder = open_folder(self._root, above)
+        yield folder, above + slash, [name]
+        os.close(folder)
+
+    def _leaves_out(self, name: str, path: str, is_folder: bool, levels: list[Level]) -> bool:
+        """Of each kind of ignore file the nearest rule counts; of these the one of the strongest kind."""
+        if name in self._names or (is_folder and name in self._folders):
+            return True
+        for kind in range(len(KINDS)):
+            for start, rules in reversed(levels):
+                for regex, ignores in rules[kind]:
+                    if _is_about(regex, path[start:], is_folder):
+                        return ignores
+        return name.startswith(".")
+
+    def _levels_above(self, scope: str) -> list[Level]:
+        parts = scope.split("/") if scope and self._ignores else []
+        return [self._level("/".join(parts[:depth])) for depth in range(len(parts))]
+
+    def _level(self, folder: str) -> Level:
+        return len(folder) + 1 if folder else 0, [self._rules(f"{folder}/{kind}" if folder else kind) for kind in KINDS]
+
+    def _rules(self, path: str) -> list[Rule]:
+        content = read_ignore_file(self._root, self._path, path)
+        if not content:
+            return []
+        # Takes 50 ms, and many projects have no ignore file.
+        from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
+
+        rules: list[Rule] = []
+        for line in content.decode("utf-8-sig", "surrogateescape").split("\n"):
+            try:
+                regex, ignores = GitIgnoreSpecPattern.pattern_to_regex(line)
+                if regex is not None and ignores is not None:
+                    rules.append((re.compile(regex), ignores))
+            except (ValueError, re.error):
+                continue  # a malformed rule matches nothing
+        return rules[::-1]
 
 
-def listing(request: dict[str, Any]) -> dict[str, Any]:
-    with Folders(request["root"]) as folders:
-        walk = _walk(folders, request)
-        scope = os.fsencode(request["scope"])
-        found = [os.fsdecode(prefix + name) for _, prefix, names in walk.files(scope) for name in names]
-    return {"found": found, "unreadable": [os.fsdecode(path) for path in walk.unreadable]}
+def _is_about(regex: re.Pattern[str], path: str, is_folder: bool) -> bool:
+    """Whether a rule is about the path itself: pathspec's patterns also match what is in a folder that they match.
+
+    Their one group is the slash of such a folder. A rule about the content of a folder ends in a slash without it.
+    """
+    asked = f"{path}/" if is_folder else path
+    for found in regex.finditer(asked):
+        at_end = found.end() == len(asked)
+        if at_end if found.lastindex else not (is_folder and at_end):
+            return True
+    return False
 
 
-def _named(folders: Folders, request: dict[str, Any]) -> list[tuple[int, bytes, list[bytes]]]:
-    """The file a search was limited to: no ignore file is asked about that."""
-    if not request["is_file"]:
-        return []
-    folder, slash, name = os.fsencode(request["scope"]).rpartition(b"/")
-    return [(folders.open(folder), folder + slash, [name])]
+def read_ignore_file(root: int, root_path: str, path: str) -> bytes:
+    """Its beginning. A link counts as long as it leads to a file of the project."""
+    real = os.path.realpath(f"{root_path}/{path}")
+    if not real.startswith(f"{root_path}/"):
+        return b""
+    try:
+        opened = open_file(root, real[len(root_path) + 1 :])
+    except OSError:
+        return b""
+    with os.fdopen(opened, "rb") as file:
+        return file.read(_IGNORE_FILE_BYTES)
 
 
-def _walk(folders: Folders, request: dict[str, Any]) -> Walk:
-    return Walk(
-        folders,
-        request["root"],
-        ignores=request["ignores"],
-        skipped_names=frozenset(map(os.fsencode, request["skipped_names"])),
-        skipped_folders=frozenset(map(os.fsencode, request["skipped_folders"])),
-        share=tuple(request["share"]),
+def lines_of(query: str, *, regex: bool = False, fold: bool = False) -> Lines:
+    """Raises `re.error`."""
+    if regex:
+        return _regex_lines(re.compile(query, re.IGNORECASE if fold else 0))
+    wanted = query.encode()
+    return (
+        (lambda block: _literal_lines(block.lower(), wanted.lower())) if fold else lambda b: _literal_lines(b, wanted)
     )
+
+
+def _literal_lines(block: bytes, wanted: bytes) -> Iterator[int]:
+    at = block.find(wanted)
+    while at >= 0:
+        yield at
+        end = block.find(b"\n", at)
+        at = block.find(wanted, end) if end >= 0 else -1
+
+
+def _regex_lines(pattern: re.Pattern[str]) -> Lines:
+    def lines(block: bytes) -> Iterator[int]:
+        at = 0
+        # Line by line: \s and negated classes would match a newline.
+        for line in block.removesuffix(b"\n").split(b"\n"):
+            if pattern.search(line.decode("utf-8", "surrogateescape")):
+                yield at
+            at += len(line) + 1
+
+    return lines
+
+
+def _count(opened: int, lines: Lines, first: int) -> tuple[int, list[int]]:
+    """A file with a NUL byte counts as binary and matches nothing."""
+    count = 0
+    places: list[int] = []
+    for base, block in blocks(opened):
+        if b"\0" in block:
+            return 0, []
+        for at in lines(block):
+            if count < first:
+                places.append(base + at)
+            count += 1
+    return count, places
+
+
+def blocks(opened: int) -> Iterator[tuple[int, bytes]]:
+    """Where a block begins, and its lines, whole but for one that is too long.
+
+    The file is read, not mapped: a mapping of a file that is cut short meanwhile would kill the process.
+    """
+    base, rest = 0, b""
+    while piece := os.read(opened, BLOCK):
+        data = rest + piece
+        end = data.rfind(b"\n") + 1
+        if not end and len(data) < LONGEST:
+            rest = data
+            continue
+        block = data[: end or len(data)]
+        yield base, block
+        base, rest = base + len(block), data[len(block) :]
+    if rest:
+        yield base, rest
+
+
+def _answer(request: dict[str, Any]) -> dict[str, Any]:
+    options = {key: tuple(request[key]) for key in ("names", "folders")}
+    scan = Scan(request["root"], ignores=request["ignores"], **options)
+    scope = request["scope"]
+    if request["query"] is None:
+        found: list[Any] = [prefix + name for _, prefix, names in scan.walk(scope) for name in names]
+    else:
+        try:
+            lines = lines_of(request["query"], regex=request["regex"], fold=request["fold"])
+        except (re.error, RecursionError, OverflowError) as error:
+            return {"bad_pattern": str(error)}
+        found = list(scan.counts(scope, lines, request["first"], is_file=request["is_file"]))
+    return {"found": found, "unreadable": len(scan.unreadable)}
 
 
 def main() -> None:
     request = json.load(sys.stdin)
+    sys.path.append(request["packages"])
     # A pattern that backtracks without end holds the interpreter: only a signal with its default action ends that.
     signal.setitimer(signal.ITIMER_REAL, request["seconds"])
-    json.dump((listing if request["lists"] else search)(request), sys.stdout)
+    json.dump(_answer(request), sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

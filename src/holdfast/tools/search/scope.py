@@ -1,10 +1,11 @@
-"""Which files a call looks at: the folder it names, the globs and extensions it asks for, what is left out."""
+"""What a call looks for, and where: its query, its glob, the folder or file it names, and what is left out there."""
 
 from __future__ import annotations
 
 import os
+import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -12,9 +13,6 @@ from msgspec import Struct
 
 from holdfast.contract.context import Context
 from holdfast.contract.errors import PathRefused
-from holdfast.tools.search.globs import BadGlob, compile_tokens, parse
-from holdfast.tools.search.ignore import Level
-from holdfast.tools.search.walk import Folders, Walk
 
 SOURCE: Final = frozenset(
     "rs go ts tsx js jsx py c cpp h hpp sh bash zsh fish html css scss sql xml".split()  # noqa: SIM905
@@ -24,14 +22,54 @@ SMALL_EXTENSIONS: Final = SOURCE | CONFIG | frozenset("md mdx rst txt".split()) 
 """What a model with little room is shown."""
 SMALL_SKIPPED: Final = (".hg", "build", "dist", "node_modules", "target")
 SKIPPED_NAMES: Final = (".git",)
+_IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SPECIAL: Final = re.compile(r"[\\.^$*+?{}\[\]()|]")
+_GLOB_PIECE: Final = re.compile(r"\\.|\[[!^]?.[^]]*\]|.", re.DOTALL)
+"""An escaped character, a class, or a character."""
+_MOST_GLOBS: Final = 1000
+_DEEPEST_BRACES: Final = 20
+
+
+class BadQuery(ValueError):
+    """The query or the glob cannot be used; the message is a sentence with the next step."""
+
+
+class Query(Struct, frozen=True):
+    """A text to look for, or a regular expression."""
+
+    text: str
+    regex: bool = False
+    fold: bool = False
+    """Upper and lower case are the same; for a text only those of ASCII."""
+
+    @property
+    def is_identifier(self) -> bool:
+        return not self.regex and _IDENTIFIER.fullmatch(self.text) is not None
+
+
+def read_query(text: str, *, regex: bool = False, fold: bool = False) -> Query:
+    """Raises `BadQuery`. A regular expression without special characters is a text."""
+    if regex and text.startswith("(?i)"):
+        text, fold = text[4:], True
+    if not text:
+        raise BadQuery("The query is empty; say what to look for.")
+    if "\n" in text or "\0" in text:
+        raise BadQuery("The query spans lines or contains NUL; search looks at one line at a time, so give one line.")
+    if len(text) > 4000:
+        raise BadQuery(f"The query is {len(text):,} characters long; at most 4,000 are accepted.")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise BadQuery("The query contains broken Unicode; send the text as it is in the file.") from None
+    return Query(text, regex and _SPECIAL.search(text) is not None, fold)
 
 
 class Scope(Struct, frozen=True, kw_only=True):
     """A folder or a file of the project, as a search sees it."""
 
     root: Path
-    below: bytes
-    """Its path below the root; empty for the root itself."""
+    below: str
+    """Its path below the root (bytes that are not UTF-8 as lone surrogates); empty for the root itself."""
     is_file: bool
     small: bool = False
 
@@ -43,14 +81,6 @@ class Scope(Struct, frozen=True, kw_only=True):
     @property
     def skipped_folders(self) -> tuple[str, ...]:
         return SMALL_SKIPPED if self.small else ()
-
-    @property
-    def folder(self) -> Path:
-        return self.root / os.fsdecode(self.below)
-
-    @property
-    def name(self) -> str:
-        return os.fsdecode(self.below) or "."
 
 
 def scope_of(given: str | None, ctx: Context) -> Scope:
@@ -68,39 +98,8 @@ def scope_of(given: str | None, ctx: Context) -> Scope:
     is_file = stat.S_ISREG(mode)
     if not is_file and not stat.S_ISDIR(mode):
         raise PathRefused(f"{given} is neither a folder nor a regular file; name one of these.")
-    below = b"" if path == root else os.fsencode(path.relative_to(root))
+    below = "" if path == root else str(path.relative_to(root))
     return Scope(root=root, below=below, is_file=is_file, small=ctx.caps == "small")
-
-
-def wanted_by(glob: str | None, scope: Scope) -> Callable[[str], bool] | None:
-    """Whether a path below the root is asked for; None if all are. Raises `BadGlob` with a sentence."""
-    at = len(scope.below) + 1 if scope.below and not scope.is_file else 0
-    extensions = SMALL_EXTENSIONS if scope.small and not scope.is_file else None
-    matches = None if glob is None else glob_matches(glob)
-    if extensions is None and matches is None:
-        return None
-
-    def wanted(path: str) -> bool:
-        if extensions is not None and extension(path) not in extensions:
-            return False
-        return matches is None or matches(os.fsencode(path)[at:])
-
-    return wanted
-
-
-def glob_matches(glob: str) -> Callable[[bytes], bool]:
-    """With a slash the glob is about the whole path, otherwise about the name; `!` in front turns it round."""
-    keeps = not glob.startswith("!")
-    text = glob if keeps else glob[1:]
-    if not text or "\0" in text or len(text) > 1000:
-        raise BadGlob("The glob is empty, too long or contains NUL; write one such as '*.py' or 'src/**/*.py'.")
-    anywhere = "/" not in text and text != "**"
-    try:
-        tokens = parse(f"**/{text}" if anywhere else text.removeprefix("/"), strict=True)
-    except BadGlob as error:
-        raise BadGlob(f"The glob {glob!r} cannot be read: {error}; escape special characters with '\\'.") from None
-    matches = compile_tokens(tokens)
-    return matches if keeps else lambda path: not matches(path)
 
 
 def extension(path: str) -> str:
@@ -108,48 +107,130 @@ def extension(path: str) -> str:
     return "" if "/" in end else end.lower()
 
 
-class IgnoredAbove:
-    """What the ignore files above a scope leave out of it: ripgrep, started in the scope, does not see those."""
+def shown_path(path: str) -> str:
+    """A path below the root as text that can be printed: bytes that are not UTF-8 become replacement characters."""
+    return path if path.isascii() else os.fsencode(path).decode(errors="replace")
 
-    def __init__(self, scope: Scope) -> None:
-        self._scope = scope
-        self._folders = Folders(str(scope.root))
-        self._walk = Walk(self._folders, str(scope.root), ignores=scope.ignores)
-        self._top = self._walk.level_above(scope.below)
-        self._known: dict[bytes, tuple[bool, Level | None]] = {}
 
-    def close(self) -> None:
-        self._folders.close()
+def wanted_by(glob: str | None, scope: Scope) -> Callable[[str], bool] | None:
+    """Whether a path below the root is asked for; None if all are. Raises `BadQuery`."""
+    start = len(scope.below) + 1 if scope.below and not scope.is_file else 0
+    extensions = SMALL_EXTENSIONS if scope.small and not scope.is_file else None
+    matches = None if glob is None else glob_matcher(glob)
+    if extensions is None and matches is None:
+        return None
 
-    @property
-    def says_nothing(self) -> bool:
-        return self._top is None
+    def wanted(path: str) -> bool:
+        if extensions is not None and extension(path) not in extensions:
+            return False
+        return matches is None or matches(path[start:])
 
-    @property
-    def keeps_some(self) -> bool:
-        """A `!` above the scope could bring back what an ignore file inside it leaves out."""
-        level = self._top
-        while level is not None:
-            if level.keeps_some:
-                return True
-            level = level.above
-        return False
+    return wanted
 
-    def hides(self, shown: str) -> bool:
-        path = os.fsencode(shown)
-        folder, _, name = path.rpartition(b"/")
-        hidden, level = self._folder(folder)
-        return hidden or (level is not None and level.ask(path, name, False) is True)
 
-    def _folder(self, folder: bytes) -> tuple[bool, Level | None]:
-        known = self._known.get(folder)
-        if known is None:
-            if folder == self._scope.below:
-                known = (False, self._walk.level_at(folder, self._top))
-            else:
-                above, _, name = folder.rpartition(b"/")
-                hidden, level = self._folder(above)
-                hidden = hidden or (level is not None and level.ask(folder, name, True) is True)
-                known = (hidden, None if hidden else self._walk.level_at(folder, level))
-            self._known[folder] = known
-        return known
+def glob_matcher(glob: str) -> Callable[[str], bool]:
+    """With a slash the glob is about the whole path, otherwise about the name; `!` in front turns it round.
+
+    Its time is bounded by the lengths of glob and path: nothing backtracks. Raises `BadQuery`.
+    """
+    keeps = not glob.startswith("!")
+    text = glob if keeps else glob[1:]
+    if not text or "\0" in text or len(text) > 1000:
+        raise BadQuery("The glob is empty, too long or contains NUL; write one such as '*.py' or 'src/**/*.py'.")
+    by_name = "/" not in text and text != "**"
+    try:
+        globs = [_segments(pieces) for pieces in _branches(iter(_GLOB_PIECE.findall(text.removeprefix("/"))))]
+    except BadQuery as error:
+        raise BadQuery(f"The glob {glob!r} cannot be read: {error}; escape special characters with '\\'.") from None
+
+    def matches(path: str) -> bool:
+        names = [path.rpartition("/")[2]] if by_name else path.split("/")
+        return any(_fits(segments, names) for segments in globs) is keeps
+
+    return matches
+
+
+def _branches(pieces: Iterator[str], depth: int = 0) -> list[list[str]]:
+    """Every way to read the braces, up to the end or to the one that closes this depth."""
+    if depth > _DEEPEST_BRACES:
+        raise BadQuery(f"its braces are nested more than {_DEEPEST_BRACES} deep")
+    done: list[list[str]] = []
+    here: list[list[str]] = [[]]
+    for piece in pieces:
+        if piece == "{":
+            inner = _branches(pieces, depth + 1)
+            if len(here) * len(inner) > _MOST_GLOBS:
+                raise BadQuery(f"its braces stand for more than {_MOST_GLOBS:,} globs")
+            here = [before + after for before in here for after in inner]
+        elif piece == "}":
+            if not depth:
+                raise BadQuery("a '}' closes nothing")
+            return [branch for branch in done + here if branch] or [[]]
+        elif piece == "," and depth:
+            done += here
+            here = [[]]
+        else:
+            here = [[*branch, piece] for branch in here]
+    if depth:
+        raise BadQuery("a '{' is never closed")
+    return here
+
+
+_Segment = Callable[[str], object]
+
+
+def _segments(pieces: Sequence[str]) -> list[_Segment | None]:
+    """What each name of a path must match; None stands for `**`, any number of names."""
+    parts: list[list[str]] = [[]]
+    for piece in pieces:
+        if piece == "/":
+            parts.append([])
+        else:
+            parts[-1].append(piece)
+    if len(parts) > 1 and parts[-1] == ["*", "*"]:
+        parts.append(["*"])  # what is in a folder, not the folder
+    return [None if part == ["*", "*"] else _segment(part) for part in parts]
+
+
+def _segment(pieces: Sequence[str]) -> _Segment:
+    chunks = [""]
+    for piece in pieces:
+        if piece == "*":
+            chunks.append("")
+        else:
+            chunks[-1] += _character(piece)
+    first, *more = chunks
+    if more:
+        # What stands between two stars may match as early as it can for good: without that, time would explode.
+        first += "".join(f"(?>.*?{chunk})" for chunk in more[:-1]) + f".*{more[-1]}"
+    try:
+        return re.compile(first, re.DOTALL).fullmatch
+    except re.error:
+        raise BadQuery("the range of a class is backwards") from None
+
+
+def _character(piece: str) -> str:
+    if piece == "?":
+        return "."
+    if piece == "[":
+        raise BadQuery("a '[' is never closed")
+    if piece == "\\":
+        raise BadQuery("it ends in a backslash")
+    if len(piece) == 1 or piece.startswith("\\"):
+        return re.escape(piece[-1])
+    negated = piece[1] in "!^"
+    members = re.sub(r"[^-\w]", r"\\\g<0>", piece[1 + negated : -1])
+    return f"[{'^' if negated else ''}{members}]"
+
+
+def _fits(segments: Sequence[_Segment | None], names: Sequence[str]) -> bool:
+    reached = {0}
+    """How many names what comes before may take up."""
+    for segment in segments:
+        if segment is None:
+            reached = set(range(min(reached), len(names) + 1))
+        else:
+            reached = {at + 1 for at in reached if at < len(names) and segment(names[at])}
+        if not reached:
+            return False
+    return len(names) in reached
