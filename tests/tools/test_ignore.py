@@ -59,7 +59,7 @@ def _place(root: Path, ruled: dict[str, list[str]]) -> None:
 def _ours(root: Path) -> list[str]:
     scan = Scan(str(root), names=(".git",))
     try:
-        return sorted(prefix + name for _, prefix, names in scan.walk("") for name in names)
+        return sorted(scan.walk(""))
     finally:
         scan.close()
 

@@ -211,6 +211,7 @@ def test_a_folder_can_be_searched_by_itself_and_the_rules_above_it_still_hold(tm
     assert _search(tmp_path, "needle", path="other").output == "other/e.py (1 match)\n  1: needle"
     write_tree(tmp_path / "project", {".ignore": "!d.py\n"})
     assert "sub/d.py" in _search(tmp_path, "needle", path="sub").output
+    assert "sub/d.py" in _search(tmp_path, "need(?=le)", path="sub", regex=True).output  # the plain scan answers alone
 
 
 @pytest.mark.spec("B2")

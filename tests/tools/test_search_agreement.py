@@ -54,8 +54,8 @@ def test_both_engines_find_the_same_in_many_files(folder: Path) -> None:
 
     async def ask(args: Any, ctx: Context) -> str:
         for query in queries:
-            theirs = await Ripgrep(RIPGREP, ctx).count(query, scope)
-            ours = await PlainScan(ctx).count(query, scope, 0)
+            theirs = await Ripgrep(RIPGREP, scope, ctx).count(query)
+            ours = await PlainScan(scope, ctx).count(query)
             found.append((query, sorted(theirs.hits), sorted(ours.hits)))
         return "asked"
 

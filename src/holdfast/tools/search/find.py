@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from itertools import islice
 from typing import Any, Final, cast
 
 from holdfast.contract.context import Context
@@ -14,7 +16,7 @@ from holdfast.contract.vocabulary import CHECKS_IN_DRY_RUN, Risk
 from holdfast.text.preview import with_label
 from holdfast.tools.schemas import LABEL, optional, strict_object, text
 from holdfast.tools.search import engines
-from holdfast.tools.search.scope import BadQuery, Scope, glob_matcher, scope_of, shown_path
+from holdfast.tools.search.scope import BadQuery, Scope, glob_matcher, scope_of, shown_path, touches
 
 LIMIT: Final = 500
 
@@ -31,12 +33,7 @@ async def find(args: Args, ctx: Context) -> Result:
         files, unreadable = await engines.files(scope, ctx)
     except (BadQuery, PathRefused, SandboxRefused, engines.SearchFailed) as error:
         return fail(str(error))
-    start = len(scope.below) + 1 if scope.below else 0
-
-    def matching() -> list[str]:
-        return _readable(sorted(path for path in files if matches(path[start:])), scope, limit + 1, ctx)
-
-    found = await asyncio.to_thread(matching)
+    found = await asyncio.to_thread(_first, files, matches, scope, limit + 1, ctx)
     output: Args = {
         "files": cast(Any, found[:limit]),
         "truncated": len(found) > limit,
@@ -45,20 +42,17 @@ async def find(args: Args, ctx: Context) -> Result:
     return ok(_render(output), structured=output)
 
 
-def _readable(paths: list[str], scope: Scope, wanted: int, ctx: Context) -> list[str]:
-    """The first of them that may be read."""
-    found: list[str] = []
-    for path in paths:
-        if ctx.sandbox.is_path_readable(scope.root / path):
-            found.append(shown_path(path))
-            if len(found) == wanted:
-                break
-    return found
+def _first(files: list[str], matches: Callable[[str], bool], scope: Scope, wanted: int, ctx: Context) -> list[str]:
+    """The first matching files that may be read."""
+    start = len(scope.below) + 1 if scope.below else 0
+    matching = sorted(path for path in files if matches(path[start:]))
+    readable = (path for path in matching if ctx.sandbox.is_path_readable(scope.root / path))
+    return [shown_path(path) for path in islice(readable, wanted)]
 
 
 def _render(output: Args) -> str:
     files = cast("list[str]", output["files"])
-    parts = ["\n".join(files) if files else "No files found matching pattern."]
+    parts = ["\n".join(files) or "No files found matching pattern."]
     if output["truncated"]:
         parts.append(f"[Results limited to {len(files)} entries. Narrow your pattern to see the rest.]")
     if count := cast(int, output["unreadable_folders"]):
@@ -69,10 +63,6 @@ def _render(output: Args) -> str:
 def _preview(args: Args, width: int) -> str:
     body = str(args.get("pattern", ""))
     return with_label(f"{body}  in {args['path']}" if args.get("path") else body, args)
-
-
-def _touches(args: Args) -> list[str]:
-    return [cast(str, args.get("path") or ".")]
 
 
 FILE_FIND: Final = Tool(
@@ -87,22 +77,17 @@ FILE_FIND: Final = Tool(
         limit=optional("integer", f"How many files to list (default {LIMIT}).", minimum=1, maximum=10_000),
         label=LABEL,
     ),
-    output_schema={
-        "type": "object",
-        "properties": {
-            "files": {"type": "array", "items": {"type": "string"}},
-            "truncated": {"type": "boolean"},
-            "unreadable_folders": {"type": "integer"},
-        },
-        "required": ["files", "truncated", "unreadable_folders"],
-        "additionalProperties": False,
-    },
+    output_schema=strict_object(
+        files={"type": "array", "items": {"type": "string"}},
+        truncated={"type": "boolean"},
+        unreadable_folders={"type": "integer"},
+    ),
     execute=find,
     strict=True,
     risk=Risk.LOW,
     effects=frozenset({"fs.read"}),
     capabilities=frozenset({CHECKS_IN_DRY_RUN}),
-    touches=_touches,
+    touches=touches,
     format_preview=_preview,
     aliases=("find", "glob", "find_files"),
     groups=("fs",),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import nsmallest
 from typing import Final
 
 from msgspec import Struct
@@ -59,21 +60,7 @@ def defined_name(line: str) -> str | None:
 
 def in_order(hits: Iterable[Hit], wanted: int) -> list[Hit]:
     """The first of them: source before configuration before the rest, each by the characters of its path."""
-    tiers: tuple[list[Hit], list[Hit], list[Hit]] = ([], [], [])
-    known: dict[str, int] = {}
-    for hit in hits:
-        path = hit[0]
-        end = path[path.rfind(".") :]
-        tier = known.get(end)
-        if tier is None:
-            tier = known[end] = tier_of(path)
-        tiers[tier].append(hit)
-    ordered: list[Hit] = []
-    for some in tiers:
-        if len(ordered) < wanted:
-            some.sort()
-            ordered += some
-    return ordered[:wanted]
+    return nsmallest(wanted, hits, key=lambda hit: (tier_of(hit[0]), hit))
 
 
 def look_at(
@@ -133,11 +120,7 @@ def matching(opened: int, query: Query, places: Sequence[int] | None, first: int
     looked_at, number = 0, 1
     lines = lines_of(query.text, fold=query.fold) if places is None else None
     for base, block in blocks(opened):
-        if lines is not None:
-            found = lines(block)
-        else:
-            assert places is not None
-            found = iter([at - base for at in places if base <= at < base + len(block)])
+        found = lines(block) if lines else (at - base for at in places or () if base <= at < base + len(block))
         counted = 0
         for at in found:
             if looked_at == LINES_LOOKED_AT:

@@ -13,7 +13,8 @@ import re
 import signal
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from time import monotonic
 from typing import Any, Final
 
 KINDS: Final = (".rgignore", ".ignore", ".gitignore", ".git/info/exclude")
@@ -50,23 +51,18 @@ def open_folder(root: int, path: str) -> int:
     return opened
 
 
-def open_regular(folder: int, name: str) -> int:
-    """A regular file of a folder; raises `OSError`, with `ENXIO` for anything else."""
-    opened = os.open(name, _FILE, dir_fd=folder)
+def open_file(root: int, path: str) -> int:
+    """A regular file below the root; raises `OSError`, with `ENXIO` for anything else."""
+    above, _, name = path.rpartition("/")
+    folder = open_folder(root, above)
+    try:
+        opened = os.open(name, _FILE, dir_fd=folder)
+    finally:
+        os.close(folder)
     if not stat.S_ISREG(os.fstat(opened).st_mode):
         os.close(opened)
         raise OSError(errno.ENXIO, os.strerror(errno.ENXIO))
     return opened
-
-
-def open_file(root: int, path: str) -> int:
-    """A regular file below the root."""
-    above, _, name = path.rpartition("/")
-    folder = open_folder(root, above)
-    try:
-        return open_regular(folder, name)
-    finally:
-        os.close(folder)
 
 
 class Scan:
@@ -83,64 +79,58 @@ class Scan:
     def close(self) -> None:
         os.close(self._root)
 
-    def walk(self, scope: str) -> Iterator[tuple[int, str, list[str]]]:
-        """Each folder, open; what the paths of its files begin with; their names."""
-        above = self._levels_above(scope)
+    def walk(self, scope: str) -> Iterator[str]:
+        """The path of every file in a folder, in no order."""
+        parts = scope.split("/") if scope and self._ignores else []
+        above = [self._level("/".join(parts[:depth])) for depth in range(len(parts))]
         waiting = [(scope, above)]
         while waiting:
             folder, levels = waiting.pop()
             try:
-                opened = open_folder(self._root, folder)
+                entries = self._entries(folder)
             except OSError as error:
                 self.failed(folder, error)
                 continue
-            try:
-                with os.scandir(opened) as found:
-                    entries = list(found)
-                if self._ignores and not _FIRST_NAMES.isdisjoint(entry.name for entry in entries):
-                    levels = [*levels, self._level(folder)]
-                prefix = f"{folder}/" if folder else ""
-                names: list[str] = []
-                for entry in entries:
-                    is_folder = entry.is_dir(follow_symlinks=False)
-                    if self._leaves_out(entry.name, prefix + entry.name, is_folder, levels):
-                        continue
-                    if not is_folder:
-                        names += [entry.name] if entry.is_file(follow_symlinks=False) else []
-                    elif len(prefix) + len(entry.name) < _LONGEST_PATH:
-                        waiting.append((prefix + entry.name, levels))
-                yield opened, prefix, names
-            except OSError as error:
-                self.failed(folder, error)
-            finally:
-                os.close(opened)
-
-    def counts(self, scope: str, lines: Lines, first: int, *, is_file: bool) -> Iterator[tuple[str, int, list[int]]]:
-        """The path of each matching file, how many of its lines match, and where the first ones do."""
-        for folder, prefix, names in self._named(scope) if is_file else self.walk(scope):
-            for name in names:
-                try:
-                    opened = open_regular(folder, name)
-                    try:
-                        count, places = _count(opened, lines, first)
-                    finally:
-                        os.close(opened)
-                except OSError as error:
-                    self.failed(prefix + name, error)
+            if self._ignores and not _FIRST_NAMES.isdisjoint(name for name, _, _ in entries):
+                levels = [*levels, self._level(folder)]
+            for name, is_folder, is_file in entries:
+                path = f"{folder}/{name}" if folder else name
+                if self._leaves_out(name, path, is_folder, levels):
                     continue
-                if count:
-                    yield prefix + name, count, places
+                if is_file:
+                    yield path
+                elif is_folder and len(path) < _LONGEST_PATH:
+                    waiting.append((path, levels))
+
+    def counts(self, paths: Iterable[str], lines: Lines, first: int) -> Iterator[tuple[str, int, list[int]]]:
+        """The path of each matching file, how many of its lines match, and where the first ones do."""
+        for path in paths:
+            try:
+                opened = open_file(self._root, path)
+                try:
+                    count, places = _count(opened, lines, first)
+                finally:
+                    os.close(opened)
+            except OSError as error:
+                self.failed(path, error)
+                continue
+            if count:
+                yield path, count, places
 
     def failed(self, path: str, error: OSError) -> None:
         if error.errno not in GONE:
             self.unreadable.append(path)
 
-    def _named(self, path: str) -> Iterator[tuple[int, str, list[str]]]:
-        """The one file that a search is limited to: ignore files do not apply to it."""
-        above, slash, name = path.rpartition("/")
-        folder = open_folder(self._root, above)
-        yield folder, above + slash, [name]
-        os.close(folder)
+    def _entries(self, folder: str) -> list[tuple[str, bool, bool]]:
+        """The names in a folder, and whether each is a folder or a regular file itself."""
+        opened = open_folder(self._root, folder)
+        try:
+            with os.scandir(opened) as found:
+                return [
+                    (one.name, one.is_dir(follow_symlinks=False), one.is_file(follow_symlinks=False)) for one in found
+                ]
+        finally:
+            os.close(opened)
 
     def _leaves_out(self, name: str, path: str, is_folder: bool, levels: list[Level]) -> bool:
         """Of each kind of ignore file the nearest rule counts; of these the one of the strongest kind."""
@@ -152,10 +142,6 @@ class Scan:
                     if _is_about(regex, path[start:], is_folder):
                         return ignores
         return name.startswith(".")
-
-    def _levels_above(self, scope: str) -> list[Level]:
-        parts = scope.split("/") if scope and self._ignores else []
-        return [self._level("/".join(parts[:depth])) for depth in range(len(parts))]
 
     def _level(self, folder: str) -> Level:
         return len(folder) + 1 if folder else 0, [self._rules(f"{folder}/{kind}" if folder else kind) for kind in KINDS]
@@ -204,34 +190,29 @@ def read_ignore_file(root: int, root_path: str, path: str) -> bytes:
         return file.read(_IGNORE_FILE_BYTES)
 
 
-def lines_of(query: str, *, regex: bool = False, fold: bool = False) -> Lines:
+def lines_of(text: str, *, regex: bool = False, fold: bool = False) -> Lines:
     """Raises `re.error`."""
-    if regex:
-        return _regex_lines(re.compile(query, re.IGNORECASE if fold else 0))
-    wanted = query.encode()
-    return (
-        (lambda block: _literal_lines(block.lower(), wanted.lower())) if fold else lambda b: _literal_lines(b, wanted)
-    )
+    search = re.compile(text, re.IGNORECASE if fold else 0).search if regex else None
+    wanted = text.encode().lower() if fold else text.encode()
 
+    def literal(block: bytes) -> Iterator[int]:
+        block = block.lower() if fold else block
+        at = block.find(wanted)
+        while at >= 0:
+            yield at
+            end = block.find(b"\n", at)
+            at = block.find(wanted, end) if end >= 0 else -1
 
-def _literal_lines(block: bytes, wanted: bytes) -> Iterator[int]:
-    at = block.find(wanted)
-    while at >= 0:
-        yield at
-        end = block.find(b"\n", at)
-        at = block.find(wanted, end) if end >= 0 else -1
-
-
-def _regex_lines(pattern: re.Pattern[str]) -> Lines:
-    def lines(block: bytes) -> Iterator[int]:
+    def by_regex(block: bytes) -> Iterator[int]:
+        assert search is not None
         at = 0
         # Line by line: \s and negated classes would match a newline.
         for line in block.removesuffix(b"\n").split(b"\n"):
-            if pattern.search(line.decode("utf-8", "surrogateescape")):
+            if search(line.decode("utf-8", "surrogateescape")):
                 yield at
             at += len(line) + 1
 
-    return lines
+    return by_regex if regex else literal
 
 
 def _count(opened: int, lines: Lines, first: int) -> tuple[int, list[int]]:
@@ -270,15 +251,15 @@ def blocks(opened: int) -> Iterator[tuple[int, bytes]]:
 def _answer(request: dict[str, Any]) -> dict[str, Any]:
     options = {key: tuple(request[key]) for key in ("names", "folders")}
     scan = Scan(request["root"], ignores=request["ignores"], **options)
-    scope = request["scope"]
+    paths = scan.walk(request["scope"]) if request["paths"] is None else request["paths"]
     if request["query"] is None:
-        found: list[Any] = [prefix + name for _, prefix, names in scan.walk(scope) for name in names]
+        found: list[Any] = list(paths)
     else:
         try:
-            lines = lines_of(request["query"], regex=request["regex"], fold=request["fold"])
+            lines = lines_of(**request["query"])
         except (re.error, RecursionError, OverflowError) as error:
             return {"bad_pattern": str(error)}
-        found = list(scan.counts(scope, lines, request["first"], is_file=request["is_file"]))
+        found = list(scan.counts(paths, lines, request["first"]))
     return {"found": found, "unreadable": len(scan.unreadable)}
 
 
@@ -286,7 +267,7 @@ def main() -> None:
     request = json.load(sys.stdin)
     sys.path.append(request["packages"])
     # A pattern that backtracks without end holds the interpreter: only a signal with its default action ends that.
-    signal.setitimer(signal.ITIMER_REAL, request["seconds"])
+    signal.setitimer(signal.ITIMER_REAL, max(0.01, request["deadline"] - monotonic()))
     json.dump(_answer(request), sys.stdout)
 
 

@@ -6,13 +6,15 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator, Sequence
+from fnmatch import translate
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from msgspec import Struct
 
 from holdfast.contract.context import Context
 from holdfast.contract.errors import PathRefused
+from holdfast.contract.values import Args
 
 SOURCE: Final = frozenset(
     "rs go ts tsx js jsx py c cpp h hpp sh bash zsh fish html css scss sql xml".split()  # noqa: SIM905
@@ -26,7 +28,7 @@ _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SPECIAL: Final = re.compile(r"[\\.^$*+?{}\[\]()|]")
 _GLOB_PIECE: Final = re.compile(r"\\.|\[[!^]?.[^]]*\]|.", re.DOTALL)
 """An escaped character, a class, or a character."""
-_MOST_GLOBS: Final = 1000
+_MOST_GLOBS: Final = 200
 _DEEPEST_BRACES: Final = 20
 
 
@@ -72,15 +74,12 @@ class Scope(Struct, frozen=True, kw_only=True):
     """Its path below the root (bytes that are not UTF-8 as lone surrogates); empty for the root itself."""
     is_file: bool
     small: bool = False
+    """For models with little room: ignore files are not asked, and the folders and extensions above count instead."""
 
-    @property
-    def ignores(self) -> bool:
-        """The profile for small models does not ask ignore files: it has a list of its own."""
-        return not self.small
 
-    @property
-    def skipped_folders(self) -> tuple[str, ...]:
-        return SMALL_SKIPPED if self.small else ()
+def touches(args: Args) -> list[str]:
+    """The path that a call reads."""
+    return [cast(str, args.get("path") or ".")]
 
 
 def scope_of(given: str | None, ctx: Context) -> Scope:
@@ -160,7 +159,7 @@ def _branches(pieces: Iterator[str], depth: int = 0) -> list[list[str]]:
         if piece == "{":
             inner = _branches(pieces, depth + 1)
             if len(here) * len(inner) > _MOST_GLOBS:
-                raise BadQuery(f"its braces stand for more than {_MOST_GLOBS:,} globs")
+                raise BadQuery(f"its braces stand for more than {_MOST_GLOBS} globs")
             here = [before + after for before in here for after in inner]
         elif piece == "}":
             if not depth:
@@ -189,38 +188,19 @@ def _segments(pieces: Sequence[str]) -> list[_Segment | None]:
             parts[-1].append(piece)
     if len(parts) > 1 and parts[-1] == ["*", "*"]:
         parts.append(["*"])  # what is in a folder, not the folder
-    return [None if part == ["*", "*"] else _segment(part) for part in parts]
+    # Stars of one name are matched without going back (atomic groups), so its time cannot explode.
+    return [None if part == ["*", "*"] else re.compile(translate("".join(map(_spelled, part)))).match for part in parts]
 
 
-def _segment(pieces: Sequence[str]) -> _Segment:
-    chunks = [""]
-    for piece in pieces:
-        if piece == "*":
-            chunks.append("")
-        else:
-            chunks[-1] += _character(piece)
-    first, *more = chunks
-    if more:
-        # What stands between two stars may match as early as it can for good: without that, time would explode.
-        first += "".join(f"(?>.*?{chunk})" for chunk in more[:-1]) + f".*{more[-1]}"
-    try:
-        return re.compile(first, re.DOTALL).fullmatch
-    except re.error:
-        raise BadQuery("the range of a class is backwards") from None
-
-
-def _character(piece: str) -> str:
-    if piece == "?":
-        return "."
-    if piece == "[":
-        raise BadQuery("a '[' is never closed")
-    if piece == "\\":
-        raise BadQuery("it ends in a backslash")
-    if len(piece) == 1 or piece.startswith("\\"):
-        return re.escape(piece[-1])
-    negated = piece[1] in "!^"
-    members = re.sub(r"[^-\w]", r"\\\g<0>", piece[1 + negated : -1])
-    return f"[{'^' if negated else ''}{members}]"
+def _spelled(piece: str) -> str:
+    """A piece as `fnmatch` reads it."""
+    if piece in ("[", "\\"):
+        raise BadQuery("a '[' is never closed" if piece == "[" else "it ends in a backslash")
+    if piece.startswith("\\"):
+        return f"[{piece[1]}]" if piece[1] in "*?[" else piece[1]
+    if any(low > high for low, high in re.findall("(.)-(.)", piece[1:-1])):
+        raise BadQuery("the range of a class is backwards")
+    return f"[!{piece[2:]}" if piece.startswith("[^") else piece
 
 
 def _fits(segments: Sequence[_Segment | None], names: Sequence[str]) -> bool:

@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final, cast
 
-from msgspec import Struct
-
 from holdfast.contract.context import Context
 from holdfast.contract.errors import PathRefused, SandboxRefused
 from holdfast.contract.result import Result, fail, ok
@@ -18,7 +16,7 @@ from holdfast.text.preview import with_label
 from holdfast.tools.schemas import LABEL, optional, strict_object, text
 from holdfast.tools.search import engines
 from holdfast.tools.search.ranking import LOOKED_AT, FileHits, Hit, in_order, look_at
-from holdfast.tools.search.scope import BadQuery, Query, Scope, read_query, scope_of, shown_path, wanted_by
+from holdfast.tools.search.scope import BadQuery, Scope, read_query, scope_of, shown_path, touches, wanted_by
 
 COLLECTED: Final = 50
 PER_FILE: Final = 3
@@ -26,67 +24,45 @@ SHOWN: Final = 15
 MOST_SHOWN: Final = 200
 
 
-class Asked(Struct, frozen=True, kw_only=True):
-    """One search, from its arguments."""
-
-    query: Query
-    scope: Scope
-    wanted: Callable[[str], bool] | None
-    shown: int
-
-    @property
-    def collected(self) -> int:
-        return max(COLLECTED, self.shown)
-
-    @property
-    def per_file(self) -> int:
-        """A search in one file is about its lines, not about which file to open."""
-        return self.collected if self.scope.is_file else PER_FILE
-
-
 async def search(args: Args, ctx: Context) -> Result:
+    shown = cast(int, args.get("limit") or SHOWN)
+    collected = max(COLLECTED, shown)
     try:
-        asked = _asked(args, ctx)
+        fold = args.get("case") == "insensitive"
+        query = read_query(cast(str, args["query"]), regex=bool(args.get("regex")), fold=fold)
+        scope = scope_of(cast("str | None", args.get("path")), ctx)
+        wanted = wanted_by(cast("str | None", args.get("glob")), scope)
         if ctx.dry_run:
             return ok("")
-        query, scope = asked.query, asked.scope
-        found = await engines.count(query, scope, ctx, first=asked.per_file)
-        hits = await asyncio.to_thread(allowed, found, asked, ctx)
-        first = in_order(hits, max(asked.collected, LOOKED_AT) if query.is_identifier else asked.collected)
-        places = found.places
-        if query.regex and places is None:
-            places = await engines.places(query, scope, ctx, [path for path, _ in first], asked.per_file)
-        looked = await asyncio.to_thread(look_at, first, query, scope, per_file=asked.per_file, places=places)
+        # A search in one file is about its lines, not about which file to open.
+        per_file = collected if scope.is_file else PER_FILE
+        found = await engines.count(query, scope, ctx)
+        hits = await asyncio.to_thread(allowed, found, wanted, scope, ctx)
+        first = await asyncio.to_thread(in_order, hits, max(collected, LOOKED_AT) if query.is_identifier else collected)
+        paths = [path for path, _ in first]
+        places = await found.engine.places(query, paths, per_file) if query.regex and paths else None
+        looked = await asyncio.to_thread(look_at, first, query, scope, per_file=per_file, places=places)
     except (BadQuery, PathRefused, SandboxRefused, engines.SearchFailed) as error:
         return fail(str(error))
     output: Args = {
         "query": cast(str, args["query"]),
         "total_matches": sum(count for _, count in hits),
         "total_files": len(hits),
-        "shown": asked.shown,
+        "shown": shown,
         "definition": _definition(looked),
-        "files": _listed(looked, asked.collected),
+        "files": _listed(looked, collected),
         "unreadable_files": found.unreadable,
     }
     return ok(_render(output), structured=output)
 
 
-def _asked(args: Args, ctx: Context) -> Asked:
-    fold = args.get("case") == "insensitive"
-    query = read_query(cast(str, args["query"]), regex=bool(args.get("regex")), fold=fold)
-    scope = scope_of(cast("str | None", args.get("path")), ctx)
-    wanted = wanted_by(cast("str | None", args.get("glob")), scope)
-    return Asked(query=query, scope=scope, wanted=wanted, shown=cast(int, args.get("limit") or SHOWN))
-
-
-def allowed(found: engines.Found, asked: Asked, ctx: Context) -> list[Hit]:
+def allowed(found: engines.Found, wanted: Callable[[str], bool] | None, scope: Scope, ctx: Context) -> list[Hit]:
     """What was asked for and may be read. Where nothing kept denied files out of reach, not even a count may tell."""
-    wanted = asked.wanted
     hits = found.hits if wanted is None else [hit for hit in found.hits if wanted(hit[0])]
     if found.contained:
         return hits
     readable = ctx.sandbox.is_path_readable
-    return [hit for hit in hits if readable(asked.scope.root / hit[0])]
+    return [hit for hit in hits if readable(scope.root / hit[0])]
 
 
 def _listed(looked: list[FileHits], room: int) -> list[Any]:
@@ -114,29 +90,22 @@ def _definition(looked: list[FileHits]) -> str | None:
 
 
 def _render(output: Args) -> str:
-    files = cast("list[dict[str, Any]]", output["files"])
     room = cast(int, output["shown"])
     groups: list[str] = []
     shown = 0
-    for file in files:
-        lines = file["lines"][: room - shown]
-        if not lines:
-            break
-        shown += len(lines)
-        groups.append(_group(file, lines))
-    return "\n".join([*_notices(output, shown), *groups, *_unread(output)])
-
-
-def _notices(output: Args, shown: int) -> list[str]:
+    for file in cast("list[dict[str, Any]]", output["files"]):
+        if lines := file["lines"][: room - shown]:
+            shown += len(lines)
+            groups.append(_group(file, lines))
     total = cast(int, output["total_matches"])
-    if not total:
-        return ["No matches found."]
-    notices: list[str] = []
+    notices = [] if total else ["No matches found."]
     if shown < total:
         notices.append(f"[showing first {shown} of {total} matches — read a specific matched file with read_file]")
     if output["definition"] is not None:
         notices.append(f"[definition found in {output['definition']} — read this file first]")
-    return notices
+    if count := cast(int, output["unreadable_files"]):
+        groups.append(f"[{count} file{'' if count == 1 else 's'} could not be read]")
+    return "\n".join([*notices, *groups])
 
 
 def _group(file: dict[str, Any], lines: list[dict[str, Any]]) -> str:
@@ -148,11 +117,6 @@ def _group(file: dict[str, Any], lines: list[dict[str, Any]]) -> str:
     return "\n".join([f"{file['path']}{exact} ({count}{part})", *shown])
 
 
-def _unread(output: Args) -> list[str]:
-    count = cast(int, output["unreadable_files"])
-    return [f"[{count} file{'' if count == 1 else 's'} could not be read]"] if count else []
-
-
 def _preview(args: Args, width: int) -> str:
     body = f"/{args.get('query', '')}/" if args.get("regex") else f"'{args.get('query', '')}'"
     for key in ("path", "glob"):
@@ -161,41 +125,13 @@ def _preview(args: Args, width: int) -> str:
     return with_label(body, args)
 
 
-def _touches(args: Args) -> list[str]:
-    return [cast(str, args.get("path") or ".")]
-
-
-_LINE: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {"line": {"type": "integer"}, "text": {"type": "string"}},
-    "required": ["line", "text"],
-    "additionalProperties": False,
-}
-_FILE: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "path": {"type": "string"},
-        "matches": {"type": "integer"},
-        "exact_definition": {"type": "boolean"},
-        "lines": {"type": "array", "items": _LINE},
-    },
-    "required": ["path", "matches", "exact_definition", "lines"],
-    "additionalProperties": False,
-}
-_OUTPUT: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "query": {"type": "string"},
-        "total_matches": {"type": "integer"},
-        "total_files": {"type": "integer"},
-        "shown": {"type": "integer"},
-        "definition": {"type": ["string", "null"]},
-        "files": {"type": "array", "items": _FILE},
-        "unreadable_files": {"type": "integer"},
-    },
-    "required": ["query", "total_matches", "total_files", "shown", "definition", "files", "unreadable_files"],
-    "additionalProperties": False,
-}
+_LINE: Final = strict_object(line={"type": "integer"}, text={"type": "string"})
+_FILE: Final = strict_object(
+    path={"type": "string"},
+    matches={"type": "integer"},
+    exact_definition={"type": "boolean"},
+    lines={"type": "array", "items": _LINE},
+)
 
 CODE_SEARCH: Final = Tool(
     name="code.search",
@@ -212,13 +148,21 @@ CODE_SEARCH: Final = Tool(
         limit=optional("integer", f"How many lines to show (default {SHOWN}).", minimum=1, maximum=MOST_SHOWN),
         label=LABEL,
     ),
-    output_schema=_OUTPUT,
+    output_schema=strict_object(
+        query={"type": "string"},
+        total_matches={"type": "integer"},
+        total_files={"type": "integer"},
+        shown={"type": "integer"},
+        definition={"type": ["string", "null"]},
+        files={"type": "array", "items": _FILE},
+        unreadable_files={"type": "integer"},
+    ),
     execute=search,
     strict=True,
     risk=Risk.LOW,
     effects=frozenset({"fs.read"}),
     capabilities=frozenset({CHECKS_IN_DRY_RUN}),
-    touches=_touches,
+    touches=touches,
     format_preview=_preview,
     aliases=("search_code", "grep", "search"),
     groups=("fs",),
