@@ -33,7 +33,7 @@ _FIRST_NAMES: Final = frozenset(kind.partition("/")[0] for kind in KINDS)
 
 Lines = Callable[[bytes], Iterator[int]]
 """A place in each line of a block that matches."""
-Rule = tuple[re.Pattern[str], bool]
+Rule = tuple[Callable[[str], re.Match[str] | None], bool]
 """What one line of an ignore file matches, and whether it is ignored (or, with `!`, kept)."""
 Level = tuple[int, list[list[Rule]]]
 """Where the paths begin that the ignore files of a folder are about, and the rules of each kind, the last one first."""
@@ -138,9 +138,14 @@ class Scan:
             return True
         for kind in range(len(KINDS)):
             for start, rules in reversed(levels):
-                for regex, ignores in rules[kind]:
-                    if _is_about(regex, path[start:], is_folder):
-                        return ignores
+                asked = f"{path[start:]}/" if is_folder else path[start:]
+                for match, ignores in rules[kind]:
+                    if found := match(asked):
+                        # pathspec's patterns also match what is in a folder that they match: their one group is the
+                        # slash of that folder. A rule about the content of a folder ends in a slash without the group.
+                        at_end = found.end() == len(asked)
+                        if at_end if found.lastindex else not (is_folder and at_end):
+                            return ignores
         return name.startswith(".")
 
     def _level(self, folder: str) -> Level:
@@ -158,23 +163,12 @@ class Scan:
             try:
                 regex, ignores = GitIgnoreSpecPattern.pattern_to_regex(line)
                 if regex is not None and ignores is not None:
-                    rules.append((re.compile(regex), ignores))
+                    # Only rules about any name (`*`, `**`, `*/`) are not anchored; `search` would try every place.
+                    start = "" if regex.startswith("^") else ".*" if "(" in regex else ".*?"
+                    rules.append((re.compile(start + regex, re.DOTALL).match, ignores))
             except (ValueError, re.error):
                 continue  # a malformed rule matches nothing
         return rules[::-1]
-
-
-def _is_about(regex: re.Pattern[str], path: str, is_folder: bool) -> bool:
-    """Whether a rule is about the path itself: pathspec's patterns also match what is in a folder that they match.
-
-    Their one group is the slash of such a folder. A rule about the content of a folder ends in a slash without it.
-    """
-    asked = f"{path}/" if is_folder else path
-    for found in regex.finditer(asked):
-        at_end = found.end() == len(asked)
-        if at_end if found.lastindex else not (is_folder and at_end):
-            return True
-    return False
 
 
 def read_ignore_file(root: int, root_path: str, path: str) -> bytes:

@@ -143,7 +143,7 @@ CODE_SEARCH: Final = Tool(
         query=text("The text to look for: one line, taken literally unless regex is true."),
         path=optional("string", "Folder or file to search in (default: the whole project)."),
         glob=optional("string", "Only files whose name matches, such as *.py; with a slash, whose path matches."),
-        regex=optional("boolean", "Read the query as a regular expression (default false)."),
+        regex=optional("boolean", "Read the query as a regular expression (default false; Python's without ripgrep)."),
         case=optional("string", "sensitive (default) or insensitive.", enum=["sensitive", "insensitive", None]),
         limit=optional("integer", f"How many lines to show (default {SHOWN}).", minimum=1, maximum=MOST_SHOWN),
         label=LABEL,
