@@ -13,7 +13,7 @@ import re
 import signal
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import monotonic
 from typing import Any, Final
 
@@ -68,7 +68,7 @@ def open_file(root: int, path: str) -> int:
 class Scan:
     """One walk of a project: what it leaves out, and what it could not read."""
 
-    def __init__(self, root: str, *, ignores: bool = True, names: tuple[str, ...] = (), folders: tuple[str, ...] = ()):
+    def __init__(self, root: str, *, ignores: bool = True, names: Sequence[str] = (), folders: Sequence[str] = ()):
         self.unreadable: list[str] = []
         self._path = root
         self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -243,8 +243,7 @@ def blocks(opened: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _answer(request: dict[str, Any]) -> dict[str, Any]:
-    options = {key: tuple(request[key]) for key in ("names", "folders")}
-    scan = Scan(request["root"], ignores=request["ignores"], **options)
+    scan = Scan(request["root"], ignores=request["ignores"], names=request["names"], folders=request["folders"])
     paths = scan.walk(request["scope"]) if request["paths"] is None else request["paths"]
     if request["query"] is None:
         found: list[Any] = list(paths)

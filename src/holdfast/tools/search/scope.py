@@ -30,6 +30,7 @@ _GLOB_PIECE: Final = re.compile(r"\\.|\[[!^]?.[^]]*\]|.", re.DOTALL)
 """An escaped character, a class, or a character."""
 _MOST_GLOBS: Final = 200
 _DEEPEST_BRACES: Final = 20
+_Segment = Callable[[str], object]
 
 
 class BadQuery(ValueError):
@@ -173,9 +174,6 @@ def _branches(pieces: Iterator[str], depth: int = 0) -> list[list[str]]:
     if depth:
         raise BadQuery("a '{' is never closed")
     return here
-
-
-_Segment = Callable[[str], object]
 
 
 def _segments(pieces: Sequence[str]) -> list[_Segment | None]:

@@ -21,7 +21,6 @@ from holdfast.tools.search.scope import BadQuery, Scope, read_query, scope_of, s
 COLLECTED: Final = 50
 PER_FILE: Final = 3
 SHOWN: Final = 15
-MOST_SHOWN: Final = 200
 
 
 async def search(args: Args, ctx: Context) -> Result:
@@ -119,10 +118,8 @@ def _group(file: dict[str, Any], lines: list[dict[str, Any]]) -> str:
 
 def _preview(args: Args, width: int) -> str:
     body = f"/{args.get('query', '')}/" if args.get("regex") else f"'{args.get('query', '')}'"
-    for key in ("path", "glob"):
-        if args.get(key):
-            body += f"  {'in ' if key == 'path' else ''}{args[key]}"
-    return with_label(body, args)
+    body += f"  in {args['path']}" if args.get("path") else ""
+    return with_label(f"{body}  {args['glob']}" if args.get("glob") else body, args)
 
 
 _LINE: Final = strict_object(line={"type": "integer"}, text={"type": "string"})
@@ -145,7 +142,7 @@ CODE_SEARCH: Final = Tool(
         glob=optional("string", "Only files whose name matches, such as *.py; with a slash, whose path matches."),
         regex=optional("boolean", "Read the query as a regular expression (default false; Python's without ripgrep)."),
         case=optional("string", "sensitive (default) or insensitive.", enum=["sensitive", "insensitive", None]),
-        limit=optional("integer", f"How many lines to show (default {SHOWN}).", minimum=1, maximum=MOST_SHOWN),
+        limit=optional("integer", f"How many lines to show (default {SHOWN}).", minimum=1, maximum=200),
         label=LABEL,
     ),
     output_schema=strict_object(
