@@ -15,7 +15,8 @@ from documents import again
 from measure import Effort, race
 
 from holdfast.models.text_protocol.grammar import TAGS
-from holdfast.models.text_protocol.reading import Reader, parse
+from holdfast.models.text_protocol.parser import parse
+from holdfast.models.text_protocol.stream import Preview
 
 SIZE = 1_000_000
 PIECE = 4
@@ -90,9 +91,9 @@ def find_all(text: str) -> int:
 
 
 def stream(text: str) -> int:
-    reader = Reader()
-    read = [piece for at in range(0, len(text), PIECE) for piece in reader.feed(text[at : at + PIECE])]
-    return len(read) + len(reader.close())
+    preview = Preview()
+    shown = [preview.feed(text[at : at + PIECE]) for at in range(0, len(text), PIECE)]
+    return len(shown) + len(parse(text).pieces)
 
 
 KINDS: dict[str, tuple[Callable[[random.Random, int], str], int]] = {

@@ -13,7 +13,7 @@ from holdfast.models.endpoint import Endpoint
 from holdfast.models.port import Model, ModelError, ModelFault
 from holdfast.models.providers import KNOWN, OPERATOR, Known, api_of
 from holdfast.models.settings import Settings
-from holdfast.models.text_protocol.choosing import with_protocol
+from holdfast.models.text_protocol.selection import with_protocol
 from holdfast.models.transport import Transport
 from holdfast.text.addresses import on_this_machine
 from holdfast.text.suggest import did_you_mean

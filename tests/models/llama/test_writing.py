@@ -15,8 +15,9 @@ from holdfast.contract.message import Message, Text, ToolResult, ToolUse
 from holdfast.models.endpoint import Endpoint
 from holdfast.models.port import ModelError, ModelEvent, PartEnded, Retrying, TextDelta
 from holdfast.models.settings import Settings
+from holdfast.models.text_protocol.grammar import Said
 from holdfast.models.text_protocol.model import TextModel
-from holdfast.models.text_protocol.reading import Said, parse
+from holdfast.models.text_protocol.parser import parse
 from holdfast.models.transport import Transport
 from holdfast.testing.memory import MemoryConversation
 from holdfast.tools.files.read import FILE_READ

@@ -1,24 +1,29 @@
-"""Ways to read a reply, and what two readings of it must have in common."""
+"""Ways to read a reply."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from holdfast.contract.values import Args
-from holdfast.models.text_protocol.reading import Asked, Fault, Flaw, Parsed, Reader, Said, parse
+from holdfast.models.text_protocol.grammar import Asked, Fault, Flaw
+from holdfast.models.text_protocol.parser import Parsed, parse
+from holdfast.models.text_protocol.stream import Preview
 
 
-def streamed(pieces: Iterable[str]) -> Parsed:
-    reader = Reader()
-    read: list[Said | Asked] = []
-    for piece in pieces:
-        read += reader.feed(piece)
-    read += reader.close()
-    return Parsed(tuple(read), tuple(reader.flaws))
+def previewed(pieces: Iterable[str]) -> str:
+    """What is shown of a reply before it is whole."""
+    preview = Preview()
+    return "".join([preview.feed(piece) for piece in pieces])
 
 
-def in_steps(text: str, step: int) -> Parsed:
-    return streamed(text[at : at + step] for at in range(0, len(text), step))
+def in_steps(text: str, step: int) -> list[str]:
+    return [text[at : at + step] for at in range(0, len(text), step)]
+
+
+def before_calls(parsed: Parsed) -> str:
+    """The text before the first call."""
+    first = parsed.pieces[0] if parsed.pieces else None
+    return "" if first is None or isinstance(first, Asked) else first.text
 
 
 def text_of(parsed: Parsed) -> str:
@@ -44,16 +49,3 @@ def only_call(text: str) -> tuple[str, Args]:
 def only_flaw(text: str) -> Flaw:
     (flaw,) = parse(text).flaws
     return flaw
-
-
-def assert_beginnings_agree(text: str) -> None:
-    """The calls of every beginning of a reply are the first calls of the whole."""
-    whole = parse(text).calls
-    reader = Reader()
-    seen: list[Asked] = []
-    for end in range(len(text) + 1):
-        calls = parse(text[:end]).calls
-        assert calls == whole[: len(calls)], text[:end]
-        if end:
-            seen += [piece for piece in reader.feed(text[end - 1 : end]) if isinstance(piece, Asked)]
-        assert tuple(seen) == whole[: len(seen)], text[:end]

@@ -28,8 +28,9 @@ from holdfast.models.port import (
 )
 from holdfast.models.settings import Settings
 from holdfast.models.text_protocol.corrections import worst
+from holdfast.models.text_protocol.grammar import Said
 from holdfast.models.text_protocol.model import TextModel
-from holdfast.models.text_protocol.reading import Said, parse
+from holdfast.models.text_protocol.parser import parse
 from tests.models.support import HELLO, end, hear, parts, run
 from tests.models.text_protocol.scripted import SPENT, TOOLS, Scripted, written
 from tests.models.text_protocol.test_model_conformance import ANSWER, REPLY

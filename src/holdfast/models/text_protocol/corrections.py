@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
-from holdfast.models.text_protocol.grammar import WRITE_EMPTY
-from holdfast.models.text_protocol.prompt import FORMS
-from holdfast.models.text_protocol.reading import Fault, Flaw
-from holdfast.models.text_protocol.shapes import shorten
+from holdfast.models.text_protocol.grammar import WRITE_EMPTY, Fault, Flaw
+from holdfast.models.text_protocol.instructions import FORMS, shorten
 
 MARK: Final = "[runtime:correction]"
 _LONGEST_TAG: Final = 60

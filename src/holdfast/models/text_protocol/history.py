@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Any, Final, cast
 
-from holdfast.contract.errors import BadJson
 from holdfast.contract.message import Message, Part, Text, ToolResult, ToolUse
+from holdfast.contract.result import Attachment
 from holdfast.contract.tool import Tool
-from holdfast.contract.values import parse_json
 from holdfast.models.arguments import as_object
-from holdfast.models.text_protocol.prompt import instructions
-from holdfast.models.text_protocol.reading import parse
-from holdfast.models.text_protocol.writing import is_text, without_frames, without_tags, write_call, write_result
+from holdfast.models.text_protocol.grammar import ANY_TAG, CALL_END, CONTENT, STATIC, Asked, small_name
+from holdfast.models.text_protocol.instructions import instructions, one_line, shorten
+from holdfast.models.text_protocol.parser import Parsed, parse
 
-_EDIT: Final = "file.edit"
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]+")
+_LOOKS_FRAMED: Final = re.compile(r"===(?=[^\S\n]*/?[^\S\n]*tool_(?:result|error))", re.IGNORECASE)
+_LOOKS_CALLED: Final = re.compile(rf"\[(?={ANY_TAG[2:]})|``(?=`)|~~(?=~)|---(?={CONTENT[3:]})")
+_TEXT_TYPE: Final = re.compile(r"text/.*|application/(json|xml|yaml|toml|javascript)|.*\+(json|xml|yaml)", re.DOTALL)
+_LONGEST_NAME: Final = 200
 
 
 def plain(messages: Sequence[Message], tools: Sequence[Tool], *, system_role: bool = True) -> list[Message]:
@@ -35,20 +41,83 @@ def plain(messages: Sequence[Message], tools: Sequence[Tool], *, system_role: bo
 
 def failed_edit(messages: Sequence[Message]) -> str | None:
     """The path of an edit that has just failed; None if none has."""
-    if len(messages) < 2:
-        return None
-    uses = {use.id: use for use in messages[-2].tool_uses}
-    for part in messages[-1].parts:
-        if isinstance(part, ToolResult) and part.error and part.name == _EDIT and part.id in uses:
-            return _path(uses[part.id])
+    before, last = messages[-2:] if len(messages) > 1 else (None, None)
+    uses = {use.id: use for use in before.tool_uses} if before else {}
+    for part in last.parts if last else ():
+        if isinstance(part, ToolResult) and part.error and part.name == "file.edit" and part.id in uses:
+            path = as_object(uses[part.id].arguments).get("path")
+            return path if isinstance(path, str) and path and path.isprintable() else None
     return None
 
 
+def write_call(use: ToolUse) -> str:
+    """A call as a model writes it, in a form that reads back as exactly this call.
+
+    Arguments that are no JSON object are shown under a key that says so: they only are history.
+    """
+    args = as_object(use.arguments)
+    for written in _compact(small_name(use.name), args):
+        if parse(written) == Parsed((Asked(use.name, args, written),), ()):
+            return written
+    name = use.name
+    if not _PLAIN_NAME.fullmatch(name):
+        name = json.dumps(name).replace("[", "\\u005b").replace("]", "\\u005d")
+    return f"[call: {name}]\n{json.dumps(args, ensure_ascii=False)}\n{CALL_END}"
+
+
+def _compact(name: str, args: dict[str, Any]) -> Iterator[str]:
+    """The forms to try. Reading one shows whether it says exactly what is meant."""
+    path = args.get("path")
+    if name in STATIC:
+        yield f"[{name}]"
+    elif name in ("read_file", "list_dir"):
+        yield f"[{name}: {path}]"
+    elif name == "search_code":
+        yield f"[{name}: {args.get('query')}]"
+    elif name == "write_file":
+        yield f"[{name}: {path}]"
+        yield f"[{name}]\npath: {path}\n---content---\n{args.get('content')}\n[/{name}]"
+    elif name == "edit_file":
+        search, replace = args.get("search"), args.get("replace")
+        yield f"[{name}]\npath: {path}\n---search---\n{search}\n---replace---\n{replace}\n[/{name}]"
+
+
+def write_result(result: ToolResult) -> str:
+    """What came of a call, with the text that is attached to it, in a frame that nothing in it can open or close."""
+    kind = "tool_error" if result.error else "tool_result"
+    lines = [f"=== {kind}: {_label(small_name(result.name))} ===", _without_frames(result.output)]
+    for attached in result.attachments:
+        if _is_text(attached):
+            name = _label(attached.name or attached.uri or "a text")
+            lines += (f"attached: {name}", _without_frames(attached.data.decode("utf-8", "replace")))
+    return "\n".join((*lines, f"=== /{kind} ==="))
+
+
+def _label(name: str) -> str:
+    return shorten(one_line(_without_frames(name)), _LONGEST_NAME)
+
+
+def _is_text(attached: Attachment) -> bool:
+    """Whether what is attached can be read as text; it is part of its result then."""
+    kind = attached.mime_type.partition(";")[0].strip().lower()
+    return bool(attached.data and _TEXT_TYPE.fullmatch(kind))
+
+
+def _without_frames(text: str) -> str:
+    """What looks like a frame is marked: only the runtime writes them."""
+    return _LOOKS_FRAMED.sub(r"===\\", text)
+
+
+def _without_tags(text: str) -> str:
+    """Nothing in it is a call, a quotation or a frame any more, and it still can be seen what was written."""
+    return _LOOKS_CALLED.sub(lambda found: f"{found[0]}\\", _without_frames(text))
+
+
 def _spoken(message: Message) -> Message:
-    parts = tuple(_joined(_heard(message)))
+    parts = tuple(_joined(message, str))
     if message.role == "assistant" and not _reads_back(message, parts):
         # It is only history: what was said gives way, so that what was asked for can be read.
-        parts = tuple(_joined(_heard(message), without_tags))
+        parts = tuple(_joined(message, _without_tags))
     return Message(message.role, parts)
 
 
@@ -59,77 +128,35 @@ def _reads_back(message: Message, parts: Iterable[Part]) -> bool:
     return [(call.name, call.args) for call in read.calls] == asked and not (asked and read.flaws)
 
 
-def _heard(message: Message) -> Iterable[Part]:
+def _joined(message: Message, shown: Callable[[str], str]) -> Iterator[Part]:
+    """Neighbouring text as one part: some servers take no more than one. `shown`: what text is shown as."""
+    for written, parts in groupby(_ordered(message), lambda part: isinstance(part, Text | ToolUse | ToolResult)):
+        if not written:
+            yield from parts
+        elif text := _text(tuple(parts), shown):
+            yield text
+
+
+def _ordered(message: Message) -> Iterator[Part]:
     """Results come first, as every provider wants them; what is attached to one, and is no text, follows it."""
-    results = [part for part in message.parts if isinstance(part, ToolResult)]
-    for result in results:
-        yield result
-        yield from (attached for attached in result.attachments if not is_text(attached))
+    for result in message.parts:
+        if isinstance(result, ToolResult):
+            yield result
+            yield from (attached for attached in result.attachments if not _is_text(attached))
     yield from (part for part in message.parts if not isinstance(part, ToolResult))
 
 
-class _Joining:
-    """Neighbouring text as it becomes one part. Frames and calls begin, and end, on their own line."""
-
-    def __init__(self, shown: Callable[[str], str]) -> None:
-        self.included = False
-        self._shown = shown
-        self._done: list[str] = []
-        self._said: list[str] = []
-        """Text that may still go on."""
-        self._apart = False
-        """Whether what comes next begins a line."""
-
-    def say(self, text: Text) -> None:
-        self._said.append(text.text)
-        self.included = self.included or text.included
-
-    def frame(self, text: str) -> None:
-        self._end_text()
-        self._add(text, apart=bool(self._done))
-        self._apart = True
-
-    def whole(self) -> str:
-        self._end_text()
-        return "".join(self._done)
-
-    def _end_text(self) -> None:
-        said = self._shown("".join(self._said))
-        self._said.clear()
-        if said:
-            self._add(without_frames(said) if self.included else said, apart=self._apart)
-            self._apart = False
-
-    def _add(self, text: str, *, apart: bool) -> None:
-        if apart and not self._done[-1].endswith("\n"):
-            self._done.append("\n")
-        self._done.append(text)
-
-
-def _joined(parts: Iterable[Part], shown: Callable[[str], str] = str) -> Iterable[Part]:
-    """Neighbouring text as one part: some servers take no more than one. `shown`: what text is shown as."""
-    joining = _Joining(shown)
-    for part in parts:
-        match part:
-            case Text():
-                joining.say(part)
-            case ToolUse():
-                joining.frame(write_call(part))
-            case ToolResult():
-                joining.frame(write_result(part))
-            case _:
-                if text := joining.whole():
-                    yield Text(text, joining.included)
-                joining = _Joining(shown)
-                yield part
-    if text := joining.whole():
-        yield Text(text, joining.included)
-
-
-def _path(use: ToolUse) -> str | None:
-    try:
-        arguments = parse_json(use.arguments)
-    except BadJson:
-        return None
-    path = arguments.get("path") if isinstance(arguments, dict) else None
-    return path if isinstance(path, str) and path and path.isprintable() else None
+def _text(parts: Sequence[Part], shown: Callable[[str], str]) -> Text | None:
+    """Calls and results begin, and end, on their own line."""
+    included = any(isinstance(part, Text) and part.included for part in parts)
+    lines: list[str] = []
+    for kind, group in groupby(parts, type):
+        if kind is Text:
+            text = shown("".join(part.text for part in group if isinstance(part, Text)))
+            lines.append(_without_frames(text) if included else text)
+        else:
+            written = cast(Callable[[Part], str], write_call if kind is ToolUse else write_result)
+            lines += map(written, group)
+    *before, last = [line for line in lines if line] or [""]
+    text = "".join(line if line.endswith("\n") else f"{line}\n" for line in before) + last
+    return Text(text, included) if text else None

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import Final, cast
+from typing import Final, Literal, cast
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.contract.message import Message, Text
@@ -13,12 +14,23 @@ from holdfast.contract.tool import Tool
 from holdfast.models.port import Model, ModelError, ModelEvent, ModelFault, Retrying, Stop, Usage
 from holdfast.models.settings import Settings
 from holdfast.models.text_protocol.corrections import Kind, correction, given_up, reason, worst
-from holdfast.models.text_protocol.heard import Heard
 from holdfast.models.text_protocol.history import failed_edit, plain
-from holdfast.models.text_protocol.notice import Chosen
+from holdfast.models.text_protocol.stream import Reply
 
 _WHOLE: Final[frozenset[Stop]] = frozenset({"end", "tool_use"})
 """How a reply stops that its model has ended itself."""
+
+
+class Chosen(Struct, frozen=True):
+    """How a model is spoken to."""
+
+    protocol: Literal["native", "text"]
+    why: str = ""
+    """Where nobody asked for it."""
+
+    def notice(self, name: str) -> str:
+        """What a person should know about it; empty where it is as they would expect."""
+        return f"{name} writes its tool calls as text: {self.why}." if self.why else ""
 
 
 class TextModel:
@@ -49,28 +61,26 @@ class TextModel:
         spent: Usage | None = None
         """By the replies that came to their end."""
         while True:
-            heard = Heard(self.name)
+            reply = Reply(self.name)
             stream = cast(AsyncGenerator[ModelEvent], self.inner.stream(sent, (), settings))
             try:
                 async with aclosing(stream) as events:
                     async for event in events:
                         if isinstance(event, Retrying):
-                            heard = Heard(self.name)
+                            reply = Reply(self.name)
                             yield event
-                        for ours in heard.take(event):
+                        for ours in reply.take(event):
                             yield ours
             except ModelError as error:
                 error.usage = _sum(spent, error.usage)
                 raise
-            ended = heard.ended
+            ended = reply.ended
             if ended is None:
                 message = f"The reply of {self.name} ended before it was complete; send again."
                 raise ModelError(ModelFault.CUT, message, usage=spent)
             spent = ended.usage if spent is None else spent + ended.usage
-            for ours in heard.close():
-                yield ours
             whole = ended.stop in _WHOLE
-            wrong = worst(heard.flaws, cut=not whole)
+            wrong = worst(reply.flaws, cut=not whole)
             if wrong is None:
                 break
             kind, flaw = wrong
@@ -80,10 +90,10 @@ class TextModel:
             yield Retrying(len(corrected), 0.0, reason(kind))
             edited = failed_edit(messages) if self.edit_repair else None
             told = Message("user", (Text(correction(kind, flaw, failed_edit=edited)),))
-            sent = [*sent, heard.raw, told]
+            sent = [*sent, reply.raw, told]
         # Of a reply that somebody else ended nobody knows whether its last block was complete.
-        calls = heard.calls and not heard.flaws and whole
-        for ours in heard.rest(calls=calls):
+        calls = reply.calls and not reply.flaws and whole
+        for ours in reply.rest(calls=calls):
             yield ours
         yield replace(ended, stop="tool_use" if calls else ended.stop, usage=spent)
 

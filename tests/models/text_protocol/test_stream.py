@@ -1,4 +1,4 @@
-"""A reply means the same however it comes, and what it means so far never changes."""
+"""What is shown of a reply before it is whole: all that comes before its first call, however it comes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from holdfast.models.text_protocol.reading import Asked, Reader, Said, parse
+from holdfast.models.text_protocol.grammar import FRAMES, TAGS, Fault, Flaw, Said
+from holdfast.models.text_protocol.parser import parse
+from holdfast.models.text_protocol.stream import Preview
 from tests.soak import rounds
 
 from .strategies import EDIT, REPLY, WRITE
-from .support import assert_beginnings_agree, in_steps, streamed, text_of
+from .support import before_calls, in_steps, previewed, text_of
 
 HAND_MADE = (
     "I look at it.\n[read_file: src/a[0].py]\n[list_dir: ]\n[git_status] and [git_log]",
@@ -46,36 +48,45 @@ HAND_MADE = (
 )
 
 
-@pytest.mark.spec("M3")
-@pytest.mark.parametrize("text", HAND_MADE)
-def test_the_calls_of_every_beginning_are_the_first_calls_of_the_reply(text: str) -> None:
-    assert_beginnings_agree(text)
+def _first_line(flaws: tuple[Flaw, ...]) -> float:
+    """Where the first flaw is that shows before the reply is whole."""
+    return min((flaw.line for flaw in flaws if flaw.fault is not Fault.OPEN_FENCE), default=float("inf"))
 
 
-@pytest.mark.spec("M3")
-@settings(max_examples=rounds(60, 300), deadline=None)
-@given(text=REPLY)
-@example(text="[read_file: [[][git_status]]\n")
-def test_the_calls_of_every_beginning_are_the_first_calls_of_any_reply(text: str) -> None:
-    assert_beginnings_agree(text)
+def assert_shown_before_the_first_call(text: str, pieces: list[str]) -> None:
+    """What is shown is the same for all pieces, and ends before the first call and the first flaw."""
+    whole, shown = parse(text), previewed(pieces)
+    assert shown == previewed([text])
+    assert before_calls(whole).startswith(shown)
+    assert shown.count("\n") < _first_line(whole.flaws)
+    assert shown == text or any(sign in text[len(shown) :] for sign in "[`~=")
 
 
 @pytest.mark.spec("M3")
 @pytest.mark.parametrize("text", HAND_MADE)
 @pytest.mark.parametrize("step", [1, 2, 3, 4, 7, 11])
-def test_a_reply_in_pieces_is_read_like_the_whole(text: str, step: int) -> None:
-    whole, pieces = parse(text), in_steps(text, step)
-    assert (pieces.calls, pieces.flaws, text_of(pieces)) == (whole.calls, whole.flaws, text)
+def test_a_reply_in_pieces_is_shown_up_to_its_first_call(text: str, step: int) -> None:
+    assert_shown_before_the_first_call(text, in_steps(text, step))
 
 
 @pytest.mark.spec("M3")
-@settings(max_examples=rounds(80, 400), deadline=None)
+@settings(max_examples=rounds(120, 600), deadline=None)
 @given(text=REPLY, cuts=st.lists(st.integers(0, 400), max_size=20), step=st.sampled_from([1, 2, 3, 5]))
-def test_any_reply_in_any_pieces_is_read_like_the_whole(text: str, cuts: list[int], step: int) -> None:
-    whole = parse(text)
+@example(text="a ``` b ``` [git_log]", cuts=[], step=1)
+@example(text="> ~~~\n[git_log]\n> ~~~\n[git_log]", cuts=[], step=1)
+def test_any_reply_in_any_pieces_is_shown_up_to_its_first_call(text: str, cuts: list[int], step: int) -> None:
     places = [0, *sorted(cut for cut in cuts if cut < len(text)), len(text)]
-    for read in (streamed(text[a:b] for a, b in pairwise(places)), in_steps(text, step)):
-        assert (read.calls, read.flaws, text_of(read)) == (whole.calls, whole.flaws, text)
+    assert_shown_before_the_first_call(text, [text[a:b] for a, b in pairwise(places)])
+    assert_shown_before_the_first_call(text, in_steps(text, step))
+
+
+@pytest.mark.spec("M3")
+@settings(max_examples=rounds(60, 300), deadline=None)
+@given(text=REPLY)
+def test_all_lines_before_the_first_tag_or_frame_are_shown(text: str) -> None:
+    first = min((at for word in (*TAGS, *FRAMES) if (at := text.find(word)) >= 0), default=len(text))
+    shown = previewed([text])
+    assert len(shown) > text.rfind("\n", 0, first)
 
 
 @pytest.mark.spec("M3")
@@ -91,31 +102,31 @@ def test_nothing_of_a_reply_is_lost(text: str) -> None:
 
 
 @pytest.mark.spec("M3")
-def test_text_is_given_as_soon_as_it_cannot_be_a_call() -> None:
-    reader = Reader()
-    assert reader.feed("I will [re") == [Said("I will ")]
-    assert reader.feed("ally) look: ``") == [Said("[really) look: ")]
-    assert reader.feed("`\n[git_status]") == [Said("```\n[git_status]")]
-    assert reader.close() == []
+def test_text_is_shown_as_soon_as_it_cannot_be_a_call() -> None:
+    preview = Preview()
+    assert preview.feed("I will [re") == "I will "
+    assert preview.feed("ally) look: ``") == "[really) look: "
+    assert preview.feed("`\n[git_status]\n=") == "```\n[git_status]\n"
+    assert preview.feed("= x\n``") == "== x\n"
+    assert preview.feed("`\nSo [git_") == "```\nSo "
+    assert not preview.over
+    assert preview.feed("log] is it.\nMore.") == ""
+    assert preview.over
 
 
 @pytest.mark.spec("M3")
 @pytest.mark.parametrize(
-    "text",
+    ("text", "shown"),
     [
-        "[read_file: a]",
-        "[read_file: a[0]]",
-        "[git_status]",
-        "[search_code]\na\n[/search_code]",
-        "[search_code]a[/search_code]",
-        WRITE.format("a"),
-        EDIT.format("a"),
-        '[call: a]{"b": [1]}[/call]',
+        ("Now.\n{}\nMore.", "Now.\n"),
+        ("```\n{}\nMore.\n```\n", "```\n"),
+        ("``` a ``` {}\nMore.", "``` a ``` "),
+        ("``` a {}\nMore.", "``` a "),
+        ("> ~~~\n> a {}", "> ~~~\n> a "),
+        ("a ~~~ {}\n", "a ~~~ "),
     ],
 )
-def test_a_call_is_given_with_its_last_character_and_not_before(text: str) -> None:
-    reader = Reader()
-    assert reader.feed(text[:-1]) == []
-    (call,) = reader.feed(text[-1])
-    assert isinstance(call, Asked) and call.text == text
-    assert reader.close() == []
+@pytest.mark.parametrize("step", [1, 3, 100])
+def test_a_result_the_model_wrote_itself_is_never_shown(text: str, shown: str, step: int) -> None:
+    for frame in FRAMES:
+        assert previewed(in_steps(text.format(frame), step)) == shown

@@ -12,9 +12,8 @@ from holdfast.models.opening import open_model
 from holdfast.models.operator import Operator
 from holdfast.models.port import Ended, Model, ModelError, ModelEvent, ModelFault, Retrying
 from holdfast.models.settings import Settings
-from holdfast.models.text_protocol.choosing import Trying, chosen_for, only_writes, protocol_for
-from holdfast.models.text_protocol.model import TextModel
-from holdfast.models.text_protocol.notice import Chosen
+from holdfast.models.text_protocol.model import Chosen, TextModel
+from holdfast.models.text_protocol.selection import Trying, chosen_for, only_writes, protocol_for
 from holdfast.models.transport import Transport
 from tests.models.servers.apis import CHAT
 from tests.models.servers.http import Answer, Server, error, serving

@@ -13,8 +13,7 @@ from holdfast.contract.tool import Tool
 from holdfast.models.port import Model, ModelError, ModelEvent, ModelFault, Retrying
 from holdfast.models.providers import OPERATOR, api_of
 from holdfast.models.settings import Settings
-from holdfast.models.text_protocol.model import TextModel
-from holdfast.models.text_protocol.notice import Chosen
+from holdfast.models.text_protocol.model import Chosen, TextModel
 
 AS_OF: Final = "November 2026"
 _END: Final = r"(?!\.?[0-9])"

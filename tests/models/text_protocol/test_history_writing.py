@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from holdfast.contract.message import ToolResult, ToolUse
 from holdfast.contract.result import Attachment
 from holdfast.contract.values import Args
-from holdfast.models.text_protocol.reading import Asked, Fault, parse
-from holdfast.models.text_protocol.writing import write_call, write_result
+from holdfast.models.text_protocol.grammar import Asked, Fault
+from holdfast.models.text_protocol.history import write_call, write_result
+from holdfast.models.text_protocol.parser import parse
 from tests.soak import rounds
 
 from .strategies import TEXT, USE, WORDS

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.models.text_protocol.reading import Fault, Flaw, parse
+from holdfast.models.text_protocol.grammar import Fault, Flaw
+from holdfast.models.text_protocol.parser import parse
 
 from .strategies import EDIT, WRITE
 from .support import calls, faults, only_flaw

@@ -1,0 +1,438 @@
+"""Reads a whole reply: which of its text is calls, and what is wrong with the rest."""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_left
+from typing import Final, cast
+
+from msgspec import Struct
+
+from holdfast.contract.errors import BadJson
+from holdfast.contract.values import Args, parse_json
+from holdfast.models.text_protocol.bodies import DELIMITERS, read_edit, read_query, read_write
+from holdfast.models.text_protocol.grammar import (
+    ANY_FRAME,
+    ANY_TAG,
+    BLANKS,
+    BLOCKS,
+    CALL_END,
+    CONTENT,
+    INLINE,
+    STATIC,
+    TOOLS,
+    WRITE_EMPTY,
+    Asked,
+    Fault,
+    Flaw,
+    Said,
+)
+
+# Every alternative begins with a plain character: so `re` skips what cannot begin one.
+TOKEN: Final = re.compile(
+    rf"""\[(?:(?P<inline>{"|".join(INLINE)}):(?:(?P<argument>[^\[\]\n]*+(?:\[[^\[\]\n]*+\][^\[\]\n]*+)*+)\])?"""
+    rf"""|(?P<static>{"|".join(STATIC)})\]"""
+    rf"""|(?P<block>{"|".join(BLOCKS)})\]"""
+    rf"""|/(?P<closing>{"|".join((*BLOCKS, "call"))})\]"""
+    r"""|call:(?P<unnamed>[^\[\]\n]*+)(?P<named>\])?)"""
+    r"""|```(?P<backticks>`*+)|~~~(?P<tildes>~*+)"""
+    rf"""|{ANY_FRAME}(?P<frame>)"""
+)
+_HEAD: Final = re.compile(
+    rf"[{BLANKS}>]*+(?P<listed>(?:(?:[-*+]|[0-9]{{1,9}}[.)])(?=[{BLANKS}])[{BLANKS}>]*+)*+)"
+)
+_QUOTED: Final = re.compile(rf"\n(?P<newline>)|`(?P<run>`*+)|{ANY_TAG}|{ANY_FRAME}")
+_FENCED: Final = re.compile(
+    rf"\n(?P<before>[{BLANKS}>]*+)(?P<run>`{{3,}}+|~{{3,}}+)[{BLANKS}]*+(?=\n|\Z)|{ANY_TAG}|{ANY_FRAME}"
+)
+_DEEPER: Final = 3
+"""A run that is indented more than this beyond the fence is a line of what is quoted."""
+_BRACKET: Final = re.compile(r"[\[\]]")
+_SPACE: Final = re.compile(r"\s*+")
+_BLANKS: Final = re.compile(rf"[{BLANKS}]*+")
+_ALONE: Final = re.compile(r"[ \t]*+\r?(?=\n|\Z)")
+_HEADER: Final = {
+    kind: re.compile(
+        rf"(?P<delimiter>{delimiter})|(?P<tag>{ANY_TAG})|(?P<fence>```|~~~)|(?P<frame>{ANY_FRAME})", re.MULTILINE
+    )
+    for kind, delimiter in DELIMITERS.items()
+}
+_OWN: Final = {kind: re.compile(rf"\[(/?){kind}\]") for kind in DELIMITERS}
+_QUERY: Final = re.compile(rf"\n[ \t]*+\r?\n|{ANY_TAG}|```|~~~|{ANY_FRAME}")
+_OBJECT_START: Final = re.compile(r"\s*+(?:(`{3,}+)[ \t]*+(?i:json)?[ \t]*+\r?\n\s*+)?")
+_RUN: Final = re.compile("`*+")
+_OBJECT: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|"|\{|\}|\[/call\]', re.DOTALL)
+_CONTENTS: Final = ("```", "~~~", CONTENT)
+_ARGUMENT: Final = {"read_file": "path", "list_dir": "path", "search_code": "query"}
+
+
+class Parsed(Struct, frozen=True):
+    pieces: tuple[Said | Asked, ...]
+    """Neighbouring text is one piece."""
+    flaws: tuple[Flaw, ...]
+
+    @property
+    def calls(self) -> tuple[Asked, ...]:
+        return tuple(piece for piece in self.pieces if isinstance(piece, Asked))
+
+
+def parse(text: str) -> Parsed:
+    return _Parser(text).parsed()
+
+
+class _Head(Struct, frozen=True):
+    """How a line begins: blanks, marks of quotations and markers of lists."""
+
+    end: int
+    indent: int
+    """A tab counts as four."""
+    quotes: int
+    listed: bool
+
+
+class Lines:
+    """How the lines of a text begin; each is looked at once, from the first to the last."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._seen = 0
+        self._head: _Head | None = None
+
+    def head(self, at: int) -> _Head:
+        """Of the line `at` is in."""
+        newline = self._text.rfind("\n", self._seen, at)
+        self._seen = at
+        if newline >= 0 or self._head is None:
+            start = newline + 1
+            found = cast(re.Match[str], _HEAD.match(self._text, start))
+            written = found[0]
+            indent = len(written) + 3 * written.count("\t")
+            self._head = _Head(found.end(), indent, written.count(">"), bool(found["listed"]))
+        return self._head
+
+
+class Fence(Struct, frozen=True):
+    """A quotation between runs of backticks or tildes: nothing in there is a call."""
+
+    run: str
+    indent: int
+    quotes: int
+
+    @classmethod
+    def at(cls, token: re.Match[str], lines: Lines) -> Fence | None:
+        """The one a token opens. Tildes open one only where a line begins."""
+        head, run = lines.head(token.start()), token[0]
+        return Fence(run, head.indent, head.quotes) if run[0] == "`" or token.start() == head.end else None
+
+    def end(self, text: str, at: int, noted: list[re.Match[str]]) -> int | None:
+        """Where it ends, if it does. `at` is in its first line or ends it; tags and frames from there on are noted."""
+        if self.run[0] == "`":
+            for token in _QUOTED.finditer(text, at):
+                if token.lastgroup == "newline":
+                    at = token.start()
+                    break
+                if token.lastgroup is None:
+                    noted.append(token)
+                elif token.end() - token.start() >= len(self.run):
+                    return token.end()
+            else:
+                return None
+        for token in _FENCED.finditer(text, at):
+            if token.lastgroup is None:
+                noted.append(token)
+            elif self._closed_by(token["before"], token["run"]):
+                return token.end()
+        return None
+
+    def _closed_by(self, before: str, run: str) -> bool:
+        indent = len(before) + 3 * before.count("\t")
+        return (
+            run.startswith(self.run) and indent <= self.indent + _DEEPER and before.count(">") <= self.quotes
+        )
+
+
+class _Parser:
+    """Goes from left to right once. Each method reads what a token begins, and gives where to go on."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._lines = Lines(text)
+        self._pieces: list[Said | Asked] = []
+        self._flaws: list[tuple[Fault, str, int]] = []
+        self._said = 0
+        """Where the text begins that is in no piece yet."""
+        self._wrote: int | None = None
+        """Where the last `[write_file: PATH]` is."""
+        self._pairs: dict[int, int] = {}
+        """The brackets of the line that ends at `_line_end`."""
+        self._last_bracket = self._line_end = -1
+
+    def parsed(self) -> Parsed:
+        text, at = self._text, 0
+        while token := TOKEN.search(text, at):
+            at = self._read(token)
+        if self._said < len(text):
+            self._pieces.append(Said(text[self._said :]))
+        newlines = [found.start() for found in re.finditer("\n", text)] if self._flaws else []
+        flaws = (Flaw(fault, tag, bisect_left(newlines, at) + 1) for fault, tag, at in self._flaws)
+        return Parsed(tuple(self._pieces), tuple(flaws))
+
+    def _read(self, token: re.Match[str]) -> int:
+        start, end = token.span()
+        match token.lastgroup:
+            case "argument":
+                return self._bracket(token["inline"], token["argument"], start, end)
+            case "static":
+                return self._call(TOOLS[token["static"]], {}, start, end)
+            case "inline":
+                return self._unbalanced(token)
+            case "block" if token["block"] == "search_code":
+                return self._query(start, end)
+            case "block":
+                return self._block(token["block"], token[0], start, end)
+            case "named":
+                return self._object(token[0], _name(token["unnamed"]), start, end)
+            case "backticks" | "tildes":
+                return self._fence(token)
+            case "unnamed":
+                self._flaw(Fault.UNCLOSED, token[0], start)
+            case "frame":
+                self._flaw(Fault.FABRICATED, token[0], start)
+            case _ if token["closing"] == "write_file" and self._wrote is not None:
+                self._flaw(Fault.UNREADABLE, WRITE_EMPTY, self._wrote)
+                self._wrote = None
+            case _:
+                self._flaw(Fault.UNOPENED, token[0], start)
+        return end
+
+    def _call(self, name: str, args: Args, start: int, end: int) -> int:
+        if self._said < start:
+            self._pieces.append(Said(self._text[self._said : start]))
+        self._pieces.append(Asked(name, args, self._text[start:end]))
+        self._said = end
+        return end
+
+    def _flaw(self, fault: Fault, tag: str, at: int) -> None:
+        self._flaws.append((fault, tag, at))
+
+    def _unclosed(self, tag: str, at: int) -> int:
+        """All that follows is text."""
+        self._flaw(Fault.UNCLOSED, tag, at)
+        return len(self._text)
+
+    # Brackets
+
+    def _bracket(self, name: str, argument: str, start: int, end: int) -> int:
+        args = _arguments(name, argument)
+        if args is None:
+            return end
+        if name == "write_file":
+            self._wrote = start
+        self._call(TOOLS[name], args, start, end)
+        if name == "write_file" and self._text.startswith(_CONTENTS, self._skip(_SPACE, end)):
+            self._flaw(Fault.UNREADABLE, WRITE_EMPTY, start)
+        return end
+
+    def _unbalanced(self, token: re.Match[str]) -> int:
+        """A bracket that is not closed on its line, or has brackets in its argument that are not in simple pairs."""
+        start, after = token.span()
+        if start >= self._line_end:
+            self._pair_brackets(start)
+        close = self._pairs.get(start)
+        if close is None:
+            if self._line_end == len(self._text):
+                return self._unclosed(token[0], start)
+            if after > self._last_bracket:
+                self._flaw(Fault.UNCLOSED, token[0], start)
+                return after
+            close = self._text.index("]", after)
+        return self._bracket(token["inline"], self._text[after:close], start, close + 1)
+
+    def _pair_brackets(self, start: int) -> None:
+        newline = self._text.find("\n", start)
+        self._line_end = len(self._text) if newline < 0 else newline
+        self._pairs, self._last_bracket = {}, -1
+        opened: list[int] = []
+        for bracket in _BRACKET.finditer(self._text, start, self._line_end):
+            if bracket[0] == "[":
+                opened.append(bracket.start())
+                continue
+            self._last_bracket = bracket.start()
+            if opened:
+                self._pairs[opened.pop()] = self._last_bracket
+
+    def _skip(self, pattern: re.Pattern[str], at: int) -> int:
+        found = pattern.match(self._text, at)
+        return found.end() if found else at
+
+    # Fences
+
+    def _fence(self, token: re.Match[str]) -> int:
+        fence = Fence.at(token, self._lines)
+        if fence is None:
+            return token.end()
+        noted: list[re.Match[str]] = []
+        end = fence.end(self._text, token.end(), noted)
+        tag = ""
+        for each in noted:
+            if each[0].startswith("="):
+                self._flaw(Fault.FABRICATED, each[0], each.start())
+            else:
+                tag = tag or each[0]
+        if end is not None:
+            return end
+        # With calls before it, a fence that stays open leaves it in doubt which of them were quoted.
+        if tag or self._said:
+            self._flaw(Fault.OPEN_FENCE, tag or token[0], token.start())
+        return len(self._text)
+
+    # Blocks
+
+    def _query(self, start: int, at: int) -> int:
+        """`[search_code]`: a block if nothing but its query comes before its closing tag, else only text."""
+        token = _QUERY.search(self._text, at)
+        if token is None or token[0] != "[/search_code]":
+            return token.start() if token else len(self._text)
+        query = read_query(self._text[at : token.start()])
+        if query:
+            return self._call(TOOLS["search_code"], {"query": query}, start, token.end())
+        self._flaw(Fault.UNREADABLE, "[search_code]", start)
+        return token.end()
+
+    def _block(self, kind: str, tag: str, start: int, at: int) -> int:
+        """`[write_file]`, `[edit_file]`, and a `[call: …]` that no object follows: here the header, up to the body."""
+        mixed = False
+        """Whether another tag was seen before the body: then it is not clear what was meant."""
+        opening = "[call:" if kind == "call" else tag
+        for token in _HEADER[kind].finditer(self._text, at):
+            match token.lastgroup:
+                case "delimiter":
+                    return self._body(kind, start, start + len(tag), token.end(), mixed=mixed)
+                case "frame":
+                    self._flaw(Fault.FABRICATED, token[0], token.start())
+                case "fence":
+                    if Fence.at(token, self._lines):
+                        self._flaw(Fault.UNCLOSED, tag, start)
+                        return token.start()
+                case _ if token[0] == opening:
+                    # The first tag was a word about calls, and no call.
+                    if mixed:
+                        self._flaw(Fault.UNCLOSED, tag, start)
+                    return token.start()
+                case _ if token[0] == f"[/{kind}]":
+                    return self._unreadable(kind, tag, start, token.end())
+                case _:
+                    mixed = True
+        return self._unclosed(tag, start)
+
+    def _body(self, kind: str, start: int, inside: int, at: int, *, mixed: bool) -> int:
+        """`inside`: behind the opening tag; `at`: behind the first delimiter."""
+        text, tag = self._text, self._text[start:inside]
+        nested: list[tuple[int, int]] = []
+        opened: list[int] = []
+        for token in _OWN[kind].finditer(text, at):
+            head = self._lines.head(token.start())
+            first = token.start() == head.end
+            if token[1] and not opened:
+                inner, end = text[inside : token.start()], token.end()
+                args = read_write(inner) if kind == "write_file" else read_edit(inner, nested)
+                if args is None or mixed:
+                    return self._unreadable(kind, tag, start, end)
+                self._call(TOOLS[kind], args, start, end)
+                return end if first and not head.quotes and not head.listed else self._behind(kind, tag, start, end)
+            if not first or head.listed or not _ALONE.match(text, token.end()):
+                continue
+            if not token[1]:
+                opened.append(token.start())
+            elif len(opened) > 1:
+                opened.pop()
+            else:
+                nested.append((opened.pop() - inside, token.end() - inside))
+        return self._unclosed(tag, start)
+
+    def _behind(self, kind: str, tag: str, start: int, end: int) -> int:
+        """Behind a closing tag in the middle of a line: if the line goes on, the tag may have been a word of the body.
+
+        It is not clear then where the body ends: all up to the next closing tag is not read.
+        """
+        at = self._skip(_BLANKS, end)
+        if at == len(self._text) or self._text[at] == "\n":
+            return at
+        closing = f"[/{kind}]"
+        found = self._text.find(closing, at)
+        return self._unclosed(tag, start) if found < 0 else self._unreadable(kind, tag, start, found + len(closing))
+
+    def _unreadable(self, kind: str, tag: str, start: int, end: int) -> int:
+        self._flaw(Fault.UNREADABLE_EDIT if kind == "edit_file" else Fault.UNREADABLE, tag, start)
+        return end
+
+    def _object(self, tag: str, name: str | None, start: int, at: int) -> int:
+        """`[call: NAME]`: a JSON object, which may be in a fence, and then nothing but the closing tag."""
+        text = self._text
+        begins = cast(re.Match[str], _OBJECT_START.match(text, at))
+        at, fence = begins.end(), begins[1] or ""
+        if not text.startswith("{", at):
+            return self._block("call", tag, start, at)
+        end = self._object_end(at)
+        if end is None:
+            return self._unclosed(tag, start)
+        after = self._skip(_SPACE, end)
+        if fence and text.startswith(fence, after):
+            fence, after = "", self._skip(_SPACE, self._skip(_RUN, after))
+        closing = text.find(CALL_END, after)
+        if closing < 0:
+            return self._unclosed(tag, start)
+        args = _decoded(text[at:end]) if closing == after and not fence else None
+        if name is None or args is None:
+            return self._unreadable("call", tag, start, closing + len(CALL_END))
+        return self._call(name, args, start, closing + len(CALL_END))
+
+    def _object_end(self, at: int) -> int | None:
+        """Behind its last brace, or at a closing tag before that; None if the reply ends in it."""
+        depth = 0
+        for token in _OBJECT.finditer(self._text, at):
+            match token[0]:
+                case "{":
+                    depth += 1
+                case "}":
+                    depth -= 1
+                    if not depth:
+                        return token.end()
+                case "[/call]":
+                    return token.start()
+                case '"':
+                    return None
+                case _:
+                    pass
+        return None
+
+
+def _decoded(text: str) -> Args | None:
+    try:
+        return cast(Args, parse_json(text))
+    except BadJson:
+        return None
+
+
+def _arguments(name: str, written: str) -> Args | None:
+    """None if nothing is asked for."""
+    value = written.strip()
+    if name == "write_file":
+        value = value.removeprefix("path=").strip()
+        return {"path": value, "content": ""} if value else None
+    if not value:
+        return {"path": "."} if name == "list_dir" else None
+    return {_ARGUMENT[name]: value}
+
+
+def _name(written: str) -> str | None:
+    """Between quotes a name may hold anything."""
+    name = written.strip()
+    if not name.startswith('"'):
+        return name or None
+    try:
+        value: object = json.loads(name)
+    except ValueError:
+        return name
+    return value if isinstance(value, str) else name

@@ -1,0 +1,272 @@
+"""One reply as it comes: text is shown up to the first thing that may begin a call, the rest once it is whole."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from itertools import count
+from typing import Final
+
+from holdfast.contract.message import Message, Part, Text, Thinking, ToolUse
+from holdfast.contract.values import Args, encode_json
+from holdfast.models.port import (
+    CallBegun,
+    Ended,
+    ModelError,
+    ModelEvent,
+    ModelFault,
+    PartEnded,
+    TextDelta,
+    ThinkingDelta,
+    Usage,
+)
+from holdfast.models.text_protocol.grammar import ANY_FRAME, Asked, Flaw, Said, unfinished
+from holdfast.models.text_protocol.history import write_call
+from holdfast.models.text_protocol.parser import TOKEN, Fence, Lines, Parsed, parse
+
+_FRAME: Final = re.compile(ANY_FRAME)
+_LINES: Final = re.compile(r"(?=\n)")
+
+
+class Preview:
+    """Gives out a reply while it can only be text: up to the first tag outside fences, or the first frame of a result.
+
+    A line is read whole if a fence may begin or end in it. It begins with the newline before it.
+    """
+
+    def __init__(self) -> None:
+        self.over = False
+        self._fence: Fence | None = None
+        self._line = ["\n"]
+        self._shown = 1
+        """How much of the line was given out."""
+        self._tail = ""
+        """The rest of it, as long as no fence begins in it."""
+        self._waits = False
+        """Whether one may."""
+
+    def feed(self, text: str) -> str:
+        """What can be shown now that this came."""
+        if "\n" not in text:
+            return self._go_on(text)
+        first, *lines = _LINES.split(text)
+        shown = [self._go_on(first)]
+        for line in lines:
+            shown += (self._end_line(), self._go_on(line))
+        return "".join(shown)
+
+    def _go_on(self, text: str) -> str:
+        if self.over:
+            return ""
+        self._line.append(text)
+        if self._waits:
+            return ""
+        tail = self._tail + text
+        token = (_FRAME if self._fence else TOKEN).search(tail)
+        if token is None:
+            end = unfinished(tail)
+        else:
+            end = token.start()
+            self._waits = token.lastgroup in ("backticks", "tildes")
+            self.over = not self._waits
+        self._shown += end
+        self._tail = tail[end:]
+        return tail[:end]
+
+    def _end_line(self) -> str:
+        """The rest of a line that ends here."""
+        if self.over:
+            return ""
+        line = "".join(self._line)
+        end = self._read(line) if self._waits or self._fence else len(line)
+        shown = line[self._shown : end]
+        self._line, self._shown, self._tail, self._waits = [], 0, "", False
+        return shown
+
+    def _read(self, line: str) -> int:
+        """Up to where the line is only text."""
+        lines, at = Lines(line), 0
+        while True:
+            if self._fence:
+                noted: list[re.Match[str]] = []
+                end = self._fence.end(line, at, noted)
+                if frame := next((each for each in noted if each[0].startswith("=")), None):
+                    self.over = True
+                    return frame.start()
+                if end is None:
+                    return len(line)
+                self._fence, at = None, end
+            token = TOKEN.search(line, at)
+            if token is None:
+                return len(line)
+            if token.lastgroup not in ("backticks", "tildes"):
+                self.over = True
+                return token.start()
+            self._fence, at = Fence.at(token, lines), token.end()
+
+
+class Reply:
+    def __init__(self, name: str) -> None:
+        """`name`: of the model."""
+        self._name = name
+        self.ended: Ended | None = None
+        self._preview = Preview()
+        self._written: list[str] = []
+        self._size = self._given = 0
+        """Of what is written: how much there is, and how much of it was given out."""
+        self._raw: list[Part] = []
+        self._part: list[str] = []
+        """Of the part that is being written."""
+        self._others: list[tuple[int, Thinking | ToolUse]] = []
+        """What came by the provider's own means and was not given out, and how much was written before it."""
+        self._text: list[str] = []
+        """Of the text that is being put together."""
+        self._white: list[str] = []
+        """The white space after it: part of it only if more text follows, and no call."""
+        self._after_call = False
+        self._ids: set[str] = set()
+        """Of the calls that came by the provider's own means."""
+        self._fresh_ids = (fresh for number in count(1) if (fresh := f"call-{number}") not in self._ids)
+
+    @property
+    def raw(self) -> Message:
+        """The reply as the model wrote it, to be shown to it again."""
+        return Message("assistant", tuple(self._raw))
+
+    @cached_property
+    def _parsed(self) -> Parsed:
+        return parse("".join(self._written))
+
+    @property
+    def flaws(self) -> tuple[Flaw, ...]:
+        """Of the whole reply, like the calls."""
+        return self._parsed.flaws
+
+    @property
+    def calls(self) -> bool:
+        return bool(self._parsed.calls or self._ids)
+
+    def take(self, event: ModelEvent) -> Iterable[ModelEvent]:
+        match event:
+            case TextDelta(text):
+                self._part.append(text)
+                yield from self._read(text)
+            case PartEnded(Text(text)):
+                # The part is what counts; a model need not show it piece by piece.
+                shown = "".join(self._part)
+                if not text.startswith(shown):
+                    raise self._contradicted()
+                self._part = []
+                self._raw.append(Text(text))
+                yield from self._read(text[len(shown) :])
+            case PartEnded(Thinking() as thought):
+                self._raw.append(thought)
+                if self._preview.over:
+                    self._others.append((self._size, thought))
+                else:
+                    yield from self._give(thought)
+            case PartEnded(ToolUse() as use):
+                self._raw.append(Text(f"\n{write_call(use)}\n"))
+                self._ids.add(use.id)
+                self._preview.over = True
+                self._others.append((self._size, use))
+            case ThinkingDelta():
+                yield event
+            case Ended():
+                if self._part:
+                    raise self._contradicted(event.usage)
+                self.ended = event
+            case _:
+                # Calls are begun when they are certain, and retries are the caller's.
+                pass
+
+    def rest(self, *, calls: bool) -> Iterable[ModelEvent]:
+        """What was not given out. Without `calls`, they are only what they were written as."""
+        for piece in self._remaining(calls=calls):
+            yield from self._give(piece)
+        yield from self._end_text(white=True)
+
+    def _contradicted(self, usage: Usage | None = None) -> ModelError:
+        message = f"The text {self._name} sent is not the text it had shown while it wrote; send again."
+        return ModelError(ModelFault.PROTOCOL, message, usage=usage)
+
+    def _read(self, text: str) -> Iterable[ModelEvent]:
+        self._written.append(text)
+        self._size += len(text)
+        shown = self._preview.feed(text)
+        self._given += len(shown)
+        yield from self._say(shown)
+
+    def _remaining(self, *, calls: bool) -> Iterator[Said | Asked | Thinking | ToolUse]:
+        text = "".join(self._written)
+        pieces = self._parsed.pieces if calls else (Said(text),)
+        others = iter([*self._others, (self._size + 1, None)])
+        place, other = next(others)
+        end = 0
+        for piece in pieces:
+            start, end = max(end, self._given), end + len(piece.text)
+            while other and place < end:
+                if isinstance(piece, Said):
+                    yield Said(text[start:place])
+                    start = place
+                yield other if calls else _as_text(other)
+                place, other = next(others)
+            yield Said(text[start:end]) if isinstance(piece, Said) else piece
+        while other:
+            yield other if calls else _as_text(other)
+            _, other = next(others)
+
+    def _give(self, piece: Said | Asked | Thinking | ToolUse) -> Iterable[ModelEvent]:
+        if isinstance(piece, Said):
+            yield from self._say(piece.text)
+            return
+        yield from self._end_text(white=isinstance(piece, Thinking))
+        self._after_call = not isinstance(piece, Thinking)
+        if isinstance(piece, Asked):
+            piece = ToolUse(next(self._fresh_ids), piece.name, _json(piece.args))
+        if isinstance(piece, ToolUse):
+            yield CallBegun(piece.id, piece.name)
+        yield PartEnded(piece)
+
+    def _say(self, text: str) -> Iterable[ModelEvent]:
+        """White space around calls only keeps them apart: it is no text."""
+        said = text.rstrip()
+        if not said:
+            self._white.append(text)
+            return
+        shown = "".join((*self._white, said))
+        if self._after_call and not self._text:
+            shown = _without_blank_lines(shown)
+        self._white = [text[len(said) :]]
+        yield from self._show(shown)
+
+    def _show(self, text: str) -> Iterable[ModelEvent]:
+        if text:
+            self._text.append(text)
+            yield TextDelta(text)
+
+    def _end_text(self, *, white: bool) -> Iterable[ModelEvent]:
+        if self._text:
+            yield from self._show("".join(self._white) if white else "")
+            yield PartEnded(Text("".join(self._text)))
+        self._text, self._white = [], []
+
+
+def _json(args: Args) -> str:
+    try:
+        return encode_json(args).decode()
+    except UnicodeEncodeError:
+        # Half a character cannot be in a call: escaped like this, the pipeline says so.
+        return json.dumps(args)
+
+
+def _as_text(other: Thinking | ToolUse) -> Said | Thinking:
+    return Said(f"\n{write_call(other)}\n") if isinstance(other, ToolUse) else other
+
+
+def _without_blank_lines(text: str) -> str:
+    """Without those it begins with; the first line keeps what it is indented by."""
+    start = len(text) - len(text.lstrip())
+    return text[text.rfind("\n", 0, start) + 1 :]
