@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.contract.values import Json
-from holdfast.doors.cli.mcp.jsonc import NotJsonc, entry_in, parse, put
+from holdfast.doors.cli.mcp.jsonc import Jsonc, NotJsonc, entry_in, put
 
 SECTION, NAME = "servers", "holdfast"
 ENTRY: dict[str, Json] = {"command": "/bin/holdfast", "args": ["-C", "a b", "mcp"]}
@@ -66,7 +66,7 @@ def test_the_entry_is_added_and_every_value_and_every_comment_stays(file: tuple[
     result = put(text, SECTION, NAME, ENTRY)
     section = value.get(SECTION, {})
     assert isinstance(section, dict)
-    after, before = parse(result), parse(text)
+    after, before = Jsonc(result), Jsonc(text)
     assert after.root is not None
     assert after.root.value == {**value, SECTION: {**section, NAME: ENTRY}}
     assert after.comments == before.comments
@@ -82,16 +82,16 @@ def test_an_entry_that_is_there_is_replaced_and_nothing_else(
     file: tuple[dict[str, Json], str], other: dict[str, Json]
 ) -> None:
     once = put(file[1], SECTION, NAME, other)
-    found = parse(once).root
+    found = Jsonc(once).root
     assert found is not None
     result = put(once, SECTION, NAME, ENTRY)
-    new = parse(result)
+    new = Jsonc(result)
     assert new.root is not None
     assert isinstance(found.value, dict)
     section = found.value[SECTION]
     assert isinstance(section, dict)
     assert new.root.value == {**found.value, SECTION: {**section, NAME: ENTRY}}
-    assert new.comments == parse(once).comments
+    assert new.comments == Jsonc(once).comments
 
 
 @pytest.mark.spec("K3a")
@@ -152,6 +152,6 @@ def test_members_that_are_not_ours_stay_letter_by_letter(more: dict[str, Json], 
 
 
 def parsed(text: str) -> Json:
-    root = parse(text).root
+    root = Jsonc(text).root
     assert root is not None
     return root.value
