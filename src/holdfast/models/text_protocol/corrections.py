@@ -32,7 +32,8 @@ _WRONG: Final = {
 
 def worst(flaws: Sequence[Flaw], *, cut: bool) -> tuple[Kind, Flaw] | None:
     """What a reply is sent back for; None for nothing. `cut`: somebody else than the model ended it."""
-    found = {_KINDS.get(flaw.fault, Kind.MALFORMED): flaw for flaw in reversed(flaws) if not _explained(flaw, cut)}
+    counted = [flaw for flaw in flaws if not (cut and flaw.fault in _OF_A_CUT)]
+    found = {_KINDS.get(flaw.fault, Kind.MALFORMED): flaw for flaw in reversed(counted)}
     return next(((kind, found[kind]) for kind in Kind if kind in found), None)
 
 
@@ -64,10 +65,6 @@ def correction(kind: Kind, flaw: Flaw, *, failed_edit: str | None = None) -> str
     form = FORMS.get(flaw.tag.strip("[/]:"))
     shown = f" Write it exactly like this:\n{form}" if form else ""
     return f"{MARK} Nothing was run: {_what(flaw)}.{shown}"
-
-
-def _explained(flaw: Flaw, cut: bool) -> bool:
-    return cut and flaw.fault in _OF_A_CUT
 
 
 def _what(flaw: Flaw) -> str:

@@ -146,7 +146,7 @@ class _Summary:
             resolved = self._resolved(part)
             if depth > 0 and "allOf" in resolved:
                 resolved = self._merged(resolved, depth - 1)
-            properties = {**_mapping(merged, "properties"), **_mapping(resolved, "properties")}
+            properties = {**_mapping(merged.get("properties")), **_mapping(resolved.get("properties"))}
             required = [*_list(merged, "required"), *_list(resolved, "required")]
             merged = {**resolved, **merged}
             if properties:
@@ -174,13 +174,13 @@ class _Summary:
     def _resolved(self, part: object) -> Schema:
         """What a reference inside the schema leads to; anything else that is no object says nothing."""
         for _ in range(_DEEPEST):
-            found = _as_mapping(part)
+            found = _mapping(part)
             reference = found.get("$ref")
             if not isinstance(reference, str):
                 return found
             part = self._root if reference.startswith("#/") else None
             for step in reference.removeprefix("#/").split("/"):
-                part = _as_mapping(part).get(unquote(step).replace("~1", "/").replace("~0", "~"))
+                part = _mapping(part).get(unquote(step).replace("~1", "/").replace("~0", "~"))
         return {}
 
 
@@ -188,11 +188,7 @@ def _options(schema: Schema) -> list[Any]:
     return (_list(schema, "anyOf") or _list(schema, "oneOf"))[:_MOST]
 
 
-def _mapping(schema: Schema, key: str) -> Schema:
-    return _as_mapping(schema.get(key))
-
-
-def _as_mapping(value: object) -> Schema:
+def _mapping(value: object) -> Schema:
     return cast(Schema, value) if isinstance(value, Mapping) else {}
 
 

@@ -39,9 +39,7 @@ TOKEN: Final = re.compile(
     r"""|```(?P<backticks>`*+)|~~~(?P<tildes>~*+)"""
     rf"""|{ANY_FRAME}(?P<frame>)"""
 )
-_HEAD: Final = re.compile(
-    rf"[{BLANKS}>]*+(?P<listed>(?:(?:[-*+]|[0-9]{{1,9}}[.)])(?=[{BLANKS}])[{BLANKS}>]*+)*+)"
-)
+_HEAD: Final = re.compile(rf"[{BLANKS}>]*+(?P<listed>(?:(?:[-*+]|[0-9]{{1,9}}[.)])(?=[{BLANKS}])[{BLANKS}>]*+)*+)")
 _QUOTED: Final = re.compile(rf"\n(?P<newline>)|`(?P<run>`*+)|{ANY_TAG}|{ANY_FRAME}")
 _FENCED: Final = re.compile(
     rf"\n(?P<before>[{BLANKS}>]*+)(?P<run>`{{3,}}+|~{{3,}}+)[{BLANKS}]*+(?=\n|\Z)|{ANY_TAG}|{ANY_FRAME}"
@@ -147,9 +145,7 @@ class Fence(Struct, frozen=True):
 
     def _closed_by(self, before: str, run: str) -> bool:
         indent = len(before) + 3 * before.count("\t")
-        return (
-            run.startswith(self.run) and indent <= self.indent + _DEEPER and before.count(">") <= self.quotes
-        )
+        return run.startswith(self.run) and indent <= self.indent + _DEEPER and before.count(">") <= self.quotes
 
 
 class _Parser:
@@ -229,10 +225,9 @@ class _Parser:
             return end
         if name == "write_file":
             self._wrote = start
-        self._call(TOOLS[name], args, start, end)
-        if name == "write_file" and self._text.startswith(_CONTENTS, self._skip(_SPACE, end)):
-            self._flaw(Fault.UNREADABLE, WRITE_EMPTY, start)
-        return end
+            if self._text.startswith(_CONTENTS, self._skip(_SPACE, end)):
+                self._flaw(Fault.UNREADABLE, WRITE_EMPTY, start)
+        return self._call(TOOLS[name], args, start, end)
 
     def _unbalanced(self, token: re.Match[str]) -> int:
         """A bracket that is not closed on its line, or has brackets in its argument that are not in simple pairs."""
