@@ -14,8 +14,8 @@ from holdfast.agent.context import trim
 from holdfast.agent.conversation import Conflict, Conversation, Diagnostic, Open, Placed, Slot, Status
 from holdfast.agent.events import EXIT_CODES, Guarded, Kind, OnEvent, Outcome, PhaseBegun, ReplyWritten, UsageCounted
 from holdfast.agent.execute import RUNNING_STEPS, Job, carry_out, categorise, execute
+from holdfast.agent.guard_adapter import GuardAdapter
 from holdfast.agent.guarding import Accept, Act, Again, Finish, Guard, Send
-from holdfast.agent.guided import Guided
 from holdfast.agent.loading import Loading, in_own_names
 from holdfast.agent.reply import Reply, ask, unanswered
 from holdfast.agent.standing import INTERRUPTED, Standing, Step, standing_of
@@ -73,7 +73,7 @@ class Loop:
         self._is_current = is_current or (lambda: True)
         """Whether the rules this loop was given are still those of the conversation; asked before every step."""
         self._bench = Bench(runtime, conversation, caller, model.provider, by, on_event)
-        self._guided = None if guard is None else Guided(guard, self._bench)
+        self._guided = None if guard is None else GuardAdapter(guard, self._bench)
         self._loading = Loading(self._bench.searches, runtime.config.tools.search_threshold)
         self._usage = Usage()
         self._unwritten: Usage | None = None

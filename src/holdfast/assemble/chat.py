@@ -267,7 +267,7 @@ def _for_small_models(config: Config) -> Config:
 def _guard(rules: GuardrailsConfig, tools: Callable[[], Sequence[Tool]]) -> Guard | None:
     if not rules.enabled:
         return None
-    from holdfast.agent.guard.rails import GuardRails
+    from holdfast.guardrails import GuardRails
 
     return GuardRails(rules, tools)
 

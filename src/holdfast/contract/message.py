@@ -69,3 +69,13 @@ class Message(Struct, frozen=True):
     @property
     def tool_uses(self) -> tuple[ToolUse, ...]:
         return tuple(part for part in self.parts if isinstance(part, ToolUse))
+
+    @property
+    def own_text(self) -> str:
+        """What its author wrote in it: never what a tool gave back."""
+        return "\n".join(part.text for part in self.parts if isinstance(part, Text)).strip()
+
+    @property
+    def foreign(self) -> bool:
+        """Something in it was not written there: a file is attached, or its text was put in."""
+        return any(isinstance(part, Attachment) or (isinstance(part, Text) and part.included) for part in self.parts)

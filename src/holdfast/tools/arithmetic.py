@@ -54,10 +54,10 @@ def _value(node: ast.expr, depth: int) -> Number:
             return _value(operand, depth + 1)
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
             return _bounded(_OPERATORS[type(op)](_value(left, depth + 1), _value(right, depth + 1)))
-        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS and len(args) <= 16:
-            return _bounded(_FUNCTIONS[name](*(_value(item, depth + 1) for item in args)))
-        case ast.Name(id=name) if name in _CONSTANTS:
-            return _CONSTANTS[name]
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in FUNCTIONS and len(args) <= 16:
+            return _bounded(FUNCTIONS[name](*(_value(item, depth + 1) for item in args)))
+        case ast.Name(id=name) if name in CONSTANTS:
+            return CONSTANTS[name]
         case _:
             raise ArithmeticProblem(f"'{ast.unparse(node)[:60]}' is not arithmetic")
 
@@ -91,9 +91,9 @@ _OPERATORS: Final[dict[type[ast.operator], Callable[[Number, Number], Any]]] = {
     ast.Mod: operator.mod,
     ast.Pow: _power,
 }
-_FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
+FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     name: getattr(math, name)
     for name in ("sqrt", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "exp", "log", "log2", "log10",
                  "floor", "ceil", "trunc", "hypot", "degrees", "radians", "gcd")
 } | {"abs": abs, "min": min, "max": max, "round": round, "pow": _power, "factorial": _factorial}  # fmt: skip
-_CONSTANTS: Final[dict[str, float]] = {"pi": math.pi, "e": math.e, "tau": math.tau}
+CONSTANTS: Final[dict[str, float]] = {"pi": math.pi, "e": math.e, "tau": math.tau}

@@ -8,11 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.contract.tool import Tool
-from holdfast.models.operator import building as build
-from holdfast.models.operator.forms import Phrase
-from holdfast.models.operator.phrases import GRAMMAR
-from holdfast.models.operator.words import ARITHMETIC
-from holdfast.tools import arithmetic
+from holdfast.models.operator.grammar import GRAMMAR, Phrase, nothing
 from tests.models.operator.phrasings import UNDERSTOOD, Calls
 from tests.models.operator.refusals import NOT_UNDERSTOOD
 from tests.models.operator.support import TOOLS, played, reply, you
@@ -46,7 +42,7 @@ def test_at_least_a_third_of_the_phrasings_is_not_understood() -> None:
 def test_every_example_of_the_grammar_calls_the_tool_it_stands_under(tool: str) -> None:
     for phrase in GRAMMAR[tool]:
         steps = played(phrase.example)
-        assert {name for step in steps for name, _ in step} == {tool}, phrase.form
+        assert {name for step in steps for name, _ in step} == {tool}, phrase.form.text
 
 
 def test_the_grammar_knows_every_tool_that_is_built_in() -> None:
@@ -54,14 +50,9 @@ def test_the_grammar_knows_every_tool_that_is_built_in() -> None:
     assert set(GRAMMAR) == {tool.name for tool in TOOLS} - {"calculator_async", "tool.search"}
 
 
-def test_arithmetic_has_the_names_the_calculator_knows() -> None:
-    known = vars(arithmetic)
-    assert {*known["_FUNCTIONS"], *known["_CONSTANTS"]} == ARITHMETIC
-
-
 def test_the_users_page_lists_exactly_the_phrases_of_the_grammar() -> None:
     rows = re.findall(r"^\| `(.+?)` \| `(.+?)` \|$", PAGE.read_text(), re.MULTILINE)
-    assert rows == [(phrase.form, tool) for tool, phrases in GRAMMAR.items() for phrase in phrases]
+    assert rows == [(phrase.form.text, tool) for tool, phrases in GRAMMAR.items() for phrase in phrases]
     assert len(PAGE.read_text().splitlines()) <= 120
 
 
@@ -84,7 +75,7 @@ def test_a_tool_of_the_same_name_with_other_arguments_is_not_called() -> None:
 
 @pytest.mark.spec("M2")
 def test_what_can_be_read_in_two_ways_is_not_understood(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(GRAMMAR, "git.log", (Phrase("read FILES", "read a.py", build.nothing),))
+    monkeypatch.setitem(GRAMMAR, "git.log", (Phrase("read FILES", "read a.py", nothing),))
     answer = reply([you("read a.py")])
     assert answer.tool_uses == () and "in two ways" in answer.text
 

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import Runtime
 from holdfast.contract.message import Message, ToolResult, ToolUse
-from holdfast.models.operator.reporting import report
+from holdfast.models.operator.reports import report
 from holdfast.runtime.runtime import Rules
 from holdfast.tools import builtin_tools
 from tests.models.operator.support import collect, message_of, you

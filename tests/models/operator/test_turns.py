@@ -10,7 +10,7 @@ import pytest
 from holdfast.agent import standing as agent_standing
 from holdfast.contract.message import Aborted, Message, Text, ToolResult, ToolUse
 from holdfast.contract.result import Attachment
-from holdfast.models.operator.reporting import DENIED, REJECTED
+from holdfast.models.operator.reports import DENIED, REJECTED
 from holdfast.models.port import CallBegun, Ended, PartEnded, TextDelta, Usage
 from holdfast.runtime.pending import REJECTED_BY_USER
 from tests.models.operator.support import calls, ending, events, played, reply, results, you

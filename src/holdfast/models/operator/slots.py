@@ -1,62 +1,47 @@
-"""The places in a phrase that a person fills: what may stand there, and what is made of it."""
+"""The slots of the grammar: what may stand there, and what is made of it."""
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Final
 
-from holdfast.models.operator import arithmetic
-from holdfast.models.operator.commands import bare_command, is_said
-from holdfast.models.operator.literals import BLOCK, END, INLINE, IT, Masked
-from holdfast.models.operator.words import ENGLISH, EXTENSIONLESS, FOLDERS, NO_FOLDERS
+from holdfast.models.operator.word_lists import (
+    ENGLISH,
+    FILES,
+    FOLDERS,
+    NO_FOLDERS,
+    PROGRAMS,
+    TARGETS,
+    TEXT_OPTIONS,
+    UNSURE,
+)
+from holdfast.models.requests.literals import BLOCK, END, INLINE, IT, TRACE, Masked
+from holdfast.models.requests.notation import Slot, telling
+from holdfast.tools.arithmetic import CONSTANTS, FUNCTIONS, MAX_EXPRESSION
 
-Value = str | int | tuple[int, int] | list[str]
-
+_MARKS: Final = f"{INLINE}{BLOCK}{END}{IT}{TRACE}"
 _LITERAL: Final = f"{INLINE}\\d+{END}"
 _BLOCK: Final = f"{BLOCK}\\d+{END}"
-_WORD: Final = f"[^\\s{INLINE}{BLOCK}{END}{IT},;:\"'`“”‘’«»„()<>|&$!?\\\\]+"
-_GLOB_WORD: Final = f"[^\\s{INLINE}{BLOCK}{END}{IT};:\"'`“”‘’«»„()<>|&$!\\\\]+"
-_IT: Final = "(?:it|that file|this file|the same file|that|this)"
-_AND: Final = "(?:, and |, | and )"
-_ONE: Final = f"(?:{_LITERAL}|{_WORD})"
-_FILE: Final = f"(?:{_LITERAL}|{_IT}|{_WORD})"
 _QUOTED: Final = f"(?:{_LITERAL}|{_BLOCK})"
-
-PATTERNS: Final[dict[str, str]] = {
-    "FILE": _FILE,
-    "FILES": f"{_FILE}(?:{_AND}{_FILE})*",
-    "NAME": _ONE,
-    "FOLDER": _ONE,
-    "FOLDERS": f"{_ONE}(?:{_AND}{_ONE})*",
-    "DIR": _ONE,
-    "DIRS": f"{_ONE}(?:{_AND}{_ONE})*",
-    "PLACE": f"(?:{_LITERAL}|{_GLOB_WORD})",
-    "GLOB": f"(?:{_LITERAL}|{_GLOB_WORD})",
-    "TEXT": _ONE,
-    "QUOTED": _QUOTED,
-    "CONTENT": _QUOTED,
-    "OLD": _QUOTED,
-    "NEW": f"(?:{_QUOTED}|nothing)",
-    "QUOTES": f"{_LITERAL}(?:(?:, or |, and |, | and | or ){_LITERAL})*",
-    "BLOCK": _BLOCK,
-    "COMMAND": f"(?:{_LITERAL}|{_BLOCK}|[^{BLOCK}{IT}]+?)",
-    "EXPRESSION": f"(?:{_LITERAL}|[^{INLINE}{BLOCK}{END}{IT}]+?)",
-    "N": r"[0-9]{1,9}",
-    "RANGE": r"[0-9]{1,9}(?: ?(?:-|–|\.\.) ?| to | through )[0-9]{1,9}",
-    "ID": f"(?:{_LITERAL}|[A-Za-z0-9][A-Za-z0-9_-]*)",
-}
+_ONE: Final = f"(?:{_LITERAL}|[^\\s{_MARKS},;:\"'`“”‘’«»„()<>|&$!?\\\\]+)"
+_GLOB_WORD: Final = f"(?:{_LITERAL}|[^\\s{_MARKS};:\"'`“”‘’«»„()<>|&$!\\\\]+)"
+_IT: Final = "(?:it|that file|this file|the same file|that|this)"
+_FILE: Final = f"(?:{_IT}|{_ONE})"
+_AND: Final = "(?:, and |, | and )"
 
 _GLOB: Final = re.compile(r"[*?\[{]")
 _NUMBER: Final = re.compile(r"[0-9.]+")
-_SPLIT: Final = re.compile(_AND)
-_MARKED: Final = re.compile(_LITERAL)
-_NAMED_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 
-def value_of(slot: str, found: str, masked: Masked) -> Value | None:
-    """What a slot holds; None if what stands there cannot be meant for it."""
-    return _READERS[slot](found, masked)
+# Names
+
+
+def _is_name(text: str) -> bool:
+    return bool(text.strip()) and "\n" not in text
 
 
 def _file(found: str, masked: Masked) -> str | None:
@@ -64,38 +49,30 @@ def _file(found: str, masked: Masked) -> str | None:
         return piece.text if _is_name(piece.text) else None
     if re.fullmatch(_IT, found, re.IGNORECASE):
         return IT
-    return found if found in EXTENSIONLESS or _looks_like_a_file(found) else None
+    return found if found in FILES or _looks_like_a_file(found) else None
 
 
 def _looks_like_a_file(word: str) -> bool:
     if "://" in word or _GLOB.search(word) or _NUMBER.fullmatch(word) or word[0] == "-":
         return False
-    return ("." in word or "/" in word) and word[-1] not in "./" and word.strip("./~") != "" and not _in_words(word)
-
-
-def _in_words(word: str) -> bool:
-    """Such as "and/or"."""
-    return "/" in word and "." not in word and is_said(word)
+    said = "/" in word and "." not in word and _is_said(word)  # such as "and/or"
+    return ("." in word or "/" in word) and word[-1] not in "./" and word.strip("./~") != "" and not said
 
 
 def _name(found: str, masked: Masked) -> str | None:
     """Any word, where the phrase has said that it is a file."""
     piece = masked.piece(found)
     word = found if piece is None else piece.text
-    if piece is None and (_GLOB.search(word) or is_said(word)):
+    if piece is None and (_GLOB.search(word) or _is_said(word)):
         return None
     return word if _is_name(word) and word[0] != "-" else None
-
-
-def _is_name(text: str) -> bool:
-    return bool(text.strip()) and "\n" not in text
 
 
 def _dir(found: str, masked: Masked) -> str | None:
     """Any word, where the phrase has said that it is a folder."""
     if (piece := masked.piece(found)) is not None:
         return piece.text if _is_name(piece.text) else None
-    if found[0] == "-" or "://" in found or _GLOB.search(found) or found.lower() in NO_FOLDERS or is_said(found):
+    if found[0] == "-" or "://" in found or _GLOB.search(found) or found.lower() in NO_FOLDERS or _is_said(found):
         return None
     return found
 
@@ -108,7 +85,7 @@ def _folder(found: str, masked: Masked) -> str | None:
 
 def _several(one: Callable[[str, Masked], str | None]) -> Callable[[str, Masked], list[str] | None]:
     def read(found: str, masked: Masked) -> list[str] | None:
-        values = [one(item, masked) for item in _SPLIT.split(found)]
+        values = [one(item, masked) for item in re.split(_AND, found)]
         known = [value for value in values if value is not None]
         return known if len(known) == len(values) else None
 
@@ -116,18 +93,25 @@ def _several(one: Callable[[str, Masked], str | None]) -> Callable[[str, Masked]
 
 
 def _place(found: str, masked: Masked) -> str | None:
-    if masked.piece(found) is None and _GLOB.search(found):
-        return found
-    return found if masked.piece(found) is None and _looks_like_a_file(found) else _folder(found, masked)
+    plain = masked.piece(found) is None
+    return found if plain and (_GLOB.search(found) or _looks_like_a_file(found)) else _folder(found, masked)
 
 
 def _glob(found: str, masked: Masked) -> str | None:
     piece = masked.piece(found)
     word = found if piece is None else piece.text
-    if not _is_name(word):
-        return None
     named = piece is None and word[0] != "." and _looks_like_a_file(word)
-    return word if named or _GLOB.search(word) else None
+    return word if _is_name(word) and (named or _GLOB.search(word)) else None
+
+
+def _id(found: str, masked: Masked) -> str | None:
+    """Ids that are made here have a number in them; others are quoted."""
+    if (piece := masked.piece(found)) is not None:
+        return piece.text if _ID.fullmatch(piece.text) else None
+    return found if re.search("[0-9]", found) and not _is_said(found) else None
+
+
+# Texts and numbers
 
 
 def _text(found: str, masked: Masked) -> str | None:
@@ -136,10 +120,9 @@ def _text(found: str, masked: Masked) -> str | None:
     return None if found.lower() in ENGLISH else found
 
 
-def _quoted(found: str, masked: Masked) -> str | None:
-    if (piece := masked.piece(found)) is not None:
-        return piece.text
-    return ""
+def _quoted(found: str, masked: Masked) -> str:
+    piece = masked.piece(found)
+    return "" if piece is None else piece.text
 
 
 def _content(found: str, masked: Masked) -> str | None:
@@ -151,18 +134,7 @@ def _content(found: str, masked: Masked) -> str | None:
 
 
 def _quotes(found: str, masked: Masked) -> list[str]:
-    return [piece.text for mark in _MARKED.findall(found) if (piece := masked.piece(mark)) is not None]
-
-
-def _command(found: str, masked: Masked) -> str | None:
-    if (piece := masked.piece(found)) is not None:
-        return piece.text if piece.text.strip() else None
-    return bare_command(found, masked)
-
-
-def _expression(found: str, masked: Masked) -> str | None:
-    piece = masked.piece(found)
-    return arithmetic.expression(found if piece is None else piece.text)
+    return [_quoted(mark, masked) for mark in re.findall(_LITERAL, found)]
 
 
 def _number(found: str, masked: Masked) -> int | None:
@@ -174,33 +146,127 @@ def _range(found: str, masked: Masked) -> tuple[int, int] | None:
     return (first, last) if 1 <= first <= last else None
 
 
-def _id(found: str, masked: Masked) -> str | None:
-    """Ids that are made here have a number in them; others are quoted."""
+# Arithmetic
+
+_SPOKEN: Final = {
+    "plus": "+", "minus": "-", "times": "*", "multiplied by": "*", "divided by": "/", "over": "/",
+    "to the power of": "^", "modulo": "%", "mod": "%", "×": "*", "·": "*", "÷": "/", "−": "-",
+}  # fmt: skip
+_SIGNS: Final = re.compile("|".join(rf"\b{word}\b" if word.isascii() else word for word in _SPOKEN), re.IGNORECASE)
+_NO_NUMBER: Final = re.compile(r"[0-9][a-z]|[^a-z0-9\s.+*/^%(),-]")
+_OF_ARITHMETIC: Final = (ast.BinOp, ast.UnaryOp, ast.Call, ast.Name, ast.Constant)
+
+
+def _expression(found: str, masked: Masked) -> str | None:
+    """Arithmetic as the calculator reads it, spoken operators as signs; None for anything else, or only a number."""
+    piece = masked.piece(found)
+    text = found if piece is None else piece.text
+    signs = _SIGNS.sub(lambda said: _SPOKEN[said[0].lower()], text).strip().removesuffix("=").rstrip()
+    names = set(re.findall("[a-z][a-z0-9]*", signs))
+    if len(signs) > MAX_EXPRESSION or _NO_NUMBER.search(signs) or not names <= FUNCTIONS.keys() | CONSTANTS.keys():
+        return None
+    try:
+        tree = ast.parse(signs.replace("^", "**"), mode="eval")
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return None
+    nodes = [node for node in ast.walk(tree.body) if isinstance(node, ast.expr)]
+    works = any(isinstance(node, ast.BinOp | ast.Call) for node in nodes)
+    return signs if works and all(map(_is_arithmetic, nodes)) else None
+
+
+def _is_arithmetic(node: ast.expr) -> bool:
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Name) and node.func.id in FUNCTIONS and bool(node.args)
+    return isinstance(node, _OF_ARITHMETIC)
+
+
+# Commands without backticks: only those in which every word is plain to see, so that no sentence is taken for one
+
+_OPTION: Final = re.compile(r"--?([A-Za-z][\w-]*)(?:=[\w./:@%+~^-]+)?")
+_SETTING: Final = re.compile(r"[A-Za-z_]\w*=([\w./:@%+~^-]+)")
+_PATH: Final = re.compile(r"[\w./@+*~-]+(?:::[\w\[\]-]+)*")
+_DATE: Final = re.compile(r"[\d./:-]*\d[\d./:-]*")
+_VALUED: Final = re.compile(r"-[A-Za-z]")
+_KEPT_IN: Final = frozenset({"bin", "scripts", "script", "tools"})
+_UNSAFE: Final = re.compile(r"[`$\\!]")
+
+
+def _command(found: str, masked: Masked) -> str | None:
+    """The command as it was written; None if any word of it might be meant for the reader."""
     if (piece := masked.piece(found)) is not None:
-        return piece.text if _NAMED_ID.fullmatch(piece.text) else None
-    return found if re.search("[0-9]", found) and not is_said(found) else None
+        return piece.text if piece.text.strip() else None
+    words = found.split(" ")
+    if not (words[0] in PROGRAMS or _is_program(words[0])):
+        return None
+    plain = all(_is_plain(word, before) or _is_text(word, before, masked) for before, word in pairwise(words))
+    return masked.unmasked(found) if plain else None
 
 
-_READERS: Final[dict[str, Callable[[str, Masked], Value | None]]] = {
-    "FILE": _file,
-    "FILES": _several(_file),
-    "NAME": _name,
-    "FOLDER": _folder,
-    "FOLDERS": _several(_folder),
-    "DIR": _dir,
-    "DIRS": _several(_dir),
-    "PLACE": _place,
-    "GLOB": _glob,
-    "TEXT": _text,
-    "QUOTED": _quoted,
-    "CONTENT": _content,
-    "OLD": _quoted,
-    "NEW": _quoted,
-    "QUOTES": _quotes,
-    "BLOCK": _content,
-    "COMMAND": _command,
-    "EXPRESSION": _expression,
-    "N": _number,
-    "RANGE": _range,
-    "ID": _id,
+def _is_path(word: str) -> bool:
+    """Whether it is written as a path, and no part of it is a word of a sentence."""
+    if not _PATH.fullmatch(word) or not ("/" in word or "." in word) or _DATE.fullmatch(word):
+        return False
+    parts = word.partition("::")[0].split("/")
+    dotted = [part for part in parts if part not in (".", "..")]
+    if any(".." in part or part.endswith(".") for part in dotted) or _is_said(word):
+        return False
+    return word[0] in "./~" or "." in parts[-1] or not FOLDERS.isdisjoint(parts)  # and not "yes/no"
+
+
+def _is_said(word: str) -> bool:
+    """Whether a word, or a part of one with signs in it, belongs to a sentence."""
+    lower = word.lower()
+    return any(part in UNSURE or (len(part) > 1 and part in ENGLISH) for part in (lower, *re.split(r"[/.:=]+", lower)))
+
+
+def _is_program(word: str) -> bool:
+    """A path that looks like one: "./build", "bin/serve", "scripts/run.sh", and not "him/her"."""
+    *folders, name = word.split("/")
+    return bool(folders) and _is_path(word) and (word[0] in "./~" or not _KEPT_IN.isdisjoint(folders) or "." in name)
+
+
+def _is_plain(word: str, before: str) -> bool:
+    if word in TARGETS or word in PROGRAMS:
+        return True
+    if word.isdecimal() and word.isascii():
+        return _VALUED.fullmatch(before) is not None
+    if (option := _OPTION.fullmatch(word)) is not None:
+        return option[1].lower() not in ENGLISH | UNSURE and not _is_said(word.partition("=")[2])
+    if (setting := _SETTING.fullmatch(word)) is not None:
+        return not _is_said(setting[1])
+    return _is_path(word)
+
+
+def _is_text(word: str, before: str, masked: Masked) -> bool:
+    """A text in quotes that a shell reads as we do, after an option that takes one."""
+    piece = masked.piece(word)
+    if piece is None or piece.kind != "quote" or before not in TEXT_OPTIONS:
+        return False
+    return piece.raw[0] in "\"'" and piece.raw[0] not in piece.text and not _UNSAFE.search(piece.text)
+
+
+SLOTS: Final = {
+    "FILE": Slot(_FILE, _file),
+    "FILES": Slot(f"{_FILE}(?:{_AND}{_FILE})*", _several(_file)),
+    "NAME": Slot(_ONE, _name),
+    "FOLDER": Slot(_ONE, _folder),
+    "FOLDERS": Slot(f"{_ONE}(?:{_AND}{_ONE})*", _several(_folder)),
+    "DIR": Slot(_ONE, _dir),
+    "DIRS": Slot(f"{_ONE}(?:{_AND}{_ONE})*", _several(_dir)),
+    "PLACE": Slot(_GLOB_WORD, _place),
+    "GLOB": Slot(_GLOB_WORD, _glob),
+    "TEXT": Slot(_ONE, _text),
+    "QUOTED": Slot(_QUOTED, _quoted),
+    "CONTENT": Slot(_QUOTED, _content),
+    "OLD": Slot(_QUOTED, _quoted),
+    "NEW": Slot(f"(?:{_QUOTED}|nothing)", _quoted),
+    "QUOTES": Slot(f"{_LITERAL}(?:(?:, or |, and |, | and | or ){_LITERAL})*", _quotes),
+    "BLOCK": Slot(_BLOCK, _content),
+    "COMMAND": Slot(f"(?:{_LITERAL}|{_BLOCK}|[^{BLOCK}{IT}{TRACE}]+?)", _command),
+    "EXPRESSION": Slot(f"(?:{_LITERAL}|[^{_MARKS}]+?)", _expression),
+    **dict.fromkeys(("N", "LINE", "COUNT"), Slot(r"[0-9]{1,9}", _number)),
+    "RANGE": Slot(r"[0-9]{1,9}(?: ?(?:-|–|\.\.) ?| to | through )[0-9]{1,9}", _range),
+    "ID": Slot(f"(?:{_LITERAL}|{_ID.pattern})", _id),
+    **telling(("all", "each", "every", "everywhere", "first", "recursively", "regex", "pattern", "regular")),
+    **telling(("ignoring", "regardless", "minute", "minutes")),
 }

@@ -1,0 +1,300 @@
+"""What is known about a turn: which tool each call meant and how it ended, and what the message asks for."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Iterator, Sequence
+from enum import Enum, auto
+from typing import Any, Final, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast.agent.guarding import Round, Step, Turn
+from holdfast.agent.surfaces import Surface
+from holdfast.config.model import GuardrailsConfig
+from holdfast.contract.errors import BadJson
+from holdfast.contract.tool import Tool
+from holdfast.contract.values import Args, parse_json
+from holdfast.contract.vocabulary import Failure, State
+from holdfast.guardrails.evidence import is_inside, is_plain, plain_path, shows_alone
+from holdfast.guardrails.intent import Asking, Earlier, Mode, read_message
+from holdfast.guardrails.phrases import is_assent
+from holdfast.models.requests.words import paths_in
+
+READ: Final = "file.read"
+LIST: Final = "file.list"
+FIND: Final = "file.find"
+SEARCH: Final = "code.search"
+EDIT: Final = "file.edit"
+WRITE: Final = "file.write"
+CHANGES: Final = frozenset({EDIT, WRITE})
+LOOKING: Final = frozenset({READ, LIST, FIND, SEARCH, "output.read", "git.status", "git.diff", "git.log"})
+"""Calls that leave everything as it is."""
+
+RUNTIME: Final = "runtime-"
+"""How the ids of calls begin that no model asked for."""
+
+_BROKEN: Final = frozenset({Failure.TOOL_ERROR, Failure.TIMEOUT, Failure.INVALID_OUTPUT})
+_BEFORE_IT_RAN: Final = frozenset(
+    {
+        Failure.UNKNOWN_TOOL,
+        Failure.NOT_ALLOWED,
+        Failure.BAD_JSON,
+        Failure.INVALID_ARGUMENTS,
+        Failure.SECRET_UNAVAILABLE,
+        Failure.DENIED_BY_MIDDLEWARE,
+        Failure.DENIED_BY_POLICY,
+        Failure.NOBODY_TO_ASK,
+        Failure.PLANNED,
+        Failure.REJECTED,
+        Failure.TOO_DEEP,
+    }
+)
+
+
+class End(Enum):
+    """What became of a call, by its typed result."""
+
+    DONE = auto()
+    FAILED = auto()
+    """The tool itself could not do it."""
+    NOT_RUN = auto()
+    """Denied, rejected, or not a call at all."""
+    UNCLEAR = auto()
+    """Cancelled, or lost: it may have run, or run in part."""
+    GONE = auto()
+    """Nobody knows any more."""
+
+
+class Called(Struct, frozen=True):
+    """A call, read as far as it can be, and how it ended."""
+
+    step: Step
+    name: str
+    """The tool's own name, whichever was written; for a tool nobody knows, what was written."""
+    args: Args
+    """Empty where they cannot be read."""
+    key: str
+    """The same for calls that ask for the same."""
+
+    @property
+    def path(self) -> str:
+        path = self.args.get("path")
+        return path if isinstance(path, str) else ""
+
+    @property
+    def query(self) -> str | None:
+        """What a search takes literally; None where it does not."""
+        query = self.args.get("query")
+        return query if isinstance(query, str) and not self.args.get("regex") else None
+
+    @property
+    def by_runtime(self) -> bool:
+        return self.step.use.id.startswith(RUNTIME)
+
+    @property
+    def end(self) -> End:
+        result = self.step.result
+        if result is None:
+            return End.GONE
+        if result.success:
+            return End.DONE
+        if result.failure in _BROKEN and result.state is not State.CANCELLED:
+            return End.FAILED
+        return End.NOT_RUN if result.failure in _BEFORE_IT_RAN else End.UNCLEAR
+
+    @property
+    def may_have_changed(self) -> bool:
+        """Whether it could change something, and is not known not to have run."""
+        return self.name not in LOOKING and self.end is not End.NOT_RUN
+
+    @property
+    def is_told(self) -> bool:
+        """Whether it went well as far as the model was told, where its typed result is gone."""
+        return self.step.result is None and self.step.told is not None and not self.step.told.error
+
+    @property
+    def went_well(self) -> bool:
+        """Where it is only spoken of again and its typed result is gone, what was told is enough."""
+        return self.is_told or self.end is End.DONE
+
+    @property
+    def facts(self) -> Args:
+        """The typed form of a result that was a success; empty for any other."""
+        result = self.step.result
+        structured = None if result is None or not result.success else result.structured
+        return structured if isinstance(structured, dict) else {}
+
+    @property
+    def file(self) -> str:
+        """The path of a file as its typed result gives it, else as it was asked for."""
+        path = self.facts.get("path")
+        return path if isinstance(path, str) and path else self.path
+
+    @property
+    def content(self) -> str | None:
+        """What a read gave, where it is text."""
+        content = self.facts.get("content") if self.facts.get("encoding") == "utf8" else None
+        return content if isinstance(content, str) else None
+
+
+def is_by_runtime(each: Round) -> bool:
+    """Whether the runtime asked for all calls of a round."""
+    return bool(each.steps) and all(step.use.id.startswith(RUNTIME) for step in each.steps)
+
+
+class Catalogue:
+    """The tools a caller can see, by every name they have."""
+
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        self._tools = tuple(tools)
+        self._names = {name: tool.name for tool in tools for name in (*tool.names, tool.api_name)}
+
+    def has(self, *names: str) -> bool:
+        return all(name in self._names for name in names)
+
+    def left_by(self, surface: Surface) -> tuple[str, ...]:
+        return tuple(sorted(tool.name for tool in surface.of(self._tools)))
+
+    def called(self, step: Step) -> Called:
+        name = self._names.get(step.use.name, step.use.name)
+        args = _arguments(step.use.arguments)
+        return Called(step, name, args or {}, _key(name, step.use.arguments if args is None else args))
+
+    def calls(self, rounds: Sequence[Round]) -> Iterator[Called]:
+        return (self.called(step) for each in rounds for step in each.steps)
+
+
+def _arguments(text: str) -> Args | None:
+    try:
+        value = parse_json(text.strip() or "{}")
+    except BadJson:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _key(name: str, args: Args | str) -> str:
+    if isinstance(args, str):
+        return json.dumps([name, args])
+    said: dict[str, Any] = {key: value for key, value in args.items() if value is not None and key != "label"}
+    if isinstance(said.get("path"), str):
+        said["path"] = plain_path(cast(str, said["path"]))
+    return json.dumps([name, said], sort_keys=True)
+
+
+class TurnFacts(Struct, frozen=True, kw_only=True):
+    """What stays the same during a turn: the rules, the tools, and what the message asks for."""
+
+    rules: GuardrailsConfig
+    tools: Catalogue
+    asking: Asking | None = None
+    """None where the words are not all the person's: what they ask for cannot be known from them."""
+    named: tuple[str, ...] = ()
+    """Files the message names."""
+    left: tuple[str, ...] = ()
+    """The tools of the surface that there are."""
+    no_folder: bool = False
+    """What the message seems to keep to is none, as a search in this turn has shown."""
+    known: tuple[str, ...] = ()
+    """Files that were read before this message, and show what it asks for."""
+
+    @property
+    def investigates(self) -> bool:
+        """Something is to be found in the code, and there are the tools to find it."""
+        return self.asking is not None and self.asking.investigates and self.tools.has(SEARCH, READ)
+
+    @property
+    def gathers(self) -> bool:
+        """An answer needs evidence."""
+        return self.rules.evidence and self.investigates
+
+    @property
+    def mode(self) -> Mode:
+        return Mode.GENERAL if self.asking is None else self.asking.mode
+
+    @property
+    def wanted(self) -> int:
+        """How many files must show the answer, if there are as many."""
+        return 2 if self.asking is not None and self.asking.broad else 1
+
+    @property
+    def surface(self) -> Surface | None:
+        return self.asking.surface if self.rules.surfaces and self.asking is not None else None
+
+    @property
+    def scope(self) -> str | None:
+        """Where calls and answers keep to, as far as the turn has not shown that there is no such place."""
+        return self.asking.scope if self.rules.scope and self.asking is not None and not self.no_folder else None
+
+    def shows(self, path: str, content: str) -> bool:
+        """Whether a file no search found is evidence. It is so from the beginning to the end of a turn."""
+        if self.asking is None:
+            return False
+        if self.rules.scope and self.asking.scope is not None and not is_inside(path, self.asking.scope):
+            return False
+        return shows_alone(self.mode, path, content, self.asking.names)
+
+
+def facts_of(rules: GuardrailsConfig, tools: Sequence[Tool], turn: Turn) -> TurnFacts:
+    catalogue = Catalogue(tools)
+    asking, named = (None, ()) if turn.foreign else _asked(turn, catalogue)
+    if asking is None:
+        return TurnFacts(rules=rules, tools=catalogue, named=named)
+    no_folder = asking.scope is not None and any(
+        # Words such as "client/server" only look like a path.
+        called.name == SEARCH and called.path == asking.scope and called.end is End.FAILED
+        for called in catalogue.calls(turn.rounds)
+    )
+    left = catalogue.left_by(asking.surface)
+    found = TurnFacts(rules=rules, tools=catalogue, asking=asking, named=named, left=left, no_folder=no_folder)
+    return replace(found, known=tuple(_known(found, turn.earlier))) if found.gathers else found
+
+
+def _asked(turn: Turn, tools: Catalogue) -> tuple[Asking | None, tuple[str, ...]]:
+    """What the message asks for, and the files it names.
+
+    "Yes" asks for what the last message that says more did, as far as the tools go; what it agrees to is in the answers
+    between them.
+    """
+    earlier = earlier_of(turn.earlier, tools)
+    if not is_assent(turn.prompt):
+        return read_message(turn.prompt, earlier), tuple(paths_in(turn.prompt))
+    meant = next((words for words in reversed(turn.before) if words is None or not is_assent(words)), "")
+    if meant is None:
+        return None, ()
+    return Asking(surface=read_message(meant, earlier).surface), tuple(paths_in(meant))
+
+
+def _known(turn: TurnFacts, earlier: Sequence[Round]) -> Iterator[str]:
+    """Of what was read and not changed since, or in the same reply: its calls run in any order."""
+    contents: dict[str, str] = {}
+    for each in earlier:
+        calls = [turn.tools.called(step) for step in each.steps]
+        changes = [called for called in calls if called.may_have_changed]
+        for called in changes:
+            changed = plain_path(called.file) if called.name in CHANGES and is_plain(called.file) else ""
+            contents = {path: content for path, content in contents.items() if changed and path != changed}
+        for called in calls:
+            if not changes and called.name == READ and called.content is not None:
+                path = plain_path(called.file)
+                contents[path] = contents.get(path, "") + called.content
+    return (path for path, content in contents.items() if turn.shows(path, content))
+
+
+def earlier_of(rounds: Sequence[Round], tools: Catalogue) -> Earlier:
+    """What the calls of earlier turns were about, the last of each kind."""
+    read = query = folder = None
+    for called in (tools.called(step) for each in reversed(rounds) for step in reversed(each.steps)):
+        if called.name not in (READ, LIST, SEARCH) or not called.went_well:
+            continue
+        if called.name == READ:
+            read = read or called.file
+            folder = folder or posixpath.dirname(called.path.replace("\\", "/")) or "."
+        else:
+            query = query or (called.query if called.name == SEARCH else None)
+            folder = folder or called.path or "."
+        if read and query and folder:
+            break
+    return Earlier(read, query, folder)

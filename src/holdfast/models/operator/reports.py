@@ -1,0 +1,234 @@
+"""What came of a call, in a sentence or two, from nothing but its result."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from msgspec.structs import replace
+
+from holdfast.contract.errors import BadJson
+from holdfast.contract.message import ToolResult, ToolUse
+from holdfast.contract.values import Args, Json, parse_json
+from holdfast.models.requests.literals import quoted
+
+
+def in_words(tool: str, args: Args) -> str:
+    """What a call does, as the object of "I": `read` `a.py`, `run` `make`."""
+    verb, key = _VERBS.get(tool, ("call", ""))
+    if tool not in _VERBS:
+        return f"call {quoted(tool)}"
+    value = args.get(key)
+    if not key:
+        said = verb
+    elif value is None:
+        said = _WITHOUT.get(tool, f"{verb} something")
+    else:
+        said = f"{verb} {quoted(_text(value))}"
+    return said + _details(tool, args)
+
+
+def _details(tool: str, args: Args) -> str:
+    said = ""
+    offset, limit = args.get("offset"), args.get("limit")
+    if isinstance(offset, int) and isinstance(limit, int):
+        said += f", lines {offset}-{offset + limit - 1}"
+    elif isinstance(offset, int):
+        said += f" from line {offset}"
+    elif isinstance(limit, int):
+        said += f", the first {limit} lines"
+    for key in ("path", "glob", "cwd"):
+        if key != _VERBS[tool][1] and args.get(key) is not None:
+            said += f" in {quoted(_text(args[key]))}"
+    return f"{said} recursively" if args.get("recursive") else said
+
+
+def _text(value: Json) -> str:
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return str(value[0].get("question", ""))
+    return str(value)
+
+
+_VERBS: Final[dict[str, tuple[str, str]]] = {
+    "ask.user": ("ask you", "questions"),
+    "calculator": ("calculate", "expression"),
+    "code.search": ("search for", "query"),
+    "file.edit": ("edit", "path"),
+    "file.find": ("find files like", "pattern"),
+    "file.list": ("list", "path"),
+    "file.read": ("read", "path"),
+    "file.write": ("write", "path"),
+    "git.diff": ("look at the diff", ""),
+    "git.log": ("look at the last commits", ""),
+    "git.status": ("look at the git status", ""),
+    "output.read": ("read the output of call", "call"),
+    "process.kill": ("kill process", "pid"),
+    "process.list": ("list the processes", ""),
+    "process.output": ("read the output of process", "pid"),
+    "process.start": ("start", "command"),
+    "process.status": ("look at process", "pid"),
+    "shell.exec": ("run", "command"),
+    "system.info": ("look at the system", ""),
+}
+"""What each tool does, and the argument that says to what."""
+_WITHOUT: Final = {
+    "file.list": "list the project's folder",
+    "process.kill": "kill a process",
+    "process.output": "read the output of a process",
+    "process.status": "look at a process",
+}
+"""The same where that argument is not given."""
+
+
+REJECTED: Final = "This tool has been rejected by the user."
+DENIED: Final = "The tool was denied by a policy."
+PLANNED: Final = "Plan mode: nothing was run or changed."
+_CHANGED: Final = re.compile(r"\AThe arguments were changed to (\{.*\}) before it ran\.\n\n")
+_CUT: Final = re.compile(
+    r"^\[(?:Showing (?:lines|last|the first)|showing first|Output t(?:oo large|runcated)|Results limited"
+    r"|The diff is longer|[0-9]+ more lines|Line [0-9]+ is)[^\n]*\]$",
+    re.MULTILINE,
+)
+_LISTED: Final = re.compile(r"\[([0-9]+) (entry|entries)(?:, [^\]\n]*)?\]\Z")
+_MATCHED: Final = re.compile(r"^\S.* \(([0-9]+) match(?:es)?(?:, showing [0-9]+)?\)$", re.MULTILINE)
+_OF_ALL: Final = re.compile(r"\A\[showing first [0-9]+ of ([0-9]+) matches")
+_EMPTY: Final = frozenset({"(no output)", "(empty file)", ""})
+
+
+def report(use: ToolUse, result: ToolResult) -> str:
+    """One paragraph about one call."""
+    if changed := _CHANGED.match(result.output):
+        use = replace(use, arguments=changed[1])
+        return f"You changed it first. {report(use, replace(result, output=result.output[changed.end() :]))}"
+    said = in_words(use.name, _arguments(use))
+    if result.error:
+        return _failure(said, use.name, result.output)
+    tell = _TELLERS.get(use.name, _counted)
+    parts = [f"{_capital(said)}: {tell(result.output)}"]
+    if result.attachments:
+        kinds = ", ".join(attachment.mime_type for attachment in result.attachments)
+        parts.append(f"Attached: {quoted(kinds)}.")
+    if cut := _CUT.search(result.output):
+        parts.append(f"Not all of it is shown: {quoted(cut[0].strip('[]'))}.")
+    return " ".join(parts)
+
+
+def _failure(said: str, tool: str, output: str) -> str:
+    text = output.strip()
+    if text.startswith(PLANNED):
+        return f"Only planned: {said}."
+    if text == REJECTED:
+        return f"You rejected this: {said}."
+    if text.startswith(DENIED):
+        reason = text[len(DENIED) :].strip()
+        return f"A policy denied this: {said}." + (f" {quoted(reason)}" if reason else "")
+    lines = [line for line in text.split("\n") if line.strip()] or ["no reason was given"]
+    telling = lines[-1] if tool == "shell.exec" else lines[0]
+    return f"This did not succeed: {said}. {quoted(telling)}"
+
+
+def _counted(output: str) -> str:
+    if output.strip() in _EMPTY:
+        return "there is nothing in it."
+    count = output.rstrip("\n").count("\n") + 1
+    return f"{count} line{'' if count == 1 else 's'}."
+
+
+def _read(output: str) -> str:
+    if output.strip() == "(empty file)":
+        return "it is empty."
+    notices = list(_CUT.finditer(output))
+    shown = output[: notices[-1].start() - 2] if notices and notices[-1].end() == len(output) else output
+    count = shown.count("\n") + 1
+    return f"{count} line{'' if count == 1 else 's'}."
+
+
+def _printed(output: str) -> str:
+    text = output.strip("\n")
+    if text in _EMPTY:
+        return "it printed nothing."
+    if text.startswith("(no output)\n\n["):
+        return f"it printed nothing. {quoted(text.partition(chr(10))[2].strip())}"
+    lines = text.split("\n")
+    if len(lines) == 1:
+        return f"it printed {quoted(text)}."
+    return f"it printed {len(lines)} lines, the first {quoted(lines[0])}."
+
+
+def _listing(output: str) -> str:
+    found = _LISTED.search(output.rstrip())
+    return f"{found[1]} {found[2]}." if found else _counted(output)
+
+
+def _found(output: str) -> str:
+    if output.startswith("No files found"):
+        return "no files."
+    names = [line for line in output.split("\n\n")[0].split("\n") if line]
+    few = f" ({', '.join(quoted(name) for name in names)})" if len(names) <= 3 else ""
+    return f"{len(names)} file{'' if len(names) == 1 else 's'}{few}."
+
+
+def _matches(output: str) -> str:
+    if output.startswith("No matches found."):
+        return "no matches."
+    files = [int(number) for number in _MATCHED.findall(output)]
+    whole = _OF_ALL.match(output)
+    if not files:
+        return _counted(output)
+    count = int(whole[1]) if whole else sum(files)
+    where = "" if whole else f" in {len(files)} file{'' if len(files) == 1 else 's'}"
+    return f"{count} match{'' if count == 1 else 'es'}{where}."
+
+
+def _first_line(output: str) -> str:
+    line = output.strip().partition("\n")[0]
+    return quoted(line) if line.endswith(".") else f"{quoted(line)}."
+
+
+def _status(output: str) -> str:
+    head, _, rest = output.partition("\n")
+    if not head.startswith("## "):
+        return _counted(output)
+    branch = f"on {quoted(head[3:])}"
+    if rest.strip() == "nothing to commit, working tree clean":
+        return f"{branch}, nothing is changed."
+    count = sum(1 for line in rest.split("\n") if line and not line.startswith("["))
+    return f"{branch}, {count} changed path{'' if count == 1 else 's'}."
+
+
+def _commits(output: str) -> str:
+    if output.startswith("No commits yet."):
+        return "no commits yet."
+    return _counted(output).replace("line", "commit")
+
+
+_TELLERS: Final[dict[str, Callable[[str], str]]] = {
+    "ask.user": _first_line,
+    "calculator": _first_line,
+    "code.search": _matches,
+    "file.edit": _first_line,
+    "file.find": _found,
+    "file.list": _listing,
+    "file.read": _read,
+    "file.write": _first_line,
+    "git.diff": lambda output: "no unstaged changes." if output == "No unstaged changes." else _counted(output),
+    "git.log": _commits,
+    "git.status": _status,
+    "process.kill": _first_line,
+    "process.start": _first_line,
+    "process.status": _first_line,
+    "shell.exec": _printed,
+}
+
+
+def _arguments(use: ToolUse) -> Args:
+    try:
+        parsed = parse_json(use.arguments)
+    except BadJson:
+        return {}
+    return parsed if isinstance(parsed, dict) else {}
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

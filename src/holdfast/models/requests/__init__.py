@@ -1,0 +1,1 @@
+"""The one reader of requests in English: literals, names, sentences and the notation of phrases."""

@@ -1,0 +1,183 @@
+"""What a person quoted, fenced or pasted is data: it is taken out of a request before the rest is read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final, Literal, NamedTuple
+
+from holdfast.text.visible import visible
+
+Kind = Literal["quote", "code", "block", "trace"]
+
+INLINE, BLOCK, END, IT, TRACE = "\ue000", "\ue001", "\ue002", "\ue003", "\ue004"
+"""Marks that stand for a literal: where one begins, by its kind, and where it ends. `IT` stands for "it"."""
+_MARKS: Final = re.compile(f"[{INLINE}{BLOCK}{END}{IT}{TRACE}]")
+LITERAL: Final = re.compile(f"[{INLINE}{BLOCK}{TRACE}](\\d+){END}")
+
+_FENCE: Final = re.compile(r"[ \t]{0,3}(`{3,}(?=[^`]*$)|~{3,})")
+_CLOSERS: Final = {'"': '"', "'": "'", "“": "”", "‘": "’", "«": "»", "„": "“”"}
+_OPENER: Final = re.compile(r"(?!(?<=n)`t\b)`+|(?<!\w)[\"'“‘«„]", re.IGNORECASE)
+"""Not the sign of "don`t"."""
+
+_ERROR: Final = re.compile(r"\s*(?:Uncaught |Exception in thread )?[\w.$\" ]{0,80}(?:Error|Exception|panicked at)\b")
+_RAISED: Final = re.compile(r"\s*(?:Uncaught |Exception in thread \"[^\"\n]*\" )?[A-Za-z_][\w.$]*(?:$|:(?:\s|$))")
+_FRAME: Final = re.compile(
+    r"\s*(?:(?:at|from) [^\s].{0,300}:\d+(?::\d+)?\)?:?\s*$|at [\w.$<>/]{1,300}\([^)\n]{0,300}\)\s*$)"
+)
+_BEGINS: Final = re.compile(
+    rf"""{_FRAME.pattern}|\s*(?:(?:\w+ )?(?i:Traceback \(most recent call last\)):?\s*$|File "[^"\n]+", line \d+"""
+    r"|During handling of the above exception|The above exception was the direct cause|Caused by: )"
+)
+
+
+class Piece(NamedTuple):
+    """One literal: what it holds, and how it was written."""
+
+    text: str
+    raw: str
+    kind: Kind
+
+
+class Masked(NamedTuple):
+    """A request whose literals are marks."""
+
+    text: str
+    pieces: tuple[Piece, ...]
+    problem: str = ""
+    """Why it cannot be told for sure where literals begin and end."""
+
+    def piece(self, mark: str) -> Piece | None:
+        found = LITERAL.fullmatch(mark)
+        return None if found is None else self.pieces[int(found[1])]
+
+    def unmasked(self, text: str) -> str:
+        """As the person wrote it."""
+        return LITERAL.sub(lambda found: self.pieces[int(found[1])].raw, text)
+
+    @property
+    def traces(self) -> str:
+        return "\n".join(piece.text for piece in self.pieces if piece.kind == "trace")
+
+
+def mask(text: str) -> Masked:
+    problem = "It holds characters of Unicode's private use area." if _MARKS.search(text) else ""
+    lines = _MARKS.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n")).split("\n")
+    blocks = fences(lines)
+    pieces: list[Piece] = []
+    made: list[str] = []
+    at = 0
+    while at < len(lines):
+        if at in blocks:
+            end = blocks[at] + 1
+            pieces.append(Piece("\n".join(lines[at + 1 : end - 1]), "the fenced block", "block"))
+            made.append(f"{BLOCK}{len(pieces) - 1}{END}")
+        elif (end := _end_of_trace(lines, at)) > at:
+            pieces.append(Piece("\n".join(lines[at:end]), "the pasted traceback", "trace"))
+            made.append(f"{TRACE}{len(pieces) - 1}{END}")
+        else:
+            problem = problem or ("A fenced block in it is not closed." if _FENCE.match(lines[at]) else "")
+            made.append(_inline(lines[at], pieces))
+            end = at + 1
+        at = end
+    return Masked("\n".join(made), tuple(pieces), problem)
+
+
+def fences(lines: Sequence[str]) -> dict[int, int]:
+    """For each line that opens a fenced block, the line that closes it. One that is never closed opens none."""
+    found: dict[int, int] = {}
+    barren: dict[str, int] = {}
+    """By their sign, the shortest fences that nothing further on closes."""
+    at = 0
+    while at < len(lines):
+        fence = _FENCE.match(lines[at])
+        if fence is not None and len(fence[1]) < barren.get(fence[1][0], len(fence[1]) + 1):
+            end = next((place for place in range(at + 1, len(lines)) if _closes(lines[place], fence[1])), None)
+            if end is None:
+                barren[fence[1][0]] = len(fence[1])
+            else:
+                found[at] = end
+                at = end
+        at += 1
+    return found
+
+
+def _closes(line: str, opener: str) -> bool:
+    stripped = line.strip()
+    return len(stripped) >= len(opener) and set(stripped) == {opener[0]}
+
+
+def _inline(line: str, pieces: list[Piece]) -> str:
+    """The line with its quotes and code as marks. A quote closes where no word goes on, so that `'don't'` is one."""
+    made: list[str] = []
+    place = after = 0
+    barren: set[str] = set()
+    """Openers that nothing further on closes."""
+    while (opener := _OPENER.search(line, place)) is not None:
+        closer = None if opener[0] in barren else _closer(opener[0]).search(line, opener.end())
+        if closer is None:
+            barren.add(opener[0])
+            place = opener.end()
+            continue
+        raw = line[opener.start() : closer.end()]
+        pieces.append(Piece(_content(raw), raw, "code" if raw[0] == "`" else "quote"))
+        made += [line[after : opener.start()], f"{INLINE}{len(pieces) - 1}{END}"]
+        place = after = closer.end()
+    return "".join((*made, line[after:]))
+
+
+def _content(raw: str) -> str:
+    width = len(raw) - len(raw.lstrip("`")) or 1
+    inner = raw[width:-width]
+    padded = width > 1 and len(inner) > 2 and inner[0] == inner[-1] == " "
+    return inner[1:-1] if padded else inner
+
+
+@lru_cache(maxsize=64)
+def _closer(opener: str) -> re.Pattern[str]:
+    return re.compile(f"(?<!`){opener}(?!`)" if opener[0] == "`" else rf"[{_CLOSERS[opener]}](?![\w\"'])")
+
+
+def _end_of_trace(lines: Sequence[str], start: int) -> int:
+    """The line after a pasted traceback; `start` if none begins there. An error may go on to the next blank line."""
+    at = start
+    if _ERROR.match(lines[start]) and start + 1 < len(lines) and _BEGINS.match(lines[start + 1]):
+        at = start + 1
+    elif not _BEGINS.match(lines[start]) or _is_one_place(lines, start):
+        return start
+    at, raised = at + 1, False
+    while at < len(lines):
+        line = lines[at]
+        if not line.strip():
+            following = next((place for place in range(at, min(at + 3, len(lines))) if lines[place].strip()), None)
+            if following is None or not _BEGINS.match(lines[following]):
+                break
+            at, raised = following, False
+        elif raised or line[0] in " \t" or _BEGINS.match(line):
+            at += 1
+        elif _RAISED.match(line):
+            at, raised = at + 1, True
+        else:
+            break
+    return at
+
+
+def _is_one_place(lines: Sequence[str], start: int) -> bool:
+    """`at src/app.py:12` with no other such line after it: a person may write that."""
+    return bool(_FRAME.match(lines[start])) and not (start + 1 < len(lines) and _BEGINS.match(lines[start + 1]))
+
+
+def quoted(text: str, limit: int = 160) -> str:
+    """In backticks, on one line, cut if it is long."""
+    line = visible(" ".join(text[: 4 * limit].split())) or " "
+    if len(line) > limit:
+        line = f"{line[:limit]}…"
+    ticks = "`" * (max((len(run) for run in re.findall("`+", line)), default=0) + 1)
+    pad = " " if line[0] == "`" or line[-1] == "`" else ""
+    return f"{ticks}{pad}{line}{pad}{ticks}"
+
+
+def several(texts: Sequence[str], most: int = 5) -> str:
+    more = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return ", ".join(map(quoted, texts[:most])) + more

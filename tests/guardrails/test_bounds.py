@@ -1,0 +1,256 @@
+"""Whatever a model does: the turn ends, nothing is decided twice in two ways, and the runtime repeats nothing.
+
+A small loop drives the guard-rails with replies and results made up at random, as the real one would.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from holdfast.agent.guarding import Accept, Act, Again, Finish, Refused, Round, Send, Step, Turn
+from holdfast.agent.reply import distinct
+from holdfast.config.model import GuardrailsConfig
+from holdfast.contract.message import Part, Text, ToolUse
+from holdfast.contract.result import Result, fail
+from holdfast.contract.vocabulary import Failure, State
+from holdfast.guardrails.guard import GuardRails
+from holdfast.guardrails.replay import replay
+from holdfast.guardrails.turn_facts import facts_of
+from tests.guardrails.making import (
+    OFF,
+    RULES,
+    TOOLS,
+    denied,
+    edited,
+    found,
+    listing,
+    not_found,
+    read_file,
+    rejected,
+    step,
+)
+from tests.soak import rounds
+
+FILES = ["src/parse.py", "src/main.py", "src/other.py", "config.toml", "uv.lock", "README.md"]
+PATHS = [*FILES, "./src/main.py", "nope.py"]
+LINES = ["def parse_line(text):", "from parse import parse_line", "value = parse_line(text)", "parse_line = true"]
+PROMPTS = [
+    "Where is parse_line defined?",
+    "Where is parse_line used?",
+    "Find all usages of parse_line",
+    "Where is parse_line configured?",
+    "Where is parse_line loaded in src?",
+    "Where is parse_line defined in src/net?",
+    "read src/main.py",
+    "explain src/main.py",
+    "list src/",
+    "read that file again",
+    "search that again",
+    "edit src/main.py replace `a` with `b`",
+    "Update the parser",
+    "git status",
+    "What is the capital of France?",
+    "Don't change anything. Where do we update parse_line?",
+    "view src/main.py:2-3",
+    "yes",
+]
+NAMES = [
+    "file.read", "file.read", "read_file", "file.list", "file.find", "code.search", "code.search", "search_code",
+    "file.edit", "file.write", "git.status", "git.log", "shell.exec", "nobody.knows", "",
+]  # fmt: skip
+ANSWERS = ["", "It is so.", "See src/main.py.", "See src/parse.py and imagined.py.", "In `other.py`.", "`lib/a.py`"]
+QUERIES = ["parse_line", "where is parse_line", "git", "", "other_name", "a b c"]
+
+
+
+def with_path(path: str) -> str:
+    return json.dumps({"path": path})
+
+
+def with_query(query: str) -> str:
+    return json.dumps({"query": query})
+
+
+def with_all(path: str, query: str) -> str:
+    return json.dumps({"path": path, "query": query, "search": "a", "replace": "b", "content": "c"})
+
+
+def look(name: str, path: str, query: str) -> ToolUse:
+    args = {"file.read": {"path": path}, "file.find": {"pattern": f"*{path}"}, "code.search": {"query": query}}
+    return ToolUse("c1", name, json.dumps(args[name]))
+
+
+Replies = st.SearchStrategy[Sequence[Part]]
+paths, queries = st.sampled_from(PATHS), st.sampled_from(QUERIES)
+arguments = st.one_of(
+    st.builds(with_path, paths),
+    st.builds(with_query, queries),
+    st.builds(with_all, paths, queries),
+    st.sampled_from(["{}", "", "{", "[]", '{"path": 1, "query": []}']),
+)
+calls = st.builds(ToolUse, st.sampled_from(["c1", "c2", "runtime-1", ""]), st.sampled_from(NAMES), arguments)
+texts = st.sampled_from(ANSWERS) | st.text(max_size=30)
+replies: Replies = st.one_of(
+    st.lists(st.builds(Text, texts), max_size=2),
+    st.lists(calls, min_size=1, max_size=3),
+    st.lists(calls, min_size=1, max_size=3),
+    st.lists(st.builds(Text, texts) | calls, min_size=1, max_size=4),
+)
+looks = st.builds(look, st.sampled_from(["file.read", "file.find", "code.search"]), st.sampled_from(FILES), queries)
+sensible: Replies = st.one_of(
+    st.lists(looks, min_size=1, max_size=2),
+    st.lists(looks, min_size=1, max_size=2),
+    st.lists(st.builds(Text, texts), min_size=1, max_size=1),
+)
+"""Replies of a model that keeps to what it was given, and so comes further."""
+stubborn: Replies = st.lists(looks, min_size=1, max_size=2)
+"""It never answers."""
+lines = st.lists(st.sampled_from(LINES), min_size=1, max_size=3)
+files = st.dictionaries(st.sampled_from(FILES), lines, max_size=4)
+NO = [denied(Failure.NOT_ALLOWED), denied(Failure.DENIED_BY_POLICY), rejected()]
+LOST = Result(False, error="Nobody knows.", state=State.UNKNOWN, failure=Failure.OUTCOME_UNKNOWN)
+ends = st.sampled_from([fail("It failed."), LOST, *NO, Result(True, "Odd."), None])
+SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
+prompts = st.sampled_from(PROMPTS) | st.text(max_size=60)
+shows = st.sampled_from(["x = 1", *LINES])
+
+
+def result_of(data: st.DataObject, use: ToolUse) -> Result | None:
+    """Something the tool could say."""
+    if data.draw(st.integers(0, 5)) == 5:
+        return data.draw(ends)
+    tool = next((tool.name for tool in TOOLS.values() if use.name in tool.names), "")
+    try:
+        path = str(json.loads(use.arguments).get("path") or "src/main.py")
+    except (ValueError, AttributeError):
+        return denied(Failure.BAD_JSON)
+    if tool == "code.search":
+        return found(data.draw(files))
+    if tool == "file.read":
+        return not_found(path) if path == "nope.py" else read_file(path, "\n".join(data.draw(lines)))
+    if tool == "file.list":
+        return listing(path, "a.py", "b.py")
+    return edited(path) if tool == "file.edit" else Result(True, "Done.")
+
+
+class Drive:
+    """One turn from its message to its end, with a check after every step."""
+
+    def __init__(self, data: st.DataObject, config: GuardrailsConfig, turn: Turn) -> None:
+        self.data = data
+        self.replies = data.draw(st.sampled_from([replies, sensible, stubborn]))
+        self.config = config
+        self.turn = turn
+        self.corrected: Counter[str] = Counter()
+        self.live: list[dict[str, Refused]] = []
+        """For each reply, why its calls were refused when they were about to run."""
+        self.prepared = self.received = 0
+
+    @property
+    def guard(self) -> GuardRails:
+        """Another one every time: it keeps nothing."""
+        return GuardRails(self.config, lambda: list(TOOLS.values()))
+
+    def run(self) -> Finish | Accept:
+        while True:
+            self.prepared += 1
+            assert self.prepared <= 11, "the turn does not end"
+            move = self.guard.prepare(self.turn)
+            outcome = self.ask(move) if isinstance(move, Send) else move
+            if isinstance(outcome, Finish):
+                assert outcome.answer
+                return outcome
+            if isinstance(outcome, Accept) and not any(isinstance(part, ToolUse) for part in outcome.parts):
+                return outcome
+            uses = outcome.uses if isinstance(outcome, Act) else outcome.parts
+            self.carry_out([part for part in uses if isinstance(part, ToolUse)], move)
+            self.look_back()
+
+    def ask(self, move: Send) -> Accept | Act | Finish:
+        while True:
+            self.received += 1
+            assert self.received <= 14, "the model is asked without end"
+            reaction = self.guard.receive(self.turn, distinct(self.data.draw(self.replies)))
+            if not isinstance(reaction, Again):
+                return reaction
+            self.corrected[reaction.rule] += 1
+            assert self.corrected[reaction.rule] == 1
+            self.turn = replace(self.turn, corrected=dict(self.corrected))
+
+    def carry_out(self, uses: list[ToolUse], move: Send | Act | Finish) -> None:
+        before = self.turn.rounds
+        steps = [Step(use) for use in uses]
+        self.turn = replace(self.turn, rounds=(*before, Round("", tuple(steps))))
+        by_runtime = all(use.id.startswith("runtime-") for use in uses)
+        surface = self.guard.surface(self.turn)
+        assert surface == (None if by_runtime or not isinstance(move, Send) else move.surface)
+        refused = dict(self.guard.refusals(self.turn))
+        assert not by_runtime or not refused
+        for place in self.data.draw(st.permutations(range(len(uses)))):
+            use = uses[place]
+            assert self.guard.refusals(self.turn) == refused, "what another call brought changed it"
+            steps[place] = step(use, denied() if use.id in refused else result_of(self.data, use))
+            self.turn = replace(self.turn, rounds=(*before, Round("", tuple(steps))))
+        self.live.append(refused)
+
+    def look_back(self) -> None:
+        """What is found by replaying is what was decided then."""
+        for place, refused in enumerate(self.live):
+            then = replace(self.turn, rounds=self.turn.rounds[: place + 1])
+            assert self.guard.refusals(then) == refused
+        state = replay(facts_of(self.config, list(TOOLS.values()), self.turn), self.turn.rounds)
+        assert state.rounds == len(self.turn.rounds)
+        assert sum(state.acts.values()) == sum(
+            all(step.use.id.startswith("runtime-") for step in each.steps) for each in self.turn.rounds
+        )
+        assert all(count == 1 or (what == "preferred" and count == 2) for what, count in state.acts.items())
+
+
+def earlier(shown: str) -> tuple[Round, ...]:
+    read = step(ToolUse("c1", "file.read", '{"path": "src/main.py"}'), read_file("src/main.py", f"{shown}\n"))
+    search = step(ToolUse("c2", "code.search", '{"query": "parse_line"}'), found({}))
+    return (Round("", (read, search)),)
+
+
+@pytest.mark.spec("M4", "P6")
+@settings(max_examples=rounds(80, 400), deadline=None, suppress_health_check=SLOW)
+@given(st.data(), prompts, prompts, shows, st.booleans())
+def test_with_all_rules_on_every_turn_ends_and_is_replayed_as_it_was(
+    data: st.DataObject, prompt: str, previous: str, shown: str, foreign: bool
+) -> None:
+    turn = Turn(number=2, prompt=prompt, before=(previous,), foreign=foreign, earlier=earlier(shown))
+    Drive(data, GuardrailsConfig(), turn).run()
+
+
+@pytest.mark.spec("M4", "P6")
+@settings(max_examples=rounds(60, 300), deadline=None, suppress_health_check=SLOW)
+@given(st.data(), prompts, shows, st.sets(st.sampled_from([rule for rule in RULES if rule != "rounds"])))
+def test_with_any_rules_off_what_was_decided_is_still_found_again(
+    data: st.DataObject, prompt: str, shown: str, off: set[str]
+) -> None:
+    config: Any = replace(GuardrailsConfig(), **dict.fromkeys(off, False))
+    turn = Turn(number=1, prompt=prompt, earlier=earlier(shown))
+    Drive(data, config, turn).run()
+
+
+@pytest.mark.spec("M4", "P6")
+@settings(max_examples=100, deadline=None)
+@given(st.data(), prompts, st.lists(st.lists(calls, min_size=1, max_size=3), max_size=12), replies)
+def test_with_every_rule_off_nothing_is_ever_done(
+    data: st.DataObject, prompt: str, asked: list[list[ToolUse]], reply: Sequence[Part]
+) -> None:
+    rounds = [Round("", tuple(step(use, result_of(data, use)) for use in uses)) for uses in asked]
+    turn = Turn(number=1, prompt=prompt, rounds=tuple(rounds))
+    guard = GuardRails(OFF, lambda: list(TOOLS.values()))
+    assert guard.prepare(turn) == Send()
+    assert guard.receive(turn, tuple(reply)) == Accept(tuple(reply))
+    assert guard.surface(turn) is None
+    assert guard.refusals(turn) == {}

@@ -1,0 +1,205 @@
+"""Which messages ask for a change and which only speak of one; what is pasted, and what only says yes."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.agent.surfaces import ANSWER_ONLY, MUTATION_ENABLED, RETRIEVAL_FIRST, Surface
+from holdfast.guardrails.intent import Earlier, Mode, read_message
+from holdfast.guardrails.phrases import is_assent
+from tests.guardrails.test_intent import MESSY
+
+EARLIER = Earlier(read="src/last.py", query="parse_line", folder="src/net")
+LOOK, ANSWER = RETRIEVAL_FIRST, ANSWER_ONLY
+GENERAL, USAGE, CREATE = Mode.GENERAL, Mode.USAGE, Mode.CREATE
+MORE = ["foo", "bar()", "x=1", "unless", "but", "and", "not", "-", "(ask", ",", "no", "it", "when"]
+TRACE = """Traceback (most recent call last):
+  File "src/rows.py", line 2, in write
+    create(update)
+KeyError: delete
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "src/rows.py", line 4, in add
+ValueError: write"""
+
+
+@pytest.mark.spec("M4", "P6")
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "When the file is missing, create it",
+        "If it does not exist, create it",
+        "Don't forget to update the docs",
+        "Do not touch the tests. Update the parser.",
+        "Where is it? Then update it",
+        "Can you change the title?",
+        "Could you add a flag?",
+        "Would you please update the docs?",
+        "Can't you add a flag?",
+        "If parsing fails, could you add a hint?",
+        "Can you change how parse_line works?",
+        "find where foo is called and replace it",
+        "Do not touch a.py but change b.py",
+        "Don't touch a.py, instead update b.py",
+        "Do not touch a.py, then please change b.py",
+        "Never touch a.py, but you may edit b.py",
+        "Have a look at a.py and update it, ok?",
+        "Do me a favour and update the README, would you?",
+        "Are you able to update README.md?",
+        "Is it wrong, and if so could you change it?",
+        "Why don't you add a test?",
+        "Why don´t you add a test?",
+        "Why not add a check",
+        "If there is no README create one",
+        "There is no test please write one",
+        "What I need is to add a field",
+        "When the tests pass update README.md",
+        "When a user logs in update the field",
+        "Check what fails & update it",
+        "If you do not find it, create it",
+        "If not, create it",
+        "It does not work, change it",
+        "Please:\n- update a.py\n- don't touch b.py",
+        "Look at this - it is wrong - and\nupdate it",
+        f"{TRACE}\n\nupdate the parser",
+    ],
+)
+def test_a_change_that_is_asked_for_is_known(prompt: str) -> None:
+    assert read_message(prompt, EARLIER).surface == MUTATION_ENABLED
+
+
+@pytest.mark.spec("M4", "P6")
+@pytest.mark.parametrize(
+    ("prompt", "surface", "mode"),
+    [
+        ("Don't change anything, tell me where parse_line is used", LOOK, USAGE),
+        ("Don’t edit or delete parse_line", LOOK, GENERAL),
+        ("Please do not write any files. What does app.py do?", LOOK, GENERAL),
+        ("never overwrite anything", ANSWER, None),
+        ("explain it without any change to it", ANSWER, None),
+        ("It does not update", ANSWER, None),
+        ("Explain how parse_line works, but do not\nchange anything.", LOOK, GENERAL),
+        ("Where in the code do we\nupdate it?", LOOK, GENERAL),
+        ("Please do not:\n- change files\n- delete anything\n\nHello", ANSWER, None),
+        ("Please do not:\n\n1. change files.\n2. delete anything.\n\nHello", ANSWER, None),
+        ("Don't, under any circumstances, change it", ANSWER, None),
+        ("Do NOT — I repeat, NOT — edit it.", ANSWER, None),
+        ("Do not: change it; delete it - or write it", ANSWER, None),
+        ("Do not read it and then change it", ANSWER, None),
+        ("Don´t change anything", ANSWER, None),
+        ("Don`t change anything", ANSWER, None),
+        ("do _not_ change anything", ANSWER, None),
+        ("Do not, e.g. in a hurry, change it", ANSWER, None),
+        ("Do not do any of the things that were said above and in any other way change it", ANSWER, None),
+        ("You may look but under no circumstances whatsoever may you ever create it", ANSWER, None),
+        ("I don't want you, yet, to modify it", ANSWER, None),
+        ("You are not allowed, as it is late, to modify it", ANSWER, None),
+        ("There is no need to update it", ANSWER, None),
+        ("No edit or update, please", ANSWER, None),
+        ("Change nothing", ANSWER, None),
+        ("Nothing should change", ANSWER, None),
+        ("I would rather wait than read, rather than edit it", ANSWER, None),
+        ("What would you change?", ANSWER, None),
+        ("When do we update it", ANSWER, None),
+        ("When we update it it hangs", ANSWER, None),
+        ("where do we create sessions in src/net?", LOOK, CREATE),
+        ("Where do we write the log?", LOOK, GENERAL),
+        ("please tell me where we write the log", LOOK, GENERAL),
+        ("How do I add a user?", ANSWER, None),
+        ("why does it delete rows", ANSWER, None),
+        ("What is the difference between create and update?", ANSWER, None),
+        ("Do we update the cache?", ANSWER, None),
+        ("Is there a way to add a user?", ANSWER, None),
+        ("Should I edit a.py, replace x with y?", LOOK, GENERAL),
+        (f"why does parse_line fail?\n{TRACE}", LOOK, GENERAL),
+        (f"why does it fail?\n{TRACE}", LOOK, None),
+    ],
+)
+def test_a_change_that_is_denied_or_asked_about_leaves_the_question(
+    prompt: str, surface: Surface, mode: Mode | None
+) -> None:
+    read = read_message(prompt, EARLIER)
+    assert (read.surface.name, read.mode if read.investigates else None) == (surface.name, mode)
+
+
+@pytest.mark.spec("M4", "P6")
+@pytest.mark.parametrize(
+    "trace",
+    [
+        TRACE,
+        "KeyError: update\n    at write (src/a.js:3:4)\n    at Object.<anonymous> (src/b.js:1:1)",
+        "java.lang.IllegalStateException: update\n    at com.example.Write.add(Write.java:12)",
+        'File "src/a.py", line 3, in write\n    update',
+    ],
+)
+def test_a_pasted_traceback_never_asks_for_a_change(trace: str) -> None:
+    assert read_message(f"Why?\n\n{trace}", EARLIER).surface != MUTATION_ENABLED
+    assert read_message(f"{trace}\n\nupdate it", EARLIER).surface == MUTATION_ENABLED
+
+
+@pytest.mark.spec("M4", "P6")
+@given(text=MESSY)
+def test_a_denied_change_asks_for_none_whatever_else_is_said_in_quotes(text: str) -> None:
+    quoted = text.replace("`", "").replace("\n", " ")
+    assert read_message(f"Don't change `{quoted}x`.", EARLIER).surface != MUTATION_ENABLED
+    assert read_message(f"Don't change `{quoted}x`. Update it.", EARLIER).surface == MUTATION_ENABLED
+
+
+@pytest.mark.spec("M4", "P6")
+@given(words=st.lists(st.sampled_from(MORE), min_size=2))
+def test_more_words_than_one_are_never_taken_for_the_new_text(words: list[str]) -> None:
+    assert read_message(f"edit a.py replace foo with {' '.join(words)}", EARLIER).direct is None
+
+
+@pytest.mark.spec("M4", "P6")
+@pytest.mark.parametrize(
+    "text", ["yes", "Yes please!", "go ahead", "ok do it", "sure", "Yes, go ahead.", "OK.", "please do", "continue"]
+)
+def test_a_bare_assent_is_one(text: str) -> None:
+    assert is_assent(text)
+
+
+@pytest.mark.spec("M4", "P6")
+@pytest.mark.parametrize(
+    "text", ["", "no", "thanks", "thank you!", "yes?", "yes, but not in a.py", "ok, where is it?", "do it in a.py"]
+)
+def test_what_says_more_or_less_than_yes_is_no_assent(text: str) -> None:
+    assert not is_assent(text)
+
+
+RAISED = 'Why does it fail?\n\nTraceback (most recent call last):\n  File "src/app.py", line 3, in f\n    x()\n'
+
+
+@pytest.mark.spec("M4", "P6")
+@pytest.mark.parametrize(
+    "error",
+    [
+        "IntegrityError: UNIQUE\n[SQL: UPDATE users SET name=?]\n(Background on this at: x)",
+        "ValidationError: 1 validation error for Settings\ncreate\n  field required",
+        "RuntimeError: cannot migrate\nPlease update your config\nor delete the file",
+    ],
+)
+def test_an_error_of_several_lines_belongs_to_its_traceback_up_to_a_blank_line(error: str) -> None:
+    assert read_message(f"{RAISED}{error}", EARLIER).surface == RETRIEVAL_FIRST
+    assert read_message(f"{RAISED}{error}\n\nPlease update it", EARLIER).surface == MUTATION_ENABLED
+
+
+@pytest.mark.spec("M4", "P6")
+@pytest.mark.parametrize("place", ["at src/app.py:12\nPlease: update it", "from src/app.py:12\n  change x to y\nHelp"])
+def test_a_place_in_a_file_alone_is_no_traceback(place: str) -> None:
+    assert read_message(place, EARLIER).surface == MUTATION_ENABLED
+    assert read_message(f"Why?\nat src/lib.py:3\n{place}", EARLIER).surface != MUTATION_ENABLED
+
+
+@pytest.mark.spec("M4")
+@pytest.mark.parametrize("unit", ["don't change ", "not ", "no change, ", "but do ", "- not:\n", "could you ", "— "])
+def test_a_very_long_message_is_read_in_time(unit: str) -> None:
+    began = time.process_time()
+    read_message(f"{unit * 20_000}update:", EARLIER)
+    assert time.process_time() - began < 5

@@ -1,0 +1,106 @@
+"""A phrase becomes one word to search for; what finds everything is known."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.guardrails.repair import is_weak, simplified
+from tests.text.strategies import ANY_TEXT
+
+SCRAPS = ["the", "fn", "Where", "is", "git", "a", "parse_line", "x", "(", "::", ".", "`", "é"]
+QUERIES = ANY_TEXT | st.lists(st.sampled_from(SCRAPS)).map(" ".join)
+
+
+@pytest.mark.spec("M4")
+@pytest.mark.parametrize(
+    ("query", "word"),
+    [
+        ("parse_line", "parse_line"),
+        ("  parse_line ", "parse_line"),
+        ("where is parse_line", "parse_line"),
+        ("Where is the Session initialized", "Session"),
+        ("find SessionStore and SessionCache", "SessionStore"),
+        ("session handling", "session"),
+        ("fn parse_line(", "parse_line"),
+        ("def parse_line", "parse_line"),
+        ("pub async fn run", "run"),
+        ("class Foo", "Foo"),
+        ("usages of foo_bar", "foo_bar"),
+        ("how initialisation implemented in Runtime", "Runtime"),
+        ("Session::open()", "Session"),
+        ("self.parse", "parse"),
+        ("this.parse_line(x)", "parse_line"),
+        ("os.path.join", "path"),
+        ("re.compile", "compile"),
+        ("fs.readFile", "readFile"),
+        ("db.save(", "save"),
+        ("git status", "status"),
+        ("a && b", "a && b"),
+        ("self", "self"),
+        ("`parse_line`", "parse_line"),
+        ('"two words"', "two"),
+        ("{retry}", "retry"),
+        ("path\\to", "path"),
+        ("foo-bar baz", "foo-bar"),
+        ("src/net", "src/net"),
+        ("what is the", "what is the"),
+        ("fn", "fn"),
+        ("Where?", "Where?"),
+        ("", ""),
+        ("()", "()"),
+        ("naïve Übung", "naïve"),
+        ("a\u00a0retry", "retry"),
+    ],
+)
+def test_a_phrase_becomes_its_first_word_that_says_something(query: str, word: str) -> None:
+    assert simplified(query) == word
+
+
+@pytest.mark.spec("M4")
+@pytest.mark.parametrize("query", ["", " ", "\n", "a", "fn", "ab ", "git", " Git ", "GIT", "->"])
+def test_a_query_that_finds_everything_is_weak(query: str) -> None:
+    assert is_weak(query)
+
+
+@pytest.mark.spec("M4")
+@pytest.mark.parametrize("query", ["run", "gitignore", "git status", "git_log", "...", "foo"])
+def test_other_queries_are_not_weak(query: str) -> None:
+    assert not is_weak(query)
+
+
+@pytest.mark.spec("M4")
+@given(query=QUERIES)
+def test_what_is_left_is_one_word_of_the_query_or_all_of_it(query: str) -> None:
+    word = simplified(query)
+    assert word in query
+    assert word == query or not re.search(r"""[\s\\()\[\]{}.,;:"'`]""", word)
+
+
+@pytest.mark.spec("M4")
+@given(query=QUERIES)
+def test_simplifying_twice_changes_nothing_more(query: str) -> None:
+    assert simplified(simplified(query)) == simplified(query)
+
+
+@pytest.mark.spec("M4")
+@given(query=QUERIES)
+def test_simplifying_never_makes_a_weak_query_of_a_strong_one_or_the_reverse_and_never_empties_one(query: str) -> None:
+    assert is_weak(simplified(query)) is is_weak(query)
+    assert bool(simplified(query)) == bool(query)
+
+
+@pytest.mark.spec("M4")
+@given(query=ANY_TEXT, name=st.sampled_from(["parse_line", "SessionStore", "retry"]))
+def test_an_identifier_in_front_is_what_is_searched_for(query: str, name: str) -> None:
+    assert simplified(f"where is the {name} {query}") == name
+    assert not is_weak(simplified(f"find {name}, {query}"))
+
+
+@pytest.mark.spec("M4")
+@pytest.mark.parametrize("unit", ["the ", "a", "(", "\\ ", "é.", "where\n"])
+def test_a_query_of_a_megabyte_is_read_as_well(unit: str) -> None:
+    assert simplified(unit * (1_000_000 // len(unit)) + " retry") in ("retry", "é", "a" * 1_000_000)
