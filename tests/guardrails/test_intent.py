@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from holdfast.agent.surfaces import ANSWER_ONLY, GIT_READ_ONLY, MUTATION_ENABLED, RETRIEVAL_FIRST, SURFACES, Surface
 from holdfast.guardrails.intent import (
+    EDIT,
+    LIST,
+    READ,
+    SEARCH,
     Asking,
     Direct,
     Earlier,
-    EditFile,
-    ListFolder,
     Mode,
-    ReadFile,
-    Search,
     is_identifier,
     read_message,
 )
@@ -33,12 +33,24 @@ LOAD, SAVE, DEFINED, GENERAL = Mode.LOAD, Mode.SAVE, Mode.DEFINITION, Mode.GENER
 Row = tuple[str, Surface, bool, Mode, str | None, Direct | None]
 
 
-def raw(path: str) -> ReadFile:
-    return ReadFile(path, raw=True)
+def raw(path: str) -> Direct:
+    return Direct(READ, {"path": path}, raw=True)
 
 
-def about(path: str) -> ReadFile:
-    return ReadFile(path, raw=False)
+def about(path: str) -> Direct:
+    return Direct(READ, {"path": path})
+
+
+def lines(path: str, first: int, last: int) -> Direct:
+    return Direct(READ, {"path": path, "offset": first, "limit": last - first + 1}, raw=True)
+
+
+def edited(path: str, search: str, replace: str) -> Direct:
+    return Direct(EDIT, {"path": path, "search": search, "replace": replace})
+
+
+def listed(path: str) -> Direct:
+    return Direct(LIST, {"path": path})
 
 
 MESSAGES: list[Row] = [
@@ -83,14 +95,14 @@ MESSAGES: list[Row] = [
     ("show update.py", LOOK, NO, GENERAL, None, raw("update.py")),
     # An edit that is spelled out.
     ("edit a.py replace x with y", CHANGE, NO, GENERAL, None, None),
-    ("Edit the file a.py: replace `foo bar` with `baz`", CHANGE, NO, GENERAL, None, EditFile("a.py", "foo bar", "baz")),
-    ("in src/a.py, replace 'old' with \"new\".", CHANGE, NO, GENERAL, None, EditFile("src/a.py", "old", "new")),
-    ('replace "a with b" with "" in src/c.py', CHANGE, NO, GENERAL, None, EditFile("src/c.py", "a with b", "")),
-    ("edit a.py replace foo_a with bar_b.", CHANGE, NO, GENERAL, None, EditFile("a.py", "foo_a", "bar_b")),
-    ("edit a.py replace foo(); with bar(); please", CHANGE, NO, GENERAL, None, EditFile("a.py", "foo();", "bar();")),
-    ("replace getFoo with getBar in a.py, thanks!", CHANGE, NO, GENERAL, None, EditFile("a.py", "getFoo", "getBar")),
+    ("Edit the file a.py: replace `foo bar` with `baz`", CHANGE, NO, GENERAL, None, edited("a.py", "foo bar", "baz")),
+    ("in src/a.py, replace 'old' with \"new\".", CHANGE, NO, GENERAL, None, edited("src/a.py", "old", "new")),
+    ('replace "a with b" with "" in src/c.py', CHANGE, NO, GENERAL, None, edited("src/c.py", "a with b", "")),
+    ("edit a.py replace foo_a with bar_b.", CHANGE, NO, GENERAL, None, edited("a.py", "foo_a", "bar_b")),
+    ("edit a.py replace foo(); with bar(); please", CHANGE, NO, GENERAL, None, edited("a.py", "foo();", "bar();")),
+    ("replace getFoo with getBar in a.py, thanks!", CHANGE, NO, GENERAL, None, edited("a.py", "getFoo", "getBar")),
     ("replace foo with bar in a.py, thanks!", CHANGE, NO, GENERAL, None, None),
-    ('edit "my file.md" and replace 2023 with 2024', CHANGE, NO, GENERAL, None, EditFile("my file.md", "2023", "2024")),
+    ('edit "my file.md" and replace 2023 with 2024', CHANGE, NO, GENERAL, None, edited("my file.md", "2023", "2024")),
     ("edit a.py replace the loop with a comprehension", CHANGE, NO, GENERAL, None, None),
     ("edit a.py replace all foo_bar with baz", CHANGE, NO, GENERAL, None, None),
     ("edit a.py replace x = 1; with x = 2;", CHANGE, NO, GENERAL, None, None),
@@ -115,10 +127,10 @@ MESSAGES: list[Row] = [
     # A file to read: its content is the answer, or words about it.
     ("read a.py", LOOK, NO, GENERAL, None, raw("a.py")),
     ("Read the file src/main.rs.", LOOK, NO, GENERAL, None, raw("src/main.rs")),
-    ("please show me src/a.py:42", LOOK, NO, GENERAL, None, ReadFile("src/a.py", raw=True, lines=(42, 42))),
-    ("view a.py:300-310", LOOK, NO, GENERAL, None, ReadFile("a.py", raw=True, lines=(300, 310))),
-    ("show `a.py#L3-L9`", LOOK, NO, GENERAL, None, ReadFile("a.py", raw=True, lines=(3, 9))),
-    ("show a.py:12:4", LOOK, NO, GENERAL, None, ReadFile("a.py", raw=True, lines=(12, 12))),
+    ("please show me src/a.py:42", LOOK, NO, GENERAL, None, lines("src/a.py", 42, 42)),
+    ("view a.py:300-310", LOOK, NO, GENERAL, None, lines("a.py", 300, 310)),
+    ("show `a.py#L3-L9`", LOOK, NO, GENERAL, None, lines("a.py", 3, 9)),
+    ("show a.py:12:4", LOOK, NO, GENERAL, None, lines("a.py", 12, 12)),
     ("show a.py:0", LOOK, NO, GENERAL, None, None),
     ("show a.py:9-3", LOOK, NO, GENERAL, None, None),
     ("explain a.py:300-310", LOOK, NO, GENERAL, None, None),
@@ -150,19 +162,19 @@ MESSAGES: list[Row] = [
     ("show https://example.com/a.py", ANSWER, NO, GENERAL, None, None),
     ("print hello", ANSWER, NO, GENERAL, None, None),
     # A folder to list.
-    ("list src", LOOK, NO, GENERAL, None, ListFolder("src")),
-    ("list src/net/", LOOK, NO, GENERAL, None, ListFolder("src/net")),
-    ("ls", LOOK, NO, GENERAL, None, ListFolder(".")),
-    ("ls -la lib", LOOK, NO, GENERAL, None, ListFolder("lib")),
-    ("ls ..", LOOK, NO, GENERAL, None, ListFolder("..")),
-    ("list files", LOOK, NO, GENERAL, None, ListFolder(".")),
-    ("list all the files in src/net please", LOOK, NO, GENERAL, None, ListFolder("src/net")),
-    ("what files are in the Server folder?", LOOK, NO, GENERAL, None, ListFolder("Server")),
-    ("what files are in my_module?", LOOK, NO, GENERAL, None, ListFolder("my_module")),
-    ("what files are in this directory?", LOOK, NO, GENERAL, None, ListFolder(".")),
-    ("what is in the docs directory?", LOOK, NO, GENERAL, None, ListFolder("docs")),
-    ("show `src/net/`", LOOK, NO, GENERAL, None, ListFolder("src/net")),
-    ("list /", LOOK, NO, GENERAL, None, ListFolder("/")),
+    ("list src", LOOK, NO, GENERAL, None, listed("src")),
+    ("list src/net/", LOOK, NO, GENERAL, None, listed("src/net")),
+    ("ls", LOOK, NO, GENERAL, None, listed(".")),
+    ("ls -la lib", LOOK, NO, GENERAL, None, listed("lib")),
+    ("ls ..", LOOK, NO, GENERAL, None, listed("..")),
+    ("list files", LOOK, NO, GENERAL, None, listed(".")),
+    ("list all the files in src/net please", LOOK, NO, GENERAL, None, listed("src/net")),
+    ("what files are in the Server folder?", LOOK, NO, GENERAL, None, listed("Server")),
+    ("what files are in my_module?", LOOK, NO, GENERAL, None, listed("my_module")),
+    ("what files are in this directory?", LOOK, NO, GENERAL, None, listed(".")),
+    ("what is in the docs directory?", LOOK, NO, GENERAL, None, listed("docs")),
+    ("show `src/net/`", LOOK, NO, GENERAL, None, listed("src/net")),
+    ("list /", LOOK, NO, GENERAL, None, listed("/")),
     ("what files are in the server?", LOOK, NO, GENERAL, None, None),
     ("what files are in use?", LOOK, NO, GENERAL, None, None),
     ("what is in src/net?", LOOK, NO, GENERAL, "src/net", None),
@@ -226,8 +238,8 @@ MESSAGES: list[Row] = [
     # What was done before.
     ("read that file", LOOK, NO, GENERAL, None, raw("src/last.py")),
     ("Read that file again!", LOOK, NO, GENERAL, None, raw("src/last.py")),
-    ("search that again", LOOK, YES, GENERAL, None, Search("parse_line")),
-    ("search that again in the same folder", LOOK, YES, GENERAL, "src/net", Search("parse_line")),
+    ("search that again", LOOK, YES, GENERAL, None, Direct(SEARCH, {"query": "parse_line"})),
+    ("search that again in the same folder", LOOK, YES, GENERAL, "src/net", Direct(SEARCH, {"query": "parse_line"})),
     ("find open_session in the same folder", LOOK, YES, GENERAL, "src/net", None),
     ("read that file over there", LOOK, NO, GENERAL, None, None),
     ("search that again, but better", LOOK, YES, GENERAL, None, None),
@@ -310,12 +322,12 @@ def test_any_text_is_read_and_always_the_same_way(text: str, earlier: Earlier) -
     assert read.surface.name in SURFACES
     if read.investigates:
         assert read.surface == RETRIEVAL_FIRST
-        assert not isinstance(read.direct, ReadFile | ListFolder | EditFile)
+        assert read.direct is None or read.direct.tool == SEARCH
     else:
         assert read.mode is Mode.GENERAL
         assert not read.broad
     if read.direct is not None:
-        assert read.surface == (MUTATION_ENABLED if isinstance(read.direct, EditFile) else RETRIEVAL_FIRST)
+        assert read.surface == (MUTATION_ENABLED if read.direct.tool == EDIT else RETRIEVAL_FIRST)
 
 
 @pytest.mark.spec("M4")
@@ -323,10 +335,9 @@ def test_any_text_is_read_and_always_the_same_way(text: str, earlier: Earlier) -
 def test_no_path_is_invented(text: str, earlier: Earlier) -> None:
     read = read_message(text, earlier)
     known = (earlier.read, earlier.folder, ".")
-    if isinstance(read.direct, ReadFile | ListFolder | EditFile):
-        assert read.direct.path in known or read.direct.path in text
-    if isinstance(read.direct, EditFile):
-        assert read.direct.search in text and read.direct.replace in text
+    args = {} if read.direct is None or read.direct.tool == SEARCH else read.direct.args
+    assert "path" not in args or args["path"] in known or str(args["path"]) in text
+    assert str(args.get("search", "")) in text and str(args.get("replace", "")) in text
     assert read.scope is None or read.scope in known or read.scope in text
 
 
@@ -340,7 +351,7 @@ def test_a_path_and_texts_that_are_spelled_out_are_taken_as_they_are(path: str, 
     assert read_message(f"read {path}", EARLIER).direct == raw(path)
     assert read_message(f"Explain `{path}`.", EARLIER).direct == about(path)
     edit = read_message(f'edit {path} replace "{old}" with "{new}!"', EARLIER).direct
-    assert edit == EditFile(path, old, f"{new}!")
+    assert edit == edited(path, old, f"{new}!")
 
 
 @pytest.mark.spec("M4", "P6")
@@ -381,4 +392,4 @@ def test_a_message_of_any_length_is_read_as_well(unit: str) -> None:
 def test_an_edit_that_could_mean_something_else_is_left_to_the_model(edit: str) -> None:
     assert read_message(f"In a.py {edit}", EARLIER).direct is None
     assert read_message(f"{edit} in a.py", EARLIER).direct is None
-    assert read_message("In a.py replace the line `old` with `new`", EARLIER).direct == EditFile("a.py", "old", "new")
+    assert read_message("In a.py replace the line `old` with `new`", EARLIER).direct == edited("a.py", "old", "new")

@@ -10,9 +10,9 @@ from holdfast.agent.standing import own_output
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Failure
 from holdfast.guardrails.evidence import is_plain, plain_path
-from holdfast.guardrails.intent import ReadFile
+from holdfast.guardrails.intent import READ, Direct
 from holdfast.guardrails.progress import State
-from holdfast.guardrails.turn_facts import CHANGES, LOOKING, READ, Called, End, TurnFacts
+from holdfast.guardrails.turn_facts import CHANGES, LOOKING, Called, End, TurnFacts
 from holdfast.models.requests.literals import quoted, several
 
 MAX_ROUNDS: Final = 10
@@ -100,10 +100,10 @@ def _last_calls(facts: TurnFacts, turn: Turn) -> list[Called]:
     return [] if last is None else [facts.tools.called(step) for step in last.steps]
 
 
-def _shown(facts: TurnFacts) -> ReadFile | None:
+def _shown(facts: TurnFacts) -> Direct | None:
     """The file whose content is the answer."""
     direct = None if facts.asking is None else facts.asking.direct
-    return direct if isinstance(direct, ReadFile) and direct.raw else None
+    return direct if direct is not None and direct.raw else None
 
 
 def _file_shown(facts: TurnFacts, turn: Turn, calls: list[Called]) -> Finish | None:
@@ -115,16 +115,18 @@ def _file_shown(facts: TurnFacts, turn: Turn, calls: list[Called]) -> Finish | N
     if content is None:
         return None
     if typed.get("limited_by") == "line":
-        return Finish("direct", f"{quoted(direct.path)} has a line that is too long to show.")
+        return Finish("direct", f"{quoted(calls[0].path)} has a line that is too long to show.")
     if not content:
-        return Finish("direct", f"{quoted(direct.path)} is empty.")
+        return Finish("direct", f"{quoted(calls[0].path)} is empty.")
     return Finish("direct", content + _rest(direct, typed, content))
 
 
-def _rest(asked: ReadFile, typed: Args, content: str) -> str:
+def _rest(asked: Direct, typed: Args, content: str) -> str:
     """What is missing of what was asked for."""
     begins, then, total = typed.get("offset"), typed.get("next_offset"), typed.get("total_lines")
-    if not isinstance(then, int) or (asked.lines is not None and then > asked.lines[1]):
+    offset, limit = asked.args.get("offset"), asked.args.get("limit")
+    all_shown = isinstance(offset, int) and isinstance(limit, int) and isinstance(then, int) and then >= offset + limit
+    if not isinstance(then, int) or all_shown:
         return ""
     lines = f"lines {begins} to {then - 1}" + (f" of {total}" if isinstance(total, int) else "")
     return f"{'' if content.endswith(chr(10)) else chr(10)}\n[The file goes on: these are {lines}.]"

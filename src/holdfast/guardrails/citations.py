@@ -12,8 +12,9 @@ from holdfast.agent.guarding import Turn
 from holdfast.agent.surfaces import RETRIEVAL_FIRST
 from holdfast.contract.values import Json
 from holdfast.guardrails.evidence import candidates_of, is_inside, plain_path, refers_to
+from holdfast.guardrails.intent import LIST, READ, SEARCH
 from holdfast.guardrails.progress import State
-from holdfast.guardrails.turn_facts import CHANGES, LIST, READ, SEARCH, Called, Catalogue, End
+from holdfast.guardrails.turn_facts import CHANGES, Called, Catalogue, End
 from holdfast.models.requests.words import paths_in
 
 

@@ -6,11 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from enum import Enum, StrEnum
-from typing import Final, cast
+from typing import Final
 
 from msgspec import Struct
 
 from holdfast.contract.result import Result
+from holdfast.contract.values import Json
 from holdfast.guardrails.intent import Mode
 from holdfast.models.requests.words import is_code, is_configuration, is_lockfile, is_prose, is_settings
 from holdfast.tools.search.ranking import defined_name
@@ -53,29 +54,25 @@ class Gate(StrEnum):
 
 def candidates_of(result: Result) -> tuple[Candidate, ...]:
     """The files of a typed `code.search` result, in its order, each once; none for anything else."""
-    output = result.structured
-    if not result.success or not isinstance(output, dict) or not isinstance(output.get("query"), str):
-        return ()
-    files = output.get("files")
     found: dict[str, Candidate] = {}
-    for file in files if isinstance(files, list) else []:
-        candidate = _candidate(file)
-        if candidate is not None:
-            found.setdefault(plain_path(candidate.path), candidate)
+    match result.structured if result.success else None:
+        case {"query": str(), "files": list(files)}:
+            for candidate in filter(None, map(_candidate, files)):
+                found.setdefault(plain_path(candidate.path), candidate)
+        case _:
+            pass
     return tuple(found.values())
 
 
-def _candidate(file: object) -> Candidate | None:
-    if not isinstance(file, dict):
-        return None
-    fields = cast("dict[str, object]", file)
-    path, matches, lines = fields.get("path"), fields.get("matches"), fields.get("lines")
-    if not isinstance(path, str) or not path or not isinstance(matches, int) or not isinstance(lines, list):
-        return None
-    shown = [cast("dict[str, object]", line) for line in cast("list[object]", lines) if isinstance(line, dict)]
-    texts = tuple(text for line in shown if isinstance(text := line.get("text"), str))
-    exact = fields.get("exact_definition") is True
-    return Candidate(path=path, matches=matches, lines=texts, exact_definition=exact)
+def _candidate(file: Json) -> Candidate | None:
+    match file:
+        case {"path": str(path), "matches": int(matches), "lines": list(lines)} if path:
+            texts = (line.get("text") for line in lines if isinstance(line, dict))
+            shown = tuple(text for text in texts if isinstance(text, str))
+            exact = file.get("exact_definition") is True
+            return Candidate(path=path, matches=matches, lines=shown, exact_definition=exact)
+        case _:
+            return None
 
 
 # Paths, by their spelling alone

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from holdfast.agent.guarding import Accept, Act, Again, Finish, Refused, Send, Turn
 from holdfast.agent.surfaces import ANSWER_ONLY, Surface
@@ -13,11 +13,11 @@ from holdfast.contract.message import Part, Text, ToolUse
 from holdfast.contract.tool import Tool
 from holdfast.guardrails import answers
 from holdfast.guardrails.citations import files_known, loose_citation
-from holdfast.guardrails.intent import Direct, EditFile, ListFolder, ReadFile
+from holdfast.guardrails.intent import READ, SEARCH
 from holdfast.guardrails.progress import Due, State
 from holdfast.guardrails.repair import repaired
 from holdfast.guardrails.replay import CITED, CORRECTION, judged, replay
-from holdfast.guardrails.turn_facts import EDIT, LIST, READ, RUNTIME, SEARCH, TurnFacts, facts_of, is_by_runtime
+from holdfast.guardrails.turn_facts import RUNTIME, TurnFacts, facts_of, is_by_runtime
 from holdfast.models.requests.literals import quoted, several
 
 MAX_CORRECTIONS: Final = 1
@@ -85,31 +85,18 @@ class GuardRails:
 def _named_outright(facts: TurnFacts) -> Act | None:
     """The call a message spells out, if there is the tool for it."""
     direct = None if facts.asking is None else facts.asking.direct
-    if direct is None:
+    if direct is None or not facts.tools.has(direct.tool):
         return None
-    name, args = _call(direct, facts.scope)
-    if not facts.tools.has(name):
-        return None
-    return Act("direct", (_use(name, args),), f"the message names {quoted(str(args.get('path') or args.get('query')))}")
-
-
-def _call(direct: Direct, scope: str | None) -> tuple[str, dict[str, Any]]:
-    if isinstance(direct, ReadFile):
-        first, last = direct.lines or (None, None)
-        lines = {} if first is None or last is None else {"offset": first, "limit": last - first + 1}
-        return READ, {"path": direct.path, **lines}
-    if isinstance(direct, ListFolder):
-        return LIST, {"path": direct.path}
-    if isinstance(direct, EditFile):
-        return EDIT, {"path": direct.path, "search": direct.search, "replace": direct.replace}
-    return SEARCH, {"query": direct.query} | ({} if scope is None else {"path": scope})
+    args = direct.args if direct.tool != SEARCH or facts.scope is None else {**direct.args, "path": facts.scope}
+    what = quoted(str(args.get("path") or args.get("query")))
+    return Act("direct", (_use(direct.tool, args),), f"the message names {what}")
 
 
 def _reading(rule: str, due: Due | None) -> Act | None:
     return None if due is None else Act(rule, (_use(READ, {"path": due.path}),), due.why)
 
 
-def _use(name: str, args: dict[str, Any]) -> ToolUse:
+def _use(name: str, args: Mapping[str, str | int]) -> ToolUse:
     return ToolUse(f"{RUNTIME}1", name, json.dumps(args, ensure_ascii=False))
 
 

@@ -26,6 +26,11 @@ from holdfast.models.requests.words import (
     words_of,
 )
 
+READ: Final = "file.read"
+LIST: Final = "file.list"
+SEARCH: Final = "code.search"
+EDIT: Final = "file.edit"
+
 
 class Mode(StrEnum):
     """What an answer has to show. The first that fits a message counts."""
@@ -41,35 +46,13 @@ class Mode(StrEnum):
     GENERAL = "general"
 
 
-class ReadFile(Struct, frozen=True):
-    """The message names a file to read."""
+class Direct(Struct, frozen=True):
+    """A call the message spells out."""
 
-    path: str
-    raw: bool
-    """The content itself is the answer, not words about it."""
-    lines: tuple[int, int] | None = None
-    """The first and the last line that are asked for; None for all of it."""
-
-
-class ListFolder(Struct, frozen=True):
-    path: str
-
-
-class Search(Struct, frozen=True):
-    """The message repeats an earlier search."""
-
-    query: str
-
-
-class EditFile(Struct, frozen=True):
-    """The message says which text of which file becomes which."""
-
-    path: str
-    search: str
-    replace: str
-
-
-Direct = ReadFile | ListFolder | Search | EditFile
+    tool: str
+    args: dict[str, str | int]
+    raw: bool = False
+    """The content that is read is the answer itself, not words about it."""
 
 
 class Earlier(Struct, frozen=True):
@@ -166,7 +149,7 @@ def read_message(text: str, earlier: Earlier) -> Asking:
     words = words_in(masked)
     if asks_for_change(masked):
         edit = edit_in(masked)
-        direct = None if edit is None else EditFile(*edit)
+        direct = None if edit is None else Direct(EDIT, dict(zip(("path", "search", "replace"), edit, strict=True)))
         return Asking(surface=MUTATION_ENABLED, scope=None if direct else _scope(words, earlier), direct=direct)
     plain = [word.plain for word in words]
     said = frozenset(plain)
@@ -208,9 +191,9 @@ def _direct(shape: Shape, text: str, earlier: Earlier) -> tuple[Direct | None, b
     """
     phrase = " ".join(text.lower().split()).rstrip(".!? ")
     if phrase in _THAT_FILE:
-        return (None if earlier.read is None else ReadFile(earlier.read, raw=True)), True
+        return (None if earlier.read is None else Direct(READ, {"path": earlier.read}, raw=True)), True
     if phrase in _THAT_SEARCH:
-        return (None if earlier.query is None else Search(earlier.query)), False
+        return (None if earlier.query is None else Direct(SEARCH, {"query": earlier.query})), False
     found = shape.file_to_read()
     if found is not None:
         word, raw, rest = found
@@ -218,15 +201,17 @@ def _direct(shape: Shape, text: str, earlier: Earlier) -> tuple[Direct | None, b
             return None, False
         return (None if any(after.is_path for after in rest) else _reading(word, raw)), True
     folder = shape.folder_to_list()
-    return (None, False) if folder is None else (ListFolder(folder), True)
+    return (None, False) if folder is None else (Direct(LIST, {"path": folder}), True)
 
 
-def _reading(word: Word, raw: bool) -> ReadFile | None:
+def _reading(word: Word, raw: bool) -> Direct | None:
     """The file, or the lines of it that are to be shown. Which lines help to explain some is for the model to say."""
     if not word.place:
-        return ReadFile(word.text, raw)
-    lines = lines_of(word.place)
-    return ReadFile(word.text, raw, lines) if raw and lines is not None else None
+        return Direct(READ, {"path": word.text}, raw)
+    lines = lines_of(word.place) if raw else None
+    if lines is None:
+        return None
+    return Direct(READ, {"path": word.text, "offset": lines[0], "limit": lines[1] - lines[0] + 1}, raw)
 
 
 def _scope(words: Sequence[Word], earlier: Earlier) -> str | None:

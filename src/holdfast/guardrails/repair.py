@@ -13,7 +13,8 @@ from holdfast.agent.guarding import Accept, Step
 from holdfast.contract.message import Part, ToolUse
 from holdfast.contract.values import Args
 from holdfast.guardrails.evidence import is_inside
-from holdfast.guardrails.turn_facts import RUNTIME, SEARCH, TurnFacts
+from holdfast.guardrails.intent import SEARCH
+from holdfast.guardrails.turn_facts import RUNTIME, TurnFacts
 from holdfast.models.requests.literals import quoted
 from holdfast.models.requests.words import words_of
 

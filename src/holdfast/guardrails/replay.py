@@ -13,19 +13,10 @@ from msgspec.structs import replace
 
 from holdfast.agent.guarding import Refused, Round
 from holdfast.guardrails.evidence import candidates_of
+from holdfast.guardrails.intent import LIST, READ, SEARCH
 from holdfast.guardrails.progress import UNREAD, Searched, Seen, State
 from holdfast.guardrails.repair import is_weak
-from holdfast.guardrails.turn_facts import (
-    CHANGES,
-    LIST,
-    LOOKING,
-    READ,
-    SEARCH,
-    Called,
-    End,
-    TurnFacts,
-    is_by_runtime,
-)
+from holdfast.guardrails.turn_facts import CHANGES, LOOKING, Called, End, TurnFacts, is_by_runtime
 from holdfast.models.requests.literals import quoted, several
 
 CORRECTION: Final = "[runtime:correction] "

@@ -19,18 +19,12 @@ from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args, parse_json
 from holdfast.contract.vocabulary import Failure, State
 from holdfast.guardrails.evidence import is_inside, is_plain, plain_path, shows_alone
-from holdfast.guardrails.intent import Asking, Earlier, Mode, read_message
+from holdfast.guardrails.intent import EDIT, LIST, READ, SEARCH, Asking, Earlier, Mode, read_message
 from holdfast.guardrails.phrases import is_assent
 from holdfast.models.requests.words import paths_in
 
-READ: Final = "file.read"
-LIST: Final = "file.list"
-FIND: Final = "file.find"
-SEARCH: Final = "code.search"
-EDIT: Final = "file.edit"
-WRITE: Final = "file.write"
-CHANGES: Final = frozenset({EDIT, WRITE})
-LOOKING: Final = frozenset({READ, LIST, FIND, SEARCH, "output.read", "git.status", "git.diff", "git.log"})
+CHANGES: Final = frozenset({EDIT, "file.write"})
+LOOKING: Final = frozenset({READ, LIST, "file.find", SEARCH, "output.read", "git.status", "git.diff", "git.log"})
 """Calls that leave everything as it is."""
 
 RUNTIME: Final = "runtime-"
