@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final, Literal
 
@@ -75,7 +75,7 @@ def asks_for_change(masked: Masked) -> bool:
 
 
 def _changes(sentence: str) -> bool:
-    tokens = list(_tokens(sentence))
+    tokens = _tokens(sentence)
     if not any(token.changes for token in tokens):
         return False
     denied = denied_places(tokens)
@@ -110,21 +110,14 @@ def _asks_here(clause: Sequence[Token], denied: set[int], ends: bool) -> bool:
     )
 
 
-def _tokens(sentence: str) -> Iterator[Token]:
-    known: dict[str, Token] = {}
-    held: Token | None = None
+def _tokens(sentence: str) -> list[Token]:
+    tokens: list[Token] = []
     for chunk in _DASH.sub(" — ", sentence).split():
-        if chunk in _DASHES:
-            held = None if held is None else replace(held, after="-")
-            continue
-        token = known.get(chunk)
-        if token is None:
-            token = known[chunk] = _token(chunk)
-        if held is not None:
-            yield held
-        held = token
-    if held is not None:
-        yield held
+        if chunk not in _DASHES:
+            tokens.append(_token(chunk))
+        elif tokens:
+            tokens[-1] = replace(tokens[-1], after="-")
+    return tokens
 
 
 def _token(chunk: str) -> Token:

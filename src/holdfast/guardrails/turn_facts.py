@@ -31,21 +31,11 @@ RUNTIME: Final = "runtime-"
 """How the ids of calls begin that no model asked for."""
 
 _BROKEN: Final = frozenset({Failure.TOOL_ERROR, Failure.TIMEOUT, Failure.INVALID_OUTPUT})
-_BEFORE_IT_RAN: Final = frozenset(
-    {
-        Failure.UNKNOWN_TOOL,
-        Failure.NOT_ALLOWED,
-        Failure.BAD_JSON,
-        Failure.INVALID_ARGUMENTS,
-        Failure.SECRET_UNAVAILABLE,
-        Failure.DENIED_BY_MIDDLEWARE,
-        Failure.DENIED_BY_POLICY,
-        Failure.NOBODY_TO_ASK,
-        Failure.PLANNED,
-        Failure.REJECTED,
-        Failure.TOO_DEEP,
-    }
-)
+_BEFORE_IT_RAN: Final = frozenset({
+    Failure.UNKNOWN_TOOL, Failure.NOT_ALLOWED, Failure.BAD_JSON, Failure.INVALID_ARGUMENTS, Failure.SECRET_UNAVAILABLE,
+    Failure.DENIED_BY_MIDDLEWARE, Failure.DENIED_BY_POLICY, Failure.NOBODY_TO_ASK, Failure.PLANNED, Failure.REJECTED,
+    Failure.TOO_DEEP,
+})  # fmt: skip
 
 
 class End(Enum):

@@ -63,6 +63,10 @@ def _run(slots: Slots) -> list[Args]:
     return [{"command": slots["COMMAND"], "cwd": _folder(slots), "timeout": timeout}]
 
 
+def _start(slots: Slots) -> list[Args]:
+    return [{"command": slots["COMMAND"], "cwd": _folder(slots)}]
+
+
 def _edit(slots: Slots) -> list[Args] | None:
     first, every = slots.get("first"), slots.keys() & {"all", "every", "each", "everywhere"}
     if not slots["OLD"] or (first and every):
@@ -105,74 +109,45 @@ GRAMMAR: Final[dict[str, tuple[Phrase, ...]]] = {
         Phrase(f"{_SHOW} [the contents of] FILES [again]", "read a.py and b.py", _read),
         Phrase(f"{_SHOW} [the] [contents of the] file NAME", "show me the file notes", _read),
         Phrase(f"{_SHOW} FILE [,] ([from] lines RANGE / [starting] from/at line N)", "read a.py lines 10-20", _read),
-        Phrase(
-            f"{_SHOW} (lines RANGE / line LINE / [the] first COUNT lines) of/from/in [the file] FILE",
-            "read the first 5 lines of a.py",
-            _read,
-        ),
+        Phrase(f"{_SHOW} (lines RANGE / line LINE / [the] first COUNT lines) of/from/in [the file] FILE",
+               "read the first 5 lines of a.py", _read),
         Phrase("(what is / what's) in [the file] FILE", "what is in a.py?", _read),
     ),
     "file.list": (
         Phrase("list/ls/dir [all] [files/everything] [here] [recursively]", "ls", _list),
-        Phrase(
-            f"list/show [me] [all] [the] files/everything [here] {_IN} [recursively]", "list the files in src", _list
-        ),
+        Phrase(f"list/show [me] [all] [the] files/everything [here] {_IN} [recursively]",
+               "list the files in src", _list),
         Phrase("list/ls (FOLDERS / [the] folder/directory DIRS) [recursively]", "list src and tests", _list),
         Phrase("list/show [me] [the] DIR folder/directory", "show the src folder", _list),
-        Phrase(
-            "(show [me] the contents of / what is in / what's in) [the] folder/directory DIR",
-            "what is in the folder x?",
-            _list,
-        ),
+        Phrase("(show [me] the contents of / what is in / what's in) [the] folder/directory DIR",
+               "what is in the folder x?", _list),
         Phrase("recursively list FOLDERS", "recursively list src", _list),
     ),
     "file.find": (
-        Phrase(
-            f"find/locate [me] [all] [the] [files] [named/called/matching/like] GLOB [files] {_IN}",
-            "find *.py in src",
-            _find,
-        ),
+        Phrase(f"find/locate [me] [all] [the] [files] [named/called/matching/like] GLOB [files] {_IN}",
+               "find *.py in src", _find),
         Phrase(f"find [me] [all] [the] files named/called NAME {_IN}", "find files named Makefile", _find),
         Phrase("(which/what files match / where is [the file]) GLOB", "where is conftest.py?", _find),
     ),
     "code.search": (
-        Phrase(
-            f"(search for / look for / grep [for]) {_REGEX} TEXT [in/under PLACE]"
-            " [ignoring case / regardless of case]",
-            "search for TODO in src",
-            _search,
-        ),
-        Phrase(
-            f"search (everything / everywhere / the project / [in] PLACE) for {_REGEX} TEXT",
-            "search src for TODO",
-            _search,
-        ),
-        Phrase(
-            "find/show [me] [all] [the] uses/usages/occurrences/mentions of TEXT [in/under PLACE]",
-            "find all uses of parse",
-            _search,
-        ),
+        Phrase(f"(search for / look for / grep [for]) {_REGEX} TEXT [in/under PLACE]"
+               " [ignoring case / regardless of case]", "search for TODO in src", _search),
+        Phrase(f"search (everything / everywhere / the project / [in] PLACE) for {_REGEX} TEXT",
+               "search src for TODO", _search),
+        Phrase("find/show [me] [all] [the] uses/usages/occurrences/mentions of TEXT [in/under PLACE]",
+               "find all uses of parse", _search),
         Phrase("where is TEXT used/mentioned/defined", "where is parse used?", _search),
     ),
     "shell.exec": (
-        Phrase(
-            f"{_RUN} COMMAND {_AT} [with a timeout of N seconds/second/minutes/minute] [again]",
-            "run `make test`",
-            _run,
-        ),
-        Phrase(
-            "run/execute (it / that / that command) [again]",
-            "run `make` then run it again",
-            lambda slots: [{"command": IT}],
-        ),
+        Phrase(f"{_RUN} COMMAND {_AT} [with a timeout of N seconds/second/minutes/minute] [again]",
+               "run `make test`", _run),
+        Phrase("run/execute (it / that / that command) [again]",
+               "run `make` then run it again", lambda slots: [{"command": IT}]),
         Phrase("$ COMMAND", "$ make test", _run),
     ),
     "process.start": (
-        Phrase(
-            f"({_RUN} / start/launch) COMMAND in the background {_AT}",
-            "run `make serve` in the background",
-            lambda slots: [{"command": slots["COMMAND"], "cwd": _folder(slots)}],
-        ),
+        Phrase(f"({_RUN} / start/launch) COMMAND in the background {_AT}",
+               "run `make serve` in the background", _start),
     ),
     "process.list": (Phrase("list/show [me] [the] [running/background] processes", "list the processes", nothing),),
     "process.status": (
@@ -189,60 +164,35 @@ GRAMMAR: Final[dict[str, tuple[Phrase, ...]]] = {
         Phrase("delete/remove [the text] OLD from/in [the file] FILE", 'remove "x" from a.py', _edit),
     ),
     "file.write": (
-        Phrase(
-            "write/create/make [a/the] [new] (FILE / file [named/called] NAME) ([:] BLOCK / [:/,]"
-            " (with / containing / that contains) [the] [content/contents/text] [:] CONTENT)",
-            'create a.txt with the content "hello"',
-            _write,
-        ),
-        Phrase(
-            "write/save/put (CONTENT / this / the following) to/into/in/as [the/a] [new] [file] FILE [[:] BLOCK]",
-            'write "hello" to a.txt',
-            _write,
-        ),
-        Phrase(
-            "create/make/write an empty file [named/called] NAME",
-            "create an empty file notes",
-            lambda slots: [{"path": slots["NAME"], "content": ""}],
-        ),
+        Phrase("write/create/make [a/the] [new] (FILE / file [named/called] NAME) ([:] BLOCK / [:/,]"
+               " (with / containing / that contains) [the] [content/contents/text] [:] CONTENT)",
+               'create a.txt with the content "hello"', _write),
+        Phrase("write/save/put (CONTENT / this / the following) to/into/in/as [the/a] [new] [file] FILE [[:] BLOCK]",
+               'write "hello" to a.txt', _write),
+        Phrase("create/make/write an empty file [named/called] NAME",
+               "create an empty file notes", lambda slots: [{"path": slots["NAME"], "content": ""}]),
     ),
     "calculator": (
-        Phrase(
-            "[calculate/compute/evaluate / what is / what's / how much is] EXPRESSION",
-            "calculate sqrt(2) * 10",
-            lambda slots: [{"expression": slots["EXPRESSION"]}],
-        ),
+        Phrase("[calculate/compute/evaluate / what is / what's / how much is] EXPRESSION",
+               "calculate sqrt(2) * 10", lambda slots: [{"expression": slots["EXPRESSION"]}]),
     ),
     "git.status": (
-        Phrase(
-            "[show] [me] [the] [git] status"
-            " / what (changed / has changed / is changed / did I change / have I changed)",
-            "git status",
-            nothing,
-        ),
+        Phrase("[show] [me] [the] [git] status"
+               " / what (changed / has changed / is changed / did I change / have I changed)", "git status", nothing),
     ),
     "git.diff": (Phrase("[git] diff / show [me] [the/my] [git] diff/changes", "show me the diff", nothing),),
     "git.log": (
-        Phrase(
-            "git log / show [me] [the] [git] log/history / [show] [me] [the] last/latest/recent commits",
-            "show the last commits",
-            nothing,
-        ),
+        Phrase("git log / show [me] [the] [git] log/history / [show] [me] [the] last/latest/recent commits",
+               "show the last commits", nothing),
     ),
     "system.info": (
-        Phrase(
-            "[show] [me] [the] system info/information / what (system / machine / os / operating system) is this",
-            "system info",
-            nothing,
-        ),
+        Phrase("[show] [me] [the] system info/information / what (system / machine / os / operating system) is this",
+               "system info", nothing),
     ),
     "ask.user": (Phrase("ask [me] QUOTED [with [the] options/answers QUOTES]", 'ask me "Which colour?"', _ask),),
     "output.read": (
-        Phrase(
-            "read/show [me] [the] [full/whole] output of call ID [from line N]",
-            "read the output of call abc-1",
-            lambda slots: [{"call": slots["ID"], "offset": slots.get("N")}],
-        ),
+        Phrase("read/show [me] [the] [full/whole] output of call ID [from line N]",
+               "read the output of call abc-1", lambda slots: [{"call": slots["ID"], "offset": slots.get("N")}]),
     ),
-}
+}  # fmt: skip
 """By the tool that is called."""

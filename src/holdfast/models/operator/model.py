@@ -17,7 +17,6 @@ from holdfast.models.operator.plan import (
     Planner,
     Request,
     Round,
-    Standing,
     Wanted,
     standing,
 )
@@ -92,7 +91,8 @@ def _reply(messages: Sequence[Message], tools: Mapping[str, Tool]) -> tuple[str,
         return help_text(tools), ()
     if now.answered:
         return _NOTHING_NEW, ()
-    reports = _reports(now)
+    last = now.rounds[-1:]
+    reports = [report(use, each.result(use)) for each in last for use in each.uses]
     try:
         plan = _plan(now.requests[-_MAX_BACK:], tools)
     except NotUnderstood as error:
@@ -132,13 +132,6 @@ def _plan(requests: Sequence[Request], tools: Mapping[str, Tool]) -> Plan:
             return None
 
     return Planner(tools, earlier).plan(text)
-
-
-def _reports(now: Standing) -> list[str]:
-    if not now.rounds:
-        return []
-    last = now.rounds[-1]
-    return [report(use, last.result(use)) for use in last.uses]
 
 
 def _words(step: Sequence[Wanted]) -> str:

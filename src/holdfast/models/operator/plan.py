@@ -27,7 +27,9 @@ class Round(NamedTuple):
 
     @property
     def failed(self) -> bool:
-        return self.aborted or any(_failed(self.result(use)) for use in self.uses)
+        """What was only planned has not failed: the plan goes on."""
+        results = map(self.result, self.uses)
+        return self.aborted or any(each.error and not each.output.startswith(PLANNED) for each in results)
 
     def result(self, use: ToolUse) -> ToolResult:
         missing = ToolResult(use.id, use.name, "No result was recorded for this call.", error=True)
@@ -75,11 +77,6 @@ def standing(messages: Sequence[Message]) -> Standing:
                 rounds.append(Round(message.tool_uses, {}, aborted))
             answered = answered or not message.tool_uses
     return Standing(tuple(requests), tuple(rounds), answered or messages[-1].role != "user")
-
-
-def _failed(result: ToolResult) -> bool:
-    """What was only planned has not failed: the plan goes on."""
-    return result.error and not result.output.startswith(PLANNED)
 
 
 def _parsed(arguments: str) -> object:
@@ -152,17 +149,14 @@ class Planner:
         if len(steps) > MAX_STEPS:
             raise NotUnderstood(text, f"It asks for more than {MAX_STEPS} steps.")
         if len(steps) == 1 and _AGAIN.fullmatch(steps[0]):
-            return self._again(text)
+            plan = self._earlier()
+            if plan is None:
+                raise NotUnderstood(text, "Your message before it asks for nothing that I could do again.")
+            return plan
         made: list[tuple[Wanted, ...]] = []
         for step in steps:
             made += self._step(step, masked, made)
         return Plan(tuple(made))
-
-    def _again(self, text: str) -> Plan:
-        plan = self._earlier()
-        if plan is None:
-            raise NotUnderstood(text, "Your message before it asks for nothing that I could do again.")
-        return plan
 
     def _step(self, step: str, masked: Masked, before: list[tuple[Wanted, ...]]) -> list[tuple[Wanted, ...]]:
         """One step; several if something in it changes things, so that it must not run beside the rest."""

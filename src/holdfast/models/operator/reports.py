@@ -16,17 +16,13 @@ from holdfast.models.requests.literals import quoted
 
 def in_words(tool: str, args: Args) -> str:
     """What a call does, as the object of "I": `read` `a.py`, `run` `make`."""
-    verb, key = _VERBS.get(tool, ("call", ""))
     if tool not in _VERBS:
         return f"call {quoted(tool)}"
+    verb, key = _VERBS[tool]
     value = args.get(key)
-    if not key:
-        said = verb
-    elif value is None:
-        said = _WITHOUT.get(tool, f"{verb} something")
-    else:
-        said = f"{verb} {quoted(_text(value))}"
-    return said + _details(tool, args)
+    if value is None:
+        return (_WITHOUT.get(tool, f"{verb} something") if key else verb) + _details(tool, args)
+    return f"{verb} {quoted(_text(value))}" + _details(tool, args)
 
 
 def _details(tool: str, args: Args) -> str:
@@ -105,7 +101,7 @@ def report(use: ToolUse, result: ToolResult) -> str:
     if result.error:
         return _failure(said, use.name, result.output)
     tell = _TELLERS.get(use.name, _counted)
-    parts = [f"{_capital(said)}: {tell(result.output)}"]
+    parts = [f"{said[:1].upper()}{said[1:]}: {tell(result.output)}"]
     if result.attachments:
         kinds = ", ".join(attachment.mime_type for attachment in result.attachments)
         parts.append(f"Attached: {quoted(kinds)}.")
@@ -128,11 +124,14 @@ def _failure(said: str, tool: str, output: str) -> str:
     return f"This did not succeed: {said}. {quoted(telling)}"
 
 
+def _number(count: int, what: str, plural: str = "s") -> str:
+    return f"{count} {what}{'' if count == 1 else plural}"
+
+
 def _counted(output: str) -> str:
     if output.strip() in _EMPTY:
         return "there is nothing in it."
-    count = output.rstrip("\n").count("\n") + 1
-    return f"{count} line{'' if count == 1 else 's'}."
+    return f"{_number(output.rstrip(chr(10)).count(chr(10)) + 1, 'line')}."
 
 
 def _read(output: str) -> str:
@@ -140,8 +139,7 @@ def _read(output: str) -> str:
         return "it is empty."
     notices = list(_CUT.finditer(output))
     shown = output[: notices[-1].start() - 2] if notices and notices[-1].end() == len(output) else output
-    count = shown.count("\n") + 1
-    return f"{count} line{'' if count == 1 else 's'}."
+    return f"{_number(shown.count(chr(10)) + 1, 'line')}."
 
 
 def _printed(output: str) -> str:
@@ -166,7 +164,7 @@ def _found(output: str) -> str:
         return "no files."
     names = [line for line in output.split("\n\n")[0].split("\n") if line]
     few = f" ({', '.join(quoted(name) for name in names)})" if len(names) <= 3 else ""
-    return f"{len(names)} file{'' if len(names) == 1 else 's'}{few}."
+    return f"{_number(len(names), 'file')}{few}."
 
 
 def _matches(output: str) -> str:
@@ -176,9 +174,9 @@ def _matches(output: str) -> str:
     whole = _OF_ALL.match(output)
     if not files:
         return _counted(output)
-    count = int(whole[1]) if whole else sum(files)
-    where = "" if whole else f" in {len(files)} file{'' if len(files) == 1 else 's'}"
-    return f"{count} match{'' if count == 1 else 'es'}{where}."
+    if whole:
+        return f"{_number(int(whole[1]), 'match', 'es')}."
+    return f"{_number(sum(files), 'match', 'es')} in {_number(len(files), 'file')}."
 
 
 def _first_line(output: str) -> str:
@@ -194,7 +192,7 @@ def _status(output: str) -> str:
     if rest.strip() == "nothing to commit, working tree clean":
         return f"{branch}, nothing is changed."
     count = sum(1 for line in rest.split("\n") if line and not line.startswith("["))
-    return f"{branch}, {count} changed path{'' if count == 1 else 's'}."
+    return f"{branch}, {_number(count, 'changed path')}."
 
 
 def _commits(output: str) -> str:
@@ -228,7 +226,3 @@ def _arguments(use: ToolUse) -> Args:
     except BadJson:
         return {}
     return parsed if isinstance(parsed, dict) else {}
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

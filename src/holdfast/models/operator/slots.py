@@ -8,18 +8,10 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Final
 
-from holdfast.models.operator.word_lists import (
-    ENGLISH,
-    FILES,
-    FOLDERS,
-    NO_FOLDERS,
-    PROGRAMS,
-    TARGETS,
-    TEXT_OPTIONS,
-    UNSURE,
-)
 from holdfast.models.requests.literals import BLOCK, END, INLINE, IT, TRACE, Masked
 from holdfast.models.requests.notation import Slot, telling
+from holdfast.models.requests.words import EXTENSIONLESS, words_of
+from holdfast.models.requests.words import FOLDERS as _SHARED
 from holdfast.tools.arithmetic import CONSTANTS, FUNCTIONS, MAX_EXPRESSION
 
 _MARKS: Final = f"{INLINE}{BLOCK}{END}{IT}{TRACE}"
@@ -36,6 +28,70 @@ _GLOB: Final = re.compile(r"[*?\[{]")
 _NUMBER: Final = re.compile(r"[0-9.]+")
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
+_PROGRAMS: Final = words_of(
+    "bash bun cargo cat cmake composer curl deno df docker dotnet du echo gcc git gradle java javac jest jq kubectl ls "
+    "make mkdir mvn mypy node nox npm npx perl php pip pip3 pnpm poetry pre-commit printf pwd pyright pytest python "
+    "python3 rg ruby ruff rustc sh tox uname uniq uv uvx wc whoami yarn"
+)
+"""A command that begins with one of these needs no backticks, if the rest of it is as plain."""
+_TARGETS: Final = words_of(
+    "add analyze app audit bench benchmark branch build bundle check checkout clean commit compile compose config "
+    "coverage deploy dev develop diff dist doc docs e2e fetch fmt format freeze generate images init install "
+    "integration lib lint log login main master migrate origin outdated pack package preview prune ps publish "
+    "pull push release remote render report restore run serve setup show smoke src stash status sync tag test "
+    "tests tree typecheck types unit update upgrade vendor venv verify version vet web"
+)
+"""Words that may stand in such a command as they are: what is built, done or named with these programs everywhere."""
+_TEXT_OPTIONS: Final = words_of("-m -k -c -e -am --message --grep --title --body")
+"""Options after which such a command may hold a text in quotes."""
+_ENGLISH: Final = words_of(
+    "a about after again all also an and any are as at away be because before but by can carefully don't don’t "
+    "every everything except first for from he her here him his how i if in instead into is it its later me my "
+    "never no not now of off on once only or otherwise our over please quickly safely she should so soon sure "
+    "than that the them then there these they this those till time times to too twice unless until up us was what "
+    "when whenever where whether while why with without would yes you your"
+)
+"""Words that are part of a sentence, and no names."""
+_UNSURE: Final = words_of(
+    # taken back
+    "abbrechen abort aborted actually aldri aldrig annule annuleer annuler annulla anuluj aspetta attends avbryt "
+    "avoid can't cancel cancela cancelar cancele canceled cancelled cannot cant czekaj dont espera fake forget "
+    "haha halt hayır hold ignore ikke inte iptal jamais jamás jk joking just kein keine kidding lol "
+    "mai mistake n/a nada nah nao nay nee nei nein neither nej nevermind nicht nie niemals niente niet nm nobody "
+    "non none nooit nope nor nothing nunca nvm não oops pas pause prank quit refrain rien scratch sike skip sorry "
+    "stop stopp undo w/o wacht wait warte whatever whoops won't wont wrong не нет никогда отмена подожди стоп いいえ "
+    "だめ やめて 不 不要 别 取消 "
+    # put off
+    "afternoon afterwards amanha amanhã anytime april august bald bientôt dawn december demain depois domani dopo "
+    "dusk evening eventually february friday gleich heute hoje hour hours hoy imorgon january july june jutro "
+    "luego manana march may mañana midnight minute minutes moment monday month months morgen morning night noon "
+    "november october oggi później saturday second seconds senare september someday sometime sonra spaeter später "
+    "straks sunday thursday today tomorrow tonight tuesday wednesday week weekend weeks yarın year years "
+    "yesterday yet завтра потом сегодня 以后 後で 明天 明日 "
+    # left open
+    "belki else eventuell ever falls forse hopefully hypothetically ideally idk kanske kanskje kinda likely maybe "
+    "mayhaps misschien moze może perchance perhaps peut-être peutetre possibly presumably probably quizas quizá "
+    "quizás somehow sometimes sorta supposedly talvez theoretically theory vielleicht wenn womöglich если может "
+    "也许 可能 多分 "
+    # nobody's name
+    "anybody anyone anything both cons each everybody everyone pros some somebody someone "
+    "something"
+)
+"""Words that take back, put off or leave open what is said, or stand for everything: never the name of anything."""
+_FILES: Final = EXTENSIONLESS | words_of("README LICENSE LICENCE COPYING CHANGELOG CONTRIBUTING")
+"""Files that are known as such without a dot or a slash in their name."""
+_FOLDERS: Final = _SHARED | words_of(
+    "api apps assets backend bench build client config dist examples frontend libs packages server spec specs static "
+    "templates tools vendor web www"
+)
+"""Folders that are known as such without a dot or a slash in their name."""
+_NO_FOLDERS: Final = words_of(
+    "a all an and any background bash case commands debug detail docker everything files folders foreground full here "
+    "it me my nothing of off on order out parallel processes production python quiet reverse secret series sh silence "
+    "some that the them these this those time to tools turn up us verbose your"
+)
+"""Words that stand where a folder would, and are none."""
+
 
 # Names
 
@@ -49,7 +105,7 @@ def _file(found: str, masked: Masked) -> str | None:
         return piece.text if _is_name(piece.text) else None
     if re.fullmatch(_IT, found, re.IGNORECASE):
         return IT
-    return found if found in FILES or _looks_like_a_file(found) else None
+    return found if found in _FILES or _looks_like_a_file(found) else None
 
 
 def _looks_like_a_file(word: str) -> bool:
@@ -72,14 +128,14 @@ def _dir(found: str, masked: Masked) -> str | None:
     """Any word, where the phrase has said that it is a folder."""
     if (piece := masked.piece(found)) is not None:
         return piece.text if _is_name(piece.text) else None
-    if found[0] == "-" or "://" in found or _GLOB.search(found) or found.lower() in NO_FOLDERS or _is_said(found):
+    if found[0] == "-" or "://" in found or _GLOB.search(found) or found.lower() in _NO_FOLDERS or _is_said(found):
         return None
     return found
 
 
 def _folder(found: str, masked: Masked) -> str | None:
     """A name that can only be a folder's."""
-    known = masked.piece(found) is not None or "/" in found or found[0] == "." or found in FOLDERS
+    known = masked.piece(found) is not None or "/" in found or found[0] == "." or found in _FOLDERS
     return _dir(found, masked) if known else None
 
 
@@ -117,7 +173,7 @@ def _id(found: str, masked: Masked) -> str | None:
 def _text(found: str, masked: Masked) -> str | None:
     if (piece := masked.piece(found)) is not None:
         return piece.text if _is_name(piece.text) else None
-    return None if found.lower() in ENGLISH else found
+    return None if found.lower() in _ENGLISH else found
 
 
 def _quoted(found: str, masked: Masked) -> str:
@@ -196,7 +252,7 @@ def _command(found: str, masked: Masked) -> str | None:
     if (piece := masked.piece(found)) is not None:
         return piece.text if piece.text.strip() else None
     words = found.split(" ")
-    if not (words[0] in PROGRAMS or _is_program(words[0])):
+    if not (words[0] in _PROGRAMS or _is_program(words[0])):
         return None
     plain = all(_is_plain(word, before) or _is_text(word, before, masked) for before, word in pairwise(words))
     return masked.unmasked(found) if plain else None
@@ -210,13 +266,13 @@ def _is_path(word: str) -> bool:
     dotted = [part for part in parts if part not in (".", "..")]
     if any(".." in part or part.endswith(".") for part in dotted) or _is_said(word):
         return False
-    return word[0] in "./~" or "." in parts[-1] or not FOLDERS.isdisjoint(parts)  # and not "yes/no"
+    return word[0] in "./~" or "." in parts[-1] or not _FOLDERS.isdisjoint(parts)  # and not "yes/no"
 
 
 def _is_said(word: str) -> bool:
     """Whether a word, or a part of one with signs in it, belongs to a sentence."""
-    lower = word.lower()
-    return any(part in UNSURE or (len(part) > 1 and part in ENGLISH) for part in (lower, *re.split(r"[/.:=]+", lower)))
+    parts = (word.lower(), *re.split(r"[/.:=]+", word.lower()))
+    return any(part in _UNSURE or (len(part) > 1 and part in _ENGLISH) for part in parts)
 
 
 def _is_program(word: str) -> bool:
@@ -226,12 +282,12 @@ def _is_program(word: str) -> bool:
 
 
 def _is_plain(word: str, before: str) -> bool:
-    if word in TARGETS or word in PROGRAMS:
+    if word in _TARGETS or word in _PROGRAMS:
         return True
     if word.isdecimal() and word.isascii():
         return _VALUED.fullmatch(before) is not None
     if (option := _OPTION.fullmatch(word)) is not None:
-        return option[1].lower() not in ENGLISH | UNSURE and not _is_said(word.partition("=")[2])
+        return option[1].lower() not in _ENGLISH | _UNSURE and not _is_said(word.partition("=")[2])
     if (setting := _SETTING.fullmatch(word)) is not None:
         return not _is_said(setting[1])
     return _is_path(word)
@@ -240,7 +296,7 @@ def _is_plain(word: str, before: str) -> bool:
 def _is_text(word: str, before: str, masked: Masked) -> bool:
     """A text in quotes that a shell reads as we do, after an option that takes one."""
     piece = masked.piece(word)
-    if piece is None or piece.kind != "quote" or before not in TEXT_OPTIONS:
+    if piece is None or piece.kind != "quote" or before not in _TEXT_OPTIONS:
         return False
     return piece.raw[0] in "\"'" and piece.raw[0] not in piece.text and not _UNSAFE.search(piece.text)
 

@@ -19,18 +19,17 @@ _NEXT: Final = re.compile(
 )
 _AND: Final = re.compile(r",\s+and\s+|,\s+|\s+and\s+", re.IGNORECASE)
 
-_ORDER: Final = re.compile(
-    r"(?:and\s+)?(?:first(?:ly)?|second(?:ly)?|third(?:ly)?|next|then|finally|lastly|afterwards|after that|and|also"
-    r"|now)\b,?\s+",
-    re.IGNORECASE,
+_ORDER: Final = (
+    r"(?:(?:and\s+)?(?:first(?:ly)?|second(?:ly)?|third(?:ly)?|next|then|finally|lastly|afterwards|after that|and|also"
+    r"|now)\b,?\s+)*"
 )
-_GREETING: Final = re.compile(r"(?:hi|hello|hey|ok|okay)(?:\s+(?:there|operator))?[,.!]*(?:\s+|$)", re.IGNORECASE)
-_ASKING: Final = re.compile(r"(?:can|could|would|will)\s+you\s+", re.IGNORECASE)
-_WISHING: Final = re.compile(
-    r"(?:i(?:['’]d|\s+would)\s+like\s+you\s+to|i\s+want\s+you\s+to|let['’]s|let\s+us|go\s+ahead\s+and)\s+",
-    re.IGNORECASE,
+_GREETING: Final = r"(?:(?:hi|hello|hey|ok|okay)(?:\s+(?:there|operator))?[,.!]*(?:\s+|$))?"
+_PLEASE: Final = r"(?:(?:please|kindly)[,\s]+)?"
+_ASKING: Final = r"(?P<asks>(?:can|could|would|will)\s+you\s+)?"
+_WISHING: Final = (
+    r"(?:(?:i(?:['’]d|\s+would)\s+like\s+you\s+to|i\s+want\s+you\s+to|let['’]s|let\s+us|go\s+ahead\s+and)\s+)?"
 )
-_PLEASE: Final = re.compile(r"(?:please|kindly)[,\s]+", re.IGNORECASE)
+_LEADING: Final = re.compile(_ORDER + _GREETING + _PLEASE + _ASKING + _WISHING + _PLEASE, re.IGNORECASE)
 _MANNERS: Final = re.compile(r"(?:,?\s+(?:please|for me|now|thanks|thank you))+$", re.IGNORECASE)
 _ONLY_MANNERS: Final = re.compile(r"(?:thanks|thank you|cheers|please|great|hi|hello|hey|ok|okay)", re.IGNORECASE)
 _ENDS_WITH_DOTS: Final = re.compile(r"(?:^|\s)\.+$")
@@ -106,19 +105,12 @@ def _continues(before: str, line: str) -> bool:
 def _tidy(step: str, polite: bool) -> tuple[str, bool]:
     """Without manners; and whether it asks "could you", so that a question mark is one more of them."""
     text = " ".join(step.split())
-    while order := _ORDER.match(text):
-        text = text[order.end() :]
-    text = _without(_PLEASE, _without(_GREETING, text))
-    asked = _without(_ASKING, text)
-    polite = polite or asked != text
-    text = _without(_PLEASE, _without(_WISHING, asked))
+    leading = _LEADING.match(text)
+    assert leading is not None  # it matches nothing as well
+    polite = polite or leading["asks"] is not None
+    text = text[leading.end() :]
     if not _ENDS_WITH_DOTS.search(text):
         text = text.rstrip(" .!")
     if text.endswith("?") and (polite or _QUESTION.match(text)):
         text = text.rstrip("? ")
     return _MANNERS.sub("", text).strip(" ,"), polite
-
-
-def _without(pattern: re.Pattern[str], text: str) -> str:
-    found = pattern.match(text)
-    return text[found.end() :] if found else text

@@ -152,17 +152,13 @@ class Word(Struct, frozen=True):
 def words_in(masked: Masked) -> list[Word]:
     """In the order of the text, each literal as one."""
     words: list[Word] = []
-    known: dict[str, Word] = {}
     for match in _WORD.finditer(masked.text):
-        chunk = match[0]
-        if (piece := masked.piece(chunk)) is not None:
-            whole = piece.text.strip() if chunk[0] == INLINE else ""
+        piece = masked.piece(match[0])
+        if piece is not None:
+            whole = piece.text.strip() if match[0][0] == INLINE else ""
             inner = without_place(whole)
             words.append(Word(inner, kind_of(inner, quoted=True), quoted=True, place=whole[len(inner) :]))
-            continue
-        if (word := known.get(chunk)) is None:
-            word = known[chunk] = plain_word(chunk)
-        if word.text:
+        elif (word := plain_word(match[0])).text:
             words.append(word)
     return words
 

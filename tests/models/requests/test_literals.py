@@ -1,0 +1,57 @@
+"""What is quoted, fenced or pasted is taken out of a request, exactly as it was written."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+
+from holdfast.models.requests.literals import Piece, fences, mask
+from holdfast.models.requests.words import words_in
+from tests.models.operator.support import reply, you
+from tests.text.strategies import ANY_TEXT
+
+TRACE = 'Traceback (most recent call last):\n  File "src/a.py", line 3, in write\nValueError: delete it'
+
+
+@pytest.mark.spec("M2", "M4")
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        ('say "two words".', [Piece("two words", '"two words"', "quote")]),
+        ("say 'don't'", [Piece("don't", "'don't'", "quote")]),
+        ('say "a "b""', [Piece('a "b"', '"a "b""', "quote")]),
+        ("run `` echo `date` ``", [Piece("echo `date`", "`` echo `date` ``", "code")]),
+        ("don`t and `x`", [Piece("x", "`x`", "code")]),
+        ("the users' files, 5' wide", []),
+        ("a\n````\n```\nx\n```\n````\nb", [Piece("```\nx\n```", "the fenced block", "block")]),
+        (f"why?\n{TRACE}\n\nhm", [Piece(TRACE, "the pasted traceback", "trace")]),
+    ],
+)
+def test_a_literal_is_taken_as_it_is(text: str, pieces: list[Piece]) -> None:
+    masked = mask(text)
+    assert list(masked.pieces) == pieces
+    assert not masked.problem
+
+
+@pytest.mark.spec("M2")
+def test_what_cannot_be_told_apart_is_a_problem() -> None:
+    assert "not closed" in mask("a\n```\nb").problem
+    assert "private use" in mask("run \ue0000\ue002").problem
+
+
+@pytest.mark.spec("M2", "M4")
+def test_a_fence_that_is_never_closed_hides_no_other() -> None:
+    assert fences(["````", "~~~", "x", "~~~", "```"]) == {1: 3}
+
+
+@pytest.mark.spec("M2", "P6")
+def test_the_operator_does_nothing_with_a_pasted_traceback() -> None:
+    for text in (f"write a.txt:\n{TRACE}", f"run this command:\n{TRACE}", f"read a.py\n{TRACE}"):
+        assert reply([you(text)]).tool_uses == ()
+
+
+@pytest.mark.spec("M4", "P6")
+@given(text=ANY_TEXT)
+def test_any_text_can_be_read_and_no_word_of_it_is_invented(text: str) -> None:
+    masked = mask(text)
+    assert all(word.text in text.replace("\r\n", "\n") for word in words_in(masked) if not masked.problem)
