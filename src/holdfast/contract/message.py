@@ -6,7 +6,9 @@ from typing import Literal
 
 from msgspec import Struct
 
+from holdfast.contract.errors import BadJson
 from holdfast.contract.result import Attachment
+from holdfast.contract.values import Args, parse_json
 
 Role = Literal["system", "user", "assistant"]
 
@@ -37,6 +39,15 @@ class ToolUse(Struct, frozen=True, tag_field="type", tag="tool_use"):
     """The tool's own name where it is known, else what the model wrote."""
     arguments: str = "{}"
     """JSON as the model wrote it: the same bytes every time it is sent again. It may be broken."""
+
+    @property
+    def parsed(self) -> Args | None:
+        """The arguments; None where they cannot be read."""
+        try:
+            value = parse_json(self.arguments.strip() or "{}")
+        except BadJson:
+            return None
+        return value if isinstance(value, dict) else None
 
 
 class ToolResult(Struct, frozen=True, tag_field="type", tag="tool_result"):

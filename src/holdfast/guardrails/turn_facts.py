@@ -14,9 +14,8 @@ from msgspec.structs import replace
 from holdfast.agent.guarding import Round, Step, Turn
 from holdfast.agent.surfaces import Surface
 from holdfast.config.model import GuardrailsConfig
-from holdfast.contract.errors import BadJson
 from holdfast.contract.tool import Tool
-from holdfast.contract.values import Args, parse_json
+from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Failure, State
 from holdfast.guardrails.evidence import is_inside, is_plain, plain_path, shows_alone
 from holdfast.guardrails.intent import EDIT, LIST, READ, SEARCH, Asking, Earlier, Mode, read_message
@@ -144,19 +143,11 @@ class Catalogue:
 
     def called(self, step: Step) -> Called:
         name = self._names.get(step.use.name, step.use.name)
-        args = _arguments(step.use.arguments)
+        args = step.use.parsed
         return Called(step, name, args or {}, _key(name, step.use.arguments if args is None else args))
 
     def calls(self, rounds: Sequence[Round]) -> Iterator[Called]:
         return (self.called(step) for each in rounds for step in each.steps)
-
-
-def _arguments(text: str) -> Args | None:
-    try:
-        value = parse_json(text.strip() or "{}")
-    except BadJson:
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def _key(name: str, args: Args | str) -> str:

@@ -8,10 +8,10 @@ from typing import Final, NamedTuple, cast
 
 from msgspec import Struct
 
-from holdfast.contract.errors import BadJson, InvalidArguments
+from holdfast.contract.errors import InvalidArguments
 from holdfast.contract.message import Aborted, Message, ToolResult, ToolUse
 from holdfast.contract.tool import Tool
-from holdfast.contract.values import Args, encode_json, parse_json
+from holdfast.contract.values import Args, encode_json
 from holdfast.models.operator.grammar import GRAMMAR
 from holdfast.models.operator.reports import PLANNED
 from holdfast.models.requests.literals import INLINE, IT, Masked, mask
@@ -37,8 +37,7 @@ class Round(NamedTuple):
 
     def is_of(self, step: Sequence[Wanted]) -> bool:
         """Whether exactly these calls were made, so that what comes after them in the plan is next."""
-        asked = [(use.name, _parsed(use.arguments)) for use in self.uses]
-        return asked == [(call.tool, _parsed(call.arguments)) for call in step]
+        return [(use.name, use.parsed) for use in self.uses] == [(call.tool, call.args) for call in step]
 
 
 class Request(NamedTuple):
@@ -77,13 +76,6 @@ def standing(messages: Sequence[Message]) -> Standing:
                 rounds.append(Round(message.tool_uses, {}, aborted))
             answered = answered or not message.tool_uses
     return Standing(tuple(requests), tuple(rounds), answered or messages[-1].role != "user")
-
-
-def _parsed(arguments: str) -> object:
-    try:
-        return parse_json(arguments)
-    except BadJson:
-        return None
 
 
 MAX_CHARS: Final = 200_000

@@ -8,9 +8,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from holdfast.contract.errors import BadJson
 from holdfast.contract.message import ToolResult, ToolUse
-from holdfast.contract.values import Args, Json, parse_json
+from holdfast.contract.values import Args, Json
 from holdfast.models.requests.literals import quoted
 
 
@@ -97,7 +96,7 @@ def report(use: ToolUse, result: ToolResult) -> str:
     if changed := _CHANGED.match(result.output):
         use = replace(use, arguments=changed[1])
         return f"You changed it first. {report(use, replace(result, output=result.output[changed.end() :]))}"
-    said = in_words(use.name, _arguments(use))
+    said = in_words(use.name, use.parsed or {})
     if result.error:
         return _failure(said, use.name, result.output)
     tell = _TELLERS.get(use.name, _counted)
@@ -218,11 +217,3 @@ _TELLERS: Final[dict[str, Callable[[str], str]]] = {
     "process.status": _first_line,
     "shell.exec": _printed,
 }
-
-
-def _arguments(use: ToolUse) -> Args:
-    try:
-        parsed = parse_json(use.arguments)
-    except BadJson:
-        return {}
-    return parsed if isinstance(parsed, dict) else {}
