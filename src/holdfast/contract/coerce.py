@@ -48,21 +48,22 @@ def fill_nullable(value: Any, schema: Mapping[str, Any]) -> None:
         holder = cast(dict[str, Any], value)
         parts = cast(Mapping[str, Any], schema.get("properties") or {})
         for name in cast(list[str], schema.get("required") or ()):
-            if name not in holder and _is_nullable(parts.get(name)):
+            if name not in holder and is_nullable(parts.get(name)):
                 holder[name] = None
         for name, part in parts.items():
             if name in holder and isinstance(part, Mapping):
                 fill_nullable(holder[name], cast(Mapping[str, Any], part))
 
 
-def _is_nullable(part: object) -> bool:
+def is_nullable(part: object) -> bool:
+    """Whether the schema of a property says that it may be null."""
     if not isinstance(part, Mapping):
         return False
     schema = cast(Mapping[str, Any], part)
     kinds = schema.get("type")
     if kinds == "null" or (isinstance(kinds, list) and "null" in kinds):
         return True
-    return any(_is_nullable(option) for key in ("anyOf", "oneOf") for option in schema.get(key) or ())
+    return any(is_nullable(option) for key in ("anyOf", "oneOf") for option in schema.get(key) or ())
 
 
 def coerce(text: str, wanted: Set[str]) -> Json:

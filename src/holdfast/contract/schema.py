@@ -10,97 +10,10 @@ from urllib.parse import unquote
 import jsonschema_rs
 from msgspec import Struct
 
-from holdfast.contract.coerce import coerce, coerce_errors, fill_nullable
+from holdfast.contract.coerce import coerce_errors, fill_nullable, is_nullable
 from holdfast.contract.errors import InvalidArguments, InvalidSchema
 from holdfast.contract.plain import is_plain, path_of, plain_copy
-from holdfast.contract.values import Args, Json, encode_json
-
-_SCALARS: Final = {
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "null": (type(None),),
-}
-_OBJECT_KEYS: Final = frozenset({"type", "properties", "required", "additionalProperties", "title", "description"})
-_PART_KEYS: Final = frozenset({"type", "title", "description", "default", "examples"})
-
-
-class _Kind(Struct, frozen=True):
-    types: frozenset[str]
-    python: tuple[type, ...]
-    words: str
-    label: str
-    """The name as it stands in a sentence."""
-
-    def accepts(self, value: Json) -> bool:
-        if isinstance(value, float) and "number" not in self.types:
-            return "integer" in self.types and value.is_integer()
-        return type(value) in self.python
-
-
-class FlatSchema(Struct, frozen=True):
-    kinds: dict[str, _Kind]
-    required: tuple[str, ...]
-
-    def judge(self, args: Args) -> Args | InvalidArguments:
-        """What `CompiledSchema.judge` says of plain JSON that the schema refuses as it is."""
-        problems: list[str] = []
-        repaired: Args = {}
-        for name in self.required:
-            if name not in args:
-                kind = self.kinds[name]
-                if "null" in kind.types:
-                    repaired[name] = None
-                else:
-                    problems.append(f"{kind.label} is missing")
-        unknown: list[str] = []
-        for name, value in args.items():
-            kind = self.kinds.get(name)
-            if kind is None:
-                unknown.append(name)
-            elif not kind.accepts(value):
-                better = coerce(value, kind.types) if isinstance(value, str) else value
-                if better is value or not kind.accepts(better):
-                    problems.append(f"{kind.label} is {show(value)} but must be {kind.words}")
-                repaired[name] = better
-        if unknown:
-            problems.append(unexpected([], unknown, tuple(self.kinds)))
-        if problems:
-            rest = len(problems) - MAX_VIOLATIONS
-            return InvalidArguments([*problems[:MAX_VIOLATIONS], f"and {rest:,} more"] if rest > 0 else problems)
-        return {**args, **repaired}
-
-
-def flat_schema(schema: Mapping[str, Any]) -> FlatSchema | None:
-    """The schema as a flat one, or None if it says anything else."""
-    if schema.get("type") != "object" or schema.get("additionalProperties") is not False:
-        return None
-    if not _OBJECT_KEYS.issuperset(schema):
-        return None
-    kinds: dict[str, _Kind] = {}
-    for name, part in cast(Mapping[str, Any], schema.get("properties") or {}).items():
-        kind = _kind(name, part)
-        if kind is None:
-            return None
-        kinds[name] = kind
-    required = tuple(cast(list[str], schema.get("required") or ()))
-    return FlatSchema(kinds, required) if kinds.keys() >= set(required) else None
-
-
-def _kind(name: str, part: object) -> _Kind | None:
-    if not isinstance(part, Mapping):
-        return None
-    schema = cast(Mapping[str, Any], part)
-    if not _PART_KEYS.issuperset(schema):
-        return None
-    given = schema.get("type")
-    types = frozenset([given] if isinstance(given, str) else cast(list[str], given or ()))
-    if not types or not types <= _SCALARS.keys():
-        return None
-    python = tuple(kind for word in types for kind in _SCALARS[word])
-    return _Kind(types, python, type_words(types), path_of([name]))
-
+from holdfast.contract.values import Args, encode_json
 
 Node = Mapping[str, Any]
 
@@ -328,7 +241,8 @@ class CompiledSchema(Struct, frozen=True):
     properties: tuple[str, ...]
     closed: bool
     """Every value it lets through has a declared scalar type, so that it refuses infinity by itself."""
-    flat: FlatSchema | None
+    nullable: tuple[str, ...]
+    """Properties that are required and may be null, which is what most callers leave out."""
     parts: int
     """Subschemas, counted with every reference written out."""
     weight: int
@@ -384,10 +298,10 @@ class CompiledSchema(Struct, frozen=True):
             args = _renamed(args, self.renames)
             if plain and self.is_valid(args):
                 return args
-        if plain and self.flat is not None and type(args) is dict:
-            repaired = self.flat.judge(args)
-            if isinstance(repaired, InvalidArguments) or self.is_valid(repaired):
-                return repaired
+        if plain and self.nullable and type(args) is dict:
+            filled: Args = {**args, **{name: None for name in self.nullable if name not in args}}
+            if self.is_valid(filled):
+                return filled
         try:
             copy = plain_copy(args)
         except ValueError as error:
@@ -473,13 +387,13 @@ def compile_any(
     slow = unfolded_parts(fields, MAX_SCHEMA_PARTS, _slow_patterns) if b"attern" in encoded else 0
     validator = _validator(plain, what, resources or {})
     properties = _mapping(fields.get("properties"))
-    flat = flat_schema(fields)
+    required = cast(list[str], fields.get("required") or ())
     return CompiledSchema(
         is_valid=validator.is_valid,
         source=fields,
         properties=tuple(properties),
-        closed=flat is not None or _is_closed(fields),
-        flat=flat,
+        closed=_is_closed(fields),
+        nullable=tuple(name for name in required if is_nullable(properties.get(name))),
         parts=parts,
         weight=max(1, parts + _BACKTRACKING * slow),
         foreign=foreign,
