@@ -19,7 +19,7 @@ from holdfast.config.model import ApprovalConfig, OutputConfig, SandboxConfig
 from holdfast.contract.command import Command
 from holdfast.sandbox.confine import filled, open_file
 from holdfast.store.ledger import Ledger
-from holdfast.tools.shell.exec import SHELL_EXEC
+from holdfast.tools.shell import SHELL_EXEC
 
 OUTPUT = 1 << 30
 PRINTING = f"yes 'a line of output, about as long as lines of output are' | head -c {OUTPUT}"

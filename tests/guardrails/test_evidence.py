@@ -21,6 +21,7 @@ from holdfast.guardrails.evidence import (
     same_path,
     what_it_does,
 )
+from holdfast.guardrails.intent import Mode
 from holdfast.models.requests.words import is_configuration, is_lockfile, paths_in
 from holdfast.tools.search.search import CODE_SEARCH
 from tests.runtime.support import run, runtime_in

@@ -11,12 +11,12 @@ from holdfast.registry.selection import Edit, select
 TOOLS = (
     Tool(name="calculator", groups=("maths",)),
     Tool(name="calculator_async", groups=("maths",), enabled=False),
-    Tool(name="file.read", aliases=("read",)),
-    Tool(name="file.write", aliases=("write",)),
+    Tool(name="file.read", aliases=("read",), groups=("fs",)),
+    Tool(name="file.write", aliases=("write",), groups=("fs",)),
     Tool(name="shell.exec", aliases=("bash",)),
 )
 DEFAULTS = ["calculator", "file.read", "file.write", "shell.exec"]
-GROUPS = {"fs": ("file.*",), "cron": ("cron.*",)}
+GROUPS = {"fs", "cron"}
 
 
 CASES: list[tuple[list[Edit], list[str]]] = [

@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.contract.call import Caller
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
-from holdfast.contract.vocabulary import Risk
+from holdfast.contract.vocabulary import AUTO_APPROVED_IF_SANDBOXED, RUNS_COMMANDS, Risk
 from holdfast.rules.chain import Question
 
 ROOT = Path("/srv/project")
@@ -29,11 +29,13 @@ def touches_path(args: Args) -> list[str]:
 
 
 READ = tool("file.read", aliases=("read", "read_file"), effects={"fs.read"}, risk=Risk.LOW, touches=touches_path,
-            source="builtin")  # fmt: skip
-WRITE = tool("file.write", aliases=("write",), effects={"fs.write"}, touches=touches_path, source="builtin")
-EDIT = tool("file.edit", aliases=("edit",), effects={"fs.read", "fs.write"}, touches=touches_path, source="builtin")
+            presets=("$readonly",), source="builtin")  # fmt: skip
+WRITE = tool("file.write", aliases=("write",), effects={"fs.write"}, touches=touches_path, groups=("fs",),
+             presets=("$default",), source="builtin")  # fmt: skip
+EDIT = tool("file.edit", aliases=("edit",), effects={"fs.read", "fs.write"}, touches=touches_path,
+            presets=("$default",), source="builtin")  # fmt: skip
 SHELL = tool("shell.exec", aliases=("bash",), effects={"process"}, risk=Risk.HIGH, source="builtin",
-             capabilities=frozenset({"can_auto_approve_if_sandboxed"}))  # fmt: skip
+             groups=("runtime",), capabilities=frozenset({AUTO_APPROVED_IF_SANDBOXED, RUNS_COMMANDS}))  # fmt: skip
 CALCULATOR = tool("calculator", effects=(), risk=Risk.LOW, source="builtin")
 UNKNOWN = tool("acme.thing")
 FETCH = tool("web.fetch", effects={"network"}, source="builtin")

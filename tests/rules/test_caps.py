@@ -185,6 +185,9 @@ def test_a_tool_whose_proposals_have_their_own_risk_is_not_decided_beforehand() 
         return Proposal(tool_name="file.read", summary="", risk=Risk.HIGH, payload={})
 
     reads = frozenset({"fs.read"})
-    about = Tool(name="file.read", propose=propose, apply=lambda args, ctx: None, effects=reads, source="builtin")
+    about = Tool(
+        name="file.read", propose=propose, apply=lambda args, ctx: None, effects=reads, presets=("$readonly",),
+        source="builtin",
+    )  # fmt: skip
     assert gate().static_decision(about, Caller()) is None
     assert gate().decide(question(about, risk=Risk.HIGH)).source == MAX_RISK

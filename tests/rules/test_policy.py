@@ -48,8 +48,26 @@ OTHERS = {
     "skill.load",
     "cron.add",
 }
+WITHIN: dict[str, set[str]] = {
+    "fs": {"file.read", "file.list", "file.find", "file.write", "file.edit", "code.search"},
+    "runtime": {"shell.exec"} | PROCESSES,
+    "web": BROWSER,
+    "media": {"image.analyze", "audio.transcribe"},
+    "skills": {"skill.load"},
+    "system": {"calculator", "calculator_async", "output.read", "ask.user"},
+}
+"""The groups that tools declare; in the others they are by their names."""
+DECLARED: dict[Profile, set[str]] = {
+    "minimal": MINIMAL, "messaging": MESSAGING - MINIMAL, "coding": CODING - MINIMAL
+}  # fmt: skip
 BUILTINS = {
-    name: Tool(name=name, aliases=ALIASES.get(name, ()), source="builtin")
+    name: Tool(
+        name=name,
+        aliases=ALIASES.get(name, ()),
+        groups=tuple(group for group, names in WITHIN.items() if name in names),
+        profiles=tuple(profile for profile, names in DECLARED.items() if name in names),
+        source="builtin",
+    )
     for name in sorted(CODING | MESSAGING | OTHERS)
 }
 OWN = Tool(name="my.tool", groups=("mine",))
@@ -93,11 +111,13 @@ def test_coding_is_the_default() -> None:
 
 
 @pytest.mark.spec("P1")
-def test_a_foreign_tool_gets_into_no_profile_by_its_name_or_its_groups() -> None:
-    posing = Tool(name="file.read", source="package:acme", groups=("fs",))
-    for profile in ("minimal", "messaging", "coding"):
-        assert not compiled(PolicyRules(profile=profile)).allows(posing)
-    assert compiled(PolicyRules(profile="minimal", allow=("file.read",))).allows(posing)
+def test_a_foreign_tool_gets_into_no_profile_by_its_name_or_by_what_it_declares() -> None:
+    for source in ("package:acme", "mcp:acme"):
+        posing = BUILTINS["file.read"].with_(source=source)
+        assert posing.profiles == ("minimal",)
+        for profile in ("minimal", "messaging", "coding"):
+            assert not compiled(PolicyRules(profile=profile)).allows(posing)
+        assert compiled(PolicyRules(profile="minimal", allow=("file.read",))).allows(posing)
 
 
 @pytest.mark.spec("P1")
@@ -123,6 +143,7 @@ def test_a_profile_that_does_not_exist_is_an_error_at_once() -> None:
         ("gdrive", {"gdrive.search"}),
         ("gtasks", {"gtasks.list"}),
         ("mcp", {"mcp:github:create_issue"}),
+        ("file", {"file.read", "file.list", "file.find", "file.write", "file.edit"}),
         ("mine", {"my.tool"}),
         ("acme", {"acme.thing"}),
     ],

@@ -12,11 +12,11 @@ from holdfast.contract.tool import Tool
 from holdfast.rules.policy import GROUPS, Names, Policy, PolicyRules, SkillPermissions
 
 TOOLS = [
-    Tool(name=name, aliases=aliases, groups=groups, source=source)
+    Tool(name=name, aliases=aliases, groups=groups, profiles=("coding",), source=source)
     for name, aliases, groups, source in (
-        ("file.read", ("read",), (), "builtin"),
-        ("file.write", ("write",), (), "builtin"),
-        ("shell.exec", ("bash",), (), "builtin"),
+        ("file.read", ("read",), ("fs",), "builtin"),
+        ("file.write", ("write",), ("fs",), "builtin"),
+        ("shell.exec", ("bash",), ("runtime",), "builtin"),
         ("web.search", (), (), "builtin"),
         ("k8s.pods", (), (), "builtin"),
         ("my.tool", (), ("mine", "fs"), "program"),

@@ -8,10 +8,10 @@ from holdfast.config.merge import NameList
 from holdfast.config.model import Preset
 from holdfast.contract.tool import Tool
 from holdfast.contract.vocabulary import Verdict
-from holdfast.rules.policy import BUILT_IN_NAMES
-from holdfast.rules.resolvers import BUILT_IN, ListPolicy, Narrowing
+from holdfast.rules.resolvers import ListPolicy, Narrowing
+from holdfast.tools import builtin_tools
 
-from .asking import EDIT, READ, SHELL, UNKNOWN, WRITE, tool
+from .asking import EDIT, FETCH, READ, SHELL, UNKNOWN, WRITE
 
 
 def verdict(policy: ListPolicy, about: Tool) -> Verdict | None:
@@ -22,10 +22,11 @@ def verdict(policy: ListPolicy, about: Tool) -> Verdict | None:
 @pytest.mark.spec("A6")
 def test_readonly_approves_the_local_tools_that_only_read() -> None:
     policy = ListPolicy(["$readonly"])
-    for name in ("file.read", "file.list", "file.find", "code.search", "git.status", "git.diff", "git.log",
-                 "system.info", "output.read"):  # fmt: skip
-        assert verdict(policy, tool(name, source="builtin")) is Verdict.APPROVE
-    for about in (WRITE, EDIT, SHELL, UNKNOWN, tool("web.fetch", source="builtin")):
+    assert {about.name for about in builtin_tools() if verdict(policy, about) is Verdict.APPROVE} == {
+        "file.read", "file.list", "file.find", "code.search", "git.status", "git.diff", "git.log", "system.info",
+        "output.read", "process.status", "process.output", "process.list",
+    }  # fmt: skip
+    for about in (WRITE, EDIT, SHELL, UNKNOWN, FETCH):
         assert verdict(policy, about) is None
 
 
@@ -37,15 +38,10 @@ def test_default_adds_write_and_edit_and_leaves_the_shell_gated() -> None:
 
 
 @pytest.mark.spec("A6")
-def test_built_in_presets_name_only_tools_that_exist() -> None:
-    assert all(name in BUILT_IN_NAMES for preset in BUILT_IN.values() for name in preset.approve)
-
-
-@pytest.mark.spec("A6")
-@pytest.mark.parametrize("source", ["entry-point:acme", "mcp:server"])
-def test_a_stranger_that_takes_the_name_of_our_tool_is_not_in_a_built_in_preset(source: str) -> None:
-    stranger = tool("acme", aliases=("file.read",), source=source)
-    assert verdict(ListPolicy(["$default"]), stranger) is None
+@pytest.mark.parametrize("source", ["program", "package:acme", "mcp:server"])
+def test_no_tool_but_a_built_in_gets_into_a_built_in_preset_by_its_name_or_by_what_it_declares(source: str) -> None:
+    stranger = READ.with_(source=source, presets=("$readonly", "$default"))
+    assert [verdict(ListPolicy([preset]), stranger) for preset in ("$readonly", "$default")] == [None, None]
     assert verdict(ListPolicy(["file.read"]), stranger) is Verdict.APPROVE
 
 

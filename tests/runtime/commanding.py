@@ -11,8 +11,8 @@ from uuid import uuid4
 from holdfast import Config, Result, Runtime, Tool
 from holdfast.config.model import ApprovalConfig, OutputConfig, SandboxConfig
 from holdfast.contract.event import Output, Received
-from holdfast.tools.processes import PROCESS_TOOLS
-from holdfast.tools.shell.exec import SHELL_EXEC
+from holdfast.tools import processes
+from holdfast.tools.shell import SHELL_EXEC
 from tests.runtime.support import runtime_in
 
 Mode = Literal["auto", "required", "off"]
@@ -63,6 +63,9 @@ def config(mode: Mode = "off", **changes: Any) -> Config:
         approval=ApprovalConfig(auto_approve=("shell.exec", "process.*", "output.read", "probe")),
         **changes,
     )
+
+
+PROCESS_TOOLS = tuple(value for value in vars(processes).values() if isinstance(value, Tool))
 
 
 def shell_in(folder: Path, mode: Mode = "off", *tools: Tool, **options: Any) -> Runtime:

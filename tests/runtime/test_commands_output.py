@@ -12,7 +12,7 @@ from holdfast import Result, Runtime, Tool
 from holdfast.contract.command import Command, Ran
 from holdfast.contract.context import Context
 from holdfast.contract.event import Output
-from holdfast.tools.output_read import OUTPUT_READ
+from holdfast.tools.output_read import OUTPUT_READ_TOOL
 from tests.runtime.commanding import shell_in
 from tests.runtime.support import run
 
@@ -53,7 +53,7 @@ def _spill(runtime: Runtime, result: Result) -> Path:
 
 @pytest.mark.spec("X7", "B4")
 def test_the_last_2000_lines_are_shown_and_the_rest_is_read_back(tmp_path: Path) -> None:
-    runtime = shell_in(tmp_path, "off", OUTPUT_READ)
+    runtime = shell_in(tmp_path, "off", OUTPUT_READ_TOOL)
 
     async def main() -> tuple[Result, Result]:
         async with runtime:
@@ -233,7 +233,7 @@ def test_a_secret_at_the_cut_is_not_shown_in_part(tmp_path: Path) -> None:
 
 def _read_back(folder: Path, command: str, offset: int) -> tuple[Result, Result]:
     async def main() -> tuple[Result, Result]:
-        async with shell_in(folder, "off", OUTPUT_READ) as runtime:
+        async with shell_in(folder, "off", OUTPUT_READ_TOOL) as runtime:
             cut = await runtime.call("shell.exec", {"command": command})
             return cut, await runtime.call("output.read", {"call": cut.call_id, "offset": offset})
 

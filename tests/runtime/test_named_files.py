@@ -13,8 +13,8 @@ from holdfast.config.model import SandboxConfig, ToolsConfig
 from holdfast.contract.call import PendingCall
 from holdfast.contract.errors import StaleApproval
 from holdfast.contract.vocabulary import Failure
-from holdfast.tools.processes import PROCESS_TOOLS
-from holdfast.tools.shell.exec import SHELL_EXEC
+from holdfast.tools.shell import SHELL_EXEC
+from tests.runtime.commanding import PROCESS_TOOLS
 from tests.runtime.support import run, runtime_in
 
 BARE = Config(sandbox=SandboxConfig(mode="off"))

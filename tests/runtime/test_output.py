@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import Attachment, Config, Result, Runtime, Tool
 from holdfast.config.model import OutputConfig
-from holdfast.tools.output_read import OUTPUT_READ
+from holdfast.tools.output_read import OUTPUT_READ_TOOL
 from tests.runtime.support import approving, run, runtime_in
 
 
@@ -51,7 +51,7 @@ def test_what_fits_is_not_touched(tmp_path: Path) -> None:
 
 @pytest.mark.spec("X7", "X14")
 def test_the_model_reads_back_what_was_kept_outside_the_project(tmp_path: Path) -> None:
-    runtime = runtime_in(tmp_path, _printing(LINES), OUTPUT_READ, config=approving("output.read"))
+    runtime = runtime_in(tmp_path, _printing(LINES), OUTPUT_READ_TOOL, config=approving("output.read"))
     cut = run(runtime.call("printing"))
     back = run(runtime.call("output.read", {"call": cut.call_id, "offset": 4000, "limit": 3}))
     assert back.output.startswith("line 4000\nline 4001\nline 4002")
@@ -70,9 +70,9 @@ def test_the_model_reads_back_what_was_kept_outside_the_project(tmp_path: Path) 
 
 @pytest.mark.spec("X14")
 def test_reading_back_says_what_is_wrong(tmp_path: Path) -> None:
-    runtime = runtime_in(tmp_path, _printing(LINES), _printing("short", name="short"), OUTPUT_READ)
+    runtime = runtime_in(tmp_path, _printing(LINES), _printing("short", name="short"), OUTPUT_READ_TOOL)
     config = approving("output.read")
-    runtime = runtime_in(tmp_path, _printing(LINES), _printing("short", name="short"), OUTPUT_READ, config=config)
+    runtime = runtime_in(tmp_path, _printing(LINES), _printing("short", name="short"), OUTPUT_READ_TOOL, config=config)
     whole = run(runtime.call("short"))
     cut = run(runtime.call("printing"))
     assert "No call 'nope'" in (run(runtime.call("output.read", {"call": "nope"})).error or "")

@@ -11,8 +11,8 @@ import pytest
 from holdfast import Config, Result, Runtime, State
 from holdfast.config.model import ApprovalConfig, SandboxConfig
 from holdfast.runtime.undo.tree import Tree
-from holdfast.tools.processes import PROCESS_TOOLS
-from holdfast.tools.shell.exec import SHELL_EXEC
+from holdfast.tools.shell import SHELL_EXEC
+from tests.runtime.commanding import PROCESS_TOOLS
 from tests.runtime.support import run, runtime_in
 
 LISTED = ApprovalConfig(auto_approve=("shell.exec",))

@@ -12,8 +12,8 @@ from holdfast.config.model import ApprovalConfig, SandboxConfig
 from holdfast.contract.vocabulary import Failure
 from holdfast.sandbox.backend import Held
 from holdfast.sandbox.probing import Probing
-from holdfast.tools.processes import PROCESS_TOOLS
-from holdfast.tools.shell.exec import SHELL_EXEC
+from holdfast.tools.shell import SHELL_EXEC
+from tests.runtime.commanding import PROCESS_TOOLS
 from tests.runtime.support import run, runtime_in
 
 SET = ApprovalConfig(auto_approve=("$default",), auto_approve_set=True)

@@ -21,7 +21,7 @@ from holdfast.sandbox.limits import Groups, Limits, group_parents, rlimits
 from holdfast.sandbox.running import finish
 from holdfast.sandbox.sandbox import Sandbox
 from holdfast.sandbox.warden.client import Warden
-from holdfast.tools.shell.exec import SHELL_EXEC
+from holdfast.tools.shell import SHELL_EXEC
 from tests.runtime.support import run as run_async
 from tests.sandbox.places import bubblewraps, policy, run, working
 from tests.sandbox.unprivileged import run_as_nobody

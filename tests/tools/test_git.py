@@ -11,9 +11,11 @@ import pytest
 
 from holdfast import Config, Result, Runtime, helper_process
 from holdfast.config.model import SandboxConfig
-from holdfast.tools.git import git_tools
+from holdfast.tools.git.diff import GIT_DIFF
 from holdfast.tools.git.diff import parse as parse_diff
+from holdfast.tools.git.log import GIT_LOG
 from holdfast.tools.git.log import parse as parse_log
+from holdfast.tools.git.status import GIT_STATUS
 from holdfast.tools.git.status import parse as parse_status
 from tests.runtime.support import run
 
@@ -43,9 +45,12 @@ def repository(folder: Path) -> Path:
     return folder
 
 
+GIT_TOOLS = (GIT_STATUS, GIT_DIFF, GIT_LOG)
+
+
 def look(root: Path, name: str, config: Config | None = None) -> Result:
     async def work() -> Result:
-        async with Runtime(tools=[git_tools()], root=root, config=config) as runtime:
+        async with Runtime(tools=GIT_TOOLS, root=root, config=config) as runtime:
             return await runtime.call(name, {})
 
     return run(work())

@@ -12,9 +12,8 @@ import pytest
 
 from holdfast import Answer, Config, PendingCall, Result, Runtime
 from holdfast.config.model import SandboxConfig
-from holdfast.tools.git import git_tools
 from tests.runtime.support import run
-from tests.tools.test_git import ENVIRONMENT, git, repository
+from tests.tools.test_git import ENVIRONMENT, GIT_TOOLS, git, repository
 
 TOOLS = ("git.status", "git.diff", "git.log")
 CONTAINED = {"bubblewrap": SandboxConfig(backend="bubblewrap"), "landlock": SandboxConfig(backend="landlock")}
@@ -29,7 +28,7 @@ async def _approve(held: PendingCall) -> Answer:
 def look(root: Path, mode: str) -> list[Result]:
     async def work() -> list[Result]:
         config = Config(sandbox=MODES[mode])
-        async with Runtime(tools=[git_tools()], root=root, config=config, asker=_approve) as runtime:
+        async with Runtime(tools=GIT_TOOLS, root=root, config=config, asker=_approve) as runtime:
             return [await runtime.call(name, {}) for name in TOOLS]
 
     return run(work(), 90)

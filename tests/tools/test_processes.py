@@ -17,8 +17,8 @@ from holdfast.contract.call import Answer, Caller, Owner
 from holdfast.contract.processes import Processes
 from holdfast.runtime.background import MAX_ENDED, Record
 from holdfast.text.preview import preview
-from holdfast.tools.processes import PROCESS_KILL, PROCESS_LIST, PROCESS_OUTPUT, PROCESS_START, PROCESS_TOOLS
-from tests.runtime.commanding import Mode, mark, shell_in, survivors, until
+from holdfast.tools.processes import PROCESS_KILL, PROCESS_LIST, PROCESS_OUTPUT, PROCESS_START
+from tests.runtime.commanding import PROCESS_TOOLS, Mode, mark, shell_in, survivors, until
 from tests.runtime.support import run, runtime_in
 
 Script = Callable[[Runtime], Coroutine[Any, Any, Any]]

@@ -12,7 +12,7 @@ from holdfast.config.model import ApprovalConfig, SandboxConfig, ToolsConfig
 from holdfast.contract.call import PendingCall, Surroundings
 from holdfast.contract.vocabulary import Failure
 from holdfast.text.preview import preview
-from holdfast.tools.shell.exec import SHELL_EXEC
+from holdfast.tools.shell import SHELL_EXEC
 from tests.runtime.commanding import Mode, config, shell_in
 from tests.runtime.support import run, runtime_in
 

@@ -8,13 +8,10 @@ from typing import Final
 from msgspec import Struct
 
 from holdfast.contract.errors import HoldfastError
+from holdfast.contract.finding import OUTPUT_READ
 from holdfast.contract.tool import Tool
 from holdfast.rules.policy import Names
 from holdfast.text.suggest import did_you_mean
-
-_SPILLED: Final = "output.read"
-"""What was too long to show tells the model to call it."""
-_RETRIEVAL: Final = ("file.read", "file.list", "file.find", "code.search", _SPILLED)
 
 
 class Surface(Struct, frozen=True):
@@ -22,15 +19,17 @@ class Surface(Struct, frozen=True):
 
     name: str
     tools: tuple[str, ...]
+    reads_only: bool = False
+    """Of those tools, only the ones that leave everything as it is."""
 
     def of(self, tools: Iterable[Tool]) -> list[Tool]:
         names = Names(self.tools)
-        return [tool for tool in tools if names.match(tool) is not None]
+        return [tool for tool in tools if names.match(tool) is not None and not (self.reads_only and tool.mutates)]
 
 
-RETRIEVAL_FIRST: Final = Surface("retrieval-first", _RETRIEVAL)
-GIT_READ_ONLY: Final = Surface("git-read-only", ("git.status", "git.diff", "git.log", _SPILLED))
-MUTATION_ENABLED: Final = Surface("mutation-enabled", (*_RETRIEVAL, "file.edit", "file.write"))
+RETRIEVAL_FIRST: Final = Surface("retrieval-first", ("group:fs", OUTPUT_READ), reads_only=True)
+GIT_READ_ONLY: Final = Surface("git-read-only", ("group:git", OUTPUT_READ), reads_only=True)
+MUTATION_ENABLED: Final = Surface("mutation-enabled", ("group:fs", OUTPUT_READ))
 ANSWER_ONLY: Final = Surface("answer-only", ())
 
 SURFACES: Final = {

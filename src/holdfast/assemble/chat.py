@@ -308,9 +308,8 @@ def _read(
     config = setting.loaded.config
     skills = read_skills(config.tools.skills, setting.trust.is_trusted)
     policy = Policy(PolicyRules.of(config.tools, skills)).compile(Caller(door=DOOR))
-    known = registry.list()
-    tools = tuple(policy.visible(known))
-    hidden = frozenset(name for tool in known if tool not in tools for name in (*tool.names, tool.api_name))
+    tools = tuple(policy.visible(registry.list()))
+    hidden = frozenset(name for tool in registry.known() if tool not in tools for name in (*tool.names, tool.api_name))
     found = document.frontmatter
     evaluated = NOTHING
     if found is not None:

@@ -33,13 +33,12 @@ from holdfast.config.options import (
     tightened,
 )
 from holdfast.contract.values import Doc
-from holdfast.contract.vocabulary import Risk
+from holdfast.contract.vocabulary import Profile, Risk
 
 FUNCTION_PATH: Final = r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$"
 PRESET_NAME: Final = r"^\$[A-Za-z0-9_.-]+$"
 # Checked where a layer is read: `Meta(pattern=...)` in a union with a tuple crashes msgspec 0.22.
 
-Profile = Literal["minimal", "messaging", "coding", "full"]
 Caps = Literal["standard", "small"]
 Action = Literal["confirm", "log", "silent"]
 Autonomy = Literal["cautious", "standard", "autonomous"]

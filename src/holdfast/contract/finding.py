@@ -12,6 +12,8 @@ from holdfast.contract.tool import Tool
 
 TOOL_SEARCH: Final = "tool.search"
 """The tool a model with many tools finds the others with."""
+OUTPUT_READ: Final = "output.read"
+"""The tool that an output which was cut tells the model to read the rest with."""
 
 
 class FoundTools(Struct, frozen=True):

@@ -14,7 +14,7 @@ from holdfast.contract.names import SERVER, check_name, to_api_name
 from holdfast.contract.result import Result
 from holdfast.contract.schema import CompiledSchema, JsonSchema, compile_schema, strict_problems
 from holdfast.contract.values import Args, digest_of
-from holdfast.contract.vocabulary import EFFECTS, READING_EFFECTS, Effect, Risk
+from holdfast.contract.vocabulary import EFFECTS, READING_EFFECTS, BuiltInPreset, Effect, Profile, Risk
 
 Outcome = Result | str | Mapping[str, Any] | Sequence[Any] | int | float | bool | None
 Execute = Callable[..., Outcome | Awaitable[Outcome]]
@@ -52,9 +52,16 @@ class Tool:
     format_preview: Callable[[Args, int], str] | None = None
     summary: Callable[[Args], str] | None = None
     aliases: tuple[str, ...] = ()
+    """Its names in other systems: models, documents and lists that use them are understood."""
     argument_aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     """Other names of arguments, each with the one in the schema: a caller that uses them is understood."""
+    timeout_in_seconds: tuple[str, ...] = ()
+    """The aliases under which the argument `timeout` counts seconds; under its other names it counts milliseconds."""
     groups: tuple[str, ...] = ()
+    profiles: tuple[Profile, ...] = ()
+    """The profiles it is in. Only what a built-in declares counts: nobody else's tool can put itself into one."""
+    presets: tuple[BuiltInPreset, ...] = ()
+    """The presets that approve it. As with profiles, only what a built-in declares counts."""
     enabled: bool = True
     """A tool that is not enabled exists only for callers that name it."""
     needs_root: bool = False
@@ -123,6 +130,10 @@ class Tool:
     def names(self) -> tuple[str, ...]:
         return (self.name, *self.aliases)
 
+    def in_group(self, group: str) -> bool:
+        """Whether it declares the group, or is named after it: `k8s.pods` is in `k8s`, `mcp:hub:issue` in `mcp`."""
+        return group in self.groups or any(name.startswith((f"{group}.", f"{group}:")) for name in self.names)
+
     def strict_problems(self) -> list[str]:
         """What keeps the schema from meeting the strict rules, if the tool asks for strict."""
         return strict_problems(self.input_schema) if self.strict else []
@@ -161,7 +172,7 @@ def define(definition: Mapping[str, Any] | None = None, /, **fields: Any) -> Too
     for name in ("effects", "capabilities"):
         if name in values:
             values[name] = frozenset(cast(Iterable[str], values[name]))
-    for name in ("required_secret_scopes", "aliases", "groups"):
+    for name in ("required_secret_scopes", "aliases", "timeout_in_seconds", "groups", "profiles", "presets"):
         if name in values:
             values[name] = tuple(cast(Iterable[str], values[name]))
     if "risk" in values:

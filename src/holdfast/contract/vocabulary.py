@@ -44,10 +44,16 @@ EFFECTS: Final[frozenset[str]] = frozenset(get_args(Effect))
 READING_EFFECTS: Final[frozenset[str]] = frozenset({"fs.read", "person"})
 """Effects that leave nothing changed: a call with only these can be repeated."""
 
+Profile = Literal["minimal", "messaging", "coding", "full"]
+"""The sets of tools a configuration begins with. What is in `minimal` is in all of them, and `full` has every tool."""
+BuiltInPreset = Literal["$readonly", "$default", "$shell-readonly"]
+"""The presets of `auto_approve` that come with holdfast. What is in `$readonly` is in `$default`."""
+
 AUTO_APPROVED_IF_SANDBOXED: Final = "can_auto_approve_if_sandboxed"
 """A capability: where the sandbox held, and the user configured it so, the tool runs without asking."""
 RUNS_COMMANDS: Final = "runs_commands"
-"""A capability: it runs what it is told to run, so that where the sandbox is wanted and missing a person is asked."""
+"""A capability: it runs the shell command in its argument `command`, so the rules about commands apply to it, and
+where the sandbox is wanted and missing a person is asked."""
 NEEDS_CONTAINMENT: Final = "needs_containment"
 """A capability: what it works on may make it run programs, so that without a sandbox a person is asked."""
 CHECKS_IN_DRY_RUN: Final = "checks_in_dry_run"

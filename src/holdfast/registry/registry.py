@@ -231,6 +231,15 @@ class Registry:
     def has(self, name: str) -> bool:
         return self.get(name) is not None
 
+    def known(self) -> tuple[Tool, ...]:
+        """Every tool, those that wait for a project root too."""
+        return tuple(self._index.tools.values())
+
+    def knows(self, name: str) -> bool:
+        """Whether a tool has this canonical name or alias, be it one that waits for a project root."""
+        tool = self._index.find(name)
+        return tool is not None and name in tool.names
+
     def list(self) -> tuple[Tool, ...]:
         """Every tool, sorted by name; those that are not enabled too."""
         found = self._sorted

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -27,16 +27,14 @@ _EDITS: Final[Mapping[str, Callable[[NameList, Sequence[str]], NameList]]] = {
 REMOVING: Final = frozenset(name for name, edit in _EDITS.items() if edit is NameList.remove)
 
 
-def select(
-    tools: Iterable[Tool], edits: Iterable[Edit], *, groups: Mapping[str, Sequence[str]] | None = None
-) -> list[str]:
+def select(tools: Iterable[Tool], edits: Iterable[Edit], *, groups: Collection[str] = ()) -> list[str]:
     """The canonical names a document ends up with, in its order.
 
     `tools` are those the caller may see. Every evaluation starts from the enabled ones; a tool that is not
-    enabled comes in when it is named. Names may be aliases, API names, patterns and groups (`group:fs`, by the table
-    given and by what tools say of themselves). A name that no tool has raises `UnknownTool`.
+    enabled comes in when it is named. Names may be aliases, API names, patterns and groups (`group:fs`). A name that no
+    tool has raises `UnknownTool`, and so does a group that no tool is in and that is not one of `groups`.
     """
-    catalogue = _Catalogue(tuple(tools), groups or {})
+    catalogue = _Catalogue(tuple(tools), groups)
     chosen = NameList(tuple(tool.name for tool in catalogue.tools if tool.enabled))
     for operation, names in edits:
         edit = _EDITS.get(operation)
@@ -50,7 +48,7 @@ def select(
 class _Catalogue:
     __slots__ = ("_by_name", "_groups", "tools")
 
-    def __init__(self, tools: tuple[Tool, ...], groups: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, tools: tuple[Tool, ...], groups: Collection[str]) -> None:
         self.tools = tools
         self._groups = groups
         self._by_name = {name: tool for tool in tools for name in (*tool.names, tool.api_name)}
@@ -62,22 +60,15 @@ class _Catalogue:
         if name.startswith(GROUP_PREFIX):
             found = self._in_group(name)
         elif is_pattern(name):
-            found = self._like([name])
+            found = [tool for tool in self.tools if any(fnmatchcase(known, name) for known in tool.names)]
         else:
             raise unknown_tool(name, known_names(self.tools))
         return [tool.name for tool in found if disabled or tool.enabled]
 
     def _in_group(self, name: str) -> list[Tool]:
         group = name.removeprefix(GROUP_PREFIX)
-        declared = [tool for tool in self.tools if group in tool.groups]
-        if not declared and group not in self._groups:
+        found = [tool for tool in self.tools if tool.in_group(group)]
+        if not found and group not in self._groups:
             groups = {*self._groups, *(known for tool in self.tools for known in tool.groups)}
             raise unknown_tool(name, sorted(f"{GROUP_PREFIX}{known}" for known in groups))
-        return [*declared, *self._like(self._groups.get(group, ()))]
-
-    def _like(self, patterns: Sequence[str]) -> list[Tool]:
-        return [
-            tool
-            for tool in self.tools
-            if any(fnmatchcase(name, pattern) for name in tool.names for pattern in patterns)
-        ]
+        return found

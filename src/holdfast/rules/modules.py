@@ -9,7 +9,7 @@ from typing import Final, cast
 
 from holdfast.contract.errors import ConfigError
 from holdfast.rules.chain import RAISED, Resolve, describe
-from holdfast.rules.policy import BUILT_IN_NAMES, GROUP_PREFIX
+from holdfast.rules.policy import GROUP_PREFIX, PLANNED
 
 _MODULE: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+", re.ASCII)
 _FUNCTION: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
@@ -17,7 +17,7 @@ _FUNCTION: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", r
 
 def is_module_path(entry: str, is_tool: Callable[[str], bool]) -> bool:
     """Whether a list entry is an import path. Tool names are dotted too, so a name some tool has never is."""
-    if entry in BUILT_IN_NAMES or entry.startswith(GROUP_PREFIX) or is_tool(entry):
+    if entry in PLANNED or entry.startswith(GROUP_PREFIX) or is_tool(entry):
         return False
     return _MODULE.fullmatch(entry) is not None or _FUNCTION.fullmatch(entry) is not None
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from fnmatch import translate
 from hashlib import sha256
 from pathlib import Path
-from typing import Final, cast
+from typing import Final, cast, get_args
 
 from msgspec import Struct, field
 
@@ -16,82 +16,27 @@ from holdfast.config.model import PolicyLayer, ToolsConfig
 from holdfast.contract.call import Caller, Decision
 from holdfast.contract.errors import BadJson, ConfigError
 from holdfast.contract.finding import TOOL_SEARCH
-from holdfast.contract.names import SERVER, is_pattern, server_of
+from holdfast.contract.names import is_pattern, server_of
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Json, parse_json
-from holdfast.contract.vocabulary import Verdict
+from holdfast.contract.vocabulary import Profile, Verdict
 from holdfast.text.suggest import did_you_mean
 
 GROUP_PREFIX: Final = "group:"
 
+PROFILES: Final = get_args(Profile)
 FULL: Final = "full"
 """The profile of all tools, wherever they come from."""
 
-_GOOGLE: Final = ("gmail.*", "gcal.*", "gdocs.*", "gdrive.*", "gtasks.*")
-
-_PROCESSES: Final = ("process.start", "process.status", "process.output", "process.kill", "process.list")
-
-MINIMAL: Final = (
-    "file.read",
-    "file.list",
-    "file.find",
-    "code.search",
-    "git.status",
-    "git.diff",
-    "git.log",
-    "calculator",
-    "calculator_async",
-    "web.fetch",
-    "system.info",
-    "output.read",
-    "tool.search",
+GROUPS: Final = frozenset({
+    "browser", "cron", "fs", "gcal", "gdocs", "gdrive", "git", "gmail", "gtasks", "k8s", "mcp", "media", "memory",
+    "minio", "runtime", "sessions", "skills", "system", "web",
+})  # fmt: skip
+"""Names of groups that are never a slip of the pen, even where no tool is in them."""
+PLANNED: Final = frozenset(
+    {"audio.transcribe", "image.analyze", "media.send", "skill.load", "web.fetch", "web.search"}
 )
-MESSAGING: Final = (*MINIMAL, "web.search", "memory.*", "media.send", "ask.user", *_GOOGLE)
-CODING: Final = (
-    *MINIMAL,
-    "file.write",
-    "file.edit",
-    "shell.exec",
-    "process.*",
-    "browser.*",
-    "memory.*",
-    "ask.user",
-)
-
-PROFILES: Final[dict[str, tuple[str, ...]]] = {
-    "minimal": MINIMAL,
-    "messaging": MESSAGING,
-    "coding": CODING,
-    FULL: ("*",),
-}
-
-GROUPS: Final[dict[str, tuple[str, ...]]] = {
-    "fs": ("file.read", "file.list", "file.find", "file.write", "file.edit", "code.search"),
-    "git": ("git.status", "git.diff", "git.log"),
-    "runtime": ("shell.exec", *_PROCESSES, "process.*"),
-    "web": ("web.fetch", "web.search", "browser.*"),
-    "browser": ("browser.*",),
-    "memory": ("memory.*",),
-    "media": ("media.send", "image.analyze", "audio.transcribe"),
-    "sessions": ("sessions.*",),
-    "skills": ("skill.load",),
-    "system": ("system.info", "output.read", "calculator", "calculator_async", "ask.user"),
-    "minio": ("minio.*",),
-    "k8s": ("k8s.*",),
-    "cron": ("cron.*",),
-    "gmail": ("gmail.*",),
-    "gcal": ("gcal.*",),
-    "gdocs": ("gdocs.*",),
-    "gdrive": ("gdrive.*",),
-    "gtasks": ("gtasks.*",),
-    "mcp": (f"{SERVER}*",),
-}
-
-
-BUILT_IN_NAMES: Final = frozenset(
-    name for table in (*PROFILES.values(), *GROUPS.values()) for name in table if not is_pattern(name)
-)
-"""Names that are never a slip of the pen, even where the tool is not installed."""
+"""Names of tools that are never a slip of the pen, though there are no such tools yet."""
 
 
 class Names:
@@ -105,12 +50,11 @@ class Names:
         self._patterns: list[tuple[re.Pattern[str], str]] = []
         for entry in entries:
             if entry.startswith(GROUP_PREFIX):
-                group = entry.removeprefix(GROUP_PREFIX)
-                self._groups[group] = entry
-                for name in GROUPS.get(group, ()):
-                    self._add(name, entry)
+                self._groups[entry.removeprefix(GROUP_PREFIX)] = entry
+            elif is_pattern(entry):
+                self._patterns.append((re.compile(translate(entry)), entry))
             else:
-                self._add(entry, entry)
+                self._exact[entry] = entry
 
     def __bool__(self) -> bool:
         return bool(self._exact or self._groups or self._patterns)
@@ -121,19 +65,13 @@ class Names:
         for name in names:
             if name in self._exact:
                 return self._exact[name]
-        for group in tool.groups:
-            if group in self._groups:
-                return self._groups[group]
+        for group, entry in self._groups.items():
+            if tool.in_group(group):
+                return entry
         for pattern, entry in self._patterns:
             if any(map(pattern.match, names)):
                 return entry
         return None
-
-    def _add(self, name: str, entry: str) -> None:
-        if is_pattern(name):
-            self._patterns.append((re.compile(translate(name)), entry))
-        else:
-            self._exact.setdefault(name, entry)
 
 
 MANIFEST: Final = "manifest.json"
@@ -330,9 +268,6 @@ class CompiledPolicy:
         return judged
 
 
-_TABLES: Final = {name: Names(table) for name, table in PROFILES.items()}
-
-
 class _Layer:
     """A profile (None: every tool), what is allowed besides, and what is denied."""
 
@@ -374,7 +309,7 @@ class _Layer:
             return Decision(Verdict.APPROVE, source, f"the profile '{FULL}' has every tool")
         if tool.source == "program":
             return Decision(Verdict.APPROVE, source, f"your program registered '{tool.name}' itself")
-        if tool.source == "builtin" and _TABLES[profile].match(tool) is not None:
+        if tool.source == "builtin" and not {"minimal", profile}.isdisjoint(tool.profiles):
             return Decision(Verdict.APPROVE, source, f"the profile '{profile}' has '{tool.name}'")
         return Decision(
             Verdict.DENY, source, f"the profile '{profile}' does not have '{tool.name}'; add it to {self._label}.allow"
@@ -420,15 +355,14 @@ AnyLayer = _Layer | _SkillLayer | _Only
 
 
 def check_names(rules: PolicyRules, known: Iterable[Tool]) -> list[str]:
-    """A warning for each name in the rules that no tool and no table has. Ask when all sources are ready."""
+    """A warning for each name in the rules that no tool and no group has. Ask when all sources are ready."""
     tools = list(known)
-    names = {name for tool in tools for name in (*tool.names, tool.api_name)} | BUILT_IN_NAMES
-    groups = {f"{GROUP_PREFIX}{group}" for tool in tools for group in tool.groups}
-    groups |= {f"{GROUP_PREFIX}{group}" for group in GROUPS}
+    names = {name for tool in tools for name in (*tool.names, tool.api_name)} | PLANNED
+    groups = {f"{GROUP_PREFIX}{group}" for group in GROUPS.union(*(tool.groups for tool in tools))}
     warnings: list[str] = []
     for where, entry in _entries(rules):
         candidates = groups if entry.startswith(GROUP_PREFIX) else names
-        if entry in candidates or is_pattern(entry):
+        if entry in candidates or is_pattern(entry) or any(map(Names([entry]).match, tools)):
             continue
         meant = did_you_mean(entry, sorted(candidates))
         hint = f"did you mean '{meant}'?" if meant else "it has no effect."

@@ -11,7 +11,7 @@ from holdfast.config.model import ApprovalConfig, Preset
 from holdfast.contract.call import Decision
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
-from holdfast.contract.vocabulary import AUTO_APPROVED_IF_SANDBOXED, Verdict
+from holdfast.contract.vocabulary import AUTO_APPROVED_IF_SANDBOXED, BuiltInPreset, Verdict
 from holdfast.rules.chain import (
     FAILED,
     RAISED,
@@ -105,32 +105,30 @@ class Narrowing:
 
 
 PREFIX: Final = "$"
-READONLY: Final = (
-    "file.read", "file.list", "file.find", "code.search", "git.status", "git.diff", "git.log", "system.info",
-    "output.read", "process.status", "process.output", "process.list",
-)  # fmt: skip
 SHELL_READONLY: Final = "$shell-readonly"
 """Approves no tool, but commands of the shell that only read: `rules.shell` knows which."""
-BUILT_IN: Final[Mapping[str, Preset]] = {
-    "$readonly": Preset(approve=READONLY),
-    SHELL_READONLY: Preset(),
-    "$default": Preset(approve=(*READONLY, "file.write", "file.edit")),
+BUILT_IN: Final[Mapping[str, frozenset[BuiltInPreset]]] = {
+    "$readonly": frozenset({"$readonly"}),
+    SHELL_READONLY: frozenset(),
+    "$default": frozenset({"$readonly", "$default"}),
 }
-_HOME_SOURCES: Final = frozenset({"builtin", "program"})
+"""Each with the presets whose tools it approves."""
 
 
 class Rule(Struct, frozen=True):
-    """A set of names and where they were written."""
+    """A set of names, or of what built-in tools declare, and where it was written."""
 
     names: Names
     place: str
-    built_in: bool = False
+    presets: frozenset[BuiltInPreset] = frozenset()
 
     def match(self, tool: Tool) -> str | None:
-        """The entry that names the tool; built-in presets mean our tools, not a stranger's of the same name."""
-        if self.built_in and tool.source not in _HOME_SOURCES:
-            return None
-        return self.names.match(tool)
+        """The entry that names the tool, or the name of a built-in that declares one of the presets.
+
+        A tool from elsewhere may declare what it likes: nothing approves itself.
+        """
+        declared = tool.source == "builtin" and not self.presets.isdisjoint(tool.presets)
+        return tool.name if declared else self.names.match(tool)
 
 
 class Expansion(Struct, frozen=True):
@@ -151,14 +149,15 @@ def expand(entries: Iterable[str], presets: Mapping[str, Preset]) -> Expansion:
         if not entry.startswith(PREFIX):
             plain.append(entry)
             continue
-        preset = presets.get(entry, BUILT_IN.get(entry))
-        if preset is None:
+        where = f"the preset '{entry}'"
+        if (preset := presets.get(entry)) is not None:
+            approve.append(Rule(Names(preset.approve), where))
+            deny.append(Rule(Names(preset.deny), where))
+        elif entry in BUILT_IN:
+            approve.append(Rule(Names(()), where, BUILT_IN[entry]))
+        else:
             known = ", ".join(sorted({*BUILT_IN, *presets}))
             warnings.append(f"There is no preset '{entry}', so it has no effect; known are {known}.")
-            continue
-        where = f"the preset '{entry}'"
-        approve.append(Rule(Names(preset.approve), where, built_in=entry not in presets))
-        deny.append(Rule(Names(preset.deny), where))
     return Expansion((Rule(Names(plain), "auto_approve"), *approve), tuple(deny), tuple(warnings))
 
 

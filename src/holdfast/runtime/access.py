@@ -80,7 +80,7 @@ class ToolAccess:
 
     def warnings(self) -> list[str]:
         """What is odd about the tools and the names the policy uses; ask when the sources are ready."""
-        return [*self.registry.warnings, *check_names(self.policy.rules, self.registry.list())]
+        return [*self.registry.warnings, *check_names(self.policy.rules, self.registry.known())]
 
 
 class Plan:
@@ -221,4 +221,4 @@ def _timeout_unit(tool: Tool, name_used: str) -> float:
     properties = tool.input_schema.get("properties")
     if not isinstance(properties, dict) or "timeout" not in properties:
         return 0.0
-    return 1.0 if name_used == "bash" else 0.001
+    return 1.0 if name_used in tool.timeout_in_seconds else 0.001

@@ -46,7 +46,7 @@ def standard_gate(
         document=document,
         grants=grants,
         sandbox_held=commands.held,
-        is_tool=registry.has,
+        is_tool=registry.knows,
         protected=extra,
         shells=shells,
     )

@@ -26,7 +26,7 @@ from holdfast.contract.message import Aborted, Message, Part, Text, Thinking, To
 from holdfast.contract.result import Result, fail, ok
 from holdfast.models.port import Usage
 
-FIRST, SECOND = ToolUse("a1", "file.read", '{"path": "a"}'), ToolUse("a2", "shell.exec", '{"command": "ls"}')
+FIRST, SECOND = ToolUse("a1", "file.read", '{"path": "a"}'), ToolUse("a2", "file.find", '{"pattern": "b"}')
 
 
 class Person(Protocol):
@@ -135,7 +135,7 @@ class ConversationConformance:
         told = conversation.messages()[-1]
         assert told.parts == (
             ToolResult("a1", "file.read", "content"),
-            ToolResult("a2", "shell.exec", "no such file", error=True),
+            ToolResult("a2", "file.find", "no such file", error=True),
         )
         person.say("And?")
         conversation.refresh()
@@ -238,7 +238,7 @@ class ConversationConformance:
         told = [message for message in conversation.messages() if message.role == "user"][1]
         assert told.parts[:2] == (
             ToolResult("a1", "file.read", "content"),
-            ToolResult("a2", "shell.exec", NOT_RECORDED, error=True),
+            ToolResult("a2", "file.find", NOT_RECORDED, error=True),
         )
         assert list(self.reopen(tmp_path).messages()) == list(conversation.messages())
 

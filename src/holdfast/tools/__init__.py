@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Final
+
 from holdfast.contract.tool import Tool
+
+MODULES: Final = (
+    "ask_user",
+    "calculator",
+    "files.edit",
+    "files.listing",
+    "files.read",
+    "files.write",
+    "git.diff",
+    "git.log",
+    "git.status",
+    "output_read",
+    "processes",
+    "search.search",
+    "search.find",
+    "shell",
+    "system_info",
+    "tool_search",
+)
+"""Where the built-ins are: a tool is a constant of one of these modules, and declares everything else itself."""
 
 
 def builtin_tools() -> list[Tool]:
     """Every built-in, with or without a project root."""
-    from holdfast.tools import ask_user, calculator, output_read, system_info, tool_search
-    from holdfast.tools.files import edit, listing, read, write
-    from holdfast.tools.git import git_tools
-    from holdfast.tools.processes import PROCESS_TOOLS
-    from holdfast.tools.search import find, search
-    from holdfast.tools.shell import exec  # noqa: A004
-
-    return [
-        calculator.CALCULATOR,
-        calculator.CALCULATOR_ASYNC,
-        system_info.SYSTEM_INFO,
-        ask_user.ASK_USER,
-        output_read.OUTPUT_READ,
-        tool_search.TOOL_SEARCH_TOOL,
-        read.FILE_READ,
-        write.FILE_WRITE,
-        edit.FILE_EDIT,
-        listing.FILE_LIST,
-        *git_tools(),
-        find.FILE_FIND,
-        search.CODE_SEARCH,
-        exec.SHELL_EXEC,
-        *PROCESS_TOOLS,
-    ]
+    modules = (import_module(f"{__name__}.{name}") for name in MODULES)
+    return [value for module in modules for value in vars(module).values() if isinstance(value, Tool)]

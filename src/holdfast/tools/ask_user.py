@@ -34,5 +34,7 @@ ASK_USER: Final = Tool(
     effects=frozenset({"person"}),
     format_preview=_preview,
     aliases=("ask_user_question",),
+    groups=("system",),
+    profiles=("messaging", "coding"),
     source="builtin",
 )

@@ -60,6 +60,8 @@ CALCULATOR: Final = Tool(
     effects=frozenset(),
     runs="inline",
     format_preview=_preview,
+    groups=("system",),
+    profiles=("minimal",),
     source="builtin",
 )
 
@@ -78,5 +80,7 @@ CALCULATOR_ASYNC: Final = Tool(
     effects=frozenset(),
     enabled=False,
     format_preview=_preview_later,
+    groups=("system",),
+    profiles=("minimal",),
     source="builtin",
 )

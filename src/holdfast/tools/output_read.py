@@ -6,6 +6,7 @@ from typing import Final, cast
 
 from holdfast.contract.context import Context
 from holdfast.contract.errors import HoldfastError
+from holdfast.contract.finding import OUTPUT_READ
 from holdfast.contract.result import Result, fail
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
@@ -43,8 +44,8 @@ def _preview(args: Args, width: int) -> str:
     return with_label(body, args)
 
 
-OUTPUT_READ: Final = Tool(
-    name="output.read",
+OUTPUT_READ_TOOL: Final = Tool(
+    name=OUTPUT_READ,
     description="Read lines of an earlier call's full output that was cut when it was shown.",
     input_schema=strict_object(
         call=text("The id of the call whose output was cut."),
@@ -69,5 +70,8 @@ OUTPUT_READ: Final = Tool(
     risk=Risk.LOW,
     effects=frozenset({"fs.read"}),
     format_preview=_preview,
+    groups=("system",),
+    profiles=("minimal",),
+    presets=("$readonly",),
     source="builtin",
 )

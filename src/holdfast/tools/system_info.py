@@ -87,5 +87,8 @@ SYSTEM_INFO: Final = Tool(
     effects=frozenset({"fs.read"}),
     runs="inline",
     format_preview=_preview,
+    groups=("system",),
+    profiles=("minimal",),
+    presets=("$readonly",),
     source="builtin",
 )

@@ -108,5 +108,6 @@ TOOL_SEARCH_TOOL: Final = Tool(
     risk=Risk.LOW,
     effects=frozenset(),
     format_preview=_preview,
+    profiles=("minimal",),
     source="builtin",
 )

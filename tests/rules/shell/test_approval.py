@@ -14,7 +14,7 @@ from holdfast.config.model import ApprovalConfig, Preset
 from holdfast.contract.call import Decision
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.values import Args
-from holdfast.contract.vocabulary import Verdict
+from holdfast.contract.vocabulary import RUNS_COMMANDS, Verdict
 from holdfast.rules.explain import Explanation, explain
 from holdfast.rules.gate import Gate
 from holdfast.rules.resolvers import CONFIG, FRONTMATTER, SANDBOX
@@ -119,14 +119,14 @@ def test_a_list_nobody_trusts_takes_approvals_by_rules_away(root: Path) -> None:
 
 
 @pytest.mark.spec("A11")
-def test_rules_are_about_the_shell_of_this_house_and_limits_about_every_tool_of_that_name(root: Path) -> None:
+def test_rules_are_about_the_shell_of_this_house_and_limits_about_every_tool_that_runs_commands(root: Path) -> None:
     approval = ApprovalConfig(auto_approve=PRESET, commands=(rule("rm", "deny"),))
-    stranger = tool("shell.exec", source="mcp:x")
+    stranger = tool("mcp:x:sh", source="mcp:x", capabilities=frozenset({RUNS_COMMANDS}))
     asked = question(stranger, {"command": "ls"}, root=root, cwd=str(root))
     assert gate(approval).decide(asked).verdict is Verdict.ASK
     asked = question(stranger, {"command": "rm x"}, root=root, cwd=str(root))
     assert gate(approval).decide(asked).verdict is Verdict.DENY
-    background = tool("process.start", source="builtin")
+    background = tool("process.start", source="builtin", capabilities=frozenset({RUNS_COMMANDS}))
     asked = question(background, {"command": "sh", "args": ["-c", "rm x"]}, root=root, cwd=str(root))
     assert gate(approval).decide(asked).verdict is Verdict.DENY
     one_name = question(background, {"command": "ls; rm x", "args": []}, root=root, cwd=str(root))

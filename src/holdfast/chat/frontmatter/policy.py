@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Final, cast
 
@@ -67,13 +67,7 @@ def tightening(function: Resolve) -> Cap:
     return Cap(DOCUMENT, judge)
 
 
-def chosen_tools(
-    evaluated: Evaluated,
-    tools: Iterable[Tool],
-    *,
-    trusted: bool,
-    groups: Mapping[str, Sequence[str]] = GROUPS,
-) -> frozenset[str] | None:
+def chosen_tools(evaluated: Evaluated, tools: Iterable[Tool], *, trusted: bool) -> frozenset[str] | None:
     """The names of the tools it works with; None if the document leaves them as they are.
 
     Only a trusted document can bring in a tool that is switched off.
@@ -86,7 +80,7 @@ def chosen_tools(
         (operation, [name for name in names if name in spelled or not _may_come(name)])
         for operation, names in evaluated.tool_edits
     ]
-    chosen = frozenset(select(known, edits, groups=groups))
+    chosen = frozenset(select(known, edits, groups=GROUPS))
     return chosen if trusted else chosen & {tool.name for tool in known if tool.enabled}
 
 

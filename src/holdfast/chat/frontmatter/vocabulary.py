@@ -7,7 +7,7 @@ from typing import Final
 
 from holdfast.chat.frontmatter.evaluated import Base
 from holdfast.contract.names import SERVER, is_pattern, server_of
-from holdfast.rules.policy import BUILT_IN_NAMES, GROUP_PREFIX, GROUPS
+from holdfast.rules.policy import GROUP_PREFIX, GROUPS, PLANNED
 from holdfast.rules.resolvers import BUILT_IN
 from holdfast.text.suggest import did_you_mean
 from holdfast.text.visible import visible
@@ -35,7 +35,7 @@ class Vocabulary:
         self._base = base
         self._canonical = {name: tool.name for tool in base.tools for name in (*tool.names, tool.api_name)}
         self._shown = [name for tool in base.tools for name in tool.names]
-        self._groups = {*GROUPS, *(group for tool in base.tools for group in tool.groups)}
+        self._groups = GROUPS.union(*(tool.groups for tool in base.tools))
         self._presets = {*BUILT_IN, *base.config.approval.presets, *presets}
         listed = base.config.approval.auto_approve
         self._listed = frozenset((*(() if isinstance(listed, str) else listed), *base.config.approval.importable))
@@ -46,7 +46,7 @@ class Vocabulary:
             return self._canonical.get(name, name)
         if name.startswith(PRESET):
             raise UnknownName(name, sorted(self._presets))
-        return self._tool_or_set(name, absent=(*self._base.hidden, *BUILT_IN_NAMES))
+        return self._tool_or_set(name, absent=(*self._base.hidden, *PLANNED))
 
     def tool(self, name: str) -> str:
         """An entry of the document's tools."""
@@ -69,7 +69,8 @@ class Vocabulary:
         if name in absent or is_pattern(name) or self._may_come(name):
             return name
         if name.startswith(GROUP_PREFIX):
-            if name.removeprefix(GROUP_PREFIX) in self._groups:
+            group = name.removeprefix(GROUP_PREFIX)
+            if group in self._groups or any(tool.in_group(group) for tool in self._base.tools):
                 return name
             raise UnknownName(name, sorted(GROUP_PREFIX + group for group in self._groups))
         raise UnknownName(name, self._shown)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable
-from typing import Final, cast
+from typing import cast
 
 from msgspec.structs import replace
 
@@ -16,11 +16,9 @@ from holdfast.rules.chain import Question
 from holdfast.rules.shell.place import Place
 from holdfast.rules.shell.verdicts import Dialect
 
-SHELL_TOOLS: Final = frozenset({"shell.exec", "process.start"})
-
 
 def is_shell_tool(tool: Tool) -> bool:
-    return tool.name in SHELL_TOOLS or RUNS_COMMANDS in tool.capabilities
+    return RUNS_COMMANDS in tool.capabilities
 
 
 def command_of(args: Args) -> str | None:

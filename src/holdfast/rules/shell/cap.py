@@ -16,7 +16,7 @@ from holdfast.rules.chain import URN, Question, ResolveContext, Resolver
 from holdfast.rules.gate import CAP_URN, Cap
 from holdfast.rules.policy import Names
 from holdfast.rules.resolvers import SHELL_READONLY, Narrowing
-from holdfast.rules.shell.calls import SHELL_TOOLS, command_of, is_shell_tool, place_of
+from holdfast.rules.shell.calls import command_of, is_shell_tool, place_of
 from holdfast.rules.shell.place import never
 from holdfast.rules.shell.programs import dialect_of
 from holdfast.rules.shell.verdicts import Dialect, JudgedPart, ShellJudgement
@@ -75,7 +75,7 @@ class CommandRules:
 
     def _dialect(self, tool: Tool) -> Dialect:
         """How the shell that runs a tool's commands reads them. Which one a third party's tool runs is not known."""
-        if tool.name not in SHELL_TOOLS:
+        if tool.source != "builtin":
             return "posix"
         return dialect_of(self._shells.get(tool.name) or standard_shell())
 

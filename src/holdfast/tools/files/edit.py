@@ -136,6 +136,8 @@ FILE_EDIT: Final = Tool(
     aliases=("edit", "edit_file"),
     argument_aliases={"oldText": "search", "newText": "replace", "old_text": "search", "new_text": "replace"},
     groups=("fs",),
+    profiles=("coding",),
+    presets=("$default",),
     needs_root=True,
     source="builtin",
 )

@@ -206,5 +206,7 @@ FILE_LIST: Final = Tool(
     format_preview=_preview,
     aliases=("list", "ls", "list_dir"),
     groups=("fs",),
+    profiles=("minimal",),
+    presets=("$readonly",),
     source="builtin",
 )

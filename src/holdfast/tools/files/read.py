@@ -208,5 +208,7 @@ FILE_READ: Final = Tool(
     format_preview=_preview,
     aliases=("read", "read_file"),
     groups=("fs",),
+    profiles=("minimal",),
+    presets=("$readonly",),
     source="builtin",
 )

@@ -99,6 +99,8 @@ FILE_WRITE: Final = Tool(
     format_preview=_preview,
     aliases=("write", "write_file"),
     groups=("fs",),
+    profiles=("coding",),
+    presets=("$default",),
     needs_root=True,
     source="builtin",
 )

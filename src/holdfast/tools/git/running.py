@@ -166,6 +166,8 @@ def git_tool(
         format_preview=lambda args, width: with_label("", args),
         aliases=tuple(aliases),
         groups=("git",),
+        profiles=("minimal",),
+        presets=("$readonly",),
         needs_root=True,
         source="builtin",
     )

@@ -91,6 +91,8 @@ FILE_FIND: Final = Tool(
     format_preview=_preview,
     aliases=("find", "glob", "find_files"),
     groups=("fs",),
+    profiles=("minimal",),
+    presets=("$readonly",),
     needs_root=True,
     source="builtin",
 )

@@ -163,6 +163,8 @@ CODE_SEARCH: Final = Tool(
     format_preview=_preview,
     aliases=("search_code", "grep", "search"),
     groups=("fs",),
+    profiles=("minimal",),
+    presets=("$readonly",),
     needs_root=True,
     source="builtin",
 )

@@ -104,7 +104,7 @@ def check(flags: Flags, as_json: bool) -> int:
     check_config(whole.config)
     with runtime_here(flags, looking=True) as runtime:
         _check_servers(runtime)
-        found = check_names(PolicyRules.of(runtime.config.tools), runtime.registry.list())
+        found = check_names(PolicyRules.of(runtime.config.tools), runtime.registry.known())
     starts = [f"names '{prefix}" for name in whole.config.mcp.servers for prefix in (f"mcp:{name}:", f"mcp__{name}__")]
     # which tools a server has is not known without starting it
     warnings = [warning for warning in found if not any(start in warning for start in starts)]

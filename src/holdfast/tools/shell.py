@@ -1,24 +1,93 @@
-"""`shell.exec`: run a command in a shell. Streams, keeps the end of a long output, kills all of it when time is up."""
+"""`shell.exec`: run a command in a shell. Streams, keeps the end of a long output, kills all of it when time is up.
+
+What it shares with the other tool that runs commands comes first: which shell, where, and what a person is shown.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, cast
 
-from holdfast.contract.call import Proposal
-from holdfast.contract.command import Command, Ran
+from holdfast.contract.call import Precondition, Proposal, Surroundings
+from holdfast.contract.command import Command, Outlook, Ran, standard_shell
 from holdfast.contract.context import Context
-from holdfast.contract.errors import HoldfastError, SandboxRefused
+from holdfast.contract.errors import HoldfastError, PathRefused, SandboxRefused
 from holdfast.contract.result import Result, fail
 from holdfast.contract.tool import Tool
-from holdfast.contract.values import Args
+from holdfast.contract.values import Args, Json, digest_of
 from holdfast.contract.vocabulary import AUTO_APPROVED_IF_SANDBOXED, RUNS_COMMANDS, Failure, Risk, State
+from holdfast.text.preview import with_label
 from holdfast.tools.schemas import LABEL, optional, strict_object, text
-from holdfast.tools.shell.running import conditions, folder_of, preview, risk_of, settings, surroundings, undo_words
 
 DEFAULT_SECONDS: Final = 30.0
 _NOTHING: Final = "(no output)"
 _STATES: Final = {"timeout": (State.TIMED_OUT, Failure.TIMEOUT), "cancelled": (State.CANCELLED, Failure.CANCELLED)}
+
+
+def settings(ctx: Context) -> tuple[str, dict[str, str]]:
+    """The shell and the variables the tool's configuration names."""
+    given: dict[str, Any] = dict(ctx.config() or {})
+    shell = given.get("shell")
+    env = given.get("env")
+    variables = cast(dict[str, Any], env) if isinstance(env, dict) else {}
+    chosen = shell if isinstance(shell, str) and shell else standard_shell()
+    return chosen, {str(name): str(value) for name, value in variables.items()}
+
+
+def folder_of(args: Args, ctx: Context) -> str | None:
+    """Where to run: a folder of the project; None: where the call was made."""
+    given = args.get("cwd")
+    if not isinstance(given, str):
+        return None
+    folder = ctx.path.confine(given)
+    if not folder.is_dir():
+        raise PathRefused(f"{given} is not a folder; name one in the project, or leave cwd out.")
+    return str(folder)
+
+
+def shown_folder(folder: str | None, ctx: Context) -> str:
+    path = Path(folder) if folder is not None else ctx.cwd
+    if ctx.root is None or not path.is_relative_to(ctx.root):
+        return str(path)
+    inside = path.relative_to(ctx.root).as_posix()
+    return "the project's root" if inside == "." else f"./{inside}"
+
+
+def risk_of(outlook: Outlook) -> Risk:
+    return Risk.HIGH if outlook.contained_by is None else Risk.MEDIUM
+
+
+def surroundings(folder: str | None, outlook: Outlook, ctx: Context, *, undo: str, lasts: str = "") -> Surroundings:
+    """Where it runs, what contains it, and whether it can be undone."""
+    held = "not contained" if outlook.contained_by is None else f"contained by {outlook.contained_by}"
+    return Surroundings(
+        where=shown_folder(folder, ctx), sandbox=f"{held}; network {outlook.network}", undo=undo, lasts=lasts
+    )
+
+
+def undo_words(outlook: Outlook) -> str:
+    if outlook.undo_note is not None:
+        return f"cannot be undone: {outlook.undo_note}"
+    if outlook.undo_only_in:
+        return f"can be undone only in {', '.join(outlook.undo_only_in)}: it runs without a sandbox"
+    return "can be undone"
+
+
+def preview(args: Args, width: int) -> str:
+    given = args.get("args")
+    words = [str(args.get("command", "")), *(str(word) for word in (given if isinstance(given, list) else ()))]
+    return with_label(f"$ {' '.join(words)}", args)
+
+
+def conditions(command: Command, outlook: Outlook) -> Precondition:
+    """What was shown beside the command: the shell and its variables, what holds it, and whether it can be undone.
+
+    All of it comes from the configuration and the machine, which may be others when the approval comes.
+    """
+    undoable = outlook.undo_note is None
+    env = cast(Json, dict(command.env))
+    seen: Json = [command.argv[0], env, outlook.contained_by, outlook.network, undoable]
+    return Precondition(kind="shell", subject=command.argv[0], value=digest_of(seen))
 
 
 def _command(payload: Args, ctx: Context) -> Command:
@@ -166,7 +235,9 @@ SHELL_EXEC: Final = Tool(
     capabilities=frozenset({AUTO_APPROVED_IF_SANDBOXED, RUNS_COMMANDS}),
     format_preview=preview,
     aliases=("bash", "shell"),
+    timeout_in_seconds=("bash",),
     groups=("runtime",),
+    profiles=("coding",),
     needs_root=True,
     keeps="tail",
     source="builtin",

@@ -1,0 +1,400 @@
+"""`process.*`: processes that go on after the call that started them. Only those that holdfast started can be named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from shlex import join
+from typing import Any, Final, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.contract.call import Precondition, Proposal, Surroundings
+from holdfast.contract.command import Command, Outlook
+from holdfast.contract.context import Context
+from holdfast.contract.errors import CallError, HoldfastError, SandboxRefused
+from holdfast.contract.processes import Processes, ProcessInfo, ProcessOutput, Signal
+from holdfast.contract.result import Result, fail, ok
+from holdfast.contract.tool import Tool
+from holdfast.contract.values import Args, Json
+from holdfast.contract.vocabulary import RUNS_COMMANDS, Risk
+from holdfast.text.preview import with_label
+from holdfast.text.truncate import format_size
+from holdfast.tools import shell
+from holdfast.tools.paging import Page, page_of
+from holdfast.tools.schemas import LABEL, optional, strict_object, text
+
+PID: Final = optional("integer", "Process ID, as process.start gave it.")
+ID: Final = optional("string", "The id process.start gave, instead of the pid.")
+PROCESS: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "string"},
+        "pid": {"type": "integer"},
+        "state": {"enum": ["running", "exited", "lost"]},
+        "command": {"type": "string"},
+        "cwd": {"type": "string"},
+        "label": {"type": ["string", "null"]},
+        "detached": {"type": "boolean"},
+        "contained": {"type": "boolean"},
+        "started": {"type": "number"},
+        "ended": {"type": ["number", "null"]},
+        "exit_code": {"type": ["integer", "null"]},
+        "signal": {"type": ["string", "null"]},
+    },
+    "required": ["id", "pid", "state", "command", "cwd", "detached", "contained", "started", "exit_code", "signal"],
+    "additionalProperties": False,
+}
+_UNDO: Final = "cannot be undone: what a process changes while it runs is not recorded"
+_ENDS: Final = "The process would end with this command, which makes only one call; use detached=true."
+DEFAULT_LINES: Final = 500
+_DEFAULT_SIGNAL: Final = "SIGTERM"
+_WAIT: Final = 1.0
+"""Seconds in which a process mostly ends when it is asked to."""
+
+
+def name_of(args: Args) -> str | int:
+    """The id or the pid that was given; `CallError` for neither or both."""
+    pid, identifier = args.get("pid"), args.get("id")
+    if (pid is None) == (identifier is None):
+        raise CallError("Name one process, by its pid or by its id; process.list shows them.")
+    return cast("str | int", identifier if pid is None else pid)
+
+
+def plain(info: ProcessInfo) -> Args:
+    return cast(Args, msgspec.to_builtins(info))
+
+
+def describe(info: ProcessInfo) -> str:
+    """`1234 (abcd) running: npm run dev`."""
+    return f"{info.pid} ({info.id}) {_state(info)}: {info.command}"
+
+
+def _state(info: ProcessInfo) -> str:
+    if info.state == "lost":
+        return "lost, since the runtime that started it has ended"
+    if info.state == "exited":
+        return f"ended by {info.signal}" if info.exit_code is None else f"exited with code {info.exit_code}"
+    return "running, detached" if info.detached else "running"
+
+
+def preview(args: Args, width: int) -> str:
+    name = args.get("id") if args.get("pid") is None else args.get("pid")
+    return with_label("" if name is None else str(name), args)
+
+
+async def _propose_start(args: Args, ctx: Context) -> Proposal | Result:
+    command = cast(str, args["command"])
+    if not command.strip():
+        return fail("No command provided")
+    detached = bool(args.get("detached"))
+    if _would_end(detached, ctx):
+        return fail(_ENDS)
+    try:
+        folder = shell.folder_of(args, ctx)
+        payload: Args = {
+            "command": command,
+            "args": args.get("args"),
+            "cwd": folder,
+            "label": args.get("label"),
+            "detached": detached,
+        }
+        planned = _command(payload, ctx)
+        outlook = await ctx.sandbox.outlook(planned)
+    except HoldfastError as error:
+        return fail(str(error))
+    shown = _shown(payload)
+    until = "runs on after holdfast has ended" if detached else "runs until it ends or holdfast does"
+    return Proposal(
+        tool_name="process.start",
+        summary=f"start {shown.strip().partition(chr(10))[0]}" + (" (detached)" if detached else ""),
+        risk=shell.risk_of(outlook),
+        payload=payload,
+        preview=shown,
+        surroundings=shell.surroundings(folder, _without_hosts(outlook), ctx, undo=_UNDO, lasts=until),
+        preconditions=(shell.conditions(planned, outlook),),
+    )
+
+
+async def _apply_start(payload: Args, ctx: Context) -> Result:
+    if _would_end(bool(payload["detached"]), ctx):
+        return fail(_ENDS)
+    try:
+        info = await ctx.service(Processes).start(
+            ctx,
+            _command(payload, ctx),
+            shown=_shown(payload),
+            label=cast("str | None", payload["label"]),
+            detached=bool(payload["detached"]),
+        )
+    except SandboxRefused as error:
+        return fail(f"Sandbox error: {error}")
+    return ok(
+        f"Started {info.command} as process {info.pid} ({info.id}). "
+        f"process.output shows what it prints, process.kill ends it.",
+        structured=plain(info),
+    )
+
+
+def _without_hosts(outlook: Outlook) -> Outlook:
+    """The way out to a list of hosts ends with the call, so that a process has none."""
+    return outlook if outlook.network in ("on", "off") else replace(outlook, network="off")
+
+
+def _would_end(detached: bool, ctx: Context) -> bool:
+    return not detached and ctx.service(Processes).end_with_call
+
+
+def _command(payload: Args, ctx: Context) -> Command:
+    words = payload["args"]
+    command, folder = cast(str, payload["command"]), cast("str | None", payload["cwd"])
+    program, env = shell.settings(ctx)
+    argv = (program, "-c", command) if words is None else (command, *cast(list[str], words))
+    return Command(argv=argv, cwd=None if folder is None else Path(folder), env=env)
+
+
+def _shown(payload: Args) -> str:
+    command, words = cast(str, payload["command"]), payload["args"]
+    return command if words is None else join([command, *cast(list[str], words)])
+
+
+def _status(args: Args, ctx: Context) -> Result:
+    try:
+        info = ctx.service(Processes).find(name_of(args))
+    except HoldfastError as error:
+        return fail(str(error))
+    return ok(f"Process {describe(info)}", structured=plain(info))
+
+
+def _list(args: Args, ctx: Context) -> Result:
+    found = ctx.service(Processes).list()
+    text = "\n".join(map(describe, found)) or "holdfast has started no process here."
+    return ok(text, structured=cast(Json, {"processes": [plain(info) for info in found]}))
+
+
+def _output(args: Args, ctx: Context) -> Result:
+    offset = cast("int | None", args.get("offset"))
+    limit = cast(int, args.get("limit") or DEFAULT_LINES)
+    processes = ctx.service(Processes)
+    try:
+        name = name_of(args)
+        page = processes.output(name, offset=offset, limit=limit)
+        info = processes.find(name)
+    except HoldfastError as error:
+        return fail(str(error))
+    if offset is not None and offset > max(1, page.total_lines):
+        return fail(f"Offset {offset} is beyond the end of the output ({page.total_lines} lines so far).")
+    first, shown = _end(page, ctx) if offset is None else (page.first, page_of(page.text, page.first, ctx))
+    lines = shown.lines if page.text else 0
+    structured: Args = {
+        "id": info.id,
+        "pid": info.pid,
+        "state": info.state,
+        "first_line": first,
+        "lines": lines,
+        "total_lines": page.total_lines,
+        "dropped_lines": page.dropped,
+        "content": shown.content,
+    }
+    body = shown.content if page.total_lines else "(no output)"
+    notice = _notice(page, first + lines - 1, shown, whole=first == 1 and not shown.cut)
+    return Result(
+        True,
+        f"{body}\n\n{notice}" if notice else body,
+        structured=structured,
+        metadata={"truncated": True},
+    )
+
+
+def _end(page: ProcessOutput, ctx: Context) -> tuple[int, Page]:
+    """The last lines, and the number of the first of them."""
+    cut = ctx.truncate.tail(page.text)
+    first = page.first + cut.total_lines - cut.output_lines
+    last = first + cut.output_lines - 1
+    what = f"the last {format_size(cut.output_bytes)} of line {last}" if cut.last_line_partial else ""
+    return first, Page(cut.content, cut.output_lines, cut.truncated, what or f"lines {first}-{last}")
+
+
+def _notice(page: ProcessOutput, last: int, shown: Page, *, whole: bool) -> str:
+    if whole and last >= page.total_lines:
+        return ""
+    dropped = f" Lines 1-{page.dropped} are not kept any more." if page.dropped else ""
+    more = f" Use offset={last + 1} to continue." if last < page.total_lines else ""
+    return f"[Showing {shown.range} of {page.total_lines}.{more}{dropped}]"
+
+
+def _output_preview(args: Args, width: int) -> str:
+    body = preview({**args, "label": None}, width)
+    if args.get("offset") or args.get("limit"):
+        body += f"  +{args.get('offset') or 'end'},{args.get('limit') or DEFAULT_LINES}"
+    return with_label(body, args)
+
+
+def _list_preview(args: Args, width: int) -> str:
+    return with_label("", args).strip()
+
+
+def _propose_kill(args: Args, ctx: Context) -> Proposal | Result:
+    signal = cast(str, args.get("signal") or _DEFAULT_SIGNAL)
+    try:
+        info = ctx.service(Processes).find(name_of(args))
+    except HoldfastError as error:
+        return fail(str(error))
+    if info.state != "running":
+        return fail(f"Process {describe(info)}; there is nothing to kill.")
+    return Proposal(
+        tool_name="process.kill",
+        summary=f"send {signal} to {info.pid}: {info.command}",
+        risk=Risk.MEDIUM,
+        payload={"id": info.id, "signal": signal},
+        preview=f"{signal} to this process, and to everything it started:\n{describe(info)}",
+        surroundings=Surroundings(undo="cannot be undone"),
+        preconditions=(Precondition(kind="process", subject=str(info.pid), value=f"{info.id} {info.started}"),),
+    )
+
+
+async def _apply_kill(payload: Args, ctx: Context) -> Result:
+    signal = cast(Signal, payload["signal"])
+    try:
+        info = await ctx.service(Processes).kill(cast(str, payload["id"]), signal, wait=_WAIT)
+    except HoldfastError as error:
+        return fail(str(error))
+    after = "it has not ended yet" if info.state == "running" else "it has ended"
+    return ok(f"Sent {signal} to process {describe(info)}; {after}.", structured=plain(info))
+
+
+def _kill_preview(args: Args, width: int) -> str:
+    name = args.get("id") if args.get("pid") is None else args.get("pid")
+    return with_label(f"{args.get('signal') or _DEFAULT_SIGNAL} {'' if name is None else name}", args)
+
+
+PROCESS_START: Final = Tool(
+    name="process.start",
+    description="Start a background process. It ends, with all it started, when its first process ends, when it is "
+    "killed, or when holdfast ends, unless it is detached.",
+    input_schema=strict_object(
+        command=text("Command to execute: a program if there are args, else a line for the shell."),
+        args=optional("array", "Command arguments.", items={"type": "string"}),
+        cwd=optional("string", "Working directory, in the project."),
+        detached=optional("boolean", "Let it run on when holdfast ends (default false)."),
+        label=LABEL,
+    ),
+    output_schema=PROCESS,
+    propose=_propose_start,
+    apply=_apply_start,
+    strict=True,
+    risk=Risk.HIGH,
+    effects=frozenset({"process", "fs.read", "fs.write", "network"}),
+    capabilities=frozenset({RUNS_COMMANDS}),
+    format_preview=shell.preview,
+    groups=("runtime",),
+    profiles=("coding",),
+    needs_root=True,
+    source="builtin",
+)
+
+_READS: Final = frozenset({"fs.read"})
+
+PROCESS_STATUS: Final = Tool(
+    name="process.status",
+    description="Get the status of a background process.",
+    input_schema=strict_object(pid=PID, id=ID, label=LABEL),
+    output_schema=PROCESS,
+    execute=_status,
+    strict=True,
+    risk=Risk.LOW,
+    effects=_READS,
+    format_preview=preview,
+    groups=("runtime",),
+    profiles=("coding",),
+    presets=("$readonly",),
+    needs_root=True,
+    source="builtin",
+)
+
+PROCESS_OUTPUT: Final = Tool(
+    name="process.output",
+    description="Read what a background process has printed: the last lines, or lines from an offset on.",
+    input_schema=strict_object(
+        pid=PID,
+        id=ID,
+        offset=optional("integer", "First line, counted from 1 (default: the last lines).", minimum=1),
+        limit=optional("integer", f"How many lines (default {DEFAULT_LINES}).", minimum=1, maximum=2000),
+        label=LABEL,
+    ),
+    output_schema={
+        "type": "object",
+        "properties": {
+            "id": {"type": "string"},
+            "pid": {"type": "integer"},
+            "state": {"enum": ["running", "exited", "lost"]},
+            "first_line": {"type": "integer"},
+            "lines": {"type": "integer"},
+            "total_lines": {"type": "integer"},
+            "dropped_lines": {"type": "integer"},
+            "content": {"type": "string"},
+        },
+        "required": ["id", "pid", "state", "first_line", "lines", "total_lines", "dropped_lines", "content"],
+        "additionalProperties": False,
+    },
+    execute=_output,
+    strict=True,
+    risk=Risk.LOW,
+    effects=_READS,
+    format_preview=_output_preview,
+    groups=("runtime",),
+    profiles=("coding",),
+    presets=("$readonly",),
+    needs_root=True,
+    keeps="tail",
+    source="builtin",
+)
+
+PROCESS_LIST: Final = Tool(
+    name="process.list",
+    description="List the background processes of this project.",
+    input_schema=strict_object(label=LABEL),
+    output_schema={
+        "type": "object",
+        "properties": {"processes": {"type": "array", "items": PROCESS}},
+        "required": ["processes"],
+        "additionalProperties": False,
+    },
+    execute=_list,
+    strict=True,
+    risk=Risk.LOW,
+    effects=_READS,
+    format_preview=_list_preview,
+    groups=("runtime",),
+    profiles=("coding",),
+    presets=("$readonly",),
+    needs_root=True,
+    source="builtin",
+)
+
+PROCESS_KILL: Final = Tool(
+    name="process.kill",
+    description="Kill a background process that process.start started, with everything it started.",
+    input_schema=strict_object(
+        pid=PID,
+        id=ID,
+        signal={
+            "type": ["string", "null"],
+            "enum": ["SIGTERM", "SIGKILL", "SIGINT", "SIGHUP", None],
+            "description": "Signal to send (default: SIGTERM).",
+        },
+        label=LABEL,
+    ),
+    output_schema=PROCESS,
+    propose=_propose_kill,
+    apply=_apply_kill,
+    strict=True,
+    risk=Risk.MEDIUM,
+    effects=frozenset({"process"}),
+    format_preview=_kill_preview,
+    groups=("runtime",),
+    profiles=("coding",),
+    needs_root=True,
+    runs="inline",
+    source="builtin",
+)

@@ -1,1 +1,0 @@
-"""`shell.exec`: one command in a shell, to its end."""
