@@ -12,15 +12,10 @@ from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Risk
 from holdfast.text.preview import with_label
 from holdfast.tools.arithmetic import MAX_EXPRESSION, ArithmeticProblem, evaluate, show
-from holdfast.tools.schemas import LABEL, optional, strict_object, text
+from holdfast.tools.schemas import LABEL, STRING, optional, strict_object, text
 
 _EXPRESSION: Final = {**text("Arithmetic, for example: 2 * (3 + 4), sqrt(16), 2^10"), "maxLength": MAX_EXPRESSION}
-_OUTPUT: Final = {
-    "type": "object",
-    "properties": {"expression": {"type": "string"}, "value": {"type": "number"}},
-    "required": ["expression", "value"],
-    "additionalProperties": False,
-}
+_OUTPUT: Final = strict_object(expression=STRING, value={"type": "number"})
 
 
 def _calculate(args: Args) -> Result:

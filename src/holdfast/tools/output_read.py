@@ -13,7 +13,7 @@ from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Risk
 from holdfast.text.preview import with_label
 from holdfast.tools.paging import page_of
-from holdfast.tools.schemas import LABEL, optional, strict_object, text
+from holdfast.tools.schemas import INTEGER, LABEL, STRING, optional, strict_object, text
 
 DEFAULT_LINES: Final = 500
 
@@ -53,18 +53,7 @@ OUTPUT_READ_TOOL: Final = Tool(
         limit=optional("integer", f"How many lines (default {DEFAULT_LINES}).", minimum=1, maximum=2000),
         label=LABEL,
     ),
-    output_schema={
-        "type": "object",
-        "properties": {
-            "call": {"type": "string"},
-            "offset": {"type": "integer"},
-            "lines": {"type": "integer"},
-            "total_lines": {"type": "integer"},
-            "content": {"type": "string"},
-        },
-        "required": ["call", "offset", "lines", "total_lines", "content"],
-        "additionalProperties": False,
-    },
+    output_schema=strict_object(call=STRING, offset=INTEGER, lines=INTEGER, total_lines=INTEGER, content=STRING),
     execute=_execute,
     strict=True,
     risk=Risk.LOW,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from shlex import join
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -22,28 +22,38 @@ from holdfast.text.preview import with_label
 from holdfast.text.truncate import format_size
 from holdfast.tools import shell
 from holdfast.tools.paging import Page, page_of
-from holdfast.tools.schemas import LABEL, optional, strict_object, text
+from holdfast.tools.schemas import (
+    BOOLEAN,
+    INTEGER,
+    INTEGER_OR_NULL,
+    LABEL,
+    STRING,
+    STRING_OR_NULL,
+    array,
+    optional,
+    strict_object,
+    text,
+)
 
 PID: Final = optional("integer", "Process ID, as process.start gave it.")
 ID: Final = optional("string", "The id process.start gave, instead of the pid.")
-PROCESS: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "id": {"type": "string"},
-        "pid": {"type": "integer"},
-        "state": {"enum": ["running", "exited", "lost"]},
-        "command": {"type": "string"},
-        "cwd": {"type": "string"},
-        "label": {"type": ["string", "null"]},
-        "detached": {"type": "boolean"},
-        "contained": {"type": "boolean"},
-        "started": {"type": "number"},
-        "ended": {"type": ["number", "null"]},
-        "exit_code": {"type": ["integer", "null"]},
-        "signal": {"type": ["string", "null"]},
-    },
+STATE: Final = {"enum": ["running", "exited", "lost"]}
+PROCESS: Final = {
+    **strict_object(
+        id=STRING,
+        pid=INTEGER,
+        state=STATE,
+        command=STRING,
+        cwd=STRING,
+        label=STRING_OR_NULL,
+        detached=BOOLEAN,
+        contained=BOOLEAN,
+        started={"type": "number"},
+        ended={"type": ["number", "null"]},
+        exit_code=INTEGER_OR_NULL,
+        signal=STRING_OR_NULL,
+    ),
     "required": ["id", "pid", "state", "command", "cwd", "detached", "contained", "started", "exit_code", "signal"],
-    "additionalProperties": False,
 }
 _UNDO: Final = "cannot be undone: what a process changes while it runs is not recorded"
 _ENDS: Final = "The process would end with this command, which makes only one call; use detached=true."
@@ -322,21 +332,16 @@ PROCESS_OUTPUT: Final = Tool(
         limit=optional("integer", f"How many lines (default {DEFAULT_LINES}).", minimum=1, maximum=2000),
         label=LABEL,
     ),
-    output_schema={
-        "type": "object",
-        "properties": {
-            "id": {"type": "string"},
-            "pid": {"type": "integer"},
-            "state": {"enum": ["running", "exited", "lost"]},
-            "first_line": {"type": "integer"},
-            "lines": {"type": "integer"},
-            "total_lines": {"type": "integer"},
-            "dropped_lines": {"type": "integer"},
-            "content": {"type": "string"},
-        },
-        "required": ["id", "pid", "state", "first_line", "lines", "total_lines", "dropped_lines", "content"],
-        "additionalProperties": False,
-    },
+    output_schema=strict_object(
+        id=STRING,
+        pid=INTEGER,
+        state=STATE,
+        first_line=INTEGER,
+        lines=INTEGER,
+        total_lines=INTEGER,
+        dropped_lines=INTEGER,
+        content=STRING,
+    ),
     execute=_output,
     strict=True,
     risk=Risk.LOW,
@@ -354,12 +359,7 @@ PROCESS_LIST: Final = Tool(
     name="process.list",
     description="List the background processes of this project.",
     input_schema=strict_object(label=LABEL),
-    output_schema={
-        "type": "object",
-        "properties": {"processes": {"type": "array", "items": PROCESS}},
-        "required": ["processes"],
-        "additionalProperties": False,
-    },
+    output_schema=strict_object(processes=array(PROCESS)),
     execute=_list,
     strict=True,
     risk=Risk.LOW,

@@ -9,6 +9,17 @@ Schema = dict[str, Any]
 LABEL: Final[Schema] = {"type": ["string", "null"], "description": "What this call is for, in a few words."}
 
 
+STRING: Final[Schema] = {"type": "string"}
+INTEGER: Final[Schema] = {"type": "integer"}
+BOOLEAN: Final[Schema] = {"type": "boolean"}
+STRING_OR_NULL: Final[Schema] = {"type": ["string", "null"]}
+INTEGER_OR_NULL: Final[Schema] = {"type": ["integer", "null"]}
+
+
+def array(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
+
+
 def text(description: str) -> Schema:
     return {"type": "string", "description": description}
 

@@ -17,7 +17,18 @@ from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args, Json, digest_of
 from holdfast.contract.vocabulary import AUTO_APPROVED_IF_SANDBOXED, RUNS_COMMANDS, Failure, Risk, State
 from holdfast.text.preview import with_label
-from holdfast.tools.schemas import LABEL, optional, strict_object, text
+from holdfast.tools.schemas import (
+    BOOLEAN,
+    INTEGER,
+    INTEGER_OR_NULL,
+    LABEL,
+    STRING,
+    STRING_OR_NULL,
+    array,
+    optional,
+    strict_object,
+    text,
+)
 
 DEFAULT_SECONDS: Final = 30.0
 _NOTHING: Final = "(no output)"
@@ -207,25 +218,17 @@ SHELL_EXEC: Final = Tool(
         ),
         label=LABEL,
     ),
-    output_schema={
-        "type": "object",
-        "properties": {
-            "exit_code": {"type": ["integer", "null"]},
-            "signal": {"type": ["string", "null"]},
-            "output": {"type": "string"},
-            "total_lines": {"type": "integer"},
-            "total_bytes": {"type": "integer"},
-            "truncated": {"type": "boolean"},
-            "contained": {"type": "boolean"},
-            "changed_paths": {"type": ["integer", "null"]},
-            "violations": {"type": "array", "items": {"type": "string"}},
-        },
-        "required": [
-            "exit_code", "signal", "output", "total_lines", "total_bytes",
-            "truncated", "contained", "changed_paths", "violations",
-        ],
-        "additionalProperties": False,
-    },
+    output_schema=strict_object(
+        exit_code=INTEGER_OR_NULL,
+        signal=STRING_OR_NULL,
+        output=STRING,
+        total_lines=INTEGER,
+        total_bytes=INTEGER,
+        truncated=BOOLEAN,
+        contained=BOOLEAN,
+        changed_paths=INTEGER_OR_NULL,
+        violations=array(STRING),
+    ),
     propose=_propose,
     apply=_apply,
     strict=True,

@@ -11,19 +11,7 @@ from holdfast.contract.result import Result, ok
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args, Json
 from holdfast.contract.vocabulary import Risk
-from holdfast.tools.schemas import LABEL, strict_object
-
-_PROPERTIES: Final = {
-    "system": {"type": "string"},
-    "release": {"type": "string"},
-    "machine": {"type": "string"},
-    "python": {"type": "string"},
-    "cpus": {"type": "integer"},
-    "memory_bytes": {"type": ["integer", "null"]},
-    "disk_free_bytes": {"type": "integer"},
-    "cwd": {"type": "string"},
-    "root": {"type": ["string", "null"]},
-}
+from holdfast.tools.schemas import INTEGER, INTEGER_OR_NULL, LABEL, STRING, STRING_OR_NULL, strict_object
 
 
 def _execute(args: Args, ctx: Context) -> Result:
@@ -75,12 +63,17 @@ SYSTEM_INFO: Final = Tool(
     name="system.info",
     description="Describe the machine: operating system, Python, processors, memory, disk, working directory.",
     input_schema=strict_object(label=LABEL),
-    output_schema={
-        "type": "object",
-        "properties": _PROPERTIES,
-        "required": list(_PROPERTIES),
-        "additionalProperties": False,
-    },
+    output_schema=strict_object(
+        system=STRING,
+        release=STRING,
+        machine=STRING,
+        python=STRING,
+        cpus=INTEGER,
+        memory_bytes=INTEGER_OR_NULL,
+        disk_free_bytes=INTEGER,
+        cwd=STRING,
+        root=STRING_OR_NULL,
+    ),
     execute=_execute,
     strict=True,
     risk=Risk.LOW,

@@ -13,7 +13,7 @@ from holdfast.contract.values import Args, Json
 from holdfast.contract.vocabulary import Risk
 from holdfast.text.preview import with_label
 from holdfast.text.visible import clip
-from holdfast.tools.schemas import LABEL, optional, strict_object, text
+from holdfast.tools.schemas import INTEGER, LABEL, STRING, array, optional, strict_object, text
 
 DEFAULT_LIMIT: Final = 8
 MAX_LIMIT: Final = 25
@@ -80,29 +80,13 @@ TOOL_SEARCH_TOOL: Final = Tool(
         ),
         label=LABEL,
     ),
-    output_schema={
-        "type": "object",
-        "properties": {
-            "query": {"type": "string"},
-            "tools": {"type": "integer"},
-            "matches": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "properties": {
-                        "name": {"type": "string"},
-                        "api_name": {"type": "string"},
-                        "description": {"type": "string"},
-                        "parameters": {"type": "array", "items": {"type": "string"}},
-                    },
-                    "required": ["name", "api_name", "description", "parameters"],
-                    "additionalProperties": False,
-                },
-            },
-        },
-        "required": ["query", "tools", "matches"],
-        "additionalProperties": False,
-    },
+    output_schema=strict_object(
+        query=STRING,
+        tools=INTEGER,
+        matches=array(
+            strict_object(name=STRING, api_name=STRING, description=STRING, parameters=array(STRING)),
+        ),
+    ),
     execute=_execute,
     strict=True,
     risk=Risk.LOW,

@@ -10,7 +10,7 @@ from holdfast.contract.result import Result, ok
 from holdfast.contract.values import Json
 from holdfast.tools.git.running import checked, clipped, git, git_tool
 from holdfast.tools.git.status import MAX_PATH
-from holdfast.tools.schemas import Schema
+from holdfast.tools.schemas import BOOLEAN, INTEGER_OR_NULL, STRING, array, strict_object
 
 MAX_BYTES: Final = 128 * 1024
 MAX_FILES: Final = 200
@@ -52,28 +52,11 @@ def render(facts: dict[str, Json]) -> str:
     return f"{diff}\n[The diff is longer; this is its beginning.]" if facts["truncated"] else diff
 
 
-_OUTPUT: Final[Schema] = {
-    "type": "object",
-    "properties": {
-        "files": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "path": {"type": "string"},
-                    "added": {"type": ["integer", "null"]},
-                    "removed": {"type": ["integer", "null"]},
-                },
-                "required": ["path", "added", "removed"],
-                "additionalProperties": False,
-            },
-        },
-        "diff": {"type": "string"},
-        "truncated": {"type": "boolean"},
-    },
-    "required": ["files", "diff", "truncated"],
-    "additionalProperties": False,
-}
+_OUTPUT: Final = strict_object(
+    files=array(strict_object(path=STRING, added=INTEGER_OR_NULL, removed=INTEGER_OR_NULL)),
+    diff=STRING,
+    truncated=BOOLEAN,
+)
 GIT_DIFF: Final = git_tool(
     "git.diff", "What is changed in the working tree and not staged.", _look, _OUTPUT, aliases=("git_diff",)
 )

@@ -8,7 +8,7 @@ from holdfast.contract.context import Context
 from holdfast.contract.result import Result, ok
 from holdfast.contract.values import Json
 from holdfast.tools.git.running import checked, clipped, git, git_tool
-from holdfast.tools.schemas import Schema
+from holdfast.tools.schemas import BOOLEAN, STRING, array, strict_object
 
 MAX_COMMITS: Final = 20
 MAX_AUTHOR: Final = 120
@@ -62,21 +62,7 @@ def render(facts: dict[str, Json]) -> str:
     return "\n".join(lines)
 
 
-_OUTPUT: Final[Schema] = {
-    "type": "object",
-    "properties": {
-        "commits": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {name: {"type": "string"} for name in ("commit", "date", "author", "subject")},
-                "required": ["commit", "date", "author", "subject"],
-                "additionalProperties": False,
-            },
-        },
-        "truncated": {"type": "boolean"},
-    },
-    "required": ["commits", "truncated"],
-    "additionalProperties": False,
-}
+_OUTPUT: Final = strict_object(
+    commits=array(strict_object(commit=STRING, date=STRING, author=STRING, subject=STRING)), truncated=BOOLEAN
+)
 GIT_LOG: Final = git_tool("git.log", "The last twenty commits.", _look, _OUTPUT, aliases=("git_log",))

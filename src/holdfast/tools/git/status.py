@@ -9,7 +9,7 @@ from holdfast.contract.context import Context
 from holdfast.contract.result import Result, ok
 from holdfast.contract.values import Json
 from holdfast.tools.git.running import checked, clipped, git, git_tool
-from holdfast.tools.schemas import Schema
+from holdfast.tools.schemas import BOOLEAN, INTEGER, STRING, STRING_OR_NULL, array, strict_object
 
 MAX_ENTRIES: Final = 100
 MAX_PATH: Final = 240
@@ -79,31 +79,14 @@ def render(facts: dict[str, Json]) -> str:
     return "\n".join(lines)
 
 
-_OUTPUT: Final[Schema] = {
-    "type": "object",
-    "properties": {
-        "branch": {"type": ["string", "null"]},
-        "upstream": {"type": ["string", "null"]},
-        "ahead": {"type": "integer"},
-        "behind": {"type": "integer"},
-        "entries": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "status": {"type": "string"},
-                    "path": {"type": "string"},
-                    "from": {"type": ["string", "null"]},
-                },
-                "required": ["status", "path", "from"],
-                "additionalProperties": False,
-            },
-        },
-        "truncated": {"type": "boolean"},
-    },
-    "required": ["branch", "upstream", "ahead", "behind", "entries", "truncated"],
-    "additionalProperties": False,
-}
+_OUTPUT: Final = strict_object(
+    branch=STRING_OR_NULL,
+    upstream=STRING_OR_NULL,
+    ahead=INTEGER,
+    behind=INTEGER,
+    entries=array(strict_object(status=STRING, path=STRING, **{"from": STRING_OR_NULL})),
+    truncated=BOOLEAN,
+)
 GIT_STATUS: Final = git_tool(
     "git.status",
     "The branch and what is changed, staged or not tracked in the project.",
