@@ -87,9 +87,9 @@ def check_config(config: Config) -> None:
         list(backends(config.sandbox.backend))
     for network in (config.sandbox.network, *(server.network for server in config.mcp.servers.values())):
         if isinstance(network, tuple):
-            from holdfast.sandbox.proxy import Allowed
+            from holdfast.net.hosts import AllowList
 
-            Allowed(network)
+            AllowList(network)
 
 
 def open_ledger(setting: Setting, *, read_only: bool = False) -> Ledger:

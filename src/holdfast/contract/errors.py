@@ -16,6 +16,7 @@ HoldfastError
 │   └── SecretUnavailable    a secret is not granted or has no value
 ├── PathRefused              the path is outside what the call may touch
 ├── SandboxRefused           a command cannot be contained as it must be
+├── NetworkRefused           a host or its addresses cannot be reached from where it was asked for
 ├── ConfigError              a configuration file says something wrong
 ├── GrantRefused             the "always allow" asked for would be too wide
 ├── UndoRefused              what a call changed cannot be put back
@@ -98,6 +99,10 @@ class PathRefused(HoldfastError):
 
 
 class SandboxRefused(HoldfastError):
+    pass
+
+
+class NetworkRefused(HoldfastError):
     pass
 
 

@@ -10,7 +10,7 @@ from holdfast.contract.schema import CompiledSchema, compile_schema
 from holdfast.contract.values import Args, Json, encode_json
 from holdfast.mcp.definitions import source_of
 from holdfast.mcp.flights import Flights
-from holdfast.mcp.oauth_address import fault_of
+from holdfast.net.hosts import fault_of
 
 if TYPE_CHECKING:
     from mcp.client import ClientRequestContext

@@ -18,12 +18,14 @@ from holdfast.config.model import McpServer
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.inquiry import Inquiry, Visit
 from holdfast.mcp.flights import Flight
-from holdfast.mcp.oauth_address import fault_of, origin_of
 from holdfast.mcp.oauth_callback import Arrival, Callback
 from holdfast.mcp.oauth_client import Keeper, LoginFailed, LoginNeeded
 from holdfast.mcp.outgoing import call_of, wants_answer
+from holdfast.net.addresses import NEAR, on_this_machine
+from holdfast.net.gateway import Gateway
+from holdfast.net.hosts import fault_of, origin_of
+from holdfast.net.http import GatewayTransport
 from holdfast.runtime.runtime import Runtime
-from holdfast.text.addresses import on_this_machine
 from holdfast.text.visible import clip, visible, visible_url
 
 __all__ = ["LOGIN_SECONDS", "Login", "LoginFailed", "LoginNeeded", "oauth_for"]
@@ -119,7 +121,7 @@ class Login(Keeper):
         callback: Callback | None = None
         flow = super().async_auth_flow(request)
         try:
-            async with httpx2.AsyncClient(timeout=_FETCH_SECONDS, trust_env=False) as client:
+            async with httpx2.AsyncClient(timeout=_FETCH_SECONDS, trust_env=False, transport=self._reach()) as client:
                 outgoing = await self._next(flow, None)
                 while outgoing is not None:
                     if outgoing is not request:
@@ -222,6 +224,11 @@ class Login(Keeper):
             if len(content) > _FETCH_BYTES:
                 raise self.failed(f"its login service sent more than {_FETCH_BYTES} bytes")
         return bytes(content)
+
+    def _reach(self) -> GatewayTransport:
+        """What a server names may lead to this machine or its network link only if the server is there itself."""
+        gateway = Gateway.for_origin(self._url, others=frozenset() if self._local else NEAR)
+        return GatewayTransport(gateway, verify=httpx2.create_ssl_context(trust_env=False))
 
     def _check(self, url: str) -> None:
         fault = fault_of(url, loopback=self._local)

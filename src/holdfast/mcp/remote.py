@@ -16,8 +16,10 @@ from holdfast.config.options import dotted
 from holdfast.config.references import fill
 from holdfast.contract.errors import ConfigError
 from holdfast.mcp.outgoing import call_of, wants_answer
+from holdfast.net.addresses import on_this_machine
+from holdfast.net.gateway import Gateway
+from holdfast.net.http import GatewayTransport
 from holdfast.runtime.stepping import ThreadPool
-from holdfast.text.addresses import on_this_machine
 
 if TYPE_CHECKING:
     from holdfast.runtime.runtime import Runtime
@@ -95,7 +97,7 @@ class Remote:
             headers={"accept-encoding": "identity", **headers},
             auth=auth,
             timeout=httpx2.Timeout(_CONNECT_SECONDS, read=None),  # how long an answer may take is the call's business
-            transport=_Bounded(httpx2.AsyncHTTPTransport(retries=0), self),
+            transport=_Bounded(GatewayTransport(Gateway.for_origin(self.url)), self),
             trust_env=False,
             follow_redirects=False,
         )
@@ -155,7 +157,7 @@ class _Bounded(httpx2.AsyncBaseTransport):
     Everything goes through here. A call that is over by now, since it waited for a login, goes no further.
     """
 
-    def __init__(self, inner: httpx2.AsyncHTTPTransport, remote: Remote) -> None:
+    def __init__(self, inner: httpx2.AsyncBaseTransport, remote: Remote) -> None:
         self._inner = inner
         self._remote = remote
 

@@ -15,7 +15,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, jsonrpc_message_adapter
 
 from holdfast.contract.errors import HoldfastError
-from holdfast.mcp.oauth_address import origin_of
+from holdfast.net.hosts import origin_of
 
 _REDIRECTS: Final = 5
 

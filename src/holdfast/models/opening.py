@@ -15,7 +15,7 @@ from holdfast.models.providers import KNOWN, OPERATOR, Known, api_of
 from holdfast.models.settings import Settings
 from holdfast.models.text_protocol.selection import with_protocol
 from holdfast.models.transport import Transport
-from holdfast.text.addresses import on_this_machine
+from holdfast.net.addresses import on_this_machine
 from holdfast.text.suggest import did_you_mean
 
 Secret = Callable[[SecretSource], str]

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from holdfast.config.roots import find_root
 from holdfast.doors.forms import fault_of_address
 from holdfast.helper_process import NotStarted, person_command, person_environment, start
+from holdfast.net.addresses import on_this_machine
 
 _STARTING: Final = 5.0
 """Seconds in which a browser that cannot be started says so; one that stays is open."""
@@ -20,28 +21,13 @@ _STARTING: Final = 5.0
 
 def caution_about(url: str) -> str | None:
     """What a person should know about an address without a fault before they go there."""
-    if _is_plain(url) and not is_loopback(host_of(url)):
+    if urlsplit(url).scheme == "http" and not on_this_machine(host_of(url)):
         return "It is not encrypted (http); it is not opened from here."
     return None
 
 
 def host_of(url: str) -> str:
     return (urlsplit(url).hostname or "").rstrip(".")
-
-
-def _is_plain(url: str) -> bool:
-    return urlsplit(url).scheme == "http"
-
-
-def is_loopback(host: str) -> bool:
-    from ipaddress import ip_address
-
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 async def open_address(url: str) -> str | None:

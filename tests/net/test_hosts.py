@@ -1,4 +1,4 @@
-"""Which addresses a login may use."""
+"""How hosts are compared and listed, and which addresses a login may use."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.mcp.oauth_address import fault_of, origin_of
-from holdfast.text.addresses import is_near, on_this_machine
-
-pytestmark = pytest.mark.spec("K1")
+from holdfast.contract.errors import ConfigError
+from holdfast.net.addresses import is_near, on_this_machine
+from holdfast.net.hosts import AllowList, fault_of, origin_of, to_host
 
 
 @pytest.mark.parametrize("url", ["https://as.example/authorize", "https://as.example:8443/a?b=c", "https://[2001:db8::1]/"])
+@pytest.mark.spec("K1")
 def test_https_is_fine_anywhere(url: str) -> None:
     assert fault_of(url, loopback=False) is None
 
 
 @pytest.mark.parametrize("url", ["http://localhost:1/a", "http://127.0.0.1/a", "http://127.1.2.3/a", "http://[::1]:80/"])
+@pytest.mark.spec("K1")
 def test_plain_http_is_fine_on_this_machine_for_a_server_of_this_machine(url: str) -> None:
     assert fault_of(url, loopback=True) is None
     assert fault_of(url, loopback=False) == "it is not https"
@@ -54,6 +55,7 @@ def test_plain_http_is_fine_on_this_machine_for_a_server_of_this_machine(url: st
     ],
 )
 @pytest.mark.parametrize("loopback", [True, False])
+@pytest.mark.spec("K1")
 def test_everything_else_is_not(url: str, loopback: bool) -> None:
     assert fault_of(url, loopback=loopback) is not None
 
@@ -61,6 +63,7 @@ def test_everything_else_is_not(url: str, loopback: bool) -> None:
 @pytest.mark.parametrize(
     "host", ["localhost", "127.0.0.1:8443", "[::1]", "169.254.169.254", "[fe80::1]", "0.0.0.0", "127.1", "2130706433"]
 )
+@pytest.mark.spec("K1")
 def test_a_server_from_elsewhere_names_nothing_on_this_machine_or_its_link(host: str) -> None:
     fault = fault_of(f"https://{host}/authorize", loopback=False)
     assert fault is not None and "this machine" in fault
@@ -68,6 +71,7 @@ def test_a_server_from_elsewhere_names_nothing_on_this_machine_or_its_link(host:
 
 
 @given(st.text(max_size=80), st.booleans())
+@pytest.mark.spec("K1")
 def test_no_text_is_taken_that_a_browser_could_read_otherwise(text: str, loopback: bool) -> None:
     for url in (text, f"https://{text}", f"http://{text}/"):
         if fault_of(url, loopback=loopback) is None:
@@ -77,8 +81,52 @@ def test_no_text_is_taken_that_a_browser_could_read_otherwise(text: str, loopbac
             assert loopback or not is_near(host)
 
 
+@pytest.mark.spec("K1")
 def test_the_origin_is_scheme_host_and_port() -> None:
     assert origin_of("https://As.Example/x") == origin_of("https://as.example:443/y")
     assert origin_of("https://as.example") != origin_of("http://as.example")
     assert origin_of("https://as.example") != origin_of("https://as.example:444")
     assert origin_of("https://as.example") != origin_of("https://b.as.example")
+
+
+@pytest.mark.parametrize(
+    ("entry", "host", "port", "allowed"),
+    [
+        ("example.org", "example.org", 443, True),
+        ("example.org", "example.org", 80, True),
+        ("example.org", "example.org", 22, False),
+        ("example.org", "sub.example.org", 443, False),
+        ("example.org", "badexample.org", 443, False),
+        ("example.org", "example.org.evil.test", 443, False),
+        ("*.example.org", "a.b.example.org", 443, True),
+        ("*.example.org", "example.org", 443, False),
+        ("*.example.org", "badexample.org", 443, False),
+        ("example.org:8443", "example.org", 8443, True),
+        ("example.org:8443", "example.org", 443, False),
+        ("Example.ORG.", "example.org", 443, True),
+        ("bücher.example", "xn--bcher-kva.example", 443, True),
+        ("127.0.0.1:80", "127.0.0.1", 80, True),
+        ("example.org", "127.0.0.1", 80, False),
+        ("[::1]:80", "::1", 80, True),
+    ],
+)
+@pytest.mark.spec("N2")
+def test_a_host_is_allowed_exactly_as_it_is_listed(entry: str, host: str, port: int, allowed: bool) -> None:
+    assert AllowList([entry]).allows(host, port) is allowed
+
+
+@pytest.mark.parametrize(
+    "entry", ["", "*", "*.", "http://example.org", "a b", "example.org:0", "x:99999", "a@b", "a/b", "a:x"]
+)
+@pytest.mark.spec("N2")
+def test_an_entry_that_is_no_host_is_refused(entry: str) -> None:
+    with pytest.raises(ConfigError, match="write host"):
+        AllowList([entry])
+
+
+@pytest.mark.parametrize(
+    "name", ["127.1", "2130706433", "0x7f000001", "0x7f.1", "a..b", "-a", "a b", "a\0b", "a@b", "x" * 300, "", "a%2eb"]
+)
+@pytest.mark.spec("N2")
+def test_what_could_be_read_in_two_ways_is_no_host(name: str) -> None:
+    assert to_host(name) is None

@@ -1,0 +1,1 @@
+"""The network gateway: which hosts and addresses can be reached, and every connection to them."""

@@ -1,0 +1,151 @@
+"""The gateway: decides whether a host can be reached, resolves it once, and connects to the addresses it checked."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from ipaddress import ip_address
+from typing import Any, Final, Literal, TypeVar
+
+from msgspec import Struct
+
+from holdfast.contract.errors import NetworkRefused
+from holdfast.net.addresses import AddressKind, kind_of, to_address
+from holdfast.net.hosts import AllowList, origin_of, to_host
+
+HEAD_START: Final = 0.25
+"""Seconds before the next address of a host is tried as well (RFC 8305)."""
+
+Connection = TypeVar("Connection")
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
+
+
+class Admitted(Struct, frozen=True):
+    """A host that can be reached, as far as its name tells."""
+
+    host: str
+    port: int
+    barred: frozenset[AddressKind] = frozenset()
+    """The kinds of addresses it must not lead to."""
+
+
+class Refused(Struct, frozen=True):
+    reason: str
+    """One sentence with the host in it."""
+
+
+async def resolve_by_system(host: str, port: int) -> Sequence[str]:
+    """All addresses of a name, as the system's resolver orders them."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    # A link-local address without its interface leads nowhere.
+    return list(dict.fromkeys(f"{at[0]}%{at[3]}" if len(at) == 4 and at[3] else str(at[0]) for *_, at in found))
+
+
+class Gateway:
+    """What one part of holdfast can reach. Hosts on `listed` are admitted wherever they lead: a person chose them.
+
+    `others` is "refused", or the kinds of addresses that any other host must not lead to. `name` is what the list is
+    called in a refusal.
+    """
+
+    def __init__(
+        self,
+        listed: AllowList,
+        *,
+        others: frozenset[AddressKind] | Literal["refused"] = "refused",
+        name: str = "the configuration",
+        resolver: Resolver = resolve_by_system,
+    ) -> None:
+        self._listed = listed
+        self._others: Final = others
+        self._name = name
+        self._resolver = resolver
+
+    @classmethod
+    def for_origin(cls, url: str, *, others: frozenset[AddressKind] | Literal["refused"] = "refused") -> Gateway:
+        """Admits the host and port of a configured address, and of other hosts what `others` says."""
+        _, name, port = origin_of(url)
+        host = to_host(name)
+        address = f"[{host}]" if host is not None and ":" in host else host
+        return cls(AllowList([f"{address}:{port}"] if address is not None else []), others=others)
+
+    def decide(self, host: str, port: int) -> Admitted | Refused:
+        spelled = to_host(host)
+        if spelled is None:
+            return Refused(f"{host!r} is not a host that every program reads in the same way, so it is not reached.")
+        if self._listed.allows(spelled, port):
+            return Admitted(spelled, port)
+        if self._others == "refused":
+            return Refused(f"{spelled}:{port} is not in {self._name}, so it is not reached.")
+        address = to_address(spelled)
+        if address is not None and (kind := kind_of(address)) in self._others:
+            return Refused(f"{spelled} is {kind}, so it is not reached.")
+        return Admitted(spelled, port, self._others)
+
+    async def resolve(self, admitted: Admitted) -> Sequence[str]:
+        """The addresses to dial. Raises `NetworkRefused` if one of them is barred, and OSError if there are none."""
+        if to_address(admitted.host) is not None:
+            return (admitted.host,)  # checked by `decide`, and the loop's few threads may all be taken
+        found = await self._resolver(admitted.host, admitted.port)
+        for address in found:
+            if (kind := kind_of(ip_address(address))) in admitted.barred:
+                raise NetworkRefused(f"{admitted.host} leads to {address}, which is {kind}, so it is not reached.")
+        if not found:
+            raise OSError(f"{admitted.host} has no address")
+        return found
+
+    async def connect(self, host: str, port: int) -> Streams:
+        """A TCP connection to the first checked address that answers. Raises `NetworkRefused` or OSError."""
+        return await self.connect_by(host, port, lambda address: asyncio.open_connection(address, port), _close)
+
+    async def connect_by(
+        self,
+        host: str,
+        port: int,
+        dial: Callable[[str], Coroutine[Any, Any, Connection]],
+        close: Callable[[Connection], Coroutine[Any, Any, None]],
+    ) -> Connection:
+        """What `dial` makes of the first checked address that answers; `close` ends a connection that came too late.
+
+        Raises `NetworkRefused`, or the error of the first address.
+        """
+        decision = self.decide(host, port)
+        if isinstance(decision, Refused):
+            raise NetworkRefused(decision.reason)
+        left = list(await self.resolve(decision))
+        dialling: set[asyncio.Task[Connection]] = set()
+        faults: list[BaseException] = []
+        try:
+            while left or dialling:
+                if left:
+                    dialling.add(asyncio.create_task(dial(left.pop(0))))
+                done, _ = await asyncio.wait(
+                    dialling, timeout=HEAD_START if left else None, return_when=asyncio.FIRST_COMPLETED
+                )
+                for task in done:
+                    dialling.remove(task)
+                    fault = task.exception()
+                    if fault is None:
+                        return task.result()
+                    faults.append(fault)
+        finally:
+            if dialling:
+                # A caller that is cancelled again meanwhile must not leave a connection open.
+                await asyncio.shield(_abandon(dialling, close))
+        raise faults[0]
+
+
+async def _abandon(
+    dialling: set[asyncio.Task[Connection]], close: Callable[[Connection], Coroutine[Any, Any, None]]
+) -> None:
+    for task in dialling:
+        task.cancel()
+    for end in await asyncio.gather(*dialling, return_exceptions=True):
+        if not isinstance(end, BaseException):
+            await close(end)
+
+
+async def _close(streams: Streams) -> None:
+    streams[1].close()

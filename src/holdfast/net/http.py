@@ -1,0 +1,55 @@
+"""The gateway for HTTP clients: connections go to checked addresses, TLS and `Host` keep the name."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Iterable
+from typing import cast
+
+import httpcore2
+import httpx2
+
+from holdfast.contract.errors import NetworkRefused
+from holdfast.net.gateway import Gateway
+
+
+class GatewayTransport(httpx2.AsyncHTTPTransport):
+    """What the gateway refuses, or cannot reach, is a `ConnectError`. `verify=False` is for plain http only."""
+
+    def __init__(self, gateway: Gateway, *, verify: ssl.SSLContext | bool = True) -> None:
+        context = verify if isinstance(verify, ssl.SSLContext) else httpx2.create_ssl_context(verify)
+        super().__init__(verify=context)
+        # The transport has no parameter for the network backend, which its pool has.
+        self._pool = httpcore2.AsyncConnectionPool(
+            ssl_context=context,
+            max_connections=100,
+            max_keepalive_connections=20,
+            keepalive_expiry=5.0,
+            network_backend=_Backend(gateway),
+        )
+
+
+class _Backend(httpcore2.AsyncNetworkBackend):
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._inner = cast(httpcore2.AsyncNetworkBackend, httpcore2.AnyIOBackend())
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109 - the interface of httpcore2
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        async def dial(address: str) -> httpcore2.AsyncNetworkStream:
+            return await self._inner.connect_tcp(address, port, None, local_address, socket_options)
+
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._gateway.connect_by(host, port, dial, httpcore2.AsyncNetworkStream.aclose)
+        except TimeoutError as error:
+            raise httpcore2.ConnectTimeout(str(error)) from error
+        except (NetworkRefused, OSError) as error:
+            raise httpcore2.ConnectError(str(error)) from error

@@ -1,0 +1,153 @@
+"""The gateway: what is decided is what is dialled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+
+import httpx2
+import pytest
+
+from holdfast.contract.errors import NetworkRefused
+from holdfast.net.addresses import NEAR, NOT_PUBLIC, AddressKind
+from holdfast.net.gateway import Admitted, Gateway, Refused, Resolver
+from holdfast.net.hosts import AllowList
+from holdfast.net.http import GatewayTransport
+from tests.runtime.support import run
+
+
+def answering(*addresses: str, asked: list[str] | None = None) -> Resolver:
+    async def resolve(host: str, port: int) -> Sequence[str]:
+        if asked is not None:
+            asked.append(host)
+        return addresses
+
+    return resolve
+
+
+@asynccontextmanager
+async def server() -> AsyncGenerator[int]:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        host = next(line for line in head.split(b"\r\n") if line.lower().startswith(b"host:"))
+        writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + host)
+        writer.close()
+        await writer.wait_closed()
+
+    listening = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with listening:
+        yield listening.sockets[0].getsockname()[1]
+
+
+@pytest.mark.spec("N2")
+def test_only_listed_hosts_are_admitted_where_others_are_refused() -> None:
+    gateway = Gateway(AllowList(["example.org", "10.0.0.1"]), name="sandbox.network")
+    assert gateway.decide("Example.ORG.", 443) == Admitted("example.org", 443)
+    assert gateway.decide("10.0.0.1", 80) == Admitted("10.0.0.1", 80)
+    refusal = "example.org:22 is not in sandbox.network, so it is not reached."
+    assert gateway.decide("example.org", 22) == Refused(refusal)
+    assert isinstance(gateway.decide("127.0.0.1", 80), Refused)
+
+
+@pytest.mark.spec("N2", "B6")
+@pytest.mark.parametrize("host", ["127.1", "0x7f000001", "2130706433", "a@b", "", "a b"])
+def test_what_could_be_read_in_two_ways_is_refused_by_every_gateway(host: str) -> None:
+    for others in ("refused", frozenset[AddressKind]()):
+        assert isinstance(Gateway(AllowList(), others=others).decide(host, 80), Refused)
+
+
+@pytest.mark.spec("B6")
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "10.0.0.1", "169.254.169.254", "::ffff:10.0.0.1"])
+def test_an_address_that_is_barred_is_refused_before_anything_is_asked(host: str) -> None:
+    assert isinstance(Gateway(AllowList(), others=NOT_PUBLIC).decide(host, 80), Refused)
+    assert isinstance(Gateway(AllowList(), others=frozenset()).decide(host, 80), Admitted)
+
+
+@pytest.mark.spec("B6", "K1")
+@pytest.mark.parametrize("inside", ["127.0.0.1", "169.254.169.254", "::1", "::ffff:127.0.0.1"])
+def test_one_barred_address_refuses_a_name_that_also_has_a_public_one(inside: str) -> None:
+    async def main() -> None:
+        gateway = Gateway(AllowList(), others=NEAR, resolver=answering("8.8.8.8", inside))
+        with pytest.raises(NetworkRefused, match=r"rebind\.example leads to"):
+            await gateway.connect("rebind.example", 443)
+
+    run(main())
+
+
+@pytest.mark.spec("N2", "B6")
+def test_a_name_is_resolved_once_and_the_checked_address_is_dialled_under_its_name() -> None:
+    asked: list[str] = []
+
+    async def main() -> str:
+        async with server() as port:
+            gateway = Gateway(AllowList([f"some.example:{port}"]), resolver=answering("127.0.0.1", asked=asked))
+            async with httpx2.AsyncClient(transport=GatewayTransport(gateway, verify=False), trust_env=False) as client:
+                return (await client.get(f"http://some.example:{port}/")).text
+
+    assert run(main()).startswith("Host: some.example:")
+    assert asked == ["some.example"]
+
+
+@pytest.mark.spec("B6")
+def test_an_http_client_gets_a_refusal_as_an_error_of_the_connection() -> None:
+    async def main() -> None:
+        gateway = Gateway(AllowList(), others=NOT_PUBLIC, resolver=answering("10.0.0.1"))
+        async with httpx2.AsyncClient(transport=GatewayTransport(gateway, verify=False), trust_env=False) as client:
+            with pytest.raises(httpx2.ConnectError, match="a private address"):
+                await client.get("http://inside.example/")
+
+    run(main())
+
+
+@pytest.mark.spec("N2")
+def test_the_next_address_is_tried_when_one_fails_or_is_silent() -> None:
+    closed: list[str] = []
+
+    async def dial(address: str) -> str:
+        if address == "10.0.0.1":
+            raise ConnectionRefusedError(address)
+        if address == "10.0.0.2":
+            await asyncio.Event().wait()
+        return address
+
+    async def close(connection: str) -> None:
+        closed.append(connection)
+
+    async def main() -> str:
+        gateway = Gateway(AllowList(["many.example"]), resolver=answering("10.0.0.1", "10.0.0.2", "10.0.0.3"))
+        return await asyncio.wait_for(gateway.connect_by("many.example", 80, dial, close), 30)
+
+    assert run(main(), 60) == "10.0.0.3"
+    assert closed == []
+
+
+@pytest.mark.spec("N2")
+def test_the_first_fault_is_told_when_no_address_answers() -> None:
+    async def dial(address: str) -> str:
+        raise ConnectionRefusedError(address)
+
+    async def close(connection: str) -> None: ...
+
+    async def main() -> None:
+        gateway = Gateway(AllowList(["many.example"]), resolver=answering("10.0.0.1", "10.0.0.2"))
+        with pytest.raises(ConnectionRefusedError, match=r"10\.0\.0\.1"):
+            await gateway.connect_by("many.example", 80, dial, close)
+
+    run(main())
+
+
+@pytest.mark.spec("K1")
+@pytest.mark.parametrize(
+    ("url", "host", "port"),
+    [
+        ("http://127.0.0.1:8000/mcp", "127.0.0.1", 8000),
+        ("https://mcp.example/a", "mcp.example", 443),
+        ("http://[::1]/mcp", "::1", 80),
+    ],
+)
+def test_a_configured_origin_is_admitted_wherever_it_leads_and_nothing_else(url: str, host: str, port: int) -> None:
+    gateway = Gateway.for_origin(url)
+    assert gateway.decide(host, port) == Admitted(host, port)
+    assert isinstance(gateway.decide(host, port + 1), Refused)
+    assert isinstance(gateway.decide("elsewhere.example", port), Refused)
