@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.contract.message import Aborted, Message, Text, ToolResult, ToolUse
 from holdfast.models.arguments import CallIds
-from holdfast.models.clients import http_client
+from holdfast.models.connection import http_client
 from holdfast.models.faults import WrongAnswer
 from holdfast.models.settings import Settings
 from tests.models.servers.apis import ANTHROPIC, APIS, CHAT, GOOGLE, KEY, OPENAI, VERTEX, Api

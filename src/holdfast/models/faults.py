@@ -8,8 +8,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from holdfast.models.endpoint import Endpoint
 from holdfast.models.port import ModelError, ModelFault
+from holdfast.models.providers import Endpoint
 
 _LONGEST_DETAIL: Final = 300
 _TOO_LONG: Final = re.compile(r"context (size|length|window)|prompt is too long|too many tokens", re.IGNORECASE)
@@ -101,7 +101,7 @@ def _answered(error: Exception, endpoint: Endpoint) -> Failed:
             return failed(ModelFault.CONTEXT, f"The conversation is longer than {name} takes; shorten it.")
         case _ if _NO_TOOLS.search(said):
             message = _with_detail(f"{name} takes no tools{shown}", said, endpoint)
-            return failed(ModelFault.NO_TOOLS, f"{message[:-1]}; set `model.protocol` to \"text\".")
+            return failed(ModelFault.NO_TOOLS, f'{message[:-1]}; set `model.protocol` to "text".')
         case _ if status == 413:
             return failed(ModelFault.CONTEXT, f"The request is larger than {name} takes (413); shorten it.")
         case known.ModelAuthenticationError():

@@ -1,19 +1,31 @@
-"""A reply as it comes in: the events of pydantic-ai turned into ours, each part given out when it is complete."""
+"""A reply as it comes in: the events of pydantic-ai turned into ours, each part given out when it is complete.
+
+Heavy to import; only `transport` does, when a request is made.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
+
+from pydantic_ai.messages import (
+    ModelResponsePart,
+    ModelResponseStreamEvent,
+    PartDeltaEvent,
+    PartStartEvent,
+    TextPart,
+    TextPartDelta,
+    ThinkingPart,
+    ThinkingPartDelta,
+    ToolCallPart,
+)
 
 from holdfast.contract.message import Part, Text, Thinking, ToolUse
 from holdfast.contract.tool import Tool
-from holdfast.models import thoughts
 from holdfast.models.arguments import BROKEN, as_object, as_text
-from holdfast.models.endpoint import Endpoint
+from holdfast.models.dialects import DIALECTS
 from holdfast.models.port import CallBegun, ModelEvent, PartEnded, TextDelta, ThinkingDelta
-
-if TYPE_CHECKING:
-    from pydantic_ai.messages import ModelResponsePart, ModelResponseStreamEvent, ThinkingPart
+from holdfast.models.providers import Endpoint
 
 _MADE_UP: Final = "pyd_ai_"
 """How ids begin that pydantic-ai gives to calls which have none."""
@@ -21,17 +33,16 @@ _MADE_UP: Final = "pyd_ai_"
 
 class Reply:
     def __init__(self, endpoint: Endpoint, tools: Sequence[Tool]) -> None:
-        self._endpoint = endpoint
+        self._dialect = DIALECTS[endpoint.api]
+        self._signer = endpoint.signer
         self._names = {tool.api_name: tool.name for tool in tools}
         self._parts: dict[int, ModelResponsePart] = {}
         self._given = 0
         self._unsigned: list[str] = []
-        """Thoughts of Gemini whose signature comes with a later part."""
+        """Thoughts whose signature comes with a later part."""
         self.calls = False
 
     def take(self, event: ModelResponseStreamEvent) -> Iterable[ModelEvent]:
-        from pydantic_ai.messages import PartDeltaEvent, PartStartEvent
-
         if isinstance(event, PartStartEvent):
             self._parts[event.index] = event.part
             yield from self._give(self._complete(event.index))
@@ -57,8 +68,6 @@ class Reply:
         self._given = len(self._parts)
 
     def _begun(self, part: ModelResponsePart) -> Iterable[ModelEvent]:
-        from pydantic_ai.messages import TextPart, ThinkingPart, ToolCallPart
-
         match part:
             case TextPart(content=text) if text:
                 yield TextDelta(text)
@@ -72,19 +81,14 @@ class Reply:
 
     def _complete(self, begun: int) -> int:
         """How many parts are complete now that another one has begun."""
-        from pydantic_ai.messages import ThinkingPart, ToolCallPart
-
         place = begun
-        while place > self._given:
-            before, after = self._parts[place - 1], self._parts[begun]
-            # The summaries of one reasoning item are one part; its signature comes after the last of them.
+        after = self._parts[begun]
+        while self._dialect.joins_summaries and place > self._given:
+            before = self._parts[place - 1]
             if not (isinstance(before, ThinkingPart) and isinstance(after, ThinkingPart) and before.id == after.id):
                 break
-            if self._endpoint.api != "openai":
-                break
             place -= 1
-        if self._endpoint.api == "openai-chat":
-            # Its calls may be written by turns.
+        if self._dialect.mixes_calls:
             held = (n for n in range(self._given, place) if isinstance(self._parts[n], ToolCallPart))
             place = min(place, next(held, place))
         return place
@@ -97,12 +101,10 @@ class Reply:
                 yield PartEnded(part)
 
     def _ours(self, parts: Sequence[ModelResponsePart]) -> Iterable[Part]:
-        from pydantic_ai.messages import TextPart, ThinkingPart, ToolCallPart
-
         together: list[ThinkingPart] = []
         for part in parts:
             if together and not (isinstance(part, ThinkingPart) and part.id == together[0].id):
-                yield from self._thought(together)
+                yield from self._dialect.thought(together, self._signer, self._unsigned)
                 together = []
             match part:
                 case ThinkingPart():
@@ -110,40 +112,14 @@ class Reply:
                 case TextPart(content=text):
                     if text:
                         yield Text(text)
-                    yield from self._proof(part)
+                    yield from self._dialect.proof(part, self._signer, self._unsigned)
                 case ToolCallPart():
                     yield ToolUse(_id(part.tool_call_id), self._name(part.tool_name), as_text(cast(Any, part.args)))
-                    yield from self._proof(part)
+                    yield from self._dialect.proof(part, self._signer, self._unsigned)
                 case _:
                     pass
         if together:
-            yield from self._thought(together)
-
-    def _thought(self, parts: Sequence[ThinkingPart]) -> Iterable[Thinking]:
-        signer, first = self._endpoint.signer, parts[0]
-        texts = [part.content for part in parts if part.content]
-        match self._endpoint.api:
-            case "anthropic" if first.id == thoughts.REDACTED:
-                yield Thinking(first.signature or "", signer, redacted=True)
-            case "anthropic":
-                yield Thinking("".join(texts), signer if first.signature else None, first.signature or None)
-            case "openai" if first.signature and first.id:
-                yield Thinking("\n\n".join(texts), signer, thoughts.seal(first.id, first.signature, texts))
-            case "openai" | "openai-chat":
-                if text := "\n\n".join(texts):
-                    yield Thinking(text)
-            case "google" | "vertex":
-                self._unsigned.extend(texts)
-                for part in parts:
-                    yield from self._proof(part)
-
-    def _proof(self, part: ModelResponsePart) -> Iterable[Thinking]:
-        """The signature of Gemini that came with a part, after it, with the thoughts that led to it."""
-        details: dict[str, Any] = part.provider_details or {}
-        signature = details.get("thought_signature")
-        if isinstance(signature, str) and self._endpoint.api in ("google", "vertex"):
-            yield Thinking("".join(self._unsigned), self._endpoint.signer, signature)
-            self._unsigned = []
+            yield from self._dialect.thought(together, self._signer, self._unsigned)
 
     def _name(self, written: str) -> str:
         return self._names.get(written, written)
@@ -154,8 +130,6 @@ def _id(given: str) -> str:
 
 
 def _shown(delta: Any) -> Iterable[ModelEvent]:
-    from pydantic_ai.messages import TextPartDelta, ThinkingPartDelta
-
     match delta:
         case TextPartDelta(content_delta=text) if text:
             yield TextDelta(text)

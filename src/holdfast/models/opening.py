@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.util import find_spec
-from typing import Final
 from urllib.parse import urlsplit
 
 from holdfast.config.model import ModelApi, ModelConfig, ModelProvider, SecretSource
 from holdfast.contract.errors import ConfigError, HoldfastError
-from holdfast.models.endpoint import Endpoint
+from holdfast.models.dialects import DIALECTS
 from holdfast.models.port import Model, ModelError, ModelFault
-from holdfast.models.providers import KNOWN, OPERATOR, Known, api_of
+from holdfast.models.providers import KNOWN, OPERATOR, Endpoint, Known, api_of
 from holdfast.models.settings import Settings
 from holdfast.models.text_protocol.selection import with_protocol
 from holdfast.models.transport import Transport
@@ -19,14 +18,6 @@ from holdfast.net.addresses import on_this_machine
 from holdfast.text.suggest import did_you_mean
 
 Secret = Callable[[SecretSource], str]
-
-_PACKAGES: Final[dict[ModelApi, str]] = {
-    "anthropic": "anthropic",
-    "openai": "openai",
-    "openai-chat": "openai",
-    "google": "google.genai",
-    "vertex": "google.genai",
-}
 
 
 def open_model(
@@ -64,8 +55,8 @@ def settings_for(config: ModelConfig, provider: str, cache_key: str | None = Non
     own = config.providers.get(provider) or ModelProvider()
     thinking = config.thinking if own.thinking is None else own.thinking
     reasoning = own.reasoning
-    if reasoning is None and isinstance(own.thinking, str) and api_of(config, provider) == "openai-chat":
-        # A general level is not sent to such servers: many reject it for models that do not think.
+    api = api_of(config, provider)
+    if reasoning is None and isinstance(own.thinking, str) and api and not DIALECTS[api].general_thinking:
         reasoning = own.thinking
     return Settings(
         max_tokens=config.max_tokens if own.max_tokens is None else own.max_tokens,
@@ -94,15 +85,11 @@ def _endpoint(provider: str, model: str, own: ModelProvider, secret: Secret) -> 
     known = KNOWN.get(provider)
     api = own.api or (known.api if known else None)
     if api is None:
-        raise ConfigError(f"model.providers.{provider} has no `api`; give one of {', '.join(_PACKAGES)}.")
+        raise ConfigError(f"model.providers.{provider} has no `api`; give one of {', '.join(DIALECTS)}.")
     base = own.base_url or (known.base_url if known and known.api == api else None)
     if base is None:
         raise ConfigError(f"model.providers.{provider} has no `base_url`; say where the server is.")
-    if api == "vertex" and not own.project:
-        raise ConfigError(f"model.providers.{provider} has no `project`; give the id of a Google Cloud project.")
-    location = (own.location or "global") if api == "vertex" else None
-    if known and own.base_url is None and location not in (None, "global"):
-        base = f"https://{location}-aiplatform.googleapis.com"
+    base, location = DIALECTS[api].locate(provider, base, own)
     _check_installed(api)
     key, key_from = _key(provider, known, own, secret)
     _check_address(provider, base, key)
@@ -147,7 +134,7 @@ def _fetch(source: SecretSource, secret: Secret) -> str:
 
 def _check_installed(api: ModelApi) -> None:
     try:
-        found = find_spec("pydantic_ai") is not None and find_spec(_PACKAGES[api]) is not None
+        found = find_spec("pydantic_ai") is not None and find_spec(DIALECTS[api].package) is not None
     except ModuleNotFoundError:
         found = False
     if not found:

@@ -1,29 +1,55 @@
-"""A conversation as a request: our messages, turned into those of pydantic-ai for one provider."""
+"""A conversation as a request: our messages, turned into those of pydantic-ai for one provider.
+
+Heavy to import; only `transport` does, when a request is made.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from msgspec import Struct
+from pydantic_ai.messages import (
+    BinaryContent,
+    ModelMessage,
+    ModelRequest,
+    ModelRequestPart,
+    ModelResponse,
+    ModelResponsePart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserContent,
+    UserPromptPart,
+)
 
 from holdfast.config.model import ForeignThinking
-from holdfast.contract.message import Message, Part, Text, ToolResult, ToolUse
+from holdfast.contract.message import Aborted, Message, Part, Text, Thinking, ToolResult, ToolUse
 from holdfast.contract.names import to_api_name
 from holdfast.contract.result import Attachment
 from holdfast.contract.tool import Tool
-from holdfast.models import attachments
-from holdfast.models.arguments import CallIds, sendable
-from holdfast.models.endpoint import Endpoint
-from holdfast.models.history import Call, reply_parts
-
-if TYPE_CHECKING:
-    from pydantic_ai.messages import ModelMessage, ModelRequestPart, ToolReturnPart, UserContent
+from holdfast.models.arguments import CallIds, as_object, sendable
+from holdfast.models.dialects import DIALECTS
+from holdfast.models.providers import Endpoint
+from holdfast.text.visible import visible
 
 BEGINNING: Final = "(The conversation begins here.)"
 """What the user says where the assistant would have the first word: not every provider lets it."""
 NO_RESULT: Final = "No result was recorded for this call; it was not run again."
-_FAILED: Final = "Tool execution failed"
+_ALSO_TEXT: Final = frozenset(
+    {"application/json", "application/xml", "application/yaml", "application/toml", "application/javascript"}
+)
+_CLOSING: Final = re.compile(r"</(?=\s*attachment)", re.IGNORECASE)
+_MARKS: Final = str.maketrans({'"': "'", "<": "‹", ">": "›"})
+
+
+class _Call(Struct, frozen=True):
+    id: str
+    sent_id: str
+    name: str
+    """As the provider knows it."""
 
 
 class Outgoing(Struct, frozen=True):
@@ -51,11 +77,12 @@ class _Writer:
         self.messages: list[ModelMessage] = []
         self.calls_without_thinking = False
         self._names = {name: tool.api_name for tool in tools for name in tool.names}
-        self._endpoint = endpoint
+        self._dialect = DIALECTS[endpoint.api]
+        self._signer = endpoint.signer
         self._system = system
         self._foreign: ForeignThinking = foreign
-        self._ids = CallIds(plain=endpoint.api != "openai-chat")
-        self._open: list[Call] = []
+        self._ids = CallIds(plain=self._dialect.plain_ids)
+        self._open: list[_Call] = []
         self._results: list[ToolReturnPart] = []
         self._said: list[UserContent] = []
 
@@ -73,8 +100,6 @@ class _Writer:
 
     def close(self) -> None:
         """End the user's turn: results come first, and every call has one."""
-        from pydantic_ai.messages import ModelRequest, UserPromptPart
-
         for call in self._open:
             self._results.append(self._result(call, ToolResult(call.id, call.name, NO_RESULT, error=True)))
         parts: list[ModelRequestPart] = [*self._results]
@@ -85,13 +110,11 @@ class _Writer:
             self.messages.append(ModelRequest(parts=parts))
         self._open, self._results, self._said = [], [], []
 
-    def _call(self, use: ToolUse) -> Call:
-        return Call(use.id, self._ids.give(use.id), self._names.get(use.name) or to_api_name(use.name))
+    def _call(self, use: ToolUse) -> _Call:
+        return _Call(use.id, self._ids.give(use.id), self._names.get(use.name) or to_api_name(use.name))
 
     def _reply(self, message: Message) -> None:
-        from pydantic_ai.messages import ModelRequest, ModelResponse, ThinkingPart, UserPromptPart
-
-        parts = reply_parts(message, self._open, self._endpoint, self._system, self._foreign)
+        parts = self._reply_parts(message, self._open)
         self.calls_without_thinking = bool(message.tool_uses) and not isinstance(parts[0], ThinkingPart)
         if parts and not self.messages:
             self.messages.append(ModelRequest(parts=[UserPromptPart(content=BEGINNING)]))
@@ -103,7 +126,7 @@ class _Writer:
             case Text(text) if text.strip():
                 self._said.append(sendable(text))
             case Attachment():
-                self._said.extend(attachments.content([part], self._endpoint.api))
+                self._said.append(_file(part, self._dialect.media))
             case ToolResult(wanted):
                 call = next((call for call in self._open if call.id == wanted), None)
                 if call is not None:
@@ -112,31 +135,107 @@ class _Writer:
             case _:
                 pass
 
-    def _result(self, call: Call, result: ToolResult) -> ToolReturnPart:
-        from pydantic_ai.messages import ToolReturnPart
-
-        output, error = sendable(result.output), result.error
-        files = attachments.content(result.attachments, self._endpoint.api)
-        given: list[Any]
-        match self._endpoint.api:
-            case "anthropic":
-                given = [output, *files] if output else files
-            case "google" | "vertex":
-                given = [{"error" if error else "output": output}, *files]
-            case "openai":
-                given = [_marked(output, error), *files]
-            case "openai-chat":
-                # Tool messages carry text only: files follow in the user's message.
-                given = [_marked(output, error)]
-                if files:
-                    self._said.extend([f"[attached to the result of {call.sent_id}]", *files])
+    def _result(self, call: _Call, result: ToolResult) -> ToolReturnPart:
+        dialect = self._dialect
+        files = [_file(file, dialect.media) for file in result.attachments]
+        inside = files if dialect.files_in_results else []
+        given = dialect.result(sendable(result.output), inside, error=result.error)
+        if len(inside) < len(files):
+            self._said.extend([f"[attached to the result of {call.sent_id}]", *files])
         return ToolReturnPart(
             tool_name=call.name,
             content=given[0] if len(given) == 1 else given,
             tool_call_id=call.sent_id,
-            outcome="failed" if error and self._endpoint.api == "anthropic" else "success",
+            outcome="failed" if result.error and dialect.flags_errors else "success",
         )
 
+    def _reply_parts(self, message: Message, calls: Sequence[_Call]) -> list[ModelResponsePart]:
+        """A reply that is sent again: its text, calls and thinking."""
+        parts = list(_with_text_joined(message.parts))
+        own = {
+            index: native
+            for index, part in enumerate(parts)
+            if isinstance(part, Thinking)
+            and (native := self._dialect.returned(part, self._signer, self._system)) is not None
+        }
+        signed = self._dialect.signatures(parts, own)
+        strange = _as_text(
+            [part for index, part in enumerate(parts) if isinstance(part, Thinking) and index not in own], self._foreign
+        )
+        remaining = iter(calls)
+        given: list[ModelResponsePart] = []
+        for index in _order(parts, own):
+            if strange and index not in own:
+                given.append(TextPart(content=strange))
+                strange = ""
+            details: dict[str, Any] | None = signed.get(index)
+            proof: dict[str, Any] = {"provider_details": details, "provider_name": self._system} if details else {}
+            match parts[index]:
+                case Thinking():
+                    given.extend(own.get(index, ()))
+                case Text(text) if text.strip():
+                    given.append(TextPart(content=sendable(text), **proof))
+                case ToolUse() as use:
+                    call = next(remaining)
+                    arguments = as_object(use.arguments)
+                    given.append(ToolCallPart(tool_name=call.name, args=arguments, tool_call_id=call.sent_id, **proof))
+                case Aborted(why) if not calls:
+                    given.append(TextPart(content=f"<!-- {sendable(why)} -->"))
+                case _:
+                    pass
+        return given
 
-def _marked(output: str, error: bool) -> str:
-    return f"Error: {output or _FAILED}" if error else output
+
+def _as_text(parts: Sequence[Thinking], foreign: ForeignThinking) -> str:
+    """Foreign thinking of one message as one piece of text; empty if there is none to send."""
+    texts = [sendable(part.text).strip() for part in parts if not part.redacted]
+    kept = [text for text in texts if text]
+    return "<thinking>\n" + "\n\n".join(kept) + "\n</thinking>" if kept and foreign == "preserve" else ""
+
+
+def _with_text_joined(parts: Iterable[Part]) -> Iterable[Part]:
+    """Neighbouring pieces of text as one: some APIs would put empty lines between them."""
+    held = ""
+    for part in parts:
+        if isinstance(part, Text):
+            held += part.text
+            continue
+        if held:
+            yield Text(held)
+        held = ""
+        yield part
+    if held:
+        yield Text(held)
+
+
+def _order(parts: Sequence[Part], own: Mapping[int, object]) -> list[int]:
+    """Native thinking first, unless the reply already begins with it: then everything stays where it is."""
+    said = [index for index, part in enumerate(parts) if not (isinstance(part, Text) and not part.text.strip())]
+    if said and said[0] in own:
+        return said
+    return [index for index in said if index in own] + [index for index in said if index not in own]
+
+
+def _file(attachment: Attachment, media: frozenset[str]) -> str | BinaryContent:
+    """A file as the kind of content the API takes, as text, or as a line that says what is missing."""
+    kind = _framed(attachment.mime_type.partition(";")[0].strip().lower())
+    name = _framed(sendable(attachment.name or attachment.uri or "attachment"))
+    if not attachment.data:
+        place = _framed(sendable(attachment.uri or ""))
+        where = f" at {place}" if place and place != name else ""
+        return f"[{name} ({kind}){where}: the content is not included]"
+    if kind.startswith("text/") or kind in _ALSO_TEXT:
+        text = attachment.data.decode("utf-8", "replace")
+        return f'<attachment name="{name}" type="{kind}">\n{_CLOSING.sub(_opened, text)}\n</attachment>'
+    if kind not in media:
+        return f"[{name} ({kind}, {len(attachment.data)} bytes) is left out: this model's API does not take it]"
+    return BinaryContent(data=attachment.data, media_type=kind)
+
+
+def _framed(text: str) -> str:
+    """On one line, and unable to end what it is written into: whoever made the file named it."""
+    return visible(text).translate(_MARKS)
+
+
+def _opened(found: re.Match[str]) -> str:
+    return f"<\\{found[0][1:]}"

@@ -8,17 +8,16 @@ import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from holdfast.contract.message import Message
 from holdfast.contract.tool import Tool
 from holdfast.models import faults
-from holdfast.models.endpoint import Endpoint
-from holdfast.models.incoming import Reply
-from holdfast.models.outgoing import outgoing
-from holdfast.models.parameters import request_parameters
-from holdfast.models.port import Ended, ModelEvent, Retrying, Stop
-from holdfast.models.pricing import usage_of
+from holdfast.models.connection import http_client
+from holdfast.models.dialects import DIALECTS
+from holdfast.models.port import Ended, ModelEvent, Retrying, Stop, Usage
+from holdfast.models.providers import Endpoint
 from holdfast.models.settings import Settings
 
 if TYPE_CHECKING:
@@ -79,12 +78,13 @@ class Transport:
         self, messages: Sequence[Message], tools: Sequence[Tool], settings: Settings, failed: list[faults.Failed]
     ) -> AsyncGenerator[ModelEvent]:
         """One request. What came before it failed is given out; why it failed is put into `failed`."""
-        from holdfast.models.clients import connected
+        from holdfast.models.incoming import Reply
 
         reply = Reply(self.endpoint, tools)
         begun = False
         stream: StreamedResponse | None = None
-        async with connected(self.endpoint, settings) as wire:
+        async with http_client(self.endpoint, settings) as client:
+            wire = DIALECTS[self.endpoint.api].build(self.endpoint, client)
             request = self._request(wire, messages, tools, settings)
             try:
                 async with request as stream, aclosing(cast(AsyncGenerator[Any], aiter(stream))) as events:
@@ -108,7 +108,7 @@ class Transport:
         stop = "tool_use" if reply.calls else _STOPS.get(stream.finish_reason or "", "other")
         if stream.finish_reason == "length":
             stop = "max_tokens"
-        yield Ended(stop, usage_of(stream, self.endpoint), stream.model_name)
+        yield Ended(stop, _usage(stream, self.endpoint), stream.model_name)
 
     def _request(
         self, wire: WireModel[Any], messages: Sequence[Message], tools: Sequence[Tool], settings: Settings
@@ -118,28 +118,30 @@ class Transport:
         from pydantic_ai.models import ModelRequestParameters
         from pydantic_ai.tools import ToolDefinition
 
+        from holdfast.models.outgoing import outgoing
+
         sent = outgoing(messages, tools, self.endpoint, wire.system, settings.foreign_thinking)
-        parameters = request_parameters(
+        dialect = DIALECTS[self.endpoint.api]
+        parameters, notes = dialect.parameters(
             self.endpoint, settings, cast(dict[str, Any], wire.profile), thought=not sent.calls_without_thinking
         )
-        for note in parameters.notes:
+        for note in notes:
             if note not in self._told:
                 self._told.add(note)
                 _LOG.warning(note)
-        strict = self.endpoint.api == "openai"
         definitions = [
             ToolDefinition(
                 name=tool.api_name,
                 description=tool.description,
                 parameters_json_schema=cast(dict[str, Any], tool.input_schema),
-                strict=True if strict and tool.strict else None,
+                strict=True if dialect.strict and tool.strict else None,
             )
             for tool in tools
         ]
         return model_request_stream(
             wire,
             cast(Any, sent.messages),
-            model_settings=cast(Any, parameters.values),
+            model_settings=cast(Any, parameters),
             model_request_parameters=ModelRequestParameters(
                 function_tools=definitions,
                 instruction_parts=[InstructionPart(content=sent.system)] if sent.system else [],
@@ -163,3 +165,28 @@ class Transport:
 def _finish(stream: StreamedResponse) -> object:
     """What the provider said about the end of its reply; nothing if it did not get there."""
     return stream.finish_reason or (stream.provider_details or {}).get("finish_reason")
+
+
+def _usage(stream: StreamedResponse, endpoint: Endpoint) -> Usage:
+    """Tokens and cost, as the provider counted them and its price list says."""
+    counted = stream.usage
+    details: dict[str, Any] = counted.details
+    thinking = details.get("reasoning_tokens") or details.get("thoughts_tokens") or details.get("thinking_tokens") or 0
+    return Usage(
+        input=counted.input_tokens,
+        output=counted.output_tokens,
+        cache_read=counted.cache_read_tokens,
+        cache_write=counted.cache_write_tokens,
+        thinking=thinking,
+        cost=_cost(stream, endpoint),
+    )
+
+
+def _cost(stream: StreamedResponse, endpoint: Endpoint) -> Decimal | None:
+    """None where the price is not known: a model that is not listed, a server of one's own, a gateway."""
+    if not endpoint.priced or not (stream.usage.input_tokens or stream.usage.output_tokens):
+        return None
+    try:
+        return stream.get().cost().total_price
+    except (LookupError, ValueError, AssertionError):
+        return None

@@ -12,11 +12,18 @@ Format = Literal["openai", "openai-chat", "anthropic", "gemini", "mcp"]
 ToolList = list[dict[str, Any]]
 
 _MAX_CACHED: Final = 256
+_SCHEMA_KEYS: Final[dict[Format, str]] = {
+    "openai": "parameters",
+    "openai-chat": "parameters",
+    "anthropic": "input_schema",
+    "gemini": "parametersJsonSchema",
+    "mcp": "inputSchema",
+}
 
 
 def provider_list(tools: Iterable[Tool], format: Format) -> ToolList:  # noqa: A002
     """The list in one provider's format. Schemas are passed through as they are."""
-    entries = [_ENTRIES[format](tool) for tool in sorted(tools, key=attrgetter("name"))]
+    entries = [_entry(tool, format) for tool in sorted(tools, key=attrgetter("name"))]
     if format == "gemini":
         return [{"functionDeclarations": entries}] if entries else []
     return entries
@@ -72,49 +79,19 @@ class _Kept:
         self.lists: dict[tuple[Format, Hashable], ToolList] = {}
 
 
-def _function(tool: Tool) -> dict[str, Any]:
+def _entry(tool: Tool, format: Format) -> dict[str, Any]:  # noqa: A002
     entry: dict[str, Any] = {
         "name": tool.api_name,
         "description": tool.description,
-        "parameters": tool.input_schema,
+        _SCHEMA_KEYS[format]: tool.input_schema,
     }
-    if tool.strict:
-        entry["strict"] = True
-    return entry
-
-
-def _openai(tool: Tool) -> dict[str, Any]:
-    return {"type": "function", **_function(tool)}
-
-
-def _openai_chat(tool: Tool) -> dict[str, Any]:
-    return {"type": "function", "function": _function(tool)}
-
-
-def _anthropic(tool: Tool) -> dict[str, Any]:
-    return {"name": tool.api_name, "description": tool.description, "input_schema": tool.input_schema}
-
-
-def _gemini(tool: Tool) -> dict[str, Any]:
-    return {"name": tool.api_name, "description": tool.description, "parametersJsonSchema": tool.input_schema}
-
-
-def _mcp(tool: Tool) -> dict[str, Any]:
-    entry: dict[str, Any] = {
-        "name": tool.api_name,
-        "description": tool.description,
-        "inputSchema": tool.input_schema,
-    }
-    # MCP knows structured content as objects only; clients refuse a whole list over one other schema.
-    if tool.output_schema is not None and tool.output_schema.get("type") == "object":
-        entry["outputSchema"] = tool.output_schema
-    return entry
-
-
-_ENTRIES: Final[dict[Format, Callable[[Tool], dict[str, Any]]]] = {
-    "openai": _openai,
-    "openai-chat": _openai_chat,
-    "anthropic": _anthropic,
-    "gemini": _gemini,
-    "mcp": _mcp,
-}
+    match format:
+        case "openai" | "openai-chat":
+            if tool.strict:
+                entry["strict"] = True
+            return {"type": "function", **(entry if format == "openai" else {"function": entry})}
+        # MCP knows structured content as objects only; clients refuse a whole list over one other schema.
+        case "mcp" if tool.output_schema is not None and tool.output_schema.get("type") == "object":
+            return entry | {"outputSchema": tool.output_schema}
+        case _:
+            return entry

@@ -12,8 +12,8 @@ import pytest
 from holdfast import Tool
 from holdfast.agent.loop import Loop
 from holdfast.contract.message import Message, Text, ToolResult, ToolUse
-from holdfast.models.endpoint import Endpoint
 from holdfast.models.port import ModelError, ModelEvent, PartEnded, Retrying, TextDelta
+from holdfast.models.providers import Endpoint
 from holdfast.models.settings import Settings
 from holdfast.models.text_protocol.grammar import Said
 from holdfast.models.text_protocol.model import TextModel

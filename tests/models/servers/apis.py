@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.config.model import ModelApi
-from holdfast.models.endpoint import Endpoint
+from holdfast.models.providers import Endpoint
 from holdfast.models.transport import Transport
 from tests.models.servers import anthropic, chat, google, openai
 from tests.models.servers.http import Server
