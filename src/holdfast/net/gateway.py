@@ -115,6 +115,8 @@ class Gateway:
         if isinstance(decision, Refused):
             raise NetworkRefused(decision.reason)
         left = list(await self.resolve(decision))
+        if len(left) == 1:
+            return await dial(left[0])
         dialling: set[asyncio.Task[Connection]] = set()
         faults: list[BaseException] = []
         try:
