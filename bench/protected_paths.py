@@ -107,7 +107,7 @@ def sibling(path: str) -> str:
 
 
 def count(paths: list[str], shown: list[str]) -> Counts:
-    from holdfast.config.protected import is_protected
+    from holdfast.fs.protected_paths import is_protected
 
     with tempfile.TemporaryDirectory() as folder:
         root = Path(os.path.realpath(folder), "project")

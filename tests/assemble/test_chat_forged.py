@@ -14,10 +14,10 @@ from msgspec.structs import replace
 from holdfast.agent.events import Outcome
 from holdfast.assemble import build_runtime, load_setting
 from holdfast.assemble.chat import open_chat
-from holdfast.config import documents
-from holdfast.config.protected import is_protected
 from holdfast.contract.result import Result
 from holdfast.contract.vocabulary import State
+from holdfast.fs.own_paths import is_remembered, remembered_documents
+from holdfast.fs.protected_paths import is_protected
 from holdfast.runtime.writers import Noted
 from tests.agent.scripted import Scripted, said, use
 from tests.assemble.places import Place, again, approve, asking, hold
@@ -241,7 +241,7 @@ def test_a_server_that_ended_before_or_writes_elsewhere_does_not_matter(place: P
 
 @pytest.mark.spec("N9")
 def test_what_is_remembered_of_a_document_protects_it_before_it_is_written(talk: Place) -> None:
-    assert documents.is_remembered(str(talk.document))
-    assert list(documents.remembered()) == [str(talk.document)]
+    assert is_remembered(str(talk.document))
+    assert list(remembered_documents()) == [str(talk.document)]
     talk.document.unlink()
     assert is_protected(talk.document, root=talk.root) is not None

@@ -11,12 +11,11 @@ import pytest
 
 import holdfast
 from holdfast.assemble import build_runtime, load_setting
-from holdfast.config.installation import installation
-from holdfast.config.protected import INSTALLED, is_protected
-from holdfast.config.roots import user_config_file, user_state_dir
 from holdfast.contract.call import Caller
 from holdfast.contract.result import Result
 from holdfast.contract.vocabulary import Verdict
+from holdfast.fs.own_paths import installation, user_config_file, user_state_dir
+from holdfast.fs.protected_paths import INSTALLED, is_protected
 from holdfast.rules.policy import digest_of
 from holdfast.runtime.runtime import Runtime
 from tests.assemble.places import Place

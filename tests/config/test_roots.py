@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.config import roots
-from holdfast.config.roots import find_root, state_dir, user_config_file, user_state_dir
+from holdfast.config.roots import find_root, state_dir
 from holdfast.contract.errors import ConfigError
+from holdfast.fs.own_paths import user_config_file, user_state_dir
 
 
 @pytest.mark.spec("N5")

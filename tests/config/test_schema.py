@@ -132,7 +132,7 @@ def test_every_field_of_the_configuration_is_documented_and_every_option_has_a_t
 @pytest.mark.spec("E1a")
 def test_importing_the_configuration_brings_nothing_heavy() -> None:
     script = (
-        "import sys, holdfast.config.load, holdfast.config.protected, holdfast.fs.paths\n"
+        "import sys, holdfast.config.load, holdfast.fs.protected_paths, holdfast.fs.paths\n"
         "print([name for name in ('pydantic', 'anyio', 'asyncio', 'tomllib', 'shlex', 'difflib', 'click', 'rich')"
         " if name in sys.modules])"
     )

@@ -12,8 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.config.model import SandboxConfig
-from holdfast.config.protected import exact, is_protected
 from holdfast.contract.command import Command
+from holdfast.fs.protected_paths import exact, is_protected
 from holdfast.runtime.undo.recorder import Recorder
 from holdfast.sandbox import protection
 from holdfast.sandbox.backend import Backend

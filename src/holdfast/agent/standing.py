@@ -13,7 +13,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.agent.conversation import Slot, Status
-from holdfast.config.patterns import fold_path
 from holdfast.config.roots import find_root
 from holdfast.contract.call import PendingCall
 from holdfast.contract.errors import HoldfastError, LedgerError, UnknownCall
@@ -21,6 +20,7 @@ from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import encode_json
 from holdfast.contract.vocabulary import Failure, State
+from holdfast.fs.path_patterns import fold_path
 from holdfast.runtime.pending import REJECTED_BY_USER
 from holdfast.runtime.runtime import Runtime
 from holdfast.store.changes import changes_of

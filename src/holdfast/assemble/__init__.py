@@ -14,10 +14,11 @@ from msgspec import Struct
 
 from holdfast.config.load import Loaded, load
 from holdfast.config.model import Config
-from holdfast.config.roots import check_state, find_root, state_dir, user_state_dir
+from holdfast.config.roots import check_state, find_root, state_dir
 from holdfast.contract.call import Caller
 from holdfast.contract.errors import ConfigError, HoldfastError
 from holdfast.contract.tool import Tool
+from holdfast.fs.own_paths import user_state_dir
 from holdfast.fs.temporary import keep_notes
 from holdfast.registry.entry_points import load_entry_points
 from holdfast.registry.registry import Registry
@@ -56,9 +57,7 @@ class Setting(Struct, frozen=True, kw_only=True):
         return user_state_dir() / "user.db"
 
 
-def load_setting(
-    cwd: Path | None = None, flags: Mapping[str, Any] | None = None, *, checked: bool = True
-) -> Setting:
+def load_setting(cwd: Path | None = None, flags: Mapping[str, Any] | None = None, *, checked: bool = True) -> Setting:
     """Find the project, read its configuration under the trust rules. Raises `ConfigError` if any of it is wrong.
 
     Without `checked` what only shows when the configuration is used is let through: to look at it, or to revoke trust.

@@ -17,10 +17,10 @@ from msgspec import Struct, structs
 from holdfast.agent.conversation import Open
 from holdfast.chat.files import DocumentError
 from holdfast.chat.locking import key
-from holdfast.config import documents
 from holdfast.contract.errors import LedgerError
 from holdfast.contract.message import ToolUse
 from holdfast.contract.result import Attachment
+from holdfast.fs.own_paths import remember_document
 from holdfast.fs.private import write_private
 from holdfast.models.port import Usage
 from holdfast.store.blobs import Blobs
@@ -110,7 +110,7 @@ class Memory:
         if found.uri != self._nothing.uri:
             return self._nothing
         with suppress(OSError):  # one that is remembered since before documents were protected by that
-            documents.remember(self._nothing.path)
+            remember_document(self._nothing.path)
         self._seen = (identity, found)
         return found
 
@@ -169,7 +169,7 @@ class Memory:
         if new == old:
             return
         try:
-            documents.remember(self._nothing.path)  # first: what is remembered must not be there unprotected
+            remember_document(self._nothing.path)  # first: what is remembered must not be there unprotected
             write_private(self._file, msgspec.json.encode(new), sync=True)
             self._seen = (_identity(self._file), new)
         except OSError as error:

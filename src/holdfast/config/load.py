@@ -11,11 +11,12 @@ from msgspec import Struct
 
 from holdfast.config.merge import overlay, plain_table
 from holdfast.config.model import Config, Table
-from holdfast.config.roots import PROJECT_FILE, check_user_config, inside_project, user_config_file
+from holdfast.config.roots import PROJECT_FILE, check_user_config, inside_project
 from holdfast.config.trust_rules import held_back, take_user_only, tighten
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.values import digest_of
 from holdfast.fs.beneath import NotRegular, read_regular
+from holdfast.fs.own_paths import user_config_file
 from holdfast.text.visible import visible
 
 MAX_FILE_BYTES: Final = 1024 * 1024

@@ -1,4 +1,4 @@
-"""Where a project begins, and where the user's configuration and state live: never inside the project."""
+"""Where a project begins, and what is remembered for it: never inside the project."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Final
 
 from holdfast.config.ownership import check_own
 from holdfast.contract.errors import ConfigError
+from holdfast.fs.own_paths import config_folder, state_folder, user_state_dir
 from holdfast.import_path import MARKERS, top_above
 
 PROJECT_FILE: Final = MARKERS[0]
@@ -22,18 +23,10 @@ def find_root(start: Path) -> Path | None:
     return None if found is None else Path(found)
 
 
-def user_config_file() -> Path:
-    return _xdg("XDG_CONFIG_HOME", ".config") / "holdfast" / "config.toml"
-
-
-def user_state_dir() -> Path:
-    return _xdg("XDG_STATE_HOME", ".local/state") / "holdfast"
-
-
 def check_state(root: Path) -> None:
     """Raise `ConfigError` if another user could change what is remembered for this user, or for this project."""
     instead = "set XDG_STATE_HOME to a folder that is yours alone"
-    named = _named("XDG_STATE_HOME", ".local/state") / "holdfast"
+    named = state_folder()
     project = state_dir(root)
     for path in (named, project, named / "user.db", project / "ledger.db"):
         check_own(path, "The state folder" if path.suffix != ".db" else "The database", instead=instead)
@@ -52,7 +45,7 @@ def _folders_in(folder: Path, *names: str) -> list[Path]:
 
 def check_user_config() -> None:
     """The same for the user's configuration."""
-    named = _named("XDG_CONFIG_HOME", ".config") / "holdfast"
+    named = config_folder()
     for path in (named, named / "config.toml"):
         check_own(path, "The user configuration", instead="set XDG_CONFIG_HOME to a folder that is yours alone")
 
@@ -74,16 +67,6 @@ def inside_project(path: Path, root: Path) -> bool:
     """Whether a user-level path was moved into the project. A root that holds the whole home folder is no move."""
     real = Path(os.path.realpath(root))
     return Path(os.path.realpath(path)).is_relative_to(real) and not _login_home().is_relative_to(real)
-
-
-def _xdg(variable: str, default: str) -> Path:
-    return Path(os.path.realpath(_named(variable, default)))
-
-
-def _named(variable: str, default: str) -> Path:
-    # The XDG specification says to ignore a relative value; here it would also be a way into the project.
-    given = os.environ.get(variable, "")
-    return Path(given) if given.startswith(os.sep) else Path.home() / default
 
 
 def _login_home() -> Path:

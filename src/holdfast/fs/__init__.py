@@ -1,1 +1,2 @@
-"""File-system primitives on the standard library: open beneath a root, walk, replace, private files, locks."""
+"""File-system primitives, standard library only: open beneath a root, walk, write atomically, private files, locks,
+protected paths."""

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from holdfast.config.model import Config
-from holdfast.config.protected import is_protected
 from holdfast.contract.call import Call, Caller, Decision, NamedFile, PendingCall, Precondition, Proposal
 from holdfast.contract.errors import GrantRefused, HoldfastError, PathRefused
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import digest_of
 from holdfast.contract.vocabulary import Verdict
 from holdfast.fs import paths
+from holdfast.fs.protected_paths import is_protected
 from holdfast.registry.registry import Registry
 from holdfast.rules.chain import Question
 from holdfast.rules.gate import Cap, Gate, containment_cap

@@ -21,7 +21,6 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from holdfast.config.model import Config
-from holdfast.config.protected import exact
 from holdfast.contract.command import Command, Outlook, Ran, standard_shell
 from holdfast.contract.errors import SandboxRefused, UndoRefused
 from holdfast.contract.result import Result
@@ -29,6 +28,7 @@ from holdfast.contract.tool import Tool
 from holdfast.contract.values import digest_of
 from holdfast.contract.vocabulary import AUTO_APPROVED_IF_SANDBOXED, NEEDS_CONTAINMENT, RUNS_COMMANDS
 from holdfast.fs.private import open_lock, try_lock
+from holdfast.fs.protected_paths import exact
 from holdfast.rules.confinement import Confinement
 from holdfast.rules.gate import Containment
 from holdfast.rules.policy import MANIFEST

@@ -17,8 +17,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.config.roots import user_state_dir
 from holdfast.contract.call import Owner
+from holdfast.fs.own_paths import user_state_dir
 from holdfast.fs.private import write_private
 from holdfast.store.owner import alive, this_process
 

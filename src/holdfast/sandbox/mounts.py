@@ -10,22 +10,14 @@ from typing import Final
 
 from holdfast.contract.command import Command
 from holdfast.contract.errors import SandboxRefused
+from holdfast.fs.git_folder import GIT
+from holdfast.fs.protected_list import MASKED_FILES, MASKED_FOLDERS
+from holdfast.fs.protected_paths import locked_reason
 from holdfast.fs.temporary import Notes
 from holdfast.sandbox.launch import FIRST_FD, Overlay
 from holdfast.sandbox.pinned import Opened, Turn, open_same
 from holdfast.sandbox.policy import Policy, identity, inside, own_folders
-from holdfast.sandbox.protection import (
-    MASKED_FILES,
-    MASKED_FOLDERS,
-    Locked,
-    Stubs,
-    at_top,
-    find,
-    holding,
-    is_only_kept,
-    is_vacant,
-    locked_reason,
-)
+from holdfast.sandbox.protection import Locked, Stubs, at_top, find, holding, is_only_kept, is_vacant
 from holdfast.sandbox.sweep import Sweep
 
 HOME: Final = "/tmp/home"  # noqa: S108 - inside the sandbox, where /tmp is private
@@ -168,9 +160,7 @@ class Mounts:
                 return
         yield from ("--ro-bind-try", str(path), str(path))
 
-    def _held(
-        self, folder: Path, path: str, known: tuple[int, int] | None, *, writable: bool = False
-    ) -> Iterator[str]:
+    def _held(self, folder: Path, path: str, known: tuple[int, int] | None, *, writable: bool = False) -> Iterator[str]:
         """Mount on its own place what lies in a writable folder, if it is still the one that is known."""
         if self._by_descriptor:
             number = FIRST_FD + FILES_BEFORE + self.opened.add(folder, path, known)
@@ -200,7 +190,7 @@ class Mounts:
         keep, root = self._policy.blocked, tops[-1]
         self.cleanup.append(Sweep(folder, before, extra=extra, masked=masked, keep=keep, root=root))
         for top, one in zip(tops, stubs, strict=True):
-            git = f"{top}/.git"
+            git = f"{top}/{GIT}"
             if git not in one.folders and os.path.isdir(git) and not os.path.islink(git):  # noqa: PTH112, PTH114
                 yield from self._held(folder, git, identity(git), writable=True)  # a mount cannot be renamed
         for item in before:

@@ -13,11 +13,10 @@ from typing import Final, Literal
 import msgspec
 from msgspec import Struct
 
-from holdfast.config.installation import installation
 from holdfast.config.model import SandboxConfig
-from holdfast.config.roots import user_config_file, user_state_dir
 from holdfast.contract.command import Command
 from holdfast.contract.errors import ConfigError, SandboxRefused
+from holdfast.fs.own_paths import installation, user_config_file, user_state_dir
 from holdfast.sandbox.limits import Limits
 
 _NAME: Final = r"[A-Za-z_][A-Za-z0-9_]*"

@@ -18,51 +18,24 @@ from typing import Final, Literal, Self
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.config import documents, git_folder, git_state
-from holdfast.config.acting import BY_GIT
-from holdfast.config.included import included
-from holdfast.config.patterns import fold, fold_path
-from holdfast.config.protected import (
-    could_be_protected,
-    exact,
-    is_document,
-    is_git_folder,
-    is_protected,
-    leads_to_protected,
-)
 from holdfast.contract.errors import SandboxRefused
-from holdfast.fs.beneath import Folders, open_regular, read_regular
+from holdfast.fs import git_folder
+from holdfast.fs.beneath import Folders, open_regular
+from holdfast.fs.included_files import included
+from holdfast.fs.own_paths import document_identities, remembered_documents
+from holdfast.fs.path_patterns import fold, fold_path
+from holdfast.fs.protected_list import DEPENDENCIES, MASKED_FILES, MASKED_FOLDERS
+from holdfast.fs.protected_paths import could_be_protected, exact, is_conversation, is_protected, leads_to_protected
 
-MASKED_FOLDERS: Final = (".git", ".git/hooks")
-MASKED_FILES: Final = (".envrc", ".vscode", ".mcp.json", ".claude")
-"""Absent names at the top of a writable folder that nothing can be made at while a command runs, since something may
-obey them at once. On the host the mounts need stubs: empty folders, or sockets nobody listens on, which git does not
-see, nobody can write to and are quickly removed. Every mount costs time, so the rest is left to the sweep."""
-DEPENDENCIES: Final = frozenset({"node_modules", "site-packages", "dist-packages"})
-"""Folders of installed packages: all of it is code that is run, so single names in it are not held, but for those of
-repositories."""
 MOUNTED: Final = 64
 DOCUMENTS: Final = 32
 """Documents that are mounted beside the others: those changed last."""
 KEPT_BYTES: Final = 32 * 1024 * 1024
 KEPT_EACH: Final = 1024 * 1024
 """Of what is mounted: it needs its content only if the mount was carried away with the folder around it."""
-GIT_NAMES: Final = frozenset(
-    {
-        *git_folder.SKELETON,
-        *git_folder.OBEYED,
-        *git_folder.NESTED,
-        *git_state.FOLDERS,
-        git_folder.RESOLUTIONS,
-        "info",
-    }
-)
-"""Names directly in a git folder that make it one, or that git obeys."""
 _LINKS_WITHOUT_FOLDERS: Final = 2
 _HEX_FOLDER: Final = 2
 """How long the names of folders of objects are."""
-_STATE_BYTES: Final = 1024 * 1024
-"""A rebase with more steps than fit is not looked at, and so not left to a command."""
 
 Kind = Literal["folder", "file", "link", "other"]
 
@@ -82,103 +55,6 @@ class Locked(Struct, frozen=True, kw_only=True):
     content: bytes | None = None
     """Of a file that is not mounted read-only, or where a symlink leads."""
     mounted: bool = False
-
-
-def locked_reason(
-    path: str | Path, *, root: Path | None, extra: Sequence[str] = (), writable: Sequence[Path] = ()
-) -> str | None:
-    """Why a command may not change a path, or None."""
-    path = Path(path)
-    if is_exempt(path, (*(() if root is None else (root,)), *writable)):
-        return None
-    reason = is_protected(path, root=root, extra=extra, for_commands=True)
-    if reason is None and points_elsewhere(path) and _is_other_than_folder(path):
-        return BY_GIT
-    if reason is None and os.path.islink(path):  # noqa: PTH114 - False where nobody may look
-        return link_reason(path, root=root, extra=extra, writable=writable)
-    return reason
-
-
-def link_reason(
-    path: Path, *, root: Path | None, extra: Sequence[str] = (), writable: Sequence[Path] = ()
-) -> str | None:
-    """Why a command may not put a symlink at a path, or take it from there; None if it may."""
-    if is_exempt(path, (*(() if root is None else (root,)), *writable)):
-        return None
-    if _in_git(path, root):
-        return BY_GIT  # git writes through links: its messages and logs would end up where they lead
-    return leads_to_protected(path, root=root, extra=extra, for_commands=True)
-
-
-def points_elsewhere(path: Path) -> bool:
-    """Whether a file of that name, where a folder belongs, makes version control obey another folder."""
-    name = fold(path.name)
-    return name == ".git" or (name == "repo" and fold(path.parent.name) == ".jj")
-
-
-def git_state_of(path: Path, root: Path | None) -> tuple[str, str] | None:
-    """Folder and name of a path that git goes on from, which is judged by what it says; None for any other."""
-    text = str(path).lower()
-    if "bisect" not in text and not any(name in text for name in git_state.FOLDERS):
-        return None
-    inside = _in_git(path, root)
-    return git_folder.state(inside) if inside else None
-
-
-def is_as_git_left_it(state: tuple[str, str], path: str) -> bool:
-    """Whether such a path, as a command left it, is what git writes there itself: then it makes git run nothing."""
-    folder, name = state
-    with suppress(OSError):
-        if not name:
-            return stat.S_ISDIR(os.lstat(path).st_mode)
-        content = read_regular(path, _STATE_BYTES + 1)
-        return len(content) <= _STATE_BYTES and git_state.is_as_git_writes((folder, name), content)
-    return False
-
-
-def records_resolutions(path: Path, root: Path | None) -> bool:
-    """Whether git, once that folder is there, resolves conflicts by what lies in it."""
-    if git_folder.RESOLUTIONS not in str(path).lower():
-        return False
-    inside = _in_git(path, root)
-    return bool(inside) and git_folder.holds_resolutions(inside)
-
-
-def _in_git(path: Path, root: Path | None) -> Sequence[str]:
-    top = fold_path(str(root)).split("/") if root is not None else []
-    return git_folder.inside(fold_path(str(path)).split("/"), top)
-
-
-def is_exempt(path: str | Path, tops: Sequence[Path]) -> bool:
-    """Whether it lies in a folder of installed packages; what is above the top folder it is in does not matter.
-
-    Nothing in a git folder does: a submodule or a worktree may be called `node_modules`.
-    """
-    path = Path(path)
-    top = next((top for top in tops if path.is_relative_to(top)), None)
-    names = path.parts if top is None else path.relative_to(top).parts
-    return not DEPENDENCIES.isdisjoint(names) and not any(map(is_git_folder, names))
-
-
-def is_conversation(path: str | Path, extra: Sequence[str]) -> bool:
-    """Whether it is a document, or named as a single path, as the document that is being driven is."""
-    return is_document(Path(path).name) or exact(path) in extra or documents.is_remembered(str(path))
-
-
-def is_harmless(path: str | Path, tops: Sequence[Path | None], extra: Sequence[str] = ()) -> bool:
-    """Whether a new file there would be a document and nothing else: nothing is remembered of it, so nothing obeys
-    what it says, and a command may make one."""
-    path = Path(path)
-    if not is_document(path.name):
-        return False
-    reasons = (is_protected(path, root=top, extra=extra, for_commands=True, as_document=False) for top in tops)
-    return all(reason is None for reason in reasons)
-
-
-def _is_other_than_folder(path: str | Path) -> bool:
-    with suppress(OSError):
-        return not stat.S_ISDIR(os.lstat(path).st_mode)
-    return False
 
 
 def find(
@@ -309,9 +185,9 @@ class _Look:
         self._tops = (folder,) if root is None or root == folder else (folder, root)
         self._extra = tuple(extra)
         self._reach = reach
-        named = [*map(fold_path, documents.remembered()), *(path for top in self._tops for path in included(top).paths)]
+        named = [*map(fold_path, remembered_documents()), *(path for top in self._tops for path in included(top))]
         self._names = {path.rpartition("/")[2] for path in named}
-        self._numbers = {number for _, number in documents.identities()}
+        self._numbers = {number for _, number in document_identities()}
 
     def everywhere(self) -> Iterator[os.DirEntry[str]]:
         pending = [self._folder]
@@ -333,7 +209,7 @@ class _Look:
             yield from self._git_parts(here, whole=False)
         for entry in entries:
             is_folder = entry.is_dir(follow_symlinks=False)
-            if is_folder and is_git_folder(entry.name):
+            if is_folder and git_folder.is_git_folder(entry.name):
                 yield from self._git_parts(entry.path, whole=True, deep=deep)
             elif self._is_locked(entry, is_folder=is_folder):
                 yield entry
@@ -350,7 +226,7 @@ class _Look:
             ways = (leads_to_protected(path, root=top, extra=extra, for_commands=True) for top in self._tops)
             if any(reason is not None for reason in ways):
                 return True
-        if not is_folder and points_elsewhere(path):
+        if not is_folder and git_folder.points_elsewhere(path):
             return True
         reasons = (is_protected(path, root=top, extra=extra, for_commands=True) for top in self._tops)
         return known and any(reason is not None for reason in reasons)
@@ -381,14 +257,14 @@ class _Look:
                 elif (
                     locked
                     or (entry.is_symlink() and (whole or git_folder.is_way(names)))
-                    or (state is not None and not is_as_git_left_it(state, entry.path))
+                    or (state is not None and not git_folder.is_as_git_left_it(state, entry.path))
                 ):
                     yield entry
 
     def _states(self, folder: os.DirEntry[str], name: str) -> Iterator[os.DirEntry[str]]:
         """What of a rebase git would not have written: it may run something."""
         for entry in self._reach.entries(folder.path):
-            if not is_as_git_left_it((name, fold(entry.name)), entry.path):
+            if not git_folder.is_as_git_left_it((name, fold(entry.name)), entry.path):
                 yield entry
 
 
@@ -442,7 +318,11 @@ _users_lock = threading.Lock()
 
 
 class Stubs:
-    """What masks are mounted on; calling it removes those nobody needs any more."""
+    """What masks are mounted on; calling it removes those nobody needs any more.
+
+    On the host the mounts need stubs: empty folders, or sockets nobody listens on, which git does not see, nobody can
+    write to and are quickly removed. Every mount costs time, so other absent names are left to the sweep.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folders: list[str] = []
@@ -495,7 +375,7 @@ def _make_socket(path: str) -> None:
 
 
 def _remove_stub(path: str) -> None:
-    if not _is_other_than_folder(path):
+    if stat.S_ISDIR(os.lstat(path).st_mode):
         os.rmdir(path)  # noqa: PTH106
     elif _is_stub(path):
         os.unlink(path)  # noqa: PTH108

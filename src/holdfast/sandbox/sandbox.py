@@ -12,13 +12,13 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.config.model import SandboxConfig
-from holdfast.config.roots import user_state_dir
 from holdfast.contract.command import Command
 from holdfast.contract.errors import SandboxRefused
+from holdfast.fs.own_paths import user_state_dir
+from holdfast.fs.protected_paths import INSTALLED, locked_reason
 from holdfast.helper_process import own_module
 from holdfast.sandbox.launch import Launch, Overlay
 from holdfast.sandbox.policy import Places, Policy, check_own, resolve
-from holdfast.sandbox.protection import locked_reason
 
 if TYPE_CHECKING:
     from holdfast.sandbox.backend import Backend, Held
@@ -69,7 +69,7 @@ class Sandbox:
         root = self.policy.root
         full = Path(root or self._cwd, path)
         if any(full.is_relative_to(folder) for folder in self.policy.own):
-            return "holdfast runs it"
+            return INSTALLED
         return locked_reason(full, root=root, extra=self.policy.protected, writable=self.policy.writable)
 
     def backend(self) -> Backend | None:

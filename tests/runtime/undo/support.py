@@ -16,12 +16,12 @@ from holdfast.config.model import SandboxConfig
 from holdfast.contract.call import Call, Caller, Decision
 from holdfast.contract.result import Result
 from holdfast.contract.vocabulary import Verdict
+from holdfast.fs.protected_paths import locked_reason
 from holdfast.runtime.undo.putting_back import Undo
 from holdfast.runtime.undo.recorder import Recorder
 from holdfast.sandbox.launch import Changes, Overlay
 from holdfast.sandbox.limits import Limits
 from holdfast.sandbox.policy import Policy
-from holdfast.sandbox.protection import locked_reason
 from holdfast.store.ledger import Ledger
 
 Mechanism = Literal["overlay", "copy"]
@@ -105,9 +105,7 @@ class Place:
     def begin(self) -> str:
         self._calls += 1
         call_id = f"c{self._calls}"
-        call = Call(
-            id=call_id, tool="shell.exec", name_used="shell.exec", args={}, caller=Caller(), cwd=str(self.root)
-        )
+        call = Call(id=call_id, tool="shell.exec", name_used="shell.exec", args={}, caller=Caller(), cwd=str(self.root))
         self.ledger.begin_now(call, definition_digest="d", mutates=True, decision=APPROVED)
         return call_id
 

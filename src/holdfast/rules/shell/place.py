@@ -11,7 +11,7 @@ from typing import Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.config.protected import is_protected
+from holdfast.fs.protected_paths import is_protected
 from holdfast.rules.shell.verdicts import Dialect, Pattern
 
 NOWHERE: Final = "/dev/null"

@@ -10,18 +10,9 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.config.git_folder import RESOLUTIONS, SKELETON, is_repository
-from holdfast.config.protected import is_git_folder
-from holdfast.sandbox.protection import (
-    GIT_NAMES,
-    git_state_of,
-    is_as_git_left_it,
-    is_conversation,
-    is_harmless,
-    link_reason,
-    points_elsewhere,
-    records_resolutions,
-)
+from holdfast.fs import git_folder
+from holdfast.fs.git_folder import GIT, GIT_NAMES, RESOLUTIONS, SKELETON, is_git_folder, is_repository
+from holdfast.fs.protected_paths import is_conversation, is_harmless, link_reason
 from holdfast.store.changes import PathChange, absolute
 
 if TYPE_CHECKING:
@@ -110,16 +101,17 @@ def _becomes_folder(path: str, found: list[PathChange]) -> bool:
 
 def _is_locked(root: str, change: PathChange, sandbox: Judging, left: str) -> bool:
     path = Path(absolute(root, change.path))
-    state = git_state_of(path, sandbox.policy.root)
+    inside = git_folder.inside_of(path, sandbox.policy.root)
+    state = git_folder.state(inside)
     if state is not None and change.after.kind in ("absent", "file", "directory"):
-        return change.after.kind != "absent" and not is_as_git_left_it(state, absolute(left, change.path))
-    if change.before.kind != "directory" and records_resolutions(path, sandbox.policy.root):
+        return change.after.kind != "absent" and not git_folder.is_as_git_left_it(state, absolute(left, change.path))
+    if change.before.kind != "directory" and git_folder.holds_resolutions(inside):
         return True
     if change.before.kind == "absent" and change.after.kind == "file":
         policy = sandbox.policy
         if is_harmless(path, (policy.root, *policy.writable), policy.protected):
             return False
-    if points_elsewhere(path) and change.after.kind not in ("directory", "absent"):
+    if git_folder.points_elsewhere(path) and change.after.kind not in ("directory", "absent"):
         return True
     if "symlink" in (change.before.kind, change.after.kind):
         policy = sandbox.policy
@@ -150,7 +142,7 @@ class _GitFolders:
                 continue
             if known == (False, True):
                 return "/".join(names[: place + 1])
-            inside = "/".join((*names[:place], ".git", *names[place:]))
+            inside = "/".join((*names[:place], GIT, *names[place:]))
             if _is_locked(self._root, replace(change, path=inside), self._sandbox, self._root):
                 return change.path
         return None

@@ -149,7 +149,7 @@ def _value(value: Any) -> str:
 
 
 def _book() -> Any:
-    from holdfast.config.roots import user_state_dir
+    from holdfast.fs.own_paths import user_state_dir
     from holdfast.store.trust import Trust
 
     return Trust(user_state_dir() / "user.db")

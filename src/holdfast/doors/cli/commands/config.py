@@ -52,7 +52,8 @@ def show(flags: Flags, as_json: bool) -> int:
 @click.pass_obj
 def path(flags: Flags, as_json: bool) -> int:
     """Show where everything is kept."""
-    from holdfast.config.roots import PROJECT_FILE, user_config_file
+    from holdfast.config.roots import PROJECT_FILE
+    from holdfast.fs.own_paths import user_config_file
 
     setting = setting_here(flags)
     root = setting.root

@@ -104,7 +104,7 @@ async def _reached(setting: Setting, name: str) -> ServerStatus | None:
 
 
 def log_out(flags: Flags, name: str, *, as_json: bool) -> int:
-    from holdfast.config.roots import user_state_dir
+    from holdfast.fs.own_paths import user_state_dir
     from holdfast.mcp.oauth_store import forget_login
 
     setting = setting_here(flags)

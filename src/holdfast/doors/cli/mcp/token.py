@@ -21,7 +21,7 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/=-]{20,512}")
 def token_file(setting: Setting, given: str | None) -> Path:
     """The person's own, so that a client set up for all projects reaches the server of each."""
     if given is None:
-        from holdfast.config.roots import user_state_dir
+        from holdfast.fs.own_paths import user_state_dir
 
         return user_state_dir() / _FILE
     path = Path.cwd() / given

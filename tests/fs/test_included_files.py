@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.config.included import included
-from holdfast.config.protected import is_protected
+from holdfast.fs.included_files import included
+from holdfast.fs.protected_paths import is_protected
 
 
 def write(root: Path, path: str, text: str) -> None:
@@ -60,6 +60,8 @@ NAMED = [
     (".vscode/settings.json", '{"python.defaultInterpreterPath": "./tools/py"}', "tools/py"),
     (".vscode/mcp.json", '{"servers": {"a": {"command": "node", "args": ["tools/server.js"]}}}', "tools/server.js"),
     (".codex/config.toml", '[mcp_servers.a]\ncommand = "node"\nargs = ["tools/server.js"]\n', "tools/server.js"),
+    (".opencode/opencode.jsonc", '{"mcp": {"a": {"command": ["node", "tools/server.js"]}}} // x', "tools/server.js"),
+    (".github/hooks/pre.json", '{"hooks": {"preToolUse": [{"bash": "./ci/check.sh"}]}}', "ci/check.sh"),
     ("opencode.json", '{"mcp": {"a": {"command": ["node", "tools/server.js"]}}}', "tools/server.js"),
     (".mcp.json", '{"a": {"args": ["tools/server.js"], "command": "node"}}', "tools/server.js"),
     (".mcp.json", '{"a": {"command": "py", "env": {"A": "b"}, "args": ["tools/server.py"]}}', "tools/server.py"),
@@ -109,7 +111,7 @@ def test_a_change_of_the_source_counts_at_once(root: Path) -> None:
         asked = [other for other in ("a.js", "b.js", "c.js") if is_protected(Path(other), root=root)]
         assert asked == [name]
     (root / "package.json").unlink()
-    assert included(root).paths == {}
+    assert included(root) == {}
 
 
 @pytest.mark.spec("N9")
@@ -172,7 +174,7 @@ def test_a_folder_for_hooks_in_every_project_is_protected(root: Path, own_home: 
 @pytest.mark.spec("N9")
 def test_nothing_outside_the_project_and_not_the_project_itself_is_named(root: Path) -> None:
     write(root, ".envrc", "PATH_add .\nPATH_add ../bin\nPATH_add /usr/bin\nPATH_add $HOME/bin\nsource_env ~/x\n")
-    assert included(root).paths == {}
+    assert included(root) == {}
 
 
 @pytest.mark.spec("N9")
@@ -181,7 +183,7 @@ def test_hostile_sources_take_no_time_and_raise_nothing(root: Path) -> None:
     for source in dict(NAMED_SOURCES):
         for text in ("'" * 200_000, '"command": "' + "\\" * 100_000, "run: " + "a/b " * 50_000, "{" * 99_999, "\0\n"):
             write(root, source, text)
-            assert len(included(root).paths) <= 2000
+            assert len(included(root)) <= 2000
         (root / source).unlink()
     assert time.perf_counter() - start < 30
 
@@ -196,4 +198,4 @@ def test_any_text_is_read_without_an_error(tmp_path_factory: pytest.TempPathFact
     for source, _ in NAMED_SOURCES[::4]:
         (root / source).parent.mkdir(exist_ok=True)
         (root / source).write_text(text, "utf-8", "surrogateescape")
-    assert all(path.startswith("/") for path in included(root).paths)
+    assert all(path.startswith("/") for path in included(root))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.config.git_folder import locks, state
+from holdfast.fs.git_folder import locks, state
 
 OBEYED = [
     "hooks/pre-commit",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.config.git_state import is_as_git_writes
+from holdfast.fs.git_folder import is_as_git_writes
 
 MERGE, APPLY, SEQUENCER, BISECT = "rebase-merge", "rebase-apply", "sequencer", ""
 ID = b"0123456789" * 4

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.config.protected import DOTTED, PROTECTED, is_protected, leads_to_protected
-from holdfast.config.roots import state_dir, user_config_file
+from holdfast.config.roots import state_dir
+from holdfast.fs.own_paths import user_config_file
+from holdfast.fs.protected_list import PROTECTED
+from holdfast.fs.protected_paths import DOTTED, is_protected, leads_to_protected
 from tests.quick import quickly
 from tests.soak import rounds
 
@@ -265,6 +267,7 @@ ACTING = {
         ".opencode/agent/x.md",
         "opencode.json",
         "opencode.jsonc",
+        ".opencode.json",
         ".agents/skills/a/SKILL.md",
         ".github/hooks/pre.json",
         ".github/copilot-instructions.md",
