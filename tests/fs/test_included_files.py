@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast.fs.included_files import included
 from holdfast.fs.protected_paths import is_protected
+from tests.quick import quickly
 
 
 def write(root: Path, path: str, text: str) -> None:
@@ -179,13 +179,13 @@ def test_nothing_outside_the_project_and_not_the_project_itself_is_named(root: P
 
 @pytest.mark.spec("N9")
 def test_hostile_sources_take_no_time_and_raise_nothing(root: Path) -> None:
-    start = time.perf_counter()
-    for source in dict(NAMED_SOURCES):
-        for text in ("'" * 200_000, '"command": "' + "\\" * 100_000, "run: " + "a/b " * 50_000, "{" * 99_999, "\0\n"):
-            write(root, source, text)
-            assert len(included(root)) <= 2000
-        (root / source).unlink()
-    assert time.perf_counter() - start < 30
+    texts = ("'" * 200_000, '"command": "' + "\\" * 100_000, "run: " + "a/b " * 50_000, "{" * 99_999, "\0\n")
+    with quickly(30):
+        for source in dict(NAMED_SOURCES):
+            for text in texts:
+                write(root, source, text)
+                assert len(included(root)) <= 2000
+            (root / source).unlink()
 
 
 NAMED_SOURCES = [(source, path) for source, _, path in NAMED]

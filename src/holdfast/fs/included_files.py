@@ -335,8 +335,8 @@ _FOLDER: Final = (
 def _in_strings(text: str) -> Named:
     """The names in the strings of a file with settings, JSON with comments or TOML, whatever their keys."""
     folders = ["", *(one or other for one, other in re.findall(_FOLDER, text))][:_FOLDERS]
-    for found in re.finditer(_STRING, text):
-        string = _without_root(re.sub(r"\\(.)", r"\1", found[1] or found[2] or ""))
+    for written in filter(None, (found[1] or found[2] for found in re.finditer(_STRING, text))):
+        string = _without_root(re.sub(r"\\(.)", r"\1", written))
         if re.search(r"\s", string):
             yield from _in_command(string)
         elif _is_script(string):
