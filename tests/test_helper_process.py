@@ -55,7 +55,7 @@ EXCEPTIONS: dict[str, tuple[str, set[str]]] = {
         {"ctypes", "globals", "importlib.import_module", "os.fork"},
     ),
     "fuzz/driver.py": ("inside the sandbox; runs commands in order to see what they do", {"subprocess.Popen"}),
-    "config/installation.py": ("names the interpreter in order to protect it", {"sys.executable"}),
+    "fs/own_paths.py": ("names the interpreter in order to protect it", {"sys.executable"}),
     "doors/tour.py": ("prints how to start holdfast", {"sys.executable"}),
     "runtime/child.py": (
         "runs the function of a tool in its own process",

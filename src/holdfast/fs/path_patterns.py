@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 _PARTS: Final = re.compile(r"\[[*?[]\]|[*?[]|[^*?[]+")
+_STAR: Final = "[^/]*"
 _SHORT_NAMES: Final = {"git~1": ".git"}
 _SHORT: Final = r"[^.~]{1,6}~[0-9]{1,6}(?:\.[^.~]{0,3})?"
 _LOCAL: Final = re.compile(r"[-._](?:local|overrides?)(?=\.|$)")
@@ -47,7 +48,10 @@ class Matcher:
                 self._wild.append((re.compile(_name_regex(last)), (pattern, before)))
             else:
                 self._exact.setdefault(last, []).append((pattern, before))
-        self._any_wild = re.compile("|".join(sorted({last.pattern for last, _ in self._wild})) or r"(?!)")
+        every = {last.pattern for last, _ in self._wild}
+        ends = {regex for regex in every if regex.startswith(_STAR)}  # each alone looks through the whole name
+        tails = "|".join(sorted(regex.removeprefix(_STAR) for regex in ends)) if ends else "(?!)"
+        self._any_wild = re.compile("|".join((*sorted(every - ends), f"{_STAR}(?:{tails})")))
         self._ending = lru_cache(maxsize=_KNOWN)(self._find_ending)
 
     def may_end(self, name: str) -> bool:
@@ -120,4 +124,4 @@ def _name_regex(name: str) -> str:
     if not rest:
         return first
     middle = "".join(f"(?>[^/]*?{piece})" for piece in rest[:-1] if piece)
-    return f"{first}{middle}[^/]*{rest[-1]}"
+    return f"{first}{middle}{_STAR}{rest[-1]}"

@@ -6,14 +6,12 @@ import os
 import stat
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
 
 from holdfast.doors.cli.failures import UsageProblem
+from holdfast.fs.protected_list import DOCUMENT_SUFFIX
 from holdfast.text.suggest import did_you_mean
 from holdfast.text.visible import visible
 from holdfast.tools.files.sniff import SNIFFED_BYTES, mime_type
-
-SUFFIX: Final = ".chat"
 
 
 def find_document(name: str, commands: Iterable[str] = ()) -> Path:
@@ -46,7 +44,7 @@ def _refuse_binary(path: Path) -> None:
         reason = error.strerror or "the system refuses it"
         raise UsageProblem(f"{visible(str(path))} cannot be read: {reason}; check its permissions.") from None
     # A document may hold anything, a NUL included; another file that does is no text and was not meant.
-    kind = None if path.suffix == SUFFIX else mime_type(head, path.name)
+    kind = None if path.suffix == DOCUMENT_SUFFIX else mime_type(head, path.name)
     if kind is not None:
         raise UsageProblem(f"{visible(str(path))} is not text ({kind}), so it cannot be a document; was it meant?")
 
@@ -69,6 +67,6 @@ def _missing(path: Path, error: OSError | ValueError, commands: Iterable[str]) -
 
 def _documents_beside(path: Path) -> list[str]:
     try:
-        return sorted(entry.name for entry in os.scandir(path.parent) if entry.name.endswith(SUFFIX))
+        return sorted(entry.name for entry in os.scandir(path.parent) if entry.name.endswith(DOCUMENT_SUFFIX))
     except OSError:
         return []
