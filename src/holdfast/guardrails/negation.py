@@ -71,7 +71,9 @@ def asks_for_change(masked: Masked) -> bool:
     or `instead change …`; not in a clause that begins with a question word, or with `do`, `is`, `should`, … and ends
     with a question mark. `Can you change …?`, `Why not add …?` and their like ask for it.
     """
-    return any(map(_changes, sentences_of(LITERAL.sub(" · ", masked.text))))
+    text = LITERAL.sub(" · ", masked.text)
+    lowered = text.lower()
+    return any(word in lowered for word in CHANGES) and any(map(_changes, sentences_of(text)))
 
 
 def _changes(sentence: str) -> bool:
