@@ -17,7 +17,7 @@ from typing import Any
 
 from measure import Effort, Run, race
 
-from holdfast.chat import render
+from holdfast.chat import grammar
 from holdfast.chat.document import Document
 from holdfast.contract.message import Text, Thinking, ToolUse
 
@@ -35,7 +35,7 @@ PEERS: dict[str, Callable[[Any, str], object]] = {
 def conversation(size: int) -> str:
     """Many turns with prose, code, parallel calls, results of all lengths, errors and thinking."""
     chance = random.Random(4)
-    made = [render.message("System", "Be brief.", "\n")]
+    made = [grammar.message("System", "Be brief.", "\n")]
     length = 0
     while length < size:
         turn = list(_turn(chance, len(made)))
@@ -45,19 +45,19 @@ def conversation(size: int) -> str:
 
 
 def _turn(chance: random.Random, number: int) -> Iterator[str]:
-    yield render.message("You", _prose(chance, 40), "\n")
+    yield grammar.message("You", _prose(chance, 40), "\n")
     uses = [
         ToolUse(f"toolu_{number}_{index}", "file.read", json.dumps({"path": f"src/m{number}.py", "limit": 200}))
         for index in range(chance.randrange(1, 4))
     ]
     thought = Thinking(_prose(chance, 80), "anthropic", "c2ln" * 60)
-    yield render.reply([thought, _said(chance), *uses], None, "\n")
+    yield grammar.reply([thought, _said(chance), *uses], None, "\n")
     results = (
-        render.tool_result(use.id, "\n".join(_code(chance, chance.randrange(2, 200))), error=False, newline="\n")
+        grammar.tool_result(use.id, "\n".join(_code(chance, chance.randrange(2, 200))), error=False, newline="\n")
         for use in uses
     )
-    yield render.message("You", "\n\n".join(results), "\n")
-    yield render.reply([Text(f"{_prose(chance, 150)}\n\n{_prose(chance, 100)}")], None, "\n")
+    yield grammar.message("You", "\n\n".join(results), "\n")
+    yield grammar.reply([Text(f"{_prose(chance, 150)}\n\n{_prose(chance, 100)}")], None, "\n")
 
 
 def _said(chance: random.Random) -> Text:
@@ -124,7 +124,7 @@ def stream(rounds: int) -> dict[str, float]:
     parts = [
         _said(chance) if number % 8 else ToolUse(str(number), "file.read", "{}") for number in range(1, STREAM // 1000)
     ]
-    reply = render.reply(parts, None, "\n").removeprefix("@Assistant:\n")
+    reply = grammar.reply(parts, None, "\n").removeprefix("@Assistant:\n")
     pieces = [reply[at : at + PIECE] for at in range(0, len(reply), PIECE)]
     tenth = len(pieces) // 10
     best = {"start": float("inf"), "end": float("inf")}

@@ -16,7 +16,7 @@ from typing import Any
 from measure import Effort, race
 
 from holdfast import Config, Runtime
-from holdfast.assemble.servers import add_servers
+from holdfast.assemble import add_servers
 from holdfast.config.model import ApprovalConfig, McpConfig, McpServer, SandboxConfig
 from holdfast.store.ledger import Ledger
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.agent.context import KEEP, trim
+from holdfast.agent.loop import KEEP, trim
 from holdfast.agent.reply import unanswered
 from holdfast.contract.message import Message, Part, Text, Thinking, ToolResult, ToolUse
 from tests.agent.scripted import Stage, said, saying, use

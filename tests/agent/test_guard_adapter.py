@@ -11,8 +11,8 @@ import pytest
 from holdfast import Config, Context, Tool
 from holdfast.agent.events import Guarded, ReplyWritten
 from holdfast.agent.guarding import Accept, Act, Again, Finish, Refused, Send, Turn
+from holdfast.agent.loading import Surface
 from holdfast.agent.loop import Loop
-from holdfast.agent.surfaces import Surface
 from holdfast.config.model import ApprovalConfig
 from holdfast.contract.message import Message, Part, Text, ToolUse
 from holdfast.contract.vocabulary import Failure, State

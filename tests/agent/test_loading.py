@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import Config, Tool
-from holdfast.agent.loading import MOST, Crowd, Loading
-from holdfast.agent.notebook import Notebook
-from holdfast.agent.surfaces import Surface
+from holdfast.agent.loading import MOST, Crowd, Loading, Notebook, Surface
 from holdfast.config.model import ApprovalConfig, ToolsConfig
 from holdfast.contract.finding import TOOL_SEARCH
 from holdfast.contract.message import Message, Text, ToolResult, ToolUse

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.agent.notebook import SEARCHES, Notebook
+from holdfast.agent.loading import SEARCHES, Notebook
 from holdfast.contract.finding import TOOL_SEARCH
 from holdfast.contract.message import ToolResult, ToolUse
 from holdfast.contract.result import Result

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import Caller, Config, HoldfastError, Tool
-from holdfast.agent.surfaces import (
+from holdfast.agent.loading import (
     ANSWER_ONLY,
     GIT_READ_ONLY,
     MUTATION_ENABLED,

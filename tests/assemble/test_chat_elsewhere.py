@@ -9,7 +9,7 @@ import pytest
 from holdfast.agent.events import Outcome
 from holdfast.assemble.chat import open_chat
 from holdfast.chat.document import Document
-from holdfast.chat.speaking import spoken
+from holdfast.chat.turns import spoken
 from holdfast.contract.processes import Processes, ProcessInfo
 from holdfast.runtime.background import Background
 from tests.agent.scripted import Scripted, said, use

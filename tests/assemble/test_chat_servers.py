@@ -11,7 +11,7 @@ import pytest
 
 from holdfast import Tool
 from holdfast.assemble.chat import Chat
-from holdfast.chat.frontmatter.policy import left_tools
+from holdfast.chat.frontmatter.evaluated import left_tools
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.result import Attachment
 from tests.agent.scripted import Scripted, said, use

@@ -9,9 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from holdfast.agent.conversation import Status
-from holdfast.chat import render
+from holdfast.chat import grammar
 from holdfast.chat.document import Document
-from holdfast.chat.nodes import (
+from holdfast.chat.parse import (
     AbortedSegment,
     Message,
     Segment,
@@ -81,7 +81,7 @@ def as_written(said: Sequence[Part]) -> list[Part]:
 @example("```\n@You:", "Assistant", "\n")
 @settings(max_examples=rounds(50, 250), deadline=None)
 def test_text_comes_out_as_it_went_in(text: str, role: str, newline: str) -> None:
-    message = between(render.message(role, render.text(text, role), newline), newline)
+    message = between(grammar.message(role, grammar.text(text, role), newline), newline)
     assert message.role == role
     assert parts(message) == [Text(text)]
 
@@ -90,14 +90,15 @@ def test_text_comes_out_as_it_went_in(text: str, role: str, newline: str) -> Non
 @given(THINKING, NEWLINE)
 @settings(max_examples=rounds(40, 150), deadline=None)
 def test_thinking_comes_out_as_it_went_in(thought: Thinking, newline: str) -> None:
-    assert parts(between(render.message("Assistant", render.thinking(thought, newline), newline), newline)) == [thought]
+    written = grammar.message("Assistant", grammar.thinking(thought, newline), newline)
+    assert parts(between(written, newline)) == [thought]
 
 
 @pytest.mark.spec("D4")
 @given(TOOL_USE, NEWLINE)
 @settings(max_examples=rounds(40, 150), deadline=None)
 def test_a_call_comes_out_as_it_went_in(use: ToolUse, newline: str) -> None:
-    assert parts(between(render.message("Assistant", render.tool_use(use, newline), newline), newline)) == [use]
+    assert parts(between(grammar.message("Assistant", grammar.tool_use(use, newline), newline), newline)) == [use]
 
 
 @pytest.mark.spec("D4")
@@ -107,12 +108,12 @@ def test_what_a_tool_prints_comes_out_as_it_went_in(
     use_id: str, output: str, error: bool, status: Status | None, newline: str
 ) -> None:
     if status is None:
-        block = render.tool_result(use_id, output, error=error, newline=newline)
+        block = grammar.tool_result(use_id, output, error=error, newline=newline)
     else:
-        block, error = render.placeholder(use_id, status, newline, output), False
+        block, error = grammar.placeholder(use_id, status, newline, output), False
     body = f"words{newline}{newline}{block}{newline}{newline}more"
     expected = ToolResult(use_id, status.value if status else "", output, error)
-    assert parts(between(render.message("You", body, newline), newline)) == [Text("words"), expected, Text("more")]
+    assert parts(between(grammar.message("You", body, newline), newline)) == [Text("words"), expected, Text("more")]
 
 
 @pytest.mark.spec("D4")
@@ -121,14 +122,14 @@ def test_what_a_tool_prints_comes_out_as_it_went_in(
 @example(" a -->\n@You:\n ", "\n")
 @settings(max_examples=rounds(40, 200), deadline=None)
 def test_the_reason_of_an_abort_comes_out_as_it_went_in(reason: str, newline: str) -> None:
-    assert parts(between(render.message("Assistant", render.aborted(reason), newline), newline)) == [Aborted(reason)]
+    assert parts(between(grammar.message("Assistant", grammar.aborted(reason), newline), newline)) == [Aborted(reason)]
 
 
 @pytest.mark.spec("D4")
 @given(PARTS, st.none() | FIELD, NEWLINE)
 @settings(max_examples=rounds(50, 250), deadline=None)
 def test_a_reply_has_one_node_for_each_part(said: list[Part], aborted: str | None, newline: str) -> None:
-    message = between(render.reply(said, aborted, newline), newline)
+    message = between(grammar.reply(said, aborted, newline), newline)
     expected = as_written(said)
     assert parts(message) == expected + ([] if aborted is None else [Aborted(aborted)])
 
@@ -141,33 +142,33 @@ def test_a_reply_is_laid_out_to_be_read() -> None:
         ToolUse("1", "file.read", '{"path": "a"}'),
         ToolUse("2", "file.write", '{"text": "```"}'),
     ]
-    assert render.reply(said, "Stopped by the user.", "\n") == (
+    assert grammar.reply(said, "Stopped by the user.", "\n") == (
         "@Assistant:\nTwo calls.\n```\n@You:\n```\n\n"
         '**Tool Use:** `file.read` (`1`)\n\n```json\n{"path": "a"}\n```\n\n'
         '**Tool Use:** `file.write` (`2`)\n\n````json\n{"text": "```"}\n````\n\n'
         '<thinking anthropic:signature="c2ln">\nplan\n</thinking>\n\n'
         "<!-- flemma:aborted: Stopped by the user. -->\n"
     )
-    alone = render.reply([ToolUse("1", "a", "{}")], None, "\r\n")
+    alone = grammar.reply([ToolUse("1", "a", "{}")], None, "\r\n")
     assert alone == "@Assistant:\r\n\r\n**Tool Use:** `a` (`1`)\r\n\r\n```json\r\n{}\r\n```\r\n"
-    assert render.reply([Text("a @You: b\n@You:\n```")], None, "\n") == "@Assistant:\na @You: b\n\\@You:\n\\```\n"
+    assert grammar.reply([Text("a @You: b\n@You:\n```")], None, "\n") == "@Assistant:\na @You: b\n\\@You:\n\\```\n"
 
 
 @pytest.mark.spec("D4")
 def test_only_the_line_that_would_be_read_as_markup_is_escaped() -> None:
     said = "1. \\alpha\n\\\n\\\\server\n@You: hi\n**Tool Use:** bold\n<thinking> out loud\n"
-    assert render.text(said, "Assistant") == said + "\\"
-    assert render.text("**Tool Use:** `a` (`b`)", "You") == "**Tool Use:** `a` (`b`)"
-    assert render.text("**Tool Use:** `a` (`b`)", "Assistant") == "\\**Tool Use:** `a` (`b`)"
+    assert grammar.text(said, "Assistant") == said + "\\"
+    assert grammar.text("**Tool Use:** `a` (`b`)", "You") == "**Tool Use:** `a` (`b`)"
+    assert grammar.text("**Tool Use:** `a` (`b`)", "Assistant") == "\\**Tool Use:** `a` (`b`)"
 
 
 @pytest.mark.spec("D4")
 def test_halves_of_characters_that_no_file_can_hold_are_replaced() -> None:
-    message = between(render.reply([Text("a\ud83d\udc80b"), ToolUse("\udfff", "\ud800", "\ud800")], None, "\n"), "\n")
+    message = between(grammar.reply([Text("a\ud83d\udc80b"), ToolUse("\udfff", "\ud800", "\ud800")], None, "\n"), "\n")
     assert parts(message) == [Text("a\ufffd\udc80b"), ToolUse("\ufffd", "\ufffd", "\ufffd")]
 
 
 @pytest.mark.spec("D4")
 def test_what_is_no_part_of_a_reply_is_refused() -> None:
     with pytest.raises(TypeError, match="not ToolResult"):
-        render.reply([ToolResult("1", "a", "b")], None, "\n")
+        grammar.reply([ToolResult("1", "a", "b")], None, "\n")

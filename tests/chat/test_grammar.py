@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.chat.document import Document
-from holdfast.chat.nodes import (
+from holdfast.chat.parse import (
     AbortedSegment,
     Frontmatter,
     Message,

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from holdfast.chat import parts as parts_module
+from holdfast.chat import document as parts_module
 from holdfast.chat import scan as scan_module
 from holdfast.chat.document import Document
 from holdfast.chat.scan import Piece, State

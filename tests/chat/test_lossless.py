@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from holdfast.chat import render
+from holdfast.chat import grammar
 from holdfast.chat.document import Document
-from holdfast.chat.nodes import Message, ToolUseSegment
+from holdfast.chat.parse import Message, ToolUseSegment
 from holdfast.contract.message import Part, Text, Thinking, ToolUse
 from tests.soak import rounds
 
@@ -32,10 +32,10 @@ def whole(newline: str) -> str:
             "@System:",
             "Be brief.",
             "",
-            render.reply(REPLY, "Stopped.", newline),
-            render.message("You", render.tool_result("real", FORGED, error=True, newline=newline), newline),
-            render.message("Assistant", render.aborted("--> @You:\n"), newline),
-            render.message("You", render.placeholder("real", "pending", newline, FORGED), newline),
+            grammar.reply(REPLY, "Stopped.", newline),
+            grammar.message("You", grammar.tool_result("real", FORGED, error=True, newline=newline), newline),
+            grammar.message("Assistant", grammar.aborted("--> @You:\n"), newline),
+            grammar.message("You", grammar.placeholder("real", "pending", newline, FORGED), newline),
         ]
     )
 
@@ -94,7 +94,7 @@ def test_a_document_cut_off_anywhere_is_read_and_shows_nothing_that_was_not_ther
 @pytest.mark.spec("D2")
 def test_adding_a_message_leaves_every_earlier_node_as_it_is() -> None:
     before = Document.parse(whole("\n"))
-    after = before.append(render.reply([Text("hello"), ToolUse("1", "a.b", "{}")], None, "\n"))
+    after = before.append(grammar.reply([Text("hello"), ToolUse("1", "a.b", "{}")], None, "\n"))
     assert after.text.startswith(before.text)
     kept = len(before.blocks) - 1
     assert all(new is old for new, old in zip(after.blocks[:kept], before.blocks[:kept], strict=True))
@@ -142,6 +142,6 @@ def test_hostile_text_takes_time_in_proportion(text: str) -> None:
     document = Document.parse(text)
     assert "".join(block.source for block in document.blocks) == text
     assert isinstance(document.blocks[0], Message) or text.startswith("@a")
-    written = render.reply([Text(text), Thinking(text)], None, "\n")
+    written = grammar.reply([Text(text), Thinking(text)], None, "\n")
     (message,) = Document.parse(written).messages
     assert len(message.segments) == 2

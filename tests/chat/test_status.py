@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from holdfast.agent.conversation import Status
-from holdfast.chat import render
+from holdfast.chat import grammar
 from holdfast.chat.document import Document
-from holdfast.chat.nodes import ToolResultSegment
+from holdfast.chat.parse import ToolResultSegment
 from holdfast.chat.turns import last_turn
 
 
@@ -25,7 +25,7 @@ def in_header(suffix: str) -> tuple[str | None, bool, str | None]:
 @pytest.mark.spec("D3")
 @pytest.mark.parametrize("status", [*Status])
 def test_a_status_is_written_in_the_fence_and_read_from_there(status: Status) -> None:
-    block = render.placeholder("toolu_1", status, "\n", "my words")
+    block = grammar.placeholder("toolu_1", status, "\n", "my words")
     assert block == f"**Tool Result:** `toolu_1`\n\n```flemma:tool status={status.value}\nmy words\n```"
     found = result(block)
     assert (found.status, found.form, found.content, found.error) == (status.value, "fence", "my words", False)

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.chat.document import Document
-from holdfast.chat.nodes import TextSegment
-from holdfast.chat.speaking import beginning, spoken
+from holdfast.chat.parse import TextSegment
+from holdfast.chat.turns import beginning, spoken
 from holdfast.doors.cli.chatting.viewing import Stream
 from holdfast.text.visible import visible_block
 from tests.soak import rounds

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.agent.guarding import Accept, Again, Finish, Send, Turn
-from holdfast.agent.surfaces import ANSWER_ONLY, GIT_READ_ONLY, MUTATION_ENABLED, RETRIEVAL_FIRST, Surface
+from holdfast.agent.loading import ANSWER_ONLY, GIT_READ_ONLY, MUTATION_ENABLED, RETRIEVAL_FIRST, Surface
 from holdfast.contract.message import ToolUse
 from holdfast.contract.result import Result
 from tests.guardrails.making import (

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.agent.surfaces import ANSWER_ONLY, MUTATION_ENABLED, RETRIEVAL_FIRST, Surface
+from holdfast.agent.loading import ANSWER_ONLY, MUTATION_ENABLED, RETRIEVAL_FIRST, Surface
 from holdfast.guardrails.intent import Earlier, Mode, read_message
 from holdfast.guardrails.phrases import is_assent
 from tests.guardrails.test_intent import MESSY

@@ -13,7 +13,7 @@ import pytest
 
 import holdfast
 from holdfast import Runtime, tools
-from holdfast.agent.surfaces import GIT_READ_ONLY, MUTATION_ENABLED, RETRIEVAL_FIRST, Surface
+from holdfast.agent.loading import GIT_READ_ONLY, MUTATION_ENABLED, RETRIEVAL_FIRST, Surface
 from holdfast.contract.call import Caller
 from holdfast.contract.tool import Tool
 from holdfast.contract.vocabulary import RUNS_COMMANDS, Profile

@@ -7,8 +7,9 @@ import os
 import threading
 import time
 from collections.abc import Collection, Iterable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
@@ -34,6 +35,9 @@ from holdfast.runtime.undo.runs import remove_dead_runs
 from holdfast.store.ledger import Ledger
 from holdfast.store.trust import Trust
 from holdfast.tools import builtin_tools
+
+if TYPE_CHECKING:
+    from holdfast.mcp.bridge import Bridge
 
 PRUNE_SECONDS: Final = 86_400.0
 
@@ -196,10 +200,31 @@ def build_runtime(
         runtime.on_close(opened.close)
         _prune_once_a_day(setting)
     if config.mcp.servers and servers != ():
-        from holdfast.assemble.servers import add_servers
-
         add_servers(runtime, setting.user_db, servers)
     return runtime
+
+
+def add_servers(runtime: Runtime, user_db: Path, only: Collection[str] | None = None) -> Bridge | None:
+    """Make sources of the servers that are switched on (of `only` these); they start with the runtime."""
+    every = runtime.config.mcp.servers
+    servers = {name: every[name] for name in every if every[name].enabled and (only is None or name in only)}
+    if not servers:
+        return None
+    if find_spec("mcp") is None:
+        runtime.registry.warn(
+            "MCP servers are configured, but the MCP SDK is not installed, so their tools are missing: "
+            "pip install 'holdfast[mcp]'"
+        )
+        return None
+    from holdfast.mcp.bridge import Bridge
+    from holdfast.store.pins import Pins
+
+    pins = Pins(user_db)
+    runtime.on_close(pins.close)
+    bridge = Bridge(runtime, servers, pins=pins, state=user_db.parent)
+    bridge.attach()
+    runtime.services.offer(Bridge, bridge)
+    return bridge
 
 
 def open_runtime(cwd: Path | None = None, *, tools: Iterable[Any] = (), **options: Any) -> Runtime:

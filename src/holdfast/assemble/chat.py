@@ -19,11 +19,19 @@ from holdfast.chat.conversation import DocumentConversation
 from holdfast.chat.document import Document
 from holdfast.chat.files import check_writable
 from holdfast.chat.frontmatter.evaluate import evaluate
-from holdfast.chat.frontmatter.evaluated import NOTHING, Base, Evaluated, digest_of_frontmatter
-from holdfast.chat.frontmatter.policy import Ruling, chosen_tools, left_tools, missing_tools, ruling
+from holdfast.chat.frontmatter.evaluated import (
+    NOTHING,
+    Base,
+    Evaluated,
+    Ruling,
+    chosen_tools,
+    digest_of_frontmatter,
+    left_tools,
+    missing_tools,
+    ruling,
+)
 from holdfast.chat.lua.host import LuaHost
-from holdfast.chat.templates.expand import Expanded, Scope, expand
-from holdfast.chat.templates.files import Files
+from holdfast.chat.templates.expand import Expanded, Files, Scope, expand
 from holdfast.config.load import Loaded, load
 from holdfast.config.model import Config, GuardrailsConfig, SecretSource
 from holdfast.contract.call import Caller

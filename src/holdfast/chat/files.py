@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from holdfast.chat import escape
+from holdfast.chat import grammar
 from holdfast.contract.errors import HoldfastError
 from holdfast.fs.beneath import USERS_FILE, USERS_FOLDER, opened
 from holdfast.fs.replace import new_file, swap, sync_folder, traits_of
@@ -65,7 +65,7 @@ def encode(text: str) -> bytes:
 
 def storable(text: str) -> str:
     """The text as it would be read back: characters that no file can hold are replaced."""
-    return decode(encode(escape.storable(text)))
+    return decode(encode(grammar.storable(text)))
 
 
 def read(path: Path) -> Snapshot:

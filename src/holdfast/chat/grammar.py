@@ -1,12 +1,19 @@
-"""The lines that mean something in a `.chat` document, as patterns shared by everything that reads or writes one.
+"""The lines that mean something in a `.chat` document: their patterns, how text is escaped, and how blocks are written.
 
-Only a line feed ends a line. The patterns want MULTILINE; possessive repeats keep every one of them linear.
+Only a line feed ends a line. The patterns want MULTILINE; possessive repeats keep every one of them linear. A line
+outside a fence that is backslashes and markup has one backslash more in the document than in the text. Blocks are
+written so that they are read as exactly what was written; a block has no line break at its end, a message has one.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Final
+
+from holdfast.contract.message import Aborted, Part, Text, Thinking, ToolUse
 
 BOM: Final = "\ufeff"
 BLANK: Final = " \t\r\v\f"
@@ -43,7 +50,7 @@ IN_THINKING: Final = re.compile(rf"\n(?:{THOUGHT}|{MARKER}|{FENCE})", re.MULTILI
 BLANKS: Final = rf"(?:{WS}\n)*+(?:{WS}\Z)?"
 """The rest of a line and the blank lines after it; at the end of the text also a last one without a line feed."""
 
-_CLOSING: Final = re.compile(rf"`++{WS}($){BLANKS}", re.MULTILINE)
+_CLOSING_LINE: Final = re.compile(rf"`++{WS}($){BLANKS}", re.MULTILINE)
 
 
 def reader_of(role: str) -> int:
@@ -58,6 +65,224 @@ def closing_fence(text: str, at: int, length: int) -> re.Match[str] | None:
     wanted = "\n" + "`" * length
     while (at := text.find(wanted, at)) >= 0:
         at += 1
-        if found := _CLOSING.match(text, at):
+        if found := _CLOSING_LINE.match(text, at):
             return found
     return None
+
+
+_MARKUP: Final = tuple(f"{markup}|{THOUGHT}" if reader == ASSISTANT else markup for reader, markup in enumerate(MARKUP))
+_RISKY: Final = tuple(re.compile(rf"\n(?=\\*+(?:{markup}))", re.MULTILINE) for markup in _MARKUP)
+_OPENING: Final = r"(?=`{3,}+[^`\n]*+$)"
+_ESCAPED: Final = tuple(re.compile(rf"\n(?:{_OPENING}|\\(?=\\*+(?:{markup})))", re.MULTILINE) for markup in _MARKUP)
+_CLOSING: Final = re.compile(rf"\n(`{{3,}}+){WS}$", re.MULTILINE)
+_TICKS: Final = re.compile("`+")
+_EMPTY: Final = re.compile(rf"\\*+{WS}\Z")
+_UNSTORABLE: Final = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+
+_FIELD: Final = re.compile(r'[\x00-\x1f\x7f-\x9f%`)">]')
+_ATTRIBUTE: Final = re.compile(r'[\x00-\x20\x7f-\x9f%`)">:=/<]')
+_ENCODED: Final = re.compile("(?:%[0-9A-Fa-f]{2})+")
+
+
+def storable(text: str) -> str:
+    """The text without halves of surrogate pairs, which no file can hold. Bytes that were not UTF-8 stay."""
+    return text if text.isascii() else _UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def escape_lines(text: str, reader: int) -> str:
+    text = "\n" + text
+    fences: _Closings | None = None
+    out: list[str] = []
+    at = done = 0
+    while found := _RISKY[reader].search(text, at):
+        at = found.end()
+        if text[at] == "`":
+            fences = fences or _Closings(text)
+            if (end := fences.end_of(text, at)) is not None:
+                at = end
+                continue
+        out += (text[done:at], "\\")
+        done = at
+    return ("".join(out) + text[done:])[1:]
+
+
+class _Closings:
+    """Where fences can close, so that many that never do cost no more than one."""
+
+    def __init__(self, text: str) -> None:
+        found = list(_CLOSING.finditer(text))
+        self.lines = [match.start() for match in found]
+        self.ends = [match.end() for match in found]
+        self.lengths = [len(match[1]) for match in found]
+        self.longest = list(accumulate(reversed(self.lengths), max))[::-1]
+
+    def end_of(self, text: str, line: int) -> int | None:
+        """The end of the line that closes the fence which this line opens."""
+        length = _ticks(text, line)
+        index = bisect_right(self.lines, line)
+        if index == len(self.lines) or self.longest[index] < length:
+            return None
+        while self.lengths[index] < length:
+            index += 1
+        return self.ends[index]
+
+
+def _ticks(text: str, line: int) -> int:
+    found = _TICKS.match(text, line)
+    return len(found[0]) if found else 0
+
+
+def unescape_lines(text: str, reader: int) -> str:
+    text = "\n" + text
+    out: list[str] = []
+    at = done = 0
+    while found := _ESCAPED[reader].search(text, at):
+        at = found.end()
+        if text[at - 1] == "\\":
+            out.append(text[done : at - 1])
+            done = at
+            continue
+        closing = closing_fence(text, at, _ticks(text, at))
+        if closing is None:
+            break
+        at = closing.start(1)
+    return ("".join(out) + text[done:])[1:]
+
+
+def escape_edges(text: str) -> str:
+    """Mark a first and a last line that would be taken for the blank lines around a text."""
+    first, feed, rest = text.partition("\n")
+    if _EMPTY.match(first):
+        text = "\\" + text
+    if feed and _EMPTY.match(rest, last := rest.rfind("\n") + 1):
+        text = text[: len(text) - len(rest) + last] + "\\" + rest[last:]
+    return text
+
+
+def unescape_edges(text: str) -> str:
+    first, feed, rest = text.partition("\n")
+    if first.startswith("\\") and _EMPTY.match(first):
+        text = text[1:]
+    if feed and rest.startswith("\\", last := rest.rfind("\n") + 1) and _EMPTY.match(rest, last):
+        text = text[: len(text) - len(rest) + last] + rest[last + 1 :]
+    return text
+
+
+def encode_field(text: str) -> str:
+    """A name, an id, a signature: what would end its place is written as `%60`."""
+    return _FIELD.sub(_percent, storable(text))
+
+
+def encode_attribute(text: str) -> str:
+    return _ATTRIBUTE.sub(_percent, storable(text))
+
+
+def encode_message(text: str) -> str:
+    """The blanks around the message of an aborted marker are not its own, so those of the text are written out."""
+    inner = text.strip(" ")
+    before = len(text) - len(text.lstrip(" ")) if inner else len(text)
+    after = len(text) - before - len(inner)
+    return "%20" * before + encode_field(inner) + "%20" * after
+
+
+def decode_field(text: str) -> str:
+    return _ENCODED.sub(_character, text) if "%" in text else text
+
+
+def _percent(found: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in found[0].encode())
+
+
+def _character(found: re.Match[str]) -> str:
+    return bytes.fromhex(found[0].replace("%", "")).decode("utf-8", "surrogateescape")
+
+
+def text(text: str, role: str) -> str:
+    """Text as this role says it; its own line breaks stay as they are."""
+    return escape_edges(escape_lines(storable(text), reader_of(role)))
+
+
+def thinking(part: Thinking, newline: str) -> str:
+    tag = "<thinking redacted" if part.redacted else "<thinking"
+    if part.signature is not None:
+        whose = "" if part.provider is None else f"{encode_attribute(part.provider)}:"
+        tag += f' {whose}signature="{encode_field(part.signature)}"'
+    elif part.provider is not None:
+        tag += f' provider="{encode_field(part.provider)}"'
+    inner = escape_lines(storable(part.text), ASSISTANT)
+    return f"{tag}>{newline}{inner}{newline if inner else ''}</thinking>"
+
+
+def tool_use(use: ToolUse, newline: str) -> str:
+    header = f"**Tool Use:** `{encode_field(use.name)}` (`{encode_field(use.id)}`)"
+    return f"{header}{newline}{newline}{_fenced(use.arguments, 'json', newline)}"
+
+
+def tool_result(use_id: str, text: str, *, error: bool, newline: str) -> str:
+    return f"{_result_header(use_id)}{' (error)' if error else ''}{newline}{newline}{_fenced(text, '', newline)}"
+
+
+def placeholder(use_id: str, status: str, newline: str, content: str = "") -> str:
+    return f"{_result_header(use_id)}{newline}{newline}{_fenced(content, f'flemma:tool status={status}', newline)}"
+
+
+def aborted(message: str) -> str:
+    return f"<!-- flemma:aborted: {encode_message(message)} -->"
+
+
+def message(role: str, body: str, newline: str) -> str:
+    """A message with these blocks. A tool block that comes first has a blank line before it."""
+    apart = newline if body.startswith("**Tool ") else ""
+    return f"@{role}:{newline}{apart}{body}{newline if body else ''}"
+
+
+def reply(parts: Sequence[Part], aborted: str | None, newline: str) -> str:
+    """A whole message of the assistant: text and calls in their order, then thinking, then why it was stopped.
+
+    Texts with no call between them become one, and an empty text is not written.
+    """
+    said = [part for part in parts if not isinstance(part, Thinking | Aborted)]
+    thought = [part for part in parts if isinstance(part, Thinking)]
+    why = [part for part in parts if isinstance(part, Aborted)]
+    if aborted is not None:
+        why.append(Aborted(aborted))
+    blocks = [_block(part, newline) for part in (*_merged(said), *thought, *why)]
+    return message("Assistant", (newline * 2).join(blocks), newline)
+
+
+def _merged(parts: Sequence[Part]) -> Iterator[Part]:
+    texts: list[str] = []
+    for part in (*parts, None):
+        if isinstance(part, Text):
+            texts.append(part.text)
+            continue
+        if said := "".join(texts):
+            yield Text(said)
+        texts.clear()
+        if part is not None:
+            yield part
+
+
+def _block(part: Part, newline: str) -> str:
+    match part:
+        case Text():
+            return text(part.text, "Assistant")
+        case Thinking():
+            return thinking(part, newline)
+        case ToolUse():
+            return tool_use(part, newline)
+        case Aborted():
+            return aborted(part.message)
+        case _:
+            raise TypeError(f"A reply holds text, thinking and calls, but not {type(part).__name__}.")
+
+
+def _result_header(use_id: str) -> str:
+    return f"**Tool Result:** `{encode_field(use_id)}`"
+
+
+def _fenced(content: str, info: str, newline: str) -> str:
+    content = storable(content)
+    longest = max(map(len, _TICKS.findall(content)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{info}{newline}{content}{newline if content else ''}{fence}"

@@ -10,11 +10,10 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from holdfast.agent.conversation import NOT_RECORDED, Placed, Settled, Slot, Status
-from holdfast.chat import render
+from holdfast.chat import grammar
 from holdfast.chat.document import Document
 from holdfast.chat.files import DocumentError, storable
-from holdfast.chat.nodes import ToolResultSegment
-from holdfast.chat.status import in_header
+from holdfast.chat.parse import ToolResultSegment, in_header
 from holdfast.chat.turns import ASSISTANT, YOU, Answer, Asked, Turn, is_blank, placed, starts, turn, turns, words
 from holdfast.contract.message import Part, ToolUse
 from holdfast.contract.result import Result
@@ -170,7 +169,7 @@ def repaired(document: Document) -> tuple[Document, int]:
                 splices += untagged(answer)
             else:
                 error = said if said.strip() else NOT_RECORDED
-                blocks[asked.use.id] = render.tool_result(asked.use.id, error, error=True, newline=document.newline)
+                blocks[asked.use.id] = grammar.tool_result(asked.use.id, error, error=True, newline=document.newline)
         splices += place_blocks(document, text, found, blocks)
     return apply(document, text, splices), orphans
 
@@ -185,7 +184,7 @@ def replied(document: Document, answered: Document, parts: Sequence[Part], abort
     if not follows and length > 1 and document.messages[-1].role == YOU and is_blank(document.messages[-1]):
         at, follows = document.offset(length - 1), True
     newline = document.newline
-    block = render.reply(parts, aborted, newline)
+    block = grammar.reply(parts, aborted, newline)
     if not follows and not any(isinstance(part, ToolUse) for part in parts):
         block += f"{newline}@{YOU}:{newline}{newline}"
     new = apply(document, text, [insert(text, at, block, newline)])
@@ -319,12 +318,12 @@ def _check_answered(document: Document, answered: Document) -> None:
 def _block(document: Document, change: Placed | Settled) -> str:
     name = change.slot.use.id
     if isinstance(change, Placed):
-        return render.placeholder(name, change.status, document.newline)
+        return grammar.placeholder(name, change.status, document.newline)
     result = change.result
     text = result.text
     if not text and result.attachments:
         text = "\n".join(f"[{attachment.mime_type}]" for attachment in result.attachments)
-    return render.tool_result(name, text, error=not result.success, newline=document.newline)
+    return grammar.tool_result(name, text, error=not result.success, newline=document.newline)
 
 
 def _is_own(answer: Answer, result: Result) -> bool:

@@ -7,14 +7,16 @@ count.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.agent.conversation import Status
+from holdfast.chat import files
 from holdfast.chat.document import Document
-from holdfast.chat.nodes import AbortedSegment, Message, Segment, TextSegment, ToolResultSegment, ToolUseSegment
+from holdfast.chat.grammar import escape_lines, reader_of
+from holdfast.chat.parse import AbortedSegment, Message, Segment, TextSegment, ToolResultSegment, ToolUseSegment
 from holdfast.contract.message import ToolUse
 
 YOU: Final = "You"
@@ -139,3 +141,85 @@ def _aborted(reply: Message) -> str | None:
         if not isinstance(segment, TextSegment) or segment.text.strip():
             return None
     return None
+
+
+class Position(NamedTuple):
+    line: int
+    column: int
+
+
+def first_pending(document: Document) -> Position | None:
+    """The first placeholder of the last reply's calls that waits for a person and is still empty."""
+    last = last_turn(document)
+    waiting = [
+        asked.answer
+        for asked in (last.asked if last else ())
+        if asked.answer is not None and asked.answer.status is Status.PENDING and not asked.answer.node.content.strip()
+    ]
+    return min((_at(document, answer) for answer in waiting), default=None)
+
+
+def after_result(
+    document: Document,
+    number: int,
+    use_id: str,
+    mode: Literal["result", "stay", "next"],
+    now: Position,
+) -> Position:
+    """Where to go when call `use_id` of turn `number` got its result: to it, nowhere, or where a person writes next."""
+    replies = starts(document)
+    if mode == "stay" or number >= len(replies):
+        return now
+    found = turn(document, replies, number)
+    if mode == "next":
+        return _next_words(document, found)
+    answers = (asked.answer for asked in found.asked if asked.use.id == use_id)
+    answer = next(answers, None)
+    return now if answer is None else _at(document, answer)
+
+
+def _next_words(document: Document, found: Turn) -> Position:
+    """Below the next `@You:` after the results, else at the end of the document."""
+    for index in range(found.message + 2, len(document.messages)):
+        if document.messages[index].role == YOU:
+            return Position(document.line(document.offset(index)) + 1, 1)
+    last = document.text.rfind("\n") + 1
+    return Position(document.line(len(document)), len(document.text) - last + 1)
+
+
+def _at(document: Document, answer: Answer) -> Position:
+    return Position(document.line(answer.start), 1)
+
+
+def spoken(document: Document, words: str) -> Document:
+    """The document with the words at its end: in the person's message if it ends with one, else in a new one."""
+    newline = document.newline
+    block = _lines(words, YOU, newline)
+    if not document.messages or document.messages[-1].role != YOU or _awaits_fence(document):
+        block = f"@{YOU}:{newline}{block}"
+    text = document.text
+    last = text[text.rfind("\n", 0, max(0, len(text) - 1)) + 1 :]
+    gap = "" if not last.strip() or last.startswith(f"@{YOU}:") else newline
+    if text and not text.endswith("\n"):
+        gap += newline
+    return document.append(gap + block)
+
+
+def beginning(*, frontmatter: str, system: str, words: str) -> str:
+    """The text of a new document."""
+    parts = [frontmatter] if frontmatter else []
+    if system.strip():
+        parts.append(f"@{SYSTEM}:\n{_lines(system, SYSTEM, chr(10))}")
+    parts.append(f"@{YOU}:\n{_lines(words, YOU, chr(10))}")
+    return "\n".join(parts)
+
+
+def _awaits_fence(document: Document) -> bool:
+    """Whether it ends with the header of a result, which would take what comes next for its content."""
+    last = document.messages[-1].segments[-1:]
+    return any(isinstance(segment, ToolResultSegment) and segment.problem is not None for segment in last)
+
+
+def _lines(words: str, role: str, newline: str) -> str:
+    escaped = escape_lines(files.storable(words).strip("\n"), reader_of(role))
+    return escaped.replace("\r\n", "\n").replace("\n", newline) + newline

@@ -24,7 +24,7 @@ HoldfastError
 ├── LoginNeeded              a server wants a login that only a person can give (in `mcp.oauth_client`)
 ├── LoginFailed              a login went wrong on the way (there too)
 ├── DocumentError            a document cannot be read or written (in `chat.files`)
-│   ├── DocumentBusy         another process drives it (in `chat.locking`)
+│   ├── DocumentBusy         another process drives it (in `chat.remembering`)
 │   └── Unreadable           it is gone, or not a text file
 └── LedgerError              the record cannot be kept
     ├── LedgerUnavailable    locked, full or read-only: nothing was written

@@ -9,7 +9,7 @@ from typing import cast
 from msgspec import Struct
 
 from holdfast.agent.guarding import Turn
-from holdfast.agent.surfaces import RETRIEVAL_FIRST
+from holdfast.agent.loading import RETRIEVAL_FIRST
 from holdfast.contract.values import Json
 from holdfast.guardrails.evidence import candidates_of, is_inside, plain_path, refers_to
 from holdfast.guardrails.intent import LIST, READ, SEARCH

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from holdfast.agent.guarding import Accept, Act, Again, Finish, Refused, Send, Turn
-from holdfast.agent.surfaces import ANSWER_ONLY, Surface
+from holdfast.agent.loading import ANSWER_ONLY, Surface
 from holdfast.config.model import GuardrailsConfig
 from holdfast.contract.message import Part, Text, ToolUse
 from holdfast.contract.tool import Tool

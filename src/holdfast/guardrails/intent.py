@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from holdfast.agent.surfaces import ANSWER_ONLY, GIT_READ_ONLY, MUTATION_ENABLED, RETRIEVAL_FIRST, Surface
+from holdfast.agent.loading import ANSWER_ONLY, GIT_READ_ONLY, MUTATION_ENABLED, RETRIEVAL_FIRST, Surface
 from holdfast.guardrails.negation import CHANGES, asks_for_change
 from holdfast.guardrails.phrases import Shape, edit_in, is_git_question, lines_of
 from holdfast.models.requests.literals import mask

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.agent.guarding import Round, Step, Turn
-from holdfast.agent.surfaces import Surface
+from holdfast.agent.loading import Surface
 from holdfast.config.model import GuardrailsConfig
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args

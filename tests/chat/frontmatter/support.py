@@ -9,8 +9,7 @@ from typing import Any
 from holdfast import Runtime
 from holdfast.agent.conversation import Diagnostic
 from holdfast.chat.frontmatter.evaluate import evaluate
-from holdfast.chat.frontmatter.evaluated import Base, Evaluated
-from holdfast.chat.frontmatter.policy import Ruling, chosen_tools, ruling
+from holdfast.chat.frontmatter.evaluated import Base, Evaluated, Ruling, chosen_tools, ruling
 from holdfast.chat.lua.host import LuaHost
 from holdfast.config.load import Loaded, load
 from holdfast.config.model import Config

@@ -8,8 +8,7 @@ import pytest
 from holdfast.chat.frontmatter import seed_options
 from holdfast.chat.frontmatter.evaluate import evaluate
 from holdfast.chat.lua.host import LuaHost
-from holdfast.chat.templates.expand import Scope, expand
-from holdfast.chat.templates.files import Files
+from holdfast.chat.templates.expand import Files, Scope, expand
 from holdfast.config.model import Config
 from holdfast.contract.message import Text
 from tests.chat.frontmatter.support import Place, clean, config_of, tools_of

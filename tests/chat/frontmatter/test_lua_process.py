@@ -160,7 +160,7 @@ def test_a_child_that_dies_while_it_works_is_replaced() -> None:
 
 @pytest.mark.spec("D6")
 def test_an_answer_that_is_too_large_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.chat.lua.process.MAX_FRAME", 200)
+    monkeypatch.setattr("holdfast.chat.lua.host.MAX_FRAME", 200)
     with LuaHost() as host:
         found = only(lua_document("flemma.opt.tools = {" + '"read",' * 200 + "}", host))
         assert found.message == "The Lua frontmatter gives more data than is accepted; make it give less."

@@ -17,8 +17,7 @@ import pytest
 
 from holdfast.chat.frontmatter.evaluate import evaluate
 from holdfast.chat.frontmatter.evaluated import Base
-from holdfast.chat.lua.host import LuaError, LuaHost, Script
-from holdfast.chat.lua.process import Child
+from holdfast.chat.lua.host import Child, LuaError, LuaHost, Script
 from holdfast.contract.tool import Tool
 from tests.chat.frontmatter.support import Place, clean, lua_document, only
 

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.chat.frontmatter.evaluate import MAX_CODE, evaluate
+from holdfast.chat.frontmatter.evaluate import MAX_CODE, Lines, evaluate
 from holdfast.chat.frontmatter.evaluated import Base
-from holdfast.chat.frontmatter.lines import Lines
 from holdfast.chat.lua.host import LuaHost
 from holdfast.config.model import Config, SandboxConfig
 from tests.chat.frontmatter.support import TOOLS, Place, clean, config_of, lua_document, only, tools_of

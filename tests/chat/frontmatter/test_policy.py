@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.chat.frontmatter.evaluated import NOTHING
-from holdfast.chat.frontmatter.policy import BROKEN, DOCUMENT
+from holdfast.chat.frontmatter.evaluated import BROKEN, DOCUMENT, NOTHING
 from holdfast.chat.lua.host import Limits, LuaHost
 from holdfast.contract.call import Caller, Decision
 from holdfast.contract.tool import Tool

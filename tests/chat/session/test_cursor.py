@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.agent.conversation import Status
-from holdfast.chat.cursor import Position, after_result, first_pending
+from holdfast.chat.turns import Position, after_result, first_pending
 from tests.chat.session.support import Editor, asking, place, settle, text_of
 
 NOW = Position(2, 5)

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from holdfast.chat.files import DocumentError
-from holdfast.chat.locking import DocumentBusy, DocumentLock, driver, key
+from holdfast.chat.remembering import DocumentBusy, DocumentLock, driver, key
 
 HOLDER = """
 import sys, pathlib
-from holdfast.chat.locking import DocumentLock
+from holdfast.chat.remembering import DocumentLock
 with DocumentLock(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])).held():
     print("held", flush=True)
     sys.stdin.readline()

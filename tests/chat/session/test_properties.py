@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.agent.conversation import Placed, Settled, Slot, Status
+from holdfast.chat.conversation import Reading
 from holdfast.chat.document import Document
 from holdfast.chat.files import DocumentError
 from holdfast.chat.merging import changed, difference, repaired, replied, span
-from holdfast.chat.reading import Reading
 from holdfast.chat.turns import Turn, last_turn, starts, turns, words
 from holdfast.contract.message import Message, Part, Text, Thinking, ToolUse
 from holdfast.contract.result import Result

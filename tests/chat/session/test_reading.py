@@ -10,9 +10,8 @@ import pytest
 from msgspec import Struct
 
 from holdfast.agent.conversation import NOT_RECORDED, Diagnostic, Settled
-from holdfast.chat.conversation import DocumentConversation
+from holdfast.chat.conversation import DocumentConversation, Reading
 from holdfast.chat.document import Document
-from holdfast.chat.reading import Reading
 from holdfast.contract.message import Aborted, Message, Part, Role, Text, Thinking, ToolResult, ToolUse
 from holdfast.contract.result import Attachment, Result
 from holdfast.models.port import Usage

@@ -9,8 +9,7 @@ from holdfast.agent.conversation import Diagnostic
 from holdfast.chat.frontmatter.evaluate import evaluate
 from holdfast.chat.frontmatter.evaluated import NOTHING, Base, Evaluated
 from holdfast.chat.lua.host import LuaHost
-from holdfast.chat.templates.expand import Expanded, Scope, expand
-from holdfast.chat.templates.files import Files
+from holdfast.chat.templates.expand import Expanded, Files, Scope, expand
 from holdfast.config.model import ChatConfig, Config, Reach, SandboxConfig
 from holdfast.contract.message import Text
 

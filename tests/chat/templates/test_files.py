@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from holdfast.chat.templates import files as bounds
-from holdfast.chat.templates.references import Reference, references_in
+from holdfast.chat.templates import expand as bounds
+from holdfast.chat.templates.scan import Reference, references_in
 from holdfast.contract.message import Text
 from holdfast.contract.result import Attachment
 from tests.chat.templates.support import PNG, Project, only, shown

@@ -6,7 +6,7 @@ Mistakes are collected, each with its line, and the steps that are right still c
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar, cast
 
 from msgspec import Struct
@@ -14,15 +14,129 @@ from msgspec import Struct
 from holdfast.agent.conversation import Diagnostic
 from holdfast.chat.frontmatter import seed_options as seed
 from holdfast.chat.frontmatter.evaluated import Base
-from holdfast.chat.frontmatter.lists import Step, check_rules, check_tools, rules, tools
 from holdfast.chat.frontmatter.seed_options import Path
-from holdfast.chat.frontmatter.vocabulary import NotHere, Vocabulary
+from holdfast.config.merge import NameList
 from holdfast.config.model import PRESET_NAME
 from holdfast.config.options import check, show
 from holdfast.contract.errors import ConfigError
+from holdfast.contract.names import SERVER, is_pattern, server_of
 from holdfast.registry.selection import Edit
+from holdfast.rules.policy import GROUP_PREFIX, GROUPS, PLANNED
+from holdfast.rules.resolvers import BUILT_IN
 from holdfast.text.suggest import did_you_mean
 from holdfast.text.visible import visible
+
+PRESET: Final = "$"
+_MAX_SHOWN: Final = 80
+
+
+class UnknownName(Exception):
+    """No tool and no preset has this name; the message says what to write instead."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        close = did_you_mean(name, known)
+        hint = f". Did you mean '{close}'?" if close else "; use names that `holdfast tools` shows."
+        self.name = name
+        super().__init__(f"unknown value '{visible(name[:_MAX_SHOWN])}'{hint}")
+
+
+class NotHere(Exception):
+    """The tool exists, but not for this document."""
+
+
+class Vocabulary:
+    def __init__(self, base: Base, presets: Iterable[str] = ()) -> None:
+        self._base = base
+        self._canonical = {name: tool.name for tool in base.tools for name in (*tool.names, tool.api_name)}
+        self._shown = [name for tool in base.tools for name in tool.names]
+        self._groups = GROUPS.union(*(tool.groups for tool in base.tools))
+        self._presets = {*BUILT_IN, *base.config.approval.presets, *presets}
+        listed = base.config.approval.auto_approve
+        self._listed = frozenset((*(() if isinstance(listed, str) else listed), *base.config.approval.importable))
+
+    def rule(self, name: str) -> str:
+        """An entry of `auto_approve`, with a tool by its own name."""
+        if name in self._presets or name in self._listed:
+            return self._canonical.get(name, name)
+        if name.startswith(PRESET):
+            raise UnknownName(name, sorted(self._presets))
+        return self._tool_or_set(name, absent=(*self._base.hidden, *PLANNED))
+
+    def tool(self, name: str) -> str:
+        """An entry of the document's tools."""
+        if name in self._base.hidden:
+            raise NotHere(f"The tool '{visible(name[:_MAX_SHOWN])}' is not available here and is left out.")
+        return self._tool_or_set(name)
+
+    def canonical(self, name: str) -> str:
+        return self._canonical.get(name, name)
+
+    def _may_come(self, name: str) -> bool:
+        """A tool of a configured MCP server: which ones it has is known when it runs, and not for good."""
+        server = server_of(name)
+        tool = name.removeprefix(f"{SERVER}{server}").removeprefix(":")
+        return server in self._base.config.mcp.servers and bool(tool)
+
+    def _tool_or_set(self, name: str, absent: tuple[str, ...] = ()) -> str:
+        if name in self._canonical:
+            return self._canonical[name]
+        if name in absent or is_pattern(name) or self._may_come(name):
+            return name
+        if name.startswith(GROUP_PREFIX):
+            group = name.removeprefix(GROUP_PREFIX)
+            if group in self._groups or any(tool.in_group(group) for tool in self._base.tools):
+                return name
+            raise UnknownName(name, sorted(GROUP_PREFIX + group for group in self._groups))
+        raise UnknownName(name, self._shown)
+
+
+class Step(Struct, frozen=True):
+    """`set`, `append`, `prepend` or `remove`, and the names it is given."""
+
+    operation: str
+    names: tuple[str, ...]
+    path: tuple[str, ...]
+    """The option, as the document names it."""
+    line: int | None = None
+
+
+Report = Callable[[Exception, Step], None]
+
+
+def rules(
+    steps: Iterable[Step], vocabulary: Vocabulary, base: tuple[str, ...] | str = (), excluded: Iterable[str] = ()
+) -> NameList:
+    """An approval list, with tools by their own names, so that every spelling removes and brings back every other."""
+    start = () if isinstance(base, str) else base
+    current = NameList(tuple(map(vocabulary.canonical, start)), tuple(map(vocabulary.canonical, excluded)))
+    for step in steps:
+        current = getattr(current, step.operation)(_known(step, vocabulary.rule))
+    return current
+
+
+def tools(steps: Iterable[Step], vocabulary: Vocabulary) -> tuple[Edit, ...]:
+    """The edits to the document's tools that mean something here."""
+    return tuple((step.operation, tuple(_known(step, vocabulary.tool))) for step in steps)
+
+
+def check_rules(step: Step, vocabulary: Vocabulary, report: Report) -> None:
+    _known(step, vocabulary.rule, report)
+
+
+def check_tools(step: Step, vocabulary: Vocabulary, report: Report) -> None:
+    _known(step, vocabulary.tool, report)
+
+
+def _known(step: Step, look_up: Callable[[str], str], report: Report | None = None) -> list[str]:
+    found: list[str] = []
+    for name in step.names:
+        try:
+            found.append(look_up(name))
+        except (UnknownName, NotHere) as error:
+            if report is not None:
+                report(error, step)
+    return found
+
 
 T = TypeVar("T")
 Table = dict[str, Any]
@@ -218,9 +332,7 @@ class Draft:
             raise Mistake(self._unknown(real) if unknown else "it is not a list; assign a value to it instead.")
         value = self._lists[real]
         outer = self._base.config.approval.auto_approve
-        if real == seed.AUTO_APPROVE and (
-            self._function is not None or (not value.steps and isinstance(outer, str))
-        ):
+        if real == seed.AUTO_APPROVE and (self._function is not None or (not value.steps and isinstance(outer, str))):
             raise Mistake("it is a function, there is no list to change; give a whole list.")
         return value
 

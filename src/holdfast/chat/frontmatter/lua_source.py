@@ -54,7 +54,7 @@ def script_of(code: str, base: Base) -> Script:
     return Script(code, {"values": known, "readable": dict.fromkeys(values, True)})
 
 
-def run(code: str, base: Base, lua: LuaHost) -> tuple[Draft, Script, list[Diagnostic]]:
+def read_lua(code: str, base: Base, lua: LuaHost) -> tuple[Draft, Script, list[Diagnostic]]:
     """Raises `LuaError` when the code fails: nothing of it counts then."""
     script = script_of(code, base)
     try:

@@ -2,20 +2,229 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
+import os
 import re
+import select
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
+from importlib.machinery import PathFinder
+from pathlib import Path
 from threading import RLock
 from typing import Any, Final, Self, cast
 
 import msgspec
 from msgspec import Struct
 
-from holdfast.chat.lua.process import Child, ChildLost, ChildTooLoud, ChildTooSlow
-from holdfast.chat.lua.values import NotTheSame, as_it_is, from_wire, in_lua, to_wire
+from holdfast.helper_process import isolated_python, start
+from holdfast.import_path import import_order
 from holdfast.text.visible import visible
 
 Table = dict[str, Any]
+
+
+class NotTheSame(Exception):
+    """What a value holds that Lua has no equal of."""
+
+
+def to_wire(value: Any) -> Any:
+    """Text as its bytes, one letter for each, so that any bytes of a document get through."""
+    if isinstance(value, str):
+        try:
+            return value.encode("utf-8", "surrogateescape").decode("latin-1")
+        except UnicodeEncodeError:
+            return value.encode("utf-8", "replace").decode("latin-1")
+    if isinstance(value, Mapping):
+        return {to_wire(key): to_wire(item) for key, item in cast(Mapping[str, Any], value).items()}
+    if isinstance(value, list | tuple):
+        return [to_wire(item) for item in cast("list[Any]", value)]
+    return value
+
+
+def from_wire(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("latin-1", "replace").decode("utf-8", "surrogateescape")
+    if isinstance(value, dict):
+        return {from_wire(key): from_wire(item) for key, item in cast(Table, value).items()}
+    if isinstance(value, list):
+        return [from_wire(item) for item in cast("list[Any]", value)]
+    return value
+
+
+def in_lua(value: Any) -> Any:
+    """Whole numbers beyond what Lua has become floats, as Lua's own reader would make them."""
+    if is_beyond(value):
+        try:
+            return float(value)
+        except OverflowError:
+            return None
+    if isinstance(value, Mapping):
+        return {key: in_lua(item) for key, item in cast(Mapping[str, Any], value).items()}
+    if isinstance(value, list | tuple):
+        return [in_lua(item) for item in cast("list[Any]", value)]
+    return value
+
+
+def has_number(value: float) -> bool:
+    """Whether Lua has a number like it."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def is_beyond(value: object) -> bool:
+    """Whether it is a whole number larger than those of Lua."""
+    return isinstance(value, int) and not -(2**63) <= value < 2**63
+
+
+def as_it_is(value: Mapping[str, Any]) -> Table:
+    """The value as Lua sees it, with nothing lost; null as the value of a key is a key that is not there."""
+    try:
+        return {_exact(key): _exact(item) for key, item in value.items()}
+    except RecursionError:
+        raise NotTheSame("its arguments are nested too deeply") from None
+
+
+def _exact(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {_exact(key): _exact(item) for key, item in cast(Mapping[str, Any], value).items()}
+    if isinstance(value, list | tuple):
+        items = cast("list[Any]", value)
+        if any(item is None for item in items):
+            raise NotTheSame("a list in its arguments holds null, where Lua would see the list end")
+        return [_exact(item) for item in items]
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise NotTheSame("its arguments hold text that is not UTF-8") from None
+        return value
+    if is_beyond(value):
+        made = in_lua(value)
+        if made is None or int(made) != value:
+            raise NotTheSame("its arguments hold a whole number that is too large for Lua")
+        return made
+    if isinstance(value, float) and not math.isfinite(value):
+        raise NotTheSame("its arguments hold a number that is not finite")
+    return value
+
+
+MAX_FRAME: Final = 16 << 20
+START_SECONDS: Final = 30.0
+_PROGRAM: Final = (
+    "import sys; h = sys.modules['holdfast'] = type(sys)('holdfast'); h.__path__ = [sys.argv[1]]; "
+    "from holdfast.chat.lua.child import main; main(sys.argv[2], int(sys.argv[3]))"
+)
+"""Only the child's own modules are loaded, and of what is installed only lupa."""
+_BLOCK: Final = 1 << 18
+
+
+class ChildTooSlow(Exception):
+    """It did not answer in time and was killed."""
+
+
+class ChildTooLoud(Exception):
+    """Its answer was larger than any answer may be; it was killed."""
+
+
+class ChildLost(Exception):
+    """It ended by itself, or was ended by a limit."""
+
+
+class Child:
+    """A Lua process. After any of the exceptions above it is gone."""
+
+    def __init__(self) -> None:
+        found = PathFinder.find_spec("lupa", import_order(sys.path))
+        if found is None or found.origin is None:
+            raise ChildLost
+        folder = Path(found.origin).parent.parent
+        package = Path(__file__).parents[2]
+        self._process = start(
+            isolated_python("-c", _PROGRAM, str(package), str(folder), str(os.getpid())),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._in, self._out = self._process.stdin.fileno(), self._process.stdout.fileno()
+        for fd in (self._in, self._out):
+            os.set_blocking(fd, False)
+        self._received = bytearray()
+        try:
+            self.receive(time.monotonic() + START_SECONDS)
+        except BaseException:
+            self.kill()
+            raise
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def send(self, body: bytes, deadline: float) -> None:
+        view = memoryview(len(body).to_bytes(4, "big") + body)
+        while view:
+            self._wait(self._in, select.POLLOUT, deadline)
+            try:
+                view = view[os.write(self._in, view[:_BLOCK]) :]
+            except BlockingIOError:
+                continue
+            except BrokenPipeError:
+                self._lost()
+
+    def receive(self, deadline: float) -> bytes:
+        size = int.from_bytes(self._exactly(4, deadline), "big")
+        if size > MAX_FRAME:
+            self.kill()
+            raise ChildTooLoud
+        return self._exactly(size, deadline)
+
+    def kill(self) -> None:
+        """End it and clear up; again is harmless."""
+        self._process.kill()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        self._process.wait()
+
+    def _exactly(self, size: int, deadline: float) -> bytes:
+        while len(self._received) < size:
+            self._wait(self._out, select.POLLIN, deadline)
+            try:
+                block = os.read(self._out, _BLOCK)
+            except BlockingIOError:
+                continue
+            if not block:
+                self._lost()
+            self._received += block
+        found = bytes(self._received[:size])
+        del self._received[:size]
+        return found
+
+    def _wait(self, fd: int, event: int, deadline: float) -> None:
+        left = deadline - time.monotonic()
+        poll = select.poll()
+        poll.register(fd, event)
+        if left <= 0 or not poll.poll(left * 1000):
+            self.kill()
+            raise ChildTooSlow
+
+    def _lost(self) -> None:
+        self.kill()
+        raise ChildLost
+
+
 _POSITION: Final = re.compile(r"^(?:frontmatter|template|expression):([0-9]{1,9}): ")
 _MAX_SHOWN: Final = 400
 _ASK: Final = b"?"
@@ -142,9 +351,7 @@ class LuaHost:
         return self._child
 
     @staticmethod
-    def _converse(
-        child: Child, request: Table, deadline: float, answer: Callable[[Table], Table] | None
-    ) -> bytes:
+    def _converse(child: Child, request: Table, deadline: float, answer: Callable[[Table], Table] | None) -> bytes:
         child.send(msgspec.json.encode(to_wire(request)), deadline)
         while True:
             frame = child.receive(deadline)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from holdfast.agent.events import AgentEvent
     from holdfast.agent.events import Outcome as AgentOutcome
     from holdfast.assemble.chat import Chat
-    from holdfast.chat.cursor import Position
+    from holdfast.chat.turns import Position
     from holdfast.contract.call import Caller, Decision, PendingCall
     from holdfast.contract.event import Event
     from holdfast.contract.result import Result
@@ -425,8 +425,7 @@ def event_output(event: AgentEvent | Event) -> Shape:
 
 def _cursor(chat: Chat, settled: str | None) -> Shape | None:
     """The first block that waits; else, where a call was settled, what `chat.cursor_after_result` says."""
-    from holdfast.chat.cursor import Position, after_result, first_pending
-    from holdfast.chat.turns import starts
+    from holdfast.chat.turns import Position, after_result, first_pending, starts
 
     document = chat.conversation.document
     waiting = first_pending(document)

@@ -38,8 +38,7 @@ def looked_at(path: Path, setting: Setting) -> DocumentConversation:
 def known_documents(setting: Setting) -> Iterator[Path]:
     """Documents of the project that have calls open or that somebody drives."""
     from holdfast.assemble.chat import chats_of
-    from holdfast.chat.locking import driver
-    from holdfast.chat.remembering import remembered_documents
+    from holdfast.chat.remembering import driver, remembered_documents
 
     folder = chats_of(setting)
     for document in remembered_documents(folder):

@@ -65,8 +65,7 @@ def show_status(flags: Flags, file: str | None, *, as_json: bool) -> int:
 
 def _document(path: Path, flags: Flags) -> tuple[Document, list[PendingCall]]:
     """What is known of it, and the pending calls that are in that."""
-    from holdfast.chat.cursor import first_pending
-    from holdfast.chat.turns import starts
+    from holdfast.chat.turns import first_pending, starts
 
     setting = setting_of(path, flags)
     conversation = looked_at(path, setting)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from holdfast.chat.speaking import beginning
+from holdfast.chat.turns import beginning
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.arguments import read_text
 from holdfast.doors.cli.chatting.documents import place

@@ -36,7 +36,7 @@ def cancel_driver(flags: Flags, file: str | None, *, as_json: bool) -> int:
 def driver_of(path: Path, flags: Flags) -> Owner | None:
     """The process that drives a document, if it is the very one that took it."""
     from holdfast.assemble.chat import chats_of
-    from holdfast.chat.locking import driver
+    from holdfast.chat.remembering import driver
 
     return driver(path, chats_of(setting_of(path, flags)))
 
