@@ -24,7 +24,7 @@ from holdfast.contract.result import Result
 from holdfast.contract.vocabulary import Verdict
 from holdfast.runtime.undo.putting_back import Undo
 from holdfast.runtime.undo.recorder import Recorder
-from holdfast.sandbox.running import run_launch
+from holdfast.sandbox.launch import run_launch
 from holdfast.sandbox.sandbox import Sandbox
 from holdfast.store.ledger import Ledger
 

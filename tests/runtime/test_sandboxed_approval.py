@@ -10,7 +10,7 @@ import pytest
 from holdfast import Config, Result, State
 from holdfast.config.model import ApprovalConfig, SandboxConfig
 from holdfast.contract.vocabulary import Failure
-from holdfast.sandbox.backend import Held
+from holdfast.sandbox.launch import Held
 from holdfast.sandbox.probing import Probing
 from holdfast.tools.shell import SHELL_EXEC
 from tests.runtime.commanding import PROCESS_TOOLS

@@ -9,12 +9,10 @@ from typing import Any, NamedTuple
 
 from holdfast.config.model import SandboxConfig
 from holdfast.contract.command import Command
-from holdfast.sandbox.backend import Backend
 from holdfast.sandbox.bubblewrap import Bubblewrap, installed
 from holdfast.sandbox.landlock import Landlock
-from holdfast.sandbox.launch import Launch, Overlay
+from holdfast.sandbox.launch import Backend, Launch, Overlay, finish, run_launch
 from holdfast.sandbox.policy import Places, Policy, resolve
-from holdfast.sandbox.running import finish, run_launch
 
 TIMEOUT = 30.0
 

@@ -13,9 +13,8 @@ import pytest
 from holdfast.contract.command import Command
 from holdfast.contract.errors import ConfigError, SandboxRefused
 from holdfast.sandbox import bubblewrap, seccomp
-from holdfast.sandbox.backend import Backend
 from holdfast.sandbox.landlock import Landlock
-from holdfast.sandbox.launch import Launch, Overlay
+from holdfast.sandbox.launch import Backend, Launch, Overlay
 from holdfast.sandbox.policy import Policy
 from holdfast.sandbox.probing import backends, register
 from holdfast.testing.backend import BackendConformance

@@ -11,9 +11,8 @@ from msgspec.structs import replace
 
 from holdfast.contract.command import Command
 from holdfast.sandbox import battery
-from holdfast.sandbox.backend import Backend
 from holdfast.sandbox.bubblewrap import Bubblewrap
-from holdfast.sandbox.launch import Launch, Overlay
+from holdfast.sandbox.launch import Backend, Launch, Overlay
 from holdfast.sandbox.policy import Policy
 from tests.sandbox.places import bubblewraps
 

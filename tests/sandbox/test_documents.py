@@ -16,9 +16,8 @@ from holdfast.contract.command import Command
 from holdfast.fs.protected_paths import exact, is_protected
 from holdfast.runtime.undo.recorder import Recorder
 from holdfast.sandbox import protection
-from holdfast.sandbox.backend import Backend
+from holdfast.sandbox.launch import Backend, finish, run_launch, started, told
 from holdfast.sandbox.protection import find, holding
-from holdfast.sandbox.running import finish, run_launch, started, told
 from holdfast.sandbox.sandbox import Sandbox
 from tests.runtime.undo.support import Place
 from tests.sandbox.places import bubblewraps, launched, policy, run_noting

@@ -14,15 +14,15 @@ from holdfast.sandbox.sandbox import Sandbox
 
 _IMPATIENT = """
 import os, signal, sys
-from holdfast.sandbox import enter, running
-real = running.finish
+from holdfast.sandbox import sandbox
+real = sandbox.finish
 def finish(launch):
-    for _ in range(0 if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL else 3):  # not after the probe
+    for _ in range(3):
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             os.kill(os.getpid(), number)
     return real(launch)
-running.finish = finish
-sys.exit(enter.main(sys.argv[1:]))
+sandbox.finish = finish
+sys.exit(sandbox.main(sys.argv[1:]))
 """
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.sandbox import seccomp
-from holdfast.sandbox.backend import Backend
 from holdfast.sandbox.landlock import Landlock
+from holdfast.sandbox.launch import Backend
 from tests.sandbox.places import bubblewraps, policy, run
 
 backends: list[Backend] = [*bubblewraps()[:1], Landlock()]

@@ -15,10 +15,9 @@ from holdfast.config.model import ApprovalConfig, SandboxConfig
 from holdfast.contract.call import PendingCall
 from holdfast.contract.command import Command
 from holdfast.sandbox import limits
-from holdfast.sandbox.backend import Backend
 from holdfast.sandbox.landlock import Landlock
+from holdfast.sandbox.launch import Backend, finish
 from holdfast.sandbox.limits import Groups, Limits, group_parents, rlimits
-from holdfast.sandbox.running import finish
 from holdfast.sandbox.sandbox import Sandbox
 from holdfast.sandbox.warden.client import Warden
 from holdfast.tools.shell import SHELL_EXEC
@@ -190,7 +189,7 @@ from pathlib import Path
 from holdfast.config.model import SandboxConfig
 from holdfast.contract.command import Command
 from holdfast.sandbox import limits
-from holdfast.sandbox.running import run_launch
+from holdfast.sandbox.launch import run_launch
 from holdfast.sandbox.sandbox import Sandbox
 limits.group_parents = lambda: ()
 bomb = {bomb!r}

@@ -12,14 +12,11 @@ from msgspec.structs import replace
 from holdfast.config.model import SandboxConfig
 from holdfast.contract.command import Command
 from holdfast.contract.errors import SandboxRefused
-from holdfast.sandbox import mounts, protection
+from holdfast.sandbox import bubblewrap, protection
 from holdfast.sandbox import policy as policies
-from holdfast.sandbox.backend import Backend
 from holdfast.sandbox.bubblewrap import Bubblewrap
-from holdfast.sandbox.launch import Overlay
-from holdfast.sandbox.pinned import LIMIT, Opened, Turn, open_same
+from holdfast.sandbox.launch import LIMIT, Backend, Opened, Overlay, Turn, finish, open_same, run_launch
 from holdfast.sandbox.policy import Policy
-from holdfast.sandbox.running import finish, run_launch
 from holdfast.sandbox.sandbox import Sandbox
 from holdfast.sandbox.warden.client import Warden
 from tests.sandbox.places import bubblewraps, launched, policy, repository, run, run_noting
@@ -115,15 +112,15 @@ def test_patterns_of_the_configuration_take_no_mount_from_the_built_in_ones(
 
 
 def _exchanged(monkeypatch: pytest.MonkeyPatch, name: str, act: Any) -> None:
-    """Do something right after `mounts` has called a function."""
-    real = getattr(mounts, name)
+    """Do something right after `bubblewrap` has called a function."""
+    real = getattr(bubblewrap, name)
 
     def wrapped(*args: Any, **options: Any) -> Any:
         found = real(*args, **options)
         act()
         return found
 
-    monkeypatch.setattr(mounts, name, wrapped)
+    monkeypatch.setattr(bubblewrap, name, wrapped)
 
 
 @each
@@ -176,7 +173,7 @@ def test_content_that_is_kept_does_not_come_from_where_a_link_leads(
     secrets.mkdir()
     (secrets / ".npmrc").write_text("TOP")
     (root / "d" / ".npmrc").write_text("plain")
-    real = mounts.find
+    real = bubblewrap.find
 
     def find(*args: Any, **options: Any) -> list[protection.Locked]:
         """As if somebody exchanged the folder while it was being looked at."""
@@ -186,7 +183,7 @@ def test_content_that_is_kept_does_not_come_from_where_a_link_leads(
         about = (secrets / ".npmrc").stat()
         return [replace(item, identity=(about.st_dev, about.st_ino))]
 
-    monkeypatch.setattr(mounts, "find", find)
+    monkeypatch.setattr(bubblewrap, "find", find)
     with pytest.raises(SandboxRefused, match="try again"):
         launched(newest, policy(root), ["true"], cwd=root)
 

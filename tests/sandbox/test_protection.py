@@ -11,10 +11,9 @@ from msgspec.structs import replace
 from holdfast.config.model import SandboxConfig
 from holdfast.fs.protected_paths import locked_reason
 from holdfast.sandbox import protection
-from holdfast.sandbox.backend import Backend
+from holdfast.sandbox.launch import Backend, finish, run_launch
 from holdfast.sandbox.policy import Places, resolve
 from holdfast.sandbox.protection import Stubs, find
-from holdfast.sandbox.running import finish, run_launch
 from holdfast.sandbox.sweep import Sweep
 from tests.sandbox.places import bubblewraps, git, launched, policy, repository, run, run_noting
 

@@ -14,9 +14,8 @@ import pytest
 from holdfast.fs.beneath import remove
 from holdfast.fs.protected_paths import locked_reason
 from holdfast.sandbox import sweep
-from holdfast.sandbox.launch import Launch
+from holdfast.sandbox.launch import Launch, finish
 from holdfast.sandbox.protection import find, holding
-from holdfast.sandbox.running import finish
 from holdfast.sandbox.sweep import Sweep
 from tests.sandbox.places import bubblewraps, git, policy, repository, run_noting
 from tests.sandbox.unprivileged import run_as_nobody

@@ -14,9 +14,7 @@ from holdfast.config.model import SandboxConfig
 from holdfast.contract.command import Command
 from holdfast.contract.errors import ConfigError, SandboxRefused
 from holdfast.sandbox import battery, probing
-from holdfast.sandbox.backend import Backend, Held
-from holdfast.sandbox.launch import Overlay
-from holdfast.sandbox.running import run_launch
+from holdfast.sandbox.launch import Backend, Held, Overlay, run_launch
 from holdfast.sandbox.sandbox import Sandbox
 from tests.sandbox.places import bubblewraps
 

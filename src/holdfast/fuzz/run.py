@@ -23,7 +23,7 @@ from holdfast.fuzz.mutations import Mutant, mutants
 from holdfast.helper_process import FOLDERS, isolated_python, run, system_program
 from holdfast.rules.shell.place import Place
 from holdfast.rules.shell.programs import dialect_of
-from holdfast.sandbox.running import run_launch
+from holdfast.sandbox.launch import run_launch
 from holdfast.sandbox.sandbox import Sandbox
 
 Approves = Callable[[str, Place], str | None]

@@ -85,7 +85,7 @@ def _put_away(launch: Launch) -> None:
 
 
 def _finish(launch: Launch) -> tuple[str, ...]:
-    from holdfast.sandbox.running import finish, told
+    from holdfast.sandbox.launch import finish, told
 
     finish(launch)
     return told(launch)

@@ -235,7 +235,7 @@ class Background:
 
     def _say_what_was_left(self, launch: Launch) -> Launch:
         """What was put right after earlier commands is said now: a process may run for long."""
-        from holdfast.sandbox.running import told
+        from holdfast.sandbox.launch import told
 
         for note in told(launch):
             self._commands.events.warn(note)
@@ -287,7 +287,7 @@ def writers_alive(commands: Commands, own: Background | None, since: float | Non
 
 def _clean(launch: Launch) -> tuple[str, ...]:
     """Put right what a launch left; what there is to say about it."""
-    from holdfast.sandbox.running import finish, told
+    from holdfast.sandbox.launch import finish, told
 
     finish(launch)
     return told(launch)

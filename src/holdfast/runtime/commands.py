@@ -40,7 +40,7 @@ from holdfast.sandbox.warden.client import Exit, Job, NotStarted, WardenLost
 
 if TYPE_CHECKING:
     from holdfast.runtime.undo.recorder import Recorder
-    from holdfast.sandbox.backend import Backend
+    from holdfast.sandbox.launch import Backend
     from holdfast.sandbox.policy import Policy
     from holdfast.sandbox.proxy import Doorway
     from holdfast.sandbox.sandbox import Sandbox
@@ -489,7 +489,7 @@ def _network(policy: Policy) -> str:
 
 def _settle(launch: Launch, recording: Recording | None) -> Changes:
     """When every process is gone: take over what the command changed, and put right what the launch left."""
-    from holdfast.sandbox.running import finish, told
+    from holdfast.sandbox.launch import finish, told
 
     swept: tuple[str, ...] = ()
     try:

@@ -6,7 +6,7 @@ import os
 import re
 import stat
 import sysconfig
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -16,13 +16,250 @@ from msgspec import Struct
 from holdfast import helper_process
 from holdfast.contract.command import Command
 from holdfast.contract.errors import SandboxRefused
+from holdfast.fs.git_folder import GIT
+from holdfast.fs.protected_list import MASKED_FILES, MASKED_FOLDERS
+from holdfast.fs.protected_paths import locked_reason
+from holdfast.fs.temporary import Notes
 from holdfast.sandbox import seccomp
-from holdfast.sandbox.backend import PRIORITY
-from holdfast.sandbox.launch import Launch, Overlay
+from holdfast.sandbox.launch import FIRST_FD, PRIORITY, Launch, Opened, Overlay, Turn, found_program, open_same
 from holdfast.sandbox.limits import Groups, rlimits
-from holdfast.sandbox.mounts import HOME, Mounts
-from holdfast.sandbox.policy import Policy, variables
-from holdfast.sandbox.programs import found_program
+from holdfast.sandbox.policy import Policy, identity, inside, own_folders, variables
+from holdfast.sandbox.protection import Locked, Stubs, at_top, find, holding, is_only_kept, is_vacant
+from holdfast.sandbox.sweep import Sweep
+
+HOME: Final = "/tmp/home"  # noqa: S108 - inside the sandbox, where /tmp is private
+_PRIVATE: Final = ("/tmp", "/var/tmp", "/run")  # noqa: S108
+_PRIVATE_BYTES: Final = 2**30
+_PROGRAMS: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix")
+_ETC: Final = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "passwd", "group", "nsswitch.conf")
+_KERNEL: Final = ("sys", "irq", "bus", "fs", "acpi", "scsi", "driver")
+_KERNEL_FILES: Final = ("sysrq-trigger", "kcore", "mtrr", "latency_stats", "timer_stats", "sched_debug")
+_SHARED: Final = ("--size", str(_PRIVATE_BYTES), "--perms", "1777", "--tmpfs", "/dev/shm")  # noqa: S108 - inside
+"""With a size, and the rest of /dev read-only: what is written there is memory that no limit of a process counts."""
+_FIRST: Final = ("--perms", "0555", "--tmpfs", "/proc/1", "--remount-ro", "/proc/1")
+"""Process 1 is bubblewrap's own and of the command's user: by `/proc/1/mem` the command could put code into it that
+outlives it and says how it ended. The filter refuses the other ways into a process."""
+_GIT_CONFIG: Final = (".gitconfig", ".config/git")
+
+FILES_BEFORE: Final = 2
+"""Open files that bubblewrap gets before those of the mounts: its options and the filter."""
+
+Step = Callable[[], None]
+
+
+class Mounts:
+    """The options for one command, and what must be done when it is over."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        command: Command,
+        overlays: tuple[Overlay, ...],
+        program: str,
+        cwd: str,
+        *,
+        by_descriptor: bool,
+    ) -> None:
+        """`by_descriptor`: bubblewrap takes open files, so that nobody can exchange what it mounts."""
+        self.opened = Opened()
+        self.cleanup: list[Step] = [self.opened]
+        self._by_descriptor = by_descriptor
+        self._policy = policy
+        self._overlays = {Path(os.path.realpath(overlay.lower)): overlay for overlay in overlays}
+        self._writable = () if command.read_only else tuple(path for path in policy.writable if path.is_dir())
+        self._whole = command.sees == "system"
+        strange = [path for path in self._overlays if path not in self._writable]
+        if strange:
+            raise SandboxRefused(f"{strange[0]} is not a writable folder, so its changes cannot be recorded.")
+        try:
+            self.options = tuple(self._in_order(program, cwd, command.shows))
+        except BaseException:
+            self.undo()
+            raise
+
+    def undo(self) -> None:
+        """The command never started."""
+        for step in self.cleanup:
+            step()
+
+    def _in_order(self, program: str, cwd: str, shows: tuple[Path, ...]) -> Iterator[str]:
+        yield from ("--ro-bind", "/", "/") if self._whole else _essentials()
+        yield from ("--dev", "/dev", *_SHARED, "--remount-ro", "/dev", "--proc", "/proc", *_FIRST)
+        if os.geteuid() == 0:
+            yield from _locked_proc()
+        yield from self._private()
+        yield from self._revealed(program, cwd, shows)
+        for folder in self._writable:
+            yield from self._bound(folder)
+            if folder not in self._overlays:
+                yield from self._pinned(folder)
+        for path in self._policy.own:
+            yield from self._own(path)
+        for folder in self._writable:
+            yield from self._protected(folder)
+        for path in self._policy.read_deny:
+            yield from self._denied(path)
+        if not self._whole:
+            yield from ("--remount-ro", "/")  # bubblewrap's own folder in memory, without a size
+
+    def _private(self) -> Iterator[str]:
+        for folder in _PRIVATE if self._whole else _PRIVATE[:1]:
+            if not Path(folder).is_symlink():
+                yield from ("--size", str(_PRIVATE_BYTES), "--perms", "1777", "--tmpfs", folder)
+        yield from ("--perms", "0700", "--dir", HOME)
+        if not self._whole:
+            return
+        home = Path.home()
+        for name in _GIT_CONFIG:
+            if (home / name).exists():
+                yield from ("--symlink", str(home / name), f"{HOME}/{name}")
+        names = os.path.realpath("/etc/resolv.conf")
+        if self._policy.network == "on" and names.startswith("/run/"):
+            yield from ("--ro-bind-try", names, names)
+
+    def _revealed(self, program: str, cwd: str, shows: tuple[Path, ...]) -> Iterator[str]:
+        """What lies where the command would see nothing: the project, its own program, the interpreter."""
+        real = os.path.realpath(program)
+        own = [str(folder) for folder in own_folders()]
+        wanted = [*map(str, shows), *((str(self._policy.root),) if self._policy.root else ())]
+        if self._whole:
+            wanted += [cwd, *own, real]
+        elif any(inside(real, folder) for folder in own):
+            wanted += own
+        for path in sorted(set(wanted)):
+            if self._is_hidden(path):
+                yield from ("--ro-bind-try", path, path)
+        if self._is_hidden(program) and not any(inside(program, path) for path in wanted):
+            yield from ("--ro-bind-try", real, program)
+
+    def _is_hidden(self, path: str) -> bool:
+        if any(inside(path, str(folder)) for folder in self._writable):
+            return False
+        if self._whole:
+            return path not in _PRIVATE and any(inside(path, folder) for folder in _PRIVATE)
+        return not any(inside(path, folder) for folder in _PROGRAMS)
+
+    def _bound(self, folder: Path) -> Iterator[str]:
+        overlay = self._overlays.get(folder)
+        if overlay is None:
+            yield from ("--bind", str(folder), str(folder))
+        else:
+            yield from ("--overlay-src", str(folder))
+            yield from ("--overlay", str(overlay.upper), str(overlay.work), str(folder))
+
+    def _pinned(self, folder: Path) -> Iterator[str]:
+        """Every folder above what must stay where it is becomes a mount, since a mount cannot be renamed. Not in an
+        overlay: the mount would lead past it, and there a folder of the host cannot be renamed anyway."""
+        root = self._policy.root
+        kept = [path.parent for path in (*self._policy.own, *self._policy.read_deny) if os.path.lexists(path)]
+        kept += [root] if root is not None and root.is_dir() else []
+        pins: set[Path] = set()
+        for path in kept:
+            pins.update(above for above in (path, *path.parents) if above != folder and above.is_relative_to(folder))
+        self.cleanup.append(Turn(folder, alone=bool(pins) and not self._by_descriptor))
+        for pin in sorted(pins):
+            yield from self._held(folder, str(pin), identity(pin), writable=True)
+
+    def _own(self, path: Path) -> Iterator[str]:
+        for folder in self._writable:
+            if path != folder and path.is_relative_to(folder) and path.exists():
+                yield from self._held(folder, str(path), identity(path))
+                return
+        yield from ("--ro-bind-try", str(path), str(path))
+
+    def _held(self, folder: Path, path: str, known: tuple[int, int] | None, *, writable: bool = False) -> Iterator[str]:
+        """Mount on its own place what lies in a writable folder, if it is still the one that is known."""
+        if self._by_descriptor:
+            number = FIRST_FD + FILES_BEFORE + self.opened.add(folder, path, known)
+            yield from ("--bind-fd" if writable else "--ro-bind-fd", str(number), path)
+        else:
+            os.close(open_same(folder, path, known))
+            yield from ("--bind" if writable else "--ro-bind-try", path, path)
+
+    def _protected(self, folder: Path) -> Iterator[str]:
+        extra = self._policy.protected
+        if folder in self._overlays:
+            # What is planted deeper, or where nothing was, never leaves the overlay.
+            for item in at_top(folder, extra, root=self._tops(folder)[-1]):
+                if item.kind != "link" and not is_only_kept(item):
+                    yield from self._held(folder, item.path, item.identity)
+            return
+        tops = self._tops(folder)
+        before = self._before(folder, tops)
+        stubs: list[Stubs] = []
+        wanted = (f"{top}/{name}" for top in tops for name in (*MASKED_FOLDERS, *MASKED_FILES))
+        noted = Notes(path for path in wanted if not os.path.lexists(path))  # before there is anything to remove
+        for top in tops:
+            stubs.append(Stubs(top))
+            self.cleanup.append(stubs[-1])
+        self.cleanup.append(noted)
+        masked = tuple(path for one in stubs for path in one.made)
+        keep, root = self._policy.blocked, tops[-1]
+        self.cleanup.append(Sweep(folder, before, extra=extra, masked=masked, keep=keep, root=root))
+        for top, one in zip(tops, stubs, strict=True):
+            git = f"{top}/{GIT}"
+            if git not in one.folders and os.path.isdir(git) and not os.path.islink(git):  # noqa: PTH112, PTH114
+                yield from self._held(folder, git, identity(git), writable=True)  # a mount cannot be renamed
+        for item in before:
+            if item.mounted:
+                yield from self._held(folder, item.path, item.identity)
+        for one in stubs:
+            for path in one.folders:
+                yield from ("--perms", "0555", "--tmpfs", path, "--remount-ro", path)
+            for path in one.files:
+                yield from ("--ro-bind", "/dev/null", path)
+
+    def _before(self, folder: Path, tops: tuple[Path, ...]) -> list[Locked]:
+        """What is protected now. Patterns of the configuration do not take mounts away from the built-in ones."""
+        extra = self._policy.protected
+        every = find(folder, extra, root=tops[-1])
+        found = [item for item in every if not any(is_vacant(item, top) for top in tops)]
+        built_in = [item for item in found if not extra or any(locked_reason(item.path, root=top) for top in tops)]
+        held = holding(built_in, extra)
+        if len(built_in) < len(found):
+            known = {item.path for item in built_in}
+            held += holding([item for item in found if item.path not in known], extra)
+        for item in held:
+            if not item.mounted:  # what was kept of it must not come from where a link led meanwhile
+                os.close(open_same(folder, item.path, item.identity))
+        return held
+
+    def _tops(self, folder: Path) -> tuple[Path, ...]:
+        """Where something may be obeyed at once: the folder, and the project if it lies deeper in it."""
+        root = self._policy.root
+        deeper = root is not None and root != folder and root.is_relative_to(folder) and root.is_dir()
+        return (folder, root) if deeper and root is not None else (folder,)
+
+    def _denied(self, path: Path) -> Iterator[str]:
+        if not self._whole and not (self._policy.root and path.is_relative_to(self._policy.root)):
+            return
+        if path.is_dir():
+            yield from ("--perms", "0000", "--tmpfs", str(path), "--remount-ro", str(path))
+        elif path.exists():
+            yield from ("--ro-bind", "/dev/null", str(path))
+
+
+@lru_cache(maxsize=1)
+def _locked_proc() -> tuple[str, ...]:
+    """Settings of the kernel belong to user 0 even inside a user namespace, whatever capabilities it lost."""
+    kept = [("--ro-bind", f"/proc/{name}", f"/proc/{name}") for name in _KERNEL if Path("/proc", name).exists()]
+    kept += [("--ro-bind", "/dev/null", f"/proc/{name}") for name in _KERNEL_FILES if Path("/proc", name).exists()]
+    return tuple(word for option in kept for word in option)
+
+
+@lru_cache(maxsize=1)
+def _essentials() -> tuple[str, ...]:
+    """What programs need to start."""
+    options: list[str] = []
+    for folder in map(Path, _PROGRAMS):
+        if folder.is_symlink():
+            options += ["--symlink", str(folder.readlink()), str(folder)]
+        elif folder.is_dir():
+            options += ["--ro-bind", str(folder), str(folder)]
+    for name in _ETC:
+        options += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    return tuple(options)
+
 
 TRUSTED: Final = ("/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap")
 _VERSION: Final = re.compile(r"bubblewrap (\d+)\.(\d+)(?:\.(\d+))?")

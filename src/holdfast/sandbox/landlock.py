@@ -17,10 +17,9 @@ from holdfast.contract.command import Command
 from holdfast.contract.errors import SandboxRefused
 from holdfast.fs.temporary import make_folder, remove_folder
 from holdfast.sandbox import confine, seccomp
-from holdfast.sandbox.launch import Launch, Overlay
+from holdfast.sandbox.launch import Launch, Overlay, found_program
 from holdfast.sandbox.limits import Groups, rlimits
 from holdfast.sandbox.policy import Policy, own_folders, variables
-from holdfast.sandbox.programs import found_program
 
 READ: Final = confine.EXECUTE | confine.READ_FILE | confine.READ_DIR
 WRITE: Final = confine.handled(5) & ~confine.MAKE_DEVICES

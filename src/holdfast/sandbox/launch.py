@@ -1,18 +1,243 @@
-"""What a backend makes of a command: everything the process that starts it needs to know, as plain data."""
+"""What a backend makes of a command, as plain data: what the process that starts it needs to know, and how it is run.
+
+`run_launch` runs one to its end, for the probe, the battery and wrapped commands; tools go through the warden.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import marshal
+import os
+import shutil
+import signal
+import subprocess
+import threading
+from collections import Counter
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from msgspec import Struct, field
 
-from holdfast.contract.command import Change
-from holdfast.sandbox.pinned import Opened
+from holdfast import helper_process
+from holdfast.contract.command import Change, Command
+from holdfast.contract.errors import SandboxRefused
+from holdfast.fs.beneath import HANDLE, open_beneath
+from holdfast.sandbox import confine
+from holdfast.sandbox.policy import Policy
+
+LIMIT: Final = 200
+"""A message between processes carries 253 open files."""
+
+
+class Opened:
+    """Open files that go with a launch; closed when they were handed over, or when nobody wants them."""
+
+    def __init__(self) -> None:
+        self.fds: list[int] = []
+
+    def add(self, folder: Path, path: str, identity: tuple[int, int] | None = None) -> int:
+        """Open a path in a folder; its place among the open files. Refuses what is not what it was."""
+        if len(self.fds) >= LIMIT:
+            raise SandboxRefused(
+                "There are more protected folders in the writable folders than can be held; "
+                'narrow sandbox.writable, or set sandbox.undo = "overlay".'
+            )
+        self.fds.append(open_same(folder, path, identity))
+        return len(self.fds) - 1
+
+    def __call__(self) -> None:
+        while self.fds:
+            os.close(self.fds.pop())
+
+
+def open_same(folder: Path, path: str, identity: tuple[int, int] | None) -> int:
+    """A path in a folder, opened without following any symlink, if it is still the one with this identity."""
+    try:
+        fd = open_beneath(folder, Path(path), HANDLE)
+    except OSError:
+        raise _changed(path) from None
+    about = os.fstat(fd)
+    if identity is not None and identity != (about.st_dev, about.st_ino):
+        os.close(fd)
+        raise _changed(path)
+    return fd
+
+
+def _changed(path: str) -> SandboxRefused:
+    return SandboxRefused(f"{path} changed while the command was made ready; try again.")
+
+
+_running: Counter[Path] = Counter()
+_running_lock = threading.Lock()
+
+
+class Turn:
+    """One command at work in a folder; calling it says that it is over."""
+
+    def __init__(self, folder: Path, *, alone: bool) -> None:
+        """`alone`: the command cannot be started safely while another one runs there."""
+        self._folder = folder
+        with _running_lock:
+            if alone and _running[folder]:
+                raise SandboxRefused(
+                    f"This bubblewrap is too old to hold paths in {folder} while another command runs there; "
+                    "wait until that has ended, or install bubblewrap 0.10 or newer."
+                )
+            _running[folder] += 1
+        self._over = False
+
+    def __call__(self) -> None:
+        with _running_lock:
+            if not self._over:
+                self._over = True
+                _running[self._folder] -= 1
+
+
+PRIORITY: Final = 50
+
+
+class Held(Struct, frozen=True, kw_only=True):
+    """One attack of the escape battery, and whether it was contained."""
+
+    name: str
+    held: bool
+    detail: str = ""
+
+
+class Backend(Protocol):
+    """A way to contain commands."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def priority(self) -> int:
+        """Higher is tried first; ties go by name, then by `identity`."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """Its name and version, for people."""
+        ...
+
+    @property
+    def identity(self) -> str:
+        """What a remembered probe is good for: the program's path, size, date and version."""
+        ...
+
+    @property
+    def guarantees(self) -> frozenset[str]:
+        """Cases of the escape battery it claims to hold."""
+        ...
+
+    def available(self) -> str | None:
+        """Why it cannot even be tried here; None if it can. Whether it holds is for the probe to say."""
+        ...
+
+    def launch(self, policy: Policy, command: Command, overlays: tuple[Overlay, ...]) -> Launch:
+        """The command as a process to start. `SandboxRefused` where this backend cannot do what the policy says."""
+        ...
+
+
+def found_program(word: str, path: str, cwd: str) -> str:
+    """The absolute path of a program: a bare name is looked up on the path commands get, never in the folder."""
+    if not word or "\0" in word:
+        raise SandboxRefused("The command is empty; name a program to run.")
+    if "/" in word:
+        return os.path.join(cwd, word)  # noqa: PTH118
+    found = shutil.which(word, path=path)
+    if found is None:
+        raise SandboxRefused(
+            f"There is no program {word!a} on the path that commands get; install it, or name it by its path."
+        )
+    return found
+
+
+def run_launch(launch: Launch, timeout: float, stdin: bytes = b"") -> tuple[int, bytes, bytes]:
+    """(exit code, stdout, stderr); -9 when the time was up. Cleans up either way."""
+    try:
+        with started(launch, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            try:
+                out, err = process.communicate(stdin, timeout=timeout)
+            except subprocess.TimeoutExpired:
+                stop(process)
+                out, err = process.communicate()
+                return -signal.SIGKILL, out, err
+            return process.returncode, out, err
+    finally:
+        finish(launch)
+
+
+@contextmanager
+def started(
+    launch: Launch, *, stdin: int | None = None, stdout: int | None = None, stderr: int | None = None
+) -> Generator[subprocess.Popen[bytes]]:
+    """The process of a launch. A small parent applies what the launch says and, where the backend has no process
+    namespace of its own, ends whatever the command leaves behind."""
+    contents = [confine.open_file(content) for content in launch.files]
+    fds = [*contents, *launch.opened.fds]
+    told = confine.open_file(marshal.dumps((launch.request(), fds)))
+    argv = own_part("holdfast.sandbox.warden.process", told)
+    try:
+        process = helper_process.start(argv, pass_fds=[told, *fds], stdin=stdin, stdout=stdout, stderr=stderr)
+    finally:
+        for fd in (told, *contents):
+            os.close(fd)
+        launch.opened()
+    try:
+        yield process
+    finally:
+        stop(process)
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """End it and everything it started: its parent does so on SIGTERM, whatever its children do."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def finish(launch: Launch) -> tuple[str, ...]:
+    """Do what a launch leaves to be done; the protected paths that had to be put right."""
+    found: list[str] = []
+    failed: BaseException | None = None
+    for step in launch.cleanup:
+        try:
+            step()
+        except BaseException as error:  # the other steps must be done all the same
+            failed = failed or error
+        found += getattr(step, "violations", ())
+    if failed is not None:
+        raise failed
+    return tuple(found)
+
+
+def told(launch: Launch) -> tuple[str, ...]:
+    """What a person should know of how a launch was finished: what was taken away, and where it is kept."""
+    return tuple(note for step in launch.cleanup for note in getattr(step, "notes", ()))
+
 
 FIRST_FD: Final = 3
 """The number of the first open file a process finds beside its three streams."""
+
+
+_TOLD: Final = ("cwd", "env", "rlimits", "cgroups", "landlock", "landlock_net", "seccomp", "own_pids")
+_PROGRAM: Final = (
+    "import sys; h = sys.modules['holdfast'] = type(sys)('holdfast'); h.__path__ = [sys.argv[2]]; "
+    "from {} import main; main(int(sys.argv[1]))"
+)
+
+
+def own_part(module: str, fd: int) -> tuple[str, ...]:
+    """The argv of a process that runs `main` of one of our modules, without the package around it or any other."""
+    return helper_process.isolated_python("-c", _PROGRAM.format(module), str(fd), str(Path(__file__).parents[1]))
 
 
 class Overlay(Struct, frozen=True, kw_only=True):
@@ -49,6 +274,11 @@ class Launch(Struct, frozen=True, kw_only=True):
     contained: bool = False
     cleanup: tuple[Callable[[], None], ...] = field(default_factory=tuple[Callable[[], None], ...])
     """To be called, in order, when every process is gone."""
+
+    def request(self) -> dict[str, Any]:
+        """What the process that starts it is told, beside its open files."""
+        argv = confine.filled(self.argv, range(FIRST_FD, FIRST_FD + len(self.files)))
+        return {"argv": argv, **{name: getattr(self, name) for name in _TOLD}}
 
 
 class Changes(Struct, frozen=True, kw_only=True):

@@ -24,8 +24,7 @@ from holdfast.contract.command import Command
 from holdfast.contract.errors import ConfigError, HoldfastError
 from holdfast.fs.private import write_private
 from holdfast.fs.temporary import make_folder, remove_folder
-from holdfast.sandbox.backend import Backend, Held
-from holdfast.sandbox.launch import Overlay
+from holdfast.sandbox.launch import Backend, Held, Overlay
 from holdfast.sandbox.policy import Policy
 
 GOOD_FOR: Final = 30 * 24 * 3600.0
@@ -166,7 +165,7 @@ def _key(backend: Backend, what: str) -> str:
 @lru_cache(maxsize=1)
 def own_code() -> str:
     """Which version of this room was probed with: its files, their sizes and dates."""
-    files = sorted(Path(__file__).parent.glob("*.py"))
+    files = sorted(Path(__file__).parent.rglob("*.py"))
     return " ".join(f"{file.name} {file.stat().st_size} {file.stat().st_mtime_ns}" for file in files)
 
 
@@ -197,7 +196,7 @@ def _overlay_holds(backend: Backend, policy: Policy, folder: Path, state: Path |
     except OSError:
         return False
     name = f".{scratch.name}"
-    from holdfast.sandbox.running import run_launch
+    from holdfast.sandbox.launch import run_launch
 
     try:
         (scratch / "upper").mkdir()

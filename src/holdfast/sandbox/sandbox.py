@@ -1,28 +1,37 @@
-"""The sandbox of one place: its policy, the backend that held its probe, and every command made ready to start."""
+"""The sandbox of one place: its policy, the backend that held its probe, and every command made ready to start.
+
+`python -m holdfast.sandbox.sandbox POLICY -- COMMAND …` is what `wrap_command` makes of a command, so that any way of
+starting a process starts it contained. It stays until the command has ended, then puts protected paths right.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
+import sys
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from types import FrameType
+from typing import Final, Literal
 
 import msgspec
-from msgspec.structs import replace
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from holdfast.config.model import SandboxConfig
 from holdfast.contract.command import Command
-from holdfast.contract.errors import SandboxRefused
+from holdfast.contract.errors import HoldfastError, SandboxRefused
 from holdfast.fs.own_paths import user_state_dir
 from holdfast.fs.protected_paths import INSTALLED, locked_reason
 from holdfast.helper_process import own_module
-from holdfast.sandbox.launch import Launch, Overlay
-from holdfast.sandbox.policy import Places, Policy, check_own, resolve
+from holdfast.sandbox.launch import Backend, Held, Launch, Overlay, finish, found_program, started
+from holdfast.sandbox.limits import Groups, rlimits
+from holdfast.sandbox.policy import Places, Policy, check_own, resolve, variables
+from holdfast.sandbox.probing import Probing, backends
+from holdfast.sandbox.sweep import recover
 
-if TYPE_CHECKING:
-    from holdfast.sandbox.backend import Backend, Held
-    from holdfast.sandbox.probing import Probing
+CANNOT: Final = 126
 
 
 class Sandbox:
@@ -78,8 +87,6 @@ class Sandbox:
 
     def backends(self) -> list[Backend]:
         """Those the configuration allows, in the order they are tried."""
-        from holdfast.sandbox.probing import backends
-
         return backends(self._config.backend)
 
     def examine(self, backend: Backend) -> tuple[Held, ...]:
@@ -108,14 +115,15 @@ class Sandbox:
                 'Run `holdfast doctor`, or set sandbox.mode = "off" to run commands bare.'
             )
         check_own(self.policy)
-        told = {
-            "config": msgspec.to_builtins(self._config),
-            "root": _text(self.policy.root),
-            "document_dir": _text(self._document_dir),
-            "state": _text(self._state),
-            "protected": list(self.policy.protected),
-        }
-        return [*own_module("holdfast.sandbox.enter", msgspec.json.encode(told).decode()), "--", *command]
+        told = _Told(
+            config=self._config,
+            root=self.policy.root,
+            document_dir=self._document_dir,
+            state=self._state,
+            extra_protected=self.policy.protected,
+        )
+        words = msgspec.json.encode(told, enc_hook=str).decode()
+        return [*own_module("holdfast.sandbox.sandbox", words), "--", *command]
 
     def launch(self, command: Command, *, overlays: tuple[Overlay, ...] = ()) -> Launch:
         """Everything needed to start the command. Without a backend it is bare in mode `auto`, since a person was
@@ -125,8 +133,6 @@ class Sandbox:
         check_own(self.policy)
         backend = self.backend()
         if backend is not None:
-            from holdfast.sandbox.sweep import recover
-
             left = Recovered()
             recover(self.policy.blocked, left.notes)
             launch = backend.launch(self.policy, command, overlays)
@@ -146,10 +152,6 @@ class Sandbox:
         return backend is not None and self._probing.overlay_works(backend, Path(os.path.realpath(folder)))
 
     def _bare(self, command: Command) -> Launch:
-        from holdfast.sandbox.limits import Groups, rlimits
-        from holdfast.sandbox.policy import variables
-        from holdfast.sandbox.programs import found_program
-
         environment = variables(self.policy, command, home=str(Path.home()))
         cwd = os.path.realpath(command.cwd or self.policy.root or self._cwd)
         program = found_program(command.argv[0], environment["PATH"], cwd)
@@ -165,8 +167,6 @@ class Sandbox:
 
     @cached_property
     def _probing(self) -> Probing:
-        from holdfast.sandbox.probing import Probing
-
         return Probing(self._config.backend, self.policy, user_state_dir() if self._remember else None)
 
 
@@ -180,5 +180,59 @@ class Recovered:
         """It is done already."""
 
 
-def _text(path: Path | None) -> str | None:
-    return None if path is None else str(path)
+class _Told(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a wrapped command is told: the arguments of its `Sandbox`."""
+
+    config: SandboxConfig
+    root: Path | None = None
+    document_dir: Path | None = None
+    state: Path | None = None
+    extra_protected: tuple[str, ...] = ()
+
+
+def main(argv: list[str]) -> int:
+    if len(argv) < 3 or argv[1] != "--":
+        return _failed("it is started by wrap_command, not by hand")
+    try:
+        told = msgspec.json.decode(argv[0], type=_Told, dec_hook=lambda kind, text: kind(text))
+        return _run(Sandbox(**asdict(told)), tuple(argv[2:]))
+    except (msgspec.MsgspecError, HoldfastError, OSError) as error:
+        return _failed(str(error))
+
+
+def _run(sandbox: Sandbox, argv: tuple[str, ...]) -> int:
+    if sandbox.backend() is None:
+        return _failed(sandbox.why_not())
+    stopping = _Stopping()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, stopping)
+    launch = sandbox.launch(Command(argv=argv, cwd=Path.cwd()))
+    try:
+        try:
+            with started(launch) as process:
+                return process.wait()
+        finally:
+            stopping.heard = True
+    finally:
+        for path in finish(launch):
+            sys.stderr.write(f"holdfast: the protected path {path!a} was put back.\n")
+
+
+class _Stopping:
+    """The first signal ends the command; those that come later do not disturb what is put right after it."""
+
+    heard = False
+
+    def __call__(self, number: int, _frame: FrameType | None) -> None:
+        if not self.heard:
+            self.heard = True
+            raise SystemExit(128 + number)
+
+
+def _failed(reason: str) -> int:
+    sys.stderr.write(f"holdfast: the command was not started: {reason}\n")
+    return CANNOT
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import errno
 import platform
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -20,85 +20,34 @@ _TERMINAL_INPUT: Final = (0x5412, 0x541C)
 _SOCK_TYPE, _SOCK_STREAM, _SOCK_SEQPACKET = 0xF, 1, 5
 _INET, _INET6, _NETLINK = 2, 10, 16
 
-# (x86_64, aarch64); -1: the machine does not have it.
-_DENIED: Final[Mapping[str, tuple[int, int]]] = {
-    "ptrace": (101, 117),
-    "process_vm_readv": (310, 270),
-    "process_vm_writev": (311, 271),
-    "process_madvise": (440, 440),
-    "pidfd_getfd": (438, 438),
-    "kcmp": (312, 272),
-    "io_uring_setup": (425, 425),
-    "io_uring_enter": (426, 426),
-    "io_uring_register": (427, 427),
-    "keyctl": (250, 219),
-    "add_key": (248, 217),
-    "request_key": (249, 218),
-    "mount": (165, 40),
-    "umount2": (166, 39),
-    "pivot_root": (155, 41),
-    "open_tree": (428, 428),
-    "move_mount": (429, 429),
-    "fsopen": (430, 430),
-    "fsconfig": (431, 431),
-    "fsmount": (432, 432),
-    "fspick": (433, 433),
-    "mount_setattr": (442, 442),
-    "open_tree_attr": (467, 467),
-    "unshare": (272, 97),
-    "setns": (308, 268),
-    "chroot": (161, 51),
-    "bpf": (321, 280),
-    "perf_event_open": (298, 241),
-    "userfaultfd": (323, 282),
-    "fanotify_init": (300, 262),
-    "open_by_handle_at": (304, 265),
-    "lookup_dcookie": (212, 18),
-    "kexec_load": (246, 104),
-    "kexec_file_load": (320, 294),
-    "init_module": (175, 105),
-    "finit_module": (313, 273),
-    "delete_module": (176, 106),
-    "reboot": (169, 142),
-    "swapon": (167, 224),
-    "swapoff": (168, 225),
-    "acct": (163, 89),
-    "quotactl": (179, 60),
-    "quotactl_fd": (443, 443),
-    "syslog": (103, 116),
-    "settimeofday": (164, 170),
-    "clock_settime": (227, 112),
-    "clock_adjtime": (305, 266),
-    "adjtimex": (159, 171),
-    "sethostname": (170, 161),
-    "setdomainname": (171, 162),
-    "vhangup": (153, 58),
-    "iopl": (172, -1),
-    "ioperm": (173, -1),
-    "modify_ldt": (154, -1),
-    "uselib": (134, -1),
-    "ustat": (136, -1),
-    "sysfs": (139, -1),
+
+def _numbers(text: str) -> Mapping[str, tuple[int, int]]:
+    """A name and its numbers on x86_64 and aarch64, one after the other; -1: the machine does not have it."""
+    rows = (row.split() for row in text.split(","))
+    return {name: (int(x86), int(arm)) for name, x86, arm in rows}
+
+
+_DENIED: Final = _numbers("""
+    ptrace 101 117, process_vm_readv 310 270, process_vm_writev 311 271, process_madvise 440 440, pidfd_getfd 438 438,
+    kcmp 312 272, io_uring_setup 425 425, io_uring_enter 426 426, io_uring_register 427 427, keyctl 250 219,
+    add_key 248 217, request_key 249 218, mount 165 40, umount2 166 39, pivot_root 155 41, open_tree 428 428,
+    move_mount 429 429, fsopen 430 430, fsconfig 431 431, fsmount 432 432, fspick 433 433, mount_setattr 442 442,
+    open_tree_attr 467 467, unshare 272 97, setns 308 268, chroot 161 51, bpf 321 280, perf_event_open 298 241,
+    userfaultfd 323 282, fanotify_init 300 262, open_by_handle_at 304 265, lookup_dcookie 212 18, kexec_load 246 104,
+    kexec_file_load 320 294, init_module 175 105, finit_module 313 273, delete_module 176 106, reboot 169 142,
+    swapon 167 224, swapoff 168 225, acct 163 89, quotactl 179 60, quotactl_fd 443 443, syslog 103 116,
+    settimeofday 164 170, clock_settime 227 112, clock_adjtime 305 266, adjtimex 159 171, sethostname 170 161,
+    setdomainname 171 162, vhangup 153 58, iopl 172 -1, ioperm 173 -1, modify_ldt 154 -1, uselib 134 -1, ustat 136 -1,
+    sysfs 139 -1
+""")
+_SPECIAL: Final = _numbers("clone 56 220, clone3 435 435, socket 41 198, socketpair 53 199, ioctl 16 29")
+_MODES: Final = {
+    1: _numbers("chmod 90 -1, fchmod 91 52, creat 85 -1, mknod 133 -1"),
+    2: _numbers("fchmodat 268 53, fchmodat2 452 452, mknodat 259 33"),
 }
-_SPECIAL: Final = {
-    "clone": (56, 220),
-    "clone3": (435, 435),
-    "socket": (41, 198),
-    "socketpair": (53, 199),
-    "ioctl": (16, 29),
-}
-_MODES: Final[Mapping[str, tuple[tuple[int, int], int]]] = {
-    "chmod": ((90, -1), 1),
-    "fchmod": ((91, 52), 1),
-    "fchmodat": ((268, 53), 2),
-    "fchmodat2": ((452, 452), 2),
-    "creat": ((85, -1), 1),
-    "mknod": ((133, -1), 1),
-    "mknodat": ((259, 33), 2),
-}
-"""Calls that give a file its mode, and which argument that is."""
-_OPENING: Final[Mapping[str, tuple[tuple[int, int], int]]] = {"open": ((2, -1), 1), "openat": ((257, 56), 2)}
-"""Calls that may make a file, and which argument says so; the mode is the next one."""
+"""Calls that give a file its mode, by which argument that is."""
+_OPENING: Final = {1: _numbers("open 2 -1"), 2: _numbers("openat 257 56")}
+"""Calls that may make a file, by which argument says so; the mode is the next one."""
 _OPENAT2: Final = 437
 _MAKES_A_FILE: Final = 0x40 | 0x400000
 _SET_ID: Final = 0o6000
@@ -109,6 +58,12 @@ def supported() -> bool:
     return platform.machine() in _MACHINES
 
 
+Step = tuple[int, ...]
+_REFUSE: Final[Step] = (_RET, _ERRNO | errno.EPERM)
+_MISSING: Final[Step] = (_RET, _ERRNO | errno.ENOSYS)
+_PASS: Final[Step] = (_RET, _ALLOW)
+
+
 @lru_cache(maxsize=8)
 def program(*, sockets: bool, machine: str | None = None) -> bytes:
     """The filter. `sockets`: the network is contained some other way, so internet sockets may be made.
@@ -116,97 +71,52 @@ def program(*, sockets: bool, machine: str | None = None) -> bytes:
     Sockets by name (`AF_UNIX`) are refused either way, as they lead to the services of the host; pairs are kept.
     """
     column, arch = _MACHINES[machine or platform.machine()]
-    numbers = {name: pair[column] for name, pair in _SPECIAL.items()}
-    denied = [pair[column] for pair in _DENIED.values()]
+    number = {name: pair[column] for name, pair in _SPECIAL.items()}
+    families = (_INET, _INET6, _NETLINK) if sockets else ()
     steps = [
-        *_arch(arch, x32=column == 0),
-        *(step for number in denied if number >= 0 for step in _refuse(number)),
-        *_refuse(numbers["clone3"], errno.ENOSYS),
-        *_clone(numbers["clone"]),
-        *_socket(numbers["socket"], (_INET, _INET6, _NETLINK) if sockets else ()),
-        *_socketpair(numbers["socketpair"]),
-        *_ioctl(numbers["ioctl"]),
-        *_refuse(_OPENAT2, errno.ENOSYS),  # its mode lies in memory, where no filter can look
-        *(step for pair, at in _MODES.values() if pair[column] >= 0 for step in _mode(pair[column], at)),
-        *(step for pair, at in _OPENING.values() if pair[column] >= 0 for step in _opening(pair[column], at)),
-        _step(_RET, _ALLOW),
+        *((_LOAD, _ARCH), (_JEQ, arch, 1, 0), (_RET, _KILL), (_LOAD, _NR)),
+        *(((_JGE, _X32, 0, 1), (_RET, _KILL)) if column == 0 else ()),
+        *(step for pair in _DENIED.values() for step in _on(pair[column], _REFUSE)),
+        *_on(number["clone3"], _MISSING),
+        # New processes and threads, but no new namespaces.
+        *_on(number["clone"], (_LOAD, _ARG0), (_JSET, _NEW_NAMESPACES, 0, 1), _REFUSE, _PASS),
+        *_on(number["socket"], (_LOAD, _ARG0), *_each(families, _PASS), _REFUSE),
+        # Only the kinds that stay connected: a pair of datagram (or raw) sockets can be connected anew, to a name.
+        *_on(
+            number["socketpair"],
+            *((_LOAD, _ARG1), (_AND, _SOCK_TYPE), (_JEQ, _SOCK_STREAM, 2, 0), (_JEQ, _SOCK_SEQPACKET, 1, 0)),
+            *(_REFUSE, _PASS),
+        ),
+        # Nobody types into the terminal of a person.
+        *_on(number["ioctl"], (_LOAD, _ARG1), *_each(_TERMINAL_INPUT, _REFUSE), _PASS),
+        *_on(_OPENAT2, _MISSING),  # its mode lies in memory, where no filter can look
+        *(step for at, calls in _MODES.items() for pair in calls.values() for step in _on(pair[column], *_mode(at))),
+        # The mode means something only where a file may be made; elsewhere it is whatever was left in a register.
+        *(
+            step
+            for at, calls in _OPENING.items()
+            for pair in calls.values()
+            for step in _on(pair[column], _load(at), (_JSET, _MAKES_A_FILE, 0, 3), *_mode(at + 1))
+        ),
+        _PASS,
     ]
-    return b"".join(steps)
+    return b"".join(struct.pack("=HBBI", code, *(jump or (0, 0)), value) for code, value, *jump in steps)
 
 
-def _arch(arch: int, *, x32: bool) -> Iterator[bytes]:
-    yield _step(_LOAD, _ARCH)
-    yield _step(_JEQ, arch, 1, 0)
-    yield _step(_RET, _KILL)
-    yield _step(_LOAD, _NR)
-    if x32:
-        yield _step(_JGE, _X32, 0, 1)
-        yield _step(_RET, _KILL)
+def _on(number: int, *steps: Step) -> tuple[Step, ...]:
+    """What is done about one system call, if the machine has it; all others go past it."""
+    return () if number < 0 else ((_JEQ, number, 0, len(steps)), *steps)
 
 
-def _refuse(number: int, code: int = errno.EPERM) -> Iterator[bytes]:
-    yield _step(_JEQ, number, 0, 1)
-    yield _step(_RET, _ERRNO | code)
+def _each(values: Iterable[int], step: Step) -> Iterator[Step]:
+    for value in values:
+        yield from ((_JEQ, value, 0, 1), step)
 
 
-def _clone(number: int) -> Iterator[bytes]:
-    """New processes and threads, but no new namespaces."""
-    yield _step(_JEQ, number, 0, 4)
-    yield _step(_LOAD, _ARG0)
-    yield _step(_JSET, _NEW_NAMESPACES, 0, 1)
-    yield _step(_RET, _ERRNO | errno.EPERM)
-    yield _step(_RET, _ALLOW)
+def _load(at: int) -> Step:
+    return _LOAD, _ARG0 + at * _ARG_SIZE
 
 
-def _socket(number: int, families: tuple[int, ...]) -> Iterator[bytes]:
-    yield _step(_JEQ, number, 0, 2 + 2 * len(families))
-    yield _step(_LOAD, _ARG0)
-    for family in families:
-        yield _step(_JEQ, family, 0, 1)
-        yield _step(_RET, _ALLOW)
-    yield _step(_RET, _ERRNO | errno.EPERM)
-
-
-def _socketpair(number: int) -> Iterator[bytes]:
-    """Only the kinds that stay connected: a pair of datagram (or raw) sockets can be connected anew, to a name."""
-    yield _step(_JEQ, number, 0, 6)
-    yield _step(_LOAD, _ARG1)
-    yield _step(_AND, _SOCK_TYPE)
-    yield _step(_JEQ, _SOCK_STREAM, 2, 0)
-    yield _step(_JEQ, _SOCK_SEQPACKET, 1, 0)
-    yield _step(_RET, _ERRNO | errno.EPERM)
-    yield _step(_RET, _ALLOW)
-
-
-def _mode(number: int, at: int) -> Iterator[bytes]:
+def _mode(at: int) -> tuple[Step, ...]:
     """No set-user-ID and set-group-ID files: on the host they would lend their owner's rights to whoever runs them."""
-    yield _step(_JEQ, number, 0, 4)
-    yield _step(_LOAD, _ARG0 + at * _ARG_SIZE)
-    yield _step(_JSET, _SET_ID, 0, 1)
-    yield _step(_RET, _ERRNO | errno.EPERM)
-    yield _step(_RET, _ALLOW)
-
-
-def _opening(number: int, at: int) -> Iterator[bytes]:
-    """The mode means something only where a file may be made; elsewhere it is whatever was left in a register."""
-    yield _step(_JEQ, number, 0, 6)
-    yield _step(_LOAD, _ARG0 + at * _ARG_SIZE)
-    yield _step(_JSET, _MAKES_A_FILE, 0, 3)
-    yield _step(_LOAD, _ARG0 + (at + 1) * _ARG_SIZE)
-    yield _step(_JSET, _SET_ID, 0, 1)
-    yield _step(_RET, _ERRNO | errno.EPERM)
-    yield _step(_RET, _ALLOW)
-
-
-def _ioctl(number: int) -> Iterator[bytes]:
-    """Nobody types into the terminal of a person."""
-    yield _step(_JEQ, number, 0, 2 + 2 * len(_TERMINAL_INPUT))
-    yield _step(_LOAD, _ARG1)
-    for request in _TERMINAL_INPUT:
-        yield _step(_JEQ, request, 0, 1)
-        yield _step(_RET, _ERRNO | errno.EPERM)
-    yield _step(_RET, _ALLOW)
-
-
-def _step(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
-    return struct.pack("=HBBI", code, yes, no, value)
+    return _load(at), (_JSET, _SET_ID, 0, 1), _REFUSE, _PASS

@@ -15,9 +15,8 @@ from msgspec.structs import replace
 from holdfast.contract.command import Command
 from holdfast.helper_process import isolated_python
 from holdfast.sandbox import battery
-from holdfast.sandbox.backend import Backend
-from holdfast.sandbox.range import Range
-from holdfast.sandbox.running import run_launch
+from holdfast.sandbox.battery import Range
+from holdfast.sandbox.launch import Backend, run_launch
 
 
 class BackendConformance:

@@ -12,7 +12,7 @@ from holdfast.config.model import SandboxConfig
 from holdfast.contract.command import Command
 from holdfast.contract.result import Result
 from holdfast.runtime.undo.recorder import Recorder
-from holdfast.sandbox.running import run_launch
+from holdfast.sandbox.launch import run_launch
 from holdfast.sandbox.sandbox import Sandbox
 from tests.runtime.undo.support import Place, snapshot
 

@@ -14,33 +14,21 @@ import select
 import sys
 import time
 
-from holdfast.sandbox.warden.log import Log
-from holdfast.sandbox.warden.start import remove_groups, start
-from holdfast.sandbox.warden.tree import (
-    be_reaper,
-    clear,
-    descendants,
-    end_inits,
-    kill,
-    open_pidfd,
-    processes,
-    reap,
-    send,
-)
+from holdfast.sandbox.warden import process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-SIGTERM = 15
 MAX_FDS = 253
+LOG_BLOCK = 65_536
 TIDY_MS = 1000
 """How often a worker reaps what was orphaned while its command runs."""
 
 
 def main(control_fd: int) -> None:
     """Fork a worker for every socket that arrives; end when the runtime does."""
-    be_reaper()
+    process.be_reaper()
     os.setsid()
     os.chdir("/")  # it was started where the runtime is, in the project
     _close_others(control_fd)
@@ -76,16 +64,16 @@ def _close_others(control_fd: int) -> None:
 def _tidy(workers: set[int]) -> None:
     """Reap workers. What one left behind that was killed is killed too."""
     killed = False
-    while reaped := reap():
+    while reaped := process.reap():
         for pid, status in reaped:
             killed = killed or (pid in workers and status != 0)
             workers.discard(pid)
     if killed:
-        for pid, parent, _ in processes():
+        for pid, parent, _ in process.processes():
             if parent == os.getpid() and pid not in workers:
-                for below, group in descendants(pid):
-                    kill(below, group)
-                kill(pid, 0)
+                for below, group in process.descendants(pid):
+                    process.kill(below, group)
+                process.kill(pid, 0)
 
 
 def _become_worker(fd: int) -> None:
@@ -93,12 +81,12 @@ def _become_worker(fd: int) -> None:
     gc.disable()  # nothing here makes cycles, and a child that is about to exec has better to do
     gc.freeze()
     try:
-        be_reaper()
+        process.be_reaper()
         Worker(_socket.socket(fileno=fd)).serve()
         code = 0
     finally:
         if code:
-            clear()
+            process.clear()
         os._exit(code)
 
 
@@ -119,7 +107,7 @@ class Worker:
 
     def serve(self) -> None:
         self._serve()
-        remove_groups(self._groups, patient=True)
+        process.remove_groups(self._groups, patient=True)
 
     def _serve(self) -> None:
         while (received := self._request(blocking=True)) is not None:
@@ -130,7 +118,7 @@ class Worker:
             log = Log(request["log"]) if request["log"] else None
             try:
                 streams = [fds[0], log.pipe, log.pipe, *fds[1:]] if log else fds
-                self._first = start(request, streams)
+                self._first = process.start(request, streams)
             except OSError as error:
                 if log is not None:
                     log.close()
@@ -144,12 +132,12 @@ class Worker:
                 log.started()
                 self._tell("started", self._first, os.getpid())
             status = self._watch(log, bool(request["detached"]))
-            quick = self._own_pids and not (self._asked or request["thorough"]) and end_inits()
-            left = 0 if quick else clear()
+            quick = self._own_pids and not (self._asked or request["thorough"]) and process.end_inits()
+            left = 0 if quick else process.clear()
             if log is not None:
                 log.finish(status, alone=self._gone)
             self._tell("ended", status, left)
-            self._groups = remove_groups([*self._groups, *request["cgroups"]], patient=False)
+            self._groups = process.remove_groups([*self._groups, *request["cgroups"]], patient=False)
             if self._gone or left or log is not None:
                 return
 
@@ -158,14 +146,14 @@ class Worker:
         poll = select.poll()
         if not self._gone:
             poll.register(self._connection.fileno(), select.POLLIN)
-        pidfd = open_pidfd(self._first)
+        pidfd = process.open_pidfd(self._first)
         if pidfd >= 0:
             poll.register(pidfd, select.POLLIN)
         if log is not None:
             poll.register(log.fd, select.POLLIN)
         deadline = None
         while True:
-            for pid, status in reap():
+            for pid, status in process.reap():
                 if pid == self._first:
                     if pidfd >= 0:
                         os.close(pidfd)
@@ -197,21 +185,21 @@ class Worker:
         """Ask politely if there is time for it; when to insist."""
         self._asked = True
         if grace and not self._own_pids:
-            self.signal(SIGTERM)
+            self.signal(process.SIGTERM)
             return time.monotonic() + grace
         return time.monotonic()
 
     def _slay(self) -> None:
-        kill(self._first, self._first)
+        process.kill(self._first, self._first)
         if not self._own_pids:
-            for pid, group in descendants(os.getpid()):
-                kill(pid, group)
+            for pid, group in process.descendants(os.getpid()):
+                process.kill(pid, group)
 
     def signal(self, number: int) -> None:
         """To everything the command started; the outermost process of a namespace would take all others with it."""
-        for pid, _ in descendants(os.getpid()):
+        for pid, _ in process.descendants(os.getpid()):
             if pid != self._first or not self._own_pids:
-                send(pid, number)
+                process.send(pid, number)
 
     def _listen_to_signals(self) -> None:
         """A process that outlives the runtime is reached by signals to its worker."""
@@ -262,3 +250,76 @@ def _receive_fds(connection: _socket.socket, size: int) -> tuple[bytes, list[int
         if (level, kind) == (_socket.SOL_SOCKET, _socket.SCM_RIGHTS):
             fds += [int.from_bytes(payload[at : at + 4], sys.byteorder) for at in range(0, len(payload) - 3, 4)]
     return data, fds
+
+
+class Log:
+    """The output of a command that runs in the background, in two files of which the older is dropped in turn."""
+
+    def __init__(self, wanted: dict[str, Any]) -> None:
+        self.fd, self.pipe = os.pipe()
+        os.set_blocking(self.fd, False)
+        self._base, self._half = wanted["base"], max(1, wanted["limit"] // 2)
+        self._file = -1
+        self._room = self._lines = 0
+        self._files: list[str] = []
+
+    def started(self) -> None:
+        os.close(self.pipe)
+        self._next_file()
+
+    def close(self) -> None:
+        """The command was not started."""
+        os.close(self.pipe)
+        os.close(self.fd)
+
+    def pump(self) -> bool | None:
+        """Take what is there now; False at the end, None when there is nothing now."""
+        try:
+            block = os.read(self.fd, LOG_BLOCK)
+        except BlockingIOError:
+            return None
+        if not block:
+            return False
+        if self._room < len(block):
+            end = block.rfind(b"\n") + 1  # a file begins with a line
+            self._write(block[:end])
+            self._next_file()
+            block = block[end:]
+        self._write(block)
+        return True
+
+    def _write(self, block: bytes) -> None:
+        try:
+            os.write(self._file, block)
+        except OSError:
+            pass  # a full disk must not stop the process
+        self._room -= len(block)
+        self._lines += block.count(b"\n")
+
+    def finish(self, status: int, *, alone: bool) -> None:
+        """Take the rest, and write down how the command ended; `alone`: nobody was there to be told."""
+        while self.pump():
+            pass
+        new = f"{self._base}.end.new"
+        try:
+            fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            os.write(fd, f"{status} {time.time():.3f} {int(alone)}".encode())
+            os.close(fd)
+            os.rename(new, f"{self._base}.end")
+        except OSError:
+            pass  # then nobody will know
+
+    def _next_file(self) -> None:
+        """Named by the number of lines that came before it."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+        name = f"{self._base}.out.{len(self._files)}.{self._lines}"
+        self._files.append(name)
+        self._room = self._half
+        try:
+            self._file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            if len(self._files) > 2:
+                os.unlink(self._files[-3])
+        except OSError:
+            pass  # the folder may be gone; the process goes on

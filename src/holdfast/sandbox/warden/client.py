@@ -12,24 +12,18 @@ import socket
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from msgspec import Struct
 
 from holdfast.contract.errors import SandboxRefused
-from holdfast.helper_process import isolated_python, spawn
-from holdfast.sandbox.confine import filled, open_file
-from holdfast.sandbox.launch import FIRST_FD, Launch
+from holdfast.helper_process import spawn
+from holdfast.sandbox.confine import open_file
+from holdfast.sandbox.launch import FIRST_FD, Launch, own_part
 
 MAX_IDLE: Final = 4
 _CLOSING: Final = 2.0
 """Seconds a warden has to end by itself."""
-_PROGRAM: Final = (
-    "import sys; h = sys.modules['holdfast'] = type(sys)('holdfast'); h.__path__ = [sys.argv[2]]; "
-    "from holdfast.sandbox.warden.child import main; main(int(sys.argv[1]))"
-)
-"""Only the warden's own modules are loaded: not the package around them, and nothing that is installed."""
 _wardens: Final[weakref.WeakSet[Warden]] = weakref.WeakSet()
 
 
@@ -154,7 +148,7 @@ class Warden:
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
         self._sockets.add(ours)
-        argv = isolated_python("-c", _PROGRAM, str(FIRST_FD), str(Path(__file__).parents[2]))
+        argv = own_part("holdfast.sandbox.warden.child", FIRST_FD)
         try:
             null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
             actions = [(os.POSIX_SPAWN_DUP2, null, number) for number in (0, 1, 2)]
@@ -313,25 +307,10 @@ def _wake(future: asyncio.Future[None]) -> None:
 
 
 def _request(launch: Launch, log: Logged | None, *, detached: bool, thorough: bool) -> bytes:
-    count = len(launch.files)
     confined = bool(launch.rlimits or launch.cgroups or launch.landlock is not None or launch.seccomp)
-    return marshal.dumps(
-        {
-            "argv": filled(launch.argv, range(FIRST_FD, FIRST_FD + count)),
-            "cwd": launch.cwd,
-            "env": dict(launch.env),
-            "confined": confined,
-            "rlimits": launch.rlimits,
-            "cgroups": launch.cgroups,
-            "landlock": launch.landlock,
-            "landlock_net": launch.landlock_net,
-            "seccomp": launch.seccomp,
-            "own_pids": launch.own_pids,
-            "log": None if log is None else {"base": log.base, "limit": log.limit},
-            "detached": detached,
-            "thorough": thorough,
-        }
-    )
+    logged = None if log is None else {"base": log.base, "limit": log.limit}
+    more = {"confined": confined, "log": logged, "detached": detached, "thorough": thorough}
+    return marshal.dumps({**launch.request(), **more})
 
 
 def _send(worker: socket.socket, request: bytes, fds: Sequence[int]) -> None:
