@@ -151,9 +151,7 @@ class Bench:
         """What was found where there are many tools."""
         self._given = caller
         self._provider = provider
-        self._derived: tuple[Caller, Caller] | None = None
         self._left: tuple[tuple[Caller, int, Surface | None, Surface | None], Caller] | None = None
-        self._crowd: tuple[Caller, int, Crowd] | None = None
         self._on_event = on_event
         self._warned: set[str] = set()
 
@@ -171,9 +169,7 @@ class Bench:
         if self._given is not None:
             return self._given if isinstance(self._given, Caller) else self._given()
         own = self.runtime.caller
-        if self._derived is None or self._derived[0] is not own:
-            self._derived = (own, own if own.provider else replace(own, provider=self._provider))
-        return self._derived[1]
+        return own if own.provider else replace(own, provider=self._provider)
 
     @property
     def caller(self) -> Caller:
@@ -191,12 +187,9 @@ class Bench:
         return self._left[1]
 
     def crowd(self) -> Crowd:
-        """What this turn leaves to the model, the same object until something changes."""
-        caller, revision = self.caller, self.runtime.registry.revision
-        if self._crowd is None or self._crowd[0] is not caller or self._crowd[1] != revision:
-            crowd = Crowd(self.runtime.visible(caller), self.runtime.access.usable(TOOL_SEARCH, caller))
-            self._crowd = (caller, revision, crowd)
-        return self._crowd[2]
+        """What this turn leaves to the model."""
+        caller = self.caller
+        return Crowd(self.runtime.visible(caller), self.runtime.access.usable(TOOL_SEARCH, caller))
 
     def tools(self) -> Sequence[Tool]:
         """What whoever drives the loop leaves to the model; a guard may leave less."""

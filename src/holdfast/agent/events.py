@@ -17,16 +17,9 @@ Phase = Literal["categorise", "execute", "send"]
 Kind = Literal["done", "stepped", "pending", "edited", "stopped", "stale", "failed", "conflict", "cancelled"]
 
 EXIT_CODES: Final[dict[Kind, int]] = {
-    "done": 0,
-    "stepped": 0,
-    "pending": 4,
-    "edited": 4,
-    "stopped": 1,
-    "stale": 1,
-    "failed": 1,
-    "conflict": 1,
+    "done": 0, "stepped": 0, "pending": 4, "edited": 4, "stopped": 1, "stale": 1, "failed": 1, "conflict": 1,
     "cancelled": 130,
-}
+}  # fmt: skip
 
 
 class PhaseBegun(Struct, frozen=True, tag_field="event", tag="phase"):
@@ -83,17 +76,7 @@ class Outcome(Struct, frozen=True, tag_field="event", tag="outcome"):
 
 
 AgentEvent = (
-    PhaseBegun
-    | TextDelta
-    | ThinkingDelta
-    | CallBegun
-    | Retrying
-    | CallPlaced
-    | CallSettled
-    | ReplyWritten
-    | Guarded
-    | UsageCounted
-    | Warned
-    | Outcome
-)
+    PhaseBegun | TextDelta | ThinkingDelta | CallBegun | Retrying | CallPlaced | CallSettled | ReplyWritten | Guarded
+    | UsageCounted | Warned | Outcome
+)  # fmt: skip
 OnEvent = Callable[[AgentEvent], None]

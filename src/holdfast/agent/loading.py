@@ -157,15 +157,14 @@ MOST: Final = 64
 
 
 class Crowd:
-    """The tools of one caller, as long as nothing changes: what follows from them is worked out once."""
+    """The tools of one caller, and what follows from them."""
 
     def __init__(self, tools: Sequence[Tool], search: Tool | None) -> None:
         """`tools` by name; `search` finds the others where there are too many, if the caller may use it."""
         self.tools: Final = tuple(tools)
         self.search: Final = search
         self.fixed: Final = sorted(
-            (tool for tool in (*tools, search) if tool is not None and tool.source == "builtin"),
-            key=attrgetter("name"),
+            (tool for tool in (*tools, search) if tool is not None and tool.source == "builtin"), key=attrgetter("name")
         )
         self._named = {name: tool for tool in tools for name in (*tool.names, tool.api_name)}
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Iterator, Sequence
+from itertools import count
 from typing import Any, Final
 
 from msgspec import Struct
@@ -13,18 +14,7 @@ from msgspec.structs import replace
 from holdfast.agent.bench import Bench
 from holdfast.agent.standing import INTERRUPTED
 from holdfast.contract.message import Message, Part, Text, ToolResult, ToolUse
-from holdfast.models.port import (
-    CallBegun,
-    Ended,
-    ModelError,
-    ModelEvent,
-    ModelFault,
-    PartEnded,
-    Retrying,
-    TextDelta,
-    ThinkingDelta,
-    Usage,
-)
+from holdfast.models import port
 from holdfast.runtime.results import words_of
 
 _GRACE: Final = 2.0
@@ -33,13 +23,13 @@ _GRACE: Final = 2.0
 
 class Reply(Struct, frozen=True):
     parts: tuple[Part, ...]
-    ended: Ended | None = None
+    ended: port.Ended | None = None
     """None for a reply that was stopped or cut."""
     fault: str = ""
     """Why it was, in a sentence."""
     stopped: bool = False
     """By a person."""
-    usage: Usage | None = None
+    usage: port.Usage | None = None
 
 
 class Collector:
@@ -50,9 +40,9 @@ class Collector:
         self._parts: list[Part] = []
         self._text: list[str] = []
         self._closed = False
-        self.ended: Ended | None = None
+        self.ended: port.Ended | None = None
 
-    async def take(self, stream: AsyncIterator[ModelEvent]) -> None:
+    async def take(self, stream: AsyncIterator[port.ModelEvent]) -> None:
         try:
             async for event in stream:
                 if self._closed:
@@ -61,21 +51,21 @@ class Collector:
         finally:
             await _close(stream)
         if self.ended is None and not self._closed:
-            raise ModelError(ModelFault.CUT, "The model's stream ended before its reply did; ask again.")
+            raise port.ModelError(port.ModelFault.CUT, "The model's stream ended before its reply did; ask again.")
 
-    def _one(self, event: ModelEvent) -> None:
-        if isinstance(event, TextDelta | ThinkingDelta | CallBegun | Retrying):
+    def _one(self, event: port.ModelEvent) -> None:
+        if isinstance(event, port.TextDelta | port.ThinkingDelta | port.CallBegun | port.Retrying):
             self._bench.tell(event)
-        if isinstance(event, TextDelta):
+        if isinstance(event, port.TextDelta):
             self._text.append(event.text)
-        elif isinstance(event, Retrying):
+        elif isinstance(event, port.Retrying):
             self._parts.clear()
             self._text.clear()
-        elif isinstance(event, PartEnded):
+        elif isinstance(event, port.PartEnded):
             if isinstance(event.part, Text):
                 self._text.clear()
             self._parts.append(event.part)
-        elif isinstance(event, Ended):
+        elif isinstance(event, port.Ended):
             self.ended = event
 
     def close(self) -> tuple[Part, ...]:
@@ -89,7 +79,7 @@ class Collector:
         return distinct(parts) if said else ()
 
 
-async def ask(bench: Bench, stream: AsyncIterator[ModelEvent]) -> Reply:
+async def ask(bench: Bench, stream: AsyncIterator[port.ModelEvent]) -> Reply:
     """The model's reply. Does not raise: a fault of the model is in the reply."""
     collector = Collector(bench)
     request = asyncio.create_task(collector.take(stream))
@@ -107,12 +97,12 @@ async def ask(bench: Bench, stream: AsyncIterator[ModelEvent]) -> Reply:
     if not request.done() or request.cancelled():
         return Reply(parts, fault=INTERRUPTED, stopped=True)
     error = request.exception()
-    usage = error.usage if isinstance(error, ModelError) else None
+    usage = error.usage if isinstance(error, port.ModelError) else None
     return Reply(parts, fault=_fault(bench, error), stopped=bench.stopped, usage=usage)
 
 
 def _fault(bench: Bench, error: BaseException | None) -> str:
-    if isinstance(error, ModelError) or error is None:
+    if isinstance(error, port.ModelError) or error is None:
         return str(error)
     if not isinstance(error, Exception):
         raise error
@@ -124,16 +114,16 @@ def distinct(parts: Sequence[Part]) -> tuple[Part, ...]:
     """The parts with ids that are: a call whose id is missing or taken gets a fresh one, and a result of its own."""
     taken = {part.id for part in parts if isinstance(part, ToolUse)}
     seen: set[str] = set()
-    numbers: dict[str, int] = {}
+    numbers: defaultdict[str, Iterator[int]] = defaultdict(lambda: count(2))
     made: list[Part] = []
     for part in parts:
         if isinstance(part, ToolUse):
-            fresh = part.id
-            while fresh in seen or not fresh or (fresh != part.id and fresh in taken):
-                number = numbers[part.id] = numbers.get(part.id, 1) + 1
-                fresh = f"{part.id or 'call'}-{number}"
-            seen.add(fresh)
-            part = replace(part, id=fresh)  # noqa: PLW2901 - the same part under its own name
+            name = part.id
+            if not name or name in seen:
+                tried = (f"{name or 'call'}-{number}" for number in numbers[name])
+                name = next(new for new in tried if new not in taken and new not in seen)
+            seen.add(name)
+            part = replace(part, id=name)  # noqa: PLW2901 - the same part under its own name
         made.append(part)
     return tuple(made)
 

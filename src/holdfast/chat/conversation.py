@@ -12,32 +12,18 @@ from typing import Final, Protocol
 import msgspec
 
 from holdfast.agent.conversation import NOT_RECORDED, Conflict, Diagnostic, Open, Placed, Settled, Slot
-from holdfast.chat import files
+from holdfast.chat import files, turns
 from holdfast.chat.document import Document
 from holdfast.chat.merging import Mismatch, changed, difference, repaired, replied, unplaced, with_own_ids
 from holdfast.chat.parse import AbortedSegment, Segment, TextSegment, ThinkingSegment, ToolResultSegment, ToolUseSegment
 from holdfast.chat.parse import Message as DocumentMessage
 from holdfast.chat.remembering import DocumentLock, Key, Memory, OpenCalls, key, key_of
-from holdfast.chat.turns import (
-    ASSISTANT,
-    SYSTEM,
-    YOU,
-    Asked,
-    Turn,
-    last_turn,
-    lines,
-    placed,
-    spoken,
-    starts,
-    turns,
-    words,
-)
 from holdfast.contract.message import Aborted, Message, Part, Role, Text, Thinking, ToolResult, ToolUse
 from holdfast.contract.result import Attachment
 from holdfast.models.port import Usage
 from holdfast.text.visible import visible
 
-_ROLES: Final[dict[str, Role]] = {YOU: "user", SYSTEM: "system"}
+_ROLES: Final[dict[str, Role]] = {turns.YOU: "user", turns.SYSTEM: "system"}
 
 
 class Expanded(Protocol):
@@ -68,9 +54,9 @@ class Reading:
     def messages(self, attachments: Mapping[Key, tuple[Attachment, ...]]) -> list[Message]:
         document, made = self._document, list[Message]()
         _add(made, "system", self._system())
-        replies = starts(document)
+        replies = turns.starts(document)
         _add(made, "user", self._words(0, replies[0] if replies else len(document.messages)))
-        for turn in turns(document):
+        for turn in turns.turns(document):
             _add(made, "assistant", tuple(_parts(document, turn)))
             results = tuple(_result(turn.number, asked, attachments) for asked in turn.asked)
             _add(made, "user", (*results, *self._words(turn.message + 1, turn.end)))
@@ -81,7 +67,7 @@ class Reading:
             self._system()
             self._words(0, len(self._document.messages))
             strange = list(self._strange())
-            line = lines(self._document, [start for start, _ in (*strange, *self._found)])
+            line = turns.lines(self._document, [start for start, _ in (*strange, *self._found)])
             own = [Diagnostic("warning", message, line[start], 1) for start, message in strange]
             own += [_moved(one, line[start]) for start, one in self._found]
             found = [*self._document.diagnostics, *own]
@@ -91,7 +77,7 @@ class Reading:
     def _system(self) -> tuple[Part, ...]:
         """The last one is the one that counts."""
         for index in range(len(self._document.messages) - 1, -1, -1):
-            if self._document.messages[index].role == SYSTEM:
+            if self._document.messages[index].role == turns.SYSTEM:
                 return self._message(index)
         return ()
 
@@ -99,13 +85,13 @@ class Reading:
         """What a person wrote from one message to another, without the results."""
         messages = self._document.messages
         return tuple(
-            part for index in range(first, end) if messages[index].role == YOU for part in self._message(index)
+            part for index in range(first, end) if messages[index].role == turns.YOU for part in self._message(index)
         )
 
     def _message(self, index: int) -> tuple[Part, ...]:
         known = self._expanded.get(index)
         if known is None:
-            found = (self._text(index, start, segment) for start, segment in placed(self._document, index))
+            found = (self._text(index, start, segment) for start, segment in turns.placed(self._document, index))
             known = self._expanded[index] = tuple(part for parts in found for part in parts)
         return known
 
@@ -121,19 +107,19 @@ class Reading:
     def _strange(self) -> Iterator[_Warning]:
         document = self._document
         for index, message in enumerate(document.messages):
-            if message.role not in (YOU, ASSISTANT, SYSTEM):
+            if message.role not in (turns.YOU, turns.ASSISTANT, turns.SYSTEM):
                 told = f"Nobody is called @{message.role}, so this is not sent; use @You:, @Assistant: or @System:."
                 yield document.offset(index), told
-        replies = starts(document)
+        replies = turns.starts(document)
         yield from self._strays({}, 0, replies[0] if replies else len(document.messages))
-        for turn in turns(document):
+        for turn in turns.turns(document):
             yield from self._calls(turn)
             yield from self._strays({asked.use.id: asked for asked in turn.asked}, turn.message + 1, turn.end)
 
-    def _calls(self, turn: Turn) -> Iterator[_Warning]:
+    def _calls(self, turn: turns.Turn) -> Iterator[_Warning]:
         """Calls of a reply that are not what they should be."""
         first = {asked.use.id: asked.segment for asked in turn.asked}
-        for place, (start, segment) in enumerate(placed(self._document, turn.message)):
+        for place, (start, segment) in enumerate(turns.placed(self._document, turn.message)):
             if not isinstance(segment, ToolUseSegment):
                 continue
             if first[segment.id] != place:
@@ -142,10 +128,10 @@ class Reading:
             elif segment.problem is None and not _is_json(segment.body):
                 yield start, f"The arguments of '{segment.id}' are not JSON."
 
-    def _strays(self, asked: Mapping[str, Asked], first: int, end: int) -> Iterator[_Warning]:
+    def _strays(self, asked: Mapping[str, turns.Asked], first: int, end: int) -> Iterator[_Warning]:
         """Results that belong to no call, or to one that has a result."""
         for index in range(first, end):
-            for start, segment in placed(self._document, index):
+            for start, segment in turns.placed(self._document, index):
                 if not isinstance(segment, ToolResultSegment) or segment.problem is not None:
                     continue
                 call = asked.get(segment.id)
@@ -157,20 +143,20 @@ class Reading:
 
 def awaits_reply(document: Document) -> bool:
     """Whether the last word is a person's or a tool's, and no call of the last reply is open."""
-    last = last_turn(document)
+    last = turns.last_turn(document)
     asked = () if last is None else last.asked
     if any(one.is_open for one in asked):
         return False
     after = document.messages[last.message + 1 if last else 0 :]
-    return bool(asked) or any(message.role == YOU and _has_words(message) for message in after)
+    return bool(asked) or any(message.role == turns.YOU and _has_words(message) for message in after)
 
 
 def turns_since_user(document: Document) -> int:
     count = 0
     for message in reversed(document.messages):
-        if message.role == YOU and _has_words(message):
+        if message.role == turns.YOU and _has_words(message):
             break
-        count += message.role == ASSISTANT
+        count += message.role == turns.ASSISTANT
     return count
 
 
@@ -178,7 +164,7 @@ def _has_words(message: DocumentMessage) -> bool:
     return any(isinstance(segment, TextSegment) and segment.text.strip() for segment in message.segments)
 
 
-def _parts(document: Document, turn: Turn) -> Iterator[Part]:
+def _parts(document: Document, turn: turns.Turn) -> Iterator[Part]:
     calls = {asked.segment: asked.use for asked in turn.asked}
     for place, segment in enumerate(document.messages[turn.message].segments):
         match segment:
@@ -196,7 +182,7 @@ def _parts(document: Document, turn: Turn) -> Iterator[Part]:
                 continue
 
 
-def _result(number: int, asked: Asked, attachments: Mapping[Key, tuple[Attachment, ...]]) -> ToolResult:
+def _result(number: int, asked: turns.Asked, attachments: Mapping[Key, tuple[Attachment, ...]]) -> ToolResult:
     """What is in a placeholder is never sent."""
     use, answer = asked.use, asked.answer
     if answer is None or answer.status is not None:
@@ -293,17 +279,17 @@ class DocumentConversation:
         return self._take_in(files.read_settled(self._path, self._known))
 
     def slots(self) -> Sequence[Slot]:
-        turn = last_turn(self._document)
+        turn = turns.last_turn(self._document)
         if turn is None or not any(asked.is_open for asked in turn.asked):
             return []
         opened = OpenCalls(self._memory.read().open, turn.number)
-        line = lines(self._document, (asked.answer.start for asked in turn.asked if asked.answer))
+        line = turns.lines(self._document, (asked.answer.start for asked in turn.asked if asked.answer))
         return [
             Slot(
                 turn=turn.number,
                 use=asked.use,
                 status=asked.answer and asked.answer.status,
-                text=words(self._document, asked),
+                text=turns.words(self._document, asked),
                 aborted=turn.aborted,
                 open=opened.take(key_of(turn.number, asked.use)),
                 line=asked.answer and line[asked.answer.start],
@@ -371,7 +357,7 @@ class DocumentConversation:
                 lambda _: replied(answered, answered, named, aborted).text,
             )
             if usage is not None:
-                self._memory.count(usage, first=len(starts(self._document)) == 1)
+                self._memory.count(usage, first=len(turns.starts(self._document)) == 1)
         self._sent = None
 
     def say(self, text: str) -> None:
@@ -382,9 +368,9 @@ class DocumentConversation:
                 if found.severity == "error":
                     line = "" if found.line is None else f":{found.line}"
                     raise files.DocumentError(f"{self._path}{line}: {found.message}")
-            return spoken(document, text)
+            return turns.spoken(document, text)
 
-        self._write(op, lambda base: spoken(base, text).text)
+        self._write(op, lambda base: turns.spoken(base, text).text)
 
     def _write(self, op: Callable[[Document], Document], ours: Callable[[Document], str]) -> None:
         """Do `op` on what the file is now, again if it changes meanwhile; `ours` is kept where that cannot be done."""

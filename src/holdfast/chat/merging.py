@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from itertools import count
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from holdfast.agent.conversation import NOT_RECORDED, Placed, Settled, Slot, Status
+from holdfast.agent.reply import distinct
 from holdfast.chat import grammar
 from holdfast.chat.document import Document
 from holdfast.chat.files import DocumentError, storable
@@ -227,22 +227,9 @@ def difference(old: str, new: str) -> tuple[int, int, str]:
     return start, len(old) - end, new[start : len(new) - end]
 
 
-def with_own_ids(parts: Sequence[Part]) -> list[Part]:
+def with_own_ids(parts: Sequence[Part]) -> tuple[Part, ...]:
     """Every call of a reply has an id that no other has and that can be written, whatever the model gave them."""
-    taken = {storable(part.id) for part in parts if isinstance(part, ToolUse)}
-    seen: set[str] = set()
-    named: list[Part] = []
-    for part in parts:
-        if isinstance(part, ToolUse):
-            name = storable(part.id)
-            if not name or name in seen:
-                name = next(new for number in count(2) if (new := f"{name or 'call'}-{number}") not in taken)
-                taken.add(name)
-            seen.add(name)
-            named.append(replace(part, id=name))
-        else:
-            named.append(part)
-    return named
+    return distinct([replace(part, id=storable(part.id)) if isinstance(part, ToolUse) else part for part in parts])
 
 
 class _Calls:

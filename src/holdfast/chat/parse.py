@@ -13,24 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.agent.conversation import Status
-from holdfast.chat.grammar import (
-    ABORTED,
-    ASSISTANT,
-    BLANK,
-    BODY,
-    BOM,
-    FENCE,
-    FRONTMATTER,
-    IN_THINKING,
-    THINKING,
-    TOOL_RESULT,
-    TOOL_USE,
-    closing_fence,
-    decode_field,
-    reader_of,
-    unescape_edges,
-    unescape_lines,
-)
+from holdfast.chat import grammar
 from holdfast.chat.scan import Piece
 
 
@@ -119,10 +102,7 @@ _WORDS: Final[dict[str, str]] = {
     "deny": Status.DENIED.value,
     _ERROR: _ERROR,
 }
-_LOOK_ALIKES: Final = str.maketrans(
-    "аɑαсϲԁеєһіıɩιјϳⅼոոоοօрρгѕтτսυνѵցɡмլ",
-    "aaaccdeehiiiijjlnnooopprsttuuvvggml",
-)
+_LOOK_ALIKES: Final = str.maketrans("аɑαсϲԁеєһіıɩιјϳⅼոոоοօрρгѕтτսυνѵցɡмլ", "aaaccdeehiiiijjlnnooopprsttuuvvggml")
 """Letters of other alphabets, and what they are read as in the words above; compatibility forms are folded before."""
 
 
@@ -247,15 +227,15 @@ class Note(NamedTuple):
     message: str
 
 
-_USE: Final = re.compile(TOOL_USE + BODY, re.MULTILINE)
-_RESULT: Final = re.compile(TOOL_RESULT + BODY, re.MULTILINE)
-_THINKING: Final = re.compile(THINKING, re.MULTILINE)
-_ABORTED: Final = re.compile(ABORTED, re.MULTILINE)
-_FRONTMATTER: Final = re.compile(BOM + "?" + FRONTMATTER, re.MULTILINE)
-_OPENER: Final = re.compile(rf"\n{FENCE}", re.MULTILINE)
+_USE: Final = re.compile(grammar.TOOL_USE + grammar.BODY, re.MULTILINE)
+_RESULT: Final = re.compile(grammar.TOOL_RESULT + grammar.BODY, re.MULTILINE)
+_THINKING: Final = re.compile(grammar.THINKING, re.MULTILINE)
+_ABORTED: Final = re.compile(grammar.ABORTED, re.MULTILINE)
+_FRONTMATTER: Final = re.compile(grammar.BOM + "?" + grammar.FRONTMATTER, re.MULTILINE)
+_OPENER: Final = re.compile(rf"\n{grammar.FENCE}", re.MULTILINE)
 _NO_FENCE: Final = "no fence"
 _OPEN_FENCE: Final = "open fence"
-_EDGES: Final = BLANK + "\n"
+_EDGES: Final = grammar.BLANK + "\n"
 
 
 def read_block(pieces: Sequence[Piece]) -> tuple[Block, Sequence[Note]]:
@@ -265,7 +245,7 @@ def read_block(pieces: Sequence[Piece]) -> tuple[Block, Sequence[Note]]:
     source = "".join(piece.source for piece in pieces)
     if kind == "frontmatter":
         return _frontmatter(source)
-    said = source.strip(_EDGES + BOM)
+    said = source.strip(_EDGES + grammar.BOM)
     return Preamble(source), [Note(source.index(said), "warning", DROPPED)] if said else ()
 
 
@@ -307,7 +287,7 @@ def _message(pieces: Sequence[Piece]) -> tuple[Message, Sequence[Note]]:
 def _marker(line: str) -> tuple[str, int, bool]:
     """The role, how its text is read, and whether its line ends with a carriage return, too."""
     role = line[line.index("@") + 1 : line.index(":")]
-    return role, reader_of(role), line.endswith("\r\n")
+    return role, grammar.reader_of(role), line.endswith("\r\n")
 
 
 def _joined(pieces: Sequence[Piece]) -> list[Piece]:
@@ -321,11 +301,11 @@ def _joined(pieces: Sequence[Piece]) -> list[Piece]:
 
 def _text(source: str, reader: int, crlf: bool) -> TextSegment:
     text = source.rstrip("\n")
-    if text[-1] in BLANK:
+    if text[-1] in grammar.BLANK:
         feed = source.find("\n", len(source.rstrip(_EDGES)))
         text = source if feed < 0 else _without_feed(source[: feed + 1], crlf)
     if "\\" in text and (text.startswith("\\") or "\n\\" in text):
-        text = unescape_edges(unescape_lines(text, reader))
+        text = grammar.unescape_edges(grammar.unescape_lines(text, reader))
     return TextSegment(source, text)
 
 
@@ -336,7 +316,7 @@ def _use(source: str, offset: int, notes: list[Note]) -> ToolUseSegment:
     if problem:
         problem = NO_INPUT if problem is _NO_FENCE else OPEN_INPUT
         notes.append(_broken(problem, offset, found))
-    return ToolUseSegment(source, decode_field(name), decode_field(use_id), body, problem)
+    return ToolUseSegment(source, grammar.decode_field(name), grammar.decode_field(use_id), body, problem)
 
 
 def _result(source: str, offset: int, notes: list[Note]) -> ToolResultSegment:
@@ -346,7 +326,7 @@ def _result(source: str, offset: int, notes: list[Note]) -> ToolResultSegment:
     if problem:
         problem = NO_OUTPUT if problem is _NO_FENCE else OPEN_OUTPUT
         notes.append(_broken(problem, offset, found))
-    use_id = decode_field(use_id)
+    use_id = grammar.decode_field(use_id)
     if not suffix and not info:
         return ToolResultSegment(source, use_id, False, None, content, None, problem)
     marked = in_header(suffix)
@@ -394,19 +374,19 @@ def _thinking(source: str, offset: int, notes: list[Note]) -> ThinkingSegment:
         end = len(source)
     text = _inside(source, found.end(), end)
     if text.startswith("\\") or "\n\\" in text:
-        text = unescape_lines(text, ASSISTANT)
+        text = grammar.unescape_lines(text, grammar.ASSISTANT)
     provider, signature = (
-        None if field is None else decode_field(field)
+        None if field is None else grammar.decode_field(field)
         for field in (found["unsigned"] if found["provider"] is None else found["provider"], found["signature"])
     )
     return ThinkingSegment(source, text, provider, signature, found["redacted"] is not None)
 
 
 def _end_of_thinking(source: str, at: int) -> int | None:
-    while found := IN_THINKING.search(source, at):
+    while found := grammar.IN_THINKING.search(source, at):
         if not found["fence"]:
             return found.start() + 1
-        closing = closing_fence(source, found.end(), len(found["fence"]))
+        closing = grammar.closing_fence(source, found.end(), len(found["fence"]))
         if closing is None:
             return None
         at = closing.start(1)
@@ -414,14 +394,14 @@ def _end_of_thinking(source: str, at: int) -> int | None:
 
 
 def _aborted(source: str) -> AbortedSegment:
-    return AbortedSegment(source, decode_field(_found(_ABORTED, source)["message"].strip(" \t")))
+    return AbortedSegment(source, grammar.decode_field(_found(_ABORTED, source)["message"].strip(" \t")))
 
 
 def open_fence(source: str) -> int:
     """Where the fence begins that is still open at the end of a text or of thinking."""
     text, at = "\n" + source, 0
     while found := _OPENER.search(text, at):
-        closing = closing_fence(text, found.end(), len(found["fence"]))
+        closing = grammar.closing_fence(text, found.end(), len(found["fence"]))
         if closing is None:
             return found.start()
         at = closing.start(1)

@@ -15,26 +15,7 @@ from typing import Final, Literal, NamedTuple
 
 from msgspec import Struct
 
-from holdfast.chat.grammar import (
-    ASSISTANT,
-    BLANK,
-    BLANKS,
-    BODY,
-    BOM,
-    FENCE,
-    FRONTMATTER,
-    IN_THINKING,
-    MARKER,
-    MARKUP,
-    NOBODY,
-    OTHER,
-    TOOL_RESULT,
-    TOOL_USE,
-    WS,
-    YOU,
-    closing_fence,
-    reader_of,
-)
+from holdfast.chat import grammar
 
 Kind = Literal["frontmatter", "preamble", "marker", "text", "thinking", "use", "result", "aborted"]
 
@@ -75,28 +56,29 @@ def _state(reader: int, mode: Mode, fence: int = 0) -> State:
     return State(reader, mode, fence)
 
 
-START: Final = State(NOBODY, Mode.START)
-_READERS: Final = (NOBODY, OTHER, YOU, ASSISTANT)
+START: Final = State(grammar.NOBODY, Mode.START)
+_READERS: Final = (grammar.NOBODY, grammar.OTHER, grammar.YOU, grammar.ASSISTANT)
 _GAP: Final = tuple(State(reader, Mode.GAP) for reader in _READERS)
 _TEXT: Final = tuple(State(reader, Mode.TEXT) for reader in _READERS)
 _TOOLS: Final[tuple[Kind, ...]] = ("text", "text", "result", "use")
 _MODES: Final = (Mode.TEXT, Mode.TEXT, Mode.RESULT, Mode.USE)
-_THINKING: Final = State(ASSISTANT, Mode.THINKING)
+_THINKING: Final = State(grammar.ASSISTANT, Mode.THINKING)
 
 
 def _lines_of(markup: str) -> re.Pattern[str]:
     """Lines with markup, and what belongs to them: blank lines to a marker, the first line of its fence to a header."""
-    for line, more in ((MARKER, BLANKS), (TOOL_USE, BODY), (TOOL_RESULT, BODY)):
-        markup = markup.replace(line, line + more)
+    markup = markup.replace(grammar.MARKER, grammar.MARKER + grammar.BLANKS)
+    for header in (grammar.TOOL_USE, grammar.TOOL_RESULT):
+        markup = markup.replace(header, header + grammar.BODY)
     return re.compile(f"\n(?:{markup})", re.MULTILINE)
 
 
-_LINES: Final = tuple(map(_lines_of, MARKUP))
-_BLANKS: Final = re.compile(BLANKS)
-_OPENER: Final = re.compile(FENCE, re.MULTILINE)
-_FRONTMATTER: Final = re.compile(FRONTMATTER, re.MULTILINE)
-_FRONTMATTER_END: Final = re.compile(rf"\n```{WS}$", re.MULTILINE)
-_BLANK: Final = frozenset(BLANK + "\n")
+_LINES: Final = tuple(map(_lines_of, grammar.MARKUP))
+_BLANKS: Final = re.compile(grammar.BLANKS)
+_OPENER: Final = re.compile(grammar.FENCE, re.MULTILINE)
+_FRONTMATTER: Final = re.compile(grammar.FRONTMATTER, re.MULTILINE)
+_FRONTMATTER_END: Final = re.compile(rf"\n```{grammar.WS}$", re.MULTILINE)
+_BLANK: Final = frozenset(grammar.BLANK + "\n")
 _UNSETTLED: Final = frozenset("@`*< \t\r\v\f")
 """How a line can begin of which only its end says whether it is plain."""
 
@@ -106,7 +88,7 @@ def scan(texts: Sequence[str], state: State = START) -> tuple[list[Piece], State
 
     They begin with a line, or in the middle of one when the state says so; they end with a line or with the document.
     """
-    bom = BOM if state == START and texts[0].startswith(BOM) else ""
+    bom = grammar.BOM if state == START and texts[0].startswith(grammar.BOM) else ""
     if bom:
         texts = [texts[0][1:], *texts[1:]]
     scanner = _Scanner("".join((" " if state.inline else "\n", *texts)), state)
@@ -115,7 +97,7 @@ def scan(texts: Sequence[str], state: State = START) -> tuple[list[Piece], State
     if bom and pieces:
         pieces[0] = Piece(bom + pieces[0].source, START, pieces[0].opens)
     elif bom:
-        pieces, after = [Piece(bom, START, "preamble")], _TEXT[NOBODY]
+        pieces, after = [Piece(bom, START, "preamble")], _TEXT[grammar.NOBODY]
     return pieces, after
 
 
@@ -171,76 +153,52 @@ class _Scanner:
     def _start(self) -> None:
         if found := _FRONTMATTER.match(self.text, 1):
             self.opens = "frontmatter"
-            self.state = State(NOBODY, Mode.FRONTMATTER)
+            self.state = State(grammar.NOBODY, Mode.FRONTMATTER)
             self.at = found.end()
         else:
             self.opens = "preamble"
-            self.state = _TEXT[NOBODY]
+            self.state = _TEXT[grammar.NOBODY]
 
     def _frontmatter(self) -> None:
         found = _FRONTMATTER_END.search(self.text, self.at)
         self._pass(found.start() + 1 if found else self.end)
         if found:
-            self._finish(self._after_blanks(found.end()), _GAP[NOBODY])
+            self._finish(self._after_blanks(found.end()), _GAP[grammar.NOBODY])
 
     def _lines(self) -> None:
-        """From one line with markup to the next while blocks are whole and short; with local names, as this is hot."""
-        text, end, add = self.text, self.end, self.pieces.append
-        at, begun, before, opens, state = self.at, self.begun, self.before, self.opens, self.state
-        while at + 1 < end:
-            reader = state.reader
-            found = _LINES[reader].search(text, at)
-            stop = found.start() + 1 if found else end
-            first = text[stop] if found else ""
-            if state.mode is Mode.GAP and (stop > begun or first == "`"):
-                if text[begun] in _BLANK and (blanks := self._after_blanks(begun)) > begun:
-                    add(Piece(text[begun:blanks], before, None))
-                    begun, before, at = blanks, state, blanks - 1
-                if begun < stop or first == "`":
-                    opens, state = "text" if reader else "preamble", _TEXT[reader]
-            if found is None or stop - begun > PIECE:
-                self.at, self.begun, self.before, self.opens, self.state = at, begun, before, opens, state
-                self._pass(stop)
-                return
-            if first == "`":
-                at, state = found.end(), _state(reader, Mode.TEXT, len(found["fence"]))
-                closing = closing_fence(text, at, state.fence)
-                if closing is None or closing.start() - begun > PIECE:
-                    break
-                at, state = closing.start(1), _TEXT[reader]
-                continue
-            if begun < stop:
-                add(Piece(text[begun:stop], before, opens))
-                begun, before = stop, state
-            if first == "@":
-                opens, stop, state = "marker", found.end(), _GAP[reader_of(found["role"])]
-            elif first == "*" and found["ticks"]:
-                opens, at, state = _TOOLS[reader], found.end(), _state(reader, _MODES[reader], len(found["ticks"]))
-                closing = closing_fence(text, at, state.fence)
-                if closing is None or closing.end() - begun > PIECE:
-                    break
-                stop, state = closing.end(), _GAP[reader]
-            else:
-                self.begun, self.before = begun, before
-                self._begin(found, reader)
-                return
-            add(Piece(text[begun:stop], before, opens))
-            begun, before, opens, at = stop, state, None, stop - 1
-        self.at, self.begun, self.before, self.opens, self.state = at, begun, before, opens, state
-
-    def _begin(self, found: re.Match[str], reader: int) -> None:
-        """The rarer blocks."""
-        line = found.start() + 1
-        if self.text[line] == "*":
-            self.opens = _TOOLS[reader]
-            self._finish(self._after_blanks(found.end()), _state(reader, _MODES[reader]))
+        """Up to the next line with markup, and into what begins there."""
+        text, reader = self.text, self.state.reader
+        found = _LINES[reader].search(text, self.at)
+        stop = found.start() + 1 if found else self.end
+        first = text[stop] if found else ""
+        if self.state.mode is Mode.GAP and (stop > self.begun or first == "`"):
+            if text[self.begun] in _BLANK and (blanks := self._after_blanks(self.begun)) > self.begun:
+                self._finish(blanks, self.state)
+            if self.begun < stop or first == "`":
+                self.opens, self.state = "text" if reader else "preamble", _TEXT[reader]
+        self._pass(stop)
+        if found is None:
             return
-        self.opens = "aborted" if self.text[line + 1] == "!" else "thinking"
-        if self.opens == "aborted" or found["closed"]:
+        if first == "`":
+            self.at, self.state = found.end(), _state(reader, Mode.TEXT, len(found["fence"]))
+            return
+        if self.begun < stop:
+            self._cut(stop, self.state)
+        if first == "@":
+            self.opens = "marker"
+            self._finish(found.end(), _GAP[grammar.reader_of(found["role"])])
+        elif first == "*":
+            self.opens = _TOOLS[reader]
+            if found["ticks"]:
+                self.at, self.state = found.end(), _state(reader, _MODES[reader], len(found["ticks"]))
+            else:
+                self._finish(self._after_blanks(found.end()), _state(reader, _MODES[reader]))
+        elif text[stop + 1] == "!" or found["closed"]:
+            self.opens = "aborted" if text[stop + 1] == "!" else "thinking"
             self._finish(self._after_blanks(found.end()), _GAP[reader])
         else:
-            self.at = found.end()
-            self.state = _THINKING
+            self.opens = "thinking"
+            self.at, self.state = found.end(), _THINKING
 
     def _waiting(self) -> None:
         """After the header of a tool block, whose fence may come after blank lines."""
@@ -256,24 +214,24 @@ class _Scanner:
             self.state = _GAP[self.state.reader]
 
     def _thinking(self) -> None:
-        found = IN_THINKING.search(self.text, self.at)
+        found = grammar.IN_THINKING.search(self.text, self.at)
         stop = found.start() + 1 if found else self.end
         self._pass(stop)
         if not found:
             return
         if found["fence"]:
             self.at = found.end()
-            self.state = _state(ASSISTANT, Mode.THINKING, len(found["fence"]))
+            self.state = _state(grammar.ASSISTANT, Mode.THINKING, len(found["fence"]))
         elif found["role"]:
             if self.begun < stop:
                 self._cut(stop, self.state)
-            self.state = _GAP[ASSISTANT]
+            self.state = _GAP[grammar.ASSISTANT]
         else:
-            self._finish(self._after_blanks(found.end()), _GAP[ASSISTANT])
+            self._finish(self._after_blanks(found.end()), _GAP[grammar.ASSISTANT])
 
     def _fenced(self) -> None:
         reader, mode, fence, _ = self.state
-        found = closing_fence(self.text, self.at, fence)
+        found = grammar.closing_fence(self.text, self.at, fence)
         self._pass(found.start() if found else self.end)
         if not found:
             return

@@ -160,11 +160,7 @@ def first_pending(document: Document) -> Position | None:
 
 
 def after_result(
-    document: Document,
-    number: int,
-    use_id: str,
-    mode: Literal["result", "stay", "next"],
-    now: Position,
+    document: Document, number: int, use_id: str, mode: Literal["result", "stay", "next"], now: Position
 ) -> Position:
     """Where to go when call `use_id` of turn `number` got its result: to it, nowhere, or where a person writes next."""
     replies = starts(document)

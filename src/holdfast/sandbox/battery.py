@@ -245,7 +245,7 @@ TIMEOUT: Final = 20.0
 _ATTACKS: Final = str(Path(__file__).with_name("attacks.py"))
 
 
-class Case(Struct, frozen=True, kw_only=True):
+class Case(Struct, frozen=True):
     attack: str
     says: str
     """What holds if it is contained."""
@@ -256,45 +256,39 @@ class Case(Struct, frozen=True, kw_only=True):
 
 
 CASES: Final[dict[str, Case]] = {
-    "usable": Case(attack="usable", says="commands run and can write in the writable folders", look=Range.unwritten),
-    "write-outside": Case(attack="write_outside", says="nothing else can be written", look=Range.written_outside),
-    "links": Case(attack="links", says="links do not lead writes outside", look=Range.written_outside),
-    "read-denied": Case(attack="read_denied", says="denied paths cannot be read"),
-    "change-protected": Case(
-        attack="change_protected", says="protected paths cannot be changed", look=Range.changed_protected
-    ),
-    "create-protected": Case(
-        attack="create_protected", says="absent protected paths cannot be made", look=Range.planted
-    ),
-    "rename-parent": Case(attack="rename_parent", says="moving a parent plants nothing", look=Range.moved),
-    "own-installation": Case(
-        attack="move_away", says="holdfast and its interpreter cannot be replaced", look=Range.replaced
-    ),
-    "denied-stays": Case(attack="move_away", says="denied paths cannot be moved", look=Range.moved_away),
-    "set-id": Case(attack="set_id", says="no file lends its owner's rights", look=Range.with_set_id),
-    "remount": Case(attack="remount", says="nothing can be mounted"),
-    "unshare": Case(attack="unshare", says="no new namespaces"),
-    "nested-namespaces": Case(attack="nested", says="no nested namespaces"),
-    "setns": Case(attack="setns", says="no way into other namespaces"),
-    "trace": Case(attack="trace", says="other processes cannot be traced or signalled"),
-    "first-process": Case(attack="first_process", says="the sandbox's own processes cannot be read or changed"),
-    "terminal": Case(attack="terminal", says="nothing can be typed into a terminal"),
-    "unix-socket": Case(attack="unix_socket", says="services of the host cannot be reached", look=Range.called),
-    "abstract-socket": Case(attack="abstract_socket", says="abstract sockets cannot be reached", look=Range.called),
-    "tcp": Case(attack="tcp", says="no connections", look=Range.called),
-    "udp": Case(attack="udp", says="no packets", look=Range.called),
-    "host-processes": Case(attack="host_processes", says="processes of the host cannot be seen"),
-    "kernel-settings": Case(attack="kernel_settings", says="/proc/sys cannot be written"),
-    "system-folder": Case(attack="system_folder", says="/sys cannot be written"),
-    "secrets": Case(attack="secrets", says="variables that are not allowed are not there"),
-    "capabilities": Case(attack="capabilities", says="no capabilities, and no way to get them"),
-    "devices": Case(attack="devices", says="no devices"),
-    "keys": Case(attack="keys", says="no kernel keyrings"),
-    "system-calls": Case(attack="system_calls", says="dangerous system calls are refused"),
-    "resources": Case(attack="resources", says="memory, files and their size are limited"),
-    "orphans": Case(attack="orphans", says="nothing is left running", look=Range.alive),
-    "killed-orphans": Case(attack="orphans", says="nothing survives a kill", look=Range.alive),
-    "fork-bomb": Case(attack="fork_bomb", says="processes are limited", alone=True),
+    "usable": Case("usable", "commands run and can write in the writable folders", Range.unwritten),
+    "write-outside": Case("write_outside", "nothing else can be written", Range.written_outside),
+    "links": Case("links", "links do not lead writes outside", Range.written_outside),
+    "read-denied": Case("read_denied", "denied paths cannot be read"),
+    "change-protected": Case("change_protected", "protected paths cannot be changed", Range.changed_protected),
+    "create-protected": Case("create_protected", "absent protected paths cannot be made", Range.planted),
+    "rename-parent": Case("rename_parent", "moving a parent plants nothing", Range.moved),
+    "own-installation": Case("move_away", "holdfast and its interpreter cannot be replaced", Range.replaced),
+    "denied-stays": Case("move_away", "denied paths cannot be moved", Range.moved_away),
+    "set-id": Case("set_id", "no file lends its owner's rights", Range.with_set_id),
+    "remount": Case("remount", "nothing can be mounted"),
+    "unshare": Case("unshare", "no new namespaces"),
+    "nested-namespaces": Case("nested", "no nested namespaces"),
+    "setns": Case("setns", "no way into other namespaces"),
+    "trace": Case("trace", "other processes cannot be traced or signalled"),
+    "first-process": Case("first_process", "the sandbox's own processes cannot be read or changed"),
+    "terminal": Case("terminal", "nothing can be typed into a terminal"),
+    "unix-socket": Case("unix_socket", "services of the host cannot be reached", Range.called),
+    "abstract-socket": Case("abstract_socket", "abstract sockets cannot be reached", Range.called),
+    "tcp": Case("tcp", "no connections", Range.called),
+    "udp": Case("udp", "no packets", Range.called),
+    "host-processes": Case("host_processes", "processes of the host cannot be seen"),
+    "kernel-settings": Case("kernel_settings", "/proc/sys cannot be written"),
+    "system-folder": Case("system_folder", "/sys cannot be written"),
+    "secrets": Case("secrets", "variables that are not allowed are not there"),
+    "capabilities": Case("capabilities", "no capabilities, and no way to get them"),
+    "devices": Case("devices", "no devices"),
+    "keys": Case("keys", "no kernel keyrings"),
+    "system-calls": Case("system_calls", "dangerous system calls are refused"),
+    "resources": Case("resources", "memory, files and their size are limited"),
+    "orphans": Case("orphans", "nothing is left running", Range.alive),
+    "killed-orphans": Case("orphans", "nothing survives a kill", Range.alive),
+    "fork-bomb": Case("fork_bomb", "processes are limited", alone=True),
 }
 PROBE: Final = ("usable", "write-outside", "capabilities", "secrets")
 

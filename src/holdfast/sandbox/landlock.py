@@ -26,14 +26,7 @@ WRITE: Final = confine.handled(5) & ~confine.MAKE_DEVICES
 _DEVICES: Final = ("null", "zero", "full", "random", "urandom")
 _NOT_SHOWN: Final = tuple(map(Path, ("/run", "/tmp", "/var/tmp", "/dev", "/sys")))  # noqa: S108
 _LEAST_ABI: Final = 3
-NOT_HELD: Final = frozenset(
-    {
-        "change-protected",
-        "create-protected",
-        "rename-parent",
-        "host-processes",
-    }
-)
+NOT_HELD: Final = frozenset({"change-protected", "create-protected", "rename-parent", "host-processes"})
 
 
 class Landlock(Struct, frozen=True, kw_only=True):

@@ -177,7 +177,7 @@ def started(
     contents = [confine.open_file(content) for content in launch.files]
     fds = [*contents, *launch.opened.fds]
     told = confine.open_file(marshal.dumps((launch.request(), fds)))
-    argv = own_part("holdfast.sandbox.warden.process", told)
+    argv = own_part("holdfast.sandbox.warden.process", str(told))
     try:
         process = helper_process.start(argv, pass_fds=[told, *fds], stdin=stdin, stdout=stdout, stderr=stderr)
     finally:
@@ -230,14 +230,14 @@ FIRST_FD: Final = 3
 
 _TOLD: Final = ("cwd", "env", "rlimits", "cgroups", "landlock", "landlock_net", "seccomp", "own_pids")
 _PROGRAM: Final = (
-    "import sys; h = sys.modules['holdfast'] = type(sys)('holdfast'); h.__path__ = [sys.argv[2]]; "
-    "from {} import main; main(int(sys.argv[1]))"
+    "import sys; h = sys.modules['holdfast'] = type(sys)('holdfast'); h.__path__ = [sys.argv[1]]; "
+    "from {} import main; main(*sys.argv[2:])"
 )
 
 
-def own_part(module: str, fd: int) -> tuple[str, ...]:
+def own_part(module: str, *words: str) -> tuple[str, ...]:
     """The argv of a process that runs `main` of one of our modules, without the package around it or any other."""
-    return helper_process.isolated_python("-c", _PROGRAM.format(module), str(fd), str(Path(__file__).parents[1]))
+    return helper_process.isolated_python("-c", _PROGRAM.format(module), str(Path(__file__).parents[1]), *words)
 
 
 class Overlay(Struct, frozen=True, kw_only=True):

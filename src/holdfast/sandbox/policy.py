@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast.config.model import SandboxConfig
 from holdfast.contract.command import Command
@@ -90,7 +91,9 @@ def resolve(
         if path == Path("/") or _within(path, map(Path, _NEVER_WRITABLE)):
             raise ConfigError(f"sandbox.writable holds {str(path)!r}, which nothing can contain; name another folder.")
     homes = (places.home, _login_home(places.home))
-    denied = {path for home in homes for path in _paths(config.read_deny, _at_home(places, home), "sandbox.read_deny")}
+    denied = {
+        path for home in homes for path in _paths(config.read_deny, replace(places, home=home), "sandbox.read_deny")
+    }
     kept = tuple(path for path in (places.root, places.cwd, *writable) if path is not None)
     own_data = {Path(os.path.realpath(path)) for path in (state, user_state_dir(), user_config_file().parent) if path}
     hidden = _deduplicated(path for path in own_data if not any(_within(item, (path,)) for item in kept))
@@ -165,7 +168,9 @@ def variables(
 ) -> dict[str, str]:
     """The environment of a command: what the allow-list lets through, a clean PATH, and what the tool gives."""
     surroundings = os.environ if environ is None else environ
-    allowed = _allowed(() if command.helper else policy.environment)
+    patterns = () if command.helper else policy.environment
+    bodies = (".*".join(map(re.escape, pattern.split("*"))) for pattern in patterns)
+    allowed = re.compile(f"(?:{'|'.join(bodies)})" if patterns else r"(?!)")
     found = {name: value for name, value in surroundings.items() if allowed.fullmatch(name)}
     if "PATH" in found:
         found["PATH"] = clean_path(found["PATH"], policy)
@@ -175,23 +180,14 @@ def variables(
 def clean_path(text: str, policy: Policy) -> str:
     """Only absolute folders that are not in the project and that commands cannot write: `git` must mean the same
     program after a command as before, and no program that came with a checkout."""
-    return _clean_path(text, (*policy.writable, *policy.foreign), (*policy.own, *own_folders()))
+    foreign, own = (*policy.writable, *policy.foreign), (*policy.own, *own_folders())
 
-
-@lru_cache(maxsize=16)
-def _clean_path(text: str, foreign: tuple[Path, ...], own: tuple[Path, ...]) -> str:
     def plantable(folder: str) -> bool:
         places = (Path(os.path.normpath(folder)), Path(os.path.realpath(folder)))
         return any(_within(place, foreign) and not _within(place, own) for place in places)
 
     kept = [folder for folder in text.split(":") if folder.startswith("/") and not plantable(folder)]
     return ":".join(dict.fromkeys(kept)) or DEFAULT_PATH
-
-
-@lru_cache(maxsize=16)
-def _allowed(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    bodies = (".*".join(map(re.escape, pattern.split("*"))) for pattern in patterns)
-    return re.compile(f"(?:{'|'.join(bodies)})" if patterns else r"(?!)")
 
 
 def _paths(entries: Iterable[str], places: Places, option: str) -> list[Path]:
@@ -243,10 +239,6 @@ def _within(path: Path, folders: Iterable[Path]) -> bool:
 def inside(path: str, folder: str) -> bool:
     """Whether an absolute path is a folder or lies in it."""
     return path == folder or path.startswith(f"{folder.rstrip('/')}/")
-
-
-def _at_home(places: Places, home: Path) -> Places:
-    return Places(cwd=places.cwd, root=places.root, document=places.document, home=home)
 
 
 def _login_home(otherwise: Path) -> Path:

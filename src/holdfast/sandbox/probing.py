@@ -110,11 +110,9 @@ class Probing:
         faults = [f"{backend.name}: {self._fault(backend)}" for backend in backends(self._wanted)]
         return "; ".join(faults) or f"there is no backend for {sys.platform}"
 
-    def battery_held(self, backend: Backend) -> bool:
-        return self._battery(backend).held
-
     def not_held(self, backend: Backend) -> str:
-        return ", ".join(case.name for case in self._battery(backend).cases if not case.held)
+        """The cases of the whole battery that did not hold; empty if all of them did."""
+        return ", ".join(case.name for case in self._remembered(backend, "battery").cases if not case.held)
 
     def examine(self, backend: Backend) -> tuple[Held, ...]:
         """Run the battery now; what it shows replaces what was known, and the probe is a part of it."""
@@ -139,9 +137,6 @@ class Probing:
         bad = [case for case in seen.cases if not case.held]
         return None if not bad else f"it did not hold ({'; '.join(f'{case.name}: {case.detail}' for case in bad)})"
 
-    def _battery(self, backend: Backend) -> Seen:
-        return self._remembered(backend, "battery")
-
     def _remembered(self, backend: Backend, what: Literal["probe", "battery"]) -> Seen:
         from holdfast.sandbox import battery
 
@@ -151,7 +146,9 @@ class Probing:
         with self._lock:
             if seen is None or not seen.fresh:
                 seen = Seen(at=time.time(), cases=battery.run(backend, battery.PROBE if what == "probe" else None))
-                _write(file, seen)
+                if file is not None:
+                    with suppress(OSError):
+                        write_private(file, msgspec.json.encode(seen))
             _in_process[key] = seen
             return seen
 
@@ -170,18 +167,9 @@ def own_code() -> str:
 
 
 def _read(file: Path | None) -> Seen | None:
-    if file is None:
-        return None
     with suppress(OSError, msgspec.MsgspecError):
-        return msgspec.json.decode(file.read_bytes(), type=Seen)
+        return None if file is None else msgspec.json.decode(file.read_bytes(), type=Seen)
     return None
-
-
-def _write(file: Path | None, seen: Seen) -> None:
-    if file is None:
-        return
-    with suppress(OSError):
-        write_private(file, msgspec.json.encode(seen))
 
 
 def _overlay_holds(backend: Backend, policy: Policy, folder: Path, state: Path | None) -> bool:

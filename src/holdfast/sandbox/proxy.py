@@ -7,7 +7,6 @@ import os
 import socket
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 from msgspec.structs import replace
@@ -59,9 +58,7 @@ class Doorway:
         self._loop.add_reader(self._ours, self._arrived)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._loop.remove_reader(self._ours)
         self._ours.close()
         self._theirs.close()

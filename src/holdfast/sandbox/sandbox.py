@@ -96,7 +96,7 @@ class Sandbox:
     def held(self) -> bool:
         """Whether every case of the escape battery held. Slow the first time on a machine, remembered after that."""
         backend = self.backend()
-        return backend is not None and self._probing.battery_held(backend)
+        return backend is not None and not self._probing.not_held(backend)
 
     def why_not(self) -> str:
         """Why there is no backend, or what the one there is did not hold; empty if all is well."""

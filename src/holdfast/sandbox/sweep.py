@@ -41,26 +41,6 @@ class Note(Struct, frozen=True, kw_only=True):
     root: str | None
 
 
-def write_note(
-    keep: Path, folder: Path, before: list[Locked], extra: tuple[str, ...], masked: tuple[str, ...], root: Path | None
-) -> Path | None:
-    """The note, to be removed when all is put right; None if it cannot be written."""
-    note = Note(
-        owner=this_process(),
-        folder=str(folder),
-        before=before,
-        extra=extra,
-        masked=masked,
-        root=None if root is None else str(root),
-    )
-    path = keep.with_name(_FOLDER) / os.urandom(8).hex()
-    try:
-        write_private(path, msgspec.msgpack.encode(note))
-    except OSError:
-        return None
-    return path
-
-
 def recover(keep: Path | None, notes: list[str] | None = None) -> tuple[str, ...]:
     """Do what dead processes left to be done, except where a living one is at work; what had to be put right.
 
@@ -138,8 +118,19 @@ class Sweep:
             left = (item for item in known if _taken.get((item.path, item.identity)) != item.changed)
             self._before = {item.path: item for item in left}
             _running.add(self)
-        kept = list(self._before.values())
-        self._note = None if keep is None else write_note(keep, folder, kept, self._extra, self._masked, root)
+        self._note = None if keep is None else keep.with_name(_FOLDER) / os.urandom(8).hex()
+        """Written for whoever comes after this process, and removed when all is put right."""
+        if self._note is not None:
+            note = Note(
+                owner=this_process(),
+                folder=str(folder),
+                before=list(self._before.values()),
+                extra=self._extra,
+                masked=self._masked,
+                root=None if root is None else str(root),
+            )
+            with suppress(OSError):
+                write_private(self._note, msgspec.msgpack.encode(note))
 
     def __call__(self) -> None:
         violations: list[str] = []

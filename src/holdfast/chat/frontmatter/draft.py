@@ -119,14 +119,6 @@ def tools(steps: Iterable[Step], vocabulary: Vocabulary) -> tuple[Edit, ...]:
     return tuple((step.operation, tuple(_known(step, vocabulary.tool))) for step in steps)
 
 
-def check_rules(step: Step, vocabulary: Vocabulary, report: Report) -> None:
-    _known(step, vocabulary.rule, report)
-
-
-def check_tools(step: Step, vocabulary: Vocabulary, report: Report) -> None:
-    _known(step, vocabulary.tool, report)
-
-
 def _known(step: Step, look_up: Callable[[str], str], report: Report | None = None) -> list[str]:
     found: list[str] = []
     for name in step.names:
@@ -228,7 +220,7 @@ class Draft:
     def finish(self) -> Finished:
         vocabulary = Vocabulary(self._base, self._presets)
         for origin, step in self._steps:
-            (check_tools if origin == seed.TOOLS else check_rules)(step, vocabulary, self._report)
+            _known(step, vocabulary.tool if origin == seed.TOOLS else vocabulary.rule, self._report)
         settings: Table = {}
         if self._model:
             self._settings["model", "name"] = self._model_name()

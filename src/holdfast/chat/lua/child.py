@@ -139,8 +139,8 @@ def allow_processor_time(seconds: int = _PROCESSOR_SECONDS) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + seconds, resource.RLIM_INFINITY))
 
 
-def main(lupa_folder: str, parent: int) -> None:
-    end_with(parent)
+def main(lupa_folder: str, parent: str) -> None:
+    end_with(int(parent))
     sys.path.append(lupa_folder)
     from lupa import lua54
 

@@ -19,8 +19,9 @@ from typing import Any, Final, Self, cast
 import msgspec
 from msgspec import Struct
 
-from holdfast.helper_process import isolated_python, start
+from holdfast.helper_process import start
 from holdfast.import_path import import_order
+from holdfast.sandbox.launch import own_part
 from holdfast.text.visible import visible
 
 Table = dict[str, Any]
@@ -115,11 +116,6 @@ def _exact(value: Any) -> Any:
 
 MAX_FRAME: Final = 16 << 20
 START_SECONDS: Final = 30.0
-_PROGRAM: Final = (
-    "import sys; h = sys.modules['holdfast'] = type(sys)('holdfast'); h.__path__ = [sys.argv[1]]; "
-    "from holdfast.chat.lua.child import main; main(sys.argv[2], int(sys.argv[3]))"
-)
-"""Only the child's own modules are loaded, and of what is installed only lupa."""
 _BLOCK: Final = 1 << 18
 
 
@@ -143,9 +139,8 @@ class Child:
         if found is None or found.origin is None:
             raise ChildLost
         folder = Path(found.origin).parent.parent
-        package = Path(__file__).parents[2]
         self._process = start(
-            isolated_python("-c", _PROGRAM, str(package), str(folder), str(os.getpid())),
+            own_part("holdfast.chat.lua.child", str(folder), str(os.getpid())),  # of what is installed only lupa
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -26,25 +26,26 @@ TIDY_MS = 1000
 """How often a worker reaps what was orphaned while its command runs."""
 
 
-def main(control_fd: int) -> None:
+def main(control: str) -> None:
     """Fork a worker for every socket that arrives; end when the runtime does."""
+    control_fd = int(control)
     process.be_reaper()
     os.setsid()
     os.chdir("/")  # it was started where the runtime is, in the project
     _close_others(control_fd)
-    control = _socket.socket(fileno=control_fd)
+    connection = _socket.socket(fileno=control_fd)
     workers: set[int] = set()
     poll = select.poll()
     poll.register(control_fd, select.POLLIN)
     while True:
         if poll.poll(TIDY_MS):
-            received = _receive_fds(control, 1)
+            received = _receive_fds(connection, 1)
             if received is None:
                 os._exit(0)
             for fd in received[1]:
                 pid = os.fork()
                 if pid == 0:
-                    control.close()
+                    connection.close()
                     _become_worker(fd)
                 os.close(fd)
                 workers.add(pid)

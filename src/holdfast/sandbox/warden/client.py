@@ -148,7 +148,7 @@ class Warden:
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
         self._sockets.add(ours)
-        argv = own_part("holdfast.sandbox.warden.child", FIRST_FD)
+        argv = own_part("holdfast.sandbox.warden.child", str(FIRST_FD))
         try:
             null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
             actions = [(os.POSIX_SPAWN_DUP2, null, number) for number in (0, 1, 2)]
@@ -195,8 +195,6 @@ class Warden:
 
 class Job:
     """A command that a worker runs. `wait` for it, or `abandon` it."""
-
-    __slots__ = ("__weakref__", "_loop", "_once", "_unread", "_warden", "_worker", "exit", "over")
 
     def __init__(self, warden: Warden, worker: socket.socket, *, once: bool) -> None:
         self._warden = warden

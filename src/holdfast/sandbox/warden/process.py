@@ -48,11 +48,11 @@ def start(request: dict[str, Any], fds: list[int]) -> int:
         os.chdir("/")
 
 
-def main(told: int) -> None:
+def main(told: str) -> None:
     """The parent of a single command, which it confines as an open file says and ends with all that it started."""
     import signal
 
-    with os.fdopen(told, "rb") as file:
+    with os.fdopen(int(told), "rb") as file:
         request, fds = marshal.load(file)
     be_reaper()
     if _prctl is not None:
