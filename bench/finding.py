@@ -18,7 +18,7 @@ from measure import Effort, race
 from holdfast import Caller, Config, Runtime, Tool
 from holdfast.config.model import ToolsConfig
 from holdfast.contract.finding import TOOL_SEARCH
-from holdfast.registry.search import ToolIndex
+from holdfast.registry.listing import ToolIndex
 from holdfast.tools.tool_search import TOOL_SEARCH_TOOL
 
 COUNT = 10_000

@@ -22,8 +22,7 @@ from time import perf_counter, sleep
 from holdfast.assemble.chat import open_chat
 from holdfast.contract.message import Message, Text, ToolUse
 from holdfast.contract.tool import Tool
-from holdfast.models.port import Ended, ModelEvent, PartEnded, Usage
-from holdfast.models.settings import Settings
+from holdfast.models.port import Ended, ModelEvent, PartEnded, Settings, Usage
 
 WARM_UP = 50
 LOOK = "holdfast-bench"

@@ -62,7 +62,7 @@ EXCEPTIONS: dict[str, tuple[str, set[str]]] = {
     "doors/cli/groups.py": (GIVEN_NAME, {"importlib.import_module"}),
     "registry/forms.py": (GIVEN_NAME, {"importlib.import_module"}),
     "rules/modules.py": (GIVEN_NAME, {"importlib.import_module"}),
-    "contract/signature.py": (LOADED, {"sys.modules.get"}),
+    "contract/function.py": (LOADED, {"sys.modules.get"}),
     "registry/sources.py": (LOADED, {"asyncio", "sys.modules.get"}),
     "runtime/results.py": (LOADED, {"sys.modules.get"}),
     "runtime/processes.py": (LOADED, {"sys.modules", "sys.modules.get"}),

@@ -16,8 +16,7 @@ from holdfast.agent.events import Outcome
 from holdfast.agent.loop import Loop
 from holdfast.config.model import ApprovalConfig, Preset
 from holdfast.contract.message import Message
-from holdfast.models.port import ModelEvent
-from holdfast.models.settings import Settings
+from holdfast.models.port import ModelEvent, Settings
 from holdfast.runtime.commands import Workspace
 from holdfast.store import owner
 from holdfast.store.blobs import Blobs

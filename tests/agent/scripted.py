@@ -14,8 +14,7 @@ from holdfast.agent.loop import Loop
 from holdfast.config.model import ApprovalConfig
 from holdfast.contract.message import Message, Part, Text, ToolResult, ToolUse
 from holdfast.contract.vocabulary import State
-from holdfast.models.port import Ended, ModelEvent, PartEnded, TextDelta, Usage
-from holdfast.models.settings import Settings
+from holdfast.models.port import Ended, ModelEvent, PartEnded, Settings, TextDelta, Usage
 from holdfast.store.ledger import Ledger
 from holdfast.testing.memory import MemoryConversation, Person
 from tests.runtime.support import recorder, runtime_in

@@ -12,8 +12,8 @@ import pytest
 
 from holdfast import HoldfastError
 from holdfast.assemble import load_setting
-from holdfast.config import ownership
-from holdfast.config.ownership import check_own
+from holdfast.config import roots
+from holdfast.config.roots import check_own
 from holdfast.contract.errors import ConfigError
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
@@ -57,7 +57,7 @@ def test_folders_of_this_user_alone_are_fine_and_so_are_those_that_are_not_there
 def test_a_folder_that_others_can_write_is_refused(
     home: Path, name: str, mode: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ownership, "_is_private_group", _never)
+    monkeypatch.setattr(roots, "_is_private_group", _never)
     (home / name).chmod(mode)
     with pytest.raises(ConfigError, match=rf"written by others \(mode {mode:04o}\); run `chmod go-w .*{name}`"):
         load(home)
@@ -161,7 +161,7 @@ def test_links_that_go_round_and_round_or_up_end(tmp_path: Path) -> None:
 def test_a_private_group_counts_as_its_user_and_no_other_does(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = home / "state" / "holdfast"
     folder.chmod(0o770)
-    monkeypatch.setattr(ownership, "_is_private_group", _always)
+    monkeypatch.setattr(roots, "_is_private_group", _always)
     load(home)
     folder.chmod(0o772)
     with pytest.raises(HoldfastError):
@@ -171,7 +171,7 @@ def test_a_private_group_counts_as_its_user_and_no_other_does(home: Path, monkey
 def test_root_has_no_private_group(monkeypatch: pytest.MonkeyPatch) -> None:
     me = pwd.getpwall()[0]
     monkeypatch.setattr(os, "getuid", lambda: 0)
-    assert ownership._is_private_group(me.pw_gid) is False  # pyright: ignore[reportPrivateUsage]
+    assert roots._is_private_group(me.pw_gid) is False  # pyright: ignore[reportPrivateUsage]
 
 
 def test_what_holdfast_makes_is_its_users_alone(home: Path) -> None:

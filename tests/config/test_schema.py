@@ -13,8 +13,7 @@ import pytest
 
 from holdfast.config.model import Config, Section, in_force
 from holdfast.config.options import Trust, declared, is_section, options
-from holdfast.config.reference import with_tables
-from holdfast.config.schema import json_schema
+from holdfast.config.schema import json_schema, with_tables
 from tests.config.conftest import LoadHere, Write
 from tests.config.layers import to_toml
 
@@ -108,7 +107,7 @@ def test_the_schema_is_a_2020_12_schema_that_describes_every_option_and_hides_in
 @pytest.mark.spec("E1a")
 def test_the_user_reference_is_made_from_the_options() -> None:
     text = DOCS.read_text()
-    assert with_tables(text) == text, "run `python -m holdfast.config.reference docs/config.md`"
+    assert with_tables(text) == text, "run `python -m holdfast.config.schema docs/config.md`"
     assert [path for path in in_force(Config()) if f"`{path}`" not in text] == []
 
 

@@ -11,8 +11,17 @@ import pytest
 
 from holdfast import Tool
 from holdfast.contract.message import Aborted, Message, Text, Thinking, ToolResult, ToolUse
-from holdfast.models.port import CallBegun, Ended, Model, ModelEvent, PartEnded, Retrying, TextDelta, ThinkingDelta
-from holdfast.models.settings import Settings
+from holdfast.models.port import (
+    CallBegun,
+    Ended,
+    Model,
+    ModelEvent,
+    PartEnded,
+    Retrying,
+    Settings,
+    TextDelta,
+    ThinkingDelta,
+)
 
 SECONDS = 20
 _KINDS = (TextDelta, ThinkingDelta, CallBegun, PartEnded, Retrying, Ended)

@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 
 from holdfast import Tool
 from holdfast.contract.message import Message, Part, Text, ToolResult, ToolUse
-from holdfast.models.port import Ended, Model, ModelError, ModelEvent, PartEnded
-from holdfast.models.settings import Settings
+from holdfast.models.port import Ended, Model, ModelError, ModelEvent, PartEnded, Settings
 from tests.models.servers.apis import Api
 from tests.models.servers.http import Answer, Asked, serving
 from tests.models.servers.script import Say, Script

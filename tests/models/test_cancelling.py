@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.models.port import ModelEvent
-from holdfast.models.settings import Settings
+from holdfast.models.port import ModelEvent, Settings
 from tests.models.servers.apis import APIS, Api
 from tests.models.servers.http import Answer, Server, serving
 from tests.models.servers.script import Say, Script

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.contract.message import ToolUse
-from holdfast.models.port import ModelError, ModelFault, PartEnded
-from holdfast.models.settings import Settings
+from holdfast.models.port import ModelError, ModelFault, PartEnded, Settings
 from tests.models.servers.apis import ANTHROPIC, APIS, CHAT, GOOGLE, KEY, OPENAI, VERTEX, Api
 from tests.models.servers.http import STREAM, Answer, error, event, serving
 from tests.models.servers.script import Say, Script, Think, Use

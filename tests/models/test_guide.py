@@ -10,8 +10,7 @@ import pytest
 from holdfast.config.load import load
 from holdfast.config.model import ModelConfig, SecretSource
 from holdfast.models.opening import KNOWN, open_model
-from holdfast.models.text_protocol.model import TextModel
-from holdfast.models.text_protocol.selection import Trying
+from holdfast.models.text_protocol.model import TextModel, Trying
 from holdfast.models.transport import Transport
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "models.md").read_text()

@@ -11,7 +11,7 @@ from holdfast.config.model import ModelConfig, ModelProvider
 from holdfast.contract.message import Message, Text
 from holdfast.models.opening import settings_for
 from holdfast.models.parameters import level_of, max_output, max_tokens
-from holdfast.models.settings import Settings
+from holdfast.models.port import Settings
 from tests.models.servers.apis import ANTHROPIC, CHAT, GOOGLE, OPENAI, VERTEX, Api
 from tests.models.support import HELLO, body
 

@@ -14,9 +14,8 @@ import pytest
 
 from holdfast.contract.message import Aborted, Message, Text, ToolResult, ToolUse
 from holdfast.models.arguments import CallIds
-from holdfast.models.connection import http_client
-from holdfast.models.faults import WrongAnswer
-from holdfast.models.settings import Settings
+from holdfast.models.connection import WrongAnswer, http_client
+from holdfast.models.port import Settings
 from tests.models.servers.apis import ANTHROPIC, APIS, CHAT, GOOGLE, KEY, OPENAI, VERTEX, Api
 from tests.models.servers.http import Answer, serving
 from tests.models.support import HELLO, READ, RUN, TOOLS, body, call, result, run, sent

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.contract.message import Text
-from holdfast.models.port import Ended, ModelError, ModelEvent, ModelFault, Retrying
-from holdfast.models.settings import Settings
+from holdfast.models.port import Ended, ModelError, ModelEvent, ModelFault, Retrying, Settings
 from tests.models.servers.apis import ANTHROPIC, APIS, CHAT, OPENAI, Api
 from tests.models.servers.http import Answer, error, serving
 from tests.models.servers.script import Say, Script, Use

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast.contract.message import Message, Part, Text, Thinking, ToolUse
-from holdfast.models.settings import Settings
+from holdfast.models.port import Settings
 from tests.models.servers.apis import ANTHROPIC, APIS, CHAT, GOOGLE, OPENAI, VERTEX, Api
 from tests.models.servers.script import Hidden, Say, Script, Think, Use
 from tests.models.support import HELLO, body, parts, replied, result

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.contract.tool import Tool
-from holdfast.registry.entry_points import load_entry_points
-from holdfast.registry.registry import Registry
+from holdfast.registry.registry import Registry, load_entry_points
 
 MODULE = """
 from holdfast.contract.tool import Tool

@@ -15,7 +15,7 @@ from holdfast.agent.loop import Loop
 from holdfast.config.model import ApprovalConfig, McpConfig, Preset, ToolsConfig
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.vocabulary import Failure
-from holdfast.models.settings import Settings
+from holdfast.models.port import Settings
 from holdfast.rules.chain import Question
 from holdfast.rules.gate import Cap
 from holdfast.testing.memory import MemoryConversation

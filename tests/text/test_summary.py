@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.text.summary import default_summary, display_path
+from holdfast.text.preview import default_summary, display_path
 
 ORDER = ["command", "file_path", "notebook_path", "path", "url", "query", "name", "id"]
 

@@ -24,8 +24,7 @@ from holdfast.contract.message import Message, Part, Text, Thinking, ToolResult,
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
 from holdfast.contract.vocabulary import Verdict
-from holdfast.models.port import Model, TextDelta, Usage
-from holdfast.models.settings import Settings
+from holdfast.models.port import Model, Settings, TextDelta, Usage
 from holdfast.runtime.results import ABORTED
 from holdfast.runtime.runtime import Runtime
 

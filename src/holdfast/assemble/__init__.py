@@ -21,8 +21,7 @@ from holdfast.contract.errors import ConfigError, HoldfastError
 from holdfast.contract.tool import Tool
 from holdfast.fs.own_paths import user_state_dir
 from holdfast.fs.temporary import keep_notes
-from holdfast.registry.entry_points import load_entry_points
-from holdfast.registry.registry import Registry
+from holdfast.registry.registry import Registry, load_entry_points
 from holdfast.rules.gate import Cap
 from holdfast.rules.grants import StoredGrants
 from holdfast.rules.policy import read_skills

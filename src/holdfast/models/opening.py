@@ -9,10 +9,9 @@ from urllib.parse import urlsplit
 from holdfast.config.model import ModelApi, ModelConfig, ModelProvider, SecretSource
 from holdfast.contract.errors import ConfigError, HoldfastError
 from holdfast.models.dialects import DIALECTS
-from holdfast.models.port import Model, ModelError, ModelFault
+from holdfast.models.port import Model, ModelError, ModelFault, Settings
 from holdfast.models.providers import KNOWN, OPERATOR, Endpoint, Known, api_of
-from holdfast.models.settings import Settings
-from holdfast.models.text_protocol.selection import with_protocol
+from holdfast.models.text_protocol.model import with_protocol
 from holdfast.models.transport import Transport
 from holdfast.net.addresses import on_this_machine
 from holdfast.text.suggest import did_you_mean

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from holdfast.contract.message import Message
 from holdfast.contract.tool import Tool
-from holdfast.models import faults
+from holdfast.models import connection
 from holdfast.models.connection import http_client
 from holdfast.models.dialects import DIALECTS
-from holdfast.models.port import Ended, ModelEvent, Retrying, Stop, Usage
+from holdfast.models.port import Ended, ModelEvent, Retrying, Settings, Stop, Usage
 from holdfast.models.providers import Endpoint
-from holdfast.models.settings import Settings
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model as WireModel
@@ -53,7 +52,7 @@ class Transport:
     ) -> AsyncGenerator[ModelEvent]:
         attempt = 1
         while True:
-            failed: list[faults.Failed] = []
+            failed: list[connection.Failed] = []
             async with aclosing(self._attempt(messages, tools, settings, failed)) as events:
                 async for event in events:
                     yield event
@@ -66,7 +65,7 @@ class Transport:
             await self.sleep(pause)
             attempt += 1
 
-    def _pause(self, failed: faults.Failed, attempt: int) -> float | None:
+    def _pause(self, failed: connection.Failed, attempt: int) -> float | None:
         if not failed.again:
             return None
         asked = failed.error.retry_after
@@ -75,7 +74,7 @@ class Transport:
         return min(_FIRST_DELAY * 2 ** (attempt - 1), _LONGEST_DELAY) * (0.5 + self.chance() / 2)
 
     async def _attempt(
-        self, messages: Sequence[Message], tools: Sequence[Tool], settings: Settings, failed: list[faults.Failed]
+        self, messages: Sequence[Message], tools: Sequence[Tool], settings: Settings, failed: list[connection.Failed]
     ) -> AsyncGenerator[ModelEvent]:
         """One request. What came before it failed is given out; why it failed is put into `failed`."""
         from holdfast.models.incoming import Reply
@@ -95,7 +94,7 @@ class Transport:
             except Exception as error:
                 # Whatever breaks after the provider has said that its reply is whole does not matter.
                 if stream is None or not _finish(stream):
-                    failed.append(faults.judge(error, self.endpoint, begun=begun))
+                    failed.append(connection.judge(error, self.endpoint, begun=begun))
         if not failed and stream is not None and (problem := self._ended_badly(stream)):
             failed.append(problem)
         if failed:
@@ -149,16 +148,16 @@ class Transport:
             instrument=False,
         )
 
-    def _ended_badly(self, stream: StreamedResponse) -> faults.Failed | None:
+    def _ended_badly(self, stream: StreamedResponse) -> connection.Failed | None:
         details: dict[str, Any] = stream.provider_details or {}
         if not _finish(stream):
-            return faults.cut(self.endpoint)
+            return connection.cut(self.endpoint)
         if stream.finish_reason == "content_filter":
             why = details.get("refusal") or details.get("block_reason") or details.get("finish_reason") or ""
-            return faults.Failed(faults.refused(self.endpoint, str(why)), again=False)
+            return connection.Failed(connection.refused(self.endpoint, str(why)), again=False)
         if stream.finish_reason == "error":
             why = details.get("finish_reason") or ""
-            return faults.Failed(faults.ended_in_error(self.endpoint, str(why)), again=False)
+            return connection.Failed(connection.ended_in_error(self.endpoint, str(why)), again=False)
         return None
 
 

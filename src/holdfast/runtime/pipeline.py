@@ -632,8 +632,7 @@ class Pipeline:
         return call.caller.document in (None, None if document is None else str(document))
 
     def _as_pending(self, prepared: Prepared, decision: Decision, *, waiter: Any) -> PendingCall:
-        from holdfast.text.preview import preview
-        from holdfast.text.summary import summary_of
+        from holdfast.text.preview import preview, summary_of
 
         tool, call, proposal = prepared.plan.tool, prepared.call, prepared.proposal
         redactor = self._redactor

@@ -35,8 +35,7 @@ from holdfast.assemble.chat import Chat, open_chat
 from holdfast.contract.call import Answer
 from holdfast.contract.message import Message, Text
 from holdfast.contract.values import parse_json
-from holdfast.models.port import Ended, ModelEvent, PartEnded, Retrying, TextDelta, Usage
-from holdfast.models.settings import Settings
+from holdfast.models.port import Ended, ModelEvent, PartEnded, Retrying, Settings, TextDelta, Usage
 from holdfast.models.text_protocol.model import TextModel
 
 _LEGS = ("you", "approve", "reject")

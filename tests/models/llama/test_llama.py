@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from holdfast.contract.message import Message, Text, Thinking, ToolResult, ToolUse
-from holdfast.models.port import ModelError, ModelEvent, ModelFault, TextDelta
+from holdfast.models.port import ModelError, ModelEvent, ModelFault, Settings, TextDelta
 from holdfast.models.providers import Endpoint
-from holdfast.models.settings import Settings
 from holdfast.models.transport import Transport
 from tests.models.support import TOOLS, end, hear, parts, run
 

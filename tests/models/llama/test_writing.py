@@ -12,9 +12,8 @@ import pytest
 from holdfast import Tool
 from holdfast.agent.loop import Loop
 from holdfast.contract.message import Message, Text, ToolResult, ToolUse
-from holdfast.models.port import ModelError, ModelEvent, PartEnded, Retrying, TextDelta
+from holdfast.models.port import ModelError, ModelEvent, PartEnded, Retrying, Settings, TextDelta
 from holdfast.models.providers import Endpoint
-from holdfast.models.settings import Settings
 from holdfast.models.text_protocol.grammar import Said
 from holdfast.models.text_protocol.model import TextModel
 from holdfast.models.text_protocol.parser import parse

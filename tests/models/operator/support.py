@@ -10,8 +10,7 @@ from typing import Any, cast
 from holdfast.contract.message import Message, Part, Text, ToolResult, ToolUse
 from holdfast.contract.tool import Tool
 from holdfast.models.operator import Operator
-from holdfast.models.port import Ended, ModelEvent, PartEnded
-from holdfast.models.settings import Settings
+from holdfast.models.port import Ended, ModelEvent, PartEnded, Settings
 from holdfast.tools import builtin_tools
 
 TOOLS: tuple[Tool, ...] = tuple(sorted(builtin_tools(), key=lambda tool: tool.name))

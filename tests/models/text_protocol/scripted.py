@@ -9,8 +9,7 @@ from typing import Any
 
 from holdfast import Tool
 from holdfast.contract.message import Message, Text
-from holdfast.models.port import Ended, ModelEvent, PartEnded, Stop, TextDelta, Usage
-from holdfast.models.settings import Settings
+from holdfast.models.port import Ended, ModelEvent, PartEnded, Settings, Stop, TextDelta, Usage
 
 SPENT = Usage(input=100, output=10, cache_read=3, cost=Decimal("0.01"))
 

@@ -14,8 +14,8 @@ from holdfast.contract.message import Message, Part, Text, Thinking, ToolResult,
 from holdfast.contract.result import Attachment
 from holdfast.models.arguments import as_object
 from holdfast.models.text_protocol.grammar import Asked
-from holdfast.models.text_protocol.history import plain
 from holdfast.models.text_protocol.parser import parse
+from holdfast.models.text_protocol.prompt import plain
 from tests.soak import rounds
 
 from .strategies import REPLY, TEXT, USE

@@ -7,11 +7,9 @@ from decimal import Decimal
 import pytest
 
 from holdfast.contract.message import Message, Text, Thinking, ToolResult, ToolUse
-from holdfast.models.port import ModelError, ModelEvent, ModelFault, PartEnded, Retrying, Usage
-from holdfast.models.settings import Settings
-from holdfast.models.text_protocol.corrections import MARK
-from holdfast.models.text_protocol.instructions import FORMS
-from holdfast.models.text_protocol.model import TextModel
+from holdfast.models.port import ModelError, ModelEvent, ModelFault, PartEnded, Retrying, Settings, Usage
+from holdfast.models.text_protocol.model import MARK, TextModel
+from holdfast.models.text_protocol.prompt import FORMS
 from tests.models.support import HELLO, end, hear, parts, run
 from tests.models.text_protocol.scripted import SPENT, TOOLS, Scripted, written
 

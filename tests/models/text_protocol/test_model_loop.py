@@ -10,7 +10,7 @@ import pytest
 from holdfast.agent.events import Outcome
 from holdfast.agent.loop import Loop
 from holdfast.contract.message import Aborted, Text, ToolResult, ToolUse
-from holdfast.models.settings import Settings
+from holdfast.models.port import Settings
 from holdfast.models.text_protocol.model import TextModel
 from holdfast.testing.memory import MemoryConversation
 from tests.models.support import run

@@ -21,15 +21,14 @@ from holdfast.models.port import (
     ModelFault,
     PartEnded,
     Retrying,
+    Settings,
     Stop,
     TextDelta,
     ThinkingDelta,
     Usage,
 )
-from holdfast.models.settings import Settings
-from holdfast.models.text_protocol.corrections import worst
 from holdfast.models.text_protocol.grammar import Said
-from holdfast.models.text_protocol.model import TextModel
+from holdfast.models.text_protocol.model import TextModel, worst
 from holdfast.models.text_protocol.parser import parse
 from tests.models.support import HELLO, end, hear, parts, run
 from tests.models.text_protocol.scripted import SPENT, TOOLS, Scripted, written

@@ -11,11 +11,10 @@ import pytest
 from holdfast import Tool
 from holdfast.contract.message import Aborted, Message, Text, Thinking, ToolResult, ToolUse
 from holdfast.contract.result import Attachment
-from holdfast.models.settings import Settings
-from holdfast.models.text_protocol.history import plain
-from holdfast.models.text_protocol.instructions import NO_TOOLS, instructions, signature
+from holdfast.models.port import Settings
 from holdfast.models.text_protocol.model import TextModel
 from holdfast.models.text_protocol.parser import parse
+from holdfast.models.text_protocol.prompt import NO_TOOLS, instructions, plain, signature
 from tests.models.conformance import ModelConformance
 from tests.models.servers.apis import APIS, CHAT, Api
 from tests.models.servers.http import Answer, serving

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from holdfast.models.text_protocol import bodies, grammar, parser, stream
+from holdfast.models.text_protocol import grammar, parser, stream
 from holdfast.models.text_protocol.parser import parse
 from tests.soak import rounds
 
@@ -17,7 +17,7 @@ from .strategies import EDIT, WRITE
 from .support import in_steps, previewed
 
 SIZE = rounds(200_000, 1_000_000)
-MODULES: tuple[ModuleType, ...] = (grammar, bodies, parser, stream)
+MODULES: tuple[ModuleType, ...] = (grammar, parser, stream)
 HOSTILE: dict[str, Callable[[int], str]] = {
     "brackets": lambda n: "[" * n,
     "closing brackets": lambda n: "]" * n,

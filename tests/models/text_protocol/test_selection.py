@@ -10,10 +10,8 @@ from holdfast.config.model import ModelConfig, ModelProvider, Protocol, SecretSo
 from holdfast.contract.message import Text, ToolUse
 from holdfast.models.opening import open_model
 from holdfast.models.operator import Operator
-from holdfast.models.port import Ended, Model, ModelError, ModelEvent, ModelFault, Retrying
-from holdfast.models.settings import Settings
-from holdfast.models.text_protocol.model import Chosen, TextModel
-from holdfast.models.text_protocol.selection import Trying, chosen_for, only_writes, protocol_for
+from holdfast.models.port import Ended, Model, ModelError, ModelEvent, ModelFault, Retrying, Settings
+from holdfast.models.text_protocol.model import Chosen, TextModel, Trying, chosen_for, only_writes, protocol_for
 from holdfast.models.transport import Transport
 from tests.models.servers.apis import CHAT
 from tests.models.servers.http import Answer, Server, error, serving

@@ -16,8 +16,7 @@ from holdfast.contract.values import parse_json
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.folding import Quote, label_line, own_field, quote, quoted_field, sentence
 from holdfast.doors.cli.outputs import waits_for
-from holdfast.text.preview import arguments_text
-from holdfast.text.summary import display_path
+from holdfast.text.preview import arguments_text, display_path
 from holdfast.text.visible import visible_name
 
 if TYPE_CHECKING:

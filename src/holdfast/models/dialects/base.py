@@ -11,8 +11,8 @@ from msgspec import Struct
 from holdfast.config.model import ModelProvider
 from holdfast.contract.message import Part, Thinking
 from holdfast.models.parameters import Profile, max_output, max_tokens
+from holdfast.models.port import Settings
 from holdfast.models.providers import Endpoint
-from holdfast.models.settings import Settings
 
 if TYPE_CHECKING:
     import httpx2

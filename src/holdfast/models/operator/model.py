@@ -21,9 +21,8 @@ from holdfast.models.operator.plan import (
     standing,
 )
 from holdfast.models.operator.reports import in_words, report
-from holdfast.models.port import CallBegun, Ended, ModelEvent, PartEnded, TextDelta, Usage
+from holdfast.models.port import CallBegun, Ended, ModelEvent, PartEnded, Settings, TextDelta, Usage
 from holdfast.models.requests.literals import quoted
-from holdfast.models.settings import Settings
 
 _NOTHING_NEW: Final = "There is nothing new to answer: write a request."
 _OTHER_CALLS: Final = (

@@ -11,7 +11,6 @@ from msgspec import Struct
 
 from holdfast.contract.errors import BadJson
 from holdfast.contract.values import Args, parse_json
-from holdfast.models.text_protocol.bodies import DELIMITERS, read_edit, read_query, read_write
 from holdfast.models.text_protocol.grammar import (
     ANY_FRAME,
     ANY_TAG,
@@ -19,6 +18,7 @@ from holdfast.models.text_protocol.grammar import (
     BLOCKS,
     CALL_END,
     CONTENT,
+    DELIMITERS,
     INLINE,
     STATIC,
     TOOLS,
@@ -27,6 +27,9 @@ from holdfast.models.text_protocol.grammar import (
     Fault,
     Flaw,
     Said,
+    read_edit,
+    read_query,
+    read_write,
 )
 
 # Every alternative begins with a plain character: so `re` skips what cannot begin one.

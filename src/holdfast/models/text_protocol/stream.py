@@ -23,8 +23,8 @@ from holdfast.models.port import (
     Usage,
 )
 from holdfast.models.text_protocol.grammar import ANY_FRAME, Asked, Flaw, Said, unfinished
-from holdfast.models.text_protocol.history import write_call
 from holdfast.models.text_protocol.parser import TOKEN, Fence, Lines, Parsed, parse
+from holdfast.models.text_protocol.prompt import write_call
 
 _FRAME: Final = re.compile(ANY_FRAME)
 _LINES: Final = re.compile(r"(?=\n)")

@@ -35,7 +35,7 @@ from holdfast.doors.cli.holding import note_shown
 from holdfast.doors.cli.inquiring import TerminalInquirer
 from holdfast.doors.cli.place import Flags, show_warnings, whoami
 from holdfast.doors.watching import Watch
-from holdfast.models.text_protocol.selection import chosen_for
+from holdfast.models.text_protocol.model import chosen_for
 from holdfast.text.visible import visible
 
 if TYPE_CHECKING:
