@@ -9,8 +9,8 @@ import pytest
 
 from holdfast.config.model import ModelConfig, ModelProvider
 from holdfast.contract.message import Message, Text
+from holdfast.models.dialects import level_of, max_output, max_tokens
 from holdfast.models.opening import settings_for
-from holdfast.models.parameters import level_of, max_output, max_tokens
 from holdfast.models.port import Settings
 from tests.models.servers.apis import ANTHROPIC, CHAT, GOOGLE, OPENAI, VERTEX, Api
 from tests.models.support import HELLO, body

@@ -144,15 +144,8 @@ def project_layer(root: Path, is_trusted: IsTrusted) -> Layer | None:
         return None
     digest, label = sha256(content).hexdigest(), visible(str(path))
     return Layer(
-        name="project",
-        label=label,
-        path=path,
-        folder=root,
-        digest=digest,
-        table=_parse(content, label),
-        trusted=is_trusted(path, digest),
-        user_level=False,
-        remedy=f"run `holdfast trust {PROJECT_FILE}`",
+        name="project", label=label, path=path, folder=root, digest=digest, table=_parse(content, label),
+        trusted=is_trusted(path, digest), user_level=False, remedy=f"run `holdfast trust {PROJECT_FILE}`",
     )
 
 
@@ -162,14 +155,8 @@ def document_layer(given: Mapping[str, Any], name: str | None, root: Path | None
     label = "the document" if name is None else visible(name)
     table = plain_table(given, label)
     return Layer(
-        name="document",
-        label=label,
-        path=None if name is None else Path(name),
-        folder=root or Path.cwd(),
-        digest=_digest(table, label),
-        table=table,
-        trusted=trusted,
-        user_level=False,
+        name="document", label=label, path=None if name is None else Path(name), folder=root or Path.cwd(),
+        digest=_digest(table, label), table=table, trusted=trusted, user_level=False,
         remedy=f"run `holdfast trust {'FILE' if name is None else visible(quote(name))}`",
     )
 
@@ -259,13 +246,8 @@ class Loaded(Struct, frozen=True, kw_only=True):
 
 
 def load(
-    *,
-    root: Path | None,
-    is_trusted: IsTrusted,
-    user_file: Path | None = None,
-    document: Mapping[str, Any] | None = None,
-    document_trusted: bool = False,
-    document_name: str | None = None,
+    *, root: Path | None, is_trusted: IsTrusted, user_file: Path | None = None,
+    document: Mapping[str, Any] | None = None, document_trusted: bool = False, document_name: str | None = None,
     flags: Mapping[str, Any] | None = None,
 ) -> Loaded:
     """Read every layer and apply it under the trust rules. Flags are keyed by option: `tools.profile`."""
@@ -300,13 +282,8 @@ def _apply(base: Config, layer: Layer) -> tuple[Config, LayerReport, list[str]]:
         result = tighten(base, wanted)
         ignored = held_back(result, wanted)
     report = LayerReport(
-        name=layer.name,
-        path=None if layer.path is None else str(layer.path),
-        digest=layer.digest,
-        trusted=layer.trusted,
-        applied=result != base,
-        keys=keys,
-        ignored=(*ignored, *refused),
+        name=layer.name, path=None if layer.path is None else str(layer.path), digest=layer.digest,
+        trusted=layer.trusted, applied=result != base, keys=keys, ignored=(*ignored, *refused),
     )
     return result, report, [*notes, *_notices(layer, ignored, refused)]
 

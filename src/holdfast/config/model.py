@@ -32,7 +32,6 @@ from holdfast.config.options import (
     stricter,
     tightened,
 )
-from holdfast.contract.values import Doc
 from holdfast.contract.vocabulary import Profile, Risk
 
 FUNCTION_PATH: Final = r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$"
@@ -79,10 +78,10 @@ class Section(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class PolicyLayer(Section, frozen=True, kw_only=True):
     """Which tools are left for an agent, a provider or an untrusted file; it is intersected with the rest."""
 
-    profile: Annotated[Profile | None, KEEP, Doc("The set of tools to begin with.")] = None
-    allow: Annotated[Names, KEEP, Doc("Tools added to the profile; never more than the caller has without this.")] = ()
-    deny: Annotated[Names, ADD, Doc("Tools taken away.")] = ()
-    caps: Annotated[Caps | None, stricter("small"), Doc("How much reading tools show at once.")] = None
+    profile: Annotated[Profile | None, KEEP, "The set of tools to begin with."] = None
+    allow: Annotated[Names, KEEP, "Tools added to the profile; never more than the caller has without this."] = ()
+    deny: Annotated[Names, ADD, "Tools taken away."] = ()
+    caps: Annotated[Caps | None, stricter("small"), "How much reading tools show at once."] = None
 
 
 LAYERS: Final = each("add names, and denials to known ones", new=lambda layer: layer)
@@ -90,47 +89,38 @@ LAYERS: Final = each("add names, and denials to known ones", new=lambda layer: l
 
 
 class ToolsConfig(Section, frozen=True, kw_only=True):
-    profile: Annotated[Profile, NARROWED, Doc("The set of tools to begin with.")] = "coding"
-    allow: Annotated[Names, NARROWED, Doc(
-        "Tools, patterns (`browser.*`) and groups (`group:web`) added to the profile."
-    )] = ()
-    deny: Annotated[Names, ADD, Doc("Tools, patterns and groups taken away, whatever else allows them.")] = ()
-    caps: Annotated[Caps, stricter("small", "standard"), Doc(
+    profile: Annotated[Profile, NARROWED, "The set of tools to begin with."] = "coding"
+    allow: Annotated[Names, NARROWED,
+        "Tools, patterns (`browser.*`) and groups (`group:web`) added to the profile."] = ()
+    deny: Annotated[Names, ADD, "Tools, patterns and groups taken away, whatever else allows them."] = ()
+    caps: Annotated[Caps, stricter("small", "standard"),
         "How much reading tools show at once: `small` (200 lines of a file) is for models with little room; also for "
-        "single `agents` and `providers`."
-    )] = "standard"
-    default_timeout: Annotated[Seconds, LOWER, Doc(
-        "Seconds a call may take when neither the call nor the tool says otherwise."
-    )] = 30.0
-    strict_check: Annotated[Literal["warn", "error"], stricter("error", "warn"), Doc(
+        "single `agents` and `providers`."] = "standard"
+    default_timeout: Annotated[Seconds, LOWER,
+        "Seconds a call may take when neither the call nor the tool says otherwise."] = 30.0
+    strict_check: Annotated[Literal["warn", "error"], stricter("error", "warn"),
         "What a tool gets that asks for `strict` and whose schema does not meet its rules; `error` refuses it."
-    )] = "warn"
-    max_concurrent: Annotated[Count, LOWER, Doc("How many calls run at the same time.")] = 8
-    search_threshold: Annotated[Count, LOWER, Doc(
-        "With more tools than this the model gets a search tool instead of all of them."
-    )] = 100
-    max_depth: Annotated[int, Meta(ge=0, le=1000), LOWER, Doc(
-        "How deep calls may nest; 0 forbids calls made by tools."
-    )] = 8
-    modules: Annotated[Names, USER_ONLY, Doc("Import paths of modules with tools.")] = ()
-    entry_points: Annotated[bool, SWITCH_OFF, Doc("Whether installed packages may bring tools.")] = True
-    agents: Annotated[dict[str, PolicyLayer], LAYERS, Doc(
-        "Narrower sets for agents, by name: `profile`, `allow`, `deny`, `caps`."
-    )] = {}
-    providers: Annotated[dict[str, PolicyLayer], LAYERS, Doc("Narrower sets for model providers, by name.")] = {}
-    skills: Annotated[dict[str, Name], KEEP, Doc(
+    ] = "warn"
+    max_concurrent: Annotated[Count, LOWER, "How many calls run at the same time."] = 8
+    search_threshold: Annotated[Count, LOWER,
+        "With more tools than this the model gets a search tool instead of all of them."] = 100
+    max_depth: Annotated[int, Meta(ge=0, le=1000), LOWER, "How deep calls may nest; 0 forbids calls made by tools."] = 8
+    modules: Annotated[Names, USER_ONLY, "Import paths of modules with tools."] = ()
+    entry_points: Annotated[bool, SWITCH_OFF, "Whether installed packages may bring tools."] = True
+    agents: Annotated[dict[str, PolicyLayer], LAYERS,
+        "Narrower sets for agents, by name: `profile`, `allow`, `deny`, `caps`."] = {}
+    providers: Annotated[dict[str, PolicyLayer], LAYERS, "Narrower sets for model providers, by name."] = {}
+    skills: Annotated[dict[str, Name], KEEP,
         "Folders of skills by name, relative to the file that names them. Each holds a `manifest.json`; the skill has"
-        " tools once you trusted that (`holdfast trust FOLDER/manifest.json`), until it changes."
-    )] = {}
-    config: Annotated[dict[str, dict[str, Any]], KEEP, Doc("Settings of single tools, by tool name.")] = {}
-    narrow: Annotated[tuple[PolicyLayer, ...], KEEP, Mark.COMPUTED, Doc(
-        "Layers of untrusted files: a tool is left only if each of them leaves it too."
-    )] = ()
+        " tools once you trusted that (`holdfast trust FOLDER/manifest.json`), until it changes."] = {}
+    config: Annotated[dict[str, dict[str, Any]], KEEP, "Settings of single tools, by tool name."] = {}
+    narrow: Annotated[tuple[PolicyLayer, ...], KEEP, Mark.COMPUTED,
+        "Layers of untrusted files: a tool is left only if each of them leaves it too."] = ()
 
 
 class Preset(Section, frozen=True, kw_only=True):
-    approve: Annotated[Names, KEEP, Doc("What the preset approves.")] = ()
-    deny: Annotated[Names, ADD, Doc("What the preset denies; a denial wins over every approval.")] = ()
+    approve: Annotated[Names, KEEP, "What the preset approves."] = ()
+    deny: Annotated[Names, ADD, "What the preset denies; a denial wins over every approval."] = ()
 
 
 PRESETS: Final = each("add denials", new=lambda preset: tightened(Preset(), preset) if preset.deny else None)
@@ -139,19 +129,16 @@ PRESETS: Final = each("add denials", new=lambda preset: tightened(Preset(), pres
 class CommandRule(Section, frozen=True, kw_only=True):
     """What holds for shell commands that begin with these words."""
 
-    rule: Annotated[Name, Doc("The words a command begins with; `*` at the end stands for any further operands.")]
-    verdict: Annotated[Literal["approve", "ask", "deny"], Doc(
-        "What holds for such commands, also when they are hidden in others."
-    )]
-    options: Annotated[Names, Mark.WHOLE, Doc("Options an approving rule lets through; `--name=` with any value.")] = ()
-    operands: Annotated[Literal["known", "files"], Doc(
+    rule: Annotated[Name, "The words a command begins with; `*` at the end stands for any further operands."]
+    verdict: Annotated[Literal["approve", "ask", "deny"],
+        "What holds for such commands, also when they are hidden in others."]
+    options: Annotated[Names, Mark.WHOLE, "Options an approving rule lets through; `--name=` with any value."] = ()
+    operands: Annotated[Literal["known", "files"],
         "What `*` stands for: operands of a program known to only read (`known`), or files and folders of the project"
-        " that are there, whatever the program does with them (`files`)."
-    )] = "known"
-    match: Annotated[Names, Mark.WHOLE, Doc(
-        "Commands the rule must decide about; checked when the configuration is read."
-    )] = ()
-    not_match: Annotated[Names, Mark.WHOLE, Doc("Commands it must not decide about.")] = ()
+        " that are there, whatever the program does with them (`files`)."] = "known"
+    match: Annotated[Names, Mark.WHOLE,
+        "Commands the rule must decide about; checked when the configuration is read."] = ()
+    not_match: Annotated[Names, Mark.WHOLE, "Commands it must not decide about."] = ()
 
 
 def _with_commands(base: tuple[CommandRule, ...], wanted: tuple[CommandRule, ...]) -> tuple[CommandRule, ...]:
@@ -163,47 +150,36 @@ COMMANDS: Final = Trust("add rules that ask or deny", _with_commands)
 
 
 class ApprovalConfig(Section, frozen=True, kw_only=True):
-    auto_approve: Annotated[Names | Name, NARROWED, Doc(
+    auto_approve: Annotated[Names | Name, NARROWED,
         "What runs without asking: tool names, patterns, `$presets` and module paths; or one function, "
-        '`"pkg.mod:func"`. Functions and modules are taken only from user-level config.'
-    )] = ("$default",)
-    auto_approve_set: Annotated[bool, KEEP, Mark.COMPUTED, Doc(
-        "Whether user-level config or trusted content set `auto_approve`; the built-in default does not count."
-    )] = False
-    excluded: Annotated[Names, ADD, Mark.COMPUTED, Doc(
-        "Names removed from `auto_approve` that are not literally in it: filtered where presets are expanded."
-    )] = ()
-    importable: Annotated[Names, KEEP, Mark.COMPUTED, Doc(
-        "What user-level config put into `auto_approve`: only these items may be taken for import paths."
-    )] = ()
-    auto_approve_sandboxed: Annotated[bool, SWITCH_OFF, Doc(
+        '`"pkg.mod:func"`. Functions and modules are taken only from user-level config.'] = ("$default",)
+    auto_approve_set: Annotated[bool, KEEP, Mark.COMPUTED,
+        "Whether user-level config or trusted content set `auto_approve`; the built-in default does not count."] = False
+    excluded: Annotated[Names, ADD, Mark.COMPUTED,
+        "Names removed from `auto_approve` that are not literally in it: filtered where presets are expanded."] = ()
+    importable: Annotated[Names, KEEP, Mark.COMPUTED,
+        "What user-level config put into `auto_approve`: only these items may be taken for import paths."] = ()
+    auto_approve_sandboxed: Annotated[bool, SWITCH_OFF,
         "Once you set `auto_approve`, to whatever list: whether commands held by a sandbox run without asking. "
-        "`false` asks about them."
-    )] = True
-    require_approval: Annotated[bool, SWITCH_ON, Doc("`false` approves whatever nothing else decides about.")] = True
-    presets: Annotated[dict[Name, Preset], PRESETS, Doc(
-        "Your own presets, by a name that begins with `$`: `approve`, `deny`."
-    )] = {}
-    commands: Annotated[tuple[CommandRule, ...], Meta(max_length=1000), COMMANDS, Doc(
-        "Rules about shell commands, see below. Every layer adds, none removes; the strictest wins."
-    )] = ()
-    max_risk: Annotated[Risk | None, stricter(*Risk), Doc("The highest risk a list may approve.")] = None
-    on_error: Annotated[Literal["skip", "ask"], stricter("ask", "skip"), Doc(
-        "What a resolver that fails means: skip it, or ask whatever the others say."
-    )] = "skip"
-    narrow: Annotated[tuple[Names, ...], KEEP, Mark.COMPUTED, Doc(
-        "Lists of untrusted files: nothing is approved by `auto_approve` unless each of them approves it too."
-    )] = ()
-    expires: Annotated[Seconds, LOWER, Doc(
-        "Seconds after which an approval that was not used is void: the call ends as `expired`."
-    )] = 86_400.0
+        "`false` asks about them."] = True
+    require_approval: Annotated[bool, SWITCH_ON, "`false` approves whatever nothing else decides about."] = True
+    presets: Annotated[dict[Name, Preset], PRESETS,
+        "Your own presets, by a name that begins with `$`: `approve`, `deny`."] = {}
+    commands: Annotated[tuple[CommandRule, ...], Meta(max_length=1000), COMMANDS,
+        "Rules about shell commands, see below. Every layer adds, none removes; the strictest wins."] = ()
+    max_risk: Annotated[Risk | None, stricter(*Risk), "The highest risk a list may approve."] = None
+    on_error: Annotated[Literal["skip", "ask"], stricter("ask", "skip"),
+        "What a resolver that fails means: skip it, or ask whatever the others say."] = "skip"
+    narrow: Annotated[tuple[Names, ...], KEEP, Mark.COMPUTED,
+        "Lists of untrusted files: nothing is approved by `auto_approve` unless each of them approves it too."] = ()
+    expires: Annotated[Seconds, LOWER,
+        "Seconds after which an approval that was not used is void: the call ends as `expired`."] = 86_400.0
 
 
 class PendingConfig(Section, frozen=True, kw_only=True):
-    ttl: Annotated[Seconds | None, lower(unset=PENDING_TTL), Doc(
+    ttl: Annotated[Seconds | None, lower(unset=PENDING_TTL),
         "Seconds a call waits for an answer before it ends as `expired`; 7 days unless given, and for calls of a "
-        "document no end."
-    )] = None
+        "document no end."] = None
 
 
 ACTIONS: Final = each(
@@ -215,84 +191,67 @@ ACTIONS: Final = each(
 
 
 class HooksConfig(Section, frozen=True, kw_only=True):
-    autonomy: Annotated[Autonomy, stricter("cautious", "standard", "autonomous"), Doc(
-        "Shifts the actions towards more or fewer questions."
-    )] = "standard"
-    actions: Annotated[dict[Name, Action], ACTIONS, Doc(
-        "What happens when a matching tool is called, by tool or pattern: `confirm`, `log` or `silent`."
-    )] = {}
+    autonomy: Annotated[Autonomy, stricter("cautious", "standard", "autonomous"),
+        "Shifts the actions towards more or fewer questions."] = "standard"
+    actions: Annotated[dict[Name, Action], ACTIONS,
+        "What happens when a matching tool is called, by tool or pattern: `confirm`, `log` or `silent`."] = {}
 
 
 class SandboxConfig(Section, frozen=True, kw_only=True):
-    mode: Annotated[Literal["auto", "required", "off"], stricter("required", "auto", "off"), Doc(
+    mode: Annotated[Literal["auto", "required", "off"], stricter("required", "auto", "off"),
         "`auto` uses a sandbox where one works and asks about every command where none does, `required` runs nothing "
-        "without one, `off` uses none."
-    )] = "auto"
-    backend: Annotated[Name, KEEP, Doc(
-        "`bubblewrap` or `landlock`; `auto` takes the first that held its probe."
-    )] = "auto"
-    writable: Annotated[Names, TAKE_OUT, Doc(
-        "Paths commands and file tools may change; `$root` is the project."
-    )] = ("$root",)
-    read_deny: Annotated[Names, ADD, Doc(
-        "Paths commands and file tools cannot read. Use `append`: a plain list replaces the built-in ones."
-    )] = READ_DENY
-    network: Annotated[Literal["off", "on"] | Names, HOSTS, Doc("`off`, `on`, or a list of hosts.")] = "off"
-    environment: Annotated[Names, TAKE_OUT, Doc(
-        "Variables that commands get from their surroundings; `*` stands for any letters."
-    )] = ENVIRONMENT
-    memory: Annotated[Count | None, LOWER, Doc(
+        "without one, `off` uses none."] = "auto"
+    backend: Annotated[Name, KEEP, "`bubblewrap` or `landlock`; `auto` takes the first that held its probe."] = "auto"
+    writable: Annotated[Names, TAKE_OUT,
+        "Paths commands and file tools may change; `$root` is the project."] = ("$root",)
+    read_deny: Annotated[Names, ADD,
+        "Paths commands and file tools cannot read. Use `append`: a plain list replaces the built-in ones."] = READ_DENY
+    network: Annotated[Literal["off", "on"] | Names, HOSTS, "`off`, `on`, or a list of hosts."] = "off"
+    environment: Annotated[Names, TAKE_OUT,
+        "Variables that commands get from their surroundings; `*` stands for any letters."] = ENVIRONMENT
+    memory: Annotated[Count | None, LOWER,
         "Bytes of data a process may hold, without what it shares; where control groups can be used, all of a "
-        "command's processes together, with what they share."
-    )] = 4 * 1024**3
-    processes: Annotated[Count | None, LOWER, Doc(
-        "How many processes a command may have; root's are limited only where control groups can be used."
-    )] = 512
-    file_size: Annotated[Count | None, LOWER, Doc(
+        "command's processes together, with what they share."] = 4 * 1024**3
+    processes: Annotated[Count | None, LOWER,
+        "How many processes a command may have; root's are limited only where control groups can be used."] = 512
+    file_size: Annotated[Count | None, LOWER,
         "Bytes the largest file it writes may have; the number of files and their total size have no limit."
-    )] = 4 * 1024**3
-    open_files: Annotated[Count | None, LOWER, Doc("How many files a process may hold open.")] = 4096
-    cpu_seconds: Annotated[Count | None, LOWER, Doc("Seconds of processor time a process may use.")] = None
-    undo: Annotated[Literal["auto", "overlay", "copy", "off"], KEEP, Doc(
-        "How what a command changes is recorded, so that it can be undone."
-    )] = "auto"
-    undo_max_files: Annotated[Count, KEEP, Doc(
-        "More files than this are not copied beforehand: the command cannot be undone then."
-    )] = 50_000
-    undo_max_bytes: Annotated[Count, KEEP, Doc(
-        "More bytes than this are not copied beforehand: the command cannot be undone then."
-    )] = 256 * 1024**2
+    ] = 4 * 1024**3
+    open_files: Annotated[Count | None, LOWER, "How many files a process may hold open."] = 4096
+    cpu_seconds: Annotated[Count | None, LOWER, "Seconds of processor time a process may use."] = None
+    undo: Annotated[Literal["auto", "overlay", "copy", "off"], KEEP,
+        "How what a command changes is recorded, so that it can be undone."] = "auto"
+    undo_max_files: Annotated[Count, KEEP,
+        "More files than this are not copied beforehand: the command cannot be undone then."] = 50_000
+    undo_max_bytes: Annotated[Count, KEEP,
+        "More bytes than this are not copied beforehand: the command cannot be undone then."] = 256 * 1024**2
 
 
 class OutputConfig(Section, frozen=True, kw_only=True):
-    max_lines: Annotated[Count, LOWER, Doc("Lines of an output that the model sees.")] = 2000
-    max_bytes: Annotated[Count, LOWER, Doc("Bytes of it.")] = 51_200
-    max_spill: Annotated[int, Meta(ge=0, le=2**53), LOWER, Doc(
-        "Bytes of a cut output that are kept to be read back."
-    )] = 64 * 1024 * 1024
-    max_output_bytes: Annotated[Count | None, LOWER, Doc("A harder limit in bytes; without it there is none.")] = None
+    max_lines: Annotated[Count, LOWER, "Lines of an output that the model sees."] = 2000
+    max_bytes: Annotated[Count, LOWER, "Bytes of it."] = 51_200
+    max_spill: Annotated[int, Meta(ge=0, le=2**53), LOWER,
+        "Bytes of a cut output that are kept to be read back."] = 64 * 1024 * 1024
+    max_output_bytes: Annotated[Count | None, LOWER, "A harder limit in bytes; without it there is none."] = None
 
 
 class LedgerConfig(Section, frozen=True, kw_only=True):
-    enabled: Annotated[bool, SWITCH_ON, Doc("Whether calls are recorded.")] = True
-    durability: Annotated[Literal["process", "power"], stricter("power", "process"), Doc(
-        "What the record survives: the end of the process, or also the loss of power, which is slower."
-    )] = "process"
-    keep_days: Annotated[Seconds | None, KEEP, Doc(
+    enabled: Annotated[bool, SWITCH_ON, "Whether calls are recorded."] = True
+    durability: Annotated[Literal["process", "power"], stricter("power", "process"),
+        "What the record survives: the end of the process, or also the loss of power, which is slower."] = "process"
+    keep_days: Annotated[Seconds | None, KEEP,
         "How many days finished calls are kept, with their before-images and spills; older ones go once a day, and "
-        "with `holdfast ledger prune`."
-    )] = 90.0
-    max_blob_bytes: Annotated[Count | None, KEEP, Doc(
-        "How much is kept of before-images and long outputs; the oldest go first."
-    )] = 2 * 1024**3
+        "with `holdfast ledger prune`."] = 90.0
+    max_blob_bytes: Annotated[Count | None, KEEP,
+        "How much is kept of before-images and long outputs; the oldest go first."] = 2 * 1024**3
 
 
 class SecretSource(Section, frozen=True, kw_only=True):
     """Where the value of a secret scope is fetched from when a tool uses it."""
 
-    env: Annotated[Name | None, Doc("The environment variable that holds it.")] = None
-    keyring: Annotated[Name | None, Doc("`service/user` in the system's keyring.")] = None
-    command: Annotated[Annotated[Names, Meta(min_length=1)] | None, Mark.WHOLE, Doc("A command that prints it.")] = None
+    env: Annotated[Name | None, "The environment variable that holds it."] = None
+    keyring: Annotated[Name | None, "`service/user` in the system's keyring."] = None
+    command: Annotated[Annotated[Names, Meta(min_length=1)] | None, Mark.WHOLE, "A command that prints it."] = None
 
     def __post_init__(self) -> None:
         if sum(source is not None for source in (self.env, self.keyring, self.command)) != 1:
@@ -304,75 +263,59 @@ class SecretSource(Section, frozen=True, kw_only=True):
 class ModelProvider(Section, frozen=True, kw_only=True):
     """One provider: where it is reached, and parameters that win over the general ones."""
 
-    api: Annotated[ModelApi | None, USER_ONLY, Doc(
-        "The wire format of a server holdfast does not know by name."
-    )] = None
-    base_url: Annotated[Name | None, USER_ONLY, Doc("Where the server is.")] = None
-    api_key: Annotated[SecretSource | None, USER_ONLY, Doc(
-        "Where the key comes from, instead of the usual variable."
-    )] = None
-    project: Annotated[Name | None, USER_ONLY, Doc("The cloud project.")] = None
-    location: Annotated[Name | None, USER_ONLY, Doc("The cloud region.")] = None
-    thinking: Annotated[ThinkingLevel | Budget | Literal[False] | None, TASTE, Doc(
-        "Wins over `model.thinking`."
-    )] = None
-    thinking_budget: Annotated[Budget | None, TASTE, Doc("Tokens to think with; 0 switches it off.")] = None
-    reasoning: Annotated[Name | None, TASTE, Doc("The effort OpenAI is asked for.")] = None
-    effort: Annotated[Name | None, TASTE, Doc("The effort Anthropic is asked for.")] = None
-    max_tokens: Annotated[Count | Percent | None, TASTE, Doc("Wins over `model.max_tokens`.")] = None
-    temperature: Annotated[Temperature | None, TASTE, Doc("Wins over `model.temperature`.")] = None
-    cache_retention: Annotated[CacheRetention | None, TASTE, Doc("Wins over `model.cache_retention`.")] = None
-    protocol: Annotated[Protocol | None, TASTE, Doc("Wins over `model.protocol`.")] = None
+    api: Annotated[ModelApi | None, USER_ONLY, "The wire format of a server holdfast does not know by name."] = None
+    base_url: Annotated[Name | None, USER_ONLY, "Where the server is."] = None
+    api_key: Annotated[SecretSource | None, USER_ONLY,
+        "Where the key comes from, instead of the usual variable."] = None
+    project: Annotated[Name | None, USER_ONLY, "The cloud project."] = None
+    location: Annotated[Name | None, USER_ONLY, "The cloud region."] = None
+    thinking: Annotated[ThinkingLevel | Budget | Literal[False] | None, TASTE, "Wins over `model.thinking`."] = None
+    thinking_budget: Annotated[Budget | None, TASTE, "Tokens to think with; 0 switches it off."] = None
+    reasoning: Annotated[Name | None, TASTE, "The effort OpenAI is asked for."] = None
+    effort: Annotated[Name | None, TASTE, "The effort Anthropic is asked for."] = None
+    max_tokens: Annotated[Count | Percent | None, TASTE, "Wins over `model.max_tokens`."] = None
+    temperature: Annotated[Temperature | None, TASTE, "Wins over `model.temperature`."] = None
+    cache_retention: Annotated[CacheRetention | None, TASTE, "Wins over `model.cache_retention`."] = None
+    protocol: Annotated[Protocol | None, TASTE, "Wins over `model.protocol`."] = None
 
 
 PROVIDERS: Final = each("change parameters", new=lambda provider: tightened(ModelProvider(), provider))
 
 
 class ModelConfig(Section, frozen=True, kw_only=True):
-    name: Annotated[Name, KEEP, Doc(
-        "`provider:model`, such as `anthropic:claude-opus-4-5`; `operator` is built in and needs no key."
-    )] = "operator"
-    thinking: Annotated[ThinkingLevel | Budget | Literal[False], TASTE, Doc(
+    name: Annotated[Name, KEEP,
+        "`provider:model`, such as `anthropic:claude-opus-4-5`; `operator` is built in and needs no key."] = "operator"
+    thinking: Annotated[ThinkingLevel | Budget | Literal[False], TASTE,
         "How much the model thinks: `minimal`, `low`, `medium`, `high`, `max`, a number of tokens, or `false`."
-    )] = "high"
-    max_tokens: Annotated[Count | Percent, TASTE, Doc(
-        "The longest reply, in tokens or in per cent of what the model can write."
-    )] = "50%"
-    temperature: Annotated[Temperature | None, TASTE, Doc(
-        "How freely the model chooses its words; without it the provider decides."
-    )] = None
-    cache_retention: Annotated[CacheRetention, TASTE, Doc(
-        "How long the provider keeps the beginning of a conversation for the next request."
-    )] = "short"
-    foreign_thinking: Annotated[ForeignThinking, TASTE, Doc(
-        "What becomes of thinking another provider signed: sent as text, or dropped."
-    )] = "preserve"
-    timeout: Annotated[Seconds, LOWER, Doc("Seconds one request may take.")] = 600.0
-    connect_timeout: Annotated[Seconds, LOWER, Doc("Seconds to reach the provider.")] = 10.0
-    retries: Annotated[int, Meta(ge=0, le=20), LOWER, Doc(
-        "How often a request is made again after a limit, an overload or a dropped connection."
-    )] = 4
-    context: Annotated[Count | None, LOWER, Doc(
-        "Tokens a small model has room for: old tool results are trimmed to fit."
-    )] = None
-    protocol: Annotated[Protocol, TASTE, Doc(
+    ] = "high"
+    max_tokens: Annotated[Count | Percent, TASTE,
+        "The longest reply, in tokens or in per cent of what the model can write."] = "50%"
+    temperature: Annotated[Temperature | None, TASTE,
+        "How freely the model chooses its words; without it the provider decides."] = None
+    cache_retention: Annotated[CacheRetention, TASTE,
+        "How long the provider keeps the beginning of a conversation for the next request."] = "short"
+    foreign_thinking: Annotated[ForeignThinking, TASTE,
+        "What becomes of thinking another provider signed: sent as text, or dropped."] = "preserve"
+    timeout: Annotated[Seconds, LOWER, "Seconds one request may take."] = 600.0
+    connect_timeout: Annotated[Seconds, LOWER, "Seconds to reach the provider."] = 10.0
+    retries: Annotated[int, Meta(ge=0, le=20), LOWER,
+        "How often a request is made again after a limit, an overload or a dropped connection."] = 4
+    context: Annotated[Count | None, LOWER,
+        "Tokens a small model has room for: old tool results are trimmed to fit."] = None
+    protocol: Annotated[Protocol, TASTE,
         "How the model asks for tools: `native`, `text` (see [models](models.md)), or `auto`, which takes text for "
-        "models without tool calling."
-    )] = "auto"
-    providers: Annotated[dict[Name, ModelProvider], PROVIDERS, Doc(
-        "Parameters of single providers, which win over the general ones, and where they are reached."
-    )] = {}
+        "models without tool calling."] = "auto"
+    providers: Annotated[dict[Name, ModelProvider], PROVIDERS,
+        "Parameters of single providers, which win over the general ones, and where they are reached."] = {}
 
 
 class ChatConfig(Section, frozen=True, kw_only=True):
-    autopilot: Annotated[bool, SWITCH_OFF, Doc("Go on after approved calls until a person is needed.")] = True
-    max_turns: Annotated[Count, LOWER, Doc("Replies in a row without a message of yours.")] = 100
-    cursor_after_result: Annotated[Literal["result", "stay", "next"], TASTE, Doc(
-        "Where the cursor goes when a result has been written."
-    )] = "result"
-    files: Annotated[Reach, stricter("project", "anywhere"), Doc(
-        "Where the files may be that a document refers to or includes; never those in `sandbox.read_deny`."
-    )] = "project"
+    autopilot: Annotated[bool, SWITCH_OFF, "Go on after approved calls until a person is needed."] = True
+    max_turns: Annotated[Count, LOWER, "Replies in a row without a message of yours."] = 100
+    cursor_after_result: Annotated[Literal["result", "stay", "next"], TASTE,
+        "Where the cursor goes when a result has been written."] = "result"
+    files: Annotated[Reach, stricter("project", "anywhere"),
+        "Where the files may be that a document refers to or includes; never those in `sandbox.read_deny`."] = "project"
 
 
 Rail = Annotated[bool, SWITCH_ON]
@@ -381,91 +324,71 @@ Rail = Annotated[bool, SWITCH_ON]
 class GuardrailsConfig(Section, frozen=True, kw_only=True):
     """Help for small models, rule by rule. None of them lets a call do more than it could without."""
 
-    enabled: Annotated[Rail, Doc("Whether small models get the help below.")] = False
-    surfaces: Annotated[Rail, Doc("Show only the tools that fit what a message asks for.")] = True
-    direct: Annotated[Rail, Doc("Do what a message names outright (read, list, edit) without asking the model.")] = True
-    scope: Annotated[Rail, Doc("Keep searches in the folder a message names.")] = True
-    simplify_queries: Annotated[Rail, Doc("Search for one word where a model asks for a phrase.")] = True
-    weak_queries: Annotated[Rail, Doc("Send back searches that would find everything.")] = True
-    search_budget: Annotated[Rail, Doc(
-        "One search for each message, and a second only if the first found nothing."
-    )] = True
-    list_before_search: Annotated[Rail, Doc(
-        "Search before folders are listed, where something is to be found in the code."
-    )] = True
-    read_budget: Annotated[Rail, Doc("At most three files for each message.")] = True
-    duplicate_calls: Annotated[Rail, Doc("Do not repeat a call that has just succeeded.")] = True
-    evidence: Annotated[Rail, Doc(
-        "Answer questions about the code only after a file that shows the answer was read."
-    )] = True
-    citations: Annotated[Rail, Doc("Let an answer name only files that were read.")] = True
-    own_answers: Annotated[Rail, Doc("Say without the model what came of a failed read and of a change.")] = True
-    edit_repair: Annotated[Rail, Doc("Tell a model that failed to mend an edit how one is written.")] = True
-    rounds: Annotated[Rail, Doc("At most ten rounds of calls for each message.")] = True
+    enabled: Annotated[Rail, "Whether small models get the help below."] = False
+    surfaces: Annotated[Rail, "Show only the tools that fit what a message asks for."] = True
+    direct: Annotated[Rail, "Do what a message names outright (read, list, edit) without asking the model."] = True
+    scope: Annotated[Rail, "Keep searches in the folder a message names."] = True
+    simplify_queries: Annotated[Rail, "Search for one word where a model asks for a phrase."] = True
+    weak_queries: Annotated[Rail, "Send back searches that would find everything."] = True
+    search_budget: Annotated[Rail, "One search for each message, and a second only if the first found nothing."] = True
+    list_before_search: Annotated[Rail,
+        "Search before folders are listed, where something is to be found in the code."] = True
+    read_budget: Annotated[Rail, "At most three files for each message."] = True
+    duplicate_calls: Annotated[Rail, "Do not repeat a call that has just succeeded."] = True
+    evidence: Annotated[Rail,
+        "Answer questions about the code only after a file that shows the answer was read."] = True
+    citations: Annotated[Rail, "Let an answer name only files that were read."] = True
+    own_answers: Annotated[Rail, "Say without the model what came of a failed read and of a change."] = True
+    edit_repair: Annotated[Rail, "Tell a model that failed to mend an edit how one is written."] = True
+    rounds: Annotated[Rail, "At most ten rounds of calls for each message."] = True
 
 
 class McpOAuth(Section, frozen=True, kw_only=True):
     """How a person logs in to a server. All of it can be left out where the server registers clients by itself."""
 
-    client_id: Annotated[Name | None, Doc(
-        "The client you registered there; without it holdfast registers itself."
-    )] = None
-    client_secret: Annotated[Name | None, Doc("Its secret, as `${secret:SCOPE}`.")] = None
-    client_metadata_url: Annotated[Name | None, Doc(
-        "An https address that describes the client, for servers that know such addresses."
-    )] = None
-    scopes: Annotated[Names, Mark.WHOLE, Doc("The scopes to ask for.")] = ()
-    redirect_port: Annotated[int, Meta(ge=0, le=65535), Doc(
-        "The local port the browser comes back to; 0 takes any free one."
-    )] = 0
+    client_id: Annotated[Name | None, "The client you registered there; without it holdfast registers itself."] = None
+    client_secret: Annotated[Name | None, "Its secret, as `${secret:SCOPE}`."] = None
+    client_metadata_url: Annotated[Name | None,
+        "An https address that describes the client, for servers that know such addresses."] = None
+    scopes: Annotated[Names, Mark.WHOLE, "The scopes to ask for."] = ()
+    redirect_port: Annotated[int, Meta(ge=0, le=65535),
+        "The local port the browser comes back to; 0 takes any free one."] = 0
 
 
 class McpServer(Section, frozen=True, kw_only=True):
     """One MCP server: a command that speaks on its standard streams, or an address."""
 
-    command: Annotated[Name | None, IDENTITY, Doc(
-        "The program of a server that speaks on its standard streams."
-    )] = None
-    args: Annotated[tuple[str, ...], Meta(max_length=1000), Mark.WHOLE, IDENTITY, Doc(
-        "The program's arguments, as one value: a list that cannot be edited by another layer."
-    )] = ()
-    env: Annotated[dict[Name, str], IDENTITY, Doc(
-        "Variables it gets beside what `sandbox.environment` lets through; `${secret:SCOPE}` stands for a secret."
-    )] = {}
-    cwd: Annotated[Name | None, IDENTITY, Doc(
-        "The folder the program runs in, `$root` for the project; without it `/`, where nothing of it is."
-    )] = None
-    url: Annotated[Name | None, IDENTITY, Doc(
-        "The address of a server that is reached over HTTP, `https://…` or `http://…`."
-    )] = None
-    headers: Annotated[dict[Name, str], IDENTITY, Doc(
-        "Headers sent with every request; `${secret:SCOPE}` stands for a secret."
-    )] = {}
-    transport: Annotated[Literal["auto", "http", "sse"], IDENTITY, Doc(
-        "How it is spoken to at its address; `auto` tries streamable HTTP first."
-    )] = "auto"
-    oauth: Annotated[McpOAuth | None, IDENTITY, Doc(
+    command: Annotated[Name | None, IDENTITY, "The program of a server that speaks on its standard streams."] = None
+    args: Annotated[tuple[str, ...], Meta(max_length=1000), Mark.WHOLE, IDENTITY,
+        "The program's arguments, as one value: a list that cannot be edited by another layer."] = ()
+    env: Annotated[dict[Name, str], IDENTITY,
+        "Variables it gets beside what `sandbox.environment` lets through; `${secret:SCOPE}` stands for a secret."] = {}
+    cwd: Annotated[Name | None, IDENTITY,
+        "The folder the program runs in, `$root` for the project; without it `/`, where nothing of it is."] = None
+    url: Annotated[Name | None, IDENTITY,
+        "The address of a server that is reached over HTTP, `https://…` or `http://…`."] = None
+    headers: Annotated[dict[Name, str], IDENTITY,
+        "Headers sent with every request; `${secret:SCOPE}` stands for a secret."] = {}
+    transport: Annotated[Literal["auto", "http", "sse"], IDENTITY,
+        "How it is spoken to at its address; `auto` tries streamable HTTP first."] = "auto"
+    oauth: Annotated[McpOAuth | None, IDENTITY,
         "How you log in to it: `client_id`, `client_secret`, `client_metadata_url`, `scopes`, `redirect_port`; all "
-        "can be left out where the server registers clients by itself."
-    )] = None
-    protocol: Annotated[Literal["auto", "handshake"], IDENTITY, Doc(
+        "can be left out where the server registers clients by itself."] = None
+    protocol: Annotated[Literal["auto", "handshake"], IDENTITY,
         "`handshake` speaks no newer protocol than 2025-11-25: some servers say they know the newer one and cannot "
-        "ask you anything in it. `auto` finds out."
-    )] = "auto"
-    enabled: Annotated[bool, SWITCH_OFF, Doc("Whether it is used.")] = True
-    include: Annotated[Names, PATTERNS, Doc("Which of its tools there are; `*` stands for any letters.")] = ("*",)
-    exclude: Annotated[Names, ADD, Doc("Which of them are left out all the same.")] = ()
-    trust: Annotated[Literal["pinned", "any"], stricter("pinned", "any"), Doc(
+        "ask you anything in it. `auto` finds out."] = "auto"
+    enabled: Annotated[bool, SWITCH_OFF, "Whether it is used."] = True
+    include: Annotated[Names, PATTERNS, "Which of its tools there are; `*` stands for any letters."] = ("*",)
+    exclude: Annotated[Names, ADD, "Which of them are left out all the same."] = ()
+    trust: Annotated[Literal["pinned", "any"], stricter("pinned", "any"),
         "`pinned`: a tool whose definition has changed is held until you have seen the difference; `any`: it is not."
-    )] = "pinned"
-    start_timeout: Annotated[Seconds, LOWER, Doc("Seconds until it has said which tools it has.")] = 30.0
-    timeout: Annotated[Seconds, LOWER, Doc("Seconds one call may take.")] = 60.0
-    network: Annotated[Literal["off", "on"] | Names | None, OWN_HOSTS, Doc(
-        "What its program can reach, instead of `sandbox.network`: `off`, `on`, or hosts."
-    )] = None
-    writable: Annotated[Names, TAKE_OUT, Doc(
-        "Paths its program may change beside its private `/tmp`, whatever `sandbox.writable` says."
-    )] = ()
+    ] = "pinned"
+    start_timeout: Annotated[Seconds, LOWER, "Seconds until it has said which tools it has."] = 30.0
+    timeout: Annotated[Seconds, LOWER, "Seconds one call may take."] = 60.0
+    network: Annotated[Literal["off", "on"] | Names | None, OWN_HOSTS,
+        "What its program can reach, instead of `sandbox.network`: `off`, `on`, or hosts."] = None
+    writable: Annotated[Names, TAKE_OUT,
+        "Paths its program may change beside its private `/tmp`, whatever `sandbox.writable` says."] = ()
 
     def __post_init__(self) -> None:
         if (self.command is None) == (self.url is None):
@@ -484,37 +407,33 @@ SERVERS: Final = each("limit those you have", new=lambda server: None)
 
 
 class McpConfig(Section, frozen=True, kw_only=True):
-    servers: Annotated[dict[ServerName, McpServer], SERVERS, Doc(
-        "MCP servers by name, see below; their tools are called `mcp:name:tool`."
-    )] = {}
-    client_approves: Annotated[bool, SWITCH_OFF, Doc(
-        "Whether an MCP client may ask its person for approval; if not, another door must."
-    )] = True
-    wait: Annotated[float, Meta(ge=0, le=31_536_000), LOWER, Doc(
+    servers: Annotated[dict[ServerName, McpServer], SERVERS,
+        "MCP servers by name, see below; their tools are called `mcp:name:tool`."] = {}
+    client_approves: Annotated[bool, SWITCH_OFF,
+        "Whether an MCP client may ask its person for approval; if not, another door must."] = True
+    wait: Annotated[float, Meta(ge=0, le=31_536_000), LOWER,
         "Seconds a call of an MCP client that cannot ask its person waits for an answer from elsewhere, such as "
-        "`holdfast approve`."
-    )] = 45.0
+        "`holdfast approve`."] = 45.0
 
 
 class Config(Section, frozen=True, kw_only=True):
-    tools: Annotated[ToolsConfig, Doc("Which tools exist, and how they run.")] = ToolsConfig()
-    approval: Annotated[ApprovalConfig, Doc("Which calls run without asking a person.")] = ApprovalConfig()
-    pending: Annotated[PendingConfig, Doc("Calls that wait for a person.")] = PendingConfig()
-    hooks: Annotated[HooksConfig, Doc("Who is told, or asked, when a call is about to run.")] = HooksConfig()
-    sandbox: Annotated[SandboxConfig, Doc("What commands can reach.")] = SandboxConfig()
-    output: Annotated[OutputConfig, Doc("How much of an output the model sees.")] = OutputConfig()
-    ledger: Annotated[LedgerConfig, Doc("The record of every call.")] = LedgerConfig()
-    model: Annotated[ModelConfig, Doc("Which model answers, and how it is asked.")] = ModelConfig()
-    chat: Annotated[ChatConfig, Doc("How documents are driven.")] = ChatConfig()
-    guardrails: Annotated[GuardrailsConfig, Doc("Help for small models, rule by rule.")] = GuardrailsConfig()
-    mcp: Annotated[McpConfig, Doc("Servers that bring tools over MCP, and clients that use yours.")] = McpConfig()
-    secrets: Annotated[dict[Name, SecretSource], USER_ONLY, Doc(
+    tools: Annotated[ToolsConfig, "Which tools exist, and how they run."] = ToolsConfig()
+    approval: Annotated[ApprovalConfig, "Which calls run without asking a person."] = ApprovalConfig()
+    pending: Annotated[PendingConfig, "Calls that wait for a person."] = PendingConfig()
+    hooks: Annotated[HooksConfig, "Who is told, or asked, when a call is about to run."] = HooksConfig()
+    sandbox: Annotated[SandboxConfig, "What commands can reach."] = SandboxConfig()
+    output: Annotated[OutputConfig, "How much of an output the model sees."] = OutputConfig()
+    ledger: Annotated[LedgerConfig, "The record of every call."] = LedgerConfig()
+    model: Annotated[ModelConfig, "Which model answers, and how it is asked."] = ModelConfig()
+    chat: Annotated[ChatConfig, "How documents are driven."] = ChatConfig()
+    guardrails: Annotated[GuardrailsConfig, "Help for small models, rule by rule."] = GuardrailsConfig()
+    mcp: Annotated[McpConfig, "Servers that bring tools over MCP, and clients that use yours."] = McpConfig()
+    secrets: Annotated[dict[Name, SecretSource], USER_ONLY,
         "Where a secret scope gets its value when a tool uses it, by scope: `env`, `keyring` (`service/user`) or "
-        "`command`."
-    )] = {}
-    protected: Annotated[Names, ADD, Doc(
+        "`command`."] = {}
+    protected: Annotated[Names, ADD,
         "Patterns of paths, beyond the built-in ones, that are always asked about. Every layer adds, none removes."
-    )] = ()
+    ] = ()
 
 
 def in_force(config: Config) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar, Union, c
 from msgspec import NODEFAULT, Meta, Struct, ValidationError, convert, structs
 
 from holdfast.contract.errors import ConfigError
-from holdfast.contract.values import Doc
 from holdfast.text.suggest import did_you_mean
 
 S = TypeVar("S", bound=Struct)
@@ -79,12 +78,10 @@ def _option(item: structs.FieldInfo) -> Option:
     bare, *notes = get_args(item.type) if get_origin(item.type) is Annotated else (item.type,)
     limits = [note for note in notes if isinstance(note, Meta)]
     return Option(
-        name=item.name,
-        kind=cast(Any, Annotated)[(bare, *limits)] if limits else bare,
-        doc=next((note.text for note in notes if isinstance(note, Doc)), ""),
+        name=item.name, kind=cast(Any, Annotated)[(bare, *limits)] if limits else bare,
+        doc=next((note for note in notes if isinstance(note, str)), ""),
         trust=next((note for note in notes if isinstance(note, Trust)), SECTION if is_section(bare) else KEEP),
-        marks=frozenset(note for note in notes if isinstance(note, Mark)),
-        field=item,
+        marks=frozenset(note for note in notes if isinstance(note, Mark)), field=item,
     )
 
 

@@ -36,9 +36,7 @@ def json_schema() -> JsonObject:
     defs[_EDIT] = _list_edit()
     top = defs.pop("Config")
     return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **top,
-        "title": "holdfast configuration",
+        "$schema": "https://json-schema.org/draft/2020-12/schema", **top, "title": "holdfast configuration",
         "$defs": defs,
     }
 
@@ -73,10 +71,8 @@ def _list_edit() -> JsonObject:
     return {
         "title": "List operations",
         "description": "Changes to the list of the layer below; each may be written with or without `$`.",
-        "type": "object",
-        "properties": {f"{sign}{name}": names for name in OPERATIONS for sign in ("", "$")},
-        "minProperties": 1,
-        "additionalProperties": False,
+        "type": "object", "properties": {f"{sign}{name}": names for name in OPERATIONS for sign in ("", "$")},
+        "minProperties": 1, "additionalProperties": False,
     }
 
 

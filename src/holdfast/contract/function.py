@@ -8,13 +8,13 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import is_dataclass
 from enum import Enum
+from functools import partial
 from types import NoneType, UnionType
 from typing import (
     Annotated,
     Any,
     Final,
     Literal,
-    NamedTuple,
     Union,
     cast,
     get_args,
@@ -33,33 +33,20 @@ from holdfast.contract.tool import Execute, Runs, Tool
 from holdfast.contract.values import Args, Json
 from holdfast.contract.vocabulary import Effect, Risk
 
-_GOOGLE: Final = r"(?m)^\s*(?:Args|Arguments|Params|Parameters):\s*$"
-_NUMPY: Final = r"(?m)^\s*Parameters\s*\n\s*-{3,}\s*$"
-_SPHINX: Final = r"(?m)^\s*:(?:param|parameter|arg)\b"
+_Style = Literal["google", "numpy", "sphinx"]
+_STYLES: Final[dict[_Style, str]] = {
+    "google": r"(?m)^\s*(?:Args|Arguments|Params|Parameters):\s*$",
+    "numpy": r"(?m)^\s*Parameters\s*\n\s*-{3,}\s*$",
+    "sphinx": r"(?m)^\s*:(?:param|parameter|arg)\b",
+}
 
 
-class Documented(NamedTuple):
-    description: str
-    parameters: dict[str, str]
-
-
-def read_docstring(function: Callable[..., Any]) -> Documented:
+def _read_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
+    """What a docstring says of the function and of each parameter. Sections are read by griffe, when there are any."""
     text = inspect.getdoc(function) or ""
-    style = _style(text)
-    return Documented(text.strip(), {}) if style is None else _read_sections(text, style)
-
-
-def _style(text: str) -> Literal["google", "numpy", "sphinx"] | None:
-    if "\n" not in text:
-        return None
-    if re.search(_GOOGLE, text):
-        return "google"
-    if re.search(_NUMPY, text):
-        return "numpy"
-    return "sphinx" if re.search(_SPHINX, text) else None
-
-
-def _read_sections(text: str, style: Literal["google", "numpy", "sphinx"]) -> Documented:
+    styles: list[_Style] = [style for style, sign in _STYLES.items() if "\n" in text and re.search(sign, text)]
+    if not styles:
+        return text.strip(), {}
     import logging
 
     from griffe import Docstring, DocstringSectionParameters, DocstringSectionText
@@ -67,25 +54,18 @@ def _read_sections(text: str, style: Literal["google", "numpy", "sphinx"]) -> Do
     logging.getLogger("griffe").setLevel(logging.ERROR)
     description: list[str] = []
     parameters: dict[str, str] = {}
-    for section in Docstring(text).parse(style):
+    for section in Docstring(text).parse(styles[0]):
         if isinstance(section, DocstringSectionText):
             description.append(section.value.strip())
         elif isinstance(section, DocstringSectionParameters):
             parameters |= {item.name.lstrip("*"): " ".join(item.description.split()) for item in section.value}
-    return Documented("\n\n".join(description), parameters)
+    return "\n\n".join(description), parameters
 
 
 Convert = Callable[[Any], Any]
 _PLAIN: Final = frozenset({str, bool, float, NoneType, Any, object})
 _KINDS: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _DEFS: Final = "#/$defs/{name}"
-_SIMPLE: Final[dict[Any, dict[str, Any]]] = {
-    str: {"type": "string"},
-    int: {"type": "integer"},
-    float: {"type": "number"},
-    bool: {"type": "boolean"},
-}
-"""What msgspec says of the commonest types, so that a thousand tools are defined in no time."""
 
 
 class Parameter(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,14 +81,14 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_parameters(
-    function: Callable[..., Any], hints: Mapping[str, Any], docs: Mapping[str, str], context: type
+    function: Callable[..., Any], hints: Mapping[str, Any], docs: Mapping[str, str]
 ) -> tuple[list[Parameter], str | None]:
     """The schema-visible parameters of a function, and the name of the one that takes the context."""
     found: list[Parameter] = []
     context_name: str | None = None
     for parameter in inspect.signature(function).parameters.values():
         hint = hints.get(parameter.name, Any)
-        if hint is context or (parameter.name == "ctx" and parameter.name not in hints):
+        if hint is Context or (parameter.name == "ctx" and parameter.name not in hints):
             context_name = parameter.name
         elif parameter.kind not in _KINDS:
             raise ToolError(f"'{function.__name__}' takes *{parameter.name}: a tool needs named parameters.")
@@ -126,10 +106,8 @@ def object_schema(parameters: Sequence[Parameter], *, strict: bool) -> dict[str,
         properties[item.name] = _or_null(item.schema) if optional else item.schema
         definitions |= item.definitions
     schema: dict[str, Any] = {
-        "type": "object",
-        "properties": properties,
-        "required": [item.name for item in parameters if strict or item.required],
-        "additionalProperties": False,
+        "type": "object", "properties": properties,
+        "required": [item.name for item in parameters if strict or item.required], "additionalProperties": False,
     }
     return {**schema, "$defs": definitions} if definitions else schema
 
@@ -159,24 +137,18 @@ def _parameter(owner: str, parameter: inspect.Parameter, hint: Any, doc: str | N
         if default is not _NO_DEFAULT:
             extra["default"] = default
     return Parameter(
-        name=parameter.name,
-        schema={**schema, **extra},
-        definitions=definitions,
-        required=required,
-        nullable=_allows_none(hint),
-        convert=convert,
+        name=parameter.name, schema={**schema, **extra}, definitions=definitions, required=required,
+        nullable=_allows_none(hint), convert=convert,
     )
 
 
 def _describe(where: str, hint: Any) -> tuple[dict[str, Any], dict[str, Any], Convert | None]:
     hint, description = _own_description(hint)
-    if isinstance(hint, type) and hint in _SIMPLE:
-        schema, definitions, convert = dict(_SIMPLE[hint]), {}, to_integer if hint is int else None
-    elif _needs_pydantic(hint):
+    if _needs_pydantic(hint):
         schema, definitions, convert = _by_pydantic(where, hint)
     else:
         schema, definitions = _by_msgspec(where, hint)
-        convert = None if _is_plain(hint) else to_integer if hint is int else _msgspec_converter(hint)
+        convert = None if _is_plain(hint) else _to_integer if hint is int else partial(msgspec.convert, type=hint)
     return {**schema, "description": description} if description else schema, definitions, convert
 
 
@@ -212,14 +184,7 @@ def _by_pydantic(where: str, hint: Any) -> tuple[dict[str, Any], dict[str, Any],
     return schema, definitions, adapter.validate_python
 
 
-def _msgspec_converter(hint: Any) -> Convert:
-    def convert(value: Any) -> Any:
-        return msgspec.convert(value, hint)
-
-    return convert
-
-
-def to_integer(value: Any) -> Any:
+def _to_integer(value: Any) -> Any:
     """JSON's 3.0 is an integer too."""
     return int(value) if type(value) is float else value
 
@@ -290,64 +255,34 @@ _Function = Callable[..., Any]
 def tool(function: _Function, /) -> Tool: ...
 @overload
 def tool(
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    effects: Iterable[Effect] | None = None,
-    risk: Risk | str = Risk.MEDIUM,
-    runs: Runs = "thread",
-    timeout: float | None = None,
-    strict: bool = False,
-    touches: Callable[[Args], Sequence[str]] | None = None,
-    capabilities: Iterable[str] = (),
-    required_secret_scopes: Iterable[str] = (),
-    format_preview: Callable[[Args, int], str] | None = None,
-    summary: Callable[[Args], str] | None = None,
-    aliases: Iterable[str] = (),
-    groups: Iterable[str] = (),
-    enabled: bool = True,
-    output_schema: dict[str, Any] | None = None,
+    *, name: str | None = None, description: str | None = None, effects: Iterable[Effect] | None = None,
+    risk: Risk | str = Risk.MEDIUM, runs: Runs = "thread", timeout: float | None = None, strict: bool = False,
+    touches: Callable[[Args], Sequence[str]] | None = None, capabilities: Iterable[str] = (),
+    required_secret_scopes: Iterable[str] = (), format_preview: Callable[[Args, int], str] | None = None,
+    summary: Callable[[Args], str] | None = None, aliases: Iterable[str] = (), groups: Iterable[str] = (),
+    enabled: bool = True, output_schema: dict[str, Any] | None = None,
 ) -> Callable[[_Function], Tool]: ...
 def tool(
-    function: _Function | None = None,
-    /,
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    effects: Iterable[Effect] | None = None,
-    risk: Risk | str = Risk.MEDIUM,
-    runs: Runs = "thread",
-    strict: bool = False,
-    output_schema: dict[str, Any] | None = None,
-    capabilities: Iterable[str] = (),
-    required_secret_scopes: Iterable[str] = (),
-    aliases: Iterable[str] = (),
-    groups: Iterable[str] = (),
-    **more: Any,
+    function: _Function | None = None, /, *, name: str | None = None, description: str | None = None,
+    effects: Iterable[Effect] | None = None, risk: Risk | str = Risk.MEDIUM, runs: Runs = "thread",
+    strict: bool = False, output_schema: dict[str, Any] | None = None, capabilities: Iterable[str] = (), **more: Any,
 ) -> Tool | Callable[[_Function], Tool]:
     """Make a `Tool` of a function. Say `effects=()` if it is pure; what is not declared is asked about."""
+    more |= {key: tuple(more[key]) for key in ("required_secret_scopes", "aliases", "groups") if key in more}
 
     def make(function: _Function) -> Tool:
         hints = _hints(function)
-        documented = read_docstring(function)
-        parameters, context_name = read_parameters(function, hints, documented.parameters, Context)
+        said, docs = _read_docstring(function)
+        parameters, context_name = read_parameters(function, hints, docs)
         if runs == "process" and context_name:
             raise ToolError(f"'{function.__name__}' runs in a process of its own, so it cannot take a context.")
         return Tool(
-            name=name or function.__name__,
-            execute=_executor(function, parameters, context_name, strict=strict),
-            description=documented.description if description is None else description,
+            name=name or function.__name__, execute=_executor(function, parameters, context_name, strict=strict),
+            description=said if description is None else description,
             input_schema=object_schema(parameters, strict=strict),
             output_schema=describe_return(hints.get("return")) if output_schema is None else output_schema,
-            effects=None if effects is None else frozenset(effects),
-            risk=Risk(risk),
-            runs=runs,
-            strict=strict,
-            capabilities=frozenset(capabilities),
-            required_secret_scopes=tuple(required_secret_scopes),
-            aliases=tuple(aliases),
-            groups=tuple(groups),
-            **more,
+            effects=None if effects is None else frozenset(effects), risk=Risk(risk), runs=runs, strict=strict,
+            capabilities=frozenset(capabilities), **more,
         )
 
     return make if function is None else make(function)
@@ -367,26 +302,16 @@ def _executor(
 ) -> Execute:
     converters = [(item.name, item.convert) for item in parameters if item.convert is not None]
     optional = frozenset(item.name for item in parameters if strict and not item.required and not item.nullable)
-    integers = tuple(item.name for item in parameters if item.convert is to_integer)
-    plain = len(integers) == len(converters) and not optional
 
-    def prepare(args: Args) -> dict[str, Any]:
+    def execute(args: Args, ctx: Context) -> Any:
         values: dict[str, Any] = {key: value for key, value in args.items() if value is not None or key not in optional}
         for key, convert in converters:
             if key in values:
                 values[key] = convert(values[key])
-        return values
+        if context_name is not None:
+            values[context_name] = ctx
+        return function(**values)
 
-    def execute(args: Args, ctx: Context) -> Any:
-        return function(**prepare(args)) if context_name is None else function(**prepare(args), **{context_name: ctx})
-
-    def execute_plain(args: Args, ctx: Context) -> Any:
-        for key in integers:
-            if type(args.get(key)) is float:
-                return function(**prepare(args))
-        return function(**args)
-
-    chosen = execute_plain if plain and context_name is None else execute
-    chosen.__wrapped__ = function  # pyright: ignore[reportFunctionMemberAccess]
-    chosen.__name__ = function.__name__
-    return chosen
+    execute.__wrapped__ = function  # pyright: ignore[reportFunctionMemberAccess]
+    execute.__name__ = function.__name__
+    return execute

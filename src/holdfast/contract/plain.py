@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from math import isfinite
 from typing import Any, Final, cast
@@ -19,30 +19,16 @@ Steps = tuple[str | int, ...]
 def is_plain(value: Any, depth: int = MAX_DEPTH) -> bool:
     """Whether a value is JSON: built-in types and nothing derived from them, finite, well-formed, not too deep."""
     kind = type(value)  # pyright: ignore[reportUnknownVariableType]
-    items: Iterable[Any] = (value,)
     if kind is dict:
-        items = value.values()
-        for key in value:
-            if type(key) is not str or not (key.isascii() or _is_text(key)):
-                return False
-    elif kind is list:
-        items = value
-    if not depth:
-        return False
-    for item in items:
-        kind = type(item)  # pyright: ignore[reportUnknownVariableType]
-        if kind is str:
-            if not item.isascii() and not _is_text(item):
-                return False
-        elif kind is int:
-            if not _LOWEST < item < _HIGHEST:
-                return False
-        elif kind is dict or kind is list:
-            if not is_plain(item, depth - 1):
-                return False
-        elif item is not None and kind is not bool and (kind is not float or not isfinite(item)):
-            return False
-    return True
+        sound = all(type(key) is str and _is_text(key) for key in value)
+        return depth > 0 and sound and all(is_plain(item, depth - 1) for item in value.values())
+    if kind is list:
+        return depth > 0 and all(is_plain(item, depth - 1) for item in value)
+    if kind is str:
+        return _is_text(value)
+    if kind is int:
+        return _LOWEST < value < _HIGHEST
+    return value is None or kind is bool or (kind is float and isfinite(value))
 
 
 def plain_copy(value: Any, at: Steps = ()) -> Any:
@@ -71,7 +57,7 @@ def plain_copy(value: Any, at: Steps = ()) -> Any:
     raise ValueError(f"{_subject(at)} a Python {type(value).__name__}, which JSON cannot carry")
 
 
-def path_of(steps: tuple[str | int, ...] | list[str | int]) -> str:
+def path_of(steps: Sequence[str | int]) -> str:
     """A path as people write it: `edits[0].text`; odd names are quoted."""
     text = ""
     for step in steps:
@@ -86,15 +72,14 @@ def path_of(steps: tuple[str | int, ...] | list[str | int]) -> str:
 
 def _is_text(value: str) -> bool:
     try:
-        value.encode()
+        return value.isascii() or bool(value.encode())
     except UnicodeEncodeError:
         return False
-    return True
 
 
 def _text(value: str, at: Steps) -> str:
     plain = str.__str__(value)
-    if not plain.isascii() and not _is_text(plain):
+    if not _is_text(plain):
         raise ValueError(f"{_subject(at)} text with half of a surrogate pair; send well-formed Unicode")
     return plain
 

@@ -169,16 +169,16 @@ _PHRASES: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
     "type": lambda facts: f"be {type_words(facts['types'])}",
     "enum": lambda facts: f"be one of {_options(facts['options'])}",
     "const": lambda facts: f"be {show(facts['expected_value'])}",
-    "minimum": lambda facts: f"be at least {facts['limit']}",
-    "maximum": lambda facts: f"be at most {facts['limit']}",
-    "exclusiveMinimum": lambda facts: f"be more than {facts['limit']}",
-    "exclusiveMaximum": lambda facts: f"be less than {facts['limit']}",
-    "minLength": lambda facts: f"have at least {facts['limit']} characters",
-    "maxLength": lambda facts: f"have at most {facts['limit']} characters",
-    "minItems": lambda facts: f"have at least {facts['limit']} items",
-    "maxItems": lambda facts: f"have at most {facts['limit']} items",
+    "minimum": "be at least {limit}".format_map,
+    "maximum": "be at most {limit}".format_map,
+    "exclusiveMinimum": "be more than {limit}".format_map,
+    "exclusiveMaximum": "be less than {limit}".format_map,
+    "minLength": "have at least {limit} characters".format_map,
+    "maxLength": "have at most {limit} characters".format_map,
+    "minItems": "have at least {limit} items".format_map,
+    "maxItems": "have at most {limit} items".format_map,
     "pattern": lambda facts: f"match {facts['pattern']!r}"[:200],
-    "falseSchema": lambda _: "not be given",
+    "falseSchema": "not be given".format_map,
 }
 
 
@@ -347,12 +347,8 @@ def _renamed(args: Args, renames: Mapping[str, str]) -> Args:
 
 
 def compile_schema(
-    schema: JsonSchema,
-    what: str,
-    *,
-    resources: Mapping[str, Any] | None = None,
-    renames: Mapping[str, str] | None = None,
-    foreign: bool = False,
+    schema: JsonSchema, what: str, *, resources: Mapping[str, Any] | None = None,
+    renames: Mapping[str, str] | None = None, foreign: bool = False,
 ) -> CompiledSchema:
     """Compile a schema, or raise `InvalidSchema`.
 
@@ -364,12 +360,8 @@ def compile_schema(
 
 
 def compile_any(
-    schema: JsonSchema | bool,
-    what: str,
-    *,
-    resources: Mapping[str, Any] | None = None,
-    renames: Mapping[str, str] | None = None,
-    foreign: bool = False,
+    schema: JsonSchema | bool, what: str, *, resources: Mapping[str, Any] | None = None,
+    renames: Mapping[str, str] | None = None, foreign: bool = False,
 ) -> CompiledSchema:
     """`compile_schema` for parts of schemas too, where `true` and `false` are schemas."""
     try:
@@ -389,16 +381,9 @@ def compile_any(
     properties = _mapping(fields.get("properties"))
     required = cast(list[str], fields.get("required") or ())
     return CompiledSchema(
-        is_valid=validator.is_valid,
-        source=fields,
-        properties=tuple(properties),
-        closed=_is_closed(fields),
-        nullable=tuple(name for name in required if is_nullable(properties.get(name))),
-        parts=parts,
-        weight=max(1, parts + _BACKTRACKING * slow),
-        foreign=foreign,
-        renames=renames or {},
-        _validator=validator,
+        is_valid=validator.is_valid, source=fields, properties=tuple(properties), closed=_is_closed(fields),
+        nullable=tuple(name for name in required if is_nullable(properties.get(name))), parts=parts,
+        weight=max(1, parts + _BACKTRACKING * slow), foreign=foreign, renames=renames or {}, _validator=validator,
     )
 
 

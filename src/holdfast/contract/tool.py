@@ -150,12 +150,8 @@ def is_async(function: Callable[..., Any] | None) -> bool:
 
 _FIELDS: Final = frozenset(name for name, item in Tool.__dataclass_fields__.items() if item.init)
 _SEED_SPELLINGS: Final = {
-    "inputSchema": "input_schema",
-    "parameters": "input_schema",
-    "outputSchema": "output_schema",
-    "requiredSecretScopes": "required_secret_scopes",
-    "run": "propose",
-    "execute_approved": "apply",
+    "inputSchema": "input_schema", "parameters": "input_schema", "outputSchema": "output_schema",
+    "requiredSecretScopes": "required_secret_scopes", "run": "propose", "execute_approved": "apply",
 }
 
 

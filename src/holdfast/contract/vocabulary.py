@@ -82,17 +82,8 @@ class State(StrEnum):
 
 
 EXIT_CODES: Final[dict[State, int]] = {
-    State.DONE: 0,
-    State.FAILED: 1,
-    State.INVALID: 2,
-    State.DENIED: 3,
-    State.REJECTED: 3,
-    State.EXPIRED: 3,
-    State.PENDING: 4,
-    State.APPROVED: 4,
-    State.TIMED_OUT: 5,
-    State.UNKNOWN: 6,
-    State.CANCELLED: 130,
+    State.DONE: 0, State.FAILED: 1, State.INVALID: 2, State.DENIED: 3, State.REJECTED: 3, State.EXPIRED: 3,
+    State.PENDING: 4, State.APPROVED: 4, State.TIMED_OUT: 5, State.UNKNOWN: 6, State.CANCELLED: 130,
 }
 ENDS: Final = frozenset(EXIT_CODES) - {State.PENDING, State.APPROVED}
 

@@ -384,10 +384,7 @@ _READERS: Final[tuple[tuple[Reader, str], ...]] = (
         """,
     ),
     (partial(_listed_by, r"(?m)^[ \t]*[-s]?include[ \t]+(.+)$"), "Makefile makefile GNUmakefile BSDmakefile"),
-    (
-        partial(_listed_by, r"(?m)^[ \t]*(?:import|mod)\??[ \t]+(?:\w+[ \t]+)?(['\"].+)$"),
-        "justfile Justfile .justfile",
-    ),
+    (partial(_listed_by, r"(?m)^[ \t]*(?:import|mod)\??[ \t]+(?:\w+[ \t]+)?(['\"].+)$"), "justfile Justfile .justfile"),
     (partial(_listed_by, r"(?m)^[ \t]*_\.path[ \t]*=[ \t]*(.+)$", kind=Kind.FOLDER), "mise.toml .mise.toml"),
     (partial(_listed_by, r"""source\(\s*["']([^"']+)["']"""), ".Rprofile"),
     (partial(_listed_by, r"""(?m)(?:local|include):[ \t]*["']?/?([\w./-]+\.ya?ml)"""), ".gitlab-ci.yml"),
@@ -415,7 +412,6 @@ _SOURCES: Final[Mapping[str, list[Reader]]] = {
     for source in names.split()
 }
 _HOOK_FOLDERS: Final[Mapping[str, Reader]] = {
-    **dict.fromkeys((".git/hooks", ".husky", ".githooks", ".git-hooks"), _in_script),
-    ".github/hooks": _in_strings,
+    **dict.fromkeys((".git/hooks", ".husky", ".githooks", ".git-hooks"), _in_script), ".github/hooks": _in_strings
 }
 """Folders of which every file is a source."""

@@ -46,12 +46,7 @@ _Around = tuple[str, str | None, str | None, str]
 
 
 def is_protected(
-    path: Path,
-    *,
-    root: Path | None,
-    extra: Iterable[str] = (),
-    for_commands: bool = False,
-    as_document: bool = True,
+    path: Path, *, root: Path | None, extra: Iterable[str] = (), for_commands: bool = False, as_document: bool = True
 ) -> str | None:
     """Why a path is protected, or None. Both the path as written and where its symlinks lead are looked at.
 

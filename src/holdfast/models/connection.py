@@ -223,9 +223,7 @@ def http_client(endpoint: Endpoint, settings: Settings) -> httpx2.AsyncClient:
             )
 
     return httpx2.AsyncClient(
-        timeout=limits,
-        trust_env=False,
-        follow_redirects=False,
+        timeout=limits, trust_env=False, follow_redirects=False,
         transport=GatewayTransport(Gateway.for_origin(endpoint.base_url), verify=certificates),
         event_hooks={"request": [before], "response": [after]},
     )

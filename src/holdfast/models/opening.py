@@ -59,16 +59,10 @@ def settings_for(config: ModelConfig, provider: str, cache_key: str | None = Non
         reasoning = own.thinking
     return Settings(
         max_tokens=config.max_tokens if own.max_tokens is None else own.max_tokens,
-        temperature=config.temperature if own.temperature is None else own.temperature,
-        thinking=thinking or None,
-        thinking_budget=own.thinking_budget,
-        reasoning=reasoning,
-        effort=own.effort,
-        cache_retention=own.cache_retention or config.cache_retention,
-        cache_key=cache_key,
-        foreign_thinking=config.foreign_thinking,
-        timeout=config.timeout,
-        connect_timeout=config.connect_timeout,
+        temperature=config.temperature if own.temperature is None else own.temperature, thinking=thinking or None,
+        thinking_budget=own.thinking_budget, reasoning=reasoning, effort=own.effort,
+        cache_retention=own.cache_retention or config.cache_retention, cache_key=cache_key,
+        foreign_thinking=config.foreign_thinking, timeout=config.timeout, connect_timeout=config.connect_timeout,
         retries=config.retries,
     )
 
@@ -93,15 +87,8 @@ def _endpoint(provider: str, model: str, own: ModelProvider, secret: Secret) -> 
     key, key_from = _key(provider, known, own, secret)
     _check_address(provider, base, key)
     return Endpoint(
-        provider=provider,
-        api=api,
-        model=model,
-        base_url=base.rstrip("/"),
-        key=key,
-        key_from=key_from,
-        project=own.project,
-        location=location,
-        priced=known is not None and bool(known.keys) and own.base_url is None,
+        provider=provider, api=api, model=model, base_url=base.rstrip("/"), key=key, key_from=key_from,
+        project=own.project, location=location, priced=known is not None and bool(known.keys) and own.base_url is None,
     )
 
 

@@ -54,12 +54,9 @@ class Usage(Struct, frozen=True, kw_only=True):
     def __add__(self, other: Usage) -> Usage:
         known = [cost for cost in (self.cost, other.cost) if cost is not None]
         return Usage(
-            input=self.input + other.input,
-            output=self.output + other.output,
-            cache_read=self.cache_read + other.cache_read,
-            cache_write=self.cache_write + other.cache_write,
-            thinking=self.thinking + other.thinking,
-            cost=sum(known, Decimal(0)) if known else None,
+            input=self.input + other.input, output=self.output + other.output,
+            cache_read=self.cache_read + other.cache_read, cache_write=self.cache_write + other.cache_write,
+            thinking=self.thinking + other.thinking, cost=sum(known, Decimal(0)) if known else None,
         )
 
 

@@ -26,9 +26,7 @@ KNOWN: Final = {
     "anthropic": Known(api="anthropic", base_url="https://api.anthropic.com", keys=("ANTHROPIC_API_KEY",)),
     "openai": Known(api="openai", base_url="https://api.openai.com/v1", keys=("OPENAI_API_KEY",)),
     "google": Known(
-        api="google",
-        base_url="https://generativelanguage.googleapis.com",
-        keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        api="google", base_url="https://generativelanguage.googleapis.com", keys=("GEMINI_API_KEY", "GOOGLE_API_KEY")
     ),
     "vertex": Known(api="vertex", base_url="https://aiplatform.googleapis.com", keys=("VERTEX_ACCESS_TOKEN",)),
     "ollama": Known(api="openai-chat", base_url="http://127.0.0.1:11434/v1"),

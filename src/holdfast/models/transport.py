@@ -77,7 +77,7 @@ class Transport:
         self, messages: Sequence[Message], tools: Sequence[Tool], settings: Settings, failed: list[connection.Failed]
     ) -> AsyncGenerator[ModelEvent]:
         """One request. What came before it failed is given out; why it failed is put into `failed`."""
-        from holdfast.models.incoming import Reply
+        from holdfast.models.translation import Reply
 
         reply = Reply(self.endpoint, tools)
         begun = False
@@ -117,7 +117,7 @@ class Transport:
         from pydantic_ai.models import ModelRequestParameters
         from pydantic_ai.tools import ToolDefinition
 
-        from holdfast.models.outgoing import outgoing
+        from holdfast.models.translation import outgoing
 
         sent = outgoing(messages, tools, self.endpoint, wire.system, settings.foreign_thinking)
         dialect = DIALECTS[self.endpoint.api]
@@ -172,12 +172,8 @@ def _usage(stream: StreamedResponse, endpoint: Endpoint) -> Usage:
     details: dict[str, Any] = counted.details
     thinking = details.get("reasoning_tokens") or details.get("thoughts_tokens") or details.get("thinking_tokens") or 0
     return Usage(
-        input=counted.input_tokens,
-        output=counted.output_tokens,
-        cache_read=counted.cache_read_tokens,
-        cache_write=counted.cache_write_tokens,
-        thinking=thinking,
-        cost=_cost(stream, endpoint),
+        input=counted.input_tokens, output=counted.output_tokens, cache_read=counted.cache_read_tokens,
+        cache_write=counted.cache_write_tokens, thinking=thinking, cost=_cost(stream, endpoint),
     )
 
 

@@ -19,10 +19,7 @@ ToolList = list[dict[str, Any]]
 
 _MAX_CACHED: Final = 256
 _SCHEMA_KEYS: Final[dict[Format, str]] = {
-    "openai": "parameters",
-    "openai-chat": "parameters",
-    "anthropic": "input_schema",
-    "gemini": "parametersJsonSchema",
+    "openai": "parameters", "openai-chat": "parameters", "anthropic": "input_schema", "gemini": "parametersJsonSchema",
     "mcp": "inputSchema",
 }
 
@@ -87,9 +84,7 @@ class _Kept:
 
 def _entry(tool: Tool, format: Format) -> dict[str, Any]:  # noqa: A002
     entry: dict[str, Any] = {
-        "name": tool.api_name,
-        "description": tool.description,
-        _SCHEMA_KEYS[format]: tool.input_schema,
+        "name": tool.api_name, "description": tool.description, _SCHEMA_KEYS[format]: tool.input_schema
     }
     match format:
         case "openai" | "openai-chat":

@@ -133,11 +133,7 @@ class Registry:
     """All tools by name. Reads are dictionary look-ups; changes are atomic and may come from any thread."""
 
     def __init__(
-        self,
-        *,
-        default_timeout: float = 30.0,
-        strict_check: Literal["warn", "error"] = "warn",
-        has_root: bool = True,
+        self, *, default_timeout: float = 30.0, strict_check: Literal["warn", "error"] = "warn", has_root: bool = True,
         call_later: CallLater | None = None,
     ) -> None:
         self.warnings: list[str] = []
@@ -357,10 +353,7 @@ def _strict_doubt(tool: Tool, problems: Sequence[str]) -> str:
 
 def _spec(tool: Tool) -> dict[str, Any]:
     spec: dict[str, Any] = {
-        "name": tool.name,
-        "api_name": tool.api_name,
-        "description": tool.description,
-        "input_schema": tool.input_schema,
+        "name": tool.name, "api_name": tool.api_name, "description": tool.description, "input_schema": tool.input_schema
     }
     if tool.output_schema is not None:
         spec["output_schema"] = tool.output_schema

@@ -44,11 +44,7 @@ class _Span(NamedTuple):
 
 
 def unified_diff(
-    before: str | None,
-    after: str | None,
-    path: str,
-    context: int = 3,
-    max_lines: int | None = MAX_DIFF_LINES,
+    before: str | None, after: str | None, path: str, context: int = 3, max_lines: int | None = MAX_DIFF_LINES
 ) -> str:
     """The diff from `before` to `after`, `""` if they are equal; None stands for a file that does not exist.
 

@@ -25,10 +25,7 @@ _BACKSLASHES_BEFORE_QUOTE: Final = re.compile(r'\\+(?="|\Z)')
 
 
 def preview(
-    name: str,
-    args: Mapping[str, object],
-    width: int = DEFAULT_WIDTH,
-    format_preview: FormatPreview | None = None,
+    name: str, args: Mapping[str, object], width: int = DEFAULT_WIDTH, format_preview: FormatPreview | None = None
 ) -> str:
     """`name: body` in at most `width` columns; `name` is the one the model used, alone if there is nothing to say."""
     shown_name = _shown(name, width)

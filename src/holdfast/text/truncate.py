@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 MAX_LINES: int = 2000
 MAX_BYTES: int = 51200
@@ -37,45 +38,36 @@ class Cut(Struct, frozen=True, kw_only=True):
 
 def head(text: str, max_lines: int = MAX_LINES, max_bytes: int = MAX_BYTES) -> Cut:
     """Whole lines from the start."""
-    max_lines, max_bytes = max(0, max_lines), max(0, max_bytes)
-    lines, size = text.count("\n") + 1, byte_size(text)
-    if lines <= max_lines and size <= max_bytes:
-        return Cut(content=text, total_lines=lines, total_bytes=size, output_lines=lines, output_bytes=size)
-    # A character is at least one byte, so what lies past this window cannot fit.
-    window = text[: max_bytes + 1].split("\n", max_lines)[:max_lines]
-    kept, used = _fitting(window, max_bytes)
-    return Cut(
-        content="\n".join(window[:kept]),
-        truncated=True,
-        truncated_by="bytes" if kept < len(window) else "lines",
-        total_lines=lines,
-        total_bytes=size,
-        output_lines=kept,
-        output_bytes=used,
-        first_line_exceeds_limit=kept == 0 and bool(window),
-    )
+    return _cut(text, max(0, max_lines), max(0, max_bytes), "head")
 
 
 def tail(text: str, max_lines: int = MAX_LINES, max_bytes: int = MAX_BYTES) -> Cut:
     """Whole lines from the end; the end of the last line if that alone is too long."""
-    max_lines, max_bytes = max(0, max_lines), max(0, max_bytes)
+    return _cut(text, max(0, max_lines), max(0, max_bytes), "tail")
+
+
+def _cut(text: str, max_lines: int, max_bytes: int, kept: Kept) -> Cut:
+    whole = _whole(text)
+    if whole.total_lines <= max_lines and whole.total_bytes <= max_bytes:
+        return whole
+    # A character is at least one byte, so what lies past this window cannot fit.
+    if kept == "head":
+        window = text[: max_bytes + 1].split("\n", max_lines)[:max_lines]
+    else:
+        window = text[-(max_bytes + 1) :].rsplit("\n", max_lines)[::-1][:max_lines]
+    fitting, used = _fitting(window, max_bytes)
+    cut = replace(whole, truncated=True, truncated_by="bytes" if fitting < len(window) else "lines")
+    too_long = fitting == 0 and bool(window)
+    if too_long and kept == "tail":
+        end = _last_bytes(window[0], max_bytes)
+        return replace(cut, content=end, output_lines=1, output_bytes=byte_size(end), last_line_partial=True)
+    content = "\n".join(window[:fitting] if kept == "head" else window[:fitting][::-1])
+    return replace(cut, content=content, output_lines=fitting, output_bytes=used, first_line_exceeds_limit=too_long)
+
+
+def _whole(text: str) -> Cut:
     lines, size = text.count("\n") + 1, byte_size(text)
-    if lines <= max_lines and size <= max_bytes:
-        return Cut(content=text, total_lines=lines, total_bytes=size, output_lines=lines, output_bytes=size)
-    window = text[-(max_bytes + 1) :].rsplit("\n", max_lines)[::-1][:max_lines]
-    kept, used = _fitting(window, max_bytes)
-    partial = kept == 0 and bool(window)
-    content = _last_bytes(window[0], max_bytes) if partial else "\n".join(window[:kept][::-1])
-    return Cut(
-        content=content,
-        truncated=True,
-        truncated_by="bytes" if kept < len(window) else "lines",
-        total_lines=lines,
-        total_bytes=size,
-        output_lines=1 if partial else kept,
-        output_bytes=byte_size(content) if partial else used,
-        last_line_partial=partial,
-    )
+    return Cut(content=text, total_lines=lines, total_bytes=size, output_lines=lines, output_bytes=size)
 
 
 class Limits:
@@ -93,35 +85,26 @@ class Limits:
         return self._limits[1]
 
     def head(self, text: str, max_lines: int | None = None, max_bytes: int | None = None) -> Cut:
-        return head(text, self._lines(max_lines), self._bytes(max_bytes))
+        return head(text, *self._or(max_lines, max_bytes))
 
     def tail(self, text: str, max_lines: int | None = None, max_bytes: int | None = None) -> Cut:
-        return tail(text, self._lines(max_lines), self._bytes(max_bytes))
+        return tail(text, *self._or(max_lines, max_bytes))
 
     def format_size(self, size: int) -> str:
         return format_size(size)
 
-    def _lines(self, asked: int | None) -> int:
-        return self.MAX_LINES if asked is None else asked
-
-    def _bytes(self, asked: int | None) -> int:
-        return self.MAX_BYTES if asked is None else asked
+    def _or(self, lines: int | None, size: int | None) -> tuple[int, int]:
+        return self.MAX_LINES if lines is None else lines, self.MAX_BYTES if size is None else size
 
 
 def only_bytes(text: str, max_bytes: int, kept: Kept) -> Cut:
     """Lines do not count: the first or the last bytes, cut between characters."""
-    lines, size = text.count("\n") + 1, byte_size(text)
-    if size <= max_bytes:
-        return Cut(content=text, total_lines=lines, total_bytes=size, output_lines=lines, output_bytes=size)
-    content = (_first_bytes if kept == "head" else _last_bytes)(text, max_bytes)
-    return Cut(
-        content=content,
-        truncated=True,
-        truncated_by="bytes",
-        total_lines=lines,
-        total_bytes=size,
-        output_lines=content.count("\n") + 1,
-        output_bytes=byte_size(content),
+    whole = _whole(text)
+    if whole.total_bytes <= max_bytes:
+        return whole
+    part = _whole((_first_bytes if kept == "head" else _last_bytes)(text, max_bytes))
+    return replace(
+        part, truncated=True, truncated_by="bytes", total_lines=whole.total_lines, total_bytes=whole.total_bytes
     )
 
 
@@ -191,26 +174,18 @@ def _fitting(lines: list[str], max_bytes: int) -> tuple[int, int]:
 def _first_bytes(text: str, limit: int) -> str:
     data = _encode(text[: limit + 1])
     end = min(limit, len(data))
-    while end and end < len(data) and _is_continuation(data[end]):
+    while end and end < len(data) and data[end] & 0xC0 == 0x80:  # in the middle of a character
         end -= 1
-    return _decode(data[:end])
+    return data[:end].decode("utf-8", "surrogatepass")
 
 
 def _last_bytes(text: str, limit: int) -> str:
     data = _encode(text[-(limit + 1) :])
     start = max(0, len(data) - limit)
-    while start < len(data) and _is_continuation(data[start]):
+    while start < len(data) and data[start] & 0xC0 == 0x80:
         start += 1
-    return _decode(data[start:])
-
-
-def _is_continuation(byte: int) -> bool:
-    return byte & 0xC0 == 0x80
+    return data[start:].decode("utf-8", "surrogatepass")
 
 
 def _encode(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
-
-
-def _decode(data: bytes) -> str:
-    return data.decode("utf-8", "surrogatepass")

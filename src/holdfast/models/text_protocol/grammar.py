@@ -12,14 +12,8 @@ from msgspec import Struct
 from holdfast.contract.values import Args
 
 TOOLS: Final[dict[str, str]] = {
-    "read_file": "file.read",
-    "list_dir": "file.list",
-    "search_code": "code.search",
-    "git_status": "git.status",
-    "git_diff": "git.diff",
-    "git_log": "git.log",
-    "write_file": "file.write",
-    "edit_file": "file.edit",
+    "read_file": "file.read", "list_dir": "file.list", "search_code": "code.search", "git_status": "git.status",
+    "git_diff": "git.diff", "git_log": "git.log", "write_file": "file.write", "edit_file": "file.edit",
 }
 """The small names models know, and the tool each stands for."""
 _SMALL: Final = {tool: name for name, tool in TOOLS.items()}
@@ -37,11 +31,8 @@ CONTENT: Final = "---content---"
 FRAMES: Final = ("=== tool_result:", "=== tool_error:")
 """How results begin. Only the runtime writes them."""
 TAGS: Final[tuple[str, ...]] = (
-    *(f"[{name}:" for name in INLINE),
-    *(f"[{name}]" for name in (*STATIC, *BLOCKS)),
-    *(f"[/{name}]" for name in BLOCKS),
-    CALL,
-    CALL_END,
+    *(f"[{name}:" for name in INLINE), *(f"[{name}]" for name in (*STATIC, *BLOCKS)),
+    *(f"[/{name}]" for name in BLOCKS), CALL, CALL_END,
 )
 ANY_TAG: Final = (
     rf"\[(?:(?:{'|'.join(INLINE)}):|(?:{'|'.join((*STATIC, *BLOCKS))})\]|call:|/(?:{'|'.join((*BLOCKS, 'call'))})\])"
@@ -116,9 +107,7 @@ _LABELS: Final = r"^[ \t]*+(?i:old content|new content):"
 _WORDS: Final = r"^[ \t]*+---(?=[^\n]*\w)(?:(?!---)[^\n])++---[ \t]*+\r?$"
 
 DELIMITERS: Final[dict[str, str]] = {
-    "write_file": _CONTENT,
-    "edit_file": rf"{_CANONICAL}|{_OURS}|{_LABELS}|{_WORDS}",
-    "call": "(?!)",
+    "write_file": _CONTENT, "edit_file": rf"{_CANONICAL}|{_OURS}|{_LABELS}|{_WORDS}", "call": "(?!)"
 }
 """What ends the header of a block, as a pattern; a `call` has no body but its object."""
 

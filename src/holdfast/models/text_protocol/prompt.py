@@ -26,12 +26,8 @@ from holdfast.models.text_protocol.grammar import (
 from holdfast.models.text_protocol.parser import Parsed, parse
 
 FORMS: Final = {
-    "read_file": "[read_file: PATH]",
-    "list_dir": "[list_dir: PATH]",
-    "search_code": "[search_code: KEYWORD]",
-    "git_status": "[git_status]",
-    "git_diff": "[git_diff]",
-    "git_log": "[git_log]",
+    "read_file": "[read_file: PATH]", "list_dir": "[list_dir: PATH]", "search_code": "[search_code: KEYWORD]",
+    "git_status": "[git_status]", "git_diff": "[git_diff]", "git_log": "[git_log]",
     "write_file": "[write_file]\npath: PATH\n---content---\nCONTENT\n[/write_file]",
     "edit_file": "[edit_file]\npath: PATH\n---search---\nOLD TEXT\n---replace---\nNEW TEXT\n[/edit_file]",
 }

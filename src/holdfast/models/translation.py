@@ -1,4 +1,4 @@
-"""A conversation as a request: our messages, turned into those of pydantic-ai for one provider.
+"""Our messages as those of pydantic-ai for one provider, and the events of its reply as ours.
 
 Heavy to import; only `transport` does, when a request is made.
 """
@@ -7,31 +7,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from msgspec import Struct
-from pydantic_ai.messages import (
-    BinaryContent,
-    ModelMessage,
-    ModelRequest,
-    ModelRequestPart,
-    ModelResponse,
-    ModelResponsePart,
-    TextPart,
-    ThinkingPart,
-    ToolCallPart,
-    ToolReturnPart,
-    UserContent,
-    UserPromptPart,
-)
+from pydantic_ai import messages as wire
 
 from holdfast.config.model import ForeignThinking
 from holdfast.contract.message import Aborted, Message, Part, Text, Thinking, ToolResult, ToolUse
 from holdfast.contract.names import to_api_name
 from holdfast.contract.result import Attachment
 from holdfast.contract.tool import Tool
-from holdfast.models.arguments import CallIds, as_object, sendable
+from holdfast.models.arguments import BROKEN, CallIds, as_object, as_text, sendable
 from holdfast.models.dialects import DIALECTS
+from holdfast.models.port import CallBegun, ModelEvent, PartEnded, TextDelta, ThinkingDelta
 from holdfast.models.providers import Endpoint
 from holdfast.text.visible import visible
 
@@ -55,7 +43,7 @@ class _Call(Struct, frozen=True):
 class Outgoing(Struct, frozen=True):
     system: str
     messages: Sequence[Any]
-    """`ModelMessage`s of pydantic-ai."""
+    """`wire.ModelMessage`s of pydantic-ai."""
     calls_without_thinking: bool
     """The last reply asks for calls and does not begin with thinking this provider signed."""
 
@@ -74,7 +62,7 @@ def outgoing(
 class _Writer:
     def __init__(self, tools: Sequence[Tool], endpoint: Endpoint, system: str, foreign: ForeignThinking) -> None:
         self.instructions: list[str] = []
-        self.messages: list[ModelMessage] = []
+        self.messages: list[wire.ModelMessage] = []
         self.calls_without_thinking = False
         self._names = {name: tool.api_name for tool in tools for name in tool.names}
         self._dialect = DIALECTS[endpoint.api]
@@ -83,8 +71,8 @@ class _Writer:
         self._foreign: ForeignThinking = foreign
         self._ids = CallIds(plain=self._dialect.plain_ids)
         self._open: list[_Call] = []
-        self._results: list[ToolReturnPart] = []
-        self._said: list[UserContent] = []
+        self._results: list[wire.ToolReturnPart] = []
+        self._said: list[wire.UserContent] = []
 
     def add(self, message: Message) -> None:
         if message.role == "system":
@@ -102,12 +90,12 @@ class _Writer:
         """End the user's turn: results come first, and every call has one."""
         for call in self._open:
             self._results.append(self._result(call, ToolResult(call.id, call.name, NO_RESULT, error=True)))
-        parts: list[ModelRequestPart] = [*self._results]
+        parts: list[wire.ModelRequestPart] = [*self._results]
         if self._said:
             alone = self._said[0] if len(self._said) == 1 else None
-            parts.append(UserPromptPart(content=alone if isinstance(alone, str) else self._said))
+            parts.append(wire.UserPromptPart(content=alone if isinstance(alone, str) else self._said))
         if parts:
-            self.messages.append(ModelRequest(parts=parts))
+            self.messages.append(wire.ModelRequest(parts=parts))
         self._open, self._results, self._said = [], [], []
 
     def _call(self, use: ToolUse) -> _Call:
@@ -115,11 +103,11 @@ class _Writer:
 
     def _reply(self, message: Message) -> None:
         parts = self._reply_parts(message, self._open)
-        self.calls_without_thinking = bool(message.tool_uses) and not isinstance(parts[0], ThinkingPart)
+        self.calls_without_thinking = bool(message.tool_uses) and not isinstance(parts[0], wire.ThinkingPart)
         if parts and not self.messages:
-            self.messages.append(ModelRequest(parts=[UserPromptPart(content=BEGINNING)]))
+            self.messages.append(wire.ModelRequest(parts=[wire.UserPromptPart(content=BEGINNING)]))
         if parts:
-            self.messages.append(ModelResponse(parts=parts, provider_name=self._system))
+            self.messages.append(wire.ModelResponse(parts=parts, provider_name=self._system))
 
     def _hear(self, part: Part) -> None:
         match part:
@@ -135,21 +123,19 @@ class _Writer:
             case _:
                 pass
 
-    def _result(self, call: _Call, result: ToolResult) -> ToolReturnPart:
+    def _result(self, call: _Call, result: ToolResult) -> wire.ToolReturnPart:
         dialect = self._dialect
         files = [_file(file, dialect.media) for file in result.attachments]
         inside = files if dialect.files_in_results else []
         given = dialect.result(sendable(result.output), inside, error=result.error)
         if len(inside) < len(files):
             self._said.extend([f"[attached to the result of {call.sent_id}]", *files])
-        return ToolReturnPart(
-            tool_name=call.name,
-            content=given[0] if len(given) == 1 else given,
-            tool_call_id=call.sent_id,
+        return wire.ToolReturnPart(
+            tool_name=call.name, content=given[0] if len(given) == 1 else given, tool_call_id=call.sent_id,
             outcome="failed" if result.error and dialect.flags_errors else "success",
         )
 
-    def _reply_parts(self, message: Message, calls: Sequence[_Call]) -> list[ModelResponsePart]:
+    def _reply_parts(self, message: Message, calls: Sequence[_Call]) -> list[wire.ModelResponsePart]:
         """A reply that is sent again: its text, calls and thinking."""
         parts = list(_with_text_joined(message.parts))
         own = {
@@ -163,10 +149,10 @@ class _Writer:
             [part for index, part in enumerate(parts) if isinstance(part, Thinking) and index not in own], self._foreign
         )
         remaining = iter(calls)
-        given: list[ModelResponsePart] = []
+        given: list[wire.ModelResponsePart] = []
         for index in _order(parts, own):
             if strange and index not in own:
-                given.append(TextPart(content=strange))
+                given.append(wire.TextPart(content=strange))
                 strange = ""
             details: dict[str, Any] | None = signed.get(index)
             proof: dict[str, Any] = {"provider_details": details, "provider_name": self._system} if details else {}
@@ -174,13 +160,15 @@ class _Writer:
                 case Thinking():
                     given.extend(own.get(index, ()))
                 case Text(text) if text.strip():
-                    given.append(TextPart(content=sendable(text), **proof))
+                    given.append(wire.TextPart(content=sendable(text), **proof))
                 case ToolUse() as use:
                     call = next(remaining)
                     arguments = as_object(use.arguments)
-                    given.append(ToolCallPart(tool_name=call.name, args=arguments, tool_call_id=call.sent_id, **proof))
+                    given.append(
+                        wire.ToolCallPart(tool_name=call.name, args=arguments, tool_call_id=call.sent_id, **proof)
+                    )
                 case Aborted(why) if not calls:
-                    given.append(TextPart(content=f"<!-- {sendable(why)} -->"))
+                    given.append(wire.TextPart(content=f"<!-- {sendable(why)} -->"))
                 case _:
                     pass
         return given
@@ -216,7 +204,7 @@ def _order(parts: Sequence[Part], own: Mapping[int, object]) -> list[int]:
     return [index for index in said if index in own] + [index for index in said if index not in own]
 
 
-def _file(attachment: Attachment, media: frozenset[str]) -> str | BinaryContent:
+def _file(attachment: Attachment, media: frozenset[str]) -> str | wire.BinaryContent:
     """A file as the kind of content the API takes, as text, or as a line that says what is missing."""
     kind = _framed(attachment.mime_type.partition(";")[0].strip().lower())
     name = _framed(sendable(attachment.name or attachment.uri or "attachment"))
@@ -229,7 +217,7 @@ def _file(attachment: Attachment, media: frozenset[str]) -> str | BinaryContent:
         return f'<attachment name="{name}" type="{kind}">\n{_CLOSING.sub(_opened, text)}\n</attachment>'
     if kind not in media:
         return f"[{name} ({kind}, {len(attachment.data)} bytes) is left out: this model's API does not take it]"
-    return BinaryContent(data=attachment.data, media_type=kind)
+    return wire.BinaryContent(data=attachment.data, media_type=kind)
 
 
 def _framed(text: str) -> str:
@@ -239,3 +227,117 @@ def _framed(text: str) -> str:
 
 def _opened(found: re.Match[str]) -> str:
     return f"<\\{found[0][1:]}"
+
+
+_MADE_UP: Final = "pyd_ai_"
+"""How ids begin that pydantic-ai gives to calls which have none."""
+
+
+class Reply:
+    def __init__(self, endpoint: Endpoint, tools: Sequence[Tool]) -> None:
+        self._dialect = DIALECTS[endpoint.api]
+        self._signer = endpoint.signer
+        self._names = {tool.api_name: tool.name for tool in tools}
+        self._parts: dict[int, wire.ModelResponsePart] = {}
+        self._given = 0
+        self._unsigned: list[str] = []
+        """Thoughts whose signature comes with a later part."""
+        self.calls = False
+
+    def take(self, event: wire.ModelResponseStreamEvent) -> Iterable[ModelEvent]:
+        if isinstance(event, wire.PartStartEvent):
+            self._parts[event.index] = event.part
+            yield from self._give(self._complete(event.index))
+            yield from self._begun(event.part)
+        elif isinstance(event, wire.PartDeltaEvent) and event.index in self._parts:
+            delta: Any = event.delta
+            self._parts[event.index] = delta.apply(self._parts[event.index])
+            yield from _shown(delta)
+
+    def end(self) -> Iterable[ModelEvent]:
+        """The reply is whole: what was held back follows."""
+        yield from self._give(len(self._parts))
+        if self._unsigned:
+            yield PartEnded(Thinking("".join(self._unsigned)))
+            self._unsigned = []
+
+    def cut(self) -> Iterable[ModelEvent]:
+        """The reply is not whole: of what was held back only calls that can be read, and never the last part."""
+        for place in range(self._given, len(self._parts) - 1):
+            for part in self._ours([self._parts[place]]):
+                if not (isinstance(part, ToolUse) and BROKEN in as_object(part.arguments)):
+                    yield PartEnded(part)
+        self._given = len(self._parts)
+
+    def _begun(self, part: wire.ModelResponsePart) -> Iterable[ModelEvent]:
+        match part:
+            case wire.TextPart(content=text) if text:
+                yield TextDelta(text)
+            case wire.ThinkingPart(content=text) if text:
+                yield ThinkingDelta(text)
+            case wire.ToolCallPart():
+                self.calls = True
+                yield CallBegun(_id(part.tool_call_id), self._name(part.tool_name))
+            case _:
+                pass
+
+    def _complete(self, begun: int) -> int:
+        """How many parts are complete now that another one has begun."""
+        place = begun
+        after = self._parts[begun]
+        while self._dialect.joins_summaries and place > self._given:
+            before = self._parts[place - 1]
+            if not (
+                isinstance(before, wire.ThinkingPart) and isinstance(after, wire.ThinkingPart) and before.id == after.id
+            ):
+                break
+            place -= 1
+        if self._dialect.mixes_calls:
+            held = (n for n in range(self._given, place) if isinstance(self._parts[n], wire.ToolCallPart))
+            place = min(place, next(held, place))
+        return place
+
+    def _give(self, until: int) -> Iterable[ModelEvent]:
+        if until > self._given:
+            batch = [self._parts[place] for place in range(self._given, until)]
+            self._given = until
+            for part in self._ours(batch):
+                yield PartEnded(part)
+
+    def _ours(self, parts: Sequence[wire.ModelResponsePart]) -> Iterable[Part]:
+        together: list[wire.ThinkingPart] = []
+        for part in parts:
+            if together and not (isinstance(part, wire.ThinkingPart) and part.id == together[0].id):
+                yield from self._dialect.thought(together, self._signer, self._unsigned)
+                together = []
+            match part:
+                case wire.ThinkingPart():
+                    together.append(part)
+                case wire.TextPart(content=text):
+                    if text:
+                        yield Text(text)
+                    yield from self._dialect.proof(part, self._signer, self._unsigned)
+                case wire.ToolCallPart():
+                    yield ToolUse(_id(part.tool_call_id), self._name(part.tool_name), as_text(cast(Any, part.args)))
+                    yield from self._dialect.proof(part, self._signer, self._unsigned)
+                case _:
+                    pass
+        if together:
+            yield from self._dialect.thought(together, self._signer, self._unsigned)
+
+    def _name(self, written: str) -> str:
+        return self._names.get(written, written)
+
+
+def _id(given: str) -> str:
+    return f"call_{given.removeprefix(_MADE_UP)}" if given.startswith(_MADE_UP) else given
+
+
+def _shown(delta: Any) -> Iterable[ModelEvent]:
+    match delta:
+        case wire.TextPartDelta(content_delta=text) if text:
+            yield TextDelta(text)
+        case wire.ThinkingPartDelta(content_delta=text) if text:
+            yield ThinkingDelta(text)
+        case _:
+            pass

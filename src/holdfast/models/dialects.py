@@ -1,0 +1,516 @@
+"""The wire APIs: whatever one of them does in its own way is a method or attribute of its `Dialect`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, cast
+
+import msgspec
+from msgspec import Meta, Struct
+
+from holdfast.config.model import ModelApi, ModelProvider, ThinkingLevel
+from holdfast.contract.errors import ConfigError
+from holdfast.contract.message import Part, Text, Thinking, ToolUse
+from holdfast.models.arguments import sendable
+from holdfast.models.connection import trusted_certificates
+from holdfast.models.port import Settings
+from holdfast.models.providers import Endpoint
+
+if TYPE_CHECKING:
+    import httpx2
+    from openai import AsyncOpenAI
+    from pydantic_ai.messages import ModelResponsePart, ThinkingPart
+    from pydantic_ai.models import Model as WireModel
+    from pydantic_ai.models.openai import OpenAIResponsesModel
+
+Profile = Mapping[str, Any]
+"""What pydantic-ai knows of a model."""
+_NO_KEY: Final = "not-needed"
+"""SDKs insist on a key where a server wants none."""
+_AS_GIVEN: Final[Any] = {
+    "json_schema_transformer": None, "anthropic_binds_thinking_blocks": False,
+    "google_supports_strict_tool_definition": False, "openai_chat_streaming_requires_finish_reason": True,
+    "openai_chat_supports_max_completion_tokens": False,
+}
+"""Schemas go out as they are, no request is silently repeated, and a stream without an end is a cut one."""
+_IMAGES: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+_PDF: Final = frozenset({"application/pdf"})
+_BUDGETS: Final[Mapping[ThinkingLevel, int]] = {
+    "minimal": 128, "low": 2048, "medium": 8192, "high": 16_384, "max": 32_768,
+}  # fmt: skip
+_LEVELS: Final[Mapping[ThinkingLevel, int]] = {"minimal": 256, "low": 4096, "medium": 12_288, "high": 24_576}
+"""The largest budget that is still of a level."""
+_UNKNOWN: Final = 4000
+"""What is asked of a model whose limit is not known, where per cent of it are wanted."""
+_LEAST: Final = 1024
+_MAX_OUTPUT: Final = (
+    ("claude-3-5", 8192), ("claude-3-7", 64_000), ("claude-3", 4096), ("claude-opus-4-0", 32_000),
+    ("claude-opus-4-1", 32_000), ("claude-opus-4-2", 32_000), ("claude-sonnet-4-0", 64_000),
+    ("claude-sonnet-4-2", 64_000), ("gpt-4o", 16_384), ("gpt-4.1", 32_768), ("gpt-4-turbo", 4096), ("gpt-5", 128_000),
+    ("gpt-6", 128_000), ("codex-mini", 100_000), ("o1", 100_000), ("o3", 100_000), ("o4", 100_000),
+    ("gemini-1.5", 8192), ("gemini-2.0", 8192), ("gemini-", 65_536),
+)  # fmt: skip
+"""The first beginning that fits. What pydantic-ai knows of a model is asked before this."""
+
+
+def level_of(thinking: ThinkingLevel | int | None) -> ThinkingLevel:
+    """The level for a budget of tokens; a level stays as it is."""
+    if isinstance(thinking, str):
+        return thinking
+    for level, most in _LEVELS.items():
+        if (thinking or 0) <= most:
+            return level
+    return "max"
+
+
+def _budget_of(thinking: ThinkingLevel | int) -> int:
+    return _BUDGETS[thinking] if isinstance(thinking, str) else thinking
+
+
+def max_output(model: str) -> int | None:
+    name = model.rpartition("/")[2]
+    return next((limit for beginning, limit in _MAX_OUTPUT if name.startswith(beginning)), None)
+
+
+def max_tokens(wanted: int | str | None, limit: int | None) -> tuple[int | None, str | None]:
+    """How many tokens to ask for, and what to tell the person if that is not what they wanted."""
+    if wanted is None:
+        return None, None
+    if isinstance(wanted, int):
+        if limit is not None and wanted > limit:
+            return limit, f"max_tokens is {wanted}, but the model writes at most {limit}; {limit} is used."
+        return max(wanted, 1), None
+    share = wanted.removesuffix("%")
+    if limit is None or not share.isdecimal():
+        return _UNKNOWN, None
+    return max(limit * int(share) // 100, min(_LEAST, limit)), None
+
+
+class Asked(Struct, frozen=True):
+    """What the parameters of one request are made of."""
+
+    endpoint: Endpoint
+    settings: Settings
+    profile: Profile
+    thought: bool
+    """Whether the reply whose calls are being answered began with thinking, so that more can follow."""
+    tokens: int | None
+    limit: int | None
+    """How many tokens the model can write, where that is known."""
+    notes: list[str]
+    """What a person should know: a value that could not be used as it was given."""
+
+    @property
+    def thinking(self) -> ThinkingLevel | int | None:
+        """How much the model is to think, by the provider's own parameter or the general one; None for not at all."""
+        own = self.settings.thinking_budget
+        return self.settings.thinking if own is None else own or None
+
+
+class Dialect(ABC):
+    """One wire API, and what most of them do."""
+
+    package: ClassVar[str]  # what must be importable besides pydantic-ai
+    media: ClassVar[frozenset[str]]  # the files it takes that are not text
+    plain_ids: ClassVar[bool] = True  # ids of calls are at most 64 letters, digits, `_` and `-`
+    strict: ClassVar[bool] = False  # it is told that a tool wants its schema kept to
+    flags_errors: ClassVar[bool] = False  # a result says by a flag that it is an error, and not by its text
+    files_in_results: ClassVar[bool] = True
+    knows_limits: ClassVar[bool] = True  # the name of a model tells how much it can write
+    general_thinking: ClassVar[bool] = True
+    """Whether the general level of thinking is sent: many servers reject it for models that do not think."""
+    joins_summaries: ClassVar[bool] = False
+    """Whether neighbouring thoughts with one id are one part, whose signature comes after the last of them."""
+    mixes_calls: ClassVar[bool] = False
+    """Whether calls may be written by turns, so that none is complete before the end."""
+
+    def locate(self, provider: str, base_url: str, own: ModelProvider) -> tuple[str, str | None]:
+        """The address, and the location it stands for. Raises `ConfigError`."""
+        return base_url, None
+
+    @abstractmethod
+    def build(self, endpoint: Endpoint, client: httpx2.AsyncClient) -> WireModel[Any]:
+        """The model of pydantic-ai, on a client of the SDK that uses our connection and never retries."""
+
+    @abstractmethod
+    def own_parameters(self, asked: Asked) -> tuple[dict[str, Any], bool]:
+        """Settings of pydantic-ai for this API, and whether a temperature can be given with them."""
+
+    def parameters(
+        self, endpoint: Endpoint, settings: Settings, profile: Profile, *, thought: bool = True
+    ) -> tuple[dict[str, Any], Sequence[str]]:
+        """Settings of pydantic-ai, and what a person should know about them."""
+        known = profile.get("anthropic_max_output_tokens") or max_output(endpoint.model)
+        limit = known if self.knows_limits else None
+        tokens, note = max_tokens(settings.max_tokens, limit)
+        notes = [note] if note else []
+        values: dict[str, Any] = {"max_retries": 0} | ({} if tokens is None else {"max_tokens": tokens})
+        own, warm = self.own_parameters(Asked(endpoint, settings, profile, thought, tokens, limit, notes))
+        values |= own
+        if settings.temperature is not None and warm:
+            values["temperature"] = settings.temperature
+        elif settings.temperature is not None:
+            notes.append(f"{endpoint.name} takes no temperature while it thinks; it is left out.")
+        return values, notes
+
+    def result(self, output: str, files: Sequence[Any], *, error: bool) -> list[Any]:
+        """The content of a tool's result."""
+        return [f"Error: {output or 'Tool execution failed'}" if error else output, *files]
+
+    @abstractmethod
+    def returned(self, part: Thinking, signer: str, system: str) -> list[ThinkingPart] | None:
+        """The parts that give thinking back to the provider whose own it is; None if it is foreign to this one."""
+
+    def signatures(self, parts: Sequence[Part], own: Iterable[int]) -> Mapping[int, dict[str, Any]]:
+        """Details for the parts of a reply that the thinking at `own` signs."""
+        return {}
+
+    def thought(self, parts: Sequence[ThinkingPart], signer: str, unsigned: list[str]) -> Iterable[Thinking]:
+        """Ours for neighbours with one id, signed by nobody. `unsigned` keeps thoughts that a later part signs."""
+        if text := "\n\n".join(part.content for part in parts if part.content):
+            yield Thinking(text)
+
+    def proof(self, part: ModelResponsePart, signer: str, unsigned: list[str]) -> Iterable[Thinking]:
+        """The signature that came with a part, after it, with the thoughts that led to it."""
+        return ()
+
+
+def _thinking_part(text: str, system: str, *, key: str | None = None, signature: str | None = None) -> ThinkingPart:
+    from pydantic_ai.messages import ThinkingPart
+
+    sealed = None if signature is None else sendable(signature)
+    return ThinkingPart(content=sendable(text), id=key, signature=sealed, provider_name=system)
+
+
+class Anthropic(Dialect):
+    """Anthropic's Messages API."""
+
+    package = "anthropic"
+    media = _IMAGES | _PDF
+    flags_errors = True
+    redacted: ClassVar[str] = "redacted_thinking"
+    cached = ("anthropic_cache_tool_definitions", "anthropic_cache_instructions", "anthropic_cache")
+    not_thinking = ("claude-2", "claude-3-5", "claude-3-haiku", "claude-3-opus", "claude-3-sonnet")
+
+    def build(self, endpoint: Endpoint, client: httpx2.AsyncClient) -> WireModel[Any]:
+        from anthropic import AsyncAnthropic
+        from pydantic_ai.models.anthropic import AnthropicModel
+        from pydantic_ai.providers.anthropic import AnthropicProvider
+
+        key = endpoint.key or _NO_KEY
+        sdk = AsyncAnthropic(api_key=key, base_url=endpoint.base_url, max_retries=0, http_client=client)
+        return AnthropicModel(endpoint.model, provider=AnthropicProvider(anthropic_client=sdk), profile=_AS_GIVEN)
+
+    def own_parameters(self, asked: Asked) -> tuple[dict[str, Any], bool]:
+        values: dict[str, Any] = {}
+        if asked.settings.cache_retention != "none":
+            values |= dict.fromkeys(self.cached, "1h" if asked.settings.cache_retention == "long" else "5m")
+        if not asked.endpoint.model.startswith(self.not_thinking):
+            values |= self._thinking(asked)
+        if not asked.thought and values.get("anthropic_thinking", {}).get("type") == "enabled":
+            # A budget of thinking is refused in the middle of a turn that began without any.
+            del values["anthropic_thinking"]
+            values["thinking"] = False
+        thinks = "anthropic_thinking" in values
+        return values, not thinks and not asked.profile.get("anthropic_disallows_sampling_settings")
+
+    def _thinking(self, asked: Asked) -> dict[str, Any]:
+        from pydantic_ai.profiles.anthropic import resolve_anthropic_effort
+
+        settings, profile, wanted = asked.settings, asked.profile, asked.thinking
+        if wanted is None:
+            return {"thinking": False}
+        effort = settings.effort or resolve_anthropic_effort(
+            level_of(wanted),
+            supports_xhigh=bool(profile.get("anthropic_supports_xhigh_effort")),
+            supports_max=bool(profile.get("anthropic_supports_max_effort", True)),
+        )
+        adaptive = profile.get("anthropic_supports_adaptive_thinking")
+        if adaptive and (settings.thinking_budget is None or profile.get("anthropic_disallows_budget_thinking")):
+            return {"anthropic_thinking": {"type": "adaptive", "display": "summarized"}, "anthropic_effort": effort}
+        budget = max(_budget_of(wanted), _LEAST)
+        if asked.limit is not None:
+            budget = min(budget, asked.limit - _LEAST)
+        values: dict[str, Any] = {"anthropic_thinking": {"type": "enabled", "budget_tokens": budget}}
+        if asked.tokens is None or asked.tokens <= budget:
+            most = values["max_tokens"] = budget + _LEAST
+            asked.notes.append(
+                f"max_tokens is {asked.tokens}, less than the thinking budget of {budget}; {most} is used."
+            )
+        if profile.get("anthropic_supports_effort"):
+            values["anthropic_effort"] = effort
+        return values
+
+    def result(self, output: str, files: Sequence[Any], *, error: bool) -> list[Any]:
+        return [output, *files] if output else [*files]
+
+    def returned(self, part: Thinking, signer: str, system: str) -> list[ThinkingPart] | None:
+        if part.redacted:
+            # Where there is nothing to give back it would be refused.
+            if not part.text.strip() or part.provider not in (None, signer):
+                return None
+            return [_thinking_part("", system, key=self.redacted, signature=part.text)]
+        if part.provider != signer or not part.signature:
+            return None
+        return [_thinking_part(part.text, system, signature=part.signature)]
+
+    def thought(self, parts: Sequence[ThinkingPart], signer: str, unsigned: list[str]) -> Iterable[Thinking]:
+        first = parts[0]
+        if first.id == self.redacted:
+            yield Thinking(first.signature or "", signer, redacted=True)
+        else:
+            text = "".join(part.content for part in parts)
+            yield Thinking(text, signer if first.signature else None, first.signature or None)
+
+
+_Filled = Annotated[str, Meta(min_length=1)]
+
+
+class _Summary(Struct, kw_only=True):
+    type: str = "summary_text"
+    text: str = ""
+
+
+class _Reasoning(Struct, kw_only=True):
+    """A reasoning item, which is the signature of its summary."""
+
+    id: _Filled
+    type: str = "reasoning"
+    summary: list[_Summary] = []
+    encrypted_content: _Filled
+
+
+class Responses(Dialect):
+    """OpenAI's Responses. The provider keeps nothing of a conversation: encrypted reasoning travels with it."""
+
+    package = "openai"
+    media = _IMAGES | _PDF
+    strict = True
+    joins_summaries = True
+
+    def build(self, endpoint: Endpoint, client: httpx2.AsyncClient) -> WireModel[Any]:
+        from pydantic_ai.providers.openai import OpenAIProvider
+
+        provider = OpenAIProvider(openai_client=_openai_sdk(endpoint, client))
+        return _responses_model()(endpoint.model, provider=provider, profile=_AS_GIVEN)
+
+    def own_parameters(self, asked: Asked) -> tuple[dict[str, Any], bool]:
+        settings, profile = asked.settings, asked.profile
+        values: dict[str, Any] = {"openai_store": False}
+        if settings.cache_retention != "none":
+            if settings.cache_key is not None:
+                values["openai_prompt_cache_key"] = settings.cache_key
+            # Newer models keep a prefix for a time of their own choice and take no short one.
+            newer = profile.get("openai_supports_prompt_cache_breakpoints")
+            if settings.cache_retention == "long":
+                values["openai_prompt_cache_retention"] = "24h"
+            elif not newer and not asked.endpoint.model.startswith("gpt-5.5"):
+                values["openai_prompt_cache_retention"] = "in_memory"
+        if not profile.get("openai_supports_reasoning"):
+            return values, True
+        if settings.reasoning is not None:
+            values["openai_reasoning_effort"] = settings.reasoning
+            off = settings.reasoning == "none"
+        else:
+            off = asked.thinking is None
+            values["thinking"] = False if off else level_of(asked.thinking)
+        if not off:
+            values["openai_reasoning_summary"] = "auto"
+            return values, False
+        efforts = profile.get("openai_reasoning_efforts")
+        return values, bool(
+            profile.get("openai_supports_reasoning_effort_none") if efforts is None else "none" in efforts
+        )
+
+    def returned(self, part: Thinking, signer: str, system: str) -> list[ThinkingPart] | None:
+        """The reasoning item that is its signature."""
+        if part.provider != signer or not part.signature:
+            return None
+        try:
+            item = msgspec.json.decode(b64decode(part.signature, validate=True), type=_Reasoning)
+        except (ValueError, RecursionError):
+            return None
+        texts = [entry.text for entry in item.summary if entry.text] or [""]
+        given = [_thinking_part(text, system, key=sendable(item.id)) for text in texts]
+        given[0].signature = sendable(item.encrypted_content)
+        return given
+
+    def thought(self, parts: Sequence[ThinkingPart], signer: str, unsigned: list[str]) -> Iterable[Thinking]:
+        first = parts[0]
+        if not (first.signature and first.id):
+            yield from super().thought(parts, signer, unsigned)
+            return
+        summary = [_Summary(text=part.content) for part in parts if part.content]
+        item = _Reasoning(id=first.id, summary=summary, encrypted_content=first.signature)
+        sealed = b64encode(msgspec.json.encode(item)).decode()
+        yield Thinking("\n\n".join(entry.text for entry in summary), signer, sealed)
+
+
+class Chat(Dialect):
+    """Chat completions, as OpenAI-compatible servers speak them."""
+
+    package = "openai"
+    media = _IMAGES | {"audio/wav", "audio/mpeg"}
+    plain_ids = files_in_results = knows_limits = general_thinking = False
+    mixes_calls = True
+
+    def build(self, endpoint: Endpoint, client: httpx2.AsyncClient) -> WireModel[Any]:
+        from pydantic_ai.models.openai import OpenAIChatModel
+        from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+
+        provider = OpenAICompatibleProvider(endpoint.provider, openai_client=_openai_sdk(endpoint, client))
+        return OpenAIChatModel(endpoint.model, provider=provider, profile=_AS_GIVEN)
+
+    def own_parameters(self, asked: Asked) -> tuple[dict[str, Any], bool]:
+        effort = asked.settings.reasoning
+        return {} if effort is None else {"openai_reasoning_effort": effort}, True
+
+    def returned(self, part: Thinking, signer: str, system: str) -> list[ThinkingPart] | None:
+        """Where such servers carry thinking, which nobody signs."""
+        if part.provider is not None or part.redacted or not part.text.strip():
+            return None
+        return [_thinking_part(part.text, system, key="reasoning_content")]
+
+
+def _openai_sdk(endpoint: Endpoint, client: httpx2.AsyncClient) -> AsyncOpenAI:
+    from openai import AsyncOpenAI
+
+    return AsyncOpenAI(api_key=endpoint.key or _NO_KEY, base_url=endpoint.base_url, max_retries=0, http_client=client)
+
+
+@cache
+def _responses_model() -> type[OpenAIResponsesModel]:
+    """With one difference from pydantic-ai: `strict` is sent only where a tool asks for it."""
+    from openai.types.responses import FunctionToolParam
+    from pydantic_ai.models import ToolVisibility
+    from pydantic_ai.models.openai import OpenAIResponsesModel
+    from pydantic_ai.tools import ToolDefinition
+
+    class Loose(OpenAIResponsesModel):
+        def _map_tool_definition(self, f: ToolDefinition, *, visibility: ToolVisibility) -> FunctionToolParam:
+            tool: dict[str, Any] = dict(super()._map_tool_definition(f, visibility=visibility))
+            if not f.strict:
+                del tool["strict"]
+            return cast(FunctionToolParam, tool)
+
+    return Loose
+
+
+class Gemini(Dialect):
+    """Gemini at Google's own address. A signature goes with the part that it signs."""
+
+    package = "google.genai"
+    media = _PDF | {
+        "image/png", "image/jpeg", "image/webp", "image/heic", "image/heif",
+        "audio/wav", "audio/mpeg", "audio/aiff", "audio/aac", "audio/ogg", "audio/flac",
+    }  # fmt: skip
+    version: ClassVar[str] = "v1beta"
+    budgets = (("gemini-2.5-pro", 128, 32_768), ("gemini-2.5-flash-lite", 512, 24_576), ("", 1, 24_576))
+
+    def build(self, endpoint: Endpoint, client: httpx2.AsyncClient) -> WireModel[Any]:
+        from google.genai.types import HttpOptions, HttpRetryOptions
+        from pydantic_ai.models.google import GoogleModel
+
+        certificates = trusted_certificates()
+        options = HttpOptions(
+            base_url=endpoint.base_url,
+            api_version=self.version,
+            httpx_async_client=client,
+            # For connections it prepares and never makes; it would read all certificates twice for them.
+            client_args={"verify": certificates},
+            async_client_args={"verify": certificates, "ssl": certificates},
+            retry_options=HttpRetryOptions(attempts=1),
+        )
+        return GoogleModel(endpoint.model, provider=self._provider(endpoint, options), profile=_AS_GIVEN)
+
+    def _provider(self, endpoint: Endpoint, options: Any) -> Any:
+        from google.genai import Client
+        from pydantic_ai.providers.google import GoogleProvider
+
+        return GoogleProvider(client=Client(vertexai=False, api_key=endpoint.key or _NO_KEY, http_options=options))
+
+    def own_parameters(self, asked: Asked) -> tuple[dict[str, Any], bool]:
+        wanted = asked.thinking
+        if not asked.profile.get("supports_thinking", True):
+            return {}, True
+        if wanted is None:
+            return {"thinking": False}, True
+        if asked.profile.get("google_supports_thinking_level", True):
+            return {"thinking": level_of(wanted)}, True
+        _, least, most = next(row for row in self.budgets if asked.endpoint.model.startswith(row[0]))
+        budget = min(max(_budget_of(wanted), least), most)
+        return {"google_thinking_config": {"include_thoughts": True, "thinking_budget": budget}}, True
+
+    def result(self, output: str, files: Sequence[Any], *, error: bool) -> list[Any]:
+        return [{"error" if error else "output": output}, *files]
+
+    def returned(self, part: Thinking, signer: str, system: str) -> list[ThinkingPart] | None:
+        """Nothing: its signature goes with the part it signs, and its text is not sent again."""
+        try:
+            signed = bool(b64decode(part.signature or "", validate=True))
+        except ValueError:
+            return None
+        return [] if part.provider == signer and signed else None
+
+    def signatures(self, parts: Sequence[Part], own: Iterable[int]) -> Mapping[int, dict[str, Any]]:
+        """A signature belongs to the part before it, the first of several calls, else the next."""
+        signed: dict[int, dict[str, Any]] = {}
+        for index in own:
+            part, target = parts[index], _signed_by(parts, index)
+            if isinstance(part, Thinking) and target is not None and target not in signed:
+                signed[target] = {"thought_signature": part.signature}
+        return signed
+
+    def thought(self, parts: Sequence[ThinkingPart], signer: str, unsigned: list[str]) -> Iterable[Thinking]:
+        unsigned.extend(part.content for part in parts if part.content)
+        for part in parts:
+            yield from self.proof(part, signer, unsigned)
+
+    def proof(self, part: ModelResponsePart, signer: str, unsigned: list[str]) -> Iterable[Thinking]:
+        signature = (part.provider_details or {}).get("thought_signature")
+        if isinstance(signature, str):
+            yield Thinking("".join(unsigned), signer, signature)
+            unsigned.clear()
+
+
+def _signed_by(parts: Sequence[Part], index: int) -> int | None:
+    place = index - 1
+    if place >= 0 and isinstance(parts[place], Text | ToolUse):
+        while place > 0 and isinstance(parts[place], ToolUse) and isinstance(parts[place - 1], ToolUse):
+            place -= 1
+        return place
+    rest = range(index + 1, len(parts))
+    calls = (place for place in rest if isinstance(parts[place], ToolUse))
+    texts = (place for place in rest if isinstance(parts[place], Text))
+    return next(calls, next(texts, None))
+
+
+class Vertex(Gemini):
+    """Gemini on Vertex AI."""
+
+    version = "v1beta1"
+
+    def locate(self, provider: str, base_url: str, own: ModelProvider) -> tuple[str, str | None]:
+        if not own.project:
+            raise ConfigError(f"model.providers.{provider} has no `project`; give the id of a Google Cloud project.")
+        location = own.location or "global"
+        if own.base_url is None and location != "global":
+            base_url = f"https://{location}-aiplatform.googleapis.com"
+        return base_url, location
+
+    def _provider(self, endpoint: Endpoint, options: Any) -> Any:
+        from google.genai import Client
+        from google.oauth2.credentials import Credentials
+        from pydantic_ai.providers.google_cloud import GoogleCloudProvider
+
+        token: Any = Credentials(token=endpoint.key or _NO_KEY)
+        where: Any = {"project": endpoint.project, "location": endpoint.location}
+        return GoogleCloudProvider(client=Client(vertexai=True, credentials=token, http_options=options, **where))
+
+
+DIALECTS: Final[Mapping[ModelApi, Dialect]] = {
+    "anthropic": Anthropic(), "openai": Responses(), "openai-chat": Chat(), "google": Gemini(), "vertex": Vertex(),
+}  # fmt: skip
