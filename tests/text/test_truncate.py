@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.contract.context import TruncateTools, Truncation
+from holdfast.contract.context import Cut, TruncateTools
 from holdfast.text import truncate
 from holdfast.text.truncate import (
     MAX_BYTES,
     MAX_LINES,
-    Cut,
     byte_size,
     cut_bytes,
     cut_line,
@@ -77,7 +76,7 @@ def test_a_tail_is_the_most_whole_lines_from_the_end_that_fit(text: str, max_lin
 @pytest.mark.spec("T7")
 def test_the_module_is_the_truncate_part_of_a_context() -> None:
     tools: TruncateTools = truncate.Limits(truncate.MAX_LINES, truncate.MAX_BYTES)
-    outcome: Truncation = tools.head("a\n")
+    outcome: Cut = tools.head("a\n")
     assert (tools.MAX_LINES, tools.MAX_BYTES) == (2000, 51200)
     assert (outcome.content, outcome.total_lines, outcome.truncated) == ("a\n", 2, False)
 

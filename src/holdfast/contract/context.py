@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, Protocol, TypeVar
 
+from msgspec import Struct
+
 from holdfast.contract.command import Command, Outlook, Ran
 from holdfast.contract.inquiry import Question, Reply
 from holdfast.contract.result import Result
@@ -15,27 +17,20 @@ T = TypeVar("T")
 Caps = Literal["standard", "small"]
 
 
-class Truncation(Protocol):
-    """The outcome of cutting a text; lines are counted by newline characters."""
+class Cut(Struct, frozen=True, kw_only=True):
+    """What is left of a text that was cut, and what it was; lines are counted by newline characters."""
 
-    @property
-    def content(self) -> str: ...
-    @property
-    def truncated(self) -> bool: ...
-    @property
-    def truncated_by(self) -> str | None: ...
-    @property
-    def total_lines(self) -> int: ...
-    @property
-    def total_bytes(self) -> int: ...
-    @property
-    def output_lines(self) -> int: ...
-    @property
-    def output_bytes(self) -> int: ...
-    @property
-    def last_line_partial(self) -> bool: ...
-    @property
-    def first_line_exceeds_limit(self) -> bool: ...
+    content: str
+    truncated: bool = False
+    truncated_by: Literal["lines", "bytes"] | None = None
+    total_lines: int
+    total_bytes: int
+    output_lines: int
+    output_bytes: int
+    last_line_partial: bool = False
+    """`tail` only: the last line alone was too long, and this is the end of it."""
+    first_line_exceeds_limit: bool = False
+    """`head` only: the first line alone was too long, and nothing is kept."""
 
 
 class TruncateTools(Protocol):
@@ -44,8 +39,8 @@ class TruncateTools(Protocol):
     @property
     def MAX_BYTES(self) -> int: ...  # noqa: N802
 
-    def head(self, text: str, max_lines: int | None = None, max_bytes: int | None = None) -> Truncation: ...
-    def tail(self, text: str, max_lines: int | None = None, max_bytes: int | None = None) -> Truncation: ...
+    def head(self, text: str, max_lines: int | None = None, max_bytes: int | None = None) -> Cut: ...
+    def tail(self, text: str, max_lines: int | None = None, max_bytes: int | None = None) -> Cut: ...
     def format_size(self, size: int) -> str: ...
 
 

@@ -90,17 +90,6 @@ class Inquired(_Event, frozen=True, tag="inquired"):
 
 
 Event = (
-    Received
-    | Queued
-    | Proposed
-    | Decided
-    | Pending
-    | Approved
-    | Started
-    | Output
-    | Progress
-    | Logged
-    | Inquired
-    | Finished
-    | Warned
-)
+    Received | Queued | Proposed | Decided | Pending | Approved | Started
+    | Output | Progress | Logged | Inquired | Finished | Warned
+)  # fmt: skip

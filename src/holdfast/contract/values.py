@@ -33,9 +33,6 @@ MAX_ARGUMENT_BYTES: Final = 16 * 1024 * 1024
 _encoder: Final = msgspec.json.Encoder()
 _canonical: Final = msgspec.json.Encoder(order="sorted")
 _parse: Final = jiter.from_json
-_pack: Final = msgspec.msgpack.Encoder().encode
-_INFINITY: Final = _pack(float("inf"))
-_MINUS_INFINITY: Final = _pack(float("-inf"))
 
 
 def parse_json(text: str | bytes, *, limit: int = MAX_ARGUMENT_BYTES, finite: bool = True) -> Json:
@@ -55,7 +52,7 @@ def parse_json(text: str | bytes, *, limit: int = MAX_ARGUMENT_BYTES, finite: bo
         value: Json = _parse(raw, catch_duplicate_keys=True, allow_inf_nan=False)
     except ValueError as error:
         raise BadJson(f"This is not valid JSON: {_reason(raw, str(error))}.") from None
-    if finite and _may_hold_infinity(value) and not _is_finite(value):
+    if finite and not _is_finite(value):
         raise BadJson("The JSON contains a number that is too large for a float; send it as text.")
     return value
 
@@ -84,15 +81,6 @@ def _integral(value: object) -> object:
     if isinstance(value, list | tuple):
         return [_integral(item) for item in cast(list[object], value)]
     return value
-
-
-def _may_hold_infinity(value: Json) -> bool:
-    """A number too large for a float is parsed as infinity; packed, it shows without a walk over the value."""
-    try:
-        packed = _pack(value)
-    except OverflowError:
-        return True
-    return 0xF0 in packed and (_INFINITY in packed or _MINUS_INFINITY in packed)
 
 
 def _is_finite(value: Json) -> bool:

@@ -48,13 +48,8 @@ def cut(endpoint: Endpoint) -> Failed:
     return Failed(ModelError(ModelFault.CUT, message), again=True)
 
 
-def refused(endpoint: Endpoint, why: str) -> ModelError:
-    return ModelError(ModelFault.REFUSED, _with_detail(f"{endpoint.name} refused to answer", why, endpoint))
-
-
-def ended_in_error(endpoint: Endpoint, why: str) -> ModelError:
-    message = _with_detail(f"{endpoint.name} ended its reply with an error", why, endpoint)
-    return ModelError(ModelFault.PROTOCOL, message)
+def ended_badly(endpoint: Endpoint, fault: ModelFault, how: str, why: str) -> Failed:
+    return Failed(ModelError(fault, _with_detail(f"{endpoint.name} {how}", why, endpoint)), again=False)
 
 
 def judge(error: Exception, endpoint: Endpoint, *, begun: bool) -> Failed:

@@ -16,7 +16,7 @@ from holdfast.contract.tool import Tool
 from holdfast.models import connection
 from holdfast.models.connection import http_client
 from holdfast.models.dialects import DIALECTS
-from holdfast.models.port import Ended, ModelEvent, Retrying, Settings, Stop, Usage
+from holdfast.models.port import Ended, ModelEvent, ModelFault, Retrying, Settings, Stop, Usage
 from holdfast.models.providers import Endpoint
 
 if TYPE_CHECKING:
@@ -154,10 +154,10 @@ class Transport:
             return connection.cut(self.endpoint)
         if stream.finish_reason == "content_filter":
             why = details.get("refusal") or details.get("block_reason") or details.get("finish_reason") or ""
-            return connection.Failed(connection.refused(self.endpoint, str(why)), again=False)
+            return connection.ended_badly(self.endpoint, ModelFault.REFUSED, "refused to answer", str(why))
         if stream.finish_reason == "error":
             why = details.get("finish_reason") or ""
-            return connection.Failed(connection.ended_in_error(self.endpoint, str(why)), again=False)
+            return connection.ended_badly(self.endpoint, ModelFault.PROTOCOL, "ended its reply with an error", str(why))
         return None
 
 

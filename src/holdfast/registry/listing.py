@@ -9,13 +9,14 @@ from heapq import nsmallest
 from itertools import islice
 from math import log
 from operator import attrgetter
-from typing import Any, Final, Literal, Protocol, cast
+from typing import Any, Final, Literal, Protocol, TypeVar, cast
 
 from holdfast.contract.finding import parameters_of
 from holdfast.contract.tool import Tool
 
 Format = Literal["openai", "openai-chat", "anthropic", "gemini", "mcp"]
 ToolList = list[dict[str, Any]]
+T = TypeVar("T")
 
 _MAX_CACHED: Final = 256
 _SCHEMA_KEYS: Final[dict[Format, str]] = {
@@ -40,46 +41,30 @@ class Revised(Protocol):
 class Listing:
     """Keeps the lists of one registry until it changes. May be asked from any thread."""
 
-    __slots__ = ("_kept", "_registry")
-
     def __init__(self, registry: Revised) -> None:
         self._registry = registry
-        self._kept = _Kept(registry.revision)
+        self._kept: tuple[int, dict[Hashable, Any]] = (registry.revision, {})
 
     def tools(self, key: Hashable, choose: Callable[[], Iterable[Tool]]) -> tuple[Tool, ...]:
         """The tools for whatever `key` stands for, as `choose` says."""
-        chosen = self._now().tools
-        found = chosen.get(key)
-        if found is None:
-            found = chosen[key] = tuple(choose())
-        return found
+        return self._once(("", key), lambda: tuple(choose()))
 
     def get(self, format: Format, key: Hashable, choose: Callable[[], Iterable[Tool]]) -> ToolList:  # noqa: A002
         """The list for whatever `key` stands for, such as a kind of caller; `choose` is asked when it is not kept.
 
         The same object comes back until the registry changes: do not change it.
         """
-        lists = self._now().lists
-        found = lists.get((format, key))
-        if found is None:
-            found = lists[format, key] = provider_list(choose(), format)
-        return found
+        return self._once((format, key), lambda: provider_list(choose(), format))
 
-    def _now(self) -> _Kept:
-        """Taken before anything is asked for, so that what has changed meanwhile is never kept as the present."""
-        kept, revision = self._kept, self._registry.revision
-        if kept.revision != revision or len(kept.tools) + len(kept.lists) > _MAX_CACHED:
-            kept = self._kept = _Kept(revision)
-        return kept
-
-
-class _Kept:
-    __slots__ = ("lists", "revision", "tools")
-
-    def __init__(self, revision: int) -> None:
-        self.revision = revision
-        self.tools: dict[Hashable, tuple[Tool, ...]] = {}
-        self.lists: dict[tuple[Format, Hashable], ToolList] = {}
+    def _once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The revision is taken before anything is made: what changes meanwhile is never kept as the present."""
+        revision, kept = self._kept
+        if revision != self._registry.revision or len(kept) > _MAX_CACHED:
+            kept: dict[Hashable, Any] = {}
+            self._kept = (self._registry.revision, kept)
+        if key not in kept:
+            kept[key] = make()
+        return kept[key]
 
 
 def _entry(tool: Tool, format: Format) -> dict[str, Any]:  # noqa: A002

@@ -14,10 +14,11 @@ from typing import Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from holdfast.contract.context import Cut
 from holdfast.contract.errors import LedgerError
 from holdfast.store.blobs import Blobs
 from holdfast.store.spill import RawSpill, Spill, SpillWriter
-from holdfast.text.truncate import Cut, format_size, head, only_bytes, tail, with_notice
+from holdfast.text.truncate import format_size, head, only_bytes, tail, with_notice
 
 _HELD: Final = 256 * 1024
 """Output up to this is held in memory; more goes to disk, and is read by a thread unless somebody watches it."""

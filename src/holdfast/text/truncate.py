@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from msgspec import Struct
 from msgspec.structs import replace
+
+from holdfast.contract.context import Cut
 
 MAX_LINES: int = 2000
 MAX_BYTES: int = 51200
@@ -18,22 +19,6 @@ _LINE_SUFFIX = "... [truncated]"
 _CHUNK = 1 << 20
 
 Kept = Literal["head", "tail"]
-
-
-class Cut(Struct, frozen=True, kw_only=True):
-    """What is left of a text and what it was; `Truncation` of the contract."""
-
-    content: str
-    truncated: bool = False
-    truncated_by: Literal["lines", "bytes"] | None = None
-    total_lines: int
-    total_bytes: int
-    output_lines: int
-    output_bytes: int
-    last_line_partial: bool = False
-    """`tail` only: the last line alone was too long, and this is the end of it."""
-    first_line_exceeds_limit: bool = False
-    """`head` only: the first line alone was too long, and nothing is kept."""
 
 
 def head(text: str, max_lines: int = MAX_LINES, max_bytes: int = MAX_BYTES) -> Cut:

@@ -111,17 +111,12 @@ class Chosen(Struct, frozen=True):
         return f"{name} writes its tool calls as text: {self.why}." if self.why else ""
 
 
-class TextModel:
-    """Tells `inner` how calls are written, reads them in its replies, and corrects each kind of fault once."""
+class _Around:
+    """A model that speaks through another one."""
 
-    def __init__(
-        self, inner: Model, *, chosen: Chosen | None = None, edit_repair: bool = True, system_role: bool = True
-    ) -> None:
+    def __init__(self, inner: Model, chosen: Chosen) -> None:
         self.inner = inner
-        self.chosen = chosen or Chosen("text")
-        self.edit_repair = edit_repair
-        self.system_role = system_role
-        """Whether it takes a system message; else the first message of the person begins with it."""
+        self.chosen = chosen
 
     @property
     def provider(self) -> str:
@@ -130,6 +125,18 @@ class TextModel:
     @property
     def name(self) -> str:
         return self.inner.name
+
+
+class TextModel(_Around):
+    """Tells `inner` how calls are written, reads them in its replies, and corrects each kind of fault once."""
+
+    def __init__(
+        self, inner: Model, *, chosen: Chosen | None = None, edit_repair: bool = True, system_role: bool = True
+    ) -> None:
+        super().__init__(inner, chosen or Chosen("text"))
+        self.edit_repair = edit_repair
+        self.system_role = system_role
+        """Whether it takes a system message; else the first message of the person begins with it."""
 
     async def stream(
         self, messages: Sequence[Message], tools: Sequence[Tool], settings: Settings
@@ -251,21 +258,12 @@ def chosen_for(model: Model) -> Chosen:
     return found if isinstance(found, Chosen) else Chosen("native")
 
 
-class Trying:
+class Trying(_Around):
     """A model that is given tools until its server says that it takes none; from then on it writes its calls."""
 
     def __init__(self, inner: Model, text: TextModel) -> None:
-        self.inner = inner
+        super().__init__(inner, Chosen("native"))
         self.text = text
-        self.chosen = Chosen("native")
-
-    @property
-    def provider(self) -> str:
-        return self.inner.provider
-
-    @property
-    def name(self) -> str:
-        return self.inner.name
 
     async def stream(
         self, messages: Sequence[Message], tools: Sequence[Tool], settings: Settings
