@@ -124,8 +124,7 @@ def judged(lines: list[str], reading: list[str]) -> dict[str, Any]:
     """What the checkout that runs this says about the commands; also run with the baseline's Python."""
     from holdfast.config.model import CommandRule
     from holdfast.rules.shell import parts
-    from holdfast.rules.shell.examples import compiled
-    from holdfast.rules.shell.judge import Judge
+    from holdfast.rules.shell.judge import Judge, compiled
     from holdfast.rules.shell.place import Place
 
     logging.disable(logging.CRITICAL)
@@ -157,8 +156,7 @@ def elsewhere(checkout: str, lines: list[str], reading: list[str]) -> dict[str, 
 
 def hidden() -> tuple[int, int]:
     from holdfast.config.model import CommandRule
-    from holdfast.rules.shell.examples import compiled
-    from holdfast.rules.shell.judge import Judge
+    from holdfast.rules.shell.judge import Judge, compiled
     from tests.rules.shell.hidden import hidden_commands
 
     judge = Judge(compiled((CommandRule(rule="evil", verdict="deny"),)))

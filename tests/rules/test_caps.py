@@ -14,8 +14,18 @@ from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Risk, Verdict
 from holdfast.rules.chain import DEFAULT, Chain, Question, ResolveContext
-from holdfast.rules.gate import CHANGED, MAX_RISK, PROTECTED, Cap, Gate, apply_caps, max_risk_cap, protected_path_cap
-from holdfast.rules.hooks import HOOK, Hooks
+from holdfast.rules.gate import (
+    CHANGED,
+    HOOK,
+    MAX_RISK,
+    PROTECTED,
+    Cap,
+    Gate,
+    Hooks,
+    apply_caps,
+    max_risk_cap,
+    protected_path_cap,
+)
 from holdfast.rules.resolvers import CONFIG, GRANTS, PURE
 from holdfast.rules.shell.cap import SHELL_PARTS
 from holdfast.rules.standard import standard_caps, standard_chain

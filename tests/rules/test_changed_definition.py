@@ -12,8 +12,7 @@ from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import AUTO_APPROVED_IF_SANDBOXED, CHANGED_DEFINITION, Verdict
 from holdfast.rules.chain import DEFAULT, Chain, Question, ResolveContext
-from holdfast.rules.explain import explain
-from holdfast.rules.gate import CHANGED, Gate, apply_caps, changed_definition_cap
+from holdfast.rules.gate import CHANGED, Gate, apply_caps, changed_definition_cap, explain
 from holdfast.rules.resolvers import CATCH_ALL, CONFIG, GRANTS, PURE, SANDBOX
 from holdfast.rules.standard import standard_caps, standard_chain
 from holdfast.store.bodies import Grant

@@ -12,7 +12,7 @@ from msgspec import convert, to_builtins
 from msgspec.structs import replace
 
 from holdfast.contract.values import Args
-from holdfast.rules.confinement import UNCONFINED, Confinement
+from holdfast.rules.chain import UNCONFINED, Confinement
 from holdfast.rules.grants import matches, narrow_grant
 from holdfast.store.ledger import Grant
 from tests.rules.asking import EDIT, READ, SHELL, WRITE, question

@@ -10,9 +10,7 @@ from holdfast.contract.call import Decision
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Verdict
 from holdfast.rules.chain import Chain, ResolveContext
-from holdfast.rules.explain import Explanation, explain
-from holdfast.rules.gate import Cap, Gate
-from holdfast.rules.hooks import HOOK, Hooks
+from holdfast.rules.gate import HOOK, Cap, Explanation, Gate, Hooks, explain
 from holdfast.rules.resolvers import CATCH_ALL, CONFIG, PURE
 from holdfast.rules.standard import standard_chain
 

@@ -11,8 +11,7 @@ from holdfast.config.model import Action, Autonomy, HooksConfig
 from holdfast.contract.call import Caller, Decision
 from holdfast.contract.tool import Tool
 from holdfast.contract.vocabulary import Risk, Verdict
-from holdfast.rules.gate import apply_caps
-from holdfast.rules.hooks import CANCELLED, HOOK, Hooks, shifted
+from holdfast.rules.gate import CANCELLED, HOOK, Hooks, apply_caps, shifted
 
 from .asking import READ, SHELL, UNKNOWN, WRITE, question
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from holdfast.fuzz.evasions import HARM, SECRETS, TEMPLATES, WRITTEN
+from holdfast.fuzz.corpus import HARM, SECRETS, TEMPLATES, WRITTEN
 
 Change = Callable[[random.Random, str], str]
 

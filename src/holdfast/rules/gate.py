@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from msgspec import Struct
 
+from holdfast.config.model import Action, Autonomy, HooksConfig
 from holdfast.contract.call import Caller, Decision
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.tool import Tool
@@ -30,9 +31,9 @@ from holdfast.rules.chain import (
     show,
     warn,
 )
-
-if TYPE_CHECKING:
-    from holdfast.rules.shell.verdicts import JudgedPart
+from holdfast.rules.policy import GROUP_PREFIX, Names
+from holdfast.rules.shell.verdicts import JudgedPart
+from holdfast.text.visible import visible
 
 CAP_URN: Final = "urn:holdfast:cap:"
 PROTECTED: Final = f"{CAP_URN}protected-path"
@@ -202,3 +203,183 @@ class Gate:
         if caps and (tool.propose is not None or not all(cap.static for cap in caps)):
             return None
         return apply_caps(decision, caps, Question.about(tool, caller)).decision
+
+
+NOT_ASKED = "not asked"
+
+
+class ExplainedStep(Struct, frozen=True, kw_only=True):
+    """One stop on the way: the policy, a resolver or a cap."""
+
+    stage: str
+    source: str
+    answer: str
+    reason: str = ""
+    priority: int | None = None
+    decided: bool = False
+
+
+class Explanation(Struct, frozen=True, kw_only=True):
+    tool: str
+    decision: Decision
+    steps: tuple[ExplainedStep, ...]
+    parts: tuple[JudgedPart, ...] = ()
+    """What a shell command is made of, and what the rules say about each part."""
+
+    def as_lines(self) -> list[str]:
+        """Plain text, safe to print; the line that decided is marked with `>`."""
+        answers = max(len(step.answer) for step in self.steps) if self.steps else 0
+        lines = [f"{self.tool}: {self.decision.verdict} ({self.decision.source})", f"  {self.decision.reason}"]
+        for step in self.steps:
+            mark = ">" if step.decided else " "
+            place = step.stage if step.priority is None else f"{step.stage} {step.priority}"
+            lines.append(f"{mark} {place:<10} {step.answer:<{answers}}  {step.source}  {step.reason}".rstrip())
+        return [visible(line) for line in (*lines, *map(_part_line, self.parts))]
+
+
+def explain(policy: Decision | None, chain: Chain, caps: Iterable[Cap], question: Question) -> Explanation:
+    """Judge as the runtime would, and keep everything that was said.
+
+    `policy` is what the tool policy says of this caller. When it denies, nobody else is asked.
+    """
+    steps: list[ExplainedStep] = []
+    caps = tuple(caps)
+    if policy is not None:
+        refused = policy.verdict is Verdict.DENY
+        answer = policy.verdict.value
+        steps.append(
+            ExplainedStep(stage="policy", source=policy.source, answer=answer, reason=policy.reason, decided=refused)
+        )
+        if refused:
+            steps += nobody_asked(chain, caps)
+            return Explanation(tool=question.tool.name, decision=policy, steps=tuple(steps))
+    heard = chain.judge(question)
+    capped = apply_caps(heard.decision, caps, question)
+    decision = capped.decision
+    steps += _chain_steps(chain, heard, decision)
+    steps += [_explained("cap", step, decision) for step in capped.steps]
+    parts = tuple(part for cap in caps if cap.parts is not None for part in _parts(cap, question))
+    return Explanation(tool=question.tool.name, decision=decision, steps=tuple(steps), parts=parts)
+
+
+def _parts(cap: Cap, question: Question) -> tuple[JudgedPart, ...]:
+    try:
+        return cap.parts(question) if cap.parts is not None else ()
+    except RAISED:
+        return ()  # the step of this cap says that it failed
+
+
+def _part_line(part: JudgedPart) -> str:
+    where = f" in {part.inside}" if part.inside else ""
+    return f"  {part.kind:<11} {part.verdict or NO_ANSWER:<7}  {part.text}{where}  {part.reason}".rstrip()
+
+
+def _chain_steps(chain: Chain, heard: Judgement, decision: Decision) -> list[ExplainedStep]:
+    asked = {step.source: step for step in heard.steps}
+    steps: list[ExplainedStep] = []
+    for resolver in chain.get_all():
+        step = asked.get(resolver.name, Step(resolver.name, resolver.priority, NOT_ASKED, resolver.description))
+        steps.append(_explained("chain", step, decision))
+    if heard.decision == DEFAULT:
+        steps.append(_explained("chain", Step(DEFAULT.source, None, DEFAULT.verdict, DEFAULT.reason), decision))
+    return steps
+
+
+def nobody_asked(chain: Chain, caps: Iterable[Cap]) -> list[ExplainedStep]:
+    resolvers = [
+        ExplainedStep(stage="chain", source=entry.name, answer=NOT_ASKED, priority=entry.priority)
+        for entry in chain.get_all()
+    ]
+    return resolvers + [ExplainedStep(stage="cap", source=cap.name, answer=NOT_ASKED) for cap in caps]
+
+
+def _explained(stage: str, step: Step, decision: Decision) -> ExplainedStep:
+    return ExplainedStep(
+        stage=stage,
+        source=step.source,
+        answer=step.answer,
+        reason=step.reason,
+        priority=step.priority,
+        decided=step.source == decision.source,
+    )
+
+
+HOOK: Final = f"{CAP_URN}hook"
+CANCELLED: Final = "Tool execution cancelled by user"
+"""What a call is told whose confirmation was refused."""
+
+_ACTIONS: Final[tuple[Action, ...]] = ("silent", "log", "confirm")
+_FREEDOM: Final[dict[Autonomy, int]] = {"cautious": 0, "standard": 1, "autonomous": 2}
+_WILD: Final = frozenset("*?[]")
+_MEMO_LIMIT: Final = 4096
+
+
+class HookOutcome(Struct, frozen=True):
+    action: Action
+    reason: str
+
+
+class Hooks:
+    """The configured actions. The most specific pattern counts; between equals the stricter action."""
+
+    def __init__(self, config: HooksConfig | None = None) -> None:
+        given = config or HooksConfig()
+        self.autonomy: Final = given.autonomy
+        self._patterns = tuple((pattern, Names((pattern,)), action) for pattern, action in given.actions.items())
+        self._found: dict[Tool, tuple[Action, str]] = {}
+
+    def outcome(self, tool: Tool, risk: Risk, caller: Caller) -> HookOutcome:
+        if tool not in self._found:
+            if len(self._found) >= _MEMO_LIMIT:
+                self._found.clear()
+            self._found[tool] = self._configured(tool)
+        action, why = self._found.get(tool) or self._configured(tool)
+        level = most_cautious(self.autonomy, caller.autonomy)
+        return HookOutcome(shifted(action, level, risk), f"{why}, autonomy is {level}, risk is {risk}.")
+
+    def cap(self) -> Cap:
+        """Confirm means: a person is asked, whoever approved."""
+
+        def judge(question: Question) -> Decision | None:
+            outcome = self.outcome(question.tool, question.risk, question.caller)
+            return Decision(Verdict.ASK, HOOK, outcome.reason) if outcome.action == "confirm" else None
+
+        return Cap(HOOK, judge, static=True)
+
+    def _configured(self, tool: Tool) -> tuple[Action, str]:
+        matching = [
+            (_specificity(pattern), _ACTIONS.index(action), pattern)
+            for pattern, names, action in self._patterns
+            if names.match(tool) is not None
+        ]
+        if not matching:
+            return "silent", "No hook names the tool"
+        _, strictness, pattern = max(matching)
+        return _ACTIONS[strictness], f"The hook '{pattern}' says {_ACTIONS[strictness]}"
+
+
+def shifted(action: Action, level: Autonomy, risk: Risk) -> Action:
+    """The action at this autonomy level.
+
+    cautious: one step stricter, and medium or high risk is always confirmed. standard: as configured.
+    autonomous: confirm becomes log, except for high risk. At every level high risk is at least logged.
+    """
+    strictness = _ACTIONS.index(action)
+    if level == "cautious":
+        strictness = 2 if risk.level >= Risk.MEDIUM.level else min(strictness + 1, 2)
+    elif level == "autonomous" and risk is not Risk.HIGH:
+        strictness = min(strictness, 1)
+    return _ACTIONS[max(strictness, 1) if risk is Risk.HIGH else strictness]
+
+
+def most_cautious(configured: Autonomy, asked: Autonomy | None) -> Autonomy:
+    """A caller may ask for more caution than is configured, never for less."""
+    return configured if asked is None or _FREEDOM[configured] <= _FREEDOM[asked] else asked
+
+
+def _specificity(pattern: str) -> tuple[int, int]:
+    """A name before a group before a pattern; of patterns the one that spells out more."""
+    if pattern.startswith(GROUP_PREFIX):
+        return (1, 0)
+    literal = sum(letter not in _WILD for letter in pattern)
+    return (0, literal) if literal < len(pattern) else (2, 0)

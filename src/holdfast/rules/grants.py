@@ -19,8 +19,7 @@ from holdfast.contract.errors import GrantRefused
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args, canonical_json
 from holdfast.contract.vocabulary import READING_EFFECTS
-from holdfast.rules.chain import Question
-from holdfast.rules.confinement import Confinement
+from holdfast.rules.chain import Confinement, Question
 
 if TYPE_CHECKING:
     from holdfast.store.ledger import Grant, Grants, Scope
@@ -217,8 +216,8 @@ def _first_word(command: object) -> str:
 
 
 def _for_command(question: Question, pattern: GrantPattern) -> GrantPattern:
-    from holdfast.rules.shell.calls import is_shell_tool
-    from holdfast.rules.shell.prefix import reading_prefix
+    from holdfast.rules.shell.judge import reading_prefix
+    from holdfast.rules.shell.place import is_shell_tool
 
     prefix = reading_prefix(question) if is_shell_tool(question.tool) else None
     if prefix is None:
@@ -228,8 +227,8 @@ def _for_command(question: Question, pattern: GrantPattern) -> GrantPattern:
 
 
 def _has_command(pattern: GrantPattern, question: Question, given: Args) -> bool:
-    from holdfast.rules.shell.calls import is_shell_tool
-    from holdfast.rules.shell.prefix import has_prefix
+    from holdfast.rules.shell.judge import has_prefix
+    from holdfast.rules.shell.place import is_shell_tool
 
     fixed = {name: value for name, value in given.items() if name != "command"}
     same = canonical_json(fixed) == canonical_json(pattern.args)

@@ -9,9 +9,7 @@ from msgspec import Struct
 
 from holdfast.config.model import ApprovalConfig
 from holdfast.rules.chain import Chain, Resolve, Resolver
-from holdfast.rules.gate import Cap, changed_definition_cap, max_risk_cap, protected_path_cap
-from holdfast.rules.hooks import Hooks
-from holdfast.rules.modules import is_module_path
+from holdfast.rules.gate import Cap, Hooks, changed_definition_cap, max_risk_cap, protected_path_cap
 from holdfast.rules.resolvers import (
     SANDBOX,
     GrantBook,
@@ -20,6 +18,7 @@ from holdfast.rules.resolvers import (
     config_resolver,
     frontmatter_resolver,
     grants_resolver,
+    is_module_path,
     module_resolver,
     pure_resolver,
     sandbox_resolver,

@@ -16,7 +16,7 @@ from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Failure, State, Verdict
 from holdfast.registry.listing import Format, Listing, ToolList
 from holdfast.registry.registry import Registry
-from holdfast.rules.hooks import Hooks
+from holdfast.rules.gate import Hooks
 from holdfast.rules.policy import Policy, check_names
 from holdfast.runtime.middleware import After, Before, Middleware
 

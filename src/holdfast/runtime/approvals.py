@@ -17,9 +17,8 @@ from holdfast.fs import paths
 from holdfast.fs.protected_paths import is_protected
 from holdfast.registry.registry import Registry
 from holdfast.rules.chain import Question
-from holdfast.rules.gate import Cap, Gate, containment_cap
-from holdfast.rules.hooks import Hooks
-from holdfast.rules.shell.calls import command_of, is_shell_tool
+from holdfast.rules.gate import Cap, Gate, Hooks, containment_cap
+from holdfast.rules.shell.place import command_of, is_shell_tool
 from holdfast.rules.standard import DocumentPolicy, standard_caps, standard_chain
 from holdfast.runtime.commands import Commands
 from holdfast.store.changes import to_text
@@ -143,7 +142,7 @@ class Approvals:
         if text is None:
             return ()
         from holdfast.rules.named_files import named_files
-        from holdfast.rules.shell.prefix import only_reads
+        from holdfast.rules.shell.judge import only_reads
 
         try:
             if only_reads(self.question(tool, call, proposal)):

@@ -29,7 +29,7 @@ from holdfast.contract.values import digest_of
 from holdfast.contract.vocabulary import AUTO_APPROVED_IF_SANDBOXED, NEEDS_CONTAINMENT, RUNS_COMMANDS
 from holdfast.fs.private import open_lock, try_lock
 from holdfast.fs.protected_paths import exact
-from holdfast.rules.confinement import Confinement
+from holdfast.rules.chain import Confinement
 from holdfast.rules.gate import Containment
 from holdfast.rules.policy import MANIFEST
 from holdfast.runtime.events import Events

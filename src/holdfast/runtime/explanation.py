@@ -8,8 +8,8 @@ from holdfast.contract.call import Decision
 from holdfast.contract.errors import UnknownTool
 from holdfast.contract.vocabulary import Verdict
 from holdfast.rules.chain import Question
-from holdfast.rules.explain import ExplainedStep, Explanation, nobody_asked
-from holdfast.rules.explain import explain as explain_decision
+from holdfast.rules.gate import ExplainedStep, Explanation, nobody_asked
+from holdfast.rules.gate import explain as explain_decision
 from holdfast.runtime.access import ToolAccess
 from holdfast.runtime.approvals import Approvals
 from holdfast.runtime.pipeline import CallRequest, Pipeline

@@ -19,8 +19,8 @@ from holdfast.contract.errors import CallError, HoldfastError, NotPending, Unkno
 from holdfast.contract.event import Approved, Pending
 from holdfast.contract.result import Result
 from holdfast.contract.vocabulary import State
-from holdfast.rules.hooks import CANCELLED as CANCELLED_BY_USER
-from holdfast.rules.hooks import HOOK as HOOK_SOURCE
+from holdfast.rules.gate import CANCELLED as CANCELLED_BY_USER
+from holdfast.rules.gate import HOOK as HOOK_SOURCE
 from holdfast.runtime import intake
 from holdfast.runtime.events import Events
 from holdfast.runtime.interfaces import Attachment, Interfaces

@@ -24,8 +24,7 @@ from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Failure, State
 from holdfast.registry.listing import Format, ToolList
 from holdfast.registry.registry import Registry
-from holdfast.rules.gate import Cap, Gate
-from holdfast.rules.hooks import Hooks
+from holdfast.rules.gate import Cap, Gate, Hooks
 from holdfast.rules.policy import Policy, PolicyRules, SkillPermissions, read_skills
 from holdfast.rules.standard import DocumentPolicy
 from holdfast.runtime import intake
@@ -45,7 +44,7 @@ from holdfast.runtime.services import Services
 from holdfast.store.redact import Redactor
 
 if TYPE_CHECKING:
-    from holdfast.rules.explain import Explanation
+    from holdfast.rules.gate import Explanation
     from holdfast.rules.grants import StoredGrants, Width
     from holdfast.sandbox.sandbox import Sandbox
     from holdfast.store.ledger import Grant, Ledger, Scope

@@ -8,8 +8,7 @@ from msgspec.structs import replace
 
 from holdfast.config.model import CommandRule
 from holdfast.contract.vocabulary import Verdict
-from holdfast.rules.shell.examples import ANYWHERE, compiled
-from holdfast.rules.shell.judge import Judge
+from holdfast.rules.shell.judge import ANYWHERE, Judge, compiled
 from holdfast.rules.shell.place import Place
 from holdfast.rules.shell.verdicts import ShellJudgement
 

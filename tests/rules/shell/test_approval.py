@@ -15,8 +15,7 @@ from holdfast.contract.call import Decision
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import RUNS_COMMANDS, Verdict
-from holdfast.rules.explain import Explanation, explain
-from holdfast.rules.gate import Gate
+from holdfast.rules.gate import Explanation, Gate, explain
 from holdfast.rules.resolvers import CONFIG, FRONTMATTER, SANDBOX
 from holdfast.rules.shell.cap import COMMANDS, SHELL_PARTS
 from holdfast.rules.standard import DocumentPolicy, standard_caps, standard_chain

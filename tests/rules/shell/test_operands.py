@@ -10,7 +10,7 @@ from holdfast.config.model import ApprovalConfig, CommandRule
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.vocabulary import Verdict
 from holdfast.rules.gate import Gate
-from holdfast.rules.shell.examples import compiled
+from holdfast.rules.shell.judge import compiled
 from holdfast.rules.shell.place import Place
 from holdfast.rules.standard import standard_caps, standard_chain
 from tests.rules.asking import SHELL, question

@@ -13,7 +13,7 @@ from holdfast.contract.errors import ConfigError
 from holdfast.contract.vocabulary import Verdict
 from holdfast.fuzz.corpus import READONLY_CORPUS
 from holdfast.fuzz.run import plant
-from holdfast.rules.shell.examples import ANYWHERE, compiled
+from holdfast.rules.shell.judge import ANYWHERE, compiled
 
 from .judging import in_project, judge_with, judged, rule, verdict
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from holdfast.contract.event import Event
     from holdfast.contract.result import Result
     from holdfast.contract.tool import Tool
-    from holdfast.rules.explain import Explanation as Explained
+    from holdfast.rules.gate import Explanation as Explained
     from holdfast.runtime.runtime import Runtime
     from holdfast.store.bodies import Grant as StoredGrant
     from holdfast.store.queries import CallRecord

@@ -16,8 +16,7 @@ from holdfast.rules.chain import URN, Question, ResolveContext, Resolver
 from holdfast.rules.gate import CAP_URN, Cap
 from holdfast.rules.policy import Names
 from holdfast.rules.resolvers import SHELL_READONLY, Narrowing
-from holdfast.rules.shell.calls import command_of, is_shell_tool, place_of
-from holdfast.rules.shell.place import never
+from holdfast.rules.shell.place import command_of, is_shell_tool, never, place_of
 from holdfast.rules.shell.programs import dialect_of
 from holdfast.rules.shell.verdicts import Dialect, JudgedPart, ShellJudgement
 
@@ -57,8 +56,7 @@ class CommandRules:
     @cached_property
     def judge(self) -> Judge:
         """Raises `ConfigError` for rules that cannot be used. Reading commands is loaded when it is first needed."""
-        from holdfast.rules.shell.examples import compiled
-        from holdfast.rules.shell.judge import Judge
+        from holdfast.rules.shell.judge import Judge, compiled
 
         return Judge(compiled(self._rules), readers=self._readers)
 

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import chain, product
 from math import prod
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
+from holdfast.config.model import CommandRule
+from holdfast.contract.errors import ConfigError
+from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Verdict
-from holdfast.rules.chain import warn
+from holdfast.rules.chain import Question, warn
 from holdfast.rules.resolvers import SHELL_READONLY
 from holdfast.rules.shell import git
 from holdfast.rules.shell.doubts import may_run
-from holdfast.rules.shell.feeds import feeds
 from holdfast.rules.shell.lexer import FUNCTION
 from holdfast.rules.shell.parts import Reading, read
-from holdfast.rules.shell.place import FOUND, NOWHERE, TEXT, UNKNOWN, UNTOLD, WILD, Feed, Place
+from holdfast.rules.shell.place import FOUND, NOWHERE, TEXT, UNKNOWN, UNTOLD, WILD, Feed, Place, command_of, place_of
 from holdfast.rules.shell.programs import FILE_RUNNERS, INTERPRETERS, family, is_plain_name, is_script, program_name
-from holdfast.rules.shell.readers import MAY_LIST, check, outside
-from holdfast.rules.shell.rules import Rule
-from holdfast.rules.shell.transparent import seen_through
+from holdfast.rules.shell.readers import CHECKS, MAY_LIST, READERS, check, feeds, outside
+from holdfast.rules.shell.rules import Rule, read_rule
 from holdfast.rules.shell.verdicts import (
     Dialect,
     Exact,
@@ -37,6 +40,38 @@ from holdfast.rules.shell.verdicts import (
 )
 from holdfast.rules.shell.words import GIVEN
 from holdfast.rules.shell.wrappers import MAX_WRAPPED
+
+_DURATION: Final = re.compile(r"[0-9]+(\.[0-9]+)?[smhd]?")
+_SIGNED: Final = re.compile(r"-?[0-9]+")
+_BUFFERING: Final = re.compile(r"-[ioe](0|L)")
+
+
+class Inside(Struct, frozen=True):
+    words: tuple[str, ...]
+    external: bool
+    """The wrapper starts a program, so that the shell's own commands do not count."""
+
+
+def seen_through(words: Sequence[str]) -> Inside | None:
+    """The command inside; None if the wrapper is not a transparent one, or not plainly used."""
+    name, rest = words[0], list(words[1:])
+    match name:
+        case "time" | "command" | "env":
+            pass
+        case "timeout" if rest and _DURATION.fullmatch(rest[0]):
+            rest.pop(0)
+        case "nice" if rest[:1] == ["-n"] and len(rest) > 1 and _SIGNED.fullmatch(rest[1]):
+            del rest[:2]
+        case "nice":
+            pass
+        case "stdbuf" if rest and _BUFFERING.fullmatch(rest[0]):
+            rest.pop(0)
+        case _:
+            return None
+    if not rest or not is_plain_name(rest[0]):
+        return None
+    return Inside(tuple(rest), external=name not in ("time", "command"))
+
 
 UNREAD: Final = "no rule approves it"
 _SPLITTING: Final = re.compile(r"\s")
@@ -369,3 +404,76 @@ def _about(part: JudgedPart) -> str:
 
 def _said(part: Part, verdict: Verdict | None, rule: str, reason: str) -> JudgedPart:
     return JudgedPart(kind=part.kind, text=part.text, inside=part.inside, verdict=verdict, rule=rule, reason=reason)
+
+
+@lru_cache(maxsize=32)
+def compiled(rules: tuple[CommandRule, ...]) -> tuple[Rule, ...]:
+    """The rules of a configuration, read and held against their examples; `ConfigError` names what is wrong."""
+    found = tuple(map(read_rule, rules))
+    for given, rule in zip(rules, found, strict=True):
+        for example in given.match:
+            if not _concerns(rule, example):
+                raise ConfigError(f"The command rule '{given.rule}' should match {example!a} and does not.")
+        for example in given.not_match:
+            if _concerns(rule, example):
+                raise ConfigError(f"The command rule '{given.rule}' should not match {example!a} and does.")
+    return found
+
+
+def _concerns(rule: Rule, example: str) -> bool:
+    """Whether the rule alone decides about a command, in an ordinary project with a sandbox."""
+    return Judge([rule]).judge(example, ANYWHERE).verdict is rule.verdict
+
+
+ANYWHERE: Final = Place(
+    root="/project",
+    folders=("/project",),
+    contained=lambda: True,
+    is_system_program=lambda name, root: True,
+    exists=lambda path: True,
+)
+
+
+_NOT_GRANTED: Final = frozenset({"cd"})
+
+
+def reading_prefix(question: Question) -> tuple[str, ...] | None:
+    """The words of this call that may be allowed with other arguments; None if it does more than read."""
+    words = _words(question.args)
+    if words is None or words[0] in _NOT_GRANTED:
+        return None
+    if words[0] == "git":
+        prefix = words[:2]
+    elif words[0] in READERS or words[0] in CHECKS:
+        prefix = words[:1]
+    else:
+        return None
+    return prefix if has_prefix(prefix, question) else None
+
+
+def has_prefix(prefix: tuple[str, ...], question: Question) -> bool:
+    """Whether a call is one plain command that begins with these words and only reads in the project."""
+    words = _words(question.args)
+    return bool(prefix) and words is not None and words[: len(prefix)] == prefix and only_reads(question)
+
+
+def only_reads(question: Question) -> bool:
+    """Whether the command of a call only reads in the project, by the preset `$shell-readonly`.
+
+    Whether a sandbox holds it is not asked here: for a grant the sandbox it was given under is.
+    """
+    text = command_of(question.args)
+    if text is None:
+        return False
+    judged = Judge(readers=True).judge(text, place_of(question, "posix", lambda: True))
+    return judged.verdict is Verdict.APPROVE
+
+
+def _words(args: Args) -> tuple[str, ...] | None:
+    """The words of a text that is one plain command and nothing else."""
+    text = command_of(args)
+    parts = () if text is None else read(text, "posix").parts
+    if len(parts) != 1 or parts[0].kind != "command" or parts[0].obstacle:
+        return None
+    words = tuple(word for word in parts[0].words if word is not None)
+    return words if len(words) == len(parts[0].words) else None

@@ -11,9 +11,58 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.rules.shell.filters import check_awk, check_sed
-from holdfast.rules.shell.listings import archive_of, dumped_by_xxd, lists_processes, only_waits
-from holdfast.rules.shell.place import FOUND, NOWHERE, TEXT, UNKNOWN, UNSURE, UNTOLD, WILD, Place
+from holdfast.rules.shell.place import FOUND, NOWHERE, TEXT, UNKNOWN, UNSURE, UNTOLD, WILD, Feed, Place
 from holdfast.rules.shell.programs import COMPARISONS, is_plain_name
+
+_TAR_LISTS: Final = re.compile(r"-?(?=[tvzjJ]*t)[tvzjJ]+f")
+_ARCHIVE: Final = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./+-]*")
+"""A name in which tar sees no other machine, and unzip no pattern."""
+_XXD_FLAGS: Final = frozenset({"-a", "-b", "-e", "-E", "-i", "-p", "-ps", "-u"})
+_XXD_NUMBERED: Final = re.compile(r"-[cgls]([0-9]+)?")
+_PROCESSES: Final = frozenset({(), ("-A",), ("-a",), ("-e",)})
+"""Names only: the arguments of other programs, and their environment, may hold secrets."""
+_SECONDS: Final = re.compile(r"[0-9]{1,3}(\.[0-9]+)?s?")
+
+
+def archive_of(words: Sequence[str]) -> str | None:
+    """The archive whose contents `tar` or `unzip` only lists; None if it may do anything else."""
+    if UNTOLD & set(words):
+        return None
+    match list(words):
+        case ["tar", letters, path] if _TAR_LISTS.fullmatch(letters) and _ARCHIVE.fullmatch(path):
+            return path
+        case ["unzip", "-l" | "-Z1", path] if _ARCHIVE.fullmatch(path) and path.endswith(".zip"):
+            return path  # without the ending it looks for other files too
+        case _:
+            return None
+
+
+def dumped_by_xxd(words: Sequence[str]) -> list[str] | None:
+    """The file that `xxd` shows, if any; None if it may do anything else: a second one is written to."""
+    rest, files = list(words[1:]), list[str]()
+    while rest:
+        word = rest.pop(0)
+        if files:
+            return None  # whatever it looks like: options come first
+        numbered = _XXD_NUMBERED.fullmatch(word)
+        if numbered is not None and numbered[1] is None and rest and rest[0].isascii() and rest[0].isdecimal():
+            rest.pop(0)
+        elif (numbered is not None and numbered[1]) or word in _XXD_FLAGS:
+            pass
+        elif word.startswith("-") and word != "-":
+            return None
+        else:
+            files.append(word)
+    return None if UNTOLD & set(files) else files
+
+
+def lists_processes(words: Sequence[str]) -> bool:
+    return tuple(words[1:]) in _PROCESSES
+
+
+def only_waits(words: Sequence[str]) -> bool:
+    return len(words) == 2 and _SECONDS.fullmatch(words[1]) is not None
+
 
 Operands = Literal["paths", "text", "none", "pattern", "one path"]
 MAX_NESTED: Final = 8
@@ -605,3 +654,67 @@ CHECKS: Final[dict[str, Callable[[Sequence[str], Place, int], str]]] = {
     "xargs": _check_xargs,
     "xxd": _check_xxd,
 }
+
+
+_FIND_PRINTS_MORE: Final = frozenset({"-exec", "-help", "--help", "-ls", "-printf", "-version", "--version"})
+_GREPS: Final = frozenset({"egrep", "fgrep", "grep"})
+_GREP_LISTS: Final = frozenset({"-L", "-l", "--files-with-matches", "--files-without-match"})
+_GREP_CHOOSES: Final = frozenset(
+    {"-E", "-F", "-G", "-I", "-P", "-a", "-e", "-h", "-i", "-n", "-r", "-s", "-v", "-w", "-x"}
+    | {"--exclude", "--exclude-dir", "--extended-regexp", "--fixed-strings", "--ignore-case", "--include"}
+    | {"--invert-match", "--line-regexp", "--no-messages", "--perl-regexp", "--recursive", "--word-regexp"}
+)
+"""Options of grep that say which files it lists, and leave their names as they are."""
+_RG_LISTS: Final = frozenset({"-l", "--files", "--files-with-matches", "--files-without-match"})
+_RG_CHOOSES: Final = frozenset(
+    {"-F", "-S", "-e", "-g", "-i", "-n", "-s", "-t", "-v", "-w", "-x", "--glob", "--hidden", "--no-ignore", "--type"}
+)
+_PASSED_ON: Final = {
+    **dict.fromkeys(_GREPS, frozenset({"-E", "-F", "-G", "-P", "-a", "-e", "-h", "-i", "-s", "-v", "-w", "-x"})),
+    "head": frozenset({"-n", "--lines", "-"}),
+    "sort": frozenset({"-R", "-V", "-b", "-d", "-f", "-g", "-h", "-i", "-k", "-n", "-r", "-s", "-t", "-u"}),
+    "tac": frozenset[str](),
+    "tail": frozenset({"-n", "--lines", "-"}),
+    "uniq": frozenset({"-d", "-i", "-u"}),
+}
+"""Programs and options with which they print whole lines of what they are given, and nothing else."""
+
+
+def feeds(words: Sequence[str], given: Feed) -> Feed:
+    """How an approved command separates names of project files, if it prints nothing else. `given`: those it reads."""
+    name, rest = words[0], list(words[1:])
+    match name:
+        case "find" if not _FIND_PRINTS_MORE.intersection(rest):
+            return "lines" if "-print0" not in rest else "" if "-print" in rest else "nulls"
+        case "ls" if all(not word.startswith("-") or word in ("-1", "-A", "-d") for word in rest):
+            return "lines"  # not with -a: the folder above is no file of the project
+        case "xargs":
+            inner = read_xargs(words)
+            return "lines" if given and not isinstance(inner, str) and _lists(inner.words) else ""
+        case _ if _lists(words):
+            return "lines"
+        case _:
+            return given if given == "lines" and _passes_on(words) else ""
+
+
+def _read(words: Sequence[str]) -> Arguments | None:
+    read = split_arguments(READERS[words[0]], words[1:])
+    return None if isinstance(read, str) else read
+
+
+def _lists(words: Sequence[str]) -> bool:
+    """Whether grep or rg prints the names of files and nothing else."""
+    if words[0] not in _GREPS | {"rg"} or (read := _read(words)) is None:
+        return False
+    listing, choosing = (_RG_LISTS, _RG_CHOOSES) if words[0] == "rg" else (_GREP_LISTS, _GREP_CHOOSES)
+    options = set(read.options)
+    return bool(options & listing) and options <= listing | choosing
+
+
+def _passes_on(words: Sequence[str]) -> bool:
+    """Whether a command reads its input, not a file, and prints lines of it as they are."""
+    known = _PASSED_ON.get(words[0])
+    if known is None or (read := _read(words)) is None or not known.issuperset(read.options):
+        return False
+    patterns = 1 if words[0] in _GREPS and "-e" not in read.options else 0
+    return len(read.operands) == patterns

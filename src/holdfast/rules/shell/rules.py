@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Sequence
 from functools import cache
-from typing import Final
+from typing import Final, Literal
 
 from msgspec import Struct
 
@@ -14,13 +14,235 @@ from holdfast.config.model import CommandRule
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.vocabulary import Verdict
 from holdfast.rules.shell import git
-from holdfast.rules.shell.hazards import SHELL_CHANGING, is_reader, operand_refusal, pieces, star_refusal
-from holdfast.rules.shell.options import Fit, fit_option
 from holdfast.rules.shell.place import FOUND, Place
 from holdfast.rules.shell.programs import family, is_plain_name, program_name
-from holdfast.rules.shell.readers import check, outside
-from holdfast.rules.shell.subcommands import is_same, without_management
+from holdfast.rules.shell.readers import CHECKS, READERS, check, outside
 from holdfast.rules.shell.verdicts import Word
+from holdfast.rules.shell.wrappers import WRAPPING
+
+SHELL_CHANGING: Final = frozenset(
+    {
+        *(".", "alias", "bind", "builtin", "complete", "compopt", "declare", "disown", "enable", "eval", "exec"),
+        *("export", "getopts", "hash", "let", "local", "mapfile", "popd", "pushd", "read", "readarray", "readonly"),
+        *("set", "shift", "shopt", "source", "trap", "typeset", "ulimit", "umask", "unalias", "unset"),
+    }
+)
+"""Builtins that change what later commands mean."""
+_TAKING_FILES: Final = frozenset(
+    {
+        *((name,) for name in ("bunzip2", "bzip2", "cp", "dos2unix", "gunzip", "gzip", "mkdir", "mv", "rm", "rmdir")),
+        *((name,) for name in ("shred", "tee", "touch", "truncate", "unix2dos", "unlink", "unxz", "xz", "zstd")),
+        *((name,) for name in ("autopep8", "black", "clang-format", "codespell", "gofmt", "hadolint", "isort")),
+        *((name,) for name in ("pyright", "shellcheck", "shfmt", "yamllint")),
+        *(("ruff", "check"), ("ruff", "format"), ("pytest",)),
+    }
+)
+"""Programs that treat files as data, whatever is in them and in the project's settings: neither the file nor what it
+names is run. pytest does run the tests it is given, as it does without operands: a file only chooses some of them."""
+_JOINTS: Final = re.compile("[=:,@]")
+"""What stands before a path inside a word."""
+_MAX_JOINTS: Final = 16
+
+
+def star_refusal(words: Sequence[str], *, only_files: bool) -> str:
+    """Why these words may not be approved with further operands; empty if they may.
+
+    What a program does with its operands must be known. There is no list of dangerous programs, which would never be
+    whole: one that is in neither table is refused.
+    """
+    name = words[0]
+    if is_reader(words) and name not in WRAPPING:
+        return ""
+    if name == "git":
+        known = len(words) > 1 and words[1] in git.STAR
+        return "" if known else f"an operand of '{' '.join(words[:2])}' may name a program; spell the whole command out"
+    if not any(tuple(words[: len(known)]) == known for known in _TAKING_FILES):
+        return f"'{name}' is not known to treat its operands as data; spell the whole command out"
+    if only_files:
+        return ""
+    return (
+        f"'{name}' does more than read its operands; "
+        f'spell the whole command out, or say operands = "files" to approve it with any file of the project'
+    )
+
+
+def is_reader(words: Sequence[str]) -> bool:
+    """Whether a rule is about a program that changes no file it is given."""
+    if words[0] == "git":
+        return len(words) > 1 and words[1] in git.READING - {"branch"}
+    return words[0] in READERS or words[0] in CHECKS
+
+
+def pieces(word: str) -> list[str]:
+    """The paths a word may hold beside being one: what follows `=`, `:`, `,` or `@`, whole and up to the next."""
+    after = [word[found.end() :] for found in _JOINTS.finditer(word)]
+    return [piece for piece in (*after, *_JOINTS.split(word)) if piece and piece != word]
+
+
+def operand_refusal(word: str, place: Place) -> str:
+    """Why an operand may be more than a file of the project; empty if it is not. The values of options may be."""
+    if len(_JOINTS.findall(word)) > _MAX_JOINTS:
+        return f"'{word[:40]}…' has too many parts to look at"
+    if word.startswith("-"):
+        return ""
+    if word.startswith("@"):
+        return f"'{word}' may name a file of arguments"
+    for piece in pieces(word):
+        if piece.startswith("~") or not place.holds(piece):
+            return f"'{piece}' in '{word}' is not inside the project"
+    return ""
+
+
+Fit = Literal["yes", "perhaps", "no"]
+_FORCED: Final = "f,force i,interactive n,no-clobber u,update v,verbose b,backup S,suffix t,target-directory"
+_MODES: Final = "R,recursive c,changes f,silent,quiet v,verbose reference dereference h,no-dereference preserve-root"
+_SAME: Final = {
+    "chgrp": _MODES,
+    "chmod": _MODES,
+    "chown": _MODES,
+    "cp": f"{_FORCED} r,R,recursive a,archive d l,link s,symbolic-link p preserve no-preserve parents reflink sparse",
+    "git branch": "d,delete D f,force m,move M c,copy C a,all r,remotes v,verbose list show-current u,set-upstream-to",
+    "git checkout": "f,force b B orphan detach d p,patch m,merge ours theirs t,track l q,quiet conflict guess progress",
+    "git clean": "f,force d x X n,dry-run q,quiet i,interactive e,exclude",
+    "git commit": "a,all amend n,no-verify m,message F,file c,reedit-message C,reuse-message fixup squash p,patch "
+    "allow-empty allow-empty-message author date s,signoff no-edit e,edit S,gpg-sign v,verbose q,quiet dry-run",
+    "git push": "f,force,+ force-with-lease force-if-includes d,delete,: all,branches mirror tags n,dry-run q,quiet "
+    "v,verbose u,set-upstream no-verify verify follow-tags atomic prune o,push-option porcelain progress thin signed "
+    "receive-pack,exec repo recurse-submodules no-force no-force-with-lease",
+    "git reset": "hard soft mixed merge keep q,quiet p,patch N,intent-to-add pathspec-from-file",
+    "mv": f"{_FORCED} T,no-target-directory strip-trailing-slashes exchange no-copy",
+    "rm": "f,force r,R,recursive i I interactive d,dir v,verbose one-file-system preserve-root no-preserve-root",
+}
+"""Options of well-known programs; those joined by commas are one. An operand that begins with `+` or `:` counts too."""
+_ONE_DASH: Final = frozenset(
+    {
+        *("cc", "clang", "convert", "ffmpeg", "find", "gcc", "go", "java", "javac", "magick", "openssl", "qemu"),
+        *("terraform", "tofu"),
+    }
+)
+"""Programs whose long options begin with one dash."""
+
+
+def fit_option(words: Sequence[str], option: str, given: Sequence[Word]) -> Fit:
+    """`words` are the rule's, without options; `given` what follows the program's name."""
+    if option in given:
+        return "yes"
+    if "=" in option and not option.endswith("="):
+        return _fit_valued(option, given)
+    if words[0] in _ONE_DASH:
+        bare = option.strip("-=")
+        return _best([_fit_exactly(bare, word) for word in given])
+    groups = _groups(words)
+    bundle = option[1:] if not option.startswith("--") and option[1:].isalpha() else ""
+    wanted = list(bundle) or [option.lstrip("-").rstrip("=")]
+    return _worst([_best([_fit_one(_same(groups, name), groups, word) for word in given]) for name in wanted])
+
+
+def _groups(words: Sequence[str]) -> tuple[frozenset[str], ...]:
+    spelt = _SAME.get(" ".join(words[:2])) or _SAME.get(words[0], "")
+    return tuple(frozenset(group.split(",")) for group in spelt.split())
+
+
+def _same(groups: Sequence[frozenset[str]], name: str) -> frozenset[str]:
+    return next((group for group in groups if name in group), frozenset({name}))
+
+
+def _fit_valued(option: str, given: Sequence[Word]) -> Fit:
+    name, _, value = option.partition("=")
+    for word, after in zip(given, [*given[1:], ""], strict=True):
+        if word is None or (word == name and after is None):
+            return "perhaps"
+        if word == name and after == value:
+            return "yes"
+        if word.startswith("--") and name.startswith(word.partition("=")[0]) and word.endswith(value):
+            return "perhaps"
+    return "no"
+
+
+def _fit_exactly(bare: str, word: Word) -> Fit:
+    if word is None:
+        return "perhaps"
+    return "yes" if word.startswith("-") and word.lstrip("-").partition("=")[0] == bare else "no"
+
+
+def _fit_one(same: frozenset[str], groups: Sequence[frozenset[str]], word: Word) -> Fit:
+    if word is None:
+        return "perhaps"
+    if word[:1] in ("+", ":") and word[:1] in same:
+        return "yes"
+    if not word.startswith("-"):
+        return "no"
+    if word.startswith("--"):
+        return _fit_long(same, groups, word[2:].partition("=")[0])
+    if any(len(name) == 1 and name in word[1:] for name in same):
+        return "yes"
+    initials = {name[0].lower() for name in same if len(name) > 1}
+    return "no" if groups or not initials & set(word[1:].lower()) else "perhaps"
+
+
+def _fit_long(same: frozenset[str], groups: Sequence[frozenset[str]], given: str) -> Fit:
+    """Programs take the beginning of a long option for the whole."""
+    if given in same:
+        return "yes"
+    shortened = bool(given) and any(len(name) > 1 and name.startswith(given) for name in same)
+    if groups:
+        return "yes" if shortened and not any(given in group for group in groups) else "no"
+    letters = {name.lower() for name in same if len(name) == 1}
+    return "perhaps" if shortened or given[:1].lower() in letters else "no"
+
+
+def _best(fits: Sequence[Fit]) -> Fit:
+    return "yes" if "yes" in fits else "perhaps" if "perhaps" in fits else "no"
+
+
+def _worst(fits: Sequence[Fit]) -> Fit:
+    return "no" if "no" in fits else "perhaps" if "perhaps" in fits else "yes"
+
+
+_NPM: Final = (
+    "i,in,ins,inst,insta,instal,isnt,isnta,isntal,isntall,add,install t,tst,test rum,urn,run-script,run "
+    "un,rm,r,remove,unlink,uninstall up,upgrade,udpate,update x,exec c,config ls,la,ll,list s,se,find,search "
+    "v,info,show,view ln,link ddp,dedupe author,owner create,innit,init dist-tags,dist-tag hlep,help issues,bugs "
+    "home,docs why,explain clean-install,ic,install-clean,isntall-clean,ci rb,rebuild verison,version "
+    "cit,clean-install-test,sit,install-ci-test it,install-test adduser,add-user,login"
+)
+_ALIASES: Final = {
+    "brew": "rm,remove,uninstall ls,list up,update",
+    "cargo": "b,build c,check d,doc t,test r,run rm,remove",
+    "gem": "i,install",
+    "npm": _NPM,
+    "pnpm": _NPM,
+}
+"""Names joined by commas are one subcommand."""
+_SHORTENED: Final = frozenset({"bundle", "gem", "hg", "ip", "nmcli", "npm", "tmux"})
+"""Programs that take the beginning of a subcommand for the whole."""
+_MANAGING: Final = frozenset(
+    {"builder", "buildx", "compose", "container", "context", "image", "network", "plugin", "system", "volume"}
+)
+_CONTAINERS: Final = frozenset({"docker", "nerdctl", "podman"})
+_OF_IMAGES: Final = {"rm": "rmi", "remove": "rmi", "ls": "images", "list": "images"}
+
+
+def is_same(program: str, wanted: str, word: str) -> bool:
+    """Whether a word is another name of the subcommand that is wanted."""
+    groups = (group.split(",") for group in _ALIASES.get(program, "").split())
+    if any(wanted in group and word in group for group in groups):
+        return True
+    return program in _SHORTENED and len(word) > 1 and wanted.startswith(word) and not word.startswith("-")
+
+
+def without_management(program: str, wanted: Sequence[str], words: Sequence[Word]) -> Sequence[Word]:
+    """The words of a container program without the kind of thing that a subcommand is about."""
+    if program not in _CONTAINERS or not wanted or wanted[0] in _MANAGING:
+        return words
+    for at, word in enumerate(words):
+        if word in _MANAGING and not any(word in ("run", "exec") for word in words[:at]):
+            after = list(words[at + 1 :])
+            if word == "image" and after and (name := _OF_IMAGES.get(after[0] or "")) is not None:
+                after[0] = name
+            return [*words[:at], *after]
+    return words
+
 
 STAR: Final = "*"
 _MAX_LOOKS: Final = 4000

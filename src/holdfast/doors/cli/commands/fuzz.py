@@ -76,8 +76,7 @@ def _gate(approval: ApprovalConfig, target: str) -> Approves:
     """All configured rules, and the preset if it is what is tried or is in force."""
     from holdfast.contract.vocabulary import Verdict
     from holdfast.rules.resolvers import SHELL_READONLY
-    from holdfast.rules.shell.examples import compiled
-    from holdfast.rules.shell.judge import Judge
+    from holdfast.rules.shell.judge import Judge, compiled
     from holdfast.rules.shell.place import Place
 
     readers = SHELL_READONLY in (target, *approval.auto_approve)

@@ -24,7 +24,7 @@ from holdfast.text.visible import visible, visible_name
 
 if TYPE_CHECKING:
     from holdfast.config.load import LayerReport
-    from holdfast.rules.explain import ExplainedStep, Explanation
+    from holdfast.rules.gate import ExplainedStep, Explanation
     from holdfast.rules.shell.verdicts import JudgedPart
     from holdfast.runtime.runtime import Runtime
 
