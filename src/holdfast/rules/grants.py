@@ -1,4 +1,4 @@
-""""Always allow": the narrow rule a yes becomes, what is refused as too wide, and when a rule covers a call.
+""" "Always allow": the narrow rule a yes becomes, what is refused as too wide, and when a rule covers a call.
 
 A grant names one tool with one definition and one set of arguments, under the sandbox and the network it was given
 under; for a command also the content of the project files it names. It can be widened on request to the files of one
@@ -20,6 +20,7 @@ from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args, canonical_json
 from holdfast.contract.vocabulary import READING_EFFECTS
 from holdfast.rules.chain import Confinement, Question
+from holdfast.rules.shell.verdicts import word_set
 
 if TYPE_CHECKING:
     from holdfast.store.ledger import Grant, Grants, Scope
@@ -30,16 +31,11 @@ MAX_PATTERN_BYTES: Final = 64 * 1024
 FILE_EFFECTS: Final = frozenset({"fs.read", "fs.write"})
 COSMETIC: Final = frozenset({"label"})
 """Arguments of built-in tools that are only shown."""
-NEVER_WIDENED: Final = frozenset(
-    {
-        *("ash", "bash", "csh", "dash", "fish", "ksh", "powershell", "pwsh", "sh", "zsh"),
-        *("awk", "deno", "lua", "node", "osascript", "perl", "php", "python", "ruby", "sed", "tclsh"),
-        *("doas", "su", "sudo", "chroot", "nsenter", "unshare"),
-        *("command", "env", "eval", "exec", "nice", "nohup", "setsid", "source", "stdbuf", "time", "timeout", "xargs"),
-        *("busybox", "docker", "find", "git", "kubectl", "make", "npm", "npx", "pip", "podman", "ssh"),
-        *("tar", "uv", "uvx", "less", "man", "screen", "tmux", "vi", "vim", "watch"),
-    }
-)
+NEVER_WIDENED: Final = word_set("""
+    ash bash csh dash fish ksh powershell pwsh sh zsh awk deno lua node osascript perl php python ruby sed tclsh doas
+    su sudo chroot nsenter unshare command env eval exec nice nohup setsid source stdbuf time timeout xargs busybox
+    docker find git kubectl make npm npx pip podman ssh tar uv uvx less man screen tmux vi vim watch
+""")
 """Commands that run what their arguments say, so that a rule about the first word would be a rule about everything."""
 _SESSION_SCOPES: Final = ("once", "session")
 _VERSION: Final = re.compile(r"[\d.]+$")

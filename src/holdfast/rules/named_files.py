@@ -23,7 +23,7 @@ from holdfast.contract.call import NamedFile
 from holdfast.fs.beneath import USERS_FILE, opened
 from holdfast.rules.shell.mentions import Mentions, TooMany, mentions
 from holdfast.rules.shell.parts import Reading, read
-from holdfast.rules.shell.verdicts import Part
+from holdfast.rules.shell.verdicts import Part, word_set
 
 MAX_FILES: Final = 64
 """Files that are bound by their content; more of them by what the file system says of them."""
@@ -40,9 +40,7 @@ _MAX_TREE: Final = 200_000
 """Files and folders of a project that is compared as a whole: about two seconds."""
 _FEW_WORDS: Final = 256
 """So many are looked for one by one; for more it is cheaper to list the folder."""
-_CONTENT_DOES_NOT_MATTER: Final = frozenset(
-    {"chgrp", "chmod", "chown", "mkdir", "rm", "rmdir", "touch", "truncate", "unlink"}
-)
+_CONTENT_DOES_NOT_MATTER: Final = word_set("chgrp chmod chown mkdir rm rmdir touch truncate unlink")
 """Programs that neither run nor copy what is in the files they name."""
 _PATTERN: Final = re.compile(r"[*?]")
 _BLOCK: Final = 1024 * 1024

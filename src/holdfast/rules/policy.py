@@ -33,9 +33,7 @@ GROUPS: Final = frozenset({
     "minio", "runtime", "sessions", "skills", "system", "web",
 })  # fmt: skip
 """Names of groups that are never a slip of the pen, even where no tool is in them."""
-PLANNED: Final = frozenset(
-    {"audio.transcribe", "image.analyze", "media.send", "skill.load", "web.fetch", "web.search"}
-)
+PLANNED: Final = frozenset({"audio.transcribe", "image.analyze", "media.send", "skill.load", "web.fetch", "web.search"})
 """Names of tools that are never a slip of the pen, though there are no such tools yet."""
 
 
@@ -175,10 +173,7 @@ class PolicyRules(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(
-        cls,
-        config: ToolsConfig,
-        skills: Mapping[str, SkillPermissions] | None = None,
-        servers: Iterable[str] = (),
+        cls, config: ToolsConfig, skills: Mapping[str, SkillPermissions] | None = None, servers: Iterable[str] = ()
     ) -> PolicyRules:
         return cls(
             profile=config.profile,

@@ -416,11 +416,6 @@ def _list_policy(entries: Iterable[str], presets: Mapping[str, Preset], excluded
 
 
 def _resolver(
-    name: str,
-    resolve: Resolve,
-    description: str,
-    *,
-    static: bool = False,
-    applies: Callable[[Tool], bool] = every_tool,
+    name: str, resolve: Resolve, description: str, *, static: bool = False, applies: Callable[[Tool], bool] = every_tool
 ) -> Resolver:
     return Resolver(name, resolve, _PRIORITY[name], description, static, applies)

@@ -41,7 +41,7 @@ from holdfast.rules.shell.programs import (
     family,
     program_name,
 )
-from holdfast.rules.shell.verdicts import Part, Word
+from holdfast.rules.shell.verdicts import Part, Word, word_set
 
 _SET: Final = re.compile(r"[\"']?([A-Za-z_]\w*)(\[[^=]*\])?\+?=(.*)", re.DOTALL)
 _PLAIN: Final = re.compile(r"(['\"]?)(?!-)[A-Za-z0-9_./:@%+,=-]*\1")
@@ -56,31 +56,22 @@ _SENSITIVE: Final = re.compile(
 """Variables that shells and programs are known to obey."""
 _OWN: Final = re.compile(r"PS[0-4]|ENV|BASH_\w+|PROMPT_COMMAND|SHELLOPTS|BASHOPTS")
 """Those that the shell itself obeys."""
-_COUNTED: Final = frozenset(
-    {
-        *("BASHPID", "EPOCHSECONDS", "HISTCMD", "HISTFILESIZE", "HISTSIZE", "LINENO", "OPTIND", "RANDOM"),
-        *("SECONDS", "SRANDOM"),
-    }
-)
+_COUNTED: Final = word_set("BASHPID EPOCHSECONDS HISTCMD HISTFILESIZE HISTSIZE LINENO OPTIND RANDOM SECONDS SRANDOM")
 """Variables of the shell that evaluate what they are set to."""
-_NAMING: Final = frozenset({"alias", "bind", "compgen", "complete", "enable", "hash", "mapfile", "readarray", "trap"})
+_NAMING: Final = word_set("alias bind compgen complete enable hash mapfile readarray trap")
 """Builtins that keep commands for later, or run them."""
-_EDITORS: Final = frozenset({"ex", "gvim", "less", "nvim", "rview", "rvim", "vi", "view", "vim", "vimdiff"})
+_EDITORS: Final = word_set("ex gvim less nvim rview rvim vi view vim vimdiff")
 _EDITOR_WORD: Final = re.compile(
     r"-[RnNdoOpybmM]|-[oOp]?[0-9]*|\+[0-9]*|\+/[\w ]*|[^-+].*|-[FSXriIgNJs]+|--|-", re.DOTALL
 )
 _SPLICED: Final = re.compile(rf"[A-Za-z]{GIVEN}+[A-Za-z]")
 """A name with something in it that may be nothing."""
 _CODE: Final = re.compile(r"[$`\\'\"]")
-_BUILTINS: Final = frozenset(
-    {
-        *(".", ":", "[", "[[", "alias", "bg", "break", "builtin", "cd", "command", "continue", "declare", "dirs"),
-        *("echo", "eval", "exec", "exit", "export", "false", "fg", "getopts", "hash", "help", "jobs", "kill", "let"),
-        *("local", "mapfile", "popd", "printf", "pushd", "pwd", "read", "readarray", "readonly", "return", "set"),
-        *("shift", "shopt", "source", "test", "times", "trap", "true", "type", "typeset", "ulimit", "umask", "unset"),
-        *("wait",),
-    }
-)
+_BUILTINS: Final = word_set("""
+    . : [ [[ alias bg break builtin cd command continue declare dirs echo eval exec exit export false fg getopts hash
+    help jobs kill let local mapfile popd printf pushd pwd read readarray readonly return set shift shopt source test
+    times trap true type typeset ulimit umask unset wait
+""")
 
 
 class Doubts(Effects):

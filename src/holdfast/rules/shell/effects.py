@@ -10,22 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
-from holdfast.rules.shell.harmless import (
-    FREE,
-    GIVEN,
-    HOLE,
-    TABLES,
-    Told,
-    Untold,
-)
-from holdfast.rules.shell.programs import (
-    FILE_RUNNERS,
-    INTERPRETERS,
-    WRAPPERS,
-    family,
-    program_name,
-)
-from holdfast.rules.shell.verdicts import Exact, Part, Pattern, Text, Variable, Word
+from holdfast.rules.shell.harmless import FREE, GIVEN, HOLE, TABLES, Told, Untold
+from holdfast.rules.shell.programs import FILE_RUNNERS, INTERPRETERS, WRAPPERS, family, program_name
+from holdfast.rules.shell.verdicts import Exact, Part, Pattern, Text, Variable, Word, word_set
 
 _BARE: Final = re.compile(r"[A-Za-z0-9_./,:=@%+^-]+")
 _QUOTED: Final = re.compile(r'[^"\\`$]+')
@@ -53,29 +40,17 @@ CODE_OPTION: Final = re.compile(r"-\w*[eEcr]|-[ecr].*|--(?:eval|expression|comma
 """What code is given by, so that operands are not."""
 _PARAMETRIC: Final = FILE_RUNNERS | {"eval", "getopts", "set", "shift"}
 _DEVICE: Final = re.compile(r"(?:^|/)(?:dev|proc)(?:/|$)")
-_QUIET: Final = frozenset(
-    {
-        *(":", "[", "[[", "basename", "break", "cal", "cat", "cd", "chgrp", "chmod", "chown", "cmp"),
-        *("comm", "continue"),
-        *("cut", "date", "df", "diff", "dirname", "du", "echo", "egrep", "exit", "export", "expr", "false", "fgrep"),
-        *("file", "free", "grep", "groups", "head", "hostname", "id", "jq", "kill", "last", "let", "local"),
-        *("ls", "lsof"),
-        *("md5sum", "mkdir", "nl", "nproc", "pgrep", "ping", "pkill", "popd", "printenv", "ps", "pushd", "pwd", "read"),
-        *("readlink", "realpath", "return", "rm", "rmdir", "seq", "set", "sha256sum", "shift", "shopt"),
-        *("sleep", "stat"),
-        *("sync", "tail", "test", "touch", "tput", "tr", "true", "type", "umask", "uname", "unset", "wait"),
-        *("wc", "which"),
-        *("who", "whoami", "zcat", "declare", "typeset", "readonly", "printf", "rev", "base64", "eval", "trap", "sum"),
-        *("column", "dirs", "expand", "fmt", "fold", "hexdump", "join", "lsblk", "lscpu", "od", "paste", "rg"),
-        *("sha1sum", "sha512sum", "stty", "strings", "tac", "time", "tty", "uptime", "users", "w"),
-        *("whatis", "whereis", "yes"),
-    }
-)
+_QUIET: Final = word_set("""
+    : [ [[ basename break cal cat cd chgrp chmod chown cmp comm continue cut date df diff dirname du echo egrep exit
+    export expr false fgrep file free grep groups head hostname id jq kill last let local ls lsof md5sum mkdir nl nproc
+    pgrep ping pkill popd printenv ps pushd pwd read readlink realpath return rm rmdir seq set sha256sum shift shopt
+    sleep stat sync tail test touch tput tr true type umask uname unset wait wc which who whoami zcat declare typeset
+    readonly printf rev base64 eval trap sum column dirs expand fmt fold hexdump join lsblk lscpu od paste rg sha1sum
+    sha512sum stty strings tac time tty uptime users w whatis whereis yes
+""")
 """Programs that write no file of their own accord."""
 _COPYING: Final = frozenset({"cp", "install", "ln", "mv", "rsync"})
-_FETCHING: Final = frozenset(
-    {"cargo", "curl", "git", "gunzip", "gzip", "make", "npm", "pip", "pip3", "tar", "unzip", "wget"}
-)
+_FETCHING: Final = word_set("cargo curl git gunzip gzip make npm pip pip3 tar unzip wget")
 """Programs that write what comes from elsewhere, if they are not given text."""
 _RECEIVING: Final = frozenset({"am", "apply", "config", "fast-import", "hash-object", "update-index"})
 _LATER: Final = (("alias",), ("at",), ("coproc",), ("trap",))

@@ -8,43 +8,45 @@ from typing import Final
 from msgspec.structs import replace
 
 from holdfast.rules.shell.place import UNTOLD, Place
-from holdfast.rules.shell.readers import Reader, outside, split_arguments
+from holdfast.rules.shell.readers import Reader, dashed, outside, split_arguments
+from holdfast.rules.shell.verdicts import word_set
 
 NOT_CONTAINED: Final = "git runs what the repository's configuration names, and no sandbox holds it"
-_SHOWING: Final = (
-    *("--oneline", "--stat", "--shortstat", "--numstat", "--name-only", "--name-status", "--graph", "--all", "--patch"),
-    *("--decorate", "--no-decorate", "--decorate=", "--abbrev-commit", "--no-merges", "--merges", "--first-parent"),
-    *("--reverse", "--follow", "--no-patch", "--summary", "--raw", "--minimal", "--patience", "--histogram", "--color"),
-    *("--no-color", "--color=", "--word-diff", "--word-diff=", "--ignore-all-space", "--ignore-space-change"),
-    *("--ignore-blank-lines", "--cached", "--staged", "--check", "--merge-base", "--stat=", "--unified=", "--format="),
-    *("--pretty", "--pretty=", "--date=", "--author=", "--committer=", "--grep=", "--since=", "--until=", "--after="),
-    *("--before=", "--max-count=", "--skip=", "--diff-filter=", "--branches", "--tags", "--remotes", "--branches="),
-    *("--topo-order", "--date-order", "--full-history", "--no-renames", "--find-renames", "--no-ext-diff"),
-    *("--no-textconv", "--exit-code", "--quiet", "--abbrev=", "--no-abbrev-commit", "--left-right", "--cherry-pick"),
-    *("--dirstat", "--compact-summary", "--function-context", "--relative"),
-)
+_SHOWING: Final = dashed("""
+    oneline stat shortstat numstat name-only name-status graph all patch decorate no-decorate decorate= abbrev-commit
+    no-merges merges first-parent reverse follow no-patch summary raw minimal patience histogram color no-color color=
+    word-diff word-diff= ignore-all-space ignore-space-change ignore-blank-lines cached staged check merge-base stat=
+    unified= format= pretty pretty= date= author= committer= grep= since= until= after= before= max-count= skip=
+    diff-filter= branches tags remotes branches= topo-order date-order full-history no-renames find-renames no-ext-diff
+    no-textconv exit-code quiet abbrev= no-abbrev-commit left-right cherry-pick dirstat compact-summary
+    function-context relative
+""")
 _LOG: Final = Reader(flags="pwsbizDRqc", valued="nSGL", attached="UMCB", long=_SHOWING, numbers=True)
 COMMANDS: Final = {
-    "blame": Reader(flags="bceflnpsw", attached="MC", valued="L", long=("--porcelain", "--show-email", "--date=")),
-    "branch": Reader(flags="arv", long=("--list", "--all", "--remotes", "--show-current", "--no-color", "--verbose")),
+    "blame": Reader(flags="bceflnpsw", attached="MC", valued="L", long=dashed("porcelain show-email date=")),
+    "branch": Reader(flags="arv", long=dashed("list all remotes show-current no-color verbose")),
     "cat-file": Reader(flags="epst"),
-    "check-ignore": Reader(flags="nqv", long=("--verbose", "--quiet", "--non-matching")),
-    "describe": Reader(long=("--tags", "--all", "--always", "--dirty", "--long", "--abbrev=", "--exact-match")),
+    "check-ignore": Reader(flags="nqv", long=dashed("verbose quiet non-matching")),
+    "describe": Reader(long=dashed("tags all always dirty long abbrev= exact-match")),
     "diff": replace(_LOG, long=(*_SHOWING, "--no-index")),
     "grep": Reader(flags="EFGPachHiIlLnovwWpz", valued="emABC", operands="pattern",
-                   long=("--count", "--cached", "--untracked", "--heading")),
+                   long=dashed("count cached untracked heading")),
     "log": _LOG,
-    "ls-files": Reader(flags="cdmostuvz", long=("--cached", "--deleted", "--modified", "--others", "--stage",
-                                                "--exclude-standard", "--full-name", "--error-unmatch")),
-    "ls-tree": Reader(flags="drtlz", long=("--name-only", "--full-name", "--full-tree", "--long")),
-    "merge-base": Reader(long=("--all", "--is-ancestor", "--octopus", "--independent")),
+    "ls-files": Reader(flags="cdmostuvz", long=dashed("""
+        cached deleted modified others stage exclude-standard full-name error-unmatch
+    """)),
+    "ls-tree": Reader(flags="drtlz", long=dashed("name-only full-name full-tree long")),
+    "merge-base": Reader(long=dashed("all is-ancestor octopus independent")),
     "rev-list": Reader(flags="", valued="n", long=(*_SHOWING, "--count", "--objects"), numbers=True),
-    "rev-parse": Reader(long=("--abbrev-ref", "--abbrev-ref=", "--git-dir", "--show-toplevel", "--short", "--short=",
-                              "--verify", "--is-inside-work-tree", "--show-prefix", "--show-cdup", "--quiet")),
-    "shortlog": Reader(flags="cens", long=("--summary", "--numbered", "--email", "--all", "--no-merges", "--since=")),
+    "rev-parse": Reader(long=dashed("""
+        abbrev-ref abbrev-ref= git-dir show-toplevel short short= verify is-inside-work-tree show-prefix show-cdup
+        quiet
+    """)),
+    "shortlog": Reader(flags="cens", long=dashed("summary numbered email all no-merges since=")),
     "show": _LOG,
-    "status": Reader(flags="bsuvz", long=("--short", "--branch", "--porcelain", "--porcelain=", "--long", "--ignored",
-                                          "--untracked-files", "--untracked-files=", "--show-stash", "--ahead-behind")),
+    "status": Reader(flags="bsuvz", long=dashed("""
+        short branch porcelain porcelain= long ignored untracked-files untracked-files= show-stash ahead-behind
+    """)),
 }  # fmt: skip
 _EXACT: Final = frozenset(
     {
@@ -62,12 +64,10 @@ STAR: Final = READING | {
 """Subcommands whose operands are revisions and paths; of all others some operand names a program or a transport."""
 
 
-HAZARDOUS: Final = frozenset(
-    {
-        *("-C", "-O", "-c", "--config-env", "--exec-path", "--ext-diff", "--extcmd", "--git-dir", "--output"),
-        *("--open-files-in-pager", "--receive-pack", "--textconv", "--upload-pack", "--work-tree"),
-    }
-)
+HAZARDOUS: Final = word_set("""
+    -C -O -c --config-env --exec-path --ext-diff --extcmd --git-dir --output --open-files-in-pager --receive-pack
+    --textconv --upload-pack --work-tree
+""")
 """Options that a rule may not approve with any operands: they run programs, write files or leave the project."""
 
 

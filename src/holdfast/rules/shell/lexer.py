@@ -12,7 +12,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from holdfast.rules.shell.programs import COMPARISONS
-from holdfast.rules.shell.verdicts import Exact, Part, Pattern, Pipe, Text, Variable, Word, Words
+from holdfast.rules.shell.verdicts import Exact, Part, Pattern, Pipe, Text, Variable, Word, Words, word_set
 from holdfast.rules.shell.words import PATTERN_SIGNS, Script, Unmodelled, WordReader
 
 _ASSIGNED: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?=|\[)")
@@ -25,18 +25,15 @@ _DESCRIPTOR: Final = re.compile(r"[0-9]{1,3}|-")
 _MAX_DIGITS: Final = 3
 """Of a descriptor. More may be a word to bash; more than one are to dash."""
 _TO_NOWHERE: Final = frozenset((sign, "/dev/null") for sign in (">", ">>", "1>", "2>", "2>>"))
-_NEVER_HERE: Final = frozenset({"do", "done", "elif", "else", "esac", "fi", "in", "then", "}"})
+_NEVER_HERE: Final = word_set("do done elif else esac fi in then }")
 """Reserved words that end something; where a command begins, nothing of theirs is open."""
-_COMPOUND: Final = frozenset({"!", "{", "[[", "case", "for", "function", "if", "select", "until", "while"})
+_COMPOUND: Final = word_set("! { [[ case for function if select until while")
 _BASH_ONLY: Final = frozenset({"[[", "coproc", "function", "select"})
 _CASE_ENDS: Final = (";;&", ";;", ";&")
 FUNCTION: Final = "a function"
 SHOWN: Final = 200
 """Characters of a part that are shown."""
-_STATEMENTS: Final = {
-    "select": "it asks a person",
-    "function": "it defines a function",
-}
+_STATEMENTS: Final = {"select": "it asks a person", "function": "it defines a function"}
 """Statements that are more than their parts."""
 _WHOLE_QUOTE: Final = re.compile(r'"[^"]*"')
 _WHOLE_VARIABLE: Final = re.compile(r"""("?)\$(\{)?([A-Za-z_][A-Za-z0-9_]*)(?(2)\})\1""")

@@ -20,7 +20,7 @@ from holdfast.rules.shell.doubts import Doubts
 from holdfast.rules.shell.lexer import SHOWN, lex
 from holdfast.rules.shell.programs import INTERPRETERS, family
 from holdfast.rules.shell.tree import Outline, Overrun, Unreadable, outline
-from holdfast.rules.shell.verdicts import Dialect, Exact, Part, Text, Variable, Word
+from holdfast.rules.shell.verdicts import Dialect, Exact, Part, Text, Variable, Word, word_set
 from holdfast.rules.shell.words import Script, Unmodelled
 from holdfast.rules.shell.wrappers import MAX_WRAPPED, Inner, evaluated, script_of, stored, unwrap
 
@@ -37,12 +37,7 @@ _SPLICED: Final = re.compile(r"[^ \t\n]\\\n[^ \t\n]")
 _INDIRECT: Final = "it is not written as a command"
 _NUMBER: Final = re.compile(r"[+-]?[0-9]*")
 _READING_INTO: Final = frozenset({"getopts", "mapfile", "read", "readarray"})
-_SETTING: Final = frozenset(
-    {
-        *("declare", "eval", "export", "getopts", "let", "local", "mapfile", "read", "readarray", "readonly"),
-        *("typeset", "unset", "wait"),
-    }
-)
+_SETTING: Final = word_set("declare eval export getopts let local mapfile read readarray readonly typeset unset wait")
 """Builtins that may set variables they are given the names of."""
 _DECLARING: Final = frozenset({"declare", "export", "local", "readonly", "typeset"})
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_./:=@,-]*")
@@ -50,9 +45,7 @@ _CODE_NEXT: Final = re.compile(r"-[A-Za-z]*[eEcrp]")
 _LOOKING: Final = re.compile(r"-[vR]|-[a-z]*p")
 _INTEGER: Final = re.compile(r"-[a-zA-Z]*[in]")
 _READ_VALUED: Final = re.compile(r"-[a-zA-Z]*[dinNptu]")
-_EVALUATING_NAMES: Final = frozenset(
-    {"declare", "getopts", "let", "local", "mapfile", "read", "readarray", "typeset", "unset"}
-)
+_EVALUATING_NAMES: Final = word_set("declare getopts let local mapfile read readarray typeset unset")
 """Builtins that evaluate the subscript of a variable they are told to set or use."""
 _SUBSCRIPTING: Final = _EVALUATING_NAMES | {"[", "export", "printf", "readonly", "test", "wait"}
 _SUBSCRIPT: Final = re.compile(r"(?:-v)?[A-Za-z_][A-Za-z0-9_]*\[(.+)\]")

@@ -17,7 +17,7 @@ from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import RUNS_COMMANDS
 from holdfast.fs.protected_paths import is_protected
 from holdfast.rules.chain import Question
-from holdfast.rules.shell.verdicts import Dialect, Pattern
+from holdfast.rules.shell.verdicts import Dialect, Pattern, word_set
 
 NOWHERE: Final = "/dev/null"
 FOUND: Final = "\0found"
@@ -30,9 +30,7 @@ WILD: Final = "\0wild"
 """Stands for any words that cannot be told, and names of files anywhere that patterns match."""
 UNSURE: Final = frozenset({UNKNOWN, TEXT, WILD})
 UNTOLD: Final = frozenset({FOUND, *UNSURE})
-BUILTINS: Final = frozenset(
-    {":", "[", "[[", "cd", "command", "echo", "false", "printf", "pwd", "read", "set", "test", "true", "type"}
-)
+BUILTINS: Final = word_set(": [ [[ cd command echo false printf pwd read set test true type")
 """What the shell does itself, whatever lies on the PATH."""
 Feed = Literal["", "lines", "nulls"]
 _MAX_FOLDERS: Final = 32

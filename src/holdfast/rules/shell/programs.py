@@ -7,14 +7,12 @@ from typing import Final
 
 from msgspec import Struct
 
-from holdfast.rules.shell.verdicts import Dialect
+from holdfast.rules.shell.verdicts import Dialect, word_set
 
-SHELLS: Final = frozenset(
-    {
-        *("ash", "bash", "csh", "dash", "elvish", "fish", "hush", "ksh", "ksh93", "lksh", "mksh", "nu", "oksh", "osh"),
-        *("pdksh", "posh", "rbash", "rksh", "rzsh", "sh", "tcsh", "xonsh", "yash", "zsh"),
-    }
-)
+SHELLS: Final = word_set("""
+    ash bash csh dash elvish fish hush ksh ksh93 lksh mksh nu oksh osh pdksh posh rbash rksh rzsh sh tcsh xonsh yash
+    zsh
+""")
 OTHER_LANGUAGES: Final = frozenset({"csh", "elvish", "fish", "nu", "tcsh", "xonsh"})
 """Shells that do not read POSIX scripts."""
 INTERPRETERS: Final = frozenset(
@@ -137,32 +135,21 @@ WRAPPERS: Final = {
                       "-0 --null -r --no-run-if-empty -t --verbose -p --interactive -x --exit -o --open-tty "
                       "--show-limits", 0, "-i --replace -l --max-lines -e --eof"),
 }  # fmt: skip
-ANYWHERE: Final = frozenset(
-    {
-        *("aa-exec", "bunx", "bwrap", "capsh", "cgexec", "choom", "chpst", "chronic", "concurrently"),
-        *("corepack", "cpulimit"),
-        *("daemonize", "dbus-launch", "dbus-run-session", "dtach", "dumb-init", "entr", "envdir", "expect", "faketime"),
-        *("fakechroot", "fakeroot", "firejail", "gdb", "hyperfine", "i386", "ifne", "linux32", "linux64", "lldb"),
-        *("mispipe", "nix-shell", "nodemon", "npx", "numactl", "pee", "perf", "pkexec", "proot", "proxychains"),
-        *("rlwrap", "runcon", "schedtool", "screen", "sem", "setarch", "setuidgid", "softlimit", "ssh-agent"),
-        *("start-stop-daemon", "su-exec", "systemd-nspawn", "tini", "tmux", "torsocks", "tsocks", "uname26"),
-        *("unbuffer",),
-        *("uvx", "valgrind", "x86_64", "xterm", "xvfb-run"),
-    }
-)
+ANYWHERE: Final = word_set("""
+    aa-exec bunx bwrap capsh cgexec choom chpst chronic concurrently corepack cpulimit daemonize dbus-launch
+    dbus-run-session dtach dumb-init entr envdir expect faketime fakechroot fakeroot firejail gdb hyperfine i386 ifne
+    linux32 linux64 lldb mispipe nix-shell nodemon npx numactl pee perf pkexec proot proxychains rlwrap runcon
+    schedtool screen sem setarch setuidgid softlimit ssh-agent start-stop-daemon su-exec systemd-nspawn tini tmux
+    torsocks tsocks uname26 unbuffer uvx valgrind x86_64 xterm xvfb-run
+""")
 """Wrappers whose own arguments are not known: the command may begin at any of their words."""
 SHELL_STARTERS: Final = frozenset({"login", "newgrp", "script", "scriptlive", "sg", "su"})
 """Programs that start a shell, which reads their input unless they are told a command."""
-AFTER_RUN: Final = frozenset(
-    {
-        *("asdf", "bun", "bundle", "conda", "coverage", "direnv", "docker", "flatpak", "hatch", "kubectl", "mamba"),
-        *("micromamba", "mise", "nerdctl", "nix", "npm", "pdm", "pipenv", "pixi", "pnpm", "podman", "poetry", "rustup"),
-        *("rye", "snap", "toolbox", "uv", "yarn"),
-    }
-)
-RUN: Final = frozenset(
-    {"-c", "--command", "develop", "dlx", "exec", "new", "new-session", "new-window", "run", "shell", "tool", "x"}
-)
+AFTER_RUN: Final = word_set("""
+    asdf bun bundle conda coverage direnv docker flatpak hatch kubectl mamba micromamba mise nerdctl nix npm pdm pipenv
+    pixi pnpm podman poetry rustup rye snap toolbox uv yarn
+""")
+RUN: Final = word_set("-c --command develop dlx exec new new-session new-window run shell tool x")
 """Subcommands after which the command may begin at any word."""
 HIDING: Final = frozenset({"bashdb", "enable", "fc", "run-parts", "runit", "svscan"})
 """Programs and builtins that run what their words do not show."""
@@ -221,27 +208,18 @@ EXPANDED: Final = re.compile(r"(?:BASH_ENV|ENV|PS[0-4])\+?=")
 """Variables that a shell expands when it starts, or when it shows a prompt. The first two name a script."""
 UNSEEN: Final = re.compile(r"(?:BASH_FUNC_|GIT_CONFIG|GIT_EXEC_PATH|LD_|DYLD_)[^=]*\+?=")
 """Variables that make programs run what is not in the command."""
-DATA: Final = frozenset(
-    {
-        *("7z", ":", "[", "[[", "apk", "apropos", "apt", "apt-get", "base32", "base64", "basename", "break"),
-        *("brew", "bzip2", "cal", "cat", "cd", "chgrp", "chmod", "chown", "chsh", "cksum", "clear", "cmp"),
-        *("column", "comm", "continue", "cp", "curl", "cut", "date", "dd", "declare", "df", "diff", "dig", "dir"),
-        *("dirname", "dmesg", "dnf", "dos2unix", "dpkg-query", "du", "echo", "egrep", "exit", "expand", "export"),
-        *("expr", "factor", "false", "fgrep", "file", "find", "fmt", "fold", "free", "getent", "getfacl"),
-        *("getopts", "gpg", "grep", "groups", "gunzip", "gzip", "head", "help", "hexdump", "history", "host"),
-        *("hostname", "iconv", "id", "ifconfig", "join", "jq", "kill", "killall", "last", "let", "link", "ln"),
-        *("local", "locale", "locate", "logger", "logname", "look", "ls", "lsblk", "lscpu", "lsof", "man", "md5"),
-        *("md5sum", "mkdir", "mkfifo", "mktemp", "mv", "netstat", "nl", "nproc", "nslookup", "numfmt", "od"),
-        *("opkg", "passwd", "paste", "pbcopy", "pgrep", "pidof", "ping", "pip", "pip3", "pipx", "pkill", "popd"),
-        *("pr", "printenv", "printf", "ps", "pstree", "pushd", "pwd", "read", "readlink", "readonly", "realpath"),
-        *("reset", "return", "rev", "rg", "rm", "rmdir", "seq", "set", "sha1sum", "sha256sum", "sha512sum"),
-        *("shift", "shopt", "shred", "shuf", "sleep", "sort", "split", "stat", "stty", "sum", "sync", "tac"),
-        *("tail", "tar", "tee", "test", "times", "touch", "tput", "tr", "traceroute", "tree", "true", "truncate"),
-        *("tsort", "tty", "type", "typeset", "ulimit", "umask", "unalias", "uname", "uniq", "unlink", "unset"),
-        *("unxz", "unzip", "uptime", "useradd", "userdel", "usermod", "users", "vmstat", "w", "wait", "wc", "wget"),
-        *("whatis", "whereis", "which", "who", "whoami", "xxd", "xz", "yes", "yum", "zcat", "zip"),
-    }
-)
+DATA: Final = word_set("""
+    7z : [ [[ apk apropos apt apt-get base32 base64 basename break brew bzip2 cal cat cd chgrp chmod chown chsh cksum
+    clear cmp column comm continue cp curl cut date dd declare df diff dig dir dirname dmesg dnf dos2unix dpkg-query du
+    echo egrep exit expand export expr factor false fgrep file find fmt fold free getent getfacl getopts gpg grep
+    groups gunzip gzip head help hexdump history host hostname iconv id ifconfig join jq kill killall last let link ln
+    local locale locate logger logname look ls lsblk lscpu lsof man md5 md5sum mkdir mkfifo mktemp mv netstat nl nproc
+    nslookup numfmt od opkg passwd paste pbcopy pgrep pidof ping pip pip3 pipx pkill popd pr printenv printf ps pstree
+    pushd pwd read readlink readonly realpath reset return rev rg rm rmdir seq set sha1sum sha256sum sha512sum shift
+    shopt shred shuf sleep sort split stat stty sum sync tac tail tar tee test times touch tput tr traceroute tree true
+    truncate tsort tty type typeset ulimit umask unalias uname uniq unlink unset unxz unzip uptime useradd userdel
+    usermod users vmstat w wait wc wget whatis whereis which who whoami xxd xz yes yum zcat zip
+""")
 """Programs to which their operands are data. What their options run is known."""
 CONFIGURABLE: Final = {
     "apt": ("-c", "-o", "--config", "--option"),

@@ -13,11 +13,12 @@ from msgspec.structs import replace
 from holdfast.rules.shell.filters import check_awk, check_sed
 from holdfast.rules.shell.place import FOUND, NOWHERE, TEXT, UNKNOWN, UNSURE, UNTOLD, WILD, Feed, Place
 from holdfast.rules.shell.programs import COMPARISONS, is_plain_name
+from holdfast.rules.shell.verdicts import word_set
 
 _TAR_LISTS: Final = re.compile(r"-?(?=[tvzjJ]*t)[tvzjJ]+f")
 _ARCHIVE: Final = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./+-]*")
 """A name in which tar sees no other machine, and unzip no pattern."""
-_XXD_FLAGS: Final = frozenset({"-a", "-b", "-e", "-E", "-i", "-p", "-ps", "-u"})
+_XXD_FLAGS: Final = word_set("-a -b -e -E -i -p -ps -u")
 _XXD_NUMBERED: Final = re.compile(r"-[cgls]([0-9]+)?")
 _PROCESSES: Final = frozenset({(), ("-A",), ("-a",), ("-e",)})
 """Names only: the arguments of other programs, and their environment, may hold secrets."""
@@ -90,6 +91,11 @@ class Reader(Struct, frozen=True, kw_only=True):
     """Whether `@file` stands for the arguments in that file."""
     follows: bool = False
     """Whether it follows links in the folders that it is given."""
+
+
+def dashed(text: str) -> tuple[str, ...]:
+    """Long options, written without their dashes."""
+    return tuple(f"--{name}" for name in text.split())
 
 
 class Arguments(Struct, frozen=True):
@@ -453,11 +459,9 @@ def _check_set(words: Sequence[str], place: Place, depth: int) -> str:
     return "" if re.fullmatch(r"-(e|u|x|eu|ex|eux)|-e?u?x?o pipefail", " ".join(words[1:])) else "it changes the shell"
 
 
-_VERSIONED: Final = frozenset(
-    {"bash", "clang", "g++", "gcc", "make", "node", "perl", "pip", "pip3", "python", "python3", "ruby"}
-)
+_VERSIONED: Final = word_set("bash clang g++ gcc make node perl pip pip3 python python3 ruby")
 """Programs that tell their version without looking at the project."""
-_EXPLAINED: Final = frozenset({"awk", "date", "find", "jq", "ps", "sed", "tar", "unzip", "xargs"})
+_EXPLAINED: Final = word_set("awk date find jq ps sed tar unzip xargs")
 """Programs with checks of their own that tell their version, and how to use them."""
 _XARGS_HARMLESS: Final = re.compile(
     r"-([0rtx]*)(?:[nPL][0-9]+|l[0-9]*|)|--no-run-if-empty|--verbose|--max-(?:args|procs)=[0-9]+"
@@ -471,62 +475,53 @@ _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _VALUE: Final = re.compile(r"-|-[0-9]+")
 """What looks like an option and is none: standard input, and a negative number."""
 _FILE_TESTS: Final = frozenset(f"-{letter}" for letter in "abcdefgGhkLNOprsSuwx")
-_FIND_CHOICES: Final = frozenset({"-o", "-or", ",", "!", "-not", "(", ")"})
-_FIND_ALONE: Final = frozenset(
-    {
-        *("-a", "-and", "-o", "-or", "-not", "!", "(", ")", ",", "-true", "-false", "-empty", "-readable", "-writable"),
-        *("-executable", "-print", "-print0", "-ls", "-prune", "-quit", "-depth", "-d", "-mount", "-xdev", "-daystart"),
-        *("-nouser", "-nogroup", "-noleaf", "-ignore_readdir_race", "--version", "-version", "--help", "-help"),
-    }
-)
+_FIND_CHOICES: Final = word_set("-o -or , ! -not ( )")
+_FIND_ALONE: Final = word_set("""
+    -a -and -o -or -not ! ( ) , -true -false -empty -readable -writable -executable -print -print0 -ls -prune -quit
+    -depth -d -mount -xdev -daystart -nouser -nogroup -noleaf -ignore_readdir_race --version -version --help -help
+""")
 _FIND_FILES: Final = frozenset({"-newer", "-anewer", "-cnewer", "-samefile"})
-_FIND_VALUED: Final = frozenset(
-    {
-        *("-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename", "-regex", "-iregex", "-regextype"),
-        "-type",
-        *("-maxdepth", "-mindepth", "-mtime", "-mmin", "-atime", "-amin", "-ctime", "-cmin", "-perm", "-user", "-size"),
-        *("-group", "-uid", "-gid", "-links", "-inum", "-used", "-printf", "-xtype", "-lname", "-ilname", "-fstype"),
-        *("-newermt", "-newerat", "-newerct"),
-    }
-)
+_FIND_VALUED: Final = word_set("""
+    -name -iname -path -ipath -wholename -iwholename -regex -iregex -regextype -type -maxdepth -mindepth -mtime -mmin
+    -atime -amin -ctime -cmin -perm -user -size -group -uid -gid -links -inum -used -printf -xtype -lname -ilname
+    -fstype -newermt -newerat -newerct
+""")
 _AWK: Final = Reader(valued="Fv", long=("--version",))
-_SED: Final = Reader(flags="nErzus", valued="e", long=("--quiet", "--silent", "--regexp-extended", "--version"))
-_DATE: Final = Reader(flags="uR", valued="d", attached="I", long=("--utc", "--iso-8601", "--iso-8601=", "--rfc-3339=",
-                                                                  "--date=", "--rfc-email"))  # fmt: skip
+_SED: Final = Reader(flags="nErzus", valued="e", long=dashed("quiet silent regexp-extended version"))
+_DATE: Final = Reader(flags="uR", valued="d", attached="I", long=dashed("""
+    utc iso-8601 iso-8601= rfc-3339= date= rfc-email
+"""))  # fmt: skip
 _JQ: Final = Reader(
     flags="aceCMnrsSj",
-    long=(
-        *("--compact-output", "--raw-output", "--slurp", "--null-input", "--exit-status", "--sort-keys", "--tab"),
-        *("--monochrome-output", "--color-output", "--join-output", "--ascii-output", "--raw-input"),
-    ),
+    long=dashed("""
+        compact-output raw-output slurp null-input exit-status sort-keys tab monochrome-output color-output join-output
+        ascii-output raw-input
+    """),
 )
-_SUM: Final = Reader(flags="bt", long=("--binary", "--text", "--tag"))
+_SUM: Final = Reader(flags="bt", long=dashed("binary text tag"))
 _GREP: Final = Reader(
     flags="EFGIPivwxclLqsnHhoabryzZTU",
     valued="emABCf",
     files="f",
-    long=(
-        *("--extended-regexp", "--fixed-strings", "--perl-regexp", "--ignore-case", "--invert-match", "--count"),
-        *("--word-regexp", "--line-regexp", "--files-with-matches", "--files-without-match", "--line-number"),
-        *("--recursive", "--no-filename", "--with-filename", "--only-matching", "--quiet", "--no-messages", "--text"),
-        *("--include=", "--exclude=", "--exclude-dir=", "--color=", "--color", "--max-count=", "--context="),
-        *("--after-context=", "--before-context=", "--null", "--line-buffered", "--colour", "--colour=", "--regexp="),
-    ),
+    long=dashed("""
+        extended-regexp fixed-strings perl-regexp ignore-case invert-match count word-regexp line-regexp
+        files-with-matches files-without-match line-number recursive no-filename with-filename only-matching quiet
+        no-messages text include= exclude= exclude-dir= color= color max-count= context= after-context= before-context=
+        null line-buffered colour colour= regexp=
+    """),
     operands="pattern",
     numbers=True,
 )
 _RG: Final = Reader(
     flags="nNiSswxlcFovHIuqUP0",
     valued="eABCgtTmj",
-    long=(
-        *("--line-number", "--no-line-number", "--ignore-case", "--smart-case", "--case-sensitive", "--word-regexp"),
-        *("--files", "--files-with-matches", "--files-without-match", "--count", "--count-matches", "--fixed-strings"),
-        *("--hidden", "--no-ignore", "--no-ignore-vcs", "--unrestricted", "--only-matching", "--invert-match"),
-        *("--with-filename", "--no-filename", "--heading", "--no-heading", "--json", "--stats", "--trim", "--column"),
-        *("--multiline", "--pcre2", "--color=", "--glob=", "--iglob=", "--type=", "--type-not=", "--max-count="),
-        *("--max-depth=", "--context=", "--after-context=", "--before-context=", "--sort=", "--sortr=", "--no-config"),
-        *("--type-list", "--max-columns=", "--vimgrep"),
-    ),
+    long=dashed("""
+        line-number no-line-number ignore-case smart-case case-sensitive word-regexp files files-with-matches
+        files-without-match count count-matches fixed-strings hidden no-ignore no-ignore-vcs unrestricted only-matching
+        invert-match with-filename no-filename heading no-heading json stats trim column multiline pcre2 color= glob=
+        iglob= type= type-not= max-count= max-depth= context= after-context= before-context= sort= sortr= no-config
+        type-list max-columns= vimgrep
+    """),
     operands="pattern",
 )
 READERS: Final = {
@@ -535,40 +530,38 @@ READERS: Final = {
     "base64": Reader(flags="di", valued="w", long=("--decode", "--wrap=")),
     "basename": Reader(flags="az", valued="s", operands="text"),
     "bc": Reader(flags="lqsw", long=("--mathlib", "--quiet")),
-    "cat": Reader(flags="AbeEnstTuv", long=("--number", "--show-all", "--squeeze-blank")),
+    "cat": Reader(flags="AbeEnstTuv", long=dashed("number show-all squeeze-blank")),
     "cksum": Reader(),
     "cmp": Reader(flags="bls", valued="n"),
     "column": Reader(flags="tx", valued="csoN"),
-    "comm": Reader(flags="123z", long=("--nocheck-order", "--check-order", "--output-delimiter=")),
-    "cut": Reader(flags="nsz", valued="bcdf", long=("--complement", "--delimiter=", "--fields=")),
+    "comm": Reader(flags="123z", long=dashed("nocheck-order check-order output-delimiter=")),
+    "cut": Reader(flags="nsz", valued="bcdf", long=dashed("complement delimiter= fields=")),
     "df": Reader(flags="ahHiklmPT", long=("--human-readable", "--total")),
     "dirname": Reader(flags="z", operands="text"),
     "diff": Reader(
         flags="abBcdeiNpqrstTuwy",
         valued="CUWxI",
-        long=(
-            *("--brief", "--recursive", "--unified", "--unified=", "--side-by-side", "--suppress-common-lines"),
-            "--color",
-            *("--color=", "--ignore-all-space", "--ignore-blank-lines", "--ignore-case", "--ignore-space-change"),
-            "--text",
-            *("--new-file", "--exclude=", "--strip-trailing-cr", "--report-identical-files", "--minimal", "--width="),
-        ),
+        long=dashed("""
+            brief recursive unified unified= side-by-side suppress-common-lines color color= ignore-all-space
+            ignore-blank-lines ignore-case ignore-space-change text new-file exclude= strip-trailing-cr
+            report-identical-files minimal width=
+        """),
         numbers=True,
         follows=True,
     ),
-    "du": Reader(flags="abcDhHklmsSx0", valued="d", long=("--human-readable", "--summarize", "--max-depth=")),
+    "du": Reader(flags="abcDhHklmsSx0", valued="d", long=dashed("human-readable summarize max-depth=")),
     "egrep": _GREP,
     "false": Reader(operands="none"),
     "fgrep": _GREP,
     "expand": Reader(flags="i", valued="t"),
     "expr": Reader(operands="text"),
-    "file": Reader(flags="binN0", long=("--brief", "--mime", "--mime-type", "--mime-encoding")),
+    "file": Reader(flags="binN0", long=dashed("brief mime mime-type mime-encoding")),
     "fmt": Reader(flags="cstu", valued="wgp", numbers=True),
     "free": Reader(flags="bghkmtw", operands="none"),
     "fold": Reader(flags="bs", valued="w", long=("--width=", "--spaces"), numbers=True),
     "grep": _GREP,
     "groups": Reader(operands="text"),
-    "head": Reader(flags="qvz", valued="nc", long=("--lines=", "--bytes=", "--quiet", "--verbose"), numbers=True),
+    "head": Reader(flags="qvz", valued="nc", long=dashed("lines= bytes= quiet verbose"), numbers=True),
     "hexdump": Reader(flags="bcCdovx", valued="ns"),
     "hostname": Reader(flags="Is", operands="none"),
     "id": Reader(flags="gGnru", operands="text"),
@@ -576,19 +569,16 @@ READERS: Final = {
     "ls": Reader(
         flags="1aAbBcCdfFgGhiklmnNopqQrRsStuUvxXZ",
         valued="ITw",
-        long=(
-            *("--all", "--almost-all", "--color", "--color=", "--classify", "--directory", "--full-time"),
-            *("--group-directories-first", "--human-readable", "--ignore=", "--inode", "--reverse", "--size"),
-            *("--recursive", "--sort=", "--time=", "--time-style=", "--width="),
-        ),
+        long=dashed("""
+            all almost-all color color= classify directory full-time group-directories-first human-readable ignore=
+            inode reverse size recursive sort= time= time-style= width=
+        """),
     ),
     "lscpu": Reader(operands="none"),
     "md5sum": _SUM,
     "nl": Reader(flags="p", valued="bdfhilnsvw"),
     "nproc": Reader(long=("--all",), operands="none"),
-    "od": Reader(
-        flags="abcdfilosvx", valued="AjNSt", attached="w", long=("--skip-bytes=", "--read-bytes=", "--format=")
-    ),
+    "od": Reader(flags="abcdfilosvx", valued="AjNSt", attached="w", long=dashed("skip-bytes= read-bytes= format=")),
     "paste": Reader(flags="sz", valued="d"),
     "pwd": Reader(flags="LP", operands="none"),
     "readlink": Reader(flags="efmnqsvz"),
@@ -602,23 +592,21 @@ READERS: Final = {
     "sort": Reader(
         flags="bcCdfghiMmnRrsuVz",
         valued="kt",
-        long=("--reverse", "--numeric-sort", "--unique", "--key=", "--field-separator=", "--human-numeric-sort"),
+        long=dashed("reverse numeric-sort unique key= field-separator= human-numeric-sort"),
     ),
     "shuf": Reader(flags="erz", valued="n"),
-    "stat": Reader(flags="ft", valued="c", long=("--format=", "--printf=", "--file-system", "--terse")),
+    "stat": Reader(flags="ft", valued="c", long=dashed("format= printf= file-system terse")),
     "tac": Reader(flags="br", valued="s"),
-    "tail": Reader(flags="qvz", valued="nc", long=("--lines=", "--bytes=", "--quiet", "--verbose"), numbers=True),
+    "tail": Reader(flags="qvz", valued="nc", long=dashed("lines= bytes= quiet verbose"), numbers=True),
     "strings": Reader(flags="af", valued="nt", numbers=True, lists=True),
     "sum": Reader(flags="rs"),
     "tr": Reader(flags="cCdst", operands="text"),
     "tree": Reader(
         flags="adfipsughDFqNQrtcUvACSn",
         valued="LPI",
-        long=(
-            *("--noreport", "--dirsfirst", "--du", "--si", "--gitignore", "--prune", "--inodes", "--device"),
-            "--version",
-            *("--charset=", "--filelimit=", "--timefmt=", "--sort=", "--help"),
-        ),
+        long=dashed("""
+            noreport dirsfirst du si gitignore prune inodes device version charset= filelimit= timefmt= sort= help
+        """),
     ),
     "true": Reader(operands="none"),
     "tsort": Reader(),
@@ -626,7 +614,7 @@ READERS: Final = {
     "uniq": Reader(flags="cdDiuz", valued="fsw", operands="one path"),
     "unexpand": Reader(flags="a", valued="t"),
     "uptime": Reader(flags="p", operands="none"),
-    "wc": Reader(flags="clLmw", long=("--lines", "--words", "--bytes", "--chars")),
+    "wc": Reader(flags="clLmw", long=dashed("lines words bytes chars")),
     "whoami": Reader(operands="none"),
     "zcat": Reader(),
 }
@@ -656,7 +644,7 @@ CHECKS: Final[dict[str, Callable[[Sequence[str], Place, int], str]]] = {
 }
 
 
-_FIND_PRINTS_MORE: Final = frozenset({"-exec", "-help", "--help", "-ls", "-printf", "-version", "--version"})
+_FIND_PRINTS_MORE: Final = word_set("-exec -help --help -ls -printf -version --version")
 _GREPS: Final = frozenset({"egrep", "fgrep", "grep"})
 _GREP_LISTS: Final = frozenset({"-L", "-l", "--files-with-matches", "--files-without-match"})
 _GREP_CHOOSES: Final = frozenset(
@@ -666,13 +654,11 @@ _GREP_CHOOSES: Final = frozenset(
 )
 """Options of grep that say which files it lists, and leave their names as they are."""
 _RG_LISTS: Final = frozenset({"-l", "--files", "--files-with-matches", "--files-without-match"})
-_RG_CHOOSES: Final = frozenset(
-    {"-F", "-S", "-e", "-g", "-i", "-n", "-s", "-t", "-v", "-w", "-x", "--glob", "--hidden", "--no-ignore", "--type"}
-)
+_RG_CHOOSES: Final = word_set("-F -S -e -g -i -n -s -t -v -w -x --glob --hidden --no-ignore --type")
 _PASSED_ON: Final = {
-    **dict.fromkeys(_GREPS, frozenset({"-E", "-F", "-G", "-P", "-a", "-e", "-h", "-i", "-s", "-v", "-w", "-x"})),
+    **dict.fromkeys(_GREPS, word_set("-E -F -G -P -a -e -h -i -s -v -w -x")),
     "head": frozenset({"-n", "--lines", "-"}),
-    "sort": frozenset({"-R", "-V", "-b", "-d", "-f", "-g", "-h", "-i", "-k", "-n", "-r", "-s", "-t", "-u"}),
+    "sort": word_set("-R -V -b -d -f -g -h -i -k -n -r -s -t -u"),
     "tac": frozenset[str](),
     "tail": frozenset({"-n", "--lines", "-"}),
     "uniq": frozenset({"-d", "-i", "-u"}),

@@ -17,16 +17,13 @@ from holdfast.rules.shell import git
 from holdfast.rules.shell.place import FOUND, Place
 from holdfast.rules.shell.programs import family, is_plain_name, program_name
 from holdfast.rules.shell.readers import CHECKS, READERS, check, outside
-from holdfast.rules.shell.verdicts import Word
+from holdfast.rules.shell.verdicts import Word, word_set
 from holdfast.rules.shell.wrappers import WRAPPING
 
-SHELL_CHANGING: Final = frozenset(
-    {
-        *(".", "alias", "bind", "builtin", "complete", "compopt", "declare", "disown", "enable", "eval", "exec"),
-        *("export", "getopts", "hash", "let", "local", "mapfile", "popd", "pushd", "read", "readarray", "readonly"),
-        *("set", "shift", "shopt", "source", "trap", "typeset", "ulimit", "umask", "unalias", "unset"),
-    }
-)
+SHELL_CHANGING: Final = word_set("""
+    . alias bind builtin complete compopt declare disown enable eval exec export getopts hash let local mapfile popd
+    pushd read readarray readonly set shift shopt source trap typeset ulimit umask unalias unset
+""")
 """Builtins that change what later commands mean."""
 _TAKING_FILES: Final = frozenset(
     {
@@ -114,12 +111,7 @@ _SAME: Final = {
     "rm": "f,force r,R,recursive i I interactive d,dir v,verbose one-file-system preserve-root no-preserve-root",
 }
 """Options of well-known programs; those joined by commas are one. An operand that begins with `+` or `:` counts too."""
-_ONE_DASH: Final = frozenset(
-    {
-        *("cc", "clang", "convert", "ffmpeg", "find", "gcc", "go", "java", "javac", "magick", "openssl", "qemu"),
-        *("terraform", "tofu"),
-    }
-)
+_ONE_DASH: Final = word_set("cc clang convert ffmpeg find gcc go java javac magick openssl qemu terraform tofu")
 """Programs whose long options begin with one dash."""
 
 
@@ -214,11 +206,9 @@ _ALIASES: Final = {
     "pnpm": _NPM,
 }
 """Names joined by commas are one subcommand."""
-_SHORTENED: Final = frozenset({"bundle", "gem", "hg", "ip", "nmcli", "npm", "tmux"})
+_SHORTENED: Final = word_set("bundle gem hg ip nmcli npm tmux")
 """Programs that take the beginning of a subcommand for the whole."""
-_MANAGING: Final = frozenset(
-    {"builder", "buildx", "compose", "container", "context", "image", "network", "plugin", "system", "volume"}
-)
+_MANAGING: Final = word_set("builder buildx compose container context image network plugin system volume")
 _CONTAINERS: Final = frozenset({"docker", "nerdctl", "podman"})
 _OF_IMAGES: Final = {"rm": "rmi", "remove": "rmi", "ls": "images", "list": "images"}
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from holdfast.rules.shell.verdicts import Word
+from holdfast.rules.shell.verdicts import Word, word_set
 from holdfast.rules.shell.words import ansi_value, has_braces
 
 if TYPE_CHECKING:
@@ -30,13 +30,10 @@ _FLAT: Final = frozenset({"list", "pipeline", "concatenation", "program"})
 """Kinds that nest because there are many, not because something is inside something."""
 _REDIRECTS: Final = frozenset({"file_redirect", "heredoc_redirect", "herestring_redirect"})
 _ENDING_IN_COMMANDS: Final = frozenset({"redirected_statement", "pipeline", "list", "negated_command"})
-_WORDS: Final = frozenset(
-    {
-        *("word", "number", "string", "raw_string", "ansi_c_string", "translated_string", "concatenation"),
-        *("simple_expansion", "expansion", "command_substitution", "process_substitution", "arithmetic_expansion"),
-        *("brace_expression", "extglob_pattern"),
-    }
-)
+_WORDS: Final = word_set("""
+    word number string raw_string ansi_c_string translated_string concatenation simple_expansion expansion
+    command_substitution process_substitution arithmetic_expansion brace_expression extglob_pattern
+""")
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_./,:=@%+^-]+")
 _GLOB: Final = re.compile(r"[*?\[]")
 _ESCAPED: Final = re.compile(r"\\(\n|.)", re.DOTALL)

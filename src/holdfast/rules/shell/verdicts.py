@@ -8,6 +8,12 @@ from msgspec import Struct
 
 from holdfast.contract.vocabulary import Verdict
 
+
+def word_set(text: str) -> frozenset[str]:
+    """The words of a table."""
+    return frozenset(text.split())
+
+
 Word = str | None
 """The literal value of a word; None: it depends on variables, files or other commands."""
 Kind = Literal["command", "assignment", "redirection", "opaque"]

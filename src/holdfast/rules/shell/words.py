@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from holdfast.rules.shell.verdicts import Exact, Part, Pattern, Word, Words
+from holdfast.rules.shell.verdicts import Exact, Part, Pattern, Word, Words, word_set
 
 _AFTER_WORDS: Final = frozenset(("", " ", "\t", "\n", ";", "|", ")"))
 _BARE: Final = re.compile(r"[A-Za-z0-9_./,:=@%+^-]+")
@@ -27,7 +27,7 @@ _NAMED_DESCRIPTOR: Final = re.compile(r"\{[A-Za-z_][A-Za-z0-9_]*(\[.*\])?\}", re
 _SETS: Final = re.compile(r"\+\+|--|<<=|>>=|(?<![=!<>])=(?!=)")
 """What sets a variable in an expression."""
 _RANGE: Final = re.compile(r"\{[0-9]+\.\.[0-9]+(\.\.[0-9]+)?\}")
-_CUTTING: Final = frozenset({"#", "##", "%", "%%", "^", "^^", ",", ",,"})
+_CUTTING: Final = word_set("# ## % %% ^ ^^ , ,,")
 """Operators that leave a part of a value, or change its letters."""
 GIVEN: Final = frozenset(
     {

@@ -27,27 +27,22 @@ from holdfast.rules.shell.programs import (
     family,
     program_name,
 )
-from holdfast.rules.shell.verdicts import Dialect, Word
+from holdfast.rules.shell.verdicts import Dialect, Word, word_set
 
 MAX_WRAPPED: Final = 8
 _MAX_PLACES: Final = 64
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _SPLIT: Final = re.compile(r"-[a-zA-Z0-9]*?S|--s[a-z-]*=?")
 _SHELL_VALUED: Final = frozenset({"--init-file", "--rcfile"})
-_SHELL_FLAGS: Final = frozenset(
-    {"--login", "--noediting", "--noprofile", "--norc", "--posix", "--restricted", "--verbose"}
-)
+_SHELL_FLAGS: Final = word_set("--login --noediting --noprofile --norc --posix --restricted --verbose")
 _DEVICE: Final = re.compile(r"(^|/)(dev|proc|stdin|fd)(/|$)|^[0-9]+$")
 _FIND_ACTIONS: Final = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 _DECLARING: Final = frozenset({"declare", "export", "local", "readonly", "typeset"})
-_EVALUATING: Final = frozenset(
-    {
-        *("[", "compgen", "declare", "export", "getopts", "let", "local", "mapfile", "printf", "read", "readarray"),
-        *("readonly", "test", "typeset", "unset", "wait"),
-    }
-)
+_EVALUATING: Final = word_set("""
+    [ compgen declare export getopts let local mapfile printf read readarray readonly test typeset unset wait
+""")
 """Builtins that evaluate subscripts or arithmetic in their arguments, quoted or not."""
-_KEYWORDS: Final = frozenset({"!", "(", "do", "elif", "else", "if", "then", "until", "while", "{"})
+_KEYWORDS: Final = word_set("! ( do elif else if then until while {")
 """What a wrapper may be given before a command, where a reading takes it for a word."""
 _SSH: Final = Wrapper(
     valued=frozenset(f"-{letter}" for letter in "BbcDEeFIiJLlmOoPpQRSWw"),
