@@ -11,36 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
+from holdfast.rules.shell import harmless, programs
 from holdfast.rules.shell.effects import ANY, CODE_OPTION, DECLARING, NAME, SETTING, Effects
-from holdfast.rules.shell.harmless import (
-    FIND_VALUED,
-    FREE,
-    GIT,
-    GIT_FREE,
-    GIVEN,
-    HOLE,
-    PLAIN_SUBCOMMAND_OPTIONS,
-    SUBCOMMANDS,
-    TABLES,
-    VARIABLES,
-    Told,
-    Untold,
-    unread_option,
-)
-from holdfast.rules.shell.programs import (
-    AFTER_RUN,
-    ANYWHERE,
-    CONFIGURABLE,
-    DATA,
-    FILE_RUNNERS,
-    HELD,
-    INTERPRETERS,
-    RUNS_FILES,
-    SHELL_STARTERS,
-    WRAPPERS,
-    family,
-    program_name,
-)
+from holdfast.rules.shell.harmless import GIVEN, HOLE, Told, Untold, unread_option
+from holdfast.rules.shell.programs import family, program_name
 from holdfast.rules.shell.verdicts import Part, Word, word_set
 
 _SET: Final = re.compile(r"[\"']?([A-Za-z_]\w*)(\[[^=]*\])?\+?=(.*)", re.DOTALL)
@@ -72,6 +46,10 @@ _BUILTINS: Final = word_set("""
     help jobs kill let local mapfile popd printf pushd pwd read readarray readonly return set shift shopt source test
     times trap true type typeset ulimit umask unset wait
 """)
+_SHOWING_ALL: Final = (
+    harmless.FREE.union(programs.WRAPPERS) | programs.ANYWHERE | programs.SHELL_STARTERS | programs.FILE_RUNNERS
+)
+"""Programs that run nothing but what is read from their words."""
 
 
 class Doubts(Effects):
@@ -105,20 +83,20 @@ class Doubts(Effects):
 
     def _about_variable(self, name: str, value: str) -> str:
         """Why a variable that programs see may make one run something."""
-        if name == "PATH" or VARIABLES.fullmatch(name):
+        if name == "PATH" or harmless.VARIABLES.fullmatch(name):
             return ""
         if not self.obeys_variables and _OWN.fullmatch(name) is None:
             return ""
         if _PLAIN.fullmatch(value) is None:
             return f"programs may obey the variable {name}"
         path = program_name(value.strip("\"'"))
-        if path and not path.isdigit() and (self.written & {ANY, path} or family(path) in INTERPRETERS):
+        if path and not path.isdigit() and (self.written & {ANY, path} or family(path) in programs.INTERPRETERS):
             return f"programs may run what the variable {name} names"
         return ""
 
     def _about_command(self, at: int, part: Part, program: str) -> str:
         name = program_name(program)
-        is_script = part.inside in FILE_RUNNERS and part.derived
+        is_script = part.inside in programs.FILE_RUNNERS and part.derived
         if is_script or ("/" in program and _SYSTEM.fullmatch(program) is None):
             if self.may_have_written(program, at):
                 return f"the file '{program}' may have been written by the same command"
@@ -138,14 +116,12 @@ class Doubts(Effects):
             return self._about_git(self.told(part, at))
         if name == "find":
             return self._about_find(self.told(part, at)) if None in part.words else ""
-        if (table := TABLES.get(name)) is not None:
+        if (table := harmless.TABLES.get(name)) is not None:
             told = self.told(part, at)
-            return unread_option(table, told, HELD.get(name, "").split()) or self._about_file(name, part)
+            return unread_option(table, told, programs.HELD.get(name, "").split()) or self._about_file(name, part)
         if name in _EDITORS and not all(_EDITOR_WORD.fullmatch(str(word)) for word in self.told(part, at)):
             return "a word may be a command of the editor"
-        if name in FREE or name in WRAPPERS or name in ANYWHERE or name in SHELL_STARTERS or name in FILE_RUNNERS:
-            return ""
-        if part.inside in ("a variable", "alias", "git -c"):
+        if name in _SHOWING_ALL or part.inside in ("a variable", "alias", "git -c"):
             return ""
         return self._about_other(name, self.told(part, at))
 
@@ -153,7 +129,7 @@ class Doubts(Effects):
         """Programs of which it is not known what they do with their words."""
         if _is_data(name, told):
             return ""
-        if family(name).lower() in INTERPRETERS:
+        if family(name).lower() in programs.INTERPRETERS:
             operand = next((word for word in told if not (isinstance(word, str) and word.startswith("-"))), "")
             if any(isinstance(word, str) and CODE_OPTION.fullmatch(word) for word in told):
                 return ""
@@ -163,7 +139,7 @@ class Doubts(Effects):
         spliced = any(isinstance(word, str) and _SPLICED.search(word) for word in told)
         if spliced or any(isinstance(word, Untold) or HOLE in word for word in told if word is not Untold.OPERAND):
             return f"it is not known what '{name}' does with its words, and one cannot be told"
-        if name in AFTER_RUN and any(_CODE.search(str(word)) for word in told):
+        if name in programs.AFTER_RUN and any(_CODE.search(str(word)) for word in told):
             return f"'{name}' may run what its words say"
         return ""
 
@@ -189,12 +165,12 @@ class Doubts(Effects):
         subcommand = words[0]
         if isinstance(subcommand, Untold) or HOLE in subcommand or GIVEN in subcommand:
             return "the subcommand of git cannot be told"
-        if subcommand in GIT_FREE:
+        if subcommand in harmless.GIT_FREE:
             return ""
-        if (table := GIT.get(subcommand)) is not None:
+        if (table := harmless.GIT.get(subcommand)) is not None:
             if any("::" in word for word in words[1:] if isinstance(word, str)):
                 return "a remote helper of git may run something"
-            return unread_option(table, words[1:], HELD["git"].split())
+            return unread_option(table, words[1:], programs.HELD["git"].split())
         untold = any(isinstance(word, Untold) or HOLE in word for word in words[1:])
         return f"it is not known what 'git {subcommand}' does with its words" if untold else ""
 
@@ -214,7 +190,7 @@ class Doubts(Effects):
         """Only where a word of it could be an action."""
         reason, before = "a word that may be an action of find cannot be told", ""
         for at, word in enumerate(told):
-            is_value = before in FIND_VALUED
+            is_value = before in harmless.FIND_VALUED
             before = word if isinstance(word, str) else ""
             if word is Untold.MANY:
                 return reason
@@ -252,7 +228,7 @@ class Doubts(Effects):
             variable = target.partition("[")[0]
             if variable in _COUNTED or _SENSITIVE.fullmatch(variable):
                 return f"what {variable} is set to cannot be told"
-            if {variable, ANY} & self.exported and not VARIABLES.fullmatch(variable) and self.obeys_variables:
+            if {variable, ANY} & self.exported and not harmless.VARIABLES.fullmatch(variable) and self.obeys_variables:
                 return f"programs may obey the variable {variable}"
         return ""
 
@@ -267,23 +243,23 @@ def may_run(words: Sequence[Word], *, writes: bool) -> bool:
     name = program_name(words[0])
     if "/" in words[0] and _SYSTEM.fullmatch(words[0]) is None:
         return True
-    if name in RUNS_FILES:
+    if name in programs.RUNS_FILES:
         return writes
-    if name in AFTER_RUN:
+    if name in programs.AFTER_RUN:
         return not _is_data(name, ["\0" if word is None else word for word in words[1:]])
-    if name in DATA:
-        options = CONFIGURABLE.get(name)
+    if name in programs.DATA:
+        options = programs.CONFIGURABLE.get(name)
         return options is not None and any((word or "").startswith(options) for word in words[1:])
-    return name not in WRAPPERS
+    return name not in programs.WRAPPERS
 
 
 def _is_data(name: str, told: Sequence[Told]) -> bool:
     """Whether the subcommand treats its words as data."""
-    data = SUBCOMMANDS.get(name, frozenset())
+    data = harmless.SUBCOMMANDS.get(name, frozenset())
     if not told or told[0] not in data:
         return False
     rest = told[1:] if "publish" in data else _without_holes(told[1:])
-    return not unread_option(PLAIN_SUBCOMMAND_OPTIONS, rest)
+    return not unread_option(harmless.PLAIN_SUBCOMMAND_OPTIONS, rest)
 
 
 def _targets(name: str, words: Sequence[Word]) -> Iterator[str]:

@@ -5,48 +5,42 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from msgspec.structs import replace
-
 from holdfast.rules.shell.place import UNTOLD, Place
-from holdfast.rules.shell.readers import Reader, dashed, outside, split_arguments
+from holdfast.rules.shell.readers import outside, reader, split_arguments
 from holdfast.rules.shell.verdicts import word_set
 
 NOT_CONTAINED: Final = "git runs what the repository's configuration names, and no sandbox holds it"
-_SHOWING: Final = dashed("""
+_SHOWING: Final = """
     oneline stat shortstat numstat name-only name-status graph all patch decorate no-decorate decorate= abbrev-commit
     no-merges merges first-parent reverse follow no-patch summary raw minimal patience histogram color no-color color=
     word-diff word-diff= ignore-all-space ignore-space-change ignore-blank-lines cached staged check merge-base stat=
     unified= format= pretty pretty= date= author= committer= grep= since= until= after= before= max-count= skip=
-    diff-filter= branches tags remotes branches= topo-order date-order full-history no-renames find-renames no-ext-diff
-    no-textconv exit-code quiet abbrev= no-abbrev-commit left-right cherry-pick dirstat compact-summary
+    diff-filter= branches tags remotes branches= topo-order date-order full-history no-renames find-renames
+    no-ext-diff no-textconv exit-code quiet abbrev= no-abbrev-commit left-right cherry-pick dirstat compact-summary
     function-context relative
-""")
-_LOG: Final = Reader(flags="pwsbizDRqc", valued="nSGL", attached="UMCB", long=_SHOWING, numbers=True)
+"""
+_LOG: Final = reader("pwsbizDRqc", "nSGL", _SHOWING, attached="UMCB", numbers=True)
 COMMANDS: Final = {
-    "blame": Reader(flags="bceflnpsw", attached="MC", valued="L", long=dashed("porcelain show-email date=")),
-    "branch": Reader(flags="arv", long=dashed("list all remotes show-current no-color verbose")),
-    "cat-file": Reader(flags="epst"),
-    "check-ignore": Reader(flags="nqv", long=dashed("verbose quiet non-matching")),
-    "describe": Reader(long=dashed("tags all always dirty long abbrev= exact-match")),
-    "diff": replace(_LOG, long=(*_SHOWING, "--no-index")),
-    "grep": Reader(flags="EFGPachHiIlLnovwWpz", valued="emABC", operands="pattern",
-                   long=dashed("count cached untracked heading")),
+    "blame": reader("bceflnpsw", "L", "porcelain show-email date=", attached="MC"),
+    "branch": reader("arv", "", "list all remotes show-current no-color verbose"),
+    "cat-file": reader("epst"),
+    "check-ignore": reader("nqv", "", "verbose quiet non-matching"),
+    "describe": reader("", "", "tags all always dirty long abbrev= exact-match"),
+    "diff": reader("pwsbizDRqc", "nSGL", f"{_SHOWING} no-index", attached="UMCB", numbers=True),
+    "grep": reader("EFGPachHiIlLnovwWpz", "emABC", "count cached untracked heading", "pattern"),
     "log": _LOG,
-    "ls-files": Reader(flags="cdmostuvz", long=dashed("""
-        cached deleted modified others stage exclude-standard full-name error-unmatch
-    """)),
-    "ls-tree": Reader(flags="drtlz", long=dashed("name-only full-name full-tree long")),
-    "merge-base": Reader(long=dashed("all is-ancestor octopus independent")),
-    "rev-list": Reader(flags="", valued="n", long=(*_SHOWING, "--count", "--objects"), numbers=True),
-    "rev-parse": Reader(long=dashed("""
+    "ls-files": reader("cdmostuvz", "", """
+        cached deleted modified others stage exclude-standard full-name error-unmatch"""),
+    "ls-tree": reader("drtlz", "", "name-only full-name full-tree long"),
+    "merge-base": reader("", "", "all is-ancestor octopus independent"),
+    "rev-list": reader("", "n", f"{_SHOWING} count objects", numbers=True),
+    "rev-parse": reader("", "", """
         abbrev-ref abbrev-ref= git-dir show-toplevel short short= verify is-inside-work-tree show-prefix show-cdup
-        quiet
-    """)),
-    "shortlog": Reader(flags="cens", long=dashed("summary numbered email all no-merges since=")),
+        quiet"""),
+    "shortlog": reader("cens", "", "summary numbered email all no-merges since="),
     "show": _LOG,
-    "status": Reader(flags="bsuvz", long=dashed("""
-        short branch porcelain porcelain= long ignored untracked-files untracked-files= show-stash ahead-behind
-    """)),
+    "status": reader("bsuvz", "", """
+        short branch porcelain porcelain= long ignored untracked-files untracked-files= show-stash ahead-behind"""),
 }  # fmt: skip
 _EXACT: Final = frozenset(
     {
@@ -85,10 +79,10 @@ def check_git(words: Sequence[str], place: Place) -> str:
 def _check_subcommand(rest: Sequence[str], place: Place) -> str:
     if tuple(rest) in _EXACT:
         return outside((), place)
-    reader = COMMANDS.get(rest[0]) if rest else None
-    if reader is None:
+    known = COMMANDS.get(rest[0]) if rest else None
+    if known is None:
         return f"'git {rest[0]}' is not known to only read" if rest else "it has no subcommand"
-    read = split_arguments(reader, rest[1:])
+    read = split_arguments(known, rest[1:])
     if isinstance(read, str):
         return read
     operands = read.operands
@@ -96,6 +90,6 @@ def _check_subcommand(rest: Sequence[str], place: Place) -> str:
         return "it would make a branch"
     if "--no-index" in read.options and not (place.links_stay or all(map(place.is_plain_file, operands))):
         return "it may follow links out of the project"
-    if reader.operands == "pattern" and "-e" not in read.options:
+    if known.operands == "pattern" and "-e" not in read.options:
         operands = operands[1:]
     return outside(operands, place)

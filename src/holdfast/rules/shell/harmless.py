@@ -58,19 +58,10 @@ class Options(Struct, frozen=True, kw_only=True):
 
 
 def _options(
-    flags: str = "", valued: str = "", long: str = "", long_valued: str = "", *, attached: str = "",
-    numbers: bool = False, bundled: bool = False, operands: bool = True,
-) -> Options:  # fmt: skip
-    return Options(
-        flags=flags,
-        valued=valued,
-        attached=attached,
-        long=frozenset(f"--{name}" for name in long.split()),
-        long_valued=frozenset(f"--{name}" for name in long_valued.split()),
-        numbers=numbers,
-        bundled=bundled,
-        operands=operands,
-    )
+    flags: str = "", valued: str = "", long: str = "", long_valued: str = "", *, attached: str = "", **marks: bool
+) -> Options:
+    names, valued_names = (frozenset(f"--{name}" for name in text.split()) for text in (long, long_valued))
+    return Options(flags=flags, valued=valued, attached=attached, long=names, long_valued=valued_names, **marks)
 
 
 _PACKAGES: Final = _options("yqdfVmsu", "t", """

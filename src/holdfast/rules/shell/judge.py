@@ -9,7 +9,6 @@ from itertools import chain, product
 from math import prod
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.config.model import CommandRule
@@ -41,36 +40,24 @@ from holdfast.rules.shell.verdicts import (
 from holdfast.rules.shell.words import GIVEN
 from holdfast.rules.shell.wrappers import MAX_WRAPPED
 
-_DURATION: Final = re.compile(r"[0-9]+(\.[0-9]+)?[smhd]?")
 _SIGNED: Final = re.compile(r"-?[0-9]+")
-_BUFFERING: Final = re.compile(r"-[ioe](0|L)")
+_LEADING: Final = {
+    "stdbuf": re.compile(r"-[ioe](0|L)"),
+    "timeout": re.compile(r"[0-9]+(\.[0-9]+)?[smhd]?"),
+}
+"""What stands before the command of a wrapper."""
 
 
-class Inside(Struct, frozen=True):
-    words: tuple[str, ...]
-    external: bool
-    """The wrapper starts a program, so that the shell's own commands do not count."""
-
-
-def seen_through(words: Sequence[str]) -> Inside | None:
-    """The command inside; None if the wrapper is not a transparent one, or not plainly used."""
+def _seen_through(words: Sequence[str]) -> list[str]:
+    """The command inside a wrapper that adds nothing but time limits and priorities; empty if that is not plain."""
     name, rest = words[0], list(words[1:])
-    match name:
-        case "time" | "command" | "env":
-            pass
-        case "timeout" if rest and _DURATION.fullmatch(rest[0]):
-            rest.pop(0)
-        case "nice" if rest[:1] == ["-n"] and len(rest) > 1 and _SIGNED.fullmatch(rest[1]):
-            del rest[:2]
-        case "nice":
-            pass
-        case "stdbuf" if rest and _BUFFERING.fullmatch(rest[0]):
-            rest.pop(0)
-        case _:
-            return None
-    if not rest or not is_plain_name(rest[0]):
-        return None
-    return Inside(tuple(rest), external=name not in ("time", "command"))
+    if name == "nice" and rest[:1] == ["-n"] and len(rest) > 1 and _SIGNED.fullmatch(rest[1]):
+        del rest[:2]
+    elif name in _LEADING and rest and _LEADING[name].fullmatch(rest[0]):
+        rest.pop(0)
+    elif name not in ("command", "env", "nice", "time"):
+        return []
+    return rest if rest and is_plain_name(rest[0]) else []
 
 
 UNREAD: Final = "no rule approves it"
@@ -183,12 +170,13 @@ class Judge:
                 if answer == "" and (answer := _distrust(words[0], place, external=external)) == "":
                     return rule.name, f"the rule '{rule.name}' approves it"
                 reasons += [answer] if answer else []
-            inner = seen_through(words)
-            if inner is None:
+            inner = _seen_through(words)
+            if not inner:
                 break
-            if inner.words[0] == "cd":
+            if inner[0] == "cd":
                 return "", "a wrapped cd is not followed"
-            words, external = inner.words, inner.external
+            external = words[0] not in ("time", "command")  # it starts a program: the shell's own commands do not count
+            words = inner
         else:
             return "", f"commands are wrapped more than {MAX_WRAPPED} deep"
         if self.readers and (reason := _check_known(words, place)) is not None:

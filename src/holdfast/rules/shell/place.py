@@ -110,7 +110,7 @@ class Place(Struct, frozen=True, kw_only=True):
     @property
     def links_stay(self) -> bool:
         """Whether no link in the project leads out of it."""
-        return self.root is not None and not _survey(self.root).leads_out
+        return self.root is not None and not _survey(self.root)[0]
 
     @property
     def is_closed(self) -> bool:
@@ -120,7 +120,7 @@ class Place(Struct, frozen=True, kw_only=True):
     @property
     def has_plain_names(self) -> bool:
         """Whether the path of every file in the project is one word that is no option."""
-        return self.has_plain_folders and self.root is not None and not _survey(self.root).has_odd_names
+        return self.has_plain_folders and self.root is not None and not _survey(self.root)[1]
 
     @property
     def has_plain_folders(self) -> bool:
@@ -196,26 +196,22 @@ class Place(Struct, frozen=True, kw_only=True):
         return self.root is not None and (path == self.root or path.startswith(f"{self.root.rstrip('/')}/"))
 
 
-class _Survey(Struct, frozen=True):
-    leads_out: bool = False
-    has_odd_names: bool = False
-
-
-def _survey(root: str) -> _Survey:
-    """What there is in a project, looked at anew each time; the worst if it is too much to look at."""
+def _survey(root: str) -> tuple[bool, bool]:
+    """Whether links lead out of a project and odd names are in it, looked at anew each time; both if it is too much to
+    look at."""
     leads_out = has_odd_names = not os.path.isdir(root)  # noqa: PTH112
     seen = 0
     for folder, folders, files in os.walk(root):
         seen += len(folders) + len(files)
         if seen > _MAX_SURVEYED or (leads_out and has_odd_names):
-            return _Survey(leads_out=True, has_odd_names=True)
+            return True, True
         for name in (*folders, *files):
             has_odd_names = has_odd_names or _PLAIN_FILE.fullmatch(name) is None
             path = f"{folder}/{name}"
             if not leads_out and os.path.islink(path):  # noqa: PTH114
                 real = os.path.realpath(path)
                 leads_out = real != root and not real.startswith(f"{root}/")
-    return _Survey(leads_out=leads_out, has_odd_names=has_odd_names)
+    return leads_out, has_odd_names
 
 
 def _steps(pattern: str) -> list[tuple[str, re.Pattern[str] | None]] | None:

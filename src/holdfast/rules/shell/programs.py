@@ -15,15 +15,10 @@ SHELLS: Final = word_set("""
 """)
 OTHER_LANGUAGES: Final = frozenset({"csh", "elvish", "fish", "nu", "tcsh", "xonsh"})
 """Shells that do not read POSIX scripts."""
-INTERPRETERS: Final = frozenset(
-    {
-        *SHELLS,
-        *("awk", "bc", "dc", "deno", "ed", "emacs", "ex", "expect", "gawk", "gdb", "julia", "lua", "luajit", "m4"),
-        *("mawk", "nano", "nawk", "nim", "node", "nodejs", "nvim", "ocaml", "osascript", "perl", "php", "powershell"),
-        *("pwsh", "pypy", "python", "r", "rscript", "ruby", "rview", "rvim", "sed", "sqlite", "tclsh", "test", "vi"),
-        *("[", "view", "vim", "vimdiff", "wish"),
-    }
-)
+INTERPRETERS: Final = SHELLS | word_set("""
+    [ awk bc dc deno ed emacs ex expect gawk gdb julia lua luajit m4 mawk nano nawk nim node nodejs nvim ocaml osascript
+    perl php powershell pwsh pypy python r rscript ruby rview rvim sed sqlite tclsh test vi view vim vimdiff wish
+""")
 """Programs whose operands are code, or files of code."""
 
 
@@ -45,25 +40,9 @@ class Wrapper(Struct, frozen=True, kw_only=True):
     """Without a command it runs a shell on its own input."""
 
 
-def _wrapper(
-    valued: str = "",
-    flags: str = "",
-    leading: int = 0,
-    optional: str = "",
-    *,
-    assignments: bool = False,
-    joined: bool = False,
-    runs_shell: bool = False,
-) -> Wrapper:
-    return Wrapper(
-        valued=frozenset(valued.split()),
-        flags=frozenset(flags.split()),
-        optional=frozenset(optional.split()),
-        leading=leading,
-        assignments=assignments,
-        joined=joined,
-        runs_shell=runs_shell,
-    )
+def _wrapper(valued: str = "", flags: str = "", leading: int = 0, optional: str = "", **marks: bool) -> Wrapper:
+    known, plain, attached = map(word_set, (valued, flags, optional))
+    return Wrapper(valued=known, flags=plain, optional=attached, leading=leading, **marks)
 
 
 WRAPPERS: Final = {

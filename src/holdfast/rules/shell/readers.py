@@ -25,46 +25,6 @@ _PROCESSES: Final = frozenset({(), ("-A",), ("-a",), ("-e",)})
 _SECONDS: Final = re.compile(r"[0-9]{1,3}(\.[0-9]+)?s?")
 
 
-def archive_of(words: Sequence[str]) -> str | None:
-    """The archive whose contents `tar` or `unzip` only lists; None if it may do anything else."""
-    if UNTOLD & set(words):
-        return None
-    match list(words):
-        case ["tar", letters, path] if _TAR_LISTS.fullmatch(letters) and _ARCHIVE.fullmatch(path):
-            return path
-        case ["unzip", "-l" | "-Z1", path] if _ARCHIVE.fullmatch(path) and path.endswith(".zip"):
-            return path  # without the ending it looks for other files too
-        case _:
-            return None
-
-
-def dumped_by_xxd(words: Sequence[str]) -> list[str] | None:
-    """The file that `xxd` shows, if any; None if it may do anything else: a second one is written to."""
-    rest, files = list(words[1:]), list[str]()
-    while rest:
-        word = rest.pop(0)
-        if files:
-            return None  # whatever it looks like: options come first
-        numbered = _XXD_NUMBERED.fullmatch(word)
-        if numbered is not None and numbered[1] is None and rest and rest[0].isascii() and rest[0].isdecimal():
-            rest.pop(0)
-        elif (numbered is not None and numbered[1]) or word in _XXD_FLAGS:
-            pass
-        elif word.startswith("-") and word != "-":
-            return None
-        else:
-            files.append(word)
-    return None if UNTOLD & set(files) else files
-
-
-def lists_processes(words: Sequence[str]) -> bool:
-    return tuple(words[1:]) in _PROCESSES
-
-
-def only_waits(words: Sequence[str]) -> bool:
-    return len(words) == 2 and _SECONDS.fullmatch(words[1]) is not None
-
-
 Operands = Literal["paths", "text", "none", "pattern", "one path"]
 MAX_NESTED: Final = 8
 _NUMBER: Final = re.compile(r"-[0-9]+")
@@ -93,9 +53,15 @@ class Reader(Struct, frozen=True, kw_only=True):
     """Whether it follows links in the folders that it is given."""
 
 
-def dashed(text: str) -> tuple[str, ...]:
-    """Long options, written without their dashes."""
-    return tuple(f"--{name}" for name in text.split())
+def reader(
+    flags: str = "", valued: str = "", long: str = "", operands: Operands = "paths", *, attached: str = "",
+    files: str = "", **marks: bool,
+) -> Reader:  # fmt: skip
+    """The long options are written without their dashes."""
+    names = tuple(f"--{name}" for name in long.split())
+    return Reader(
+        flags=flags, valued=valued, long=names, operands=operands, attached=attached, files=files, **marks
+    )  # fmt: skip
 
 
 class Arguments(Struct, frozen=True):
@@ -109,65 +75,42 @@ class Arguments(Struct, frozen=True):
 
 def split_arguments(reader: Reader, words: Sequence[str]) -> Arguments | str:
     """Options and operands, or what is not known about them."""
-    split = _Splitter(reader, list(words))
-    reason = split.read()
-    if reason:
-        return reason
-    files = tuple(value for letter, value in split.values if letter in reader.files)
-    return Arguments(tuple(split.options), tuple(split.operands), files, tuple(split.values))
+    rest, options, operands, values = list(words), list[str](), list[str](), list[tuple[str, str]]()
+    while rest:
+        word = rest.pop(0)
+        if word == "--":
+            operands += rest
+            break
+        if not word.startswith("-") or word == "-":
+            operands.append(word)
+        elif word.startswith("--"):
+            name, equals, _ = word.partition("=")
+            if name + equals not in reader.long:
+                return f"its option '{word}' is not known to be harmless"
+            options.append(name)
+        elif reader.numbers and _NUMBER.fullmatch(word):
+            options.append("-")
+        else:
+            for at, letter in enumerate(word[1:], 2):
+                has_value = letter in reader.valued
+                if has_value and not (word[at:] or _is_value(rest[:1])):
+                    return f"its option '-{letter}' is not known to be harmless"
+                if has_value:
+                    values.append((letter, word[at:] or rest.pop(0)))
+                elif letter not in reader.attached + reader.flags:
+                    return f"its option '-{letter}' is not known to be harmless"
+                options.append(f"-{letter}")
+                if has_value or letter in reader.attached:
+                    break
+    files = tuple(value for letter, value in values if letter in reader.files)
+    return Arguments(tuple(options), tuple(operands), files, tuple(values))
 
 
-class _Splitter:
-    def __init__(self, reader: Reader, rest: list[str]) -> None:
-        self.reader = reader
-        self.rest = rest
-        self.options: list[str] = []
-        self.operands: list[str] = []
-        self.values: list[tuple[str, str]] = []
-
-    def read(self) -> str:
-        while self.rest:
-            word = self.rest.pop(0)
-            if word == "--":
-                self.operands += self.rest
-                return ""
-            if not word.startswith("-") or word == "-":
-                self.operands.append(word)
-            elif word.startswith("--"):
-                name, equals, _ = word.partition("=")
-                if name + equals not in self.reader.long:
-                    return f"its option '{word}' is not known to be harmless"
-                self.options.append(name)
-            elif self.reader.numbers and _NUMBER.fullmatch(word):
-                self.options.append("-")
-            elif odd := self._letters(word[1:]):
-                return f"its option '-{odd}' is not known to be harmless"
-        return ""
-
-    def _letters(self, letters: str) -> str:
-        """Take a bundle of letters apart; what is returned is not known."""
-        for at, letter in enumerate(letters):
-            rest = letters[at + 1 :]
-            if letter in self.reader.valued:
-                return "" if self._valued(letter, rest) else letter
-            self.options.append(f"-{letter}")
-            if letter in self.reader.attached:
-                return ""
-            if letter not in self.reader.flags:
-                return letter
-        return ""
-
-    def _valued(self, letter: str, attached: str) -> bool:
-        """A next word that looks like an option is taken for a value by nobody but this table: not known. Nor is what
-        is found: it may be no word at all, or several."""
-        following = "" if not self.rest else self.rest[0]
-        if not attached and (not self.rest or following == FOUND):
-            return False
-        if not attached and following.startswith("-") and not _VALUE.fullmatch(following):
-            return False
-        self.options.append(f"-{letter}")
-        self.values.append((letter, attached or self.rest.pop(0)))
-        return True
+def _is_value(following: Sequence[str]) -> bool:
+    """A next word that looks like an option is taken for a value by nobody but this table: not known. Nor is what is
+    found: it may be no word at all, or several."""
+    word = next(iter(following), FOUND)
+    return word != FOUND and (not word.startswith("-") or _VALUE.fullmatch(word) is not None)
 
 
 def check(words: Sequence[str], place: Place, depth: int = 0) -> str | None:
@@ -234,10 +177,6 @@ def _check_inner(words: Sequence[str], place: Place, depth: int) -> str:
     if reason is None:
         return f"'{words[0]}' is not known to only read"
     return reason or ("" if place.trusts(words[0], external=True) else f"'{words[0]}' is not a program of the system")
-
-
-def _check_echo(words: Sequence[str], place: Place, depth: int) -> str:
-    return MAY_LIST if WILD in words else ""
 
 
 def _check_printf(words: Sequence[str], place: Place, depth: int) -> str:
@@ -431,28 +370,41 @@ def _check_jq(words: Sequence[str], place: Place, depth: int) -> str:
 
 def _check_read(words: Sequence[str], place: Place, depth: int) -> str:
     """`read`, into variables of the script's own."""
-    read = split_arguments(Reader(flags="ers", valued="dnNptu"), words[1:])
+    read = split_arguments(reader("ers", "dnNptu"), words[1:])
     if isinstance(read, str):
         return read
     return "" if all(map(_OWN_NAME.fullmatch, read.operands)) else "it sets a variable that is not the script's own"
 
 
 def _check_archive(words: Sequence[str], place: Place, depth: int) -> str:
-    archive = archive_of(words)
-    return "it is not known to only list" if archive is None else outside([archive], place)
+    """`tar` and `unzip`, where they only list what is in an archive."""
+    path = words[2] if len(words) == 3 and not UNTOLD & set(words) and _ARCHIVE.fullmatch(words[2]) else None
+    if words[0] == "tar":
+        lists = path is not None and _TAR_LISTS.fullmatch(words[1]) is not None
+    else:  # without the ending it looks for other files too
+        lists = path is not None and words[1] in ("-l", "-Z1") and path.endswith(".zip")
+    return outside([words[2]], place) if lists else "it is not known to only list"
 
 
 def _check_ps(words: Sequence[str], place: Place, depth: int) -> str:
-    return "" if lists_processes(words) else "it is not known to only list"
+    return "" if tuple(words[1:]) in _PROCESSES else "it is not known to only list"
 
 
 def _check_sleep(words: Sequence[str], place: Place, depth: int) -> str:
-    return "" if only_waits(words) else "how long it waits cannot be told"
+    return "" if len(words) == 2 and _SECONDS.fullmatch(words[1]) else "how long it waits cannot be told"
 
 
 def _check_xxd(words: Sequence[str], place: Place, depth: int) -> str:
-    files = dumped_by_xxd(words)
-    return "it is not known to only read" if files is None else outside(files, place)
+    """It shows one file; a second one is written to. Options come first, whatever follows a file looks like."""
+    rest, unknown = list(words[1:]), "it is not known to only read"
+    while rest and rest[0].startswith("-") and rest[0] != "-":
+        word = rest.pop(0)
+        numbered = _XXD_NUMBERED.fullmatch(word)
+        if numbered is not None and numbered[1] is None and rest and rest[0].isascii() and rest[0].isdecimal():
+            rest.pop(0)
+        elif (numbered is None or not numbered[1]) and word not in _XXD_FLAGS:
+            return unknown
+    return unknown if len(rest) > 1 or UNTOLD & set(rest) else outside(rest, place)
 
 
 def _check_set(words: Sequence[str], place: Place, depth: int) -> str:
@@ -486,146 +438,93 @@ _FIND_VALUED: Final = word_set("""
     -atime -amin -ctime -cmin -perm -user -size -group -uid -gid -links -inum -used -printf -xtype -lname -ilname
     -fstype -newermt -newerat -newerct
 """)
-_AWK: Final = Reader(valued="Fv", long=("--version",))
-_SED: Final = Reader(flags="nErzus", valued="e", long=dashed("quiet silent regexp-extended version"))
-_DATE: Final = Reader(flags="uR", valued="d", attached="I", long=dashed("""
-    utc iso-8601 iso-8601= rfc-3339= date= rfc-email
-"""))  # fmt: skip
-_JQ: Final = Reader(
-    flags="aceCMnrsSj",
-    long=dashed("""
-        compact-output raw-output slurp null-input exit-status sort-keys tab monochrome-output color-output join-output
-        ascii-output raw-input
-    """),
-)
-_SUM: Final = Reader(flags="bt", long=dashed("binary text tag"))
-_GREP: Final = Reader(
-    flags="EFGIPivwxclLqsnHhoabryzZTU",
-    valued="emABCf",
-    files="f",
-    long=dashed("""
-        extended-regexp fixed-strings perl-regexp ignore-case invert-match count word-regexp line-regexp
-        files-with-matches files-without-match line-number recursive no-filename with-filename only-matching quiet
-        no-messages text include= exclude= exclude-dir= color= color max-count= context= after-context= before-context=
-        null line-buffered colour colour= regexp=
-    """),
-    operands="pattern",
-    numbers=True,
-)
-_RG: Final = Reader(
-    flags="nNiSswxlcFovHIuqUP0",
-    valued="eABCgtTmj",
-    long=dashed("""
-        line-number no-line-number ignore-case smart-case case-sensitive word-regexp files files-with-matches
-        files-without-match count count-matches fixed-strings hidden no-ignore no-ignore-vcs unrestricted only-matching
-        invert-match with-filename no-filename heading no-heading json stats trim column multiline pcre2 color= glob=
-        iglob= type= type-not= max-count= max-depth= context= after-context= before-context= sort= sortr= no-config
-        type-list max-columns= vimgrep
-    """),
-    operands="pattern",
-)
+_AWK: Final = reader("", "Fv", "version")
+_SED: Final = reader("nErzus", "e", "quiet silent regexp-extended version")
+_DATE: Final = reader("uR", "d", "utc iso-8601 iso-8601= rfc-3339= date= rfc-email", attached="I")
+_JQ: Final = reader("aceCMnrsSj", "", """
+    compact-output raw-output slurp null-input exit-status sort-keys tab monochrome-output color-output join-output
+    ascii-output raw-input""")
 READERS: Final = {
-    "arch": Reader(operands="none"),
-    "b2sum": _SUM,
-    "base64": Reader(flags="di", valued="w", long=("--decode", "--wrap=")),
-    "basename": Reader(flags="az", valued="s", operands="text"),
-    "bc": Reader(flags="lqsw", long=("--mathlib", "--quiet")),
-    "cat": Reader(flags="AbeEnstTuv", long=dashed("number show-all squeeze-blank")),
-    "cksum": Reader(),
-    "cmp": Reader(flags="bls", valued="n"),
-    "column": Reader(flags="tx", valued="csoN"),
-    "comm": Reader(flags="123z", long=dashed("nocheck-order check-order output-delimiter=")),
-    "cut": Reader(flags="nsz", valued="bcdf", long=dashed("complement delimiter= fields=")),
-    "df": Reader(flags="ahHiklmPT", long=("--human-readable", "--total")),
-    "dirname": Reader(flags="z", operands="text"),
-    "diff": Reader(
-        flags="abBcdeiNpqrstTuwy",
-        valued="CUWxI",
-        long=dashed("""
+    name: known
+    for names, known in {
+        "arch false lscpu true whoami": reader(operands="none"),
+        "b2sum md5sum sha1sum sha256sum sha512sum": reader("bt", "", "binary text tag"),
+        "base64": reader("di", "w", "decode wrap="),
+        "basename": reader("az", "s", operands="text"),
+        "bc": reader("lqsw", "", "mathlib quiet"),
+        "cat": reader("AbeEnstTuv", "", "number show-all squeeze-blank"),
+        "cksum rev tsort zcat": reader(),
+        "cmp": reader("bls", "n"),
+        "column": reader("tx", "csoN"),
+        "comm": reader("123z", "", "nocheck-order check-order output-delimiter="),
+        "cut": reader("nsz", "bcdf", "complement delimiter= fields="),
+        "df": reader("ahHiklmPT", "", "human-readable total"),
+        "dirname": reader("z", operands="text"),
+        "diff": reader("abBcdeiNpqrstTuwy", "CUWxI", """
             brief recursive unified unified= side-by-side suppress-common-lines color color= ignore-all-space
             ignore-blank-lines ignore-case ignore-space-change text new-file exclude= strip-trailing-cr
-            report-identical-files minimal width=
-        """),
-        numbers=True,
-        follows=True,
-    ),
-    "du": Reader(flags="abcDhHklmsSx0", valued="d", long=dashed("human-readable summarize max-depth=")),
-    "egrep": _GREP,
-    "false": Reader(operands="none"),
-    "fgrep": _GREP,
-    "expand": Reader(flags="i", valued="t"),
-    "expr": Reader(operands="text"),
-    "file": Reader(flags="binN0", long=dashed("brief mime mime-type mime-encoding")),
-    "fmt": Reader(flags="cstu", valued="wgp", numbers=True),
-    "free": Reader(flags="bghkmtw", operands="none"),
-    "fold": Reader(flags="bs", valued="w", long=("--width=", "--spaces"), numbers=True),
-    "grep": _GREP,
-    "groups": Reader(operands="text"),
-    "head": Reader(flags="qvz", valued="nc", long=dashed("lines= bytes= quiet verbose"), numbers=True),
-    "hexdump": Reader(flags="bcCdovx", valued="ns"),
-    "hostname": Reader(flags="Is", operands="none"),
-    "id": Reader(flags="gGnru", operands="text"),
-    "join": Reader(flags="iz", valued="12aejotv", numbers=True),
-    "ls": Reader(
-        flags="1aAbBcCdfFgGhiklmnNopqQrRsStuUvxXZ",
-        valued="ITw",
-        long=dashed("""
+            report-identical-files minimal width=""", numbers=True, follows=True),
+        "du": reader("abcDhHklmsSx0", "d", "human-readable summarize max-depth="),
+        "egrep fgrep grep": reader("EFGIPivwxclLqsnHhoabryzZTU", "emABCf", """
+            extended-regexp fixed-strings perl-regexp ignore-case invert-match count word-regexp line-regexp
+            files-with-matches files-without-match line-number recursive no-filename with-filename only-matching quiet
+            no-messages text include= exclude= exclude-dir= color= color max-count= context= after-context=
+            before-context= null line-buffered colour colour= regexp=""", "pattern", files="f", numbers=True),
+        "expand": reader("i", "t"),
+        "expr groups": reader(operands="text"),
+        "file": reader("binN0", "", "brief mime mime-type mime-encoding"),
+        "fmt": reader("cstu", "wgp", numbers=True),
+        "free": reader("bghkmtw", operands="none"),
+        "fold": reader("bs", "w", "width= spaces", numbers=True),
+        "head tail": reader("qvz", "nc", "lines= bytes= quiet verbose", numbers=True),
+        "hexdump": reader("bcCdovx", "ns"),
+        "hostname": reader("Is", operands="none"),
+        "id": reader("gGnru", operands="text"),
+        "join": reader("iz", "12aejotv", numbers=True),
+        "ls": reader("1aAbBcCdfFgGhiklmnNopqQrRsStuUvxXZ", "ITw", """
             all almost-all color color= classify directory full-time group-directories-first human-readable ignore=
-            inode reverse size recursive sort= time= time-style= width=
-        """),
-    ),
-    "lscpu": Reader(operands="none"),
-    "md5sum": _SUM,
-    "nl": Reader(flags="p", valued="bdfhilnsvw"),
-    "nproc": Reader(long=("--all",), operands="none"),
-    "od": Reader(flags="abcdfilosvx", valued="AjNSt", attached="w", long=dashed("skip-bytes= read-bytes= format=")),
-    "paste": Reader(flags="sz", valued="d"),
-    "pwd": Reader(flags="LP", operands="none"),
-    "readlink": Reader(flags="efmnqsvz"),
-    "realpath": Reader(flags="emLPqsz"),
-    "rev": Reader(),
-    "rg": _RG,
-    "seq": Reader(flags="w", valued="fs", operands="text", numbers=True),
-    "sha1sum": _SUM,
-    "sha256sum": _SUM,
-    "sha512sum": _SUM,
-    "sort": Reader(
-        flags="bcCdfghiMmnRrsuVz",
-        valued="kt",
-        long=dashed("reverse numeric-sort unique key= field-separator= human-numeric-sort"),
-    ),
-    "shuf": Reader(flags="erz", valued="n"),
-    "stat": Reader(flags="ft", valued="c", long=dashed("format= printf= file-system terse")),
-    "tac": Reader(flags="br", valued="s"),
-    "tail": Reader(flags="qvz", valued="nc", long=dashed("lines= bytes= quiet verbose"), numbers=True),
-    "strings": Reader(flags="af", valued="nt", numbers=True, lists=True),
-    "sum": Reader(flags="rs"),
-    "tr": Reader(flags="cCdst", operands="text"),
-    "tree": Reader(
-        flags="adfipsughDFqNQrtcUvACSn",
-        valued="LPI",
-        long=dashed("""
-            noreport dirsfirst du si gitignore prune inodes device version charset= filelimit= timefmt= sort= help
-        """),
-    ),
-    "true": Reader(operands="none"),
-    "tsort": Reader(),
-    "uname": Reader(flags="amnoprsv", operands="none"),
-    "uniq": Reader(flags="cdDiuz", valued="fsw", operands="one path"),
-    "unexpand": Reader(flags="a", valued="t"),
-    "uptime": Reader(flags="p", operands="none"),
-    "wc": Reader(flags="clLmw", long=dashed("lines words bytes chars")),
-    "whoami": Reader(operands="none"),
-    "zcat": Reader(),
-}
+            inode reverse size recursive sort= time= time-style= width="""),
+        "nl": reader("p", "bdfhilnsvw"),
+        "nproc": reader("", "", "all", "none"),
+        "od": reader("abcdfilosvx", "AjNSt", "skip-bytes= read-bytes= format=", attached="w"),
+        "paste": reader("sz", "d"),
+        "pwd": reader("LP", operands="none"),
+        "readlink": reader("efmnqsvz"),
+        "realpath": reader("emLPqsz"),
+        "rg": reader("nNiSswxlcFovHIuqUP0", "eABCgtTmj", """
+            line-number no-line-number ignore-case smart-case case-sensitive word-regexp files files-with-matches
+            files-without-match count count-matches fixed-strings hidden no-ignore no-ignore-vcs unrestricted
+            only-matching invert-match with-filename no-filename heading no-heading json stats trim column multiline
+            pcre2 color= glob= iglob= type= type-not= max-count= max-depth= context= after-context= before-context=
+            sort= sortr= no-config type-list max-columns= vimgrep""", "pattern"),
+        "seq": reader("w", "fs", operands="text", numbers=True),
+        "sort": reader("bcCdfghiMmnRrsuVz", "kt", """
+            reverse numeric-sort unique key= field-separator= human-numeric-sort"""),
+        "shuf": reader("erz", "n"),
+        "stat": reader("ft", "c", "format= printf= file-system terse"),
+        "tac": reader("br", "s"),
+        "strings": reader("af", "nt", numbers=True, lists=True),
+        "sum": reader("rs"),
+        "tr": reader("cCdst", operands="text"),
+        "tree": reader("adfipsughDFqNQrtcUvACSn", "LPI", """
+            noreport dirsfirst du si gitignore prune inodes device version charset= filelimit= timefmt= sort= help"""),
+        "uname": reader("amnoprsv", operands="none"),
+        "uniq": reader("cdDiuz", "fsw", operands="one path"),
+        "unexpand": reader("a", "t"),
+        "uptime": reader("p", operands="none"),
+        "wc": reader("clLmw", "", "lines words bytes chars"),
+    }.items()
+    for name in names.split()
+}  # fmt: skip
 CHECKS: Final[dict[str, Callable[[Sequence[str], Place, int], str]]] = {
-    "[": _check_test,
-    "[[": _check_test,
+    **dict.fromkeys(("[", "[[", "test"), _check_test),
+    **dict.fromkeys(("tar", "unzip"), _check_archive),
+    **dict.fromkeys(("type", "which"), _check_which),
     "awk": _check_awk,
     "cd": _check_cd,
     "command": _check_command,
     "date": _check_date,
-    "echo": _check_echo,
+    "echo": lambda words, place, depth: MAY_LIST if WILD in words else "",
     "find": _check_find,
     "jq": _check_jq,
     "printf": _check_printf,
@@ -634,16 +533,9 @@ CHECKS: Final[dict[str, Callable[[Sequence[str], Place, int], str]]] = {
     "sed": _check_sed,
     "set": _check_set,
     "sleep": _check_sleep,
-    "tar": _check_archive,
-    "test": _check_test,
-    "type": _check_which,
-    "unzip": _check_archive,
-    "which": _check_which,
     "xargs": _check_xargs,
     "xxd": _check_xxd,
 }
-
-
 _FIND_PRINTS_MORE: Final = word_set("-exec -help --help -ls -printf -version --version")
 _GREPS: Final = frozenset({"egrep", "fgrep", "grep"})
 _GREP_LISTS: Final = frozenset({"-L", "-l", "--files-with-matches", "--files-without-match"})

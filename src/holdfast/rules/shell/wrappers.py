@@ -4,29 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Final
 
 from msgspec import Struct
 
+from holdfast.rules.shell import programs
 from holdfast.rules.shell.harmless import SUBCOMMANDS
-from holdfast.rules.shell.programs import (
-    AFTER_RUN,
-    ANYWHERE,
-    EXPANDED,
-    HELD,
-    HIDING,
-    RUN,
-    SHELL_STARTERS,
-    SHELLS,
-    STORED,
-    UNSEEN,
-    WRAPPERS,
-    Wrapper,
-    dialect_of,
-    family,
-    program_name,
-)
+from holdfast.rules.shell.programs import Wrapper, dialect_of, family, program_name
 from holdfast.rules.shell.verdicts import Dialect, Word, word_set
 
 MAX_WRAPPED: Final = 8
@@ -44,19 +29,15 @@ _EVALUATING: Final = word_set("""
 """Builtins that evaluate subscripts or arithmetic in their arguments, quoted or not."""
 _KEYWORDS: Final = word_set("! ( do elif else if then until while {")
 """What a wrapper may be given before a command, where a reading takes it for a word."""
-_SSH: Final = Wrapper(
-    valued=frozenset(f"-{letter}" for letter in "BbcDEeFIiJLlmOoPpQRSWw"),
-    flags=frozenset(f"-{letter}" for letter in "46AaCfGgKkMNnqsTtVvXxYy"),
-)
-_SSH_COPYING: Final = {
-    "scp": Wrapper(
-        valued=frozenset(f"-{letter}" for letter in "cDFiJloPSX"),
-        flags=frozenset(f"-{letter}" for letter in "346ABCOpqRrsTv"),
-    ),
-    "sftp": Wrapper(
-        valued=frozenset(f"-{letter}" for letter in "BbcDFiJloPRSsX"),
-        flags=frozenset(f"-{letter}" for letter in "46AaCfNpqrv"),
-    ),
+_SSH: Final = {
+    name: Wrapper(
+        valued=frozenset(f"-{letter}" for letter in valued), flags=frozenset(f"-{letter}" for letter in flags)
+    )
+    for name, valued, flags in (
+        ("scp", "cDFiJloPSX", "346ABCOpqRrsTv"),
+        ("sftp", "BbcDFiJloPRSsX", "46AaCfNpqrv"),
+        ("ssh", "BbcDEeFIiJLlmOoPpQRSWw", "46AaCfGgKkMNnqsTtVvXxYy"),
+    )
 }
 _SSH_COMMAND: Final = re.compile(r"[A-Za-z]*command\s*[=\s]\s*", re.IGNORECASE)
 _SSH_PLAIN: Final = re.compile(
@@ -103,8 +84,9 @@ def unwrap(words: Sequence[Word]) -> list[Inner]:
         return [Inner(name, tuple(rest))] if rest else []
     if name.startswith("git-"):
         return [Inner(name, ("git", name.removeprefix("git-"), *rest))]
-    found = list(_held_scripts(name, rest))
-    if name in SHELLS:
+    held = _values(programs.HELD.get(name, ""), rest)
+    found = [Inner(name, script=script.removeprefix("exec=").lstrip(":!")) for script in held]
+    if name in programs.SHELLS:
         return [*found, *_read_shell(name, rest)]
     if (special := _SPECIAL.get(name)) is not None:
         found += special(name, rest)
@@ -116,16 +98,16 @@ def unwrap(words: Sequence[Word]) -> list[Inner]:
         found += [inner for word in rest if word is not None for inner in stored(word)]
     if name in _EVALUATING:
         found += [Inner(name, script=script) for script in evaluated(rest)]
-    if name in HIDING:
+    if name in programs.HIDING:
         found.append(Inner(name, (None,)))
-    if name in ANYWHERE or name in SHELL_STARTERS or name.startswith(("ld-linux", "ld.so", "ld-musl")):
+    if name in programs.ANYWHERE | programs.SHELL_STARTERS or name.startswith(("ld-linux", "ld.so", "ld-musl")):
         found += _anywhere(name, rest)
-    elif name in AFTER_RUN and (not rest or rest[0] not in SUBCOMMANDS.get(name, ())):
-        runs = next((at for at, word in enumerate(rest) if word is None or word in RUN), len(rest))
+    elif name in programs.AFTER_RUN and (not rest or rest[0] not in SUBCOMMANDS.get(name, ())):
+        runs = next((at for at, word in enumerate(rest) if word is None or word in programs.RUN), len(rest))
         found += _anywhere(name, rest[runs:])
-    if name in SHELL_STARTERS and not any(inner.script is not None for inner in found):
+    if name in programs.SHELL_STARTERS and not any(inner.script is not None for inner in found):
         found.append(_from_input(name, if_fed=True))
-    if (wrapper := WRAPPERS.get(name)) is not None:
+    if (wrapper := programs.WRAPPERS.get(name)) is not None:
         found += _wrapped(name, wrapper, rest)
     return found
 
@@ -144,14 +126,14 @@ def evaluated(words: Iterable[Word]) -> Iterator[str]:
 
 def stored(assignment: str) -> Iterator[Inner]:
     """The command that setting a variable keeps for later; more words will follow it."""
-    if UNSEEN.match(assignment) is not None:
+    if programs.UNSEEN.match(assignment) is not None:
         yield Inner("a variable", (None,))
-    elif (found := EXPANDED.match(assignment)) is not None:
+    elif (found := programs.EXPANDED.match(assignment)) is not None:
         value = assignment[found.end() :]
         yield Inner("a variable", script=f": {value}")
         if "ENV" in found[0] or value == "$_":
             yield Inner("a variable", (None if value == "$_" else value,))
-    elif (found := STORED.match(assignment)) is not None and assignment[found.end() :]:
+    elif (found := programs.STORED.match(assignment)) is not None and assignment[found.end() :]:
         yield Inner("a variable", script=script_of([assignment[found.end() :].lstrip("|"), None]))
 
 
@@ -320,7 +302,7 @@ def _read_shell(name: str, rest: Sequence[Word]) -> Iterator[Inner]:
             if rest[at : at + 1] == [None]:
                 yield Inner(name, (None,))
             at += 1
-        elif "=" not in word and word not in _SHELL_FLAGS and not _is_option(rest[at : at + 1]):
+        elif "=" not in word and word not in _SHELL_FLAGS and not script_of(rest[at : at + 1]).startswith("-"):
             perhaps += rest[at : at + 1]
             at += 1
     operands = rest[at:]
@@ -333,18 +315,9 @@ def _read_shell(name: str, rest: Sequence[Word]) -> Iterator[Inner]:
         yield Inner(name, tuple(operands))
 
 
-def _is_option(words: Sequence[Word]) -> bool:
-    return any(word is not None and word.startswith("-") for word in words)
-
-
 def _is_input(path: Word) -> bool:
     """Whether a file may be what comes in: a device, wherever the command may have gone by then."""
     return path is None or _DEVICE.search(path) is not None
-
-
-def _held_scripts(name: str, rest: Sequence[Word]) -> Iterator[Inner]:
-    for script in _values(HELD.get(name, ""), rest):
-        yield Inner(name, script=script.removeprefix("exec=").lstrip(":!"))
 
 
 def _values(options: str, words: Sequence[Word]) -> Iterator[str]:
@@ -402,27 +375,21 @@ def _git_setting(setting: Word) -> Inner:
 
 def _git_config(rest: Sequence[Word]) -> Iterator[Inner]:
     """`git config alias.q '!rm x'`: what a setting holds is run by a later git."""
-    operands = [word for word in rest if word is None or not word.startswith("-")]
-    for key, value in pairwise(operands):
+    for key, value in pairwise(_operands(rest)):
         if key is None or "." in key:
             yield _git_setting(None if key is None or value is None else f"{key}={value}")
 
 
-def _joined(name: str, rest: Sequence[Word]) -> Iterator[Inner]:
-    yield Inner(name, script=script_of(rest[1:] if rest[:1] == ["--"] else rest))
-
-
-def _first(name: str, rest: Sequence[Word]) -> Iterator[Inner]:
-    operands = [word for word in rest if word is None or not word.startswith("-")]
-    yield Inner(name, script=script_of(operands[:1]))
+def _operands(rest: Sequence[Word]) -> list[Word]:
+    return [word for word in rest if word is None or not word.startswith("-")]
 
 
 def _ssh(name: str, rest: Sequence[Word]) -> Iterator[Inner]:
     """`ssh HOST COMMAND`, with options on both sides of the host; without a command its input goes to a shell there."""
-    at_host = _scan(_SSH, rest)
+    at_host = _scan(_SSH[name], rest)
     yield from _ssh_settings(name, at_host)
     for words in at_host.rests:
-        scan = _scan(_SSH, words[1:])
+        scan = _scan(_SSH[name], words[1:])
         yield from _ssh_settings(name, scan)
         for command in scan.rests:
             yield Inner(name, script=script_of(command)) if command else _from_input(name, if_fed=True)
@@ -432,7 +399,7 @@ def _ssh_copy(name: str, rest: Sequence[Word]) -> Iterator[Inner]:
     """`scp` and `sftp`, whose options may stand anywhere."""
     words = tuple(rest)
     while words:
-        scan = _scan(_SSH_COPYING[name], words)
+        scan = _scan(_SSH[name], words)
         yield from _ssh_settings(name, scan)
         words = scan.rests[0][1:]
 
@@ -463,15 +430,9 @@ def _parallel(name: str, rest: Sequence[Word]) -> Iterator[Inner]:
 def _find(name: str, rest: Sequence[Word]) -> Iterator[Inner]:
     for at, word in enumerate(rest):
         if word in _FIND_ACTIONS:
-            inner = [None if item is not None and "{}" in item else item for item in _until_end(rest[at + 1 :])]
-            yield Inner(f"{name} {word}", tuple(inner), at=at + 2)
-
-
-def _until_end(words: Sequence[Word]) -> Iterator[Word]:
-    for word in words:
-        if word in (";", "+"):
-            return
-        yield word
+            inner = takewhile(lambda item: item not in (";", "+"), rest[at + 1 :])
+            told = (None if item is not None and "{}" in item else item for item in inner)
+            yield Inner(f"{name} {word}", tuple(told), at=at + 2)
 
 
 def _alias(name: str, rest: Sequence[Word]) -> Iterator[Inner]:
@@ -493,11 +454,6 @@ def _source(name: str, rest: Sequence[Word]) -> Iterator[Inner]:
         yield _from_input(name) if _is_input(operands[0]) else Inner(name, tuple(operands))
 
 
-def _coproc(name: str, rest: Sequence[Word]) -> Iterator[Inner]:
-    yield Inner(name, tuple(rest))
-    yield Inner(name, tuple(rest[1:]))
-
-
 def _daemon(name: str, rest: Sequence[Word]) -> Iterator[Inner]:
     """`start-stop-daemon --exec PROGRAM -- ARGUMENTS`."""
     arguments = tuple(rest[rest.index("--") + 1 :]) if "--" in rest else ()
@@ -515,29 +471,22 @@ def _module(name: str, rest: Sequence[Word]) -> Iterator[Inner]:
             return
 
 
-def _reads_input(name: str, rest: Sequence[Word]) -> Iterator[Inner]:
-    yield _from_input(name)
-
-
-_SPECIAL: Final[dict[str, Callable[[str, Sequence[Word]], Iterator[Inner]]]] = {
-    ".": _source,
+_SPECIAL: Final[dict[str, Callable[[str, Sequence[Word]], Iterable[Inner]]]] = {
+    **dict.fromkeys((".", "source"), _source),
+    **dict.fromkeys(("at", "batch"), lambda name, rest: [_from_input(name)]),
+    **dict.fromkeys(("scp", "sftp"), _ssh_copy),
     "alias": _alias,
-    "at": _reads_input,
-    "batch": _reads_input,
-    "coproc": _coproc,
-    "eval": _joined,
+    "coproc": lambda name, rest: [Inner(name, tuple(rest)), Inner(name, tuple(rest[1:]))],
+    "eval": lambda name, rest: [Inner(name, script=script_of(rest[1:] if rest[:1] == ["--"] else rest))],
     "find": _find,
     "git": _git,
     "hash": _hash,
     "parallel": _parallel,
-    "scp": _ssh_copy,
-    "sftp": _ssh_copy,
-    "source": _source,
     "ssh": _ssh,
     "start-stop-daemon": _daemon,
-    "trap": _first,
+    "trap": lambda name, rest: [Inner(name, script=script_of(_operands(rest)[:1]))],
 }
-WRAPPING: Final = (
-    frozenset(WRAPPERS) | ANYWHERE | AFTER_RUN | SHELL_STARTERS | {"coproc", "eval", "parallel", "ssh", "trap"}
-)
+WRAPPING: Final = programs.ANYWHERE | programs.AFTER_RUN | programs.SHELL_STARTERS | set(programs.WRAPPERS) | {
+    *("coproc", "eval", "parallel", "ssh", "trap")
+}
 """Programs that run what their arguments say."""
