@@ -123,6 +123,40 @@ def test_the_next_address_is_tried_when_one_fails_or_is_silent() -> None:
 
 
 @pytest.mark.spec("N2")
+def test_a_caller_that_is_cancelled_while_late_dials_end_leaves_no_connection_open() -> None:
+    closed: list[str] = []
+
+    async def main() -> None:
+        stopping, stopped = asyncio.Event(), asyncio.Event()
+
+        async def dial(address: str) -> str:
+            if address == "10.0.0.2":
+                return address
+            try:
+                await asyncio.Event().wait()
+            finally:
+                stopping.set()
+                await stopped.wait()
+            return address
+
+        async def close(connection: str) -> None:
+            closed.append(connection)
+
+        gateway = Gateway(AllowList(["many.example"]), resolver=answering("10.0.0.1", "10.0.0.2"))
+        caller = asyncio.create_task(gateway.connect_by("many.example", 80, dial, close))
+        async with asyncio.timeout(30):
+            await stopping.wait()
+            caller.cancel()
+            await asyncio.sleep(0)
+            stopped.set()
+            with pytest.raises(asyncio.CancelledError):
+                await caller
+
+    run(main(), 60)
+    assert closed == ["10.0.0.2"]
+
+
+@pytest.mark.spec("N2")
 def test_the_first_fault_is_told_when_no_address_answers() -> None:
     async def dial(address: str) -> str:
         raise ConnectionRefusedError(address)

@@ -115,36 +115,31 @@ class Gateway:
         if isinstance(decision, Refused):
             raise NetworkRefused(decision.reason)
         left = list(await self.resolve(decision))
-        if len(left) == 1:
-            return await dial(left[0])
-        dialling: set[asyncio.Task[Connection]] = set()
-        faults: list[BaseException] = []
+        dials: list[asyncio.Task[Connection]] = []
         try:
-            while left or dialling:
+            while left or not all(task.done() for task in dials):
                 if left:
-                    dialling.add(asyncio.create_task(dial(left.pop(0))))
-                done, _ = await asyncio.wait(
-                    dialling, timeout=HEAD_START if left else None, return_when=asyncio.FIRST_COMPLETED
-                )
-                for task in done:
-                    dialling.remove(task)
-                    fault = task.exception()
-                    if fault is None:
-                        return task.result()
-                    faults.append(fault)
-        finally:
-            if dialling:
-                # A caller that is cancelled again meanwhile must not leave a connection open.
-                await asyncio.shield(_abandon(dialling, close))
-        raise faults[0]
+                    dials.append(asyncio.create_task(dial(left.pop(0))))
+                waiting = [task for task in dials if not task.done()]
+                seconds = HEAD_START if left else None
+                await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+                winner = next((task for task in dials if task.done() and task.exception() is None), None)
+                if winner is not None:
+                    await _abandon([task for task in dials if task is not winner], close)
+                    return winner.result()
+            return dials[0].result()  # which raises
+        except BaseException:
+            # The winner too: the caller gets none. Shielded, since a caller can be cancelled once more meanwhile.
+            await asyncio.shield(_abandon(dials, close))
+            raise
 
 
 async def _abandon(
-    dialling: set[asyncio.Task[Connection]], close: Callable[[Connection], Coroutine[Any, Any, None]]
+    dials: list[asyncio.Task[Connection]], close: Callable[[Connection], Coroutine[Any, Any, None]]
 ) -> None:
-    for task in dialling:
+    for task in dials:
         task.cancel()
-    for end in await asyncio.gather(*dialling, return_exceptions=True):
+    for end in await asyncio.gather(*dials, return_exceptions=True):
         if not isinstance(end, BaseException):
             await close(end)
 
