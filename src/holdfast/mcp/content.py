@@ -43,9 +43,7 @@ def result_from(answer: CallToolResult) -> Result:
     structured = answer.structured_content
     text = "\n".join(texts)
     if answer.is_error:
-        return Result(
-            False, "", text or _NO_WORDS, structured, {}, tuple(attached), State.FAILED, Failure.TOOL_ERROR
-        )
+        return Result(False, "", text or _NO_WORDS, structured, {}, tuple(attached), State.FAILED, Failure.TOOL_ERROR)
     if not texts and not attached and structured is not None:
         text = encode_json(structured).decode()
     return Result(True, text, None, structured, {}, tuple(attached))

@@ -21,9 +21,7 @@ PER_SECOND: Final = 100
 
 
 class Journal:
-    def __init__(
-        self, runtime: Runtime, name: str, flights: Flights, now: Callable[[], float] = monotonic
-    ) -> None:
+    def __init__(self, runtime: Runtime, name: str, flights: Flights, now: Callable[[], float] = monotonic) -> None:
         self._runtime = runtime
         self._source = source_of(name)
         self._flights = flights

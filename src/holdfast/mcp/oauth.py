@@ -273,7 +273,7 @@ class Login(Keeper):
         assert self._callback is not None
         page = self.context.oauth_metadata and str(self.context.oauth_metadata.authorization_endpoint)
         if page and "?" in page and url.startswith(f"{page}?"):
-            url = f"{page}&{url[len(page) + 1:]}"
+            url = f"{page}&{url[len(page) + 1 :]}"
         self._check(url)
         issuer = self._expected_issuer()
         if self._config.client_id is not None and self._issuer not in ("", issuer):

@@ -69,8 +69,7 @@ def difference(old: Json, new: Json) -> str:
     before, after = _said(old), _said(new)
     parts = dict.fromkeys((*PARTS, *sorted(before.keys() | after.keys())))
     shown = (
-        unified_diff(_lines(before.get(part)), _lines(after.get(part)), visible(part), max_lines=None)
-        for part in parts
+        unified_diff(_lines(before.get(part)), _lines(after.get(part)), visible(part), max_lines=None) for part in parts
     )
     return "".join(shown) or "The definition has changed in a way that cannot be shown.\n"
 

@@ -77,9 +77,7 @@ class Outward:
         return
 
 
-async def _read(
-    events: httpx2.EventSource, url: str, told: asyncio.Future[str], inward: Any, outward: Outward
-) -> None:
+async def _read(events: httpx2.EventSource, url: str, told: asyncio.Future[str], inward: Any, outward: Outward) -> None:
     """Until the stream ends; why it ended is the last thing that comes in."""
     fault: Exception | None = None
     try:

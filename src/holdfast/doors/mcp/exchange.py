@@ -52,9 +52,7 @@ class Sealed(Struct, frozen=True, kw_only=True):
 class _Open:
     """A question that waits for a round of its own."""
 
-    def __init__(
-        self, number: int, question: Question, request: types.InputRequest, held: PendingCall | None
-    ) -> None:
+    def __init__(self, number: int, question: Question, request: types.InputRequest, held: PendingCall | None) -> None:
         self.number = number
         self.question = question
         self.request = request
