@@ -16,7 +16,7 @@ from holdfast import Answer, PendingCall, Runtime
 from holdfast.contract.event import Pending
 from holdfast.contract.vocabulary import Failure, State
 from holdfast.mcp.bridge import Bridge
-from holdfast.mcp.pinning import pinned_as
+from holdfast.mcp.definitions import pinned_as
 from holdfast.rules.gate import CHANGED
 from holdfast.store.pins import Pins
 from tests.mcp.bridging import bridged, methods, plain, until

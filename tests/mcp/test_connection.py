@@ -19,10 +19,10 @@ from holdfast.contract.errors import HoldfastError
 from holdfast.contract.event import Logged
 from holdfast.contract.vocabulary import State
 from holdfast.mcp import listing
+from holdfast.mcp.asking import MAX_BYTES, PER_SECOND, Journal
+from holdfast.mcp.connection import Start
 from holdfast.mcp.flights import Flights
 from holdfast.mcp.inlet import watched
-from holdfast.mcp.journal import MAX_BYTES, PER_SECOND, Journal
-from holdfast.mcp.life import Start
 from tests.mcp.bridging import bridged, methods, plain, script, until
 from tests.mcp.streams import Streams
 from tests.runtime.support import run

@@ -12,7 +12,7 @@ from mcp_types import CallToolResult
 
 from holdfast import Attachment, Tool
 from holdfast.contract.vocabulary import State
-from holdfast.mcp.content import MAX_ATTACHED_BYTES, MAX_ATTACHMENTS, result_from
+from holdfast.mcp.calling import MAX_ATTACHED_BYTES, MAX_ATTACHMENTS, result_from
 from holdfast.runtime.results import is_well_formed, to_result
 
 pytestmark = pytest.mark.spec("K1", "T10b")

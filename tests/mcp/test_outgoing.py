@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from holdfast.mcp.outgoing import wants_answer
+from holdfast.mcp.flights import wants_answer
 
 pytestmark = pytest.mark.spec("K1")
 

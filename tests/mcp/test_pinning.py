@@ -14,7 +14,7 @@ from mcp_types import Icon, Tool, ToolAnnotations
 from holdfast.config.model import McpOAuth, McpServer
 from holdfast.contract.errors import BadJson
 from holdfast.contract.values import Json, canonical_json, parse_json
-from holdfast.mcp.pinning import MAX_DEFINITION, PARTS, definition_of, difference, pinned_as, same
+from holdfast.mcp.definitions import MAX_DEFINITION, PARTS, definition_of, difference, pinned_as, same
 from holdfast.store.pins import DAMAGED
 from tests.soak import rounds
 

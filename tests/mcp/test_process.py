@@ -22,8 +22,7 @@ import pytest
 from holdfast import Config, Runtime
 from holdfast.config.model import McpServer, SandboxConfig, SecretSource
 from holdfast.contract.errors import SandboxRefused, SecretUnavailable
-from holdfast.mcp.process import Process, start
-from holdfast.mcp.process_plan import folder_for
+from holdfast.mcp.process import Process, folder_for, start
 from holdfast.mcp.stdio import stdio_transport
 from holdfast.runtime.commands import Workspace
 from holdfast.runtime.writers import wrote

@@ -27,7 +27,7 @@ from pathlib import Path
 from holdfast import Result, Runtime, tool
 from holdfast.doors.cli.outputs import result_output
 from holdfast.doors.cli.reference import objects
-from holdfast.doors.mcp.content import to_wire
+from holdfast.doors.mcp.wire import to_wire
 from holdfast.store.ledger import Ledger
 from msgspec import to_builtins
 import msgspec

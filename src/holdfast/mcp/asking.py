@@ -1,10 +1,13 @@
-"""What a server asks of the client while it works: put to the person behind the door, never to the model."""
+"""What a server asks and logs while it works: questions go to the person behind the door, never to the model."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from holdfast.contract.errors import InvalidSchema
+from holdfast.contract.event import Logged
 from holdfast.contract.inquiry import CANCELLED, Completion, Form, Inquiry, Question, Reply, Speech, Visit
 from holdfast.contract.schema import CompiledSchema, compile_schema
 from holdfast.contract.values import Args, Json, encode_json
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
         ElicitResult,
         ErrorData,
         ListRootsResult,
+        LoggingMessageNotificationParams,
     )
 
     from holdfast.runtime.runtime import Runtime
@@ -236,3 +240,49 @@ def _bounded(message: str) -> str:
     if len(message) <= MAX_MESSAGE:
         return message
     return f"{message[:MAX_MESSAGE]} […] ({len(message) - MAX_MESSAGE:,} more characters are left out)"
+
+
+MAX_BYTES: Final = 4 * 1024
+PER_SECOND: Final = 100
+
+
+class Journal:
+    def __init__(self, runtime: Runtime, name: str, flights: Flights, now: Callable[[], float] = monotonic) -> None:
+        self._runtime = runtime
+        self._source = source_of(name)
+        self._flights = flights
+        self._now = now
+        self._second = 0.0
+        self._told = 0
+        self._lost = 0
+
+    async def log(self, params: LoggingMessageNotificationParams) -> None:
+        if self._runtime.events.idle or not self._has_room():
+            return
+        said = params.data if isinstance(params.data, str) else encode_json(params.data).decode()
+        text = f"{params.logger[:80]}: {said}" if params.logger else said
+        self._tell(params.level, text)
+
+    def _has_room(self) -> bool:
+        now = self._now()
+        if now - self._second >= 1.0:
+            lost, self._lost = self._lost, 0
+            self._second, self._told = now, 0
+            if lost:
+                self._told += 1
+                self._tell("warning", f"{lost:,} messages of its log were left out: more than {PER_SECOND} a second")
+        self._told += 1
+        if self._told <= PER_SECOND:
+            return True
+        self._lost += 1
+        return False
+
+    def _tell(self, level: str, text: str) -> None:
+        flight = self._flights.current()
+        clean = self._runtime.redactor(text)
+        raw = clean.encode("utf-8", "replace")
+        if len(raw) > MAX_BYTES:
+            clean = f"{raw[:MAX_BYTES].decode('utf-8', 'ignore')} […]"
+        self._runtime.events.emit_from_anywhere(
+            Logged("" if flight is None else flight.ctx.call_id, self._source, level, clean)
+        )

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.config.model import McpServer
 from holdfast.contract.errors import ToolError
-from holdfast.mcp.connection import Connection
-from holdfast.mcp.life import Clock
-from holdfast.mcp.records import Changed, ServerStatus
+from holdfast.mcp.connection import Clock, Connection, ServerStatus
+from holdfast.mcp.shelf import Changed
 from holdfast.text.suggest import did_you_mean
 
 if TYPE_CHECKING:

@@ -1,19 +1,25 @@
-"""What an MCP server says of a tool, made into a `Tool`: nothing in it can loosen what policy says."""
+"""What an MCP server says of a tool: made into a `Tool`, pinned, and shown to a person where it has changed."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from holdfast.config.model import McpServer
-from holdfast.contract.errors import ToolError
+from holdfast.contract.errors import BadJson, ToolError
 from holdfast.contract.names import SERVER
 from holdfast.contract.tool import Apply, Execute, Propose, Tool
-from holdfast.contract.values import Json
+from holdfast.contract.values import Json, canonical_json, digest_of
 from holdfast.contract.vocabulary import Risk
+from holdfast.text.diff import unified_diff
+from holdfast.text.quote import visible_line
 from holdfast.text.visible import visible
+
+if TYPE_CHECKING:
+    import mcp_types
 
 MAX_DESCRIPTION: Final = 16_000
 _NAME: Final = re.compile(r"[A-Za-z0-9_./-]{1,128}")
@@ -77,3 +83,90 @@ def _description(said: Mapping[str, Json]) -> str:
 
 def _mapping(value: Json) -> Mapping[str, Json]:
     return value if isinstance(value, dict) else {}
+
+
+MAX_DEFINITION: Final = 256 * 1024
+"""Bytes of a definition; a longer one is no tool a person could judge."""
+PARTS: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
+
+_WIDTH: Final = 110
+_SENTENCE: Final = 40
+_PIECE: Final = re.compile("‹[^›]*›|(?s:.)")
+_CONTINUED: Final = "‹↩›"
+"""Ends a line that is longer. The text's own `‹` is escaped, so that this cannot be a part of it."""
+
+
+def pinned_as(name: str, server: McpServer) -> str:
+    """The name pins of a server are kept under: another program or address of the same name is another server."""
+    where = {"url": server.url} if server.url else {"command": server.command, "args": server.args, "cwd": server.cwd}
+    return f"{name} {digest_of(where)[:32]}"
+
+
+def definition_of(tool: mcp_types.Tool) -> dict[str, Json]:
+    """What is shown to a model and to policy, in the words of the wire; raises `BadJson` if that cannot be kept."""
+    hints = tool.annotations
+    definition: dict[str, Json] = {
+        "name": tool.name,
+        "title": tool.title,
+        "description": tool.description,
+        "inputSchema": tool.input_schema,
+        "outputSchema": tool.output_schema,
+        "annotations": None if hints is None else hints.model_dump(by_alias=True, exclude_none=True),
+    }
+    try:
+        size = len(canonical_json(definition))
+    except (UnicodeEncodeError, RecursionError, OverflowError, TypeError, ValueError) as error:
+        raise BadJson(f"Its definition cannot be kept: {visible(str(error))}") from None
+    if size > MAX_DEFINITION:
+        raise BadJson(f"Its definition has {size:,} bytes, and at most {MAX_DEFINITION:,} are taken.")
+    return definition
+
+
+def same(one: Json, other: Json) -> bool:
+    """Python takes `true` for 1; JSON, and a server, do not."""
+    return canonical_json(_said(one)) == canonical_json(_said(other))
+
+
+def difference(old: Json, new: Json) -> str:
+    """What a person is shown: a diff of every part that changed, with nothing in it a screen would hide or obey.
+
+    Empty if, and only if, nothing changed, and never cut: a yes to it is a yes to all of the definition.
+    """
+    if same(old, new):
+        return ""
+    before, after = _said(old), _said(new)
+    parts = dict.fromkeys((*PARTS, *sorted(before.keys() | after.keys())))
+    shown = (
+        unified_diff(_lines(before.get(part)), _lines(after.get(part)), visible(part), max_lines=None) for part in parts
+    )
+    return "".join(shown) or "The definition has changed in a way that cannot be shown.\n"
+
+
+def _said(definition: Json) -> dict[str, Json]:
+    given = definition if isinstance(definition, dict) else {}
+    return {part: value for part, value in given.items() if value is not None}
+
+
+def _lines(value: Json) -> str | None:
+    if value is None:
+        return None
+    text = value if isinstance(value, str) else json.dumps(
+        json.loads(canonical_json(value)), indent=2, sort_keys=True, ensure_ascii=False
+    )  # fmt: skip
+    return "".join(f"{piece}\n" for line in text.split("\n") for piece in _folded(visible_line(line)))
+
+
+def _folded(line: str) -> Iterator[str]:
+    """A long line in pieces, at the ends of sentences where it has any: a change in its middle must not be cut out."""
+    if len(line) <= _WIDTH:
+        yield line
+        return
+    piece, ended = "", False
+    for char in _PIECE.findall(line):
+        full = len(piece) + len(char) > _WIDTH
+        if full or (ended and char == " " and len(piece) >= _SENTENCE):
+            yield piece + _CONTINUED
+            piece = ""
+        piece += char
+        ended = char in ".:;!?"
+    yield piece

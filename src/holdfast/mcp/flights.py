@@ -1,4 +1,4 @@
-"""The calls a server is working on, so that what it asks and logs meanwhile can be put down to one of them."""
+"""The calls a server is working on: what it asks, logs and is sent meanwhile is put down to one of them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any, Final, TypeVar
+
+import httpx2
+import msgspec
+from msgspec import Struct
 
 from holdfast.runtime.context import RunContext
 
@@ -81,3 +85,33 @@ async def _first(work: Coroutine[Any, Any, T], ended: asyncio.Future[None]) -> T
         return task.result() if task.done() else None
     finally:
         task.cancel()
+
+
+class _Head(Struct, frozen=True):
+    """The part of a JSON-RPC message that tells what it is."""
+
+    method: str | None = None
+    id: str | int | None = None
+
+
+async def wants_answer(request: httpx2.Request) -> bool:
+    """Whether an answer may take its time: notifications, answers and the end of a session are only to be received."""
+    if request.method == "POST" and (head := await _head_of(request)) is not None:
+        return head.method is not None and head.id is not None
+    return request.method != "DELETE"
+
+
+async def call_of(request: httpx2.Request) -> Flight | None:
+    """The call that is sent with it: transports send in the context of whoever has called."""
+    flight = flying()
+    if flight is None or request.method != "POST":
+        return None
+    head = await _head_of(request)
+    return flight if head is not None and head.method == "tools/call" else None
+
+
+async def _head_of(request: httpx2.Request) -> _Head | None:
+    try:
+        return msgspec.json.decode(await request.aread(), type=_Head)
+    except msgspec.MsgspecError:
+        return None

@@ -7,15 +7,13 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import Context
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from anyio import EndOfStream
+from mcp.client import Transport
 from mcp.shared.dispatcher import as_request_id, coerce_request_id
+from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
-
-if TYPE_CHECKING:
-    from mcp.client import Transport
-    from mcp.shared.message import SessionMessage
 
 RATE: Final = 1000.0
 """Notifications and requests a second that a server may go on sending."""

@@ -17,10 +17,9 @@ from pydantic import AnyUrl
 from holdfast.config.model import McpServer
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.inquiry import Inquiry, Visit
-from holdfast.mcp.flights import Flight
+from holdfast.mcp.flights import Flight, call_of, wants_answer
 from holdfast.mcp.oauth_callback import Arrival, Callback
 from holdfast.mcp.oauth_client import Keeper, LoginFailed, LoginNeeded
-from holdfast.mcp.outgoing import call_of, wants_answer
 from holdfast.net.addresses import NEAR, on_this_machine
 from holdfast.net.gateway import Gateway
 from holdfast.net.hosts import fault_of, origin_of

@@ -17,9 +17,7 @@ from holdfast.contract.result import Result, fail
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args, Json, canonical_json, digest_of
 from holdfast.contract.vocabulary import CHANGED_DEFINITION, Risk
-from holdfast.mcp.definitions import is_wanted, source_of, tool_from
-from holdfast.mcp.pinning import definition_of, difference, pinned_as, same
-from holdfast.mcp.records import Changed
+from holdfast.mcp.definitions import definition_of, difference, is_wanted, pinned_as, same, source_of, tool_from
 from holdfast.runtime.results import checked
 from holdfast.text.preview import generic_body
 from holdfast.text.visible import visible
@@ -104,6 +102,19 @@ class Listed(Struct, frozen=True):
     """Nobody has seen its definition."""
     key: bytes
     """Of all that its `Tool` is made from."""
+
+
+class Changed(Struct, frozen=True, kw_only=True):
+    """A tool whose definition is not the one a person has seen, or that came later than its server."""
+
+    server: str
+    tool: str
+    difference: str
+    """What a person is shown, all of it."""
+    digest: str
+    """Of the new definition, all of it."""
+    new: bool = False
+    """No definition of it was ever seen: all of it is shown as added."""
 
 
 class _Stock(Struct, frozen=True):

@@ -10,7 +10,7 @@ import asyncio
 import os
 from abc import ABC, abstractmethod
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 from anyio import BrokenResourceError, CancelScope, ClosedResourceError, EndOfStream
 from mcp.shared.message import SessionMessage
@@ -19,9 +19,7 @@ from mcp_types import JSONRPCMessage
 from holdfast.config.model import McpServer
 from holdfast.mcp.process import Process, start
 from holdfast.mcp.stdio_lines import Lines, NoMessage, TooMuch, message_of
-
-if TYPE_CHECKING:
-    from holdfast.runtime.runtime import Runtime
+from holdfast.runtime.runtime import Runtime
 
 MAX_BAD: Final = 100
 """Lines in a row that are no messages."""

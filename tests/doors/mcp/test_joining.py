@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from holdfast import Runtime, tool
 from holdfast.contract.vocabulary import State
-from holdfast.doors.mcp import joining
+from holdfast.doors.mcp import rounds
 from tests.doors.mcp.people import BOTH, YES, Person, ask, at, first_round, nobody
 from tests.doors.mcp.serving import CONFIG, Deeds, Era, running, served, text_of
 from tests.doors.mcp.test_calls import run
@@ -148,7 +148,7 @@ def test_a_no_from_another_door_is_what_whoever_asks_again_gets(tmp_path: Path, 
 
 
 def test_only_so_many_are_remembered_and_not_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joining, "MAX_PARKED", 1)
+    monkeypatch.setattr(rounds, "MAX_PARKED", 1)
 
     async def body() -> None:
         async with running(tmp_path) as runtime, served(runtime, "legacy") as client:
@@ -158,7 +158,7 @@ def test_only_so_many_are_remembered_and_not_for_ever(tmp_path: Path, monkeypatc
             assert len(runtime.pending.list()) == 2
             await erase(client, "first")
             assert len(runtime.pending.list()) == 3, "it had been forgotten"
-            monkeypatch.setattr(joining, "PARKED_SECONDS", 0.0)
+            monkeypatch.setattr(rounds, "PARKED_SECONDS", 0.0)
             await erase(client, "first")
             assert len(runtime.pending.list()) == 4
 

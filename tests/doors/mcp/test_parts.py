@@ -17,11 +17,10 @@ from holdfast.contract.inquiry import Form, Reply, Roots, Visit
 from holdfast.contract.result import Attachment, Result
 from holdfast.contract.tool import Tool
 from holdfast.contract.vocabulary import State, Verdict
-from holdfast.doors.mcp.content import block_of, to_wire
-from holdfast.doors.mcp.exchange import Sealed, seal, unseal
+from holdfast.doors.mcp.exchange import Sealed, seal, sealing_key, unseal
 from holdfast.doors.mcp.listing import to_wire as listed
 from holdfast.doors.mcp.questions import answer_of, approval_form, can_answer, reply_to
-from holdfast.doors.mcp.sealing import sealing_key
+from holdfast.doors.mcp.wire import block_of, to_wire
 from holdfast.mcp.stdio_lines import Lines
 
 pytestmark = pytest.mark.spec("K3a")

@@ -14,8 +14,7 @@ from msgspec.structs import replace
 from holdfast import tool
 from holdfast.contract.call import Call, Caller, Decision, PendingCall, Proposal, Surroundings
 from holdfast.contract.vocabulary import Risk, State, Verdict
-from holdfast.doors.mcp.questions import approval_form, reply_to
-from holdfast.doors.mcp.showing import approval_text, redacted
+from holdfast.doors.mcp.questions import approval_form, approval_text, redacted, reply_to
 from holdfast.store.redact import Redactor
 from tests.doors.mcp.people import BOTH, Person, at
 from tests.doors.mcp.serving import Era

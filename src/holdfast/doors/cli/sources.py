@@ -12,7 +12,7 @@ from holdfast.doors.cli import screen
 if TYPE_CHECKING:
     from holdfast.config.model import McpServer
     from holdfast.mcp.bridge import Bridge
-    from holdfast.mcp.records import ServerStatus
+    from holdfast.mcp.connection import ServerStatus
     from holdfast.runtime.runtime import Runtime
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+import asyncio
+import signal
+import threading
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.contract.errors import ConfigError
 
@@ -12,6 +16,7 @@ if TYPE_CHECKING:
 
 HOST: Final = "127.0.0.1"
 PATH: Final = "/mcp"
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 async def serve_stdio(runtime: Runtime) -> None:
@@ -20,9 +25,8 @@ async def serve_stdio(runtime: Runtime) -> None:
     In the main thread SIGTERM and SIGINT end it in order, too.
     """
     from holdfast.doors.mcp.stdio import serve
-    from holdfast.doors.mcp.stopping import until_told
 
-    await until_told(serve(runtime))
+    await _until_told(serve(runtime))
 
 
 async def serve_http(
@@ -40,6 +44,54 @@ async def serve_http(
     if host != HOST:
         raise ConfigError(f"MCP over HTTP is for this machine only: use {HOST} as its host, not '{host}'.")
     from holdfast.doors.mcp.http import serve
-    from holdfast.doors.mcp.stopping import until_told
 
-    await until_told(serve(runtime, token=token, host=host, path=PATH, port=port, started=started))
+    await _until_told(serve(runtime, token=token, host=host, path=PATH, port=port, started=started))
+
+
+async def _until_told(serving: Coroutine[Any, Any, None]) -> None:
+    """Serve until that ends by itself or SIGTERM or SIGINT comes; a second signal does what it did before."""
+    work = asyncio.create_task(serving)
+    told = False
+
+    def stop() -> None:
+        nonlocal told
+        told = True
+        work.cancel()
+
+    with _heard(stop):
+        try:
+            await asyncio.wait((work,))
+        except asyncio.CancelledError:
+            work.cancel()
+            await asyncio.wait((work,))
+            raise
+    if told:
+        with suppress(asyncio.CancelledError):
+            await work
+    else:
+        await work
+
+
+@contextmanager
+def _heard(stop: Callable[[], None]) -> Generator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            if loop.remove_signal_handler(number) and handler is not None:
+                signal.signal(number, handler)
+
+    def heard() -> None:
+        restore()
+        stop()
+
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, heard)
+    try:
+        yield
+    finally:
+        restore()

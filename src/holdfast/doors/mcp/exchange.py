@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import mcp_types as types
+from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata
 from mcp_types.methods import INPUT_REQUIRED_METHODS, serialize_server_result
@@ -17,17 +20,14 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec import Struct
 from pydantic import ValidationError
 
+from holdfast.contract.call import Caller, PendingCall
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.inquiry import CANCELLED, Question, Reply
 from holdfast.contract.result import Result
 from holdfast.contract.vocabulary import Failure, State
 from holdfast.doors.mcp.questions import can_answer, reply_to, request_of, result_type
-
-if TYPE_CHECKING:
-    from mcp.server.context import ServerRequestContext
-
-    from holdfast.contract.call import Caller, PendingCall
-    from holdfast.doors.mcp.telling import Teller
+from holdfast.doors.mcp.telling import Teller
+from holdfast.fs.private import make_private_once, read_private
 
 APPROVAL: Final = "approval-"
 """How the key of a question begins whose answer approves a call."""
@@ -241,3 +241,43 @@ def _subject(held: PendingCall | None) -> tuple[str, str]:
 def _cancelled() -> Result:
     text = "The call was stopped before it could answer."
     return Result(False, error=text, state=State.CANCELLED, failure=Failure.CANCELLED)
+
+
+KEY_FILE: Final = "mcp.key"
+STATE_SECONDS: Final = 3600.0
+"""How long a client may take over a question; after that the call waits in the ledger only."""
+_KEY_BYTES: Final = 32
+
+
+def sealing_key(state: Path | None) -> bytes:
+    """The key of this project, made when there is none; without a state folder one that nobody else has."""
+    if state is None:
+        return _new_key()
+    path = state / KEY_FILE
+    try:
+        return _read(path)
+    except FileNotFoundError:
+        make_private_once(path, _new_key)
+        return _read(path)
+
+
+def _new_key() -> bytes:
+    return os.urandom(_KEY_BYTES)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        key = read_private(path, _KEY_BYTES + 1)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise _unusable(path) from error
+    if len(key) != _KEY_BYTES:
+        raise _unusable(path)
+    return key
+
+
+def _unusable(path: Path) -> HoldfastError:
+    return HoldfastError(
+        f"{path} is not a key only you can read; delete it, and a new one is made (open questions are then lost)."
+    )

@@ -7,20 +7,17 @@ import hmac
 import socket
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import uvicorn
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from holdfast.contract.errors import ConfigError
 from holdfast.doors.mcp.door import Door
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-    from holdfast.runtime.runtime import Runtime
+from holdfast.runtime.runtime import Runtime
 
 MAX_BODY: Final = 4 * 1024 * 1024
 MAX_SESSIONS: Final = 256

@@ -5,16 +5,14 @@ from __future__ import annotations
 import binascii
 from base64 import b64decode, urlsafe_b64encode
 from bisect import bisect_right
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from holdfast.contract.call import Caller
 from holdfast.contract.names import server_of
 from holdfast.contract.tool import Tool
 from holdfast.contract.vocabulary import Risk
 from holdfast.doors.mcp.wire import clean
-
-if TYPE_CHECKING:
-    from holdfast.contract.call import Caller
-    from holdfast.runtime.runtime import Runtime
+from holdfast.runtime.runtime import Runtime
 
 PAGE: Final = 200
 ANSWERS: Final = "mcp:"

@@ -11,20 +11,17 @@ import stat
 import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 import anyio
 import mcp_types as types
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 
 from holdfast.doors.mcp.door import Door
 from holdfast.doors.mcp.wire import clean_text, refusal, writable
 from holdfast.mcp.stdio_lines import MAX_LINE, Lines, NoMessage, TooMuch, message_of
-
-if TYPE_CHECKING:
-    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-
-    from holdfast.runtime.runtime import Runtime
+from holdfast.runtime.runtime import Runtime
 
 LAST_ANSWERS: Final = 0.5
 """Seconds that what came before the end of the input has to be answered in."""

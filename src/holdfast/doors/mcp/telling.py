@@ -7,17 +7,14 @@ import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import mcp_types as types
+from mcp.server.context import ServerRequestContext
 
+from holdfast.contract.call import Call
 from holdfast.contract.event import Event, Logged, Output, Pending, Progress, Received
 from holdfast.doors.mcp.wire import clean_text
-
-if TYPE_CHECKING:
-    from mcp.server.context import ServerRequestContext
-
-    from holdfast.contract.call import Call
 
 LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 _MAX_WAITING: Final = 256

@@ -122,7 +122,7 @@ def _check_servers(runtime: Runtime) -> None:
     """What would keep a server from being started. Raises `ConfigError`."""
     for name, server in runtime.config.mcp.servers.items():
         if server.enabled and server.command is not None:
-            from holdfast.mcp.process_plan import sandbox_for
+            from holdfast.mcp.process import sandbox_for
 
             try:
                 sandbox_for(runtime, server)

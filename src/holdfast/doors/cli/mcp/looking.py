@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from holdfast.assemble import Setting
     from holdfast.config.model import McpServer
     from holdfast.mcp.bridge import Bridge
-    from holdfast.mcp.records import ServerStatus
+    from holdfast.mcp.connection import ServerStatus
     from holdfast.runtime.runtime import Runtime
 
 _NONE: Final = (

@@ -20,7 +20,7 @@ from holdfast.text.visible import visible
 if TYPE_CHECKING:
     from holdfast.assemble import Setting
     from holdfast.mcp.bridge import Bridge
-    from holdfast.mcp.records import Changed
+    from holdfast.mcp.shelf import Changed
     from holdfast.runtime.runtime import Runtime
 
 
@@ -118,7 +118,7 @@ def _style(line: str, place: int) -> tuple[str, ...]:
 
 def forget_definitions(flags: Flags, name: str, *, yes: bool, as_json: bool) -> int:
     """What the server says next counts as seen, whatever it is."""
-    from holdfast.mcp.pinning import pinned_as
+    from holdfast.mcp.definitions import pinned_as
     from holdfast.store.pins import Pins
 
     setting = setting_here(flags)
