@@ -14,7 +14,7 @@ from mcp_types import CallToolResult, TextContent
 from holdfast import Config, Runtime
 from holdfast.config.model import McpServer, SandboxConfig
 from holdfast.mcp.inlet import watched
-from holdfast.mcp.stdio import StdioTransport, stdio_transport
+from holdfast.mcp.stdio import StdioTransport
 from holdfast.runtime.commands import Workspace
 
 SERVER = Path(__file__).with_name("hostile_server.py")
@@ -37,7 +37,7 @@ async def talking(
     runtime: Runtime, way: str, marker: str = "", *, client: dict[str, Any] | None = None, **options: Any
 ) -> AsyncGenerator[tuple[Client, StdioTransport]]:
     """A client of a server that behaves in one way."""
-    transport = stdio_transport(runtime, "odd", server(way, marker, **options))
+    transport = StdioTransport(runtime, "odd", server(way, marker, **options))
     how: dict[str, Any] = {"mode": "legacy", "read_timeout_seconds": 20, **(client or {})}
     async with Client(watched(transport, lambda reason: None), **how) as found:
         await found.list_tools()  # or the SDK does so after the first call

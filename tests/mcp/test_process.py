@@ -23,7 +23,7 @@ from holdfast import Config, Runtime
 from holdfast.config.model import McpServer, SandboxConfig, SecretSource
 from holdfast.contract.errors import SandboxRefused, SecretUnavailable
 from holdfast.mcp.process import Process, folder_for, start
-from holdfast.mcp.stdio import stdio_transport
+from holdfast.mcp.stdio import StdioTransport
 from holdfast.runtime.commands import Workspace
 from holdfast.runtime.writers import wrote
 from holdfast.sandbox.sandbox import Sandbox
@@ -113,7 +113,7 @@ def test_a_server_that_is_given_no_folder_starts_nothing_of_the_project(
     async def go() -> None:
         module = McpServer(command=sys.executable, args=("-m", "mailserver"))
         async with runtime_in(project, mode) as runtime:
-            transport = stdio_transport(runtime, "odd", module)
+            transport = StdioTransport(runtime, "odd", module)
             async with transport as (reading, _):
                 await reading.receive()
             assert "No module named mailserver" in transport.reason
@@ -268,7 +268,7 @@ def test_a_server_that_cannot_be_started_says_why(
     async def go() -> None:
         async with runtime_in(tmp_path / "project") as runtime:
             with pytest.raises(error, match=words):
-                async with stdio_transport(runtime, "odd", McpServer(**given)):
+                async with StdioTransport(runtime, "odd", McpServer(**given)):
                     raise AssertionError("it was started")
 
     run(go())
@@ -279,7 +279,7 @@ def test_a_server_that_cannot_be_started_says_why(
 def test_a_program_that_cannot_run_ends_the_connection_with_what_the_system_said(mode: str, tmp_path: Path) -> None:
     async def go() -> None:
         async with runtime_in(tmp_path / "project", mode) as runtime:
-            transport = stdio_transport(runtime, "odd", McpServer(command="./absent", cwd="$root"))
+            transport = StdioTransport(runtime, "odd", McpServer(command="./absent", cwd="$root"))
             async with transport as (reading, _):
                 said = str(await reading.receive())
             assert "No such file" in said

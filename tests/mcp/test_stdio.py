@@ -18,7 +18,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCNotification
 
 from holdfast.config.model import McpServer
-from holdfast.mcp.stdio import stdio_transport
+from holdfast.mcp.stdio import StdioTransport
 from tests.mcp.hostile import peak_memory, runtime_in, server
 from tests.runtime.commanding import mark, survivors, until
 from tests.runtime.support import run
@@ -47,7 +47,7 @@ def test_messages_of_any_size_arrive_whole_and_in_order(tmp_path: Path) -> None:
         sizes = (0, 10, 1_000_000, 1, 3_000_000, 70_000)
         async with (
             runtime_in(tmp_path / "project") as runtime,
-            stdio_transport(runtime, "echo", _script(ECHO)) as (reading, writing),
+            StdioTransport(runtime, "echo", _script(ECHO)) as (reading, writing),
         ):
             async with asyncio.TaskGroup() as group:
                 for number, size in enumerate(sizes):
@@ -67,7 +67,7 @@ def test_who_writes_to_a_server_that_does_not_read_can_be_cancelled_and_nothing_
         code = f"open({str(gate)!r}).close()\n{ECHO}"
         async with (
             runtime_in(tmp_path / "project") as runtime,
-            stdio_transport(runtime, "slow", _script(code)) as (reading, writing),
+            StdioTransport(runtime, "slow", _script(code)) as (reading, writing),
         ):
             await asyncio.wait_for(writing.send(_note(1, "x" * 2_000_000)), 5)
             with peak_memory() as grown:
@@ -97,7 +97,7 @@ def test_a_server_that_floods_waits_until_it_is_read(tmp_path: Path) -> None:
         flooding = McpServer(command=sys.executable, args=("-c", code), writable=("$root",))
         async with (
             runtime_in(tmp_path / "project") as runtime,
-            stdio_transport(runtime, "flood", flooding) as (reading, _),
+            StdioTransport(runtime, "flood", flooding) as (reading, _),
         ):
             for _ in range(100):
                 assert isinstance(await reading.receive(), SessionMessage)
@@ -119,7 +119,7 @@ def _waits_in(pipe: int) -> bool:
 def test_streams_that_were_closed_say_so(tmp_path: Path) -> None:
     async def go() -> None:
         async with runtime_in(tmp_path / "project") as runtime:
-            async with stdio_transport(runtime, "echo", _script(ECHO)) as (reading, writing):
+            async with StdioTransport(runtime, "echo", _script(ECHO)) as (reading, writing):
                 waiting = asyncio.create_task(reading.receive())
                 await asyncio.sleep(0)
                 await reading.aclose()
@@ -140,7 +140,7 @@ def test_a_server_left_in_the_middle_of_a_cancelled_scope_is_killed(tmp_path: Pa
         marker = mark()
         async with runtime_in(tmp_path / "project") as runtime:
             with anyio.move_on_after(0.3) as scope:
-                async with stdio_transport(runtime, "odd", server("linger", marker)):
+                async with StdioTransport(runtime, "odd", server("linger", marker)):
                     await until(lambda: survivors(marker))
                     await asyncio.Event().wait()
             assert scope.cancelled_caught
@@ -156,7 +156,7 @@ def test_the_runtime_closes_what_was_not_left(tmp_path: Path, monkeypatch: pytes
     async def go() -> None:
         marker = mark()
         async with runtime_in(tmp_path / "project") as runtime:
-            transport = stdio_transport(runtime, "odd", server("healthy", marker))
+            transport = StdioTransport(runtime, "odd", server("healthy", marker))
             await transport.__aenter__()
             await until(lambda: survivors(marker))
         await until(lambda: not survivors(marker))

@@ -11,7 +11,7 @@ from holdfast.contract.event import Logged
 from holdfast.contract.inquiry import CANCELLED, Completion, Form, Inquiry, Question, Reply, Speech, Visit
 from holdfast.contract.schema import CompiledSchema, compile_schema
 from holdfast.contract.values import Args, Json, encode_json
-from holdfast.mcp.definitions import source_of
+from holdfast.mcp.definitions import bounded, source_of
 from holdfast.mcp.flights import Flights
 from holdfast.net.hosts import fault_of
 
@@ -65,32 +65,28 @@ class Asking:
         if params.mode == "url":
             if (why := _fault(params.url)) is not None:
                 return refusal(why)
-            question = Visit(message=_bounded(params.message), url=params.url, id=(params.elicitation_id or "")[:256])
-            reply = await self._ask(question)
+            message = bounded(params.message, MAX_MESSAGE)
+            reply = await self._ask(Visit(message=message, url=params.url, id=(params.elicitation_id or "")[:256]))
             return reply if not isinstance(reply, Reply) else ElicitResult(action=reply.action)
         schema = _form_schema(params)
         if isinstance(schema, str):
             return refusal(schema)
         asked: Args = dict(params.requested_schema)
-        reply = await self._ask(Form(message=_bounded(params.message), schema=asked))
+        reply = await self._ask(Form(message=bounded(params.message, MAX_MESSAGE), schema=asked))
         if not isinstance(reply, Reply):
             return reply
         if reply.action != "accept":
             return ElicitResult(action=reply.action)
         values = _filled(reply.content or {}, asked)
-        if not schema.accepts(values):
-            self._runtime.events.warn(
-                f"What was answered to '{self._source}' does not fit what it asked for, so that nothing was sent: "
-                f"{'; '.join(schema.violations(values))}"
-            )
-            return ElicitResult(action="cancel")
         try:
-            return ElicitResult.model_validate({"action": "accept", "content": values})
+            if schema.accepts(values):
+                return ElicitResult.model_validate({"action": "accept", "content": values})
+            faults = "; ".join(schema.violations(values))
+            why = f"does not fit what it asked for, so that nothing was sent: {faults}"
         except ValidationError:
-            self._runtime.events.warn(
-                f"What was answered to '{self._source}' cannot be sent as a form, so that nothing was."
-            )
-            return ElicitResult(action="cancel")
+            why = "cannot be sent as a form, so that nothing was."
+        self._runtime.events.warn(f"What was answered to '{self._source}' {why}")
+        return ElicitResult(action="cancel")
 
     async def sample(
         self, context: ClientRequestContext, params: CreateMessageRequestParams
@@ -131,16 +127,14 @@ class Asking:
         for item in listed[:MAX_OPEN]:
             url, message = (item.get("url"), item.get("message")) if isinstance(item, dict) else (None, None)
             if isinstance(url, str) and _fault(url) is None:
-                visits.append(Visit(message=_bounded(message if isinstance(message, str) else ""), url=url))
+                visits.append(Visit(message=bounded(message if isinstance(message, str) else "", MAX_MESSAGE), url=url))
         if not visits or not self._runtime.interfaces.can_inquire:
             return "it wants a page to be visited first, and nobody is there to do it"
         replies = await self._put(tuple(visits))
         agreed = replies is not None and all(reply.action == "accept" for reply in replies)
-        return (
-            "the page it wanted to be visited first was opened; call it again when that is done"
-            if agreed
-            else "it wants a page to be visited first, and that was declined"
-        )
+        if agreed:
+            return "the page it wanted to be visited first was opened; call it again when that is done"
+        return "it wants a page to be visited first, and that was declined"
 
     async def _ask(self, question: Question) -> Reply | ErrorData:
         if self._open >= MAX_OPEN:
@@ -152,12 +146,8 @@ class Asking:
         """The replies; None if the call they are wanted for is over."""
         flight = self._flights.current()
         call = None if flight is None else flight.ctx.call_record
-        inquiry = Inquiry(
-            asked_by=self._source,
-            questions=questions,
-            call_id=call.id if call else "",
-            group=call.group if call else "",
-        )
+        about = {"call_id": call.id, "group": call.group} if call else {}
+        inquiry = Inquiry(asked_by=self._source, questions=questions, **about)
         self._open += 1
         try:
             if flight is None:
@@ -234,12 +224,6 @@ def _fault(url: str) -> str | None:
         return f"an address may be {MAX_URL:,} characters long"
     why = fault_of(url, loopback=True)
     return None if why is None else f"the page cannot be opened: {why}"
-
-
-def _bounded(message: str) -> str:
-    if len(message) <= MAX_MESSAGE:
-        return message
-    return f"{message[:MAX_MESSAGE]} […] ({len(message) - MAX_MESSAGE:,} more characters are left out)"
 
 
 MAX_BYTES: Final = 4 * 1024

@@ -313,12 +313,15 @@ class Connection:
             for name, why in drop_malformed(page, version):
                 self.shelf.leave_out(name, why)
 
+        def lose(reason: str) -> None:
+            life.lose(reason or ("" if self._remote is None else self._remote.fault))
+
         async def handle(message: Any) -> None:
             if getattr(message, "method", "") == "notifications/tools/list_changed":
                 life.refresh()
 
         return Client(
-            watched(self._transport(), life.lose, sift),
+            watched(self._transport(), lose, sift),
             mode="legacy" if self._legacy or self._server.protocol == "handshake" else "auto",
             client_info=Implementation(name="holdfast", version=version("holdfast")),
             elicitation_callback=self._asking.elicit if person else None,
@@ -332,9 +335,9 @@ class Connection:
 
     def _transport(self) -> Any:
         if self._server.url is None:
-            from holdfast.mcp.stdio import stdio_transport
+            from holdfast.mcp.stdio import StdioTransport
 
-            return stdio_transport(self._runtime, self.name, self._server)
+            return StdioTransport(self._runtime, self.name, self._server)
         if self._remote is None:
             from holdfast.mcp.remote import Remote
 

@@ -58,12 +58,13 @@ def tool_from(
             f"its name {visible(str(name)[:80])!r} is outside what MCP allows: 1 to 128 of A-Z a-z 0-9 _ - . /"
         )
     output: Any = said.get("outputSchema")
+    texts = (text for key in ("description", "title") if isinstance(text := said.get(key), str) and text)
     return Tool(
         name=f"{source_of(server)}:{name}",
         execute=execute,
         propose=propose,
         apply=apply,
-        description=_description(said),
+        description=bounded(next(texts, ""), MAX_DESCRIPTION),
         input_schema=cast(dict[str, Any], said.get("inputSchema")),
         output_schema=output,
         timeout=timeout,
@@ -74,11 +75,8 @@ def tool_from(
     )
 
 
-def _description(said: Mapping[str, Json]) -> str:
-    text = next((text for key in ("description", "title") if isinstance(text := said.get(key), str) and text), "")
-    if len(text) <= MAX_DESCRIPTION:
-        return text
-    return f"{text[:MAX_DESCRIPTION]} […] ({len(text) - MAX_DESCRIPTION:,} more characters are left out)"
+def bounded(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]} […] ({len(text) - most:,} more characters are left out)"
 
 
 def _mapping(value: Json) -> Mapping[str, Json]:

@@ -22,8 +22,6 @@ _FLYING: Final[ContextVar[Flight | None]] = ContextVar("holdfast_mcp_call", defa
 class Flight:
     """One call on its way: `with flights.begin(ctx):` around it."""
 
-    __slots__ = ("_ended", "_flights", "_token", "ctx")
-
     def __init__(self, flights: Flights, ctx: RunContext) -> None:
         self.ctx = ctx
         self._flights = flights
@@ -57,8 +55,6 @@ class Flight:
 
 
 class Flights:
-    __slots__ = ("open",)
-
     def __init__(self) -> None:
         self.open: dict[Flight, None] = {}
 

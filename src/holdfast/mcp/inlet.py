@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import Context
 from time import monotonic
-from typing import Any, Final, cast
+from typing import Any, Final, Self, cast
 
 from anyio import EndOfStream
 from mcp.client import Transport
@@ -37,10 +37,6 @@ _LIST: Final = "tools/list"
 Lost = Callable[[str], None]
 Sift = Callable[[dict[str, Any]], None]
 """Takes out of a list of tools what nobody else could read."""
-
-
-def _unsifted(page: dict[str, Any]) -> None:
-    """As it comes."""
 
 
 class Account:
@@ -97,12 +93,29 @@ class Account:
         return bool(done)
 
 
-class Inlet:
+class _Half:
+    """One stream of a transport, opened and closed as it is."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> bool | None:
+        return await self._inner.__aexit__(*error)
+
+
+class Inlet(_Half):
     """What comes from the server."""
 
     def __init__(self, inner: Any, account: Account, lost: Lost, sift: Sift) -> None:
+        super().__init__(inner)
         self._sift = sift
-        self._inner = inner
         self._gone: asyncio.Future[None] | None = getattr(inner, "gone", None)
         self._account = account
         self._lost = lost
@@ -177,22 +190,12 @@ class Inlet:
         if self._spent > BURST:
             await asyncio.sleep((self._spent - BURST) / RATE + 0.05)
 
-    async def aclose(self) -> None:
-        await self._inner.aclose()
 
-    async def __aenter__(self) -> Inlet:
-        await self._inner.__aenter__()
-        return self
-
-    async def __aexit__(self, *error: Any) -> bool | None:
-        return await self._inner.__aexit__(*error)
-
-
-class Outlet:
+class Outlet(_Half):
     """What goes to the server."""
 
     def __init__(self, inner: Any, account: Account) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._account = account
 
     async def send(self, item: SessionMessage) -> None:
@@ -206,20 +209,10 @@ class Outlet:
         finally:
             self._account.sent(message)
 
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-    async def __aenter__(self) -> Outlet:
-        await self._inner.__aenter__()
-        return self
-
-    async def __aexit__(self, *error: Any) -> bool | None:
-        return await self._inner.__aexit__(*error)
-
 
 @asynccontextmanager
 async def watched(
-    transport: Transport | AbstractAsyncContextManager[Any], lost: Lost, sift: Sift = _unsifted
+    transport: Transport | AbstractAsyncContextManager[Any], lost: Lost, sift: Sift = lambda page: None
 ) -> AsyncGenerator[tuple[Any, Any]]:
     """The streams of a transport; `lost` is called with what is known about it when nothing more will come."""
     async with transport as (read, write):

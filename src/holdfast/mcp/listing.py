@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
+
+from mcp import Client, MCPError
+from mcp.shared.inbound import find_invalid_x_mcp_header
+from mcp_types import ListToolsResult, Tool
+from mcp_types.methods import validate_server_result
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
 
 from holdfast.mcp.stdio_lines import TOO_LONG, Unreadable, is_json
-
-if TYPE_CHECKING:
-    from mcp import Client
-    from mcp_types import Tool
 
 MAX_TOOLS: Final = 10_000
 MAX_PAGES: Final = 1_000
@@ -21,8 +24,6 @@ MAX_DEPTH: Final = 100
 
 async def list_tools(client: Client) -> tuple[list[Tool], bool]:
     """The tools, and whether these are all."""
-    from mcp import MCPError
-
     if client.server_capabilities.tools is None:
         return [], True
     tools: list[Tool] = []
@@ -56,9 +57,6 @@ def drop_malformed(page: dict[str, Any], version: str) -> list[tuple[str, str]]:
 
     The SDK refuses a page as a whole, and with it the server, for one tool in it.
     """
-    from mcp.shared.inbound import find_invalid_x_mcp_header
-    from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-
     if not isinstance(page.get("tools"), list):
         return []
     tools = cast("list[Any]", page["tools"])
@@ -77,11 +75,10 @@ def drop_malformed(page: dict[str, Any], version: str) -> list[tuple[str, str]]:
 
 def _faults(page: dict[str, Any], version: str) -> Iterator[tuple[int, str]]:
     """Where the SDK would find fault with a tool: by the version's own rules, then by those of all versions."""
-    from mcp_types import ListToolsResult
-    from mcp_types.methods import validate_server_result
-    from pydantic import ValidationError
-
-    for check in (lambda: validate_server_result("tools/list", version, page), lambda: _parsed(ListToolsResult, page)):
+    for check in (
+        lambda: validate_server_result("tools/list", version, page),
+        lambda: ListToolsResult.model_validate(page, by_name=False),
+    ):
         try:
             check()
         except ValidationError as error:
@@ -92,10 +89,6 @@ def _faults(page: dict[str, Any], version: str) -> Iterator[tuple[int, str]]:
                     yield where[1], f"{part}: {fault['msg']}" if part else fault["msg"]
         except (KeyError, ValueError):
             continue  # a version the SDK has no rules for
-
-
-def _parsed(model: type[Any], page: dict[str, Any]) -> None:
-    model.model_validate(page, by_name=False)
 
 
 def _is_deep(value: Any) -> bool:

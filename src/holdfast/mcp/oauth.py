@@ -308,12 +308,9 @@ class Login(Keeper):
     async def _ask(self, callback: Callback) -> Arrival:
         """Until the browser comes back or the person says no, whichever is first."""
         record = None if self._call is None else self._call.ctx.call_record
-        inquiry = Inquiry(
-            asked_by=f"mcp:{self._name}",
-            questions=(Visit(message=self._message(), url=self._address),),
-            call_id=record.id if record else "",
-            group=record.group if record else "",
-        )
+        about = {"call_id": record.id, "group": record.group} if record else {}
+        visit = Visit(message=self._message(), url=self._address)
+        inquiry = Inquiry(asked_by=f"mcp:{self._name}", questions=(visit,), **about)
         asking = asyncio.create_task(self._runtime.interfaces.inquire(inquiry))
         arriving = asyncio.create_task(callback.arrival())
         try:

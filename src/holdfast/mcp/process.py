@@ -9,7 +9,7 @@ import os
 import re
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -18,15 +18,13 @@ from holdfast.config.references import fill
 from holdfast.contract.command import Command
 from holdfast.contract.errors import SandboxRefused
 from holdfast.runtime.commands import TERM_GRACE, signal_name
+from holdfast.runtime.runtime import Runtime
 from holdfast.runtime.stepping import ThreadPool
 from holdfast.runtime.writers import Noted
+from holdfast.sandbox.launch import Launch, finish, told
+from holdfast.sandbox.proxy import Doorway
+from holdfast.sandbox.sandbox import Sandbox
 from holdfast.sandbox.warden.client import NotStarted, WardenLost
-
-if TYPE_CHECKING:
-    from holdfast.runtime.runtime import Runtime
-    from holdfast.sandbox.launch import Launch
-    from holdfast.sandbox.proxy import Doorway
-    from holdfast.sandbox.sandbox import Sandbox
 
 GRACE: Final = 2.0
 """Seconds a server has to end by itself when its input is closed."""
@@ -50,8 +48,6 @@ async def start(runtime: Runtime, name: str, server: McpServer) -> Process:
     with contextlib.ExitStack() as doors:
         doorway: Doorway | None = None
         if not isinstance(sandbox.policy.network, str) and sandbox.mode != "off":
-            from holdfast.sandbox.proxy import Doorway
-
             doorway = doors.enter_context(Doorway(sandbox.policy.network))
             command = doorway.wrap(command)
         launch = await _launched(sandbox, command)
@@ -87,8 +83,6 @@ def _put_away(launch: Launch) -> None:
 
 
 def _finish(launch: Launch) -> tuple[str, ...]:
-    from holdfast.sandbox.launch import finish, told
-
     finish(launch)
     return told(launch)
 
@@ -305,8 +299,6 @@ def sandbox_for(runtime: Runtime, server: McpServer) -> Sandbox:
     Besides, where a contained process may write, whatever appears at a protected path while it runs counts as planted
     by it: a person who works in the project meanwhile would have their own files taken away.
     """
-    from holdfast.sandbox.sandbox import Sandbox
-
     base = runtime.config.sandbox
     network = base.network if server.network is None else server.network
     return Sandbox(

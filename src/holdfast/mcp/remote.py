@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import urljoin
@@ -13,6 +13,7 @@ from urllib.parse import urljoin
 import anyio
 import httpx2
 from anyio.abc import TaskGroup
+from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, jsonrpc_message_adapter
 
@@ -21,6 +22,7 @@ from holdfast.config.options import dotted
 from holdfast.config.references import fill
 from holdfast.contract.errors import ConfigError, HoldfastError
 from holdfast.mcp.flights import call_of, wants_answer
+from holdfast.mcp.oauth import oauth_for
 from holdfast.net.addresses import on_this_machine
 from holdfast.net.gateway import Gateway
 from holdfast.net.hosts import origin_of
@@ -77,13 +79,8 @@ class Remote:
         self._kind = "http"
         return False
 
-    def transport(self) -> Line:
-        return Line(self, self._streams())
-
     @asynccontextmanager
-    async def _streams(self) -> AsyncGenerator[tuple[Any, Any]]:
-        from mcp.client.streamable_http import streamable_http_client
-
+    async def transport(self) -> AsyncGenerator[tuple[Any, Any]]:
         self.status, self.fault = None, ""
         headers = await _threads.run(self._headers)
         async with self._client(headers, self._auth(headers)) as http:
@@ -122,8 +119,6 @@ class Remote:
     def _auth(self, headers: dict[str, str]) -> httpx2.Auth | None:
         if any(key.lower() == "authorization" for key in headers):
             return None
-        from holdfast.mcp.oauth import oauth_for
-
         return _Unhurried(oauth_for(self._runtime, self._name, self._server, self._state), self._hold)
 
     def _warn_if_open(self) -> None:
@@ -133,24 +128,6 @@ class Remote:
                 f"The MCP server '{self._name}' is reached over http://: whoever is on the way can read and change "
                 "what is sent. Use https:// if it can."
             )
-
-
-class Line(AbstractAsyncContextManager[tuple[Any, Any]]):
-    """A transport for the SDK that can tell why it ended."""
-
-    def __init__(self, remote: Remote, streams: AbstractAsyncContextManager[tuple[Any, Any]]) -> None:
-        self._remote = remote
-        self._streams = streams
-
-    @property
-    def reason(self) -> str:
-        return self._remote.fault
-
-    async def __aenter__(self) -> tuple[Any, Any]:
-        return await self._streams.__aenter__()
-
-    async def __aexit__(self, *error: Any) -> bool | None:
-        return await self._streams.__aexit__(*error)
 
 
 class _Bounded(httpx2.AsyncBaseTransport):

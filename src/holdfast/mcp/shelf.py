@@ -228,7 +228,7 @@ class Shelf:
             if name in stays:
                 continue
             try:
-                tool = self._held(item) if item.held else self._plain(item)
+                tool = held_tool(self, item) if item.held else self._plain(item)
             except ToolError as error:
                 why = f"what was known of it cannot be used any more, see `holdfast mcp review`: {error}"
                 left_out.append((name, why if item.held and item.pinned else str(error)))
@@ -277,9 +277,6 @@ class Shelf:
             return await self.send(name, args, cast("RunContext", ctx))
 
         return tool_from(self.name, item.definition, timeout=self.timeout, execute=execute)
-
-    def _held(self, item: Listed) -> Tool:
-        return held_tool(self, item)
 
     def leave_out(self, tool: str, why: str) -> None:
         """A server that keeps changing its list must not fill the list of warnings."""

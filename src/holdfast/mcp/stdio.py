@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 from abc import ABC, abstractmethod
-from types import TracebackType
 from typing import Final, Self
 
 from anyio import BrokenResourceError, CancelScope, ClosedResourceError, EndOfStream
@@ -36,13 +35,8 @@ class ServerBroken(Exception):
     """A server that can be talked to no more; the message says why, and the last of what it wrote."""
 
 
-def stdio_transport(runtime: Runtime, name: str, server: McpServer) -> StdioTransport:
-    """Start a server when it is entered, and end it when it is left: `Client(stdio_transport(...))`."""
-    return StdioTransport(runtime, name, server)
-
-
 class StdioTransport:
-    """One life of one server."""
+    """Starts a server when it is entered, and ends it when it is left: `Client(StdioTransport(...))`."""
 
     def __init__(self, runtime: Runtime, name: str, server: McpServer) -> None:
         self._runtime = runtime
@@ -63,9 +57,7 @@ class StdioTransport:
         self._writing = Writing(process, self._reading)
         return self._reading, self._writing
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._process is None or self._reading is None or self._writing is None:
             return
         self._reading.close()
@@ -95,9 +87,7 @@ class _Half(ABC):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.close()
 
     async def aclose(self) -> None:
@@ -120,10 +110,6 @@ class Reading(_Half):
         self._burst = 0
         self._over = False
         self._closed = False
-        self._watched = False
-        self._filling = False
-        self._dry = False
-        """The last block was all there was, so that it is not worth while to look before there is something."""
         self._waiter: asyncio.Future[None] | None = None
         process.gone.add_done_callback(lambda _: self.wake())
 
@@ -195,21 +181,11 @@ class Reading(_Half):
     async def _fill(self) -> None:
         """Wait until there is more to read, and read it."""
         try:
-            block = None if self._dry else os.read(self._fd, _BLOCK)
+            block = os.read(self._fd, _BLOCK)
         except BlockingIOError:
-            block = None
-        if block is None:
             self._burst = 0
-            if not self._watched:
-                self._watched = True
-                self._loop.add_reader(self._fd, self._arrived)
-            self._filling = True
-            try:
-                await self._wait()
-            finally:
-                self._filling = self._dry = False
+            await self._wait()
             return
-        self._dry = 0 < len(block) < _BLOCK
         self._burst += len(block) // _AS_LARGE
         if not block:
             self.fail(await self._process.ended(_LAST_WORDS) or "closed its output")
@@ -219,20 +195,15 @@ class Reading(_Half):
         except TooMuch as error:
             self.fail(f"printed {error}")
 
-    def _arrived(self) -> None:
-        """The pipe is watched from one message to the next, until something comes that nobody waits for."""
-        if self._filling:
-            self.wake()
-        else:
-            self._watched = False
-            self._loop.remove_reader(self._fd)
-
     async def _wait(self) -> None:
         self._waiter = self._loop.create_future()
+        self._loop.add_reader(self._fd, self.wake)
         try:
             await self._waiter
         finally:
             self._waiter = None
+            if not self._closed:  # after that the number may be another file's
+                self._loop.remove_reader(self._fd)
 
 
 class Writing(_Half):

@@ -33,7 +33,7 @@ from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
 from holdfast.contract.vocabulary import Failure, State
 from holdfast.doors.mcp.exchange import STATE_SECONDS, Exchange, sealing_key, unseal
-from holdfast.doors.mcp.listing import ANSWERS, Listing, answers_requests
+from holdfast.doors.mcp.listing import ANSWERS, Shown, answers_requests
 from holdfast.doors.mcp.rounds import Parked, Rounds
 from holdfast.doors.mcp.telling import LEVELS, Teller
 from holdfast.doors.mcp.wire import clean_answers, complete, to_wire
@@ -70,8 +70,7 @@ class Requests:
         self._door = door
         self.registered: frozenset[str] = frozenset()
 
-    def register(self, server: Server[Any], listing: Listing) -> None:
-        self._listing = listing
+    def register(self, server: Server[Any]) -> None:
         said = (name for tool in self._runtime.registry.list() for name in tool.capabilities)
         answered = {name.removeprefix(ANSWERS) for name in said if name.startswith(ANSWERS)}
         for method in answered & _LISTS.keys():
@@ -91,7 +90,7 @@ class Requests:
                 await self._runtime.pipeline.wait_for_sources()
                 exchange = self._door.open(ctx)
                 exchange.given = dict(getattr(params, "input_responses", None) or {}) if modern else {}
-                tools = self._listing.shown(exchange.caller).answering.get(method, [])
+                tools = Shown(self._runtime.visible(exchange.caller)).answering.get(method, [])
                 args = {key: value for key, value in (ctx.params or {}).items() if key not in _OURS}
                 exchange.begin(work(exchange, method, tools, args))
                 outcome = await self._door.round(exchange, ctx)
@@ -182,7 +181,6 @@ class Door:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._listing = Listing(runtime)
         self._rounds = Rounds(runtime)
         self._parked = Parked(runtime)
         self._levels: WeakKeyDictionary[Connection, str] = WeakKeyDictionary()
@@ -196,7 +194,7 @@ class Door:
 
     async def __aenter__(self) -> Door:
         runtime = self._runtime
-        self._requests.register(self.server, self._listing)
+        self._requests.register(self.server)
         self._attached = runtime.attach(self._rounds.ask, inquirer=self._rounds.inquire, nobody="park")
         self._stop_watching = runtime.events.listen(self._rounds.watch)
         self._loop = asyncio.get_running_loop()
@@ -228,7 +226,7 @@ class Door:
         """A request begins."""
         return Exchange(ctx, self.caller_of(ctx), _approver(ctx))
 
-    def call(self, exchange: Exchange, name: str, args: Any) -> Any:
+    def call(self, exchange: Exchange, name: str, args: Any) -> Awaitable[Result]:
         """One call for a request, known to whoever has to find its person."""
         runtime, ctx = self._runtime, exchange.ctx
         call_id = runtime.pipeline.new_call_id()
@@ -278,7 +276,7 @@ class Door:
     async def _list_tools(self, ctx: Ctx, params: types.PaginatedRequestParams) -> dict[str, Any]:
         await self._runtime.pipeline.wait_for_sources()
         try:
-            page = self._listing.shown(self.caller_of(ctx)).page(params.cursor)
+            page = Shown(self._runtime.visible(self.caller_of(ctx))).page(params.cursor)
         except ValueError as error:
             raise MCPError(types.INVALID_PARAMS, str(error)) from error
         return complete(page) if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS else page

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import mcp_types as types
+import msgspec
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata
@@ -39,7 +40,7 @@ class Unaskable(Exception):
     """The client's person cannot be asked this way."""
 
 
-class Sealed(Struct, frozen=True, kw_only=True):
+class Sealed(Struct, frozen=True, kw_only=True, array_like=True):
     """What a client carries, sealed, to its next round."""
 
     exchange: str
@@ -230,8 +231,7 @@ def seal(state: Sealed) -> str:
 
 def unseal(text: str) -> Sealed:
     """What we sealed ourselves: nobody else could."""
-    exchange, root, asked = json.loads(text)
-    return Sealed(exchange=exchange, root=root, asked={key: tuple(value) for key, value in asked.items()})
+    return msgspec.convert(json.loads(text), Sealed)
 
 
 def _subject(held: PendingCall | None) -> tuple[str, str]:

@@ -5,21 +5,19 @@ from __future__ import annotations
 import binascii
 from base64 import b64decode, urlsafe_b64encode
 from bisect import bisect_right
+from contextlib import suppress
 from typing import Any, Final
 
-from holdfast.contract.call import Caller
 from holdfast.contract.names import server_of
 from holdfast.contract.tool import Tool
 from holdfast.contract.vocabulary import Risk
 from holdfast.doors.mcp.wire import clean
-from holdfast.runtime.runtime import Runtime
 
 PAGE: Final = 200
 ANSWERS: Final = "mcp:"
 """A capability that begins like this names the MCP request a tool answers; it is no tool to a client."""
 _DESTROYS: Final = frozenset({"fs.write", "process", "external"})
 _OPEN_WORLD: Final = frozenset({"network", "external"})
-_MAX_CALLERS: Final = 64
 
 
 class Shown:
@@ -27,48 +25,25 @@ class Shown:
 
     def __init__(self, tools: list[Tool]) -> None:
         self.answering: dict[str, list[Tool]] = {}
-        listed: list[Tool] = []
+        self.listed: list[Tool] = []
         for tool in tools:
             methods = [name[len(ANSWERS) :] for name in tool.capabilities if name.startswith(ANSWERS)]
             for method in methods:
                 self.answering.setdefault(method, []).append(tool)
             if not methods:
-                listed.append(tool)
-        self.names: list[str] = []
-        self.wire: list[dict[str, Any]] = []
-        for tool in listed:
-            try:
-                self.wire.append(to_wire(tool))
-            except (ValueError, RecursionError):
-                continue  # a schema that cannot be written down hides its own tool only
-            self.names.append(tool.name)
+                self.listed.append(tool)
 
     def page(self, cursor: str | None) -> dict[str, Any]:
         """The tools after the one a cursor names. Raises `ValueError` for a cursor that is none of ours."""
-        start = 0 if cursor is None else bisect_right(self.names, _name_in(cursor))
-        page: dict[str, Any] = {"tools": self.wire[start : start + PAGE], "ttlMs": 0, "cacheScope": "private"}
-        if start + PAGE < len(self.names):
-            page["nextCursor"] = urlsafe_b64encode(self.names[start + PAGE - 1].encode()).decode()
+        start = 0 if cursor is None else bisect_right(self.listed, _name_in(cursor), key=lambda tool: tool.name)
+        shown = self.listed[start : start + PAGE]
+        page: dict[str, Any] = {"tools": [], "ttlMs": 0, "cacheScope": "private"}
+        for tool in shown:
+            with suppress(ValueError, RecursionError):  # a schema that cannot be written down hides its own tool only
+                page["tools"].append(to_wire(tool))
+        if start + PAGE < len(self.listed):
+            page["nextCursor"] = urlsafe_b64encode(shown[-1].name.encode()).decode()
         return page
-
-
-class Listing:
-    """Keeps what callers are shown until a tool or the policy changes."""
-
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
-        self._revision = -1
-        self._shown: dict[Caller, Shown] = {}
-
-    def shown(self, caller: Caller) -> Shown:
-        revision = self._runtime.registry.revision
-        if revision != self._revision or len(self._shown) >= _MAX_CALLERS:
-            self._shown.clear()
-            self._revision = revision
-        found = self._shown.get(caller)
-        if found is None:
-            found = self._shown[caller] = Shown(self._runtime.visible(caller))
-        return found
 
 
 def answers_requests(tool: Tool) -> bool:

@@ -59,7 +59,7 @@ def redacted(held: PendingCall, tool: Tool | None, redactor: Redactor) -> Pendin
             proposal,
             summary=redactor(proposal.summary),
             preview=redactor(proposal.preview),
-            surroundings=None if around is None else _redacted_surroundings(around, redactor),
+            surroundings=around and Surroundings(**{name: redactor(words) for name, words in asdict(around).items()}),
         )
     return replace(
         held,
@@ -69,10 +69,6 @@ def redacted(held: PendingCall, tool: Tool | None, redactor: Redactor) -> Pendin
         decision=replace(held.decision, reason=redactor(held.decision.reason)),
         proposal=proposal,
     )
-
-
-def _redacted_surroundings(around: Surroundings, redactor: Redactor) -> Surroundings:
-    return Surroundings(**{name: redactor(words) for name, words in asdict(around).items()})
 
 
 def line_of(call: Call, tool: Tool | None) -> str:

@@ -7,7 +7,6 @@ import json
 import os
 import queue
 import select
-import stat
 import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
@@ -173,13 +172,10 @@ async def _read(source: int) -> bytes:
 
 
 class Writer:
-    """Writes lines in order. What fits into the pipe is written at once; a thread waits for a client that is slow."""
+    """Writes lines in order, in a thread that waits for a client that is slow."""
 
     def __init__(self, sink: int) -> None:
         self._sink = sink
-        self._pipe = stat.S_ISFIFO(os.fstat(sink).st_mode)
-        self._poll = select.poll()
-        self._poll.register(sink, select.POLLOUT)
         self._lock = asyncio.Lock()
         self._jobs: queue.SimpleQueue[tuple[bytes, asyncio.Future[None]]] | None = None
         self._broken = False
@@ -188,10 +184,12 @@ class Writer:
         async with self._lock:
             if self._broken:
                 return
-            if self._pipe and len(line) <= select.PIPE_BUF and self._poll.poll(0):
-                self._write_now(line)
-            else:
-                await self._hand_over(line)
+            if self._jobs is None:
+                self._jobs = queue.SimpleQueue()
+                threading.Thread(target=self._work, args=(self._jobs,), name="holdfast-mcp-writer", daemon=True).start()
+            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._jobs.put((line, done))
+            await done
 
     async def flushed(self) -> None:
         """What has been begun is written, unless the client does not read."""
@@ -211,14 +209,6 @@ class Writer:
             self._write_now(line)
         except OSError:
             self._broken = True
-
-    async def _hand_over(self, line: bytes) -> None:
-        if self._jobs is None:
-            self._jobs = queue.SimpleQueue()
-            threading.Thread(target=self._work, args=(self._jobs,), name="holdfast-mcp-writer", daemon=True).start()
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._jobs.put((line, done))
-        await done
 
     def _work(self, jobs: queue.SimpleQueue[tuple[bytes, asyncio.Future[None]]]) -> None:
         while True:
