@@ -203,7 +203,8 @@ def turn_of(messages: Sequence[Message], notebook: Notebook, waiting: Collection
             begins, foreign, prompt = len(rounds), message.foreign, message.own_text
             said.append(None if foreign else prompt)
     if rounds and rounds[-1].steps and waiting:
-        rounds[-1] = Round(rounds[-1].text, tuple(_unless(step, waiting) for step in rounds[-1].steps))
+        steps = (Step(step.use) if step.use.id in waiting else step for step in rounds[-1].steps)
+        rounds[-1] = Round(rounds[-1].text, tuple(steps))
     typed = notebook.results([[step.told for step in each.steps if step.told] for each in rounds])
     rounds = [
         Round(each.text, tuple(Step(step.use, step.told, step.told and found.get(step.use.id)) for step in each.steps))
@@ -222,7 +223,3 @@ def turn_of(messages: Sequence[Message], notebook: Notebook, waiting: Collection
 def _round(message: Message, after: Sequence[Message]) -> Round:
     told = {part.id: part for part in (after[0].parts if after else ()) if isinstance(part, ToolResult)}
     return Round(message.text, tuple(Step(use, told.get(use.id)) for use in message.tool_uses))
-
-
-def _unless(step: Step, waiting: Collection[str]) -> Step:
-    return Step(step.use) if step.use.id in waiting else step

@@ -51,7 +51,8 @@ def trim(messages: Sequence[Message], window: int) -> list[Message]:
     cut = _cut(messages, limits.messages)
     made: list[Message] = []
     for place, message in enumerate(messages):
-        parts = _without_calls(message.parts) if place < cut else _shortened(message.parts, limits.lines)
+        short = (_short(part, limits.lines) for part in message.parts)
+        parts = _without_calls(message.parts) if place < cut else tuple(short)
         if not parts:
             continue
         if made and made[-1].role == message.role:
@@ -77,16 +78,12 @@ def _without_calls(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     return tuple(part for part in parts if not isinstance(part, ToolUse | ToolResult | Thinking))
 
 
-def _shortened(parts: tuple[Part, ...], limit: int) -> tuple[Part, ...]:
-    return tuple(_short(part, limit) if isinstance(part, ToolResult) else part for part in parts)
-
-
-def _short(result: ToolResult, limit: int) -> ToolResult:
-    lines = result.output.split("\n")
-    if len(lines) <= limit:
-        return result
+def _short(part: Part, limit: int) -> Part:
+    lines = part.output.split("\n") if isinstance(part, ToolResult) else []
+    if not isinstance(part, ToolResult) or len(lines) <= limit:
+        return part
     kept = "\n".join(lines[:limit])
-    return replace(result, output=f"{kept}\n[{len(lines) - limit} more lines left out to save room]")
+    return replace(part, output=f"{kept}\n[{len(lines) - limit} more lines left out to save room]")
 
 
 _ACTIONABLE: Final = RUNNING_STEPS | {Step.SETTLE}

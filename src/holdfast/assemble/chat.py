@@ -164,7 +164,9 @@ async def open_chat(
             )
         ruled = ruling(read.evaluated, loaded, trusted=trusted)
         conversation.expand_with(_expander(read, ruled, lua))
-        config = _for_small_models(_as_flagged(ruled.config, flags))
+        config = _as_flagged(ruled.config, flags)
+        if config.guardrails.enabled:  # whoever needs them has no room for more than the small caps
+            config = replace(config, tools=replace(config.tools, caps="small"))
         setting = replace(setting, loaded=replace(loaded, config=config))
         provider = config.model.name.partition(":")[0] if model is None else model.provider
         caller = Caller(
@@ -265,11 +267,6 @@ def _as_flagged(config: Config, flags: Flags | None) -> Config:
         return config
     providers = {**config.model.providers, provider: replace(own, protocol=None)}
     return replace(config, model=replace(config.model, providers=providers))
-
-
-def _for_small_models(config: Config) -> Config:
-    """Guard-rails come with the small caps: whoever needs the one has no room for more."""
-    return replace(config, tools=replace(config.tools, caps="small")) if config.guardrails.enabled else config
 
 
 def _guard(rules: GuardrailsConfig, tools: Callable[[], Sequence[Tool]]) -> Guard | None:

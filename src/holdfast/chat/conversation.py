@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.agent.conversation import NOT_RECORDED, Conflict, Diagnostic, Open, Placed, Settled, Slot
 from holdfast.chat import files, turns
@@ -69,7 +70,7 @@ class Reading:
             strange = list(self._strange())
             line = turns.lines(self._document, [start for start, _ in (*strange, *self._found)])
             own = [Diagnostic("warning", message, line[start], 1) for start, message in strange]
-            own += [_moved(one, line[start]) for start, one in self._found]
+            own += [replace(one, line=line[start] + (one.line or 1) - 1) for start, one in self._found]
             found = [*self._document.diagnostics, *own]
             self._diagnostics = sorted(found, key=lambda one: (one.line or 0, one.column or 0))
         return self._diagnostics
@@ -197,10 +198,6 @@ def _add(made: list[Message], role: Role, parts: tuple[Part, ...]) -> None:
         made[-1] = Message(role, (*made[-1].parts, *parts))
     elif parts:
         made.append(Message(role, parts))
-
-
-def _moved(one: Diagnostic, line: int) -> Diagnostic:
-    return Diagnostic(one.severity, one.message, line + (one.line or 1) - 1, one.column)
 
 
 def _is_json(body: str) -> bool:

@@ -47,7 +47,8 @@ def place_blocks(document: Document, text: str, turn: Turn, blocks: Mapping[str,
     after the result of the nearest call before, else before the first result, else right after the marker; where there
     is no such message, one is made.
     """
-    host = turn.message + 1 if _is_you(document, turn.message + 1) else None
+    after = document.messages[turn.message + 1 : turn.message + 2]
+    host = turn.message + 1 if after and after[0].role == YOU else None
     splices: list[Splice] = []
     waiting: list[str] = []
     anchor: Answer | None = None
@@ -91,7 +92,7 @@ def _insertion(
     if not blocks:
         return []
     newline = document.newline
-    body = newline.join(_ended(block, newline) for block in blocks)
+    body = newline.join(block if block.endswith("\n") else block + newline for block in blocks)
     if host is None:
         at = message_end(document, turn.message)
         return [insert(text, at, f"@{YOU}:{newline}{newline}{body}", newline)]
@@ -111,14 +112,6 @@ def _head(document: Document, text: str, host: int) -> int:
 def _line_end(text: str, at: int) -> int:
     """Where the next line begins."""
     return text.find("\n", at) + 1 or len(text)
-
-
-def _ended(block: str, newline: str) -> str:
-    return block if block.endswith("\n") else block + newline
-
-
-def _is_you(document: Document, index: int) -> bool:
-    return index < len(document.messages) and document.messages[index].role == YOU
 
 
 _HEADER: Final = re.compile(r"\*\*Tool Result:\*\*[^`\n]*`[^`\n]*`(?P<suffix>[^\n]*?)\r?$", re.MULTILINE)

@@ -144,6 +144,8 @@ def _aborted(reply: Message) -> str | None:
 
 
 class Position(NamedTuple):
+    """Where a cursor goes in a document, both from 1."""
+
     line: int
     column: int
 

@@ -23,8 +23,8 @@ from holdfast.contract.command import Command
 from holdfast.contract.errors import HoldfastError
 from holdfast.fs.temporary import make_folder, remove_folder
 from holdfast.helper_process import isolated_python
-from holdfast.sandbox.launch import Backend, Held, Launch, finish, run_launch, started, stop
-from holdfast.sandbox.limits import Limits
+from holdfast.sandbox.launch import Backend, Held, finish, run_launch, started, stop
+from holdfast.sandbox.limits import Limits, running_tasks
 from holdfast.sandbox.policy import Policy
 
 _CANARY: Final = "untouched\n"
@@ -162,7 +162,7 @@ class Range:
             "memory": _LIMITS.memory,
             "file_size": _LIMITS.file_size,
             "open_files": _LIMITS.open_files,
-            "ceiling": (_LIMITS.processes or 0) + _tasks() + 500,
+            "ceiling": (_LIMITS.processes or 0) + running_tasks() + 500,
         }
 
     def unwritten(self) -> str | None:
@@ -235,10 +235,6 @@ class Range:
 def _end(process: subprocess.Popen[bytes]) -> None:
     process.kill()
     process.communicate()
-
-
-def _tasks() -> int:
-    return int(Path("/proc/loadavg").read_text(encoding="ascii").split()[3].partition("/")[2])
 
 
 TIMEOUT: Final = 20.0
@@ -319,13 +315,8 @@ def attack(backend: Backend, name: str) -> Held:
 
 def _run(backend: Backend, command: Command, ground: Range, *, killed: bool) -> str | None:
     launch = backend.launch(ground.policy, command, ())
-    if killed:
-        return _run_and_kill(launch, ground)
-    code, out, err = run_launch(launch, TIMEOUT)
-    return _verdict(code, out, err)
-
-
-def _run_and_kill(launch: Launch, ground: Range) -> str | None:
+    if not killed:
+        return _verdict(*run_launch(launch, TIMEOUT))
     try:
         with started(launch) as process:
             locked = ground.wait_for_lock(TIMEOUT)

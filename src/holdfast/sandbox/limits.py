@@ -45,14 +45,9 @@ def rlimits(limits: Limits) -> tuple[tuple[int, int], ...]:
         (resource.RLIMIT_NOFILE, limits.open_files),
         (resource.RLIMIT_CPU, limits.cpu_seconds),
     )
-    return tuple((kind, _bounded(kind, value)) for kind, value in wanted if value is not None)
-
-
-def _bounded(kind: int, value: int) -> int:
-    import resource
-
-    hard = resource.getrlimit(kind)[1]
-    return value if hard == resource.RLIM_INFINITY else min(value, hard)
+    hard = {kind: resource.getrlimit(kind)[1] for kind, _ in wanted}
+    most = {kind: limit for kind, limit in hard.items() if limit != resource.RLIM_INFINITY}
+    return tuple((kind, min(value, most.get(kind, value))) for kind, value in wanted if value is not None)
 
 
 def _process_limit(processes: int | None) -> int | None:
@@ -60,8 +55,13 @@ def _process_limit(processes: int | None) -> int | None:
     if processes is None:
         return None
     with suppress(OSError, ValueError, IndexError):
-        return processes + int(Path("/proc/loadavg").read_text(encoding="ascii").split()[3].partition("/")[2])
+        return processes + running_tasks()
     return processes
+
+
+def running_tasks() -> int:
+    """Threads of the machine."""
+    return int(Path("/proc/loadavg").read_text(encoding="ascii").split()[3].partition("/")[2])
 
 
 class Groups:

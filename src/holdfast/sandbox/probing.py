@@ -58,19 +58,11 @@ def backends(wanted: str = "auto") -> list[Backend]:
 
 
 def _built_in() -> dict[str, Callable[[], list[Backend]]]:
-    return {"bubblewrap": _bubblewraps, "landlock": _landlock} if sys.platform.startswith("linux") else {}
-
-
-def _bubblewraps() -> list[Backend]:
     from holdfast.sandbox.bubblewrap import installed
-
-    return list(installed())
-
-
-def _landlock() -> list[Backend]:
     from holdfast.sandbox.landlock import Landlock
 
-    return [Landlock()]
+    linux = sys.platform.startswith("linux")
+    return {"bubblewrap": lambda: list(installed()), "landlock": lambda: [Landlock()]} if linux else {}
 
 
 class Seen(Struct, frozen=True, kw_only=True):

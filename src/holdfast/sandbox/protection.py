@@ -334,8 +334,9 @@ class Stubs:
                 path = f"{folder}/{name}"
                 if path.rpartition("/")[0] not in self.folders and self._is_there(path, os.mkdir):
                     self.folders.append(path)
-            files = (f"{folder}/{name}" for name in MASKED_FILES)
-            self.files += (path for path in files if self._is_there(path, _make_socket))
+            for path in (f"{folder}/{name}" for name in MASKED_FILES):
+                if self._is_there(path, lambda path: os.mknod(path, stat.S_IFSOCK | 0o600)):
+                    self.files.append(path)
 
     def _is_there(self, path: str, make: Callable[[str], None]) -> bool:
         if os.path.lexists(path):
@@ -368,10 +369,6 @@ def drop_stub(path: str) -> None:
     with _users_lock, suppress(OSError):
         if path not in _users:
             _remove_stub(path)
-
-
-def _make_socket(path: str) -> None:
-    os.mknod(path, stat.S_IFSOCK | 0o600)
 
 
 def _remove_stub(path: str) -> None:

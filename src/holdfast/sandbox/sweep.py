@@ -170,7 +170,7 @@ class Sweep:
                 moved.append((origin, item.path))
             else:
                 self._take_away(item.path, item)
-        wrong = [item for item in self._before.values() if self._is_wrong(item)]
+        wrong = [item for item in self._before.values() if not self._was_mounted_there(item) and self._differs(item)]
         lost = {item.identity: item for item in wrong if not self._is_at_home(item)}
         for origin, _path in moved:
             lost.pop(origin.identity, None)
@@ -184,9 +184,6 @@ class Sweep:
                 self._take_away(item.path, None)
                 self._put_back(item)
         return [*violations, *unseen]
-
-    def _is_wrong(self, item: Locked) -> bool:
-        return not self._was_mounted_there(item) and self._differs(item)
 
     def _differs(self, item: Locked) -> bool:
         """It is not what it was, and must be: a document may be what somebody made of it."""

@@ -87,7 +87,8 @@ def ruling(evaluated: Evaluated, loaded: Loaded, *, trusted: bool) -> Ruling:
     elif evaluated.approve is not None:
         caps.append(tightening(evaluated.approve))
     if evaluated.failed:
-        caps.append(Cap(BROKEN, _asks_about_everything))
+        reason = "The document's frontmatter has a mistake, so a person is asked; correct it."
+        caps.append(Cap(BROKEN, lambda _question: Decision(Verdict.ASK, BROKEN, reason)))
     return Ruling(config, document, tuple(caps))
 
 
@@ -157,10 +158,6 @@ def _may_come(name: str) -> bool:
 def _removes_search(edits: Iterable[Edit]) -> bool:
     removed = (name for operation, names in edits if operation in REMOVING for name in names if name.strip("*"))
     return any(fnmatchcase(TOOL_SEARCH, name) for name in removed)
-
-
-def _asks_about_everything(question: Question) -> Decision:
-    return Decision(Verdict.ASK, BROKEN, "The document's frontmatter has a mistake, so a person is asked; correct it.")
 
 
 def _sets_list(settings: Mapping[str, Any]) -> bool:
