@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.config.load import load
-from holdfast.rules.shell.cap import CommandRules
+from holdfast.rules.standard import CommandRules
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()

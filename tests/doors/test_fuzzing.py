@@ -8,8 +8,7 @@ import pytest
 
 from holdfast.contract.vocabulary import Verdict
 from holdfast.fuzz.corpus import READONLY_CORPUS
-from holdfast.fuzz.mutations import mutants
-from holdfast.fuzz.run import fuzz, plant, run_watched
+from holdfast.fuzz.run import fuzz, mutants, plant, run_watched
 from holdfast.rules.shell.judge import Judge
 from holdfast.rules.shell.place import Place
 from tests.doors.command import Cli

@@ -27,8 +27,7 @@ from holdfast.rules.gate import (
     protected_path_cap,
 )
 from holdfast.rules.resolvers import CONFIG, GRANTS, PURE
-from holdfast.rules.shell.cap import SHELL_PARTS
-from holdfast.rules.standard import standard_caps, standard_chain
+from holdfast.rules.standard import SHELL_PARTS, standard_caps, standard_chain
 
 from .asking import CALCULATOR, EDIT, READ, SHELL, UNKNOWN, WRITE, question, tool
 

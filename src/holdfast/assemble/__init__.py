@@ -25,8 +25,7 @@ from holdfast.registry.registry import Registry, load_entry_points
 from holdfast.rules.gate import Cap
 from holdfast.rules.grants import StoredGrants
 from holdfast.rules.policy import read_skills
-from holdfast.rules.shell.cap import CommandRules
-from holdfast.rules.standard import DocumentPolicy
+from holdfast.rules.standard import CommandRules, DocumentPolicy
 from holdfast.runtime.commands import Workspace
 from holdfast.runtime.interfaces import Asker, Nobody
 from holdfast.runtime.runtime import Rules, Runtime

@@ -258,13 +258,13 @@ def explain(policy: Decision | None, chain: Chain, caps: Iterable[Cap], question
     decision = capped.decision
     steps += _chain_steps(chain, heard, decision)
     steps += [_explained("cap", step, decision) for step in capped.steps]
-    parts = tuple(part for cap in caps if cap.parts is not None for part in _parts(cap, question))
+    parts = tuple(part for cap in caps for part in _parts(cap, question))
     return Explanation(tool=question.tool.name, decision=decision, steps=tuple(steps), parts=parts)
 
 
 def _parts(cap: Cap, question: Question) -> tuple[JudgedPart, ...]:
     try:
-        return cap.parts(question) if cap.parts is not None else ()
+        return () if cap.parts is None else cap.parts(question)
     except RAISED:
         return ()  # the step of this cap says that it failed
 
@@ -295,13 +295,9 @@ def nobody_asked(chain: Chain, caps: Iterable[Cap]) -> list[ExplainedStep]:
 
 def _explained(stage: str, step: Step, decision: Decision) -> ExplainedStep:
     return ExplainedStep(
-        stage=stage,
-        source=step.source,
-        answer=step.answer,
-        reason=step.reason,
-        priority=step.priority,
+        stage=stage, source=step.source, answer=step.answer, reason=step.reason, priority=step.priority,
         decided=step.source == decision.source,
-    )
+    )  # fmt: skip
 
 
 HOOK: Final = f"{CAP_URN}hook"
@@ -311,7 +307,6 @@ CANCELLED: Final = "Tool execution cancelled by user"
 _ACTIONS: Final[tuple[Action, ...]] = ("silent", "log", "confirm")
 _FREEDOM: Final[dict[Autonomy, int]] = {"cautious": 0, "standard": 1, "autonomous": 2}
 _WILD: Final = frozenset("*?[]")
-_MEMO_LIMIT: Final = 4096
 
 
 class HookOutcome(Struct, frozen=True):
@@ -326,14 +321,9 @@ class Hooks:
         given = config or HooksConfig()
         self.autonomy: Final = given.autonomy
         self._patterns = tuple((pattern, Names((pattern,)), action) for pattern, action in given.actions.items())
-        self._found: dict[Tool, tuple[Action, str]] = {}
 
     def outcome(self, tool: Tool, risk: Risk, caller: Caller) -> HookOutcome:
-        if tool not in self._found:
-            if len(self._found) >= _MEMO_LIMIT:
-                self._found.clear()
-            self._found[tool] = self._configured(tool)
-        action, why = self._found.get(tool) or self._configured(tool)
+        action, why = self._configured(tool)
         level = most_cautious(self.autonomy, caller.autonomy)
         return HookOutcome(shifted(action, level, risk), f"{why}, autonomy is {level}, risk is {risk}.")
 

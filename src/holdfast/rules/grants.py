@@ -128,13 +128,9 @@ def narrow_grant(question: Question, scope: Scope, by: str, *, width: Width = "e
         raise GrantRefused(
             f"The arguments of this call of '{tool.name}' are too long to be remembered; approve it each time instead."
         )
-    return GrantSpec(
-        tool=tool.name,
-        pattern=cast(Args, msgspec.to_builtins(pattern)),
-        scope=scope,
-        by=by,
-        session=question.session if scope in _SESSION_SCOPES else None,
-    )
+    session = question.session if scope in _SESSION_SCOPES else None
+    made = cast(Args, msgspec.to_builtins(pattern))
+    return GrantSpec(tool=tool.name, pattern=made, scope=scope, by=by, session=session)
 
 
 def matches(grant: Grant, question: Question, *, now: float | None = None) -> bool:

@@ -176,15 +176,9 @@ class PolicyRules(Struct, frozen=True, kw_only=True):
         cls, config: ToolsConfig, skills: Mapping[str, SkillPermissions] | None = None, servers: Iterable[str] = ()
     ) -> PolicyRules:
         return cls(
-            profile=config.profile,
-            allow=config.allow,
-            deny=config.deny,
-            agents=config.agents,
-            providers=config.providers,
-            skills=skills or {},
-            servers=frozenset(servers),
-            narrow=config.narrow,
-        )
+            profile=config.profile, allow=config.allow, deny=config.deny, agents=config.agents,
+            providers=config.providers, skills=skills or {}, servers=frozenset(servers), narrow=config.narrow,
+        )  # fmt: skip
 
 
 class Policy:
@@ -234,33 +228,22 @@ class CompiledPolicy:
 
     def __init__(self, layers: Iterable[AnyLayer]) -> None:
         self._layers = tuple(layers)
-        self._judged: dict[str, tuple[Tool, bool, Decision]] = {}
+        self._judged: dict[str, tuple[Tool, Decision]] = {}
 
     def allows(self, tool: Tool) -> bool:
-        found = self._judged.get(tool.name)
-        return found[1] if found is not None and found[0] is tool else self._judge(tool)[1]
+        return self.why(tool).verdict is Verdict.APPROVE
 
     def why(self, tool: Tool) -> Decision:
         """Approve or deny, with the layer that decided and its reason."""
         found = self._judged.get(tool.name)
-        return found[2] if found is not None and found[0] is tool else self._judge(tool)[2]
+        if found is None or found[0] is not tool:
+            said = [layer.judge(tool) for layer in self._layers]
+            denied = next((decision for decision in said if decision.verdict is not Verdict.APPROVE), said[0])
+            found = self._judged[tool.name] = (tool, denied)
+        return found[1]
 
     def visible(self, tools: Iterable[Tool]) -> list[Tool]:
-        allows = self.allows
-        return [tool for tool in tools if allows(tool)]
-
-    def _judge(self, tool: Tool) -> tuple[Tool, bool, Decision]:
-        first, *rest = self._layers
-        decision = first.judge(tool)
-        for layer in rest:
-            if decision.verdict is not Verdict.APPROVE:
-                break
-            verdict = layer.judge(tool)
-            if verdict.verdict is not Verdict.APPROVE:
-                decision = verdict
-        judged = (tool, decision.verdict is Verdict.APPROVE, decision)
-        self._judged[tool.name] = judged
-        return judged
+        return list(filter(self.allows, tools))
 
 
 class _Layer:

@@ -83,7 +83,6 @@ def _imported(name: str) -> object | None:
         raise
 
 
-_MEMO_LIMIT: Final = 4096
 
 
 class ListPolicy:
@@ -99,19 +98,11 @@ class ListPolicy:
         self.entries: Final = tuple(entries)
         self._rules = expand(self.entries, presets or {})
         self._excluded = Names(excluded)
-        self._answers: dict[Tool, Decision | None] = {}
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Entries that mean nothing."""
         return self._rules.warnings
-
-    def answer(self, tool: Tool) -> Decision | None:
-        if tool not in self._answers:
-            if len(self._answers) >= _MEMO_LIMIT:
-                self._answers.clear()
-            self._answers[tool] = self._answer(tool)
-        return self._answers.get(tool)
 
     def approves(self, tool: Tool) -> bool:
         answer = self.answer(tool)
@@ -121,7 +112,7 @@ class ListPolicy:
         answer = self.answer(tool)
         return answer is not None and answer.verdict is Verdict.DENY
 
-    def _answer(self, tool: Tool) -> Decision | None:
+    def answer(self, tool: Tool) -> Decision | None:
         for rule in self._rules.deny:
             if (entry := rule.match(tool)) is not None:
                 return Decision(Verdict.DENY, rule.place, f"'{entry}' is denied by {rule.place}.")

@@ -17,8 +17,7 @@ from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import RUNS_COMMANDS, Verdict
 from holdfast.rules.gate import Explanation, Gate, explain
 from holdfast.rules.resolvers import CONFIG, FRONTMATTER, SANDBOX
-from holdfast.rules.shell.cap import COMMANDS, SHELL_PARTS
-from holdfast.rules.standard import DocumentPolicy, standard_caps, standard_chain
+from holdfast.rules.standard import COMMANDS, SHELL_PARTS, DocumentPolicy, standard_caps, standard_chain
 from tests.rules.asking import READ, SHELL, question, tool
 
 from .judging import rule

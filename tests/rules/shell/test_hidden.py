@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.contract.vocabulary import Verdict
-from holdfast.fuzz.mutations import mutants
-from holdfast.fuzz.run import plant, run_watched
+from holdfast.fuzz.run import mutants, plant, run_watched
 from holdfast.rules.shell.programs import dialect_of
 
 from .hidden import ELSEWHERE, hidden_commands

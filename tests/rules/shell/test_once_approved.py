@@ -9,8 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.contract.vocabulary import Verdict
-from holdfast.fuzz.mutations import mutants
-from holdfast.fuzz.run import plant, run_watched
+from holdfast.fuzz.run import mutants, plant, run_watched
 from holdfast.rules.shell.judge import Judge
 from holdfast.rules.shell.place import Place
 from holdfast.rules.shell.verdicts import Dialect

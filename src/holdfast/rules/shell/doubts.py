@@ -58,15 +58,11 @@ class Doubts(Effects):
     @cached_property
     def reasons(self) -> Mapping[int, str]:
         """Why a part may run something that it does not show, by its position."""
-        told = ((at, self._about(at, part)) for at, part in enumerate(self.parts))
+        told = (
+            (at, self._about_assignment(part) if part.kind == "assignment" else self._about_command(at, part))
+            for at, part in enumerate(self.parts)
+        )
         return {at: reason for at, reason in told if reason}
-
-    def _about(self, at: int, part: Part) -> str:
-        if part.kind == "assignment":
-            return self._about_assignment(part)
-        if part.kind != "command" or part.words[0] is None or part.guessed:
-            return ""
-        return self._about_command(at, part, part.words[0])
 
     def _about_assignment(self, part: Part) -> str:
         name, _, value = part.text.partition("=")
@@ -94,7 +90,10 @@ class Doubts(Effects):
             return f"programs may run what the variable {name} names"
         return ""
 
-    def _about_command(self, at: int, part: Part, program: str) -> str:
+    def _about_command(self, at: int, part: Part) -> str:
+        program = part.words[0] if part.kind == "command" and not part.guessed else None
+        if program is None:
+            return ""
         name = program_name(program)
         is_script = part.inside in programs.FILE_RUNNERS and part.derived
         if is_script or ("/" in program and _SYSTEM.fullmatch(program) is None):
@@ -199,7 +198,7 @@ class Doubts(Effects):
             if isinstance(word, str) and not word.startswith(HOLE):
                 if word.startswith("-") and (HOLE in word or GIVEN in word):
                     return reason
-            elif at or not _is_dashed(told[1:2]):
+            elif at or not str(next(iter(told[1:2]), "-")).startswith(("-", "(")):
                 return reason
         return ""
 
@@ -258,7 +257,9 @@ def _is_data(name: str, told: Sequence[Told]) -> bool:
     data = harmless.SUBCOMMANDS.get(name, frozenset())
     if not told or told[0] not in data:
         return False
-    rest = told[1:] if "publish" in data else _without_holes(told[1:])
+    rest = list(told[1:])
+    if "publish" not in data:  # what cannot be told is an operand
+        rest = [Untold.OPERAND if isinstance(word, Untold) or word.startswith(HOLE) else word for word in rest]
     return not unread_option(harmless.PLAIN_SUBCOMMAND_OPTIONS, rest)
 
 
@@ -273,10 +274,3 @@ def _targets(name: str, words: Sequence[Word]) -> Iterator[str]:
     yield from (word for word in words if word is not None and NAME.match(word))
 
 
-def _is_dashed(words: Sequence[Told]) -> bool:
-    return not words or (isinstance(words[0], str) and words[0].startswith(("-", "(")))
-
-
-def _without_holes(words: Sequence[Told]) -> list[Told]:
-    """Operands of a subcommand to which they are data: what cannot be told may be an option, which is looked at."""
-    return [Untold.OPERAND if isinstance(word, Untold) or word.startswith(HOLE) else word for word in words]

@@ -268,9 +268,8 @@ class Effects:
         text = _with_given("".join(made))
         if not globs:
             return text if text or written else None
-        return (
-            Untold.OPERAND if text[:1] not in ("-", "+", HOLE) and (text[:1] != "*" or not self._names_files) else None
-        )
+        is_operand = text[:1] not in ("-", "+", HOLE) and (text[:1] != "*" or not self._names_files)
+        return Untold.OPERAND if is_operand else None
 
     def _quoted(self, written: str, at: int) -> tuple[int, str | None]:
         made: list[str] = []

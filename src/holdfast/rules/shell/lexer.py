@@ -165,7 +165,8 @@ class _Lexer(WordReader):
             case "if":
                 self._if()
             case "while" | "until":
-                self._while()
+                self._list(frozenset({"do"}))
+                self._list(frozenset({"done"}))
             case _:
                 self._for()
 
@@ -187,10 +188,6 @@ class _Lexer(WordReader):
             end = self._list(frozenset({"elif", "else", "fi"}))
         if end == "else":
             self._list(frozenset({"fi"}))
-
-    def _while(self) -> None:
-        self._list(frozenset({"do"}))
-        self._list(frozenset({"done"}))
 
     def _for(self) -> None:
         self._skip_blanks()
@@ -392,17 +389,10 @@ class _Lexer(WordReader):
             obstacle = "the program's name is quoted or escaped"
         self.found.numbered += 1
         made = Part(
-            kind="command",
-            text=self.text[began:ended][:SHOWN],
-            words=tuple(None if isinstance(word, Pattern) else word for word in words),
-            exact=tuple(exact),
-            written=tuple(written),
-            inside=self._inside,
-            obstacle=obstacle,
-            number=self.found.numbered,
-            fed_by=fed_by,
-            rerouted=rerouted,
-        )
+            kind="command", text=self.text[began:ended][:SHOWN], inside=self._inside, obstacle=obstacle,
+            words=tuple(None if isinstance(word, Pattern) else word for word in words), exact=tuple(exact),
+            written=tuple(written), number=self.found.numbered, fed_by=fed_by, rerouted=rerouted,
+        )  # fmt: skip
         self.found.parts.insert(slot, made)
         return made.number
 

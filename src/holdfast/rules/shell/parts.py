@@ -121,16 +121,10 @@ def read(text: str, dialect: Dialect = "bash") -> Reading:
     except Overrun as over:
         overrun = str(over)
     return Reading(
-        parts=tuple(reader.parts),
-        unreadable=reader.unreadable,
-        differs=reader.differs,
-        spliced=_SPLICED.search(text) is not None,
-        evaluates=reader.evaluates,
-        overrun=overrun,
-        loops=reader.loops_alone(),
-        plain=reader.plain(),
-        texts=(text, *reader.texts),
-    )
+        parts=tuple(reader.parts), unreadable=reader.unreadable, differs=reader.differs, overrun=overrun,
+        spliced=_SPLICED.search(text) is not None, evaluates=reader.evaluates, loops=reader.loops_alone(),
+        plain=reader.plain(), texts=(text, *reader.texts),
+    )  # fmt: skip
 
 
 class _Reader:

@@ -25,15 +25,10 @@ SHELL_CHANGING: Final = word_set("""
     pushd read readarray readonly set shift shopt source trap typeset ulimit umask unalias unset
 """)
 """Builtins that change what later commands mean."""
-_TAKING_FILES: Final = frozenset(
-    {
-        *((name,) for name in ("bunzip2", "bzip2", "cp", "dos2unix", "gunzip", "gzip", "mkdir", "mv", "rm", "rmdir")),
-        *((name,) for name in ("shred", "tee", "touch", "truncate", "unix2dos", "unlink", "unxz", "xz", "zstd")),
-        *((name,) for name in ("autopep8", "black", "clang-format", "codespell", "gofmt", "hadolint", "isort")),
-        *((name,) for name in ("pyright", "shellcheck", "shfmt", "yamllint")),
-        *(("ruff", "check"), ("ruff", "format"), ("pytest",)),
-    }
-)
+_TAKING_FILES: Final = word_set("""
+    bunzip2 bzip2 cp dos2unix gunzip gzip mkdir mv rm rmdir shred tee touch truncate unix2dos unlink unxz xz zstd
+    autopep8 black clang-format codespell gofmt hadolint isort pyright shellcheck shfmt yamllint pytest
+""") | {"ruff check", "ruff format"}
 """Programs that treat files as data, whatever is in them and in the project's settings: neither the file nor what it
 names is run. pytest does run the tests it is given, as it does without operands: a file only chooses some of them."""
 _JOINTS: Final = re.compile("[=:,@]")
@@ -53,7 +48,7 @@ def star_refusal(words: Sequence[str], *, only_files: bool) -> str:
     if name == "git":
         known = len(words) > 1 and words[1] in git.STAR
         return "" if known else f"an operand of '{' '.join(words[:2])}' may name a program; spell the whole command out"
-    if not any(tuple(words[: len(known)]) == known for known in _TAKING_FILES):
+    if not _TAKING_FILES & {name, " ".join(words[:2])}:
         return f"'{name}' is not known to treat its operands as data; spell the whole command out"
     if only_files:
         return ""
@@ -122,17 +117,12 @@ def fit_option(words: Sequence[str], option: str, given: Sequence[Word]) -> Fit:
     if "=" in option and not option.endswith("="):
         return _fit_valued(option, given)
     if words[0] in _ONE_DASH:
-        bare = option.strip("-=")
-        return _best([_fit_exactly(bare, word) for word in given])
-    groups = _groups(words)
+        return _best([_fit_exactly(option.strip("-="), word) for word in given])
+    spelt = _SAME.get(" ".join(words[:2])) or _SAME.get(words[0], "")
+    groups = tuple(frozenset(group.split(",")) for group in spelt.split())
     bundle = option[1:] if not option.startswith("--") and option[1:].isalpha() else ""
     wanted = list(bundle) or [option.lstrip("-").rstrip("=")]
     return _worst([_best([_fit_one(_same(groups, name), groups, word) for word in given]) for name in wanted])
-
-
-def _groups(words: Sequence[str]) -> tuple[frozenset[str], ...]:
-    spelt = _SAME.get(" ".join(words[:2])) or _SAME.get(words[0], "")
-    return tuple(frozenset(group.split(",")) for group in spelt.split())
 
 
 def _same(groups: Sequence[frozenset[str]], name: str) -> frozenset[str]:
@@ -369,13 +359,9 @@ def read_rule(given: CommandRule) -> Rule:
     if verdict is Verdict.APPROVE:
         _check_approval(given, words, starred)
     return Rule(
-        name=given.rule,
-        verdict=verdict,
-        words=tuple(words),
-        options=given.options,
-        any_operands=starred,
+        name=given.rule, verdict=verdict, words=tuple(words), options=given.options, any_operands=starred,
         only_files=given.operands == "files",
-    )
+    )  # fmt: skip
 
 
 def _check_approval(given: CommandRule, words: list[str], starred: bool) -> None:

@@ -45,12 +45,11 @@ _NUMERIC: Final = frozenset("#?$!")
 _UNESCAPED: Final = re.compile(r"\\[`$\\\n]")
 _UNESCAPED_IN_QUOTES: Final = re.compile(r'\\[`$\\"\n]')
 _PRINTED: Final = "arithmetic evaluates what a command prints"
-_COUNTED_DATE: Final = re.compile(r"-u|\+(%[sYmdHMSjuwNy])+")
 _COUNTING: Final = {
     "nproc": re.compile(r"--all"),
     "seq": re.compile(r"-w|[+-]?[0-9.]+"),
     "wc": re.compile(r"-[clLmw]+"),
-    "date": _COUNTED_DATE,
+    "date": re.compile(r"-u|\+(%[sYmdHMSjuwNy])+"),
 }
 """Programs, and arguments with which they print nothing but numbers: no names of files, which may be code."""
 _PLAINLY_PRINTING: Final = frozenset({"date", "hostname", "id", "nproc", "uname", "whoami"})
@@ -560,7 +559,8 @@ class WordReader(ABC):
         depth, began = 0, self.at
         while self.at < len(self.text):
             if depth == 0 and self._ahead(end):
-                self._note_changed(self.text[began : self.at])
+                if _SETS.search(expression := self.text[began : self.at]) is not None:
+                    self.found.changed.update(_OPERAND.findall(expression))
                 self.at += len(end)
                 return
             found = _OPERAND.match(self.text, self.at)
@@ -589,10 +589,6 @@ class WordReader(ABC):
             else:
                 raise Unmodelled(f"an expression holds {char!a}")
         raise Unmodelled("an expression is not closed")
-
-    def _note_changed(self, expression: str) -> None:
-        if _SETS.search(expression) is not None:
-            self.found.changed.update(_OPERAND.findall(expression))
 
     def _calculated_dollar(self) -> None:
         began, self._numeric = self.at, True
