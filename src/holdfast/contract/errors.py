@@ -40,32 +40,13 @@ class HoldfastError(Exception):
     """Base of all errors of holdfast; the message is one sentence with the next step."""
 
 
-class ToolError(HoldfastError):
-    pass
-
-
-class InvalidName(ToolError):
-    pass
-
-
-class InvalidSchema(ToolError):
-    pass
-
-
-class DuplicateTool(ToolError):
-    pass
-
-
-class UnknownTool(ToolError):
-    pass
-
-
-class ArgumentsError(HoldfastError):
-    pass
-
-
-class BadJson(ArgumentsError):
-    pass
+class ToolError(HoldfastError): ...
+class InvalidName(ToolError): ...
+class InvalidSchema(ToolError): ...
+class DuplicateTool(ToolError): ...
+class UnknownTool(ToolError): ...
+class ArgumentsError(HoldfastError): ...
+class BadJson(ArgumentsError): ...
 
 
 class InvalidArguments(ArgumentsError):
@@ -74,57 +55,17 @@ class InvalidArguments(ArgumentsError):
         super().__init__("; ".join(violations))
 
 
-class CallError(HoldfastError):
-    pass
-
-
-class UnknownCall(CallError):
-    pass
-
-
-class NotPending(CallError):
-    pass
-
-
-class StaleApproval(CallError):
-    pass
-
-
-class SecretUnavailable(CallError):
-    pass
-
-
-class PathRefused(HoldfastError):
-    pass
-
-
-class SandboxRefused(HoldfastError):
-    pass
-
-
-class NetworkRefused(HoldfastError):
-    pass
-
-
-class ConfigError(HoldfastError):
-    pass
-
-
-class GrantRefused(HoldfastError):
-    pass
-
-
-class UndoRefused(HoldfastError):
-    pass
-
-
-class LedgerError(HoldfastError):
-    pass
-
-
-class LedgerUnavailable(LedgerError):
-    pass
-
-
-class LedgerCorrupt(LedgerError):
-    pass
+class CallError(HoldfastError): ...
+class UnknownCall(CallError): ...
+class NotPending(CallError): ...
+class StaleApproval(CallError): ...
+class SecretUnavailable(CallError): ...
+class PathRefused(HoldfastError): ...
+class SandboxRefused(HoldfastError): ...
+class NetworkRefused(HoldfastError): ...
+class ConfigError(HoldfastError): ...
+class GrantRefused(HoldfastError): ...
+class UndoRefused(HoldfastError): ...
+class LedgerError(HoldfastError): ...
+class LedgerUnavailable(LedgerError): ...
+class LedgerCorrupt(LedgerError): ...

@@ -10,9 +10,8 @@ from urllib.parse import unquote
 import jsonschema_rs
 from msgspec import Struct
 
-from holdfast.contract.coerce import coerce_errors, fill_nullable, is_nullable
 from holdfast.contract.errors import InvalidArguments, InvalidSchema
-from holdfast.contract.plain import is_plain, path_of, plain_copy
+from holdfast.contract.plain import coerce_errors, fill_nullable, is_nullable, is_plain, path_of, plain_copy
 from holdfast.contract.values import Args, encode_json
 
 Node = Mapping[str, Any]

@@ -89,18 +89,11 @@ class Tool:
             raise ToolError(
                 f"Tool '{self.name}' declares unknown effects {sorted(unknown)}; known are {sorted(EFFECTS)}."
             )
-        put = object.__setattr__
+        put, foreign, output = object.__setattr__, self.source.startswith(SERVER), self.output_schema
         what = f"The input schema of '{self.name}'"
-        foreign = self.source.startswith(SERVER)
         put(self, "schema", compile_schema(self.input_schema, what, renames=self.argument_aliases, foreign=foreign))
-        output = self.output_schema
-        put(
-            self,
-            "output_validator",
-            None
-            if output is None
-            else compile_schema(output, f"The output schema of '{self.name}'", foreign=foreign),
-        )
+        what = f"The output schema of '{self.name}'"
+        put(self, "output_validator", None if output is None else compile_schema(output, what, foreign=foreign))
         put(self, "api_name", to_api_name(self.name))
         put(self, "_digest", "")
 

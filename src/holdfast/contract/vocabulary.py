@@ -13,18 +13,14 @@ class Verdict(StrEnum):
 
     @property
     def strictness(self) -> int:
-        return _STRICTNESS[self]
+        return list(Verdict).index(self)
 
     @classmethod
     def parse(cls, word: object) -> Verdict | None:
         """Read a verdict; `require_approval` is the seed's word for ask. None for anything else."""
         if word == "require_approval":
             return cls.ASK
-        return _VERDICTS.get(word) if isinstance(word, str) else None
-
-
-_STRICTNESS: Final = {Verdict.APPROVE: 0, Verdict.ASK: 1, Verdict.DENY: 2}
-_VERDICTS: Final = {verdict.value: verdict for verdict in Verdict}
+        return cls(word) if isinstance(word, str) and word in cls.__members__.values() else None
 
 
 class Risk(StrEnum):
@@ -34,10 +30,8 @@ class Risk(StrEnum):
 
     @property
     def level(self) -> int:
-        return _RISK_LEVELS[self]
+        return list(Risk).index(self)
 
-
-_RISK_LEVELS: Final = {Risk.LOW: 0, Risk.MEDIUM: 1, Risk.HIGH: 2}
 
 Effect = Literal["fs.read", "fs.write", "process", "network", "external", "person", "secrets"]
 EFFECTS: Final[frozenset[str]] = frozenset(get_args(Effect))
