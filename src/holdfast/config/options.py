@@ -26,7 +26,7 @@ _MAX_SHOWN: Final = 60
 
 class Mark(Enum):
     COMPUTED = "computed"
-    """`merge` and `trust_rules` work the value out; no file may set it."""
+    """`merge` and `load` work the value out; no file may set it."""
     WHOLE = "whole"
     """A list that is one value, in which words may repeat: no layer edits it."""
 
@@ -182,11 +182,11 @@ def united(base: Sequence[str], wanted: Sequence[str]) -> tuple[str, ...]:
 
 KEEP: Final = Trust("not change it", _base)
 USER_ONLY: Final = Trust("not change it, even when trusted", _base)
-"""Taken only from user-level config; `trust_rules.take_user_only` takes it out of every other layer."""
+"""Taken only from user-level config; `load.take_user_only` takes it out of every other layer."""
 IDENTITY: Final = Trust("not change it", _base)
 """What makes an entry the one it is: of a layer that would change it nothing is taken for that entry."""
 NARROWED: Final = Trust("narrow it", _base)
-"""`trust_rules` adds it to the `narrow` of its section, which everything has to pass as well."""
+"""`load` adds it to the `narrow` of its section, which everything has to pass as well."""
 SECTION: Final = Trust("", tightened)
 TASTE: Final = Trust("change it", _wanted)
 SWITCH_OFF: Final = Trust("switch it off", _both)
