@@ -151,6 +151,7 @@ class Bench:
         """What was found where there are many tools."""
         self._given = caller
         self._provider = provider
+        self._crowd: tuple[tuple[Caller, int], Crowd] | None = None
         self._left: tuple[tuple[Caller, int, Surface | None, Surface | None], Caller] | None = None
         self._on_event = on_event
         self._warned: set[str] = set()
@@ -187,9 +188,12 @@ class Bench:
         return self._left[1]
 
     def crowd(self) -> Crowd:
-        """What this turn leaves to the model."""
+        """What this turn leaves to the model, the same object until something changes."""
         caller = self.caller
-        return Crowd(self.runtime.visible(caller), self.runtime.access.usable(TOOL_SEARCH, caller))
+        now = (caller, self.runtime.registry.revision)
+        if self._crowd is None or self._crowd[0] != now:
+            self._crowd = (now, Crowd(self.runtime.visible(caller), self.runtime.access.usable(TOOL_SEARCH, caller)))
+        return self._crowd[1]
 
     def tools(self) -> Sequence[Tool]:
         """What whoever drives the loop leaves to the model; a guard may leave less."""
