@@ -6,15 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Caller, Config, HoldfastError, Tool
+from holdfast import Caller, Config, Tool
 from holdfast.agent.loading import (
     ANSWER_ONLY,
     GIT_READ_ONLY,
     MUTATION_ENABLED,
     RETRIEVAL_FIRST,
-    SURFACES,
     Surface,
-    surface_named,
 )
 from holdfast.config.model import ApprovalConfig
 from holdfast.contract.vocabulary import State
@@ -82,13 +80,6 @@ def test_a_surface_lasts_for_the_turns_it_is_set_for(tmp_path: Path) -> None:
     stage.person.say("Again.")
     assert stage.advance().kind == "done"
     assert stage.model.tools == [[], ["ask", "note"]]
-
-
-@pytest.mark.spec("P6")
-def test_surfaces_are_found_by_name_and_a_slip_is_answered() -> None:
-    assert [surface_named(name) for name in SURFACES] == list(SURFACES.values())
-    with pytest.raises(HoldfastError, match="There is no surface 'answer-olny'; did you mean 'answer-only'\\?"):
-        surface_named("answer-olny")
 
 
 @pytest.mark.spec("X17")

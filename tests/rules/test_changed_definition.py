@@ -84,7 +84,6 @@ def test_an_explanation_names_the_changed_definition() -> None:
     assert told.decision == HELD
     steps = {step.source: (step.answer, step.decided) for step in told.steps}
     assert (steps[CATCH_ALL], steps[CHANGED]) == (("approve", False), ("ask", True))
-    assert HELD.reason in "\n".join(told.as_lines())
 
 
 @pytest.mark.spec("K2")

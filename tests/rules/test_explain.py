@@ -10,7 +10,7 @@ from holdfast.contract.call import Decision
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Verdict
 from holdfast.rules.chain import Chain, ResolveContext
-from holdfast.rules.gate import HOOK, Cap, Explanation, Gate, Hooks, explain
+from holdfast.rules.gate import HOOK, Explanation, Gate, Hooks, explain
 from holdfast.rules.resolvers import CATCH_ALL, CONFIG, PURE
 from holdfast.rules.standard import standard_chain
 
@@ -102,27 +102,6 @@ def test_the_explanation_is_the_decision_the_gate_makes() -> None:
     for about in (READ, WRITE, SHELL):
         told = explain(None, chain, [hooks.cap()], question(about))
         assert told.decision == Gate(chain, [hooks.cap()]).decide(question(about))
-
-
-@pytest.mark.spec("A10")
-def test_as_lines_is_plain_text_that_marks_who_decided() -> None:
-    told = explain(ALLOWED, standard_chain(ApprovalConfig()), [], question(READ))
-    assert told.as_lines() == [
-        "file.read: approve (urn:holdfast:approval:config)",
-        "  'file.read' is approved by the preset '$default'.",
-        "  policy     approve    tools.profile  the profile 'coding' has it",
-        "> chain 100  approve    urn:holdfast:approval:config  'file.read' is approved by the preset '$default'.",
-        "  chain 20   not asked  urn:holdfast:approval:pure  Tools without effects.",
-    ]
-
-
-@pytest.mark.spec("A10")
-def test_lines_hold_nothing_a_terminal_would_obey() -> None:
-    trick = Cap("trick", lambda question: Decision(Verdict.DENY, "", "red \x1b[31m\u202e text\nforged: line"))
-    lines = explain(None, Chain(), [trick], question()).as_lines()
-    assert all(line.isprintable() for line in lines)
-    assert not any("\x1b" in line or "\u202e" in line or "\n" in line for line in lines)
-    assert len(lines) == 4
 
 
 @pytest.mark.spec("A10")

@@ -8,6 +8,7 @@ from holdfast.contract.call import Answer, Call, Caller, Decision, PendingCall
 from holdfast.contract.result import Result
 from holdfast.contract.values import Args, digest_of
 from holdfast.contract.vocabulary import State, Verdict
+from holdfast.store.bodies import Before
 from holdfast.store.ledger import Ledger
 
 APPROVED = Decision(Verdict.APPROVE, "urn:holdfast:approval:config", "It is in the list.")
@@ -43,3 +44,9 @@ def make_held(call_id: str | None = None, *, args: Args | None = None, tool: str
 
 async def begin(ledger: Ledger, call: Call, *, digest: str | None = None, mutates: bool = True) -> None:
     await ledger.begin(call, digest=digest, definition_digest="d" * 64, mutates=mutates, decision=APPROVED)
+
+
+def before_images(ledger: Ledger, call_id: str) -> list[Before]:
+    """What was kept of the files a call was to change, in the order it was kept."""
+    rows = ledger.rows("SELECT body FROM entries WHERE call = ? AND kind = 'before' ORDER BY id", (call_id,))
+    return [ledger.read_body(body, Before) for (body,) in rows]

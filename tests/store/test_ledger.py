@@ -14,7 +14,7 @@ from holdfast.contract.errors import LedgerUnavailable, NotPending, StaleApprova
 from holdfast.contract.result import Attachment, Result
 from holdfast.contract.vocabulary import Failure, State
 from holdfast.store.ledger import Ledger
-from tests.store.making import APPROVED, ASKED, DONE, YES, begin, make_call, make_held
+from tests.store.making import APPROVED, ASKED, DONE, YES, before_images, begin, make_call, make_held
 
 
 @pytest.fixture
@@ -250,7 +250,7 @@ def test_before_images_are_kept_byte_for_byte_in_order(ledger: Ledger) -> None:
     asyncio.run(begin(ledger, call))
     ledger.before_image(call.id, Path("/p/a"), b"\xff\x00 token ghp_0123456789012345678901234567890123456789", 0o755)
     ledger.before_image(call.id, Path("/p/new"), None)
-    first, second = ledger.before_images(call.id)
+    first, second = before_images(ledger, call.id)
     assert (first.path, first.mode, second.path, second.blob) == ("/p/a", 0o755, "/p/new", None)
     assert ledger.blobs.read(first.blob or "") == b"\xff\x00 token ghp_0123456789012345678901234567890123456789"
 
@@ -259,7 +259,7 @@ def test_before_images_are_kept_byte_for_byte_in_order(ledger: Ledger) -> None:
 def test_files_and_folders_are_private(ledger: Ledger) -> None:
     ledger.before_image("c", Path("/p/a"), b"x")
     folder = ledger.path.parent
-    blob = ledger.blobs.path(ledger.before_images("c")[0].blob or "")
+    blob = ledger.blobs.path(before_images(ledger, "c")[0].blob or "")
     assert stat.S_IMODE(folder.stat().st_mode) == stat.S_IMODE(folder.parent.stat().st_mode) == 0o700
     files = [ledger.path, ledger.path.with_name("ledger.db-wal"), blob]
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}

@@ -18,7 +18,7 @@ from holdfast.contract.result import Result
 from holdfast.store import bodies, database
 from holdfast.store.ledger import Ledger
 from holdfast.store.retention import DAY, prune, prune_by
-from tests.store.making import APPROVED, DONE, YES, begin, make_call, make_held
+from tests.store.making import APPROVED, DONE, YES, before_images, begin, make_call, make_held
 
 NOW = time.time()
 OLD = NOW - 200 * DAY
@@ -73,7 +73,7 @@ def test_old_finished_calls_go_with_all_they_kept_and_the_rest_stays(ledger: Led
     age(ledger)
     clock.at = NOW
     changing(ledger, "new", b"newer", "another output")
-    kept = {image.blob for image in ledger.before_images("new")}
+    kept = {image.blob for image in before_images(ledger, "new")}
     done = prune(ledger, older_than=older_than(90), max_bytes=None, by="ada")
     assert (done.calls, done.entries, done.blobs) == (2, 4, 2)
     assert kept < blobs(ledger)
@@ -108,8 +108,6 @@ def test_what_waits_or_runs_and_every_grant_and_trust_stays_however_old(ledger: 
     assert blobs(ledger) == kept
     assert [ledger.rows(f"SELECT * FROM {table}") for table in ("open_calls", "grants", "trust")] == before
     assert {held.call.id for held in ledger.pending()} == {"pending", "approved"}
-    assert ledger.verify().ok
-    ledger.rebuild_open()
     assert ledger.verify().ok
     ledger.end_now("running", Result(True))
     clock.at = NOW + 300 * DAY
@@ -182,7 +180,7 @@ def test_beyond_the_limit_the_oldest_content_goes_and_its_call_stays(ledger: Led
     for number in range(4):
         changing(ledger, f"c{number}", bytes([number]) * 1000)
     changing(ledger, "again", bytes([0]) * 1000)
-    first, second = (ledger.before_images(name)[0].blob or "" for name in ("c0", "c1"))
+    first, second = (before_images(ledger, name)[0].blob or "" for name in ("c0", "c1"))
     looked = prune(ledger, older_than=None, max_bytes=3500, by="ada", dry_run=True)
     assert len(blobs(ledger)) == 4
     done = prune(ledger, older_than=None, max_bytes=3500, by="ada")

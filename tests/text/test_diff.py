@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.text import diff
-from holdfast.text.diff import DiffStats, diff_stats, unified_diff
+from holdfast.text.diff import unified_diff
 
 LINES = st.sampled_from(["a\n", "b\n", "c\n", "\n", "d\r\n", "\x0c\n", "-x\n", "+++ y\n", "\u2028\n"])
 ENDS = st.sampled_from(["", "end", "\\"])
@@ -61,15 +61,6 @@ def test_a_diff_found_by_anchors_alone_is_right_too(before: str, after: str) -> 
         patched.setattr(diff, "_REGION_STEPS", -1)
         patch = unified_diff(before, after, "f.txt", 1, None)
     assert (apply(before, patch) if patch else before) == after
-
-
-@pytest.mark.spec("O1")
-@given(TEXTS, TEXTS)
-def test_the_numbers_are_those_of_the_diff(before: str, after: str) -> None:
-    lines = unified_diff(before, after, "f", 0, None).split("\n")[2:]
-    assert diff_stats(before, after) == DiffStats(
-        added=sum(line.startswith("+") for line in lines), removed=sum(line.startswith("-") for line in lines)
-    )
 
 
 @pytest.mark.spec("O1")
@@ -139,7 +130,7 @@ def test_a_megabyte_is_compared_in_moments_and_rightly(kind: str) -> None:
     assert time.process_time() - began < 10
     assert apply(before, patch) == after
     if kind == "scattered":
-        assert diff_stats(before, after) == DiffStats(100, 100)
+        assert (patch.count("\n+") - 1, patch.count("\n-")) == (100, 100)
 
 
 @pytest.mark.spec("O1")

@@ -16,6 +16,7 @@ from holdfast.tools.files.changing import MAX_DIFFED
 from holdfast.tools.files.state import MAX_BYTES, Stale, read_state, replace_file
 from holdfast.tools.files.write import FILE_WRITE
 from tests.runtime.support import run, runtime_in
+from tests.store.making import before_images
 from tests.tools.files_support import StandIn, propose, use
 
 ASKED = Config(approval=ApprovalConfig(auto_approve=()))
@@ -195,7 +196,7 @@ def test_the_before_image_is_in_the_ledger(tmp_path: Path) -> None:
     runtime = runtime_in(tmp_path, FILE_WRITE)
     result = run(runtime.call("file.write", {"path": "a.txt", "content": "after"}))
     assert runtime.ledger is not None
-    (image,) = runtime.ledger.before_images(result.call_id)
+    (image,) = before_images(runtime.ledger, result.call_id)
     assert image.blob is not None
     assert runtime.ledger.blobs.read(image.blob) == b"before\x00\xff"
 

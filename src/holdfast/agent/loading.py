@@ -19,7 +19,6 @@ from holdfast.contract.tool import Tool
 from holdfast.contract.vocabulary import Failure
 from holdfast.rules.policy import Names
 from holdfast.runtime.runtime import Runtime
-from holdfast.text.suggest import did_you_mean
 
 
 class Surface(Struct, frozen=True):
@@ -39,18 +38,6 @@ RETRIEVAL_FIRST: Final = Surface("retrieval-first", ("group:fs", OUTPUT_READ), r
 GIT_READ_ONLY: Final = Surface("git-read-only", ("group:git", OUTPUT_READ), reads_only=True)
 MUTATION_ENABLED: Final = Surface("mutation-enabled", ("group:fs", OUTPUT_READ))
 ANSWER_ONLY: Final = Surface("answer-only", ())
-
-SURFACES: Final = {surface.name: surface for surface in (RETRIEVAL_FIRST, GIT_READ_ONLY, MUTATION_ENABLED, ANSWER_ONLY)}
-
-
-def surface_named(name: str) -> Surface:
-    """Raises `HoldfastError` for a name no surface has."""
-    found = SURFACES.get(name)
-    if found is None:
-        close = did_you_mean(name, SURFACES)
-        hint = f"did you mean '{close}'?" if close else f"there are {', '.join(SURFACES)}."
-        raise HoldfastError(f"There is no surface '{name}'; {hint}")
-    return found
 
 
 _RESTORED: Final = 200

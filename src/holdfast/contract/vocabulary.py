@@ -59,8 +59,6 @@ CHANGED_DEFINITION: Final = "changed_definition"
 class State(StrEnum):
     """Where a call is. The last ten are ends (`pending` is a stop, not an end)."""
 
-    RECEIVED = "received"
-    PROPOSED = "proposed"
     PENDING = "pending"
     APPROVED = "approved"
     RUNNING = "running"

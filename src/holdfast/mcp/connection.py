@@ -85,28 +85,23 @@ class Start:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._limit: asyncio.Timeout | None = None
+        self.limit: asyncio.Timeout | None = None
         self._left = 0.0
         self._waiting = 0
-
-    @property
-    def ends_at(self) -> float | None:
-        """By the clock of the loop; None while it does not run."""
-        return None if self._limit is None else self._limit.when()
 
     @asynccontextmanager
     async def bounded(self) -> AsyncGenerator[None]:
         try:
-            async with asyncio.timeout(self._seconds) as self._limit:
+            async with asyncio.timeout(self._seconds) as self.limit:
                 yield
         except TimeoutError:
             raise HoldfastError(f"it was not ready after {self._seconds:g} s") from None
         finally:
-            self._limit = None
+            self.limit = None
 
     def hold(self, waiting: bool) -> None:
         """A person is waited for, or not any more."""
-        limit, self._waiting = self._limit, self._waiting + (1 if waiting else -1)
+        limit, self._waiting = self.limit, self._waiting + (1 if waiting else -1)
         if limit is None:
             return
         now = asyncio.get_running_loop().time()

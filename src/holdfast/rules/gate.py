@@ -33,7 +33,6 @@ from holdfast.rules.chain import (
 )
 from holdfast.rules.policy import GROUP_PREFIX, Names
 from holdfast.rules.shell.verdicts import JudgedPart
-from holdfast.text.visible import visible
 
 CAP_URN: Final = "urn:holdfast:cap:"
 PROTECTED: Final = f"{CAP_URN}protected-path"
@@ -226,15 +225,6 @@ class Explanation(Struct, frozen=True, kw_only=True):
     parts: tuple[JudgedPart, ...] = ()
     """What a shell command is made of, and what the rules say about each part."""
 
-    def as_lines(self) -> list[str]:
-        """Plain text, safe to print; the line that decided is marked with `>`."""
-        answers = max(len(step.answer) for step in self.steps) if self.steps else 0
-        lines = [f"{self.tool}: {self.decision.verdict} ({self.decision.source})", f"  {self.decision.reason}"]
-        for step in self.steps:
-            mark = ">" if step.decided else " "
-            place = step.stage if step.priority is None else f"{step.stage} {step.priority}"
-            lines.append(f"{mark} {place:<10} {step.answer:<{answers}}  {step.source}  {step.reason}".rstrip())
-        return [visible(line) for line in (*lines, *map(_part_line, self.parts))]
 
 
 def explain(policy: Decision | None, chain: Chain, caps: Iterable[Cap], question: Question) -> Explanation:
@@ -267,11 +257,6 @@ def _parts(cap: Cap, question: Question) -> tuple[JudgedPart, ...]:
         return () if cap.parts is None else cap.parts(question)
     except RAISED:
         return ()  # the step of this cap says that it failed
-
-
-def _part_line(part: JudgedPart) -> str:
-    where = f" in {part.inside}" if part.inside else ""
-    return f"  {part.kind:<11} {part.verdict or NO_ANSWER:<7}  {part.text}{where}  {part.reason}".rstrip()
 
 
 def _chain_steps(chain: Chain, heard: Judgement, decision: Decision) -> list[ExplainedStep]:

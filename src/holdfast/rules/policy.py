@@ -151,11 +151,6 @@ def _listed(field: str, names: Json) -> SkillPermissions:
 _MAX_COMPILED: Final = 256
 
 
-def refusal(name: str) -> str:
-    """What a caller is told about a tool the policy does not leave it."""
-    return f"Tool '{name}' is not allowed by tool policy"
-
-
 class PolicyRules(Struct, frozen=True, kw_only=True):
     """Everything the policy is made of."""
 

@@ -1,20 +1,18 @@
 """The tables that follow from the entries: calls that have not ended, grants, trusted content.
 
-They exist to be fast. What they should hold can be derived from the entries alone, to rebuild or to check them.
+They exist to be fast. What they should hold can be derived from the entries alone, to check them.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.contract.errors import LedgerError
 from holdfast.store.bodies import (
     Answered,
     BodyReader,
@@ -26,7 +24,6 @@ from holdfast.store.bodies import (
     TrustedContent,
     Untrusted,
 )
-from holdfast.store.database import Transaction
 
 Row = tuple[Any, ...]
 
@@ -141,16 +138,3 @@ def difference(derived: Derived, execute: Callable[..., sqlite3.Cursor]) -> str 
         if found != derived.rows(table):
             return table
     return None
-
-
-def rebuild(tx: Transaction, read: BodyReader) -> None:
-    """Empty the tables and fill them from the entries that can be read."""
-    derived = Derived(read)
-    for entry, call, kind, body in tx.execute("SELECT id, call, kind, body FROM entries ORDER BY id").fetchall():
-        with suppress(LedgerError):
-            derived.feed(entry, call, kind, body)
-    for table, columns in TABLES.items():
-        marks = ", ".join("?" for _ in columns.split(","))
-        tx.execute(f"DELETE FROM {table}")  # noqa: S608 - ours
-        for row in derived.rows(table):
-            tx.execute(f"INSERT INTO {table} ({columns}) VALUES ({marks})", row)  # noqa: S608 - both are ours

@@ -21,7 +21,7 @@ from holdfast.store.blobs import Blobs
 from holdfast.store.bodies import Before, BodyReader, Consumed, Grant, Granted, Revoked, Scope, Sealer, Verification
 from holdfast.store.changes import After, state_of, to_text
 from holdfast.store.database import GENESIS, IN_MEMORY, Database, Durability, Op, Transaction
-from holdfast.store.derived import encode, rebuild
+from holdfast.store.derived import encode
 from holdfast.store.owner import alive, this_process
 from holdfast.store.queries import Queries
 from holdfast.store.redact import Redactor
@@ -170,14 +170,6 @@ class Ledger(Queries):
     def shrink(self) -> bool:
         """Give the disk back what was pruned; False if another process is in the way."""
         return self._database.shrink()
-
-    def rebuild_open(self) -> None:
-        """Derive the tables of open calls, grants and trust from the entries again."""
-
-        def op(tx: Transaction) -> None:
-            rebuild(tx, self.read_body)
-
-        self.run(op)
 
     @cached_property
     def _writer(self) -> Writer:

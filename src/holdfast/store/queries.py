@@ -17,7 +17,7 @@ from holdfast.contract.errors import LedgerCorrupt, LedgerError, UnknownCall
 from holdfast.contract.result import Result
 from holdfast.contract.values import Json, encode_json
 from holdfast.contract.vocabulary import State
-from holdfast.store.bodies import Answered, Before, BodyReader, Ended, Entry, Held, Intent, Pruned, Whole, link
+from holdfast.store.bodies import Answered, BodyReader, Ended, Entry, Held, Intent, Pruned, Whole, link
 from holdfast.store.database import Database
 from holdfast.store.operations import state_of, unknown_call
 
@@ -276,11 +276,6 @@ class Queries:
             return unknown_call(call_id)
         day = strftime("%Y-%m-%d", localtime(pruned))
         return UnknownCall(f"No call has the id '{call_id}'; calls older than {day} were pruned with all they kept.")
-
-    def before_images(self, call_id: str) -> list[Before]:
-        """In the order they were kept; the first of a path is what it held before the call."""
-        rows = self.rows("SELECT body FROM entries WHERE call = ? AND kind = 'before' ORDER BY id", (call_id,))
-        return [self.read_body(body, Before) for (body,) in rows]
 
     def entries(self, after: int = 0, call: str | None = None) -> Generator[Entry]:
         """Raises `LedgerCorrupt` at one that cannot be read; `export` writes that it cannot, and goes on."""

@@ -62,10 +62,6 @@ def unified_diff(
     return header + "".join(lines)
 
 
-def diff_stats(before: str | None, after: str | None) -> DiffStats:
-    return _count(_changes(_LINE.findall(before or ""), _LINE.findall(after or "")))
-
-
 def _count(spans: Sequence[_Span]) -> DiffStats:
     return DiffStats(sum(span.b2 - span.b1 for span in spans), sum(span.a2 - span.a1 for span in spans))
 
