@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.agent.loading import ANSWER_ONLY, MUTATION_ENABLED, RETRIEVAL_FIRST, Surface
-from holdfast.guardrails.intent import Earlier, Mode, read_message
-from holdfast.guardrails.phrases import is_assent
+from holdfast.guardrails.intent import Earlier, Mode, is_assent, read_message
 from tests.guardrails.test_intent import MESSY
 
 EARLIER = Earlier(read="src/last.py", query="parse_line", folder="src/net")

@@ -12,8 +12,7 @@ from holdfast.contract.vocabulary import Failure
 from holdfast.contract.vocabulary import State as Ended
 from holdfast.guardrails.evidence import is_inside
 from holdfast.guardrails.intent import Earlier
-from holdfast.guardrails.progress import State
-from holdfast.guardrails.replay import replay
+from holdfast.guardrails.replay import State, replay
 from holdfast.guardrails.turn_facts import Catalogue, End, earlier_of, facts_of
 from tests.guardrails.making import (
     TOOLS,

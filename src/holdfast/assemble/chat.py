@@ -272,7 +272,7 @@ def _as_flagged(config: Config, flags: Flags | None) -> Config:
 def _guard(rules: GuardrailsConfig, tools: Callable[[], Sequence[Tool]]) -> Guard | None:
     if not rules.enabled:
         return None
-    from holdfast.guardrails import GuardRails
+    from holdfast.guardrails.guard import GuardRails
 
     return GuardRails(rules, tools)
 

@@ -10,8 +10,7 @@ from typing import Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.models.requests.literals import LITERAL, Masked
-from holdfast.models.requests.sentences import sentences_of
+from holdfast.models.requests.masked import LITERAL, Masked, sentences_of
 from holdfast.models.requests.words import plain_word, words_of
 
 CHANGES: Final = words_of(
@@ -107,9 +106,7 @@ def _asks_here(clause: Sequence[Token], denied: set[int], ends: bool) -> bool:
     elif ends and (whether := _ASKS_WHETHER.match(head)):
         reaches = _end_of_question(clause, head.count(" ", 0, whether.end() - 1), ends)
     joined = asked is not None and asked["verb"]
-    return any(
-        place >= reaches or (joined and clause[place - 1].word in ("and", "then", "&")) for place in places
-    )
+    return any(place >= reaches or (joined and clause[place - 1].word in ("and", "then", "&")) for place in places)
 
 
 def _tokens(sentence: str) -> list[Token]:

@@ -18,8 +18,7 @@ from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Failure, State
 from holdfast.guardrails.evidence import is_inside, is_plain, plain_path, shows_alone
-from holdfast.guardrails.intent import EDIT, LIST, READ, SEARCH, Asking, Earlier, Mode, read_message
-from holdfast.guardrails.phrases import is_assent
+from holdfast.guardrails.intent import EDIT, LIST, READ, SEARCH, Asking, Earlier, Mode, is_assent, read_message
 from holdfast.models.requests.words import paths_in
 
 CHANGES: Final = frozenset({EDIT, "file.write"})

@@ -30,7 +30,7 @@ def open_model(
     own = config.providers.get(provider)
     settings = settings_for(config, provider, cache_key)
     if config.name == OPERATOR:
-        from holdfast.models.operator import Operator
+        from holdfast.models.operator.model import Operator
 
         return Operator(), settings
     check_name(config)

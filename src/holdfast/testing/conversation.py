@@ -12,16 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from holdfast.agent.conversation import (
-    NOT_RECORDED,
-    Conflict,
-    Conversation,
-    Open,
-    Placed,
-    Settled,
-    Slot,
-    Status,
-)
+from holdfast.agent.conversation import NOT_RECORDED, Conflict, Conversation, Open, Placed, Settled, Slot, Status
 from holdfast.contract.message import Aborted, Message, Part, Text, Thinking, ToolResult, ToolUse
 from holdfast.contract.result import Result, fail, ok
 from holdfast.models.port import Usage

@@ -9,16 +9,7 @@ from uuid import uuid4
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from holdfast.agent.conversation import (
-    NOT_RECORDED,
-    Conflict,
-    Diagnostic,
-    Open,
-    Placed,
-    Settled,
-    Slot,
-    Status,
-)
+from holdfast.agent.conversation import NOT_RECORDED, Conflict, Diagnostic, Open, Placed, Settled, Slot, Status
 from holdfast.contract.message import Aborted, Message, Part, Text, ToolResult, ToolUse
 from holdfast.contract.result import Result
 from holdfast.contract.vocabulary import State
@@ -111,17 +102,10 @@ class MemoryConversation:
             return []
         turn, last = len(replies) - 1, replies[-1]
         return [
-            Slot(
-                turn=turn,
-                use=asked.use,
-                status=asked.status,
-                text=asked.text,
-                aborted=last.aborted,
-                open=self._opened(turn, asked.use),
-            )
-            for asked in last.calls
-            if asked.result is None
-        ]
+            Slot(turn=turn, use=asked.use, status=asked.status, text=asked.text, aborted=last.aborted,
+                 open=self._opened(turn, asked.use))
+            for asked in last.calls if asked.result is None
+        ]  # fmt: skip
 
     def repair(self) -> int:
         repaired = 0

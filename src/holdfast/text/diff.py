@@ -13,8 +13,6 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Final, NamedTuple
 
-from msgspec import Struct
-
 from holdfast.text.visible import clip_middle
 
 MAX_DIFF_LINES: Final = 2000
@@ -25,13 +23,6 @@ _ALL_STEPS: Final = 4_000_000
 _MAX_DEPTH: Final = 8
 _LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
 _NEEDS_QUOTES: Final = re.compile(r'[\x00-\x1f\x7f"\\]')
-
-
-class DiffStats(Struct, frozen=True):
-    """Lines added and removed."""
-
-    added: int
-    removed: int
 
 
 class _Span(NamedTuple):
@@ -58,12 +49,8 @@ def unified_diff(
     lines = list(_hunks(old, new, spans, max(0, context)))
     header = f"--- {_name(before, path)}\n+++ {_name(after, path)}\n"
     if max_lines is not None:
-        lines = _bounded(lines, max(2, max_lines), _count(spans))
+        lines = _bounded(lines, max(2, max_lines), spans)
     return header + "".join(lines)
-
-
-def _count(spans: Sequence[_Span]) -> DiffStats:
-    return DiffStats(sum(span.b2 - span.b1 for span in spans), sum(span.a2 - span.a1 for span in spans))
 
 
 def _name(content: str | None, path: str) -> str:
@@ -185,12 +172,13 @@ def _marked(mark: str, lines: list[str]) -> Iterator[str]:
         yield f"{mark}{line}" if line.endswith("\n") else f"{mark}{line}\n\\ No newline at end of file\n"
 
 
-def _bounded(lines: list[str], max_lines: int, stats: DiffStats) -> list[str]:
+def _bounded(lines: list[str], max_lines: int, spans: Sequence[_Span]) -> list[str]:
     """Beginning and end; the line between them starts with `[`, as no line of a diff does."""
     hidden = len(lines) - max_lines
     if hidden > 0:
         tail = max_lines // 4
-        note = f"[{hidden:,} lines of the diff hidden; in all {stats.added:,} added, {stats.removed:,} removed]\n"
+        added, removed = sum(span.b2 - span.b1 for span in spans), sum(span.a2 - span.a1 for span in spans)
+        note = f"[{hidden:,} lines of the diff hidden; in all {added:,} added, {removed:,} removed]\n"
         lines = [*lines[: max_lines - tail], note, *(lines[-tail:] if tail else [])]
     return [line if len(line) <= MAX_DIFF_LINE_CHARS else _short(line) for line in lines]
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from holdfast.contract.values import Args
 from holdfast.models.operator.slots import SLOTS
-from holdfast.models.requests.literals import IT, Masked
+from holdfast.models.requests.masked import IT, Masked
 from holdfast.models.requests.notation import Form
 
 Slots = Mapping[str, Any]

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from holdfast.contract.message import ToolResult, ToolUse
 from holdfast.contract.values import Args, Json
-from holdfast.models.requests.literals import quoted
+from holdfast.models.requests.masked import quoted
 
 
 def in_words(tool: str, args: Args) -> str:
@@ -46,26 +46,17 @@ def _text(value: Json) -> str:
 
 
 _VERBS: Final[dict[str, tuple[str, str]]] = {
-    "ask.user": ("ask you", "questions"),
-    "calculator": ("calculate", "expression"),
-    "code.search": ("search for", "query"),
-    "file.edit": ("edit", "path"),
-    "file.find": ("find files like", "pattern"),
-    "file.list": ("list", "path"),
-    "file.read": ("read", "path"),
-    "file.write": ("write", "path"),
-    "git.diff": ("look at the diff", ""),
-    "git.log": ("look at the last commits", ""),
-    "git.status": ("look at the git status", ""),
-    "output.read": ("read the output of call", "call"),
-    "process.kill": ("kill process", "pid"),
-    "process.list": ("list the processes", ""),
-    "process.output": ("read the output of process", "pid"),
-    "process.start": ("start", "command"),
-    "process.status": ("look at process", "pid"),
+    "ask.user": ("ask you", "questions"), "calculator": ("calculate", "expression"),
+    "code.search": ("search for", "query"), "file.find": ("find files like", "pattern"),
+    "file.edit": ("edit", "path"), "file.list": ("list", "path"),
+    "file.read": ("read", "path"), "file.write": ("write", "path"),
+    "git.diff": ("look at the diff", ""), "git.log": ("look at the last commits", ""),
+    "git.status": ("look at the git status", ""), "system.info": ("look at the system", ""),
+    "output.read": ("read the output of call", "call"), "process.output": ("read the output of process", "pid"),
+    "process.kill": ("kill process", "pid"), "process.list": ("list the processes", ""),
+    "process.start": ("start", "command"), "process.status": ("look at process", "pid"),
     "shell.exec": ("run", "command"),
-    "system.info": ("look at the system", ""),
-}
+}  # fmt: skip
 """What each tool does, and the argument that says to what."""
 _WITHOUT: Final = {
     "file.list": "list the project's folder",
@@ -148,9 +139,8 @@ def _printed(output: str) -> str:
     if text.startswith("(no output)\n\n["):
         return f"it printed nothing. {quoted(text.partition(chr(10))[2].strip())}"
     lines = text.split("\n")
-    if len(lines) == 1:
-        return f"it printed {quoted(text)}."
-    return f"it printed {len(lines)} lines, the first {quoted(lines[0])}."
+    many = f"{len(lines)} lines, the first " if len(lines) > 1 else ""
+    return f"it printed {many}{quoted(lines[0])}."
 
 
 def _listing(output: str) -> str:
@@ -180,7 +170,7 @@ def _matches(output: str) -> str:
 
 def _first_line(output: str) -> str:
     line = output.strip().partition("\n")[0]
-    return quoted(line) if line.endswith(".") else f"{quoted(line)}."
+    return quoted(line) + ("" if line.endswith(".") else ".")
 
 
 def _status(output: str) -> str:
@@ -195,25 +185,13 @@ def _status(output: str) -> str:
 
 
 def _commits(output: str) -> str:
-    if output.startswith("No commits yet."):
-        return "no commits yet."
-    return _counted(output).replace("line", "commit")
+    return "no commits yet." if output.startswith("No commits yet.") else _counted(output).replace("line", "commit")
 
 
 _TELLERS: Final[dict[str, Callable[[str], str]]] = {
-    "ask.user": _first_line,
-    "calculator": _first_line,
-    "code.search": _matches,
-    "file.edit": _first_line,
-    "file.find": _found,
-    "file.list": _listing,
-    "file.read": _read,
-    "file.write": _first_line,
+    **dict.fromkeys(("ask.user", "calculator", "file.edit", "file.write"), _first_line),
+    **dict.fromkeys(("process.kill", "process.start", "process.status"), _first_line),
+    "code.search": _matches, "file.find": _found, "file.list": _listing, "file.read": _read,
     "git.diff": lambda output: "no unstaged changes." if output == "No unstaged changes." else _counted(output),
-    "git.log": _commits,
-    "git.status": _status,
-    "process.kill": _first_line,
-    "process.start": _first_line,
-    "process.status": _first_line,
-    "shell.exec": _printed,
-}
+    "git.log": _commits, "git.status": _status, "shell.exec": _printed,
+}  # fmt: skip

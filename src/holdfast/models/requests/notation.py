@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from holdfast.models.requests.literals import Masked
+from holdfast.models.requests.masked import Masked
 
 _TOKEN: Final = re.compile(r"[()\[\]]|[^\s()\[\]]+")
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from holdfast.models.requests.literals import INLINE, LITERAL, Masked, fences
+from holdfast.models.requests.masked import INLINE, LITERAL, Masked, fences
 from holdfast.tools.search.scope import CONFIG, SOURCE, extension
 
 
@@ -100,9 +100,7 @@ def kind_of(name: str, *, quoted: bool = False) -> Kind:
         return Kind.FOLDER if path.rstrip("/").split("/")[-1] in (".", "..") else Kind.WORD
     if not any(character.isalpha() for character in path):
         return Kind.FOLDER if path == "/" else Kind.WORD
-    if "/" in path:
-        return _kind_with_folders(path)
-    return _kind_of_name(path)
+    return _kind_with_folders(path) if "/" in path else _kind_of_name(path)
 
 
 def _kind_with_folders(path: str) -> Kind:
@@ -127,9 +125,7 @@ def _kind_of_name(name: str) -> Kind:
     stem, dot, ending = name.rpartition(".")
     if not dot or not stem.strip(".") or ending.lower() not in _KNOWN or stem.lower() in _OBJECTS:
         return Kind.WORD
-    if len(ending) == 1 and len(stem) < 3:
-        return Kind.WORD
-    return Kind.FILE
+    return Kind.WORD if len(ending) == 1 and len(stem) < 3 else Kind.FILE
 
 
 class Word(Struct, frozen=True):
@@ -172,12 +168,8 @@ def plain_word(chunk: str) -> Word:
     return Word(text, kind, plain, place=whole[len(text) :])
 
 
-def without_punctuation(chunk: str) -> str:
-    """`(see` → `see`, `a.py:12,` → `a.py`, `a.py's` → `a.py`; `..` and `src/..` stay, and so does the `(` of a call."""
-    return without_place(_trimmed(chunk))
-
-
 def _trimmed(chunk: str) -> str:
+    """`(see` → `see`, `a.py,` → `a.py`, `a.py's` → `a.py`; `..` and `src/..` stay, and so does the `(` of a call."""
     plain = chunk.lstrip(_BEFORE)
     if len(plain) <= LONGEST and _DOTS.fullmatch(plain):
         return plain
@@ -200,11 +192,6 @@ def is_code(path: str) -> bool:
 
 def is_prose(path: str) -> bool:
     return extension(path) in _PROSE
-
-
-def is_known(path: str) -> bool:
-    """Whether it ends like a file of a project."""
-    return extension(path) in _KNOWN
 
 
 def is_settings(path: str) -> bool:
@@ -246,7 +233,7 @@ def _paths_of(line: str) -> Iterator[str]:
     for chunk in line.split():
         text = _without_address(chunk) if "." in chunk else ""
         for part in _PART.finditer(text):
-            path = without_punctuation(part[0].removeprefix(".../"))
+            path = without_place(_trimmed(part[0].removeprefix(".../")))
             before, after = text[part.start() - 1 : part.start()], text[part.end() : part.end() + 1]
             if before not in _PATTERN_BEFORE and after != "(" and _is_file_of_project(path):
                 yield path
@@ -261,7 +248,7 @@ def _without_address(chunk: str) -> str:
 
 
 def _is_file_of_project(path: str) -> bool:
-    if path.startswith(("/", "\\", "~", "@")) or kind_of(path) is not Kind.FILE or not is_known(path):
+    if path.startswith(("/", "\\", "~", "@")) or kind_of(path) is not Kind.FILE or extension(path) not in _KNOWN:
         return False
     first, slash, _ = path.partition("/")
     return not (slash and _DOMAIN.fullmatch(first))
