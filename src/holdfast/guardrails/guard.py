@@ -356,7 +356,8 @@ def _rest(asked: Direct, typed: Args, content: str) -> str:
 def _changed(facts: TurnFacts, turn: Turn, calls: list[Called]) -> Finish | None:
     """Only where it is known of every call of the reply what it changed: anything else is the model's to tell."""
     acting = [called for called in calls if called.name not in LOOKING]
-    rejected = [called.path for called in acting if called.name in CHANGES and _is_rejected(called)]
+    changes = [(called.path, called.step.result) for called in acting if called.name in CHANGES]
+    rejected = [path for path, result in changes if result is not None and result.failure is Failure.REJECTED]
     if not acting or sum(map(_is_change_made, acting)) + len(rejected) < len(acting):
         return None
     everything = list(facts.tools.calls(turn.rounds))
@@ -373,10 +374,6 @@ def _changed(facts: TurnFacts, turn: Turn, calls: list[Called]) -> Finish | None
 def _is_change_made(called: Called) -> bool:
     """Where a person wrote what came of it there is no typed result, and nobody knows what was changed."""
     return called.name in CHANGES and called.end is End.DONE and bool(called.facts)
-
-
-def _is_rejected(called: Called) -> bool:
-    return called.step.result is not None and called.step.result.failure is Failure.REJECTED
 
 
 def _not_made(turn: Sequence[Called], rejected: Sequence[str]) -> str:

@@ -100,8 +100,10 @@ def _asks_here(clause: Sequence[Token], denied: set[int], ends: bool) -> bool:
     reaches = 0
     if asked is not None:
         start = head.count(" ", 0, asked.end())
-        if not ends and asked["word"] == "when" and not asked["verb"] and _is_condition(clause, start):
-            return any(_is_order(clause, place) for place in places)
+        # `When the tests pass …`, and not `when do we …`.
+        condition = start + 1 < len(clause) and clause[start + 1].word not in _WHEN_ASKED
+        if not ends and asked["word"] == "when" and not asked["verb"] and condition:
+            return any(clause[at - 1].after or clause[at - 1].word not in _NO_ORDER_AFTER for at in places)
         reaches = _end_of_question(clause, start, ends)
     elif ends and (whether := _ASKS_WHETHER.match(head)):
         reaches = _end_of_question(clause, head.count(" ", 0, whether.end() - 1), ends)
@@ -125,16 +127,6 @@ def _token(chunk: str) -> Token:
     last = chunk.rstrip(")]*")[-1:]
     changes = all(part in CHANGES for part in parts)
     return Token(word.plain.strip("_~") or ("&" if chunk == "&" else ""), changes, last if last in ",;:" else "")
-
-
-def _is_condition(clause: Sequence[Token], start: int) -> bool:
-    """`When the tests pass …`, and not `when do we …`."""
-    return start + 1 < len(clause) and clause[start + 1].word not in _WHEN_ASKED
-
-
-def _is_order(clause: Sequence[Token], place: int) -> bool:
-    before = clause[place - 1]
-    return bool(before.after) or before.word not in _NO_ORDER_AFTER
 
 
 def _end_of_question(clause: Sequence[Token], start: int, ends: bool) -> int:

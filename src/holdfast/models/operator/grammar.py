@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from holdfast.contract.values import Args
 from holdfast.models.operator.slots import SLOTS
-from holdfast.models.requests.masked import IT, Masked
-from holdfast.models.requests.notation import Form
+from holdfast.models.requests.masked import IT, Form, Masked
 
 Slots = Mapping[str, Any]
 Build = Callable[[Slots], list[Args] | None]
@@ -61,10 +60,6 @@ def _run(slots: Slots) -> list[Args]:
     unit = 60_000 if slots.keys() & {"minutes", "minute"} else 1000
     timeout = slots["N"] * unit if "N" in slots else None
     return [{"command": slots["COMMAND"], "cwd": _folder(slots), "timeout": timeout}]
-
-
-def _start(slots: Slots) -> list[Args]:
-    return [{"command": slots["COMMAND"], "cwd": _folder(slots)}]
 
 
 def _edit(slots: Slots) -> list[Args] | None:
@@ -147,7 +142,8 @@ GRAMMAR: Final[dict[str, tuple[Phrase, ...]]] = {
     ),
     "process.start": (
         Phrase(f"({_RUN} / start/launch) COMMAND in the background {_AT}",
-               "run `make serve` in the background", _start),
+               "run `make serve` in the background",
+               lambda slots: [{"command": slots["COMMAND"], "cwd": _folder(slots)}]),
     ),
     "process.list": (Phrase("list/show [me] [the] [running/background] processes", "list the processes", nothing),),
     "process.status": (

@@ -383,12 +383,6 @@ def help_text(tools: Collection[str]) -> str:
 
 def refusal(error: NotUnderstood, tools: Mapping[str, Tool]) -> str:
     """Nothing was called, because of this part."""
-    why = error.why or next((advice for pattern, advice in _ADVICE if _found(pattern, error.part)), "")
-    said = f"I did nothing, because I do not understand this: {quoted(error.part)}."
-    if error.why:
-        said = f"I did nothing, because of this: {quoted(error.part)}."
-    return "\n\n".join(filter(None, (said, why, help_text(tools))))
-
-
-def _found(pattern: str, part: str) -> bool:
-    return re.search(pattern, part, re.IGNORECASE) is not None
+    advice = (text for pattern, text in _ADVICE if re.search(pattern, error.part, re.IGNORECASE))
+    said = f"I did nothing, because {'of' if error.why else 'I do not understand'} this: {quoted(error.part)}."
+    return "\n\n".join(filter(None, (said, error.why or next(advice, ""), help_text(tools))))

@@ -1,10 +1,11 @@
-"""A request with its literals as marks: what a person quoted, fenced or pasted is data. Its sentences and steps."""
+"""A request with its literals as marks: what is quoted or pasted is data. Its steps, and the phrases it may be."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import Final, Literal, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Final, Literal, NamedTuple
 
 from holdfast.text.visible import visible
 
@@ -114,9 +115,11 @@ def _inline(line: str, pieces: list[Piece]) -> str:
     barren: set[str] = set()
     """Openers that nothing further on closes."""
     while (opener := _OPENER.search(line, place)) is not None:
-        closer = None if opener[0] in barren else _closer(opener[0]).search(line, opener.end())
+        sign = opener[0]
+        pattern = f"(?<!`){sign}(?!`)" if sign[0] == "`" else rf"[{_CLOSERS[sign]}](?![\w\"'])"
+        closer = None if sign in barren else re.compile(pattern).search(line, opener.end())
         if closer is None:
-            barren.add(opener[0])
+            barren.add(sign)
             place = opener.end()
             continue
         raw = line[opener.start() : closer.end()]
@@ -131,10 +134,6 @@ def _content(raw: str) -> str:
     inner = raw[width:-width]
     padded = width > 1 and len(inner) > 2 and inner[0] == inner[-1] == " "
     return inner[1:-1] if padded else inner
-
-
-def _closer(opener: str) -> re.Pattern[str]:
-    return re.compile(f"(?<!`){opener}(?!`)" if opener[0] == "`" else rf"[{_CLOSERS[opener]}](?![\w\"'])")
 
 
 def _end_of_trace(lines: Sequence[str], start: int) -> int:
@@ -287,3 +286,66 @@ def _tidy(step: str, polite: bool) -> tuple[str, bool]:
     if text.endswith("?") and (polite or _QUESTION.match(text)):
         text = text.rstrip("? ")
     return _MANNERS.sub("", text).strip(" ,"), polite
+
+
+_TOKEN: Final = re.compile(r"[()\[\]]|[^\s()\[\]]+")
+
+
+class Slot(NamedTuple):
+    """A place in a phrase that a person fills."""
+
+    pattern: str
+    """What may stand there."""
+    read: Callable[[str, Masked], Any]
+    """What it means; None if what stands there cannot be meant for it."""
+
+
+def telling(words: Iterable[str]) -> dict[str, Slot]:
+    """Slots for words whose presence matters."""
+    return {word: Slot(word, _is_there) for word in words}
+
+
+def _is_there(found: str, masked: Masked) -> bool:
+    return True
+
+
+class Form:
+    """One way to say something, with slots.
+
+    Words stand for themselves, `a/b` for either, `[x]` may be left out, `(some words / others)` are alternatives of
+    several words, and what is in capitals is a slot.
+    """
+
+    def __init__(self, text: str, slots: Mapping[str, Slot]) -> None:
+        self.text = text
+        self._slots = slots
+
+    def match(self, text: str, masked: Masked) -> dict[str, Any] | None:
+        """What its slots hold; None if the text is not this form."""
+        found = self._pattern.fullmatch(f" {text}")
+        if found is None:
+            return None
+        given = {name: value for name, value in found.groupdict().items() if value is not None}
+        values = {name: self._slots[name].read(value, masked) for name, value in given.items()}
+        return None if None in values.values() else values
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        return re.compile(self._alternatives(_TOKEN.findall(self.text)), re.IGNORECASE)
+
+    def _alternatives(self, tokens: list[str]) -> str:
+        """Everything up to the bracket that closes what was opened before."""
+        pattern = ""
+        while tokens and (mark := tokens.pop(0)) not in (")", "]"):
+            if mark == "/":
+                pattern += "|"
+            elif mark in "([":
+                pattern += self._alternatives(tokens) + ("?" if mark == "[" else "")
+            else:
+                pattern += f"(?:{'|'.join(map(self._word, mark.split('/')))})"
+        return f"(?:{pattern})"
+
+    def _word(self, word: str) -> str:
+        if word in self._slots:
+            return f" (?P<{word}>{self._slots[word].pattern})"
+        return f" ?{word}" if word in ":,;" else f" {re.escape(word)}"
