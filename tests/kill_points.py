@@ -23,7 +23,7 @@ from holdfast.assemble import build_runtime, load_setting
 from holdfast.chat import files
 from holdfast.config.model import McpServer
 from holdfast.doors.cli import typing_in
-from holdfast.doors.cli.mcp import writing
+from holdfast.doors.cli.mcp import client_file
 from holdfast.mcp.oauth_store import Kept, login_file
 from holdfast.sandbox.sandbox import Sandbox
 
@@ -66,7 +66,7 @@ def document(project: Path) -> None:
 def settings(project: Path) -> None:
     setting = load_setting(project)
     for text in ("{}\n", '{"a": 1}\n'):
-        writing.write(writing.find(project / "client.json", [project], root=project), text, private=False)
+        client_file.write(client_file.find(project / "client.json", [project], root=project), text, private=False)
     login = login_file("server", McpServer(url="https://example.org"), setting.state)
     for token in ("one", "two"):
         login.write(Kept(authorisation={"token": token}))

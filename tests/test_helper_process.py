@@ -21,7 +21,7 @@ from holdfast.assemble import build_registry, load_setting
 from holdfast.chat.lua.host import LuaHost, Script
 from holdfast.config.model import SandboxConfig, SecretSource
 from holdfast.contract.command import Command
-from holdfast.doors.cli import browsing, typing_in
+from holdfast.doors.cli import inquiring, typing_in
 from holdfast.fuzz.run import plant
 from holdfast.runtime.commands import Workspace
 from holdfast.sandbox.sandbox import Sandbox
@@ -59,7 +59,7 @@ EXCEPTIONS: dict[str, tuple[str, set[str]]] = {
     "fs/beneath.py": (C_LIBRARY, {"ctypes"}),
     "fs/replace.py": (C_LIBRARY, {"ctypes"}),
     "__init__.py": (GIVEN_NAME, {"globals", "importlib.import_module"}),
-    "doors/cli/groups.py": (GIVEN_NAME, {"importlib.import_module"}),
+    "doors/cli/root.py": (GIVEN_NAME, {"importlib.import_module"}),
     "tools/__init__.py": (GIVEN_NAME, {"importlib.import_module"}),
     "registry/forms.py": (GIVEN_NAME, {"importlib.import_module"}),
     "contract/function.py": (LOADED, {"sys.modules.get"}),
@@ -266,7 +266,7 @@ def test_editor_and_browser_are_never_a_program_of_the_project(
     monkeypatch.setenv("PATH", f"bin:{hostile.root}/bin:{outside}:/usr/bin:/bin")
     left = asyncio.run(typing_in.edit("text", ".json"))
     assert left is not None and not left.startswith(str(hostile.root))
-    assert asyncio.run(browsing.open_address("https://example.org/")) is None
+    assert asyncio.run(inquiring.open_address("https://example.org/")) is None
     assert (outside / "opened").read_text() == "https://example.org/\n"
     monkeypatch.setenv("EDITOR", "./editor")
     assert asyncio.run(typing_in.edit("text", ".json")) is None

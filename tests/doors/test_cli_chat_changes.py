@@ -11,9 +11,8 @@ from holdfast.agent.events import Outcome
 from holdfast.assemble import load_setting
 from holdfast.chat.conversation import DocumentConversation
 from holdfast.chat.files import DocumentError
-from holdfast.doors.cli.chatting import driving
-from holdfast.doors.cli.chatting.driving import Wishes
-from holdfast.doors.cli.chatting.interrupting import Interrupt
+from holdfast.doors.cli.chatting import watch
+from holdfast.doors.cli.chatting.advance import Interrupt, Wishes
 from tests.doors.chatting import NAME, Running, events, outcome, start, write_calls
 from tests.doors.command import Cli, Done
 
@@ -79,7 +78,7 @@ def test_after_a_stop_nothing_but_a_save_lets_a_watched_document_go_on(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setattr(driving, "Driver", Counting)
+    monkeypatch.setattr(watch, "Driver", Counting)
     document = tmp_path / "project" / NAME
     document.parent.mkdir()
     document.write_text("@You:\nhello\n")
@@ -87,7 +86,7 @@ def test_after_a_stop_nothing_but_a_save_lets_a_watched_document_go_on(
 
     async def session() -> None:
         setting = load_setting(document.parent)
-        keeper = driving.Keeper(document, Wishes(flags={}), Interrupt(), setting)
+        keeper = watch.Keeper(document, Wishes(flags={}), Interrupt(), setting)
         told: list[int] = []
         for digest in ("one", "two"):
             await keeper.look()

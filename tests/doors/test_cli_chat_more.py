@@ -127,7 +127,7 @@ def test_cancel_says_when_nothing_runs_and_one_document_is_driven_by_one_process
 @pytest.mark.spec("E1c")
 def test_a_second_ctrl_c_stops_at_once() -> None:
     program = (
-        "import asyncio\nfrom holdfast.doors.cli.chatting.interrupting import Interrupt\n"
+        "import asyncio\nfrom holdfast.doors.cli.chatting.advance import Interrupt\n"
         "async def main():\n    stopped = []\n    interrupt = Interrupt()\n"
         "    with interrupt.stops(lambda: stopped.append(1)):\n        interrupt.press()\n"
         "        assert stopped == [1] and interrupt.pressed\n        interrupt.press()\n"

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from holdfast.contract.event import Logged
 from holdfast.contract.inquiry import Completion, Form, Question, Roots, Speech, Visit
-from holdfast.doors.cli.answer_fields import Bad, fields_of
-from holdfast.doors.cli.browsing import caution_about
 from holdfast.doors.cli.chatting.viewing import PersonView
+from holdfast.doors.cli.inquiring import caution_about
 from holdfast.doors.cli.typing_in import somebody_asks, turn
+from holdfast.doors.forms import Bad, fields_of
 from tests.doors.command import Cli
 from tests.doors.serving import asks_form, serving
 from tests.doors.terminal import Terminal

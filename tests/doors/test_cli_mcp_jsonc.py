@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.contract.values import Json
-from holdfast.doors.cli.mcp.jsonc import Jsonc, NotJsonc, entry_in, put
+from holdfast.doors.cli.mcp.client_file import Jsonc, NotJsonc, entry_in, put
 
 SECTION, NAME = "servers", "holdfast"
 ENTRY: dict[str, Json] = {"command": "/bin/holdfast", "args": ["-C", "a b", "mcp"]}

@@ -142,7 +142,7 @@ def test_a_port_that_is_taken_is_named(cli: Cli) -> None:
 def test_two_processes_that_need_a_token_first_get_the_same(tmp_path: Path) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    from holdfast.doors.cli.mcp.token import read_token
+    from holdfast.doors.cli.mcp.serve import read_token
 
     file = tmp_path / "deep" / "token"
     with ThreadPoolExecutor(8) as pool:

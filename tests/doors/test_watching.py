@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.doors.watching import CannotWatch, Watch
+from holdfast.doors.cli.chatting.watch import CannotWatch, Watch
 
 PATIENCE = 20.0
 

@@ -13,7 +13,7 @@ from holdfast.contract.context import Context
 from holdfast.contract.errors import CallError
 from holdfast.contract.finding import TOOL_SEARCH, ToolFinder
 from holdfast.doors.cli.place import servers_for
-from holdfast.doors.mcp.listing import Listing
+from holdfast.doors.mcp.listing import Shown
 from holdfast.tools import builtin_tools
 from holdfast.tools.tool_search import MAX_LIMIT
 from tests.registry.many import many_tools
@@ -182,7 +182,7 @@ def test_nobody_is_shown_it_in_a_list(tmp_path: Path) -> None:
     runtime = runtime_with(tmp_path, *many_tools(150))
     assert TOOL_SEARCH not in [tool.name for tool in runtime.visible()]
     assert "tool--search" not in [entry["name"] for entry in runtime.tool_list("anthropic")]
-    assert TOOL_SEARCH not in Listing(runtime).shown(Caller(door="mcp")).names
+    assert TOOL_SEARCH not in [tool.name for tool in Shown(runtime.visible(Caller(door="mcp"))).listed]
     assert runtime.access.usable(TOOL_SEARCH, runtime.caller) is not None
 
 

@@ -8,21 +8,21 @@ import shlex
 import shutil
 import sys
 import tempfile
+import textwrap
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from holdfast.agent.events import AgentEvent, CallSettled, Outcome, ReplyWritten
+from holdfast.assemble.chat import Chat, open_chat
+from holdfast.contract.call import PendingCall
 from holdfast.contract.errors import HoldfastError
 from holdfast.doors.cli import screen
+from holdfast.doors.cli.asking import TerminalAsker
 from holdfast.doors.cli.folding import quote
 from holdfast.doors.cli.held import show_held
 from holdfast.helper_process import own_module
-
-if TYPE_CHECKING:
-    from holdfast.assemble.chat import Chat
-    from holdfast.contract.call import PendingCall
 
 _SAMPLE: Final = Path(__file__).parent / "sample"
 _DOCUMENT: Final = "tour.chat"
@@ -41,10 +41,7 @@ class Scratch:
         self.folder = Path(os.path.realpath(tempfile.mkdtemp(prefix="holdfast-tour-")))
         self.project = self.folder / "project"
         self.document = self.project / _DOCUMENT
-        self.variables = {
-            "XDG_STATE_HOME": str(self.folder / "state"),
-            "XDG_CONFIG_HOME": str(self.folder / "config"),
-        }
+        self.variables = {"XDG_STATE_HOME": str(self.folder / "state"), "XDG_CONFIG_HOME": str(self.folder / "config")}
         self.project.mkdir()
         for file in _SAMPLE.iterdir():  # the contents only: what is installed may be read-only
             shutil.copyfile(file, self.project / file.name)
@@ -77,15 +74,13 @@ class Guide:
             screen.say(screen.paint(line, "bold"))
 
     def tell(self, text: str) -> None:
-        for line in _wrapped(text, self._width):
-            screen.say(line)
+        screen.say_lines(_wrapped(text, self._width))
 
     def show_growth(self) -> None:
         """What is new in the document, from the beginning of the block it is in."""
         lines = self._scratch.document.read_text(encoding="utf-8").rstrip("\n").split("\n")
         new = "\n".join(lines[_first_new(self._seen, lines) :])
-        for line in quote(new, sys.stdout, style=_style).lines if new else ():
-            screen.say(line)
+        screen.say_lines(quote(new, sys.stdout, style=_style).lines if new else ())
         self._seen = lines
 
     def heard(self, event: AgentEvent) -> None:
@@ -113,8 +108,6 @@ def main() -> int:
 
 async def _tour(scratch: Scratch) -> bool:
     """Whether something waits in the end."""
-    from holdfast.assemble.chat import open_chat
-
     guide = Guide(scratch)
     guide.tell(
         "A conversation with holdfast is a plain file. This one is in a scratch copy of a small project, and who "
@@ -154,8 +147,6 @@ def _held(chat: Chat, outcome: Outcome) -> PendingCall | None:
 async def _ask(chat: Chat, held: PendingCall, guide: Guide) -> bool:
     """Whether it was answered; without a terminal it is only shown."""
     if screen.can_ask():
-        from holdfast.doors.cli.asking import TerminalAsker
-
         asker = TerminalAsker(chat.runtime)
         await asker(held)
         return asker.answered
@@ -214,6 +205,4 @@ def _style(line: str, _: int) -> tuple[str, ...]:
 
 
 def _wrapped(text: str, width: int) -> Iterator[str]:
-    import textwrap
-
     return iter(textwrap.wrap(text, width, break_on_hyphens=False) or [""])

@@ -43,7 +43,7 @@ def read_object(text: str, what: str) -> Args:
     """A JSON object from an option or an editor."""
     value = parse_json(_read_stdin() if text == "-" else text)
     if not isinstance(value, dict):
-        raise BadJson(f"{what} must be a JSON object, such as {{\"path\": \"notes.txt\"}}.")
+        raise BadJson(f'{what} must be a JSON object, such as {{"path": "notes.txt"}}.')
     return value
 
 

@@ -1,27 +1,172 @@
-"""Asking the person at the terminal about a held call: shown first, then yes, no, and everything between."""
+"""Asking the person at the terminal about a held call: shown first, then yes, no, always, and everything between."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final
+import textwrap
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, Literal, NamedTuple, cast
 
-from holdfast.contract.call import Answer
-from holdfast.contract.errors import HoldfastError, NotPending, UnknownCall
+from msgspec import ValidationError, convert
+
+from holdfast.contract.call import Answer, PendingCall
+from holdfast.contract.errors import GrantRefused, HoldfastError, NotPending, UnknownCall, UnknownTool
+from holdfast.contract.values import Args
 from holdfast.doors.cli.arguments import read_object
-from holdfast.doors.cli.folding import note_folded, sentence
-from holdfast.doors.cli.held import HeldView
-from holdfast.doors.cli.holding import note_shown
+from holdfast.doors.cli.folding import note_folded, quote, sentence
+from holdfast.doors.cli.held import HeldView, note_shown
 from holdfast.doors.cli.place import whoami
-from holdfast.doors.cli.questions import QUESTIONS, ask_questions
-from holdfast.doors.cli.screen import note, screen_width, shown
+from holdfast.doors.cli.screen import note, note_lines, screen_width, shown
 from holdfast.doors.cli.typing_in import Leave, edit, forget_typed_ahead, page, read_line, turn
+from holdfast.rules.gate import CAP_URN
+from holdfast.rules.grants import GrantPattern, GrantSpec, Width, narrow_grant
+from holdfast.runtime.runtime import Runtime
+from holdfast.text.preview import generic_body
+from holdfast.text.visible import visible
 
-if TYPE_CHECKING:
-    from holdfast.contract.call import PendingCall
-    from holdfast.runtime.runtime import Runtime
+QUESTIONS: Final = "ask.user"
+
+
+async def ask_questions(held: PendingCall) -> str | None:
+    """The result the person gives; None when they end the input instead."""
+    questions = _questions(held)
+    if not questions:
+        return await read_line("Result: ")
+    answers: list[str] = []
+    for text, options in questions:
+        answer = await _ask_one(text, options)
+        if answer is None:
+            return None
+        answers.append(answer)
+    if len(answers) == 1:
+        return answers[0]
+    return "\n\n".join(f"{text}\n{answer}" for (text, _), answer in zip(questions, answers, strict=True))
+
+
+async def _ask_one(text: str, options: Sequence[str]) -> str | None:
+    numbered = "\n".join(f"  {number}. {visible(option)}" for number, option in enumerate(options, 1))
+    note_lines((*quote(text, sys.stderr).lines, *(quote(numbered, sys.stderr, show=shown).lines if options else ())))
+    answer = ""
+    while not answer.strip():
+        typed = await read_line("Your answer (a number or your own words): " if options else "Your answer: ")
+        if typed is None:
+            return None
+        answer = typed
+    choice = answer.strip()
+    return options[int(choice) - 1] if choice.isdecimal() and 0 < int(choice) <= len(options) else answer
+
+
+def _questions(held: PendingCall) -> list[tuple[str, list[str]]]:
+    if held.call.tool != QUESTIONS:
+        return []
+    given = cast(list[dict[str, Any]], held.call.args.get("questions") or [])
+    return [(str(item.get("question", "")), list(item.get("options") or [])) for item in given]
+
+
+LastingScope = Literal["project", "user"]
+"""A session of the command line ends with the command, so only these outlive it."""
+
+_SCOPES: Final[dict[LastingScope, str]] = {"project": "in this project", "user": "in all your projects"}
+_WIDTHS: Final[tuple[Width, ...]] = ("exact", "folder", "tool", "command")
+_LISTED: Final = 160
+_WHOLE: Final = 1_000_000
+"""Columns of a rule in a list, and of one that somebody is about to keep."""
+
+
+class Offer(NamedTuple):
+    scope: LastingScope
+    width: Width
+    words: str
+
+
+def offers(runtime: Runtime, held: PendingCall, by: str) -> list[Offer]:
+    """Every rule that may be kept for this call, the narrowest first."""
+    found: list[Offer] = []
+    for width in _WIDTHS:
+        for scope, where in _SCOPES.items():
+            try:
+                spec = _narrow(runtime, held, scope, by, width)
+            except GrantRefused:
+                continue
+            found.append(Offer(scope, width, f"{rule_words(spec.tool, spec.pattern, _WHOLE)}, {where}"))
+    return found
+
+
+async def choose_grant(runtime: Runtime, held: PendingCall, by: str) -> bool:
+    """Let the person choose a rule and confirm it; whether one was kept."""
+    refuse_if_useless(held)
+    found = offers(runtime, held, by)
+    if not found:
+        _narrow(runtime, held, "project", by, "exact")
+    note("Always allow, without asking:")
+    for number, offer in enumerate(found, 1):
+        _show(f"{number}. {offer.words}")
+    typed = (await read_line("Which one? (a number; anything else goes back) ") or "").strip()
+    if not typed.isdecimal() or not 0 < int(typed) <= len(found):
+        return False
+    chosen = found[int(typed) - 1]
+    note("The rule:")
+    _show(chosen.words)
+    sure = (await read_line("Keep it, and run this call? [y/N] ") or "").strip().lower()
+    if sure not in ("y", "yes"):
+        return False
+    await allow(runtime, held, chosen.scope, by, chosen.width)
+    return True
+
+
+async def allow(runtime: Runtime, held: PendingCall, scope: LastingScope, by: str, width: Width = "exact") -> None:
+    """Keep a rule for this call, and say how to take it back."""
+    refuse_if_useless(held)
+    grant = await runtime.allow(held, scope, by=by, width=width)
+    note(f"Kept as grant {grant.id}; `holdfast grants revoke {grant.id}` takes it back.")
+
+
+def refuse_if_useless(held: PendingCall) -> None:
+    """Caps come after grants: what a cap asks about is asked about again, whatever was allowed."""
+    if held.decision.source.startswith(CAP_URN):
+        raise GrantRefused(f"This is asked about every time, so no rule would help: {held.decision.reason}")
+
+
+def _show(words: str) -> None:
+    note_lines(quote(words, sys.stderr, show=shown).lines)
+
+
+def rule_words(tool: str, stored: Args, width: int = _LISTED) -> str:
+    """Which calls a rule covers, with its arguments in `width` columns, and what must hold them."""
+    try:
+        pattern = convert(stored, GrantPattern)
+    except ValidationError:
+        return f"{visible(tool)}: a rule this version cannot read; it allows nothing"
+    words = _covered(tool, pattern, width)
+    if pattern.given_under is None:
+        return f"{words}: an earlier version kept it without its sandbox, so it allows nothing"
+    if pattern.files:
+        words += f", with {', '.join(visible(file.path) for file in pattern.files)} as it was"
+    held = visible(str(pattern.given_under))
+    return f"{words}, {held}" if held else words
+
+
+def _covered(tool: str, pattern: GrantPattern, width: int) -> str:
+    if pattern.any_args:
+        return f"any call of {visible(tool)}"
+    if pattern.command:
+        command = visible(" ".join(pattern.command))
+        return f"any plain `{command}` command that only reads in the project, from {visible(pattern.cwd or '')}"
+    words = f"{visible(tool)} with {generic_body(pattern.args, width) or 'no arguments'}"
+    if pattern.free:
+        folders = " or ".join(visible(folder) for folder in pattern.folders)
+        words += f" and for {', '.join(map(visible, pattern.free))} any file directly in {folders}"
+    return f"{words}, from {visible(pattern.cwd)}" if pattern.cwd is not None else words
+
+
+def _narrow(runtime: Runtime, held: PendingCall, scope: LastingScope, by: str, width: Width) -> GrantSpec:
+    tool = runtime.registry.find(held.call.tool)
+    if tool is None:
+        raise UnknownTool(f"'{held.call.tool}' is not known here, so no rule can be made for it; approve it without.")
+    return narrow_grant(runtime.approvals.question(tool, held.call, held.proposal), scope, by, width=width)
+
 
 _CHOICES: Final = {
     "y": "yes",
@@ -155,8 +300,6 @@ class TerminalAsker:
         return None if args == held.call.args else await self._runtime.pipeline.change(held, args, by=self._by)
 
     async def _always(self, held: PendingCall) -> Answer | None:
-        from holdfast.doors.cli.granting import choose_grant
-
         if not await self._seen(held):
             return None
         granted = await choose_grant(self._runtime, held, self._by)
@@ -192,8 +335,6 @@ class Answered(Exception):
 
 
 def _legend(keys: tuple[str, ...]) -> str:
-    import textwrap
-
     words = "  ".join(f"[{key}] {_CHOICES[key]}".replace(" ", "\N{NO-BREAK SPACE}") for key in keys)
     wrapped = textwrap.fill(words, screen_width(sys.stderr) - 1, break_long_words=False, break_on_hyphens=False)
     lines = wrapped.replace("\N{NO-BREAK SPACE}", " ").split("\n")

@@ -38,7 +38,7 @@ def run_call(
     elsewhere = servers is None or not is_builtin(name)
     with runtime_here(flags or {}, entry_points=elsewhere, servers=servers) as runtime:
         if servers and runtime.registry.ready:
-            from holdfast.doors.cli.sources import need_server
+            from holdfast.doors.cli.place import need_server
 
             need_server(runtime, name)
         args = _read(runtime, name, words) if runtime.registry.ready else tuple(words)
@@ -77,8 +77,8 @@ async def _call(runtime: Runtime, name: str, args: Arguments | Words) -> Ended:
         stand_in(runtime, servers_for(name))
     async with runtime:
         if isinstance(args, tuple):
-            from holdfast.doors.cli.logs import note_logged
-            from holdfast.doors.cli.sources import leave_out_warnings, need_server, wait_for_sources
+            from holdfast.doors.cli.folding import note_logged
+            from holdfast.doors.cli.place import leave_out_warnings, need_server, wait_for_sources
 
             runtime.events.listen(note_logged)
             if servers_for(name) is not None:
@@ -120,7 +120,7 @@ def show_result(
 
 
 def _note_shown(state: Path | None, held: PendingCall) -> None:
-    from holdfast.doors.cli.holding import note_shown
+    from holdfast.doors.cli.held import note_shown
 
     note_shown(state, [held])
 

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple, TextIO
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
 
+from holdfast.contract.event import Logged
 from holdfast.doors.cli import screen
-from holdfast.text.quote import Show, both_ends, rows_of
-from holdfast.text.visible import fingerprint, text_width, visible
+from holdfast.doors.cli.screen import on_terminal, paint, say, say_lines, screen_width, shown
+from holdfast.text.quote import GUTTER, Show, both_ends, rows_of, wrapped
+from holdfast.text.visible import clip_middle, fingerprint, text_width, visible
+
+if TYPE_CHECKING:
+    from holdfast.contract.event import Event
 
 _WORDS: Final = re.compile(r"(?:`[^`]*`|[^\s`]|`)+")
 """What is between backticks is to be copied, so it counts as one word."""
@@ -80,8 +85,7 @@ def note_folded(text: str, label: str = "", *styles: str) -> None:
     head = f"{screen.paint(label, *styles, stream=sys.stderr)} " if label else ""
     words, newline, rest = text.rstrip("\n").partition("\n")
     screen.note(head + "\n".join(sentence(words, sys.stderr, first=len(label) + 1 if head else 0)))
-    for line in quote(rest, sys.stderr, show=screen.shown).lines if newline else ():
-        screen.note(line)
+    screen.note_lines(quote(rest, sys.stderr, show=screen.shown).lines if newline else ())
 
 
 def note_quoted(text: str, label: str, *styles: str) -> None:
@@ -91,8 +95,7 @@ def note_quoted(text: str, label: str, *styles: str) -> None:
     if "\n" not in text and fits:
         screen.note(f"{head} {shown}")
         return
-    for line in (head, *quote(text, sys.stderr, show=screen.shown).lines):
-        screen.note(line)
+    screen.note_lines((head, *quote(text, sys.stderr, show=screen.shown).lines))
 
 
 def own_field(
@@ -106,13 +109,7 @@ def own_field(
 
 
 def quoted_field(
-    label: str,
-    text: str,
-    stream: TextIO,
-    limit: int | None = None,
-    *,
-    width: int = _LABEL,
-    show: Show | None = None,
+    label: str, text: str, stream: TextIO, limit: int | None = None, *, width: int = _LABEL, show: Show | None = None
 ) -> Iterator[str]:
     """`  label   text`, the text being that of others: what does not fit in the line is quoted below the label."""
     shown = (show or visible)(text)
@@ -129,14 +126,8 @@ def label_line(label: str, stream: TextIO, width: int = 0, colour: str = "dim") 
 
 
 def quote(
-    text: str,
-    stream: TextIO,
-    limit: int | None = None,
-    *,
-    style: Style | None = None,
-    show: Show | None = None,
-    more: str = "",
-    brief: bool = False,
+    text: str, stream: TextIO, limit: int | None = None, *, style: Style | None = None, show: Show | None = None,
+    more: str = "", brief: bool = False,
 ) -> Quote:
     """Text of others, safe to print on `stream`, in `limit` lines at most. What is left out is counted between the
     beginning and the end; `more` says where all of it is. `brief`: without length and digest, for what nobody approves.
@@ -155,3 +146,82 @@ def quote(
         first, *further = sentence(told, stream, first=2)
         painted[len(head) : len(head)] = [f"  {first}", *further]
     return Quote(painted, hidden)
+
+
+_GAP: Final = "  "
+_INDENT: Final = "  "
+_TABLE: Final = 70
+"""Columns below which a table is not shown as one."""
+
+Cells = Sequence[str]
+
+
+def put_table(columns: Cells, rows: Sequence[Cells]) -> None:
+    """The first column holds words of ours, an id or a name: text of others never begins a line."""
+    cells = [[shown(cell) for cell in row] for row in rows]
+    if on_terminal() and screen_width() < _TABLE:
+        _put_stacked(columns, cells)
+        return
+    widths = [max(map(text_width, column)) for column in zip(columns, *cells, strict=True)]
+    if not on_terminal():
+        for row in (columns, *cells):
+            say(_padded(row, widths))
+        return
+    widths = _fitted(widths, screen_width() - 1 - len(_INDENT) - len(_GAP) * (len(columns) - 1))
+    for number, row in enumerate((columns, *cells)):
+        for line, text in enumerate(_lines(row, widths)):
+            say(f"{GUTTER if line and number else _INDENT}{text if number else paint(text, 'bold')}")
+
+
+def _put_stacked(columns: Cells, rows: Sequence[Cells]) -> None:
+    """Where columns would leave too little room for each."""
+    width = max(map(text_width, columns[1:]))
+    for row in rows:
+        for line, text in enumerate(wrapped(row[0], screen_width() - len(GUTTER))):
+            say(f"{GUTTER if line else ''}{paint(text, 'bold')}")
+        for name, cell in zip(columns[1:], row[1:], strict=True):
+            say_lines(quoted_field(name, cell, sys.stdout, width=width, show=shown) if cell else ())
+
+
+def _fitted(widths: Sequence[int], room: int) -> list[int]:
+    """What each column gets: what it needs, and of the widest ones as much as is there."""
+    fitted = list(widths)
+    while sum(fitted) > room and max(fitted) > 1:
+        widest = max(fitted)
+        others = max((width for width in fitted if width < widest), default=1)
+        many = fitted.count(widest)
+        less = max(others, widest - -(-(sum(fitted) - room) // many))
+        fitted = [less if width == widest else width for width in fitted]
+    return fitted
+
+
+def _lines(row: Cells, widths: Sequence[int]) -> list[str]:
+    pieces = [list(wrapped(cell, width)) for cell, width in zip(row, widths, strict=True)]
+    height = max(map(len, pieces))
+    return [_padded([cell[at] if at < len(cell) else "" for cell in pieces], widths) for at in range(height)]
+
+
+def _padded(cells: Cells, widths: Sequence[int]) -> str:
+    padded = (cell + " " * (width - text_width(cell)) for cell, width in zip(cells, widths, strict=True))
+    return _GAP.join(padded).rstrip()
+
+
+_SHOWN: Final = frozenset(("warning", "error", "critical", "alert", "emergency"))
+_MAX_CHARS: Final = 500
+
+
+def logged_line(event: Logged) -> str | None:
+    """None for what is of no interest to a person."""
+    if event.level not in _SHOWN:
+        return None
+    return visible(clip_middle(f"{event.source} {event.level}: {event.message}", _MAX_CHARS))
+
+
+def note_logged(event: Event) -> None:
+    line = logged_line(event) if isinstance(event, Logged) else None
+    if line is not None:
+        note_logged_line(line)
+
+
+def note_logged_line(line: str) -> None:
+    screen.note_lines(sentence(line, sys.stderr, "dim"))

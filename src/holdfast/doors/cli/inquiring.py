@@ -4,31 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from pathlib import Path
+from subprocess import DEVNULL, TimeoutExpired
+from typing import Any, Final, cast
+from urllib.parse import urlsplit
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from holdfast.config.roots import find_root
 from holdfast.contract.errors import HoldfastError
-from holdfast.contract.inquiry import CANCELLED, Completion, Form, Reply, Roots, Visit
+from holdfast.contract.inquiry import CANCELLED, Completion, Form, Inquiry, Reply, Roots, Speech, Visit
 from holdfast.contract.names import server_of
 from holdfast.contract.values import Args, Json
-from holdfast.doors.cli.answer_fields import Bad, Field, fields_of, filled
-from holdfast.doors.cli.browsing import caution_about, host_of, open_address
 from holdfast.doors.cli.folding import note_folded, quote, quoted_field, sentence
 from holdfast.doors.cli.place import whoami
-from holdfast.doors.cli.screen import can_ask, note, paint, shown
+from holdfast.doors.cli.screen import can_ask, note, note_lines, paint, shown
 from holdfast.doors.cli.typing_in import edit, forget_typed_ahead, read_hidden, read_line, turn
-from holdfast.doors.forms import asks_for_a_secret, fault_of_address
+from holdfast.doors.forms import Bad, Field, asks_for_a_secret, fault_of_address, fields_of, filled
+from holdfast.helper_process import NotStarted, person_command, person_environment, start
+from holdfast.net.addresses import on_this_machine
+from holdfast.runtime.runtime import Runtime
+from holdfast.text.quote import Show
 from holdfast.text.visible import clip_middle, visible, visible_url
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from holdfast.contract.inquiry import Inquiry, Speech
-    from holdfast.runtime.runtime import Runtime
-    from holdfast.text.quote import Show
 
 _MAX_LINES: Final = 60
 """Of a message."""
@@ -85,8 +87,7 @@ class TerminalInquirer:
         who = f"The MCP server '{visible(name)}'" if server else f"The tool '{visible(name)}'"
         call = f" (call {visible(inquiry.call_id)})" if inquiry.call_id else ""
         note()
-        for line in sentence(f"{who} asks you{call}:", sys.stderr, "bold"):
-            note(line)
+        note_lines(sentence(f"{who} asks you{call}:", sys.stderr, "bold"))
 
     def _roots(self) -> Args:
         return _roots(self._runtime)
@@ -109,8 +110,7 @@ class TerminalInquirer:
             fields = [replace(field, secret=field.is_typed) for field in fields]
         if secret:
             warning = "It looks as if a secret is asked for. What you type goes to whoever asks. Decline if in doubt."
-            for line in sentence(warning, sys.stderr, "red"):
-                note(line)
+            note_lines(sentence(warning, sys.stderr, "red"))
         if not await _agreed("Answer it? [y/N] "):
             return self._declined()
         values: dict[str, Json] = {}
@@ -131,8 +131,7 @@ class TerminalInquirer:
         if fault is not None:
             note_folded(f"{fault} It is declined.")
             return self._declined()
-        for line in quoted_field("host:", host_of(visit.url), sys.stderr, width=len("host:")):
-            note(line)
+        note_lines(quoted_field("host:", host_of(visit.url), sys.stderr, width=len("host:")))
         caution = caution_about(visit.url)
         if caution is not None:
             note_folded(caution)
@@ -218,8 +217,7 @@ async def _fill(field: Field) -> Any:
     aside = f" [{_short(field.default)}]" if has_default else "" if field.required else " (Enter leaves it out)"
     while True:
         *above, last = quote(f"{visible(clip_middle(field.title, 100))}{aside}", sys.stderr, show=shown).lines
-        for line in above:
-            note(line)
+        note_lines(above)
         question = f"{last}: "
         typed = await (read_hidden(question) if field.secret else read_line(question))
         if typed is None:
@@ -248,8 +246,7 @@ async def _line(question: str, *, raw: bool = False) -> str:
 
 
 def _quote(text: str, show: Show | None = None) -> None:
-    for line in quote(text, sys.stderr, _MAX_LINES, show=show).lines:
-        note(line)
+    note_lines(quote(text, sys.stderr, _MAX_LINES, show=show).lines)
 
 
 def _show_field(field: Field) -> None:
@@ -299,3 +296,54 @@ def _block(block: Json) -> str:
     if size:
         return f"[{kind}{size}]"
     return f"[{kind}: {clip_middle(json.dumps(block, ensure_ascii=False), 1_000)}]"
+
+
+_STARTING: Final = 5.0
+"""Seconds in which a browser that cannot be started says so; one that stays is open."""
+
+
+def caution_about(url: str) -> str | None:
+    """What a person should know about an address without a fault before they go there."""
+    if urlsplit(url).scheme == "http" and not on_this_machine(host_of(url)):
+        return "It is not encrypted (http); it is not opened from here."
+    return None
+
+
+def host_of(url: str) -> str:
+    return (urlsplit(url).hostname or "").rstrip(".")
+
+
+async def open_address(url: str) -> str | None:
+    """Open it in the person's browser; None, or why that could not be."""
+    if fault_of_address(url) is not None or caution_about(url) is not None:
+        return "It is not opened from here; open it yourself if you trust it."
+    if sys.platform != "darwin" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        return "There is no browser with a window here; copy the address."
+    return await asyncio.to_thread(_start_browser, url)
+
+
+def _start_browser(url: str) -> str | None:
+    """None, or why none was started. Not by `webbrowser`, which takes what it finds on the whole PATH, a project's
+    folders of programs included."""
+    project = find_root(Path.cwd()) or Path.cwd()
+    environment = person_environment(project)
+    chosen = [one for one in os.environ.get("BROWSER", "").split(os.pathsep) if one]
+    fault = ""
+    for command in (*chosen, *(("open",) if sys.platform == "darwin" else ("xdg-open", "x-www-browser"))):
+        try:
+            program, *words = person_command(command, project)
+        except NotStarted as error:
+            fault = fault or (f" (BROWSER: {error})" if command in chosen else "")
+            continue
+        argv = (program, *((word.replace("%s", url) for word in words) if "%s" in command else (*words, url)))
+        with suppress(OSError):
+            process = start(
+                argv, env=environment, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True
+            )
+            try:
+                failed = process.wait(_STARTING) != 0
+            except TimeoutExpired:
+                return None
+            if not failed:
+                return None
+    return f"No browser could be started{fault}; copy the address."

@@ -242,7 +242,7 @@ class ChangingCall(Output):
     undone_by: Annotated[Maybe, Doc("the call that undid it, or null")]
 
 
-class Undo(Output):
+class UndoOutput(Output):
     call_id: Annotated[str, Doc("the call that was undone")]
     undo_id: Annotated[str, Doc("the call that did it")]
     success: Annotated[bool, Doc("whether all that could be put back was")]

@@ -1,22 +1,32 @@
-"""Where a command works: the project around the current directory, its configuration, its ledger, its runtime."""
+"""Where a command works: the project around the current directory, its configuration, ledger, runtime and sources."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+import logging
+import os
+from collections.abc import AsyncGenerator, Collection, Generator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from getpass import getuser
 from typing import TYPE_CHECKING, Any
 
-from holdfast.contract.errors import BadJson, LedgerError, LedgerUnavailable
+from holdfast.assemble import Setting, build_runtime, load_setting, open_ledger
+from holdfast.config.model import McpServer
+from holdfast.contract.errors import BadJson, HoldfastError, LedgerError, LedgerUnavailable
+from holdfast.contract.finding import TOOL_SEARCH
+from holdfast.contract.names import from_api_name, server_of
 from holdfast.contract.values import Json, parse_json
+from holdfast.doors.cli import screen
 from holdfast.doors.cli.failures import UsageProblem
 from holdfast.doors.cli.folding import note_folded
 from holdfast.doors.cli.screen import shown_block
+from holdfast.runtime.pending import Lifetimes
+from holdfast.runtime.runtime import Runtime
+from holdfast.store.ledger import Grants, Ledger
 from holdfast.text.visible import visible
 
 if TYPE_CHECKING:
-    from holdfast.assemble import Setting
-    from holdfast.runtime.runtime import Runtime
-    from holdfast.store.ledger import Grants, Ledger
+    from holdfast.mcp.bridge import Bridge
+    from holdfast.mcp.connection import ServerStatus
 
 Flags = Mapping[str, Json]
 
@@ -37,8 +47,6 @@ def read_flags(settings: Sequence[str]) -> Flags:
 
 def setting_here(flags: Flags) -> Setting:
     """The setting, with what a person should know about it said on standard error."""
-    from holdfast.assemble import load_setting
-
     setting = load_setting(flags=flags or None)
     for notice in setting.loaded.notices:
         note_folded(shown_block(notice), "Note:")
@@ -59,9 +67,6 @@ def ledger_here(flags: Flags, *, expire: bool = False) -> Generator[Ledger]:
 
 
 def _end_expired(setting: Setting) -> None:
-    from holdfast.assemble import open_ledger
-    from holdfast.runtime.pending import Lifetimes
-
     with suppress(LedgerError), open_ledger(setting) as ledger:  # what is wrong with it is said where it is read
         Lifetimes(setting.loaded.config).expire(ledger)
 
@@ -82,17 +87,11 @@ def runtime_here(
 def runtime_in(
     setting: Setting, *, entry_points: bool = True, looking: bool = False, servers: Collection[str] | None = ()
 ) -> Generator[Runtime]:
-    from holdfast.assemble import build_runtime
-
     show_warnings()
     keeps = setting.loaded.config.ledger.enabled
     runtime = build_runtime(
-        setting,
-        ledger=_ledger_to_look_at(setting) if looking and keeps else None,
-        nobody="park" if keeps else "deny",
-        door="cli",
-        entry_points=entry_points,
-        servers=servers,
+        setting, ledger=_ledger_to_look_at(setting) if looking and keeps else None, nobody="park" if keeps else "deny",
+        door="cli", entry_points=entry_points, servers=servers,
     )
     try:
         yield runtime
@@ -110,9 +109,6 @@ def is_builtin(name: str) -> bool:
 
 def servers_for(tool: str) -> Collection[str] | None:
     """The MCP servers a tool of this name may come from; None: any of them."""
-    from holdfast.contract.finding import TOOL_SEARCH
-    from holdfast.contract.names import from_api_name, server_of
-
     name = tool if ":" in tool else from_api_name(tool)
     if TOOL_SEARCH in (tool, name):
         return None
@@ -127,8 +123,6 @@ def servers_for(tool: str) -> Collection[str] | None:
 @contextmanager
 def grants_here(flags: Flags, *, looking: bool = False) -> Generator[Grants]:
     """The grants of this project and of the user."""
-    from holdfast.assemble import open_ledger
-
     setting = setting_here(flags)
     with _ledger_to_look_at(setting) if looking else open_ledger(setting) as ledger:
         book = ledger.grants.with_user(setting.user_db)
@@ -147,9 +141,6 @@ def kept_ledger(runtime: Runtime) -> Ledger:
 def whoami(name: str | None = None) -> str:
     """Who answers, as the ledger names them."""
     if name is None:
-        import os
-        from getpass import getuser
-
         try:
             name = getuser()
         except (KeyError, OSError):
@@ -158,15 +149,11 @@ def whoami(name: str | None = None) -> str:
 
 
 def _ledger_to_look_at(setting: Setting) -> Ledger:
-    from holdfast.assemble import open_ledger
-    from holdfast.store.ledger import Ledger
-
     return open_ledger(setting, read_only=True) if setting.ledger_path.exists() else Ledger.in_memory()
 
 
 def show_warnings() -> None:
     """Warnings of our own rooms go to standard error, made visible."""
-    import logging
 
     class Shown(logging.Handler):
         def emit(self, record: Any) -> None:
@@ -176,3 +163,73 @@ def show_warnings() -> None:
     if not logger.handlers:
         logger.addHandler(Shown())
         logger.propagate = False
+
+
+class ServerAway(HoldfastError):
+    """The MCP server a tool comes from is not there."""
+
+
+@asynccontextmanager
+async def sources_started(runtime: Runtime) -> AsyncGenerator[None]:
+    """Every source has reported or timed out. Calls that were approved meanwhile are not run."""
+    async with AsyncExitStack() as stack:
+        runtime.events.use_running_loop()
+        stack.push_async_exit(runtime.__aexit__)
+        await runtime.registry.start()
+        await wait_for_sources(runtime)
+        yield
+
+
+def leave_out_warnings() -> None:
+    """About servers that are away: that is what the command itself tells."""
+    logging.getLogger("holdfast").addFilter(lambda record: not record.getMessage().startswith("Tool source 'mcp."))
+
+
+def need_server(runtime: Runtime, tool: str) -> None:
+    """Raises `ServerAway` for a tool that is not there because its MCP server is not."""
+    if runtime.registry.find(tool) is not None:
+        return
+    server = server_of(tool if ":" in tool else from_api_name(tool) or "")
+    named = runtime.config.mcp.servers
+    if server is None or server not in named:
+        return
+    if not named[server].enabled:
+        raise ServerAway(f"There is no tool '{tool}': its server '{server}' is switched off.")
+    status = next((each for each in _statuses(runtime) if each.name == server), None)
+    if status is not None and status.state != "ready":
+        reason = why(status, named[server])
+        raise ServerAway(
+            f"There is no tool '{tool}': its server '{server}' is {status.state}: {reason}; "
+            f"see `holdfast mcp servers {server}`."
+        )
+
+
+def why(status: ServerStatus, server: McpServer) -> str:
+    """Why a server is not ready."""
+    if status.state == "starting" and not status.reason:
+        return f"it was not ready after {server.start_timeout:g} s"
+    split = server.command is not None and " " in server.command and status.state == "away"
+    hint = "; what follows the name of the program belongs into args" if split else ""
+    return f"{status.reason}{hint}"
+
+
+def bridge_of(runtime: Runtime) -> Bridge | None:
+    """None where every server is switched off."""
+    from holdfast.mcp.bridge import Bridge
+
+    try:
+        return runtime.services.get(Bridge)
+    except HoldfastError:
+        return None
+
+
+def _statuses(runtime: Runtime) -> Sequence[ServerStatus]:
+    bridge = bridge_of(runtime)
+    return () if bridge is None else bridge.status()
+
+
+async def wait_for_sources(runtime: Runtime) -> None:
+    if not runtime.registry.ready:
+        with screen.progress() as tell:
+            tell("waiting for MCP servers and other sources of tools…")
+            await runtime.registry.wait_ready()

@@ -16,8 +16,7 @@ from holdfast.contract.values import Doc
 from holdfast.contract.vocabulary import EXIT_CODES
 from holdfast.doors.cli import outputs
 from holdfast.doors.cli.app import PROGRAM
-from holdfast.doors.cli.options import CONTEXT
-from holdfast.doors.cli.root import holdfast
+from holdfast.doors.cli.root import CONTEXT, holdfast
 
 _WIDTH: Final = 80
 _CAPITAL: Final = re.compile("(?<=[a-z])(?=[A-Z])")
@@ -87,11 +86,7 @@ def commands(command: click.Command, parent: click.Context | None = None) -> Ite
     """Every command with its path, in the order of the program's own help."""
     name = command.name or PROGRAM
     ctx = click.Context(
-        command,
-        info_name=name,
-        parent=parent,
-        terminal_width=_WIDTH,
-        max_content_width=_WIDTH,
+        command, info_name=name, parent=parent, terminal_width=_WIDTH, max_content_width=_WIDTH,
         help_option_names=CONTEXT["help_option_names"],
     )
     yield ctx.command_path, ctx
@@ -122,7 +117,7 @@ def _lines() -> Iterator[str]:
         output = OUTPUTS.get(path.removeprefix(f"{PROGRAM} "))
         if output is not None:
             yield from ("", f"With `--json`: {output}.")
-    yield from ("", "## JSON", "", "One object, or one per line. A command that fails writes `{\"error\": …}`.")
+    yield from ("", "## JSON", "", 'One object, or one per line. A command that fails writes `{"error": …}`.')
     for name, fields in objects().items():
         yield from ("", f"### `{name}`", "", "| field | meaning |", "|---|---|")
         yield from (f"| `{field}` | {meaning} |" for field, meaning in fields.items())
@@ -142,9 +137,7 @@ def objects() -> dict[str, dict[str, str]]:
 
 def _meanings(kind: type[Struct]) -> dict[str, str]:
     hints = get_type_hints(kind, {**vars(outputs), **vars(result_module)}, include_extras=True)
-    return {
-        name: doc.text for name, hint in hints.items() for doc in hint.__metadata__ if isinstance(doc, Doc)
-    }
+    return {name: doc.text for name, hint in hints.items() for doc in hint.__metadata__ if isinstance(doc, Doc)}
 
 
 if __name__ == "__main__":

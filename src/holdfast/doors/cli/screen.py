@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from typing import Final, TextIO, cast
 
@@ -81,6 +81,16 @@ def note(line: str = "") -> None:
     _make_room()
     _write(sys.stderr, f"{line}\n")
     sys.stderr.flush()
+
+
+def say_lines(lines: Iterable[str]) -> None:
+    for line in lines:
+        say(line)
+
+
+def note_lines(lines: Iterable[str]) -> None:
+    for line in lines:
+        note(line)
 
 
 def put_line(line: str, stream: TextIO) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from holdfast.config.roots import find_root
-from holdfast.doors.cli.screen import note, prompt, screen_height, shown_block
+from holdfast.doors.cli.screen import note, note_lines, prompt, screen_height, shown_block
 from holdfast.fs.temporary import make_folder, remove_folder
 from holdfast.helper_process import NotStarted, person_command, person_environment, start_async
 
@@ -54,13 +54,18 @@ async def read_line(question: str) -> str | None:
     return typed.decode(errors="replace").rstrip("\r\n") if typed else None
 
 
+async def confirmed(question: str) -> bool:
+    """Whether the person says a plain yes after the question was shown."""
+    forget_typed_ahead()
+    return (await read_line(question) or "").strip().lower() in ("y", "yes")
+
+
 async def page(lines: Sequence[str]) -> bool:
     """Show lines to a person, a screenful at a time; whether there was more than one. They may `Leave` in between."""
     room = screen_height(sys.stderr) - 2
     at, pauses = 0, len(lines) > room
     while at < len(lines):
-        for line in lines[at : at + room]:
-            note(line)
+        note_lines(lines[at : at + room])
         at += room
         if pauses and at < len(lines):
             forget_typed_ahead()

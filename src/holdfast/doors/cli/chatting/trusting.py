@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import Any, Final, TextIO
 
 from msgspec import to_builtins
 
+from holdfast.assemble.chat import TOOLS, Chat, Review, review
+from holdfast.chat import files
+from holdfast.chat.document import Document
+from holdfast.chat.frontmatter.evaluated import digest_of_frontmatter
+from holdfast.config.load import Loaded
 from holdfast.config.model import in_force
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.chatting.documents import place
 from holdfast.doors.cli.folding import own_field, quote, quoted_field, sentence
 from holdfast.doors.cli.outputs import Shape
 from holdfast.doors.cli.place import Flags, whoami
+from holdfast.doors.cli.typing_in import confirmed
+from holdfast.fs.own_paths import user_state_dir
+from holdfast.store.trust import Trust
 from holdfast.text.visible import visible
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from holdfast.assemble.chat import Chat, Review
-    from holdfast.config.load import Loaded
 
 _OFF: Final = "A tool that is switched off stays off, although the frontmatter of {} names it"
 _FUNCTION: Final = "The function in the frontmatter of {} can only make the rules stricter"
@@ -41,8 +44,6 @@ def loosened(review: Review) -> list[Shape]:
     """All that trusting a frontmatter would change: options, tools that are switched off, a function that decides."""
     found = changed_options(review.now, review.then)
     if review.switched_on:
-        from holdfast.assemble.chat import TOOLS
-
         found.append({"key": TOOLS, "from": sorted(review.tools_now), "to": sorted(review.tools_then)})
     if review.functions and not is_trusted(review):
         names = to_builtins(review.now.config.approval.auto_approve)
@@ -86,10 +87,6 @@ def wants_trust(review: Review) -> bool:
 
 def frontmatter_digest(path: Path) -> str | None:
     """What a trust in the document's frontmatter, as it is now, is bound to."""
-    from holdfast.chat import files
-    from holdfast.chat.document import Document
-    from holdfast.chat.frontmatter.evaluated import digest_of_frontmatter
-
     found = Document.parse(files.decode(files.read(path).data)).frontmatter
     return None if found is None else digest_of_frontmatter(found.language, found.code)
 
@@ -114,17 +111,11 @@ async def settle_trust(path: Path, flags: Flags, *, ask: bool) -> None:
     """Ask the person whether the frontmatter counts in full. Whoever cancels this leaves it as it is."""
     if not ask:
         return
-    from holdfast.assemble.chat import review
-    from holdfast.doors.cli.typing_in import forget_typed_ahead, read_line
-
     found = review(path, flags=flags or None)
     if found is None or not wants_trust(found):
         return
-    for line in review_lines(found, sys.stderr):
-        screen.note(line)
-    forget_typed_ahead()
-    typed = await read_line("Trust exactly this frontmatter? Without, it can only tighten. [y/N] ")
-    if (typed or "").strip().lower() in ("y", "yes"):
+    screen.note_lines(review_lines(found, sys.stderr))
+    if await confirmed("Trust exactly this frontmatter? Without, it can only tighten. [y/N] "):
         keep_trust(found)
         screen.note("Trusted. Any change to the frontmatter ends this.")
     else:
@@ -133,8 +124,6 @@ async def settle_trust(path: Path, flags: Flags, *, ask: bool) -> None:
 
 def untrusted_rest(chat: Chat) -> Iterator[str]:
     """What is to be said of a frontmatter nobody trusted, where the configuration does not say it."""
-    from holdfast.assemble.chat import TOOLS
-
     layer = chat.setting.loaded.layer("document")
     said = () if layer is None else layer.ignored
     name = place(chat.path)
@@ -149,7 +138,4 @@ def _value(value: Any) -> str:
 
 
 def _book() -> Any:
-    from holdfast.fs.own_paths import user_state_dir
-    from holdfast.store.trust import Trust
-
     return Trust(user_state_dir() / "user.db")

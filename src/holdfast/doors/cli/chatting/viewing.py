@@ -7,19 +7,20 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Protocol, TextIO
+from typing import Final, Protocol, TextIO
 from unicodedata import category
 
 from holdfast.agent.events import AgentEvent, CallSettled, Guarded, Outcome, PhaseBegun, ReplyWritten
+from holdfast.assemble.chat import Chat
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.event import Event, Finished, Inquired, Logged, Output, Progress, Started, Warned
 from holdfast.contract.result import Result
+from holdfast.contract.values import encode_json
 from holdfast.contract.vocabulary import Failure
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.chatting.documents import place
-from holdfast.doors.cli.folding import note_folded, quote, sentence
+from holdfast.doors.cli.folding import logged_line, note_folded, note_logged_line, quote, sentence
 from holdfast.doors.cli.held import diff_style
-from holdfast.doors.cli.logs import logged_line, note_logged_line
 from holdfast.doors.cli.outputs import Outcome as OutcomeOutput
 from holdfast.doors.cli.outputs import call_preview, event_output
 from holdfast.doors.cli.typing_in import somebody_asks
@@ -27,9 +28,6 @@ from holdfast.models.opening import OPERATOR
 from holdfast.models.port import CallBegun, Retrying, TextDelta, ThinkingDelta, Usage
 from holdfast.registry.sources import WAITING
 from holdfast.text.visible import clip, visible, visible_block
-
-if TYPE_CHECKING:
-    from holdfast.assemble.chat import Chat
 
 _CLEAR: Final = "\r\x1b[K"
 _TICK: Final = 1.0
@@ -360,8 +358,7 @@ class PersonView:
             self._words.drop()
         self.rest()
         words = _STEPPED_IN[event.what] + (f": {screen.shown(event.message)}" if event.message else ".")
-        for line in sentence(f"{words} ({event.rule})", sys.stderr, "dim"):
-            screen.note(line)
+        screen.note_lines(sentence(f"{words} ({event.rule})", sys.stderr, "dim"))
 
     def _count(self, usage: Usage) -> None:
         """What the replies cost, for a person who pays for them."""
@@ -388,8 +385,7 @@ class PersonView:
         self._words.keep()
         if event.aborted is not None:
             self._said.add(event.aborted)
-            for line in sentence(f"The reply was stopped: {visible(event.aborted)}", sys.stderr, "yellow"):
-                screen.note(line)
+            screen.note_lines(sentence(f"The reply was stopped: {visible(event.aborted)}", sys.stderr, "yellow"))
 
     def _settled(self, name: str, arguments: str, result: Result) -> None:
         self.rest()
@@ -398,8 +394,7 @@ class PersonView:
         text = result.text.strip("\n")
         limit, style = (_MAX_PLANNED, diff_style) if planned else (_MAX_LINES, _dim)
         shown = quote(text, sys.stderr, limit, style=style, more="the document has all", brief=True)
-        for line in shown.lines if text else ():
-            screen.note(line)
+        screen.note_lines(shown.lines if text else ())
 
     def _head(self, sign: str, name: str, arguments: str, colour: str) -> None:
         self.rest()
@@ -415,8 +410,6 @@ class PersonView:
             call = runtime.ledger.call(event.call_id).call
         except HoldfastError:
             return visible(event.tool)
-        from holdfast.contract.values import encode_json
-
         width = screen.screen_width(sys.stderr) // 2
         return call_preview(call.name_used, encode_json(call.args).decode(), runtime, width)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from holdfast.doors.cli.options import common, complete_tool
 from holdfast.doors.cli.place import Flags
+from holdfast.doors.cli.root import common, complete_tool
 
 
 @click.command()
@@ -13,7 +13,6 @@ from holdfast.doors.cli.place import Flags
 @click.argument("words", nargs=-1, metavar="[JSON | - | KEY=VALUE]...")
 @click.option("--park", is_flag=True, help="Never ask here: what needs a person waits for `holdfast approve`.")
 @common
-@click.pass_obj
 def call(flags: Flags, tool: str, words: tuple[str, ...], park: bool, as_json: bool) -> int:
     """Call a tool, through the whole path.
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import click
 
-from holdfast.doors.cli.groups import DefaultGroup
-from holdfast.doors.cli.options import common, complete_pending
+from holdfast.doors.cli.chatting.advance import Wishes, advance_once, drive, run_one
+from holdfast.doors.cli.chatting.new import start_document
+from holdfast.doors.cli.chatting.status import cancel_driver, show_status
+from holdfast.doors.cli.chatting.watch import keep_up
 from holdfast.doors.cli.place import Flags
+from holdfast.doors.cli.root import DefaultGroup, common, complete_pending
 
 
 @click.group(cls=DefaultGroup)
@@ -33,19 +36,9 @@ def chat() -> None:
 @click.option("--plan", is_flag=True, help="Change nothing: say what would be done instead.")
 @click.option("--headless", is_flag=True, help="Nobody is asked: what needs a person is denied.")
 @common
-@click.pass_obj
 def advance(
-    flags: Flags,
-    file: str,
-    message: str | None,
-    model: str | None,
-    protocol: str | None,
-    guardrails: bool | None,
-    step: bool,
-    watch: bool,
-    plan: bool,
-    headless: bool,
-    as_json: bool,
+    flags: Flags, file: str, message: str | None, model: str | None, protocol: str | None, guardrails: bool | None,
+    step: bool, watch: bool, plan: bool, headless: bool, as_json: bool,
 ) -> int:
     """Advance a document until it is done or a person is needed.
 
@@ -63,18 +56,12 @@ def advance(
       4    pending, edited: a person is needed
       130  cancelled
     """
-    from holdfast.doors.cli.chatting.driving import Wishes, drive
-
     asked = {"model.name": model, "model.protocol": protocol, "guardrails.enabled": guardrails}
     wishes = Wishes(
-        flags={**flags, **{option: value for option, value in asked.items() if value is not None}},
-        message=message,
-        step=step,
-        plan=plan,
-        headless=headless,
-        as_json=as_json,
+        flags={**flags, **{option: value for option, value in asked.items() if value is not None}}, message=message,
+        step=step, plan=plan, headless=headless, as_json=as_json,
     )
-    return drive(file, wishes, list(chat.commands), watch=watch)
+    return drive(file, wishes, list(chat.commands), keep_up if watch else advance_once)
 
 
 @chat.command()
@@ -83,17 +70,12 @@ def advance(
 @click.option("-m", "--message", metavar="TEXT", help="Your first message (- reads standard input).")
 @click.option("--model", metavar="NAME", help="Who answers: operator, or provider:model.")
 @common
-@click.pass_obj
-def new(
-    flags: Flags, file: str, system: str | None, message: str | None, model: str | None, as_json: bool
-) -> int:
+def new(flags: Flags, file: str, system: str | None, message: str | None, model: str | None, as_json: bool) -> int:
     """Start a document; never over one that is there.
 
     A --model is written into its frontmatter, which counts as trusted: you
     asked for it here.
     """
-    from holdfast.doors.cli.chatting.starting import start_document
-
     return start_document(flags, file, system=system, message=message, model=model, as_json=as_json)
 
 
@@ -102,7 +84,6 @@ def new(
 @click.argument("file", required=False, type=click.Path())
 @click.option("--digest", metavar="DIGEST", help="What you approve: at least 12 digits of the digest of the call.")
 @common
-@click.pass_obj
 def run(flags: Flags, call: str, file: str | None, digest: str | None, as_json: bool) -> int:
     """Run or settle one call of a document alone.
 
@@ -111,35 +92,27 @@ def run(flags: Flags, call: str, file: str | None, digest: str | None, as_json: 
     names it, and runs. FILE can be left out where no other call of this project
     has, or had, that id.
     """
-    from holdfast.doors.cli.chatting.single import run_one
-
     return run_one(flags, call, file, digest, as_json=as_json)
 
 
 @chat.command()
 @click.argument("file", required=False, type=click.Path())
 @common
-@click.pass_obj
 def cancel(flags: Flags, file: str | None, as_json: bool) -> int:
     """Stop whoever is advancing a document just now, as Ctrl-C there would.
 
     FILE can be left out where only one document of this project is advanced.
     """
-    from holdfast.doors.cli.chatting.stopping import cancel_driver
-
     return cancel_driver(flags, file, as_json=as_json)
 
 
 @chat.command()
 @click.argument("file", required=False, type=click.Path())
 @common
-@click.pass_obj
 def status(flags: Flags, file: str | None, as_json: bool) -> int:
     """Show where a document stands: what comes next, what waits and where.
 
     Without FILE: every document of this project that somebody advances or that
     has calls open.
     """
-    from holdfast.doors.cli.chatting.looking import show_status
-
     return show_status(flags, file, as_json=as_json)

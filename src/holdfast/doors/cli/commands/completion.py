@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import click
+from click.shell_completion import ShellComplete, get_completion_class
 
 from holdfast.doors.cli.app import COMPLETION, PROGRAM
-from holdfast.doors.cli.options import common
 from holdfast.doors.cli.outputs import Script
+from holdfast.doors.cli.root import json_option
 from holdfast.doors.cli.screen import put_json, say
 
 
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-@common
+@json_option
 @click.pass_context
 def completion(ctx: click.Context, shell: str, as_json: bool) -> int:
     """Print the completion script for a shell.
@@ -24,8 +25,6 @@ def completion(ctx: click.Context, shell: str, as_json: bool) -> int:
 
     Commands, options, tool names and the ids of waiting calls are completed.
     """
-    from click.shell_completion import ShellComplete, get_completion_class
-
     kind = get_completion_class(shell)
     assert kind is not None
     # The base class's: the one for bash runs whatever is called `bash` on the path to learn its version.

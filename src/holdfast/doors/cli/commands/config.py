@@ -5,24 +5,26 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from msgspec import to_builtins
 from msgspec.structs import asdict
 
+from holdfast.assemble import check_config
+from holdfast.config.load import load
 from holdfast.config.model import in_force
+from holdfast.config.roots import PROJECT_FILE, find_root
+from holdfast.config.schema import json_schema
 from holdfast.contract.errors import ConfigError
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.folding import sentence
-from holdfast.doors.cli.groups import DefaultGroup
-from holdfast.doors.cli.options import common
 from holdfast.doors.cli.outputs import Check, Configuration, Places
 from holdfast.doors.cli.place import Flags, runtime_here, setting_here
+from holdfast.doors.cli.root import DefaultGroup, common, json_option
+from holdfast.fs.own_paths import user_config_file
+from holdfast.rules.policy import PolicyRules, check_names
+from holdfast.runtime.runtime import Runtime
 from holdfast.text.visible import visible
-
-if TYPE_CHECKING:
-    from holdfast.runtime.runtime import Runtime
 
 
 @click.group(cls=DefaultGroup)
@@ -32,7 +34,6 @@ def config() -> None:
 
 @config.command()
 @common
-@click.pass_obj
 def show(flags: Flags, as_json: bool) -> int:
     """Show every option as it is in force. This is what `holdfast config` alone does."""
     setting = setting_here(flags)
@@ -49,20 +50,13 @@ def show(flags: Flags, as_json: bool) -> int:
 
 @config.command()
 @common
-@click.pass_obj
 def path(flags: Flags, as_json: bool) -> int:
     """Show where everything is kept."""
-    from holdfast.config.roots import PROJECT_FILE
-    from holdfast.fs.own_paths import user_config_file
-
     setting = setting_here(flags)
     root = setting.root
     places = Places(
-        user=str(user_config_file()),
-        project=None if root is None else str(root / PROJECT_FILE),
-        root=None if root is None else str(root),
-        state=str(setting.state),
-        ledger=str(setting.ledger_path),
+        user=str(user_config_file()), project=None if root is None else str(root / PROJECT_FILE),
+        root=None if root is None else str(root), state=str(setting.state), ledger=str(setting.ledger_path),
     )
     if as_json:
         screen.put_json(places)
@@ -75,14 +69,12 @@ def path(flags: Flags, as_json: bool) -> int:
 
 
 @config.command()
-@common
+@json_option
 def schema(as_json: bool) -> int:
     """Print the JSON Schema of holdfast.toml and of the user file.
 
     The output is JSON with and without --json.
     """
-    from holdfast.config.schema import json_schema
-
     made = json_schema()
     if as_json:
         screen.put_json(made)
@@ -93,14 +85,8 @@ def schema(as_json: bool) -> int:
 
 @config.command()
 @common
-@click.pass_obj
 def check(flags: Flags, as_json: bool) -> int:
     """Check the files for mistakes: options, values, and names no tool has."""
-    from holdfast.assemble import check_config
-    from holdfast.config.load import load
-    from holdfast.config.roots import find_root
-    from holdfast.rules.policy import PolicyRules, check_names
-
     whole = load(root=find_root(Path.cwd()), is_trusted=lambda path, digest: True, flags=flags or None)
     check_config(whole.config)
     with runtime_here(flags, looking=True) as runtime:

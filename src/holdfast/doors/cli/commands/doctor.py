@@ -5,24 +5,26 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 import click
 
+from holdfast.assemble import Setting, load_setting, open_ledger
 from holdfast.contract.errors import HoldfastError
 from holdfast.doors.cli import screen
+from holdfast.doors.cli.commands.ledger import counted
 from holdfast.doors.cli.failures import FAILED
 from holdfast.doors.cli.folding import sentence
-from holdfast.doors.cli.options import common
 from holdfast.doors.cli.outputs import Finding
 from holdfast.doors.cli.place import Flags
+from holdfast.doors.cli.root import common
 from holdfast.helper_process import system_program
+from holdfast.store.ledger import Ledger
 from holdfast.text.visible import visible
 
 if TYPE_CHECKING:
-    from holdfast.assemble import Setting
     from holdfast.sandbox.sandbox import Sandbox
-    from holdfast.store.ledger import Ledger
 
 _COLOURS: Final = {"ok": "green", "note": "yellow", "bad": "red"}
 _BESIDE: Final = 16
@@ -31,7 +33,6 @@ _BESIDE: Final = 16
 
 @click.command()
 @common
-@click.pass_obj
 def doctor(flags: Flags, as_json: bool) -> int:
     """Check that everything works here."""
     with screen.progress() as tell:
@@ -91,8 +92,6 @@ def _python() -> Finding:
 
 
 def _configuration(flags: Flags) -> Setting | Finding:
-    from holdfast.assemble import load_setting
-
     try:
         return load_setting(flags=flags or None)
     except HoldfastError as error:
@@ -109,8 +108,6 @@ def _state(setting: Setting) -> Finding:
 
 
 def _ledger(setting: Setting) -> Iterator[Finding]:
-    from holdfast.assemble import open_ledger
-
     if not setting.loaded.config.ledger.enabled:
         yield Finding("ledger", "note", "switched off (ledger.enabled = false): nothing is recorded, nothing can wait")
     elif not setting.ledger_path.exists():
@@ -127,8 +124,6 @@ def _ledger(setting: Setting) -> Iterator[Finding]:
 
 
 def _verified(ledger: Ledger) -> Finding:
-    from holdfast.doors.cli.commands.ledger import counted
-
     found = ledger.verify()
     if found.ok:
         return Finding("ledger", "ok", f"whole, {counted(found.entries)}")
@@ -151,8 +146,6 @@ def _git() -> Finding:
 
 def _mcp(setting: Setting) -> Finding:
     """Nothing is started: `holdfast mcp servers` does that."""
-    from importlib.util import find_spec
-
     servers = setting.loaded.config.mcp.servers
     on = [name for name, server in servers.items() if server.enabled]
     if find_spec("mcp") is None:
@@ -171,11 +164,7 @@ def _sandbox(setting: Setting, tell: Callable[[str], None]) -> Iterator[Finding]
     config = setting.loaded.config
     try:
         sandbox = Sandbox(
-            config.sandbox,
-            root=setting.root,
-            state=setting.state,
-            extra_protected=config.protected,
-            cwd=setting.cwd,
+            config.sandbox, root=setting.root, state=setting.state, extra_protected=config.protected, cwd=setting.cwd,
             remember=False,
         )
         if sandbox.mode == "off":

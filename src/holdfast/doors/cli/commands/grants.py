@@ -6,13 +6,12 @@ import click
 
 from holdfast.contract.errors import GrantRefused
 from holdfast.doors.cli import screen
-from holdfast.doors.cli.granting import rule_words
-from holdfast.doors.cli.groups import DefaultGroup
+from holdfast.doors.cli.asking import rule_words
+from holdfast.doors.cli.folding import put_table
 from holdfast.doors.cli.held import age
-from holdfast.doors.cli.options import common, complete_grant
 from holdfast.doors.cli.outputs import Grant
 from holdfast.doors.cli.place import Flags, grants_here, whoami
-from holdfast.doors.cli.tables import put_table
+from holdfast.doors.cli.root import DefaultGroup, common, complete_grant
 from holdfast.text.visible import visible
 
 
@@ -23,7 +22,6 @@ def grants() -> None:
 
 @grants.command("list")
 @common
-@click.pass_obj
 def list_grants(flags: Flags, as_json: bool) -> int:
     """List the grants in force here. This is what `holdfast grants` alone does."""
     with grants_here(flags, looking=True) as book:
@@ -45,7 +43,6 @@ def list_grants(flags: Flags, as_json: bool) -> int:
 @grants.command()
 @click.argument("grant_id", metavar="ID", shell_complete=complete_grant)
 @common
-@click.pass_obj
 def revoke(flags: Flags, grant_id: str, as_json: bool) -> int:
     """Take a grant back. ID may be the beginning of the id."""
     with grants_here(flags) as book:

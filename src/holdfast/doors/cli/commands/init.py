@@ -12,8 +12,8 @@ import click
 from holdfast.config.roots import PROJECT_FILE
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.failures import UsageProblem
-from holdfast.doors.cli.options import common
 from holdfast.doors.cli.outputs import Written
+from holdfast.doors.cli.root import json_option
 
 TEMPLATE: Final = """\
 # What agents may do in this project. Everything here is optional: remove a # to use a line.
@@ -54,7 +54,7 @@ TEMPLATE: Final = """\
 
 
 @click.command()
-@common
+@json_option
 def init(as_json: bool) -> int:
     """Make this directory a project.
 

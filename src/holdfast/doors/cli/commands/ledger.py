@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import click
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
+from holdfast.assemble import open_ledger
 from holdfast.contract.vocabulary import State
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.failures import FAILED, report
-from holdfast.doors.cli.folding import label_line, quote, quoted_field
-from holdfast.doors.cli.groups import DefaultGroup
-from holdfast.doors.cli.holding import note_unreadable
-from holdfast.doors.cli.options import common, complete_call, complete_tool
+from holdfast.doors.cli.folding import label_line, put_table, quote, quoted_field
+from holdfast.doors.cli.held import note_unreadable
 from holdfast.doors.cli.outputs import CallOutput, Pruning, Verification
 from holdfast.doors.cli.place import Flags, ledger_here, setting_here, whoami
-from holdfast.doors.cli.tables import put_table
+from holdfast.doors.cli.root import DefaultGroup, common, complete_call, complete_tool
+from holdfast.store.ledger import Ledger
+from holdfast.store.queries import CallRecord
+from holdfast.store.retention import DAY, prune, prune_by
 from holdfast.text.preview import arguments_text, preview
 from holdfast.text.truncate import format_size
 from holdfast.text.visible import visible_name
-
-if TYPE_CHECKING:
-    from holdfast.store.queries import CallRecord
 
 
 @click.group(cls=DefaultGroup)
@@ -38,7 +37,6 @@ def ledger() -> None:
 @click.option("--tool", help="Only calls of this tool.", shell_complete=complete_tool)
 @click.option("--state", type=click.Choice([state.value for state in State]), help="Only calls in this state.")
 @common
-@click.pass_obj
 def list_calls(flags: Flags, limit: int, tool: str | None, state: str | None, as_json: bool) -> int:
     """List calls, newest first. This is what `holdfast ledger` alone does."""
     unreadable: list[str] = []
@@ -62,7 +60,6 @@ def list_calls(flags: Flags, limit: int, tool: str | None, state: str | None, as
 @ledger.command()
 @click.argument("call_id", metavar="ID", shell_complete=complete_call)
 @common
-@click.pass_obj
 def show(flags: Flags, call_id: str, as_json: bool) -> int:
     """Show all that is recorded of one call.
 
@@ -80,7 +77,6 @@ def show(flags: Flags, call_id: str, as_json: bool) -> int:
 @ledger.command()
 @click.option("--anchor", metavar="HEAD", help="A head noted earlier, which the ledger must still contain.")
 @common
-@click.pass_obj
 def verify(flags: Flags, anchor: str | None, as_json: bool) -> int:
     """Check that nothing in the ledger was changed, removed, inserted or moved.
 
@@ -108,7 +104,6 @@ def verify(flags: Flags, anchor: str | None, as_json: bool) -> int:
 
 @ledger.command()
 @common
-@click.pass_obj
 def export(flags: Flags, as_json: bool) -> int:
     """Write every entry as a line of JSON, oldest first, with its hash.
 
@@ -121,29 +116,20 @@ def export(flags: Flags, as_json: bool) -> int:
     return 0
 
 
-@ledger.command()
+@ledger.command("prune")
 @click.option("--older-than", "days", type=click.FloatRange(0), metavar="DAYS",
               help="Finished calls older than this go (ledger.keep_days).")
 @click.option("--max-bytes", type=click.IntRange(0), metavar="N",
               help="The oldest kept content goes until this much is left (ledger.max_blob_bytes).")
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
 @common
-@click.pass_obj
-def prune(flags: Flags, days: float | None, max_bytes: int | None, dry_run: bool, as_json: bool) -> int:
+def prune_calls(flags: Flags, days: float | None, max_bytes: int | None, dry_run: bool, as_json: bool) -> int:
     """Remove old calls and what was kept for them: earlier contents, long outputs.
 
     Calls that wait or run, grants and trust are never removed. What is gone
     cannot be undone any more. The ledger notes what was removed and can still be
     verified; note the new head.
     """
-    import time
-
-    from msgspec.structs import replace
-
-    from holdfast.assemble import open_ledger
-    from holdfast.store.ledger import Ledger
-    from holdfast.store.retention import DAY, prune, prune_by
-
     setting = setting_here(flags)
     config = setting.loaded.config.ledger
     config = config if max_bytes is None else replace(config, max_blob_bytes=max_bytes)
@@ -208,10 +194,8 @@ def _show(record: CallRecord) -> None:
 
 
 def _field(name: str, text: str) -> None:
-    for line in quoted_field(name, text, sys.stdout, width=8):
-        screen.say(line)
+    screen.say_lines(quoted_field(name, text, sys.stdout, width=8))
 
 
 def _block(name: str, text: str) -> None:
-    for line in (label_line(name, sys.stdout), *quote(text, sys.stdout).lines):
-        screen.say(line)
+    screen.say_lines((label_line(name, sys.stdout), *quote(text, sys.stdout).lines))

@@ -9,9 +9,12 @@ from contextlib import contextmanager
 import click
 from click.core import ParameterSource
 
-from holdfast.doors.cli.groups import DefaultGroup
-from holdfast.doors.cli.options import common, complete_server
+from holdfast.doors.cli import failures, screen
+from holdfast.doors.cli.mcp.install import Wish, install_entry
+from holdfast.doors.cli.mcp.serve import serve_http, serve_streams
+from holdfast.doors.cli.mcp.servers import forget_definitions, log_in, log_out, review_changes, show_servers
 from holdfast.doors.cli.place import Flags
+from holdfast.doors.cli.root import DefaultGroup, common, complete_server, json_option
 
 _PORT = 4633
 _port = click.option(
@@ -29,8 +32,6 @@ def _interruptible(as_json: bool, so: str = "nothing was changed") -> Generator[
     try:
         yield
     except KeyboardInterrupt:
-        from holdfast.doors.cli import failures, screen
-
         if screen.is_terminal(sys.stderr):
             screen.note()
         code = failures.report("interrupted", f"Interrupted; {so}.", failures.INTERRUPTED, as_json=as_json)
@@ -56,7 +57,7 @@ def mcp() -> None:
 @_port
 @_token_file
 @_show_token
-@common
+@json_option
 @click.pass_context
 def serve(
     ctx: click.Context, http: bool, stdio: bool, port: int, token_file: str | None, show_token: bool, as_json: bool
@@ -70,8 +71,6 @@ def serve(
     A call that needs a person asks the client's person, and waits for
     `holdfast approve` at the same time; the first answer counts.
     """
-    from holdfast.doors.cli.mcp.serving import serve_http, serve_streams
-
     if http and stdio:
         raise click.UsageError("Choose one of --http and --stdio.")
     _need_http(ctx, http)
@@ -83,15 +82,12 @@ def serve(
 @mcp.command()
 @click.argument("names", nargs=-1, metavar="[SERVER]...", shell_complete=complete_server)
 @common
-@click.pass_obj
 def servers(flags: Flags, names: tuple[str, ...], as_json: bool) -> int:
     """Start the configured MCP servers and show how they are.
 
     What they say of their tools is remembered when it is first seen. The exit
     code is 1 when one that is switched on could not be reached.
     """
-    from holdfast.doors.cli.mcp.looking import show_servers
-
     with _interruptible(as_json):
         return show_servers(flags, names, as_json=as_json)
 
@@ -101,7 +97,6 @@ def servers(flags: Flags, names: tuple[str, ...], as_json: bool) -> int:
 @click.argument("tool", required=False)
 @click.option("-y", "--yes", is_flag=True, help="Accept it without being asked; only with SERVER and TOOL.")
 @common
-@click.pass_obj
 def review(flags: Flags, server: str | None, tool: str | None, yes: bool, as_json: bool) -> int:
     """See what servers changed in their tools, and accept it.
 
@@ -109,8 +104,6 @@ def review(flags: Flags, server: str | None, tool: str | None, yes: bool, as_jso
     or that a server you know has got since, is held until you have seen the
     difference. The exit code is 4 while one is left.
     """
-    from holdfast.doors.cli.mcp.reviewing import review_changes
-
     with _interruptible(as_json, "what was not accepted stays held"):
         return review_changes(flags, server, tool, yes=yes, as_json=as_json)
 
@@ -119,15 +112,12 @@ def review(flags: Flags, server: str | None, tool: str | None, yes: bool, as_jso
 @click.argument("server", shell_complete=complete_server)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask; needed without a terminal.")
 @common
-@click.pass_obj
 def forget(flags: Flags, server: str, yes: bool, as_json: bool) -> int:
     """Forget what was seen of a server's tools.
 
     Whatever it says of them the next time counts as seen: for a server you have
     replaced yourself, and trust as on the first day.
     """
-    from holdfast.doors.cli.mcp.reviewing import forget_definitions
-
     with _interruptible(as_json):
         return forget_definitions(flags, server, yes=yes, as_json=as_json)
 
@@ -135,22 +125,16 @@ def forget(flags: Flags, server: str, yes: bool, as_json: bool) -> int:
 @mcp.command()
 @click.argument("server", shell_complete=complete_server)
 @common
-@click.pass_obj
 def login(flags: Flags, server: str, as_json: bool) -> int:
     """Log in to a server with a url, in your browser."""
-    from holdfast.doors.cli.mcp.looking import log_in
-
     return log_in(flags, server, as_json=as_json)
 
 
 @mcp.command()
 @click.argument("server", shell_complete=complete_server)
 @common
-@click.pass_obj
 def logout(flags: Flags, server: str, as_json: bool) -> int:
     """Forget the login to a server."""
-    from holdfast.doors.cli.mcp.looking import log_out
-
     return log_out(flags, server, as_json=as_json)
 
 
@@ -164,40 +148,25 @@ def logout(flags: Flags, server: str, as_json: bool) -> int:
 @_show_token
 @click.option("-y", "--yes", is_flag=True, help="Do not ask; needed without a terminal.")
 @click.option("--print", "only_print", is_flag=True, help="Write nothing; print the entry to put in by hand.")
-@common
+@json_option
 @click.pass_context
 def install(
-    ctx: click.Context,
-    client: str,
-    scope: str,
-    http: bool,
-    port: int,
-    token_file: str | None,
-    show_token: bool,
-    yes: bool,
-    only_print: bool,
-    as_json: bool,
+    ctx: click.Context, client: str, scope: str, http: bool, port: int, token_file: str | None, show_token: bool,
+    yes: bool, only_print: bool, as_json: bool,
 ) -> int:
     """Set up an MCP client to use holdfast.
 
     Shows what would change in its configuration file, and asks. Nothing else in
     the file is touched.
     """
-    from holdfast.doors.cli.mcp.installing import Wish, install_entry
     from holdfast.doors.mcp import HOST, PATH
 
     _need_http(ctx, http)
     if http and port == 0:
         raise click.UsageError("With --http a client needs a port that stays the same; give one with --port.")
     wish = Wish(
-        client=client,
-        user=scope == "user",
-        url=f"http://{HOST}:{port}{PATH}" if http else None,
-        token_file=token_file,
-        yes=yes,
-        only_print=only_print,
-        show_token=show_token,
-        as_json=as_json,
+        client=client, user=scope == "user", url=f"http://{HOST}:{port}{PATH}" if http else None,
+        token_file=token_file, yes=yes, only_print=only_print, show_token=show_token, as_json=as_json,
     )
     with _interruptible(as_json):
         return install_entry(ctx.obj, wish)

@@ -1,25 +1,38 @@
-"""`holdfast pending`."""
+"""`holdfast pending`, `approve`, `reject` and `answer`: held calls, and the answers to them from any terminal."""
 
 from __future__ import annotations
 
+import asyncio
 import sys
+from typing import Literal
 
 import click
+from msgspec.structs import replace
 
-from holdfast.contract.vocabulary import State
+from holdfast.contract.call import Answer, PendingCall
+from holdfast.contract.result import Result
+from holdfast.contract.vocabulary import Failure, State
 from holdfast.doors.cli import screen
+from holdfast.doors.cli.arguments import read_object, read_text
+from holdfast.doors.cli.asking import allow, ask_questions
+from holdfast.doors.cli.calling import show_result
+from holdfast.doors.cli.chatting.documents import place
+from holdfast.doors.cli.failures import WAITING, UsageProblem
 from holdfast.doors.cli.folding import note_folded
-from holdfast.doors.cli.held import show_held
-from holdfast.doors.cli.holding import find_held, note_shown, note_unreadable
-from holdfast.doors.cli.options import common, complete_pending
+from holdfast.doors.cli.held import HeldView, find_held, note_shown, note_unreadable, review, show_held, was_shown
+from holdfast.doors.cli.inquiring import TerminalInquirer, stand_in
 from holdfast.doors.cli.outputs import Pending
-from holdfast.doors.cli.place import Flags, ledger_here
+from holdfast.doors.cli.place import Flags, is_builtin, kept_ledger, ledger_here, runtime_here, servers_for, whoami
+from holdfast.doors.cli.root import common, complete_pending
+from holdfast.doors.cli.typing_in import Leave
+from holdfast.runtime.runtime import Runtime
+from holdfast.store.owner import alive
+from holdfast.text.visible import visible_name
 
 
 @click.command()
 @click.argument("call_id", metavar="[ID]", required=False, shell_complete=complete_pending)
 @common
-@click.pass_obj
 def pending(flags: Flags, call_id: str | None, as_json: bool) -> int:
     """List the calls that wait for a person, or show all about one.
 
@@ -45,4 +58,178 @@ def pending(flags: Flags, call_id: str | None, as_json: bool) -> int:
             screen.say()
         if any(held.state is State.PENDING for held in waiting):
             note_folded("Answer with `holdfast approve ID`, `holdfast reject ID -m TEXT` or `holdfast answer ID TEXT`.")
+    return 0
+
+
+_by = click.option("--by", metavar="NAME", help="Who answers; your user name unless given.")
+_call_id = click.argument("call_id", metavar="ID", shell_complete=complete_pending)
+
+
+@click.command()
+@_call_id
+@click.option("--args", "new_args", metavar="JSON", help="Approve it with these arguments instead (- reads stdin).")
+@click.option("--digest", metavar="DIGEST", help="What you approve: at least 12 digits of the digest of the call.")
+@click.option("--always", type=click.Choice(["project", "user"]), help="Also allow this exact call from now on.")
+@_by
+@common
+def approve(
+    flags: Flags, call_id: str, new_args: str | None, digest: str | None, always: Literal["project", "user"] | None,
+    by: str | None, as_json: bool,
+) -> int:
+    """Say yes to a waiting call.
+
+    ID may be cut short before its dash, if only one call has it. What is approved
+    is the call as you were last shown it in full, or as --digest names it; if it
+    has changed since, nothing is approved and the exit code is 4. On a terminal a
+    call you were never shown is shown first.
+
+    If the tool is known here and nobody else waits to run the call, it runs at
+    once, and the exit code is that of its result. A call of a document runs when
+    its document goes on: with `holdfast chat FILE`, or by itself where that is
+    watched. Until then the exit code is 4.
+    """
+    args = None if new_args is None else read_object(new_args, "--args")
+    answer = Answer(kind="approve" if args is None else "edit", by=whoami(by), args=args)
+    with ledger_here(flags, expire=True) as ledger:
+        held, state = find_held(ledger, call_id), ledger.path.parent
+        unseen = not held.definition_only and not was_shown(ledger, held, digest)
+    try:
+        if unseen:
+            asyncio.run(_review(held))
+            note_shown(state, [held])
+        result, now, shown = _answer(flags, held, answer, quiet=as_json or unseen, always=always)
+    except Leave:
+        screen.note(f"Call {visible_name(held.call.id)} still waits.")
+        return WAITING
+    return show_result(result, now, as_json=as_json, state=state, seen=now is not None and now.digest == shown)
+
+
+@click.command()
+@_call_id
+@click.option("-m", "--message", default="", metavar="TEXT", help="What the model is told.")
+@_by
+@common
+def reject(flags: Flags, call_id: str, message: str, by: str | None, as_json: bool) -> int:
+    """Say no to a waiting call.
+
+    ID may be cut short before its dash, if only one call has it. The exit code is
+    0 when the answer was taken.
+    """
+    said = Answer(kind="reject", by=whoami(by), message=message)
+    with ledger_here(flags, expire=True) as ledger:
+        found = ledger.find(call_id)
+        held = None if found in ledger.unreadable_pending() else find_held(ledger, found)
+    result = _ended(flags, found, said) if held is None else _answer(flags, held, said, quiet=as_json)[0]
+    return _taken(result, "Rejected.", as_json=as_json)
+
+
+@click.command()
+@_call_id
+@click.argument("text", required=False)
+@click.option("--failed", is_flag=True, help="The text is an error, not a success.")
+@_by
+@common
+def answer(flags: Flags, call_id: str, text: str | None, failed: bool, by: str | None, as_json: bool) -> int:
+    """Give the result of a waiting call in the tool's place.
+
+    ID may be cut short before its dash, if only one call has it. TEXT is the
+    result, - reads it from standard input. Questions of a model are asked one by
+    one on a terminal when no TEXT is given. The exit code is 0 when the answer
+    was taken.
+    """
+    with ledger_here(flags, expire=True) as ledger:
+        held = find_held(ledger, call_id)
+    said = _asked(held) if text is None else read_text(text)
+    given = Answer(kind="result", by=whoami(by), message=said, success=not failed)
+    result, *_ = _answer(flags, held, given, quiet=as_json)
+    return _taken(result, "Answered.", as_json=as_json)
+
+
+def _answer(
+    flags: Flags, held: PendingCall, answer: Answer, *, quiet: bool, always: Literal["project", "user"] | None = None
+) -> tuple[Result, PendingCall | None, str]:
+    """The result, the call if it still waits, and the digest under which it was shown here."""
+    if answer.kind != "edit" and not quiet:
+        show_held(held, sys.stderr, whole=answer.kind == "approve")
+    runs_here = answer.kind in ("approve", "edit") and not _is_waited_for(held)
+    servers = servers_for(held.call.tool) if runs_here else ()
+    with runtime_here(flags, entry_points=not is_builtin(held.call.tool), servers=servers) as runtime:
+        if screen.can_ask() or servers != ():
+            stand_in(runtime, servers)
+            if screen.can_ask():
+                runtime.attach(inquirer=TerminalInquirer(runtime))
+        return asyncio.run(_take(runtime, held, answer, quiet=quiet, always=always))
+
+
+async def _take(
+    runtime: Runtime, held: PendingCall, answer: Answer, *, quiet: bool, always: Literal["project", "user"] | None
+) -> tuple[Result, PendingCall | None, str]:
+    async with runtime:
+        if runtime.registry.find(held.call.tool) is None:
+            await runtime.pipeline.wait_for_sources()
+        if answer.kind == "edit":
+            held = await runtime.pipeline.change(held, answer.args or {}, by=answer.by)
+            answer = Answer(kind="approve", by=answer.by)
+            if not quiet:
+                await _show_changed(held)
+        if always is not None:
+            await allow(runtime, held, always, answer.by)
+        result = await runtime.answer(held.call.id, answer, digest=held.digest)
+        return _who_runs(result, held), kept_ledger(runtime).held(held.call.id), held.digest
+
+
+async def _show_changed(held: PendingCall) -> None:
+    """What a call would do with other arguments. What a person cannot see at once they are asked about."""
+    if HeldView(held).list_is_whole or not screen.can_ask():
+        show_held(held, sys.stderr)
+    else:
+        await _review(held)
+
+
+async def _review(held: PendingCall) -> None:
+    if not await review(held):
+        raise Leave
+
+
+def _who_runs(result: Result, held: PendingCall) -> Result:
+    """An approved call whose own process waits for it is run there; one of a document when that goes on."""
+    if result.state is not State.APPROVED:
+        return result
+    if held.waiter is not None and _is_waited_for(held):
+        text = f"Call {result.call_id} is approved; process {held.waiter.pid}, which waits for it, runs it."
+    elif held.call.caller.document is not None:
+        goes_on = f"`holdfast chat {place(held.call.caller.document)}`"
+        text = f"Call {result.call_id} is approved; {goes_on} runs it, or `--watch` by itself where that is on."
+    else:
+        return result
+    return replace(result, error=text)
+
+
+def _is_waited_for(held: PendingCall) -> bool:
+    return held.waiter is not None and alive(held.waiter)
+
+
+def _ended(flags: Flags, call_id: str, answer: Answer) -> Result:
+    """The end of a call that nobody can be shown any more, because its record cannot be read."""
+    with runtime_here(flags, entry_points=False) as runtime:
+        text = answer.message or f"Call {call_id} was ended by {answer.by}: its record could not be read."
+        result = Result(False, error=text, state=State.REJECTED, failure=Failure.REJECTED, call_id=call_id)
+        kept_ledger(runtime).end_now(call_id, result, unless_running=True)
+        return result
+
+
+def _asked(held: PendingCall) -> str:
+    if not screen.can_ask():
+        raise UsageProblem(f"Give the result: holdfast answer {held.call.id} TEXT, or - to read it from stdin.")
+    text = asyncio.run(ask_questions(held))
+    if text is None:
+        raise UsageProblem(f"No answer was given; call {held.call.id} still waits.")
+    return text
+
+
+def _taken(result: Result, word: str, *, as_json: bool) -> int:
+    if as_json:
+        show_result(result, as_json=True)
+    else:
+        screen.note(word)
     return 0

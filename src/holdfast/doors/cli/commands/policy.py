@@ -1,4 +1,4 @@
-"""`holdfast policy`: which rules hold here, and who decides about a call."""
+"""`holdfast policy`: which rules hold here, who decides about a call, and whether anything gets past a rule."""
 
 from __future__ import annotations
 
@@ -8,25 +8,92 @@ from typing import TYPE_CHECKING, Final, cast
 
 import click
 from msgspec import to_builtins
+from msgspec.structs import asdict
 
+from holdfast.config.load import LayerReport
+from holdfast.config.model import ApprovalConfig
 from holdfast.contract.values import encode_json
+from holdfast.contract.vocabulary import Verdict
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.arguments import read_words
-from holdfast.doors.cli.commands.fuzz import fuzz
-from holdfast.doors.cli.failures import UsageProblem
-from holdfast.doors.cli.groups import DefaultGroup
-from holdfast.doors.cli.options import common, complete_tool
+from holdfast.doors.cli.failures import FAILED, UsageProblem
+from holdfast.doors.cli.folding import put_table
 from holdfast.doors.cli.outputs import Explanation as ExplanationOutput
-from holdfast.doors.cli.outputs import Policy, Shape
-from holdfast.doors.cli.place import Flags, runtime_here, runtime_in, servers_for, setting_here
-from holdfast.doors.cli.tables import put_table
+from holdfast.doors.cli.outputs import Fuzzing, Policy, Shape
+from holdfast.doors.cli.place import Flags, runtime_here, runtime_in, servers_for, setting_here, sources_started
+from holdfast.doors.cli.root import DefaultGroup, common, complete_tool
+from holdfast.rules.gate import ExplainedStep, Explanation
+from holdfast.rules.resolvers import SHELL_READONLY
+from holdfast.rules.shell.judge import Judge, compiled
+from holdfast.rules.shell.place import Place
+from holdfast.rules.shell.verdicts import JudgedPart
+from holdfast.runtime.runtime import Runtime
 from holdfast.text.visible import visible, visible_name
 
 if TYPE_CHECKING:
-    from holdfast.config.load import LayerReport
-    from holdfast.rules.gate import ExplainedStep, Explanation
-    from holdfast.rules.shell.verdicts import JudgedPart
-    from holdfast.runtime.runtime import Runtime
+    from holdfast.fuzz.run import Approves, FuzzReport
+
+@click.command()
+@click.argument("target", metavar="RULE")
+@click.option("--count", type=click.IntRange(1, 1_000_000), default=10_000, show_default=True, help="How many mutants.")
+@click.option("--seed", type=int, default=0, show_default=True, help="The same seed makes the same mutants.")
+@click.option("--shell", type=click.Choice(["bash", "dash"]), default="bash", show_default=True, help="Who runs them.")
+@common
+def fuzz(flags: Flags, target: str, count: int, seed: int, shell: str, as_json: bool) -> int:
+    """Try to get past a rule about shell commands.
+
+    RULE is a rule of approval.commands that approves and has `match`
+    examples, or the preset '$shell-readonly'. Allowed commands are mutated
+    with every known evasion. What would run unasked is run, in a sandbox full
+    of canaries, and reported if it changes, reads or runs what it must not.
+    """
+    from holdfast.fuzz.run import fuzz as run_fuzz
+
+    approval = setting_here(flags).loaded.config.approval
+    with screen.progress() as tell:
+        report = run_fuzz(
+            _bases(approval, target), _gate(approval, target), count=count, seed=seed, shell=shell, tell=tell
+        )
+    if as_json:
+        screen.put_json(Fuzzing(rule=target, seed=seed, shell=shell, **asdict(report)))
+    else:
+        _tell(report)
+    return FAILED if report.escapes else 0
+
+
+def _tell(report: FuzzReport) -> None:
+    for escape in report.escapes:
+        screen.say(f"{visible(escape.command)}")
+        screen.say(f"  {visible(escape.what)}; let through by {visible(escape.rule)} ({escape.mutation})")
+    words = f"{report.mutants} mutants, {report.unasked} would run unasked, {len(report.escapes)} of them do harm."
+    screen.say(screen.paint(words, "red" if report.escapes else "green"))
+
+
+def _bases(approval: ApprovalConfig, target: str) -> tuple[str, ...]:
+    from holdfast.fuzz.corpus import READONLY_CORPUS
+    if target == SHELL_READONLY:
+        return READONLY_CORPUS
+    found = next((rule for rule in approval.commands if rule.rule == target), None)
+    if found is None or found.verdict != "approve":
+        raise UsageProblem(
+            f"approval.commands has no approving rule '{visible(target)}'; name one that is there, or {SHELL_READONLY}."
+        )
+    if not found.match:
+        raise UsageProblem(f"The rule '{visible(target)}' has no `match` examples to begin with; give it some.")
+    return found.match
+
+
+def _gate(approval: ApprovalConfig, target: str) -> Approves:
+    """All configured rules, and the preset if it is what is tried or is in force."""
+    readers = SHELL_READONLY in (target, *approval.auto_approve)
+    judge = Judge(compiled(approval.commands), readers=readers, quiet=True)
+
+    def approves(text: str, place: Place) -> str | None:
+        judged = judge.judge(text, place)
+        return " and ".join(judged.rules) if judged.verdict is Verdict.APPROVE else None
+
+    return approves
+
 
 _SECTIONS: Final = ("tools", "approval", "hooks")
 """What decides about a call, of the configuration."""
@@ -39,7 +106,6 @@ def policy() -> None:
 
 @policy.command()
 @common
-@click.pass_obj
 def show(flags: Flags, as_json: bool) -> int:
     """Show the rules in force. This is what `holdfast policy` alone does."""
     setting = setting_here(flags)
@@ -70,7 +136,6 @@ def show(flags: Flags, as_json: bool) -> int:
 @click.argument("tool", shell_complete=complete_tool)
 @click.argument("words", nargs=-1, metavar="[JSON | - | KEY=VALUE]...")
 @common
-@click.pass_obj
 def explain(flags: Flags, tool: str, words: tuple[str, ...], as_json: bool) -> int:
     """Show who would decide about a call, and why; nothing is run.
 
@@ -99,8 +164,6 @@ policy.add_command(fuzz)
 
 
 async def _explained(runtime: Runtime, tool: str, words: Sequence[str]) -> Explanation:
-    from holdfast.doors.cli.sources import sources_started
-
     async with sources_started(runtime):
         known = runtime.registry.find(tool)
         args = read_words(words, known.input_schema if known is not None else {}) if words else None

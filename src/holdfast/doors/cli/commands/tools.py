@@ -3,42 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
 from holdfast.contract.errors import UnknownTool
+from holdfast.contract.tool import Tool
 from holdfast.doors.cli import screen
-from holdfast.doors.cli.folding import quote, quoted_field
-from holdfast.doors.cli.options import common, complete_tool
+from holdfast.doors.cli.folding import put_table, quote, quoted_field
+from holdfast.doors.cli.inquiring import stand_in
 from holdfast.doors.cli.outputs import ToolOutput
-from holdfast.doors.cli.place import Flags, runtime_here, servers_for
-from holdfast.doors.cli.tables import put_table
+from holdfast.doors.cli.place import Flags, need_server, runtime_here, servers_for, sources_started
+from holdfast.doors.cli.root import common, complete_tool
+from holdfast.runtime.runtime import Runtime
 from holdfast.text.visible import visible, visible_name
-
-if TYPE_CHECKING:
-    from holdfast.contract.tool import Tool
-    from holdfast.runtime.runtime import Runtime
 
 
 @click.command()
 @click.argument("name", required=False, shell_complete=complete_tool)
 @common
-@click.pass_obj
 def tools(flags: Flags, name: str | None, as_json: bool) -> int:
     """List the tools there are here, or show all about one."""
     servers = None if name is None else servers_for(name)
     with runtime_here(flags, looking=True, servers=servers) as runtime:
         if runtime.registry.ready:
             if servers and name is not None:
-                from holdfast.doors.cli.sources import need_server
-
                 need_server(runtime, name)
             _list_or_show(runtime, name, as_json=as_json)
         else:
-            from holdfast.doors.cli.inquiring import stand_in
-
             stand_in(runtime, servers)
             asyncio.run(_when_ready(runtime, name, as_json=as_json))
     return 0
@@ -46,8 +39,6 @@ def tools(flags: Flags, name: str | None, as_json: bool) -> int:
 
 async def _when_ready(runtime: Runtime, name: str | None, *, as_json: bool) -> None:
     """While the sources are there: the tools of a server leave with it."""
-    from holdfast.doors.cli.sources import need_server, sources_started
-
     async with sources_started(runtime):
         if name is not None:
             need_server(runtime, name)
@@ -99,8 +90,7 @@ def _show(runtime: Runtime, tool: Tool, *, as_json: bool) -> None:
         "enabled": "" if runtime.access.is_enabled(tool) else "no; name it in tools.allow to see it in lists",
     }
     for label, value in facts.items():
-        for line in quoted_field(label, value, sys.stdout, width=8) if value else ():
-            screen.say(line)
+        screen.say_lines(quoted_field(label, value, sys.stdout, width=8) if value else ())
     screen.say()
     screen.say("arguments (JSON Schema)")
     _quote(_pretty(tool.input_schema))
@@ -111,13 +101,10 @@ def _show(runtime: Runtime, tool: Tool, *, as_json: bool) -> None:
 
 
 def _quote(text: str) -> None:
-    for line in quote(text, sys.stdout).lines:
-        screen.say(line)
+    screen.say_lines(quote(text, sys.stdout).lines)
 
 
 def _pretty(schema: object) -> str:
-    import json
-
     return json.dumps(schema, indent=2, ensure_ascii=False)
 
 

@@ -6,34 +6,37 @@ import asyncio
 import os
 import sys
 import time
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from msgspec.structs import replace
 
-from holdfast.config.load import load
+from holdfast.assemble import Setting, check_config, load_setting
+from holdfast.assemble.chat import review
+from holdfast.config.load import LayerReport, load
 from holdfast.config.roots import PROJECT_FILE
 from holdfast.contract.errors import HoldfastError
 from holdfast.doors.cli import screen
-from holdfast.doors.cli.chatting.trusting import change_lines, changed_options
+from holdfast.doors.cli.chatting.documents import find_document, place
+from holdfast.doors.cli.chatting.trusting import (
+    change_lines,
+    changed_options,
+    frontmatter_digest,
+    keep_trust,
+    loosened,
+    review_lines,
+)
 from holdfast.doors.cli.failures import UsageProblem
-from holdfast.doors.cli.folding import own_field, quoted_field, sentence
-from holdfast.doors.cli.groups import DefaultGroup
-from holdfast.doors.cli.options import common
+from holdfast.doors.cli.folding import own_field, put_table, quoted_field, sentence
 from holdfast.doors.cli.outputs import Shape, Trust
 from holdfast.doors.cli.place import Flags, whoami
-from holdfast.doors.cli.tables import put_table
+from holdfast.doors.cli.root import DefaultGroup, common
+from holdfast.doors.cli.typing_in import confirmed
 from holdfast.rules.policy import MANIFEST, digest_of, manifest_of, parse_manifest, read_skill
+from holdfast.store.bodies import TrustedContent
 from holdfast.text.visible import visible
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from holdfast.assemble import Setting
-    from holdfast.config.load import LayerReport
-    from holdfast.store.bodies import TrustedContent
 
 
 @click.group(cls=DefaultGroup)
@@ -45,15 +48,12 @@ def trust() -> None:
 @click.argument("file", required=False, type=click.Path())
 @click.option("-y", "--yes", is_flag=True, help="Do not ask; needed without a terminal.")
 @common
-@click.pass_obj
 def trust_file(flags: Flags, file: str | None, yes: bool, as_json: bool) -> int:
     """Trust the project's holdfast.toml, a document's frontmatter or a skill's manifest.json, exactly as it is now.
 
     What would become looser is shown first. This is what `holdfast trust [FILE]`
     does.
     """
-    from holdfast.assemble import check_config
-
     setting = _setting(flags)
     if file is not None and Path(file).name == MANIFEST:
         return _trust_manifest(setting, file, yes=yes, as_json=as_json)
@@ -82,7 +82,6 @@ def trust_file(flags: Flags, file: str | None, yes: bool, as_json: bool) -> int:
 
 @trust.command("list")
 @common
-@click.pass_obj
 def list_trusted(flags: Flags, as_json: bool) -> int:
     """List the files you trusted."""
     found = _setting(flags).trust.list()
@@ -100,7 +99,6 @@ def list_trusted(flags: Flags, as_json: bool) -> int:
 @trust.command()
 @click.argument("file", required=False, type=click.Path())
 @common
-@click.pass_obj
 def revoke(flags: Flags, file: str | None, as_json: bool) -> int:
     """Take back the trust in a file: the project's holdfast.toml, a document, or one that is listed."""
     setting = _setting(flags)
@@ -116,19 +114,13 @@ def revoke(flags: Flags, file: str | None, as_json: bool) -> int:
 
 
 def _trust_document(flags: Flags, file: str, *, yes: bool, as_json: bool) -> int:
-    from holdfast.assemble import check_config
-    from holdfast.assemble.chat import review
-    from holdfast.doors.cli.chatting.documents import find_document, place
-    from holdfast.doors.cli.chatting.trusting import keep_trust, loosened, review_lines
-
     path = find_document(file)
     found = review(path, flags=flags or None)
     if found is None:
         raise UsageProblem(f"{place(path)} has no frontmatter, so there is nothing to trust.")
     check_config(found.then.config)
     if not as_json:
-        for line in review_lines(found, sys.stdout):
-            screen.say(line)
+        screen.say_lines(review_lines(found, sys.stdout))
         sys.stdout.flush()
     if not yes and not _confirmed("Trust exactly this frontmatter? [y/N] "):
         raise UsageProblem(f"{place(path)} was not trusted; read it, then run `holdfast trust {place(path)} --yes`.")
@@ -158,8 +150,7 @@ def _trust_manifest(setting: Setting, file: str, *, yes: bool, as_json: bool) ->
     loosens: list[Shape] = [{"key": f"tools.skills.{name}", **change} for name in names]
     if not as_json:
         screen.say(f"{visible(str(path))}, content {digest}")
-        for line in change_lines(loosens, sys.stdout):
-            screen.say(line)
+        screen.say_lines(change_lines(loosens, sys.stdout))
         if not wanted.allow:
             screen.say(f"It gives no tools: {visible(wanted.reason)}.")
         sys.stdout.flush()
@@ -192,8 +183,6 @@ def _unlisted(setting: Setting, file: str | None) -> Path:
 
 
 def _setting(flags: Flags) -> Setting:
-    from holdfast.assemble import load_setting
-
     return load_setting(flags=flags or None, checked=False)
 
 
@@ -208,25 +197,17 @@ def _project_file(setting: Setting, file: str | None) -> Path:
 
 def _show(path: Path, layer: LayerReport, changes: list[Shape], notices: tuple[str, ...]) -> None:
     screen.say(screen.paint("The configuration of the project", "bold"))
-    for line in (*quoted_field("file", str(path), sys.stdout), *own_field("content", layer.digest, sys.stdout)):
-        screen.say(line)
+    screen.say_lines((*quoted_field("file", str(path), sys.stdout), *own_field("content", layer.digest, sys.stdout)))
     if not changes:
         screen.say("It only tightens: trusting it changes nothing now.")
-    for line in change_lines(changes, sys.stdout):
-        screen.say(line)
+    screen.say_lines(change_lines(changes, sys.stdout))
     for notice in notices:
-        for line in sentence(f"Note: {screen.shown(notice)}", sys.stdout):
-            screen.say(line)
+        screen.say_lines(sentence(f"Note: {screen.shown(notice)}", sys.stdout))
     sys.stdout.flush()
 
 
 def _confirmed(question: str) -> bool:
-    if not screen.can_ask():
-        return False
-    from holdfast.doors.cli.typing_in import read_line
-
-    typed = asyncio.run(read_line(question))
-    return (typed or "").strip().lower() in ("y", "yes")
+    return screen.can_ask() and asyncio.run(confirmed(question))
 
 
 def _listed(item: TrustedContent) -> Trust:
@@ -243,8 +224,6 @@ def _is_current(item: TrustedContent) -> bool:
     try:
         if not _is_document(item.path):
             return sha256(path.read_bytes()).hexdigest() == item.digest
-        from holdfast.doors.cli.chatting.trusting import frontmatter_digest
-
         return frontmatter_digest(path) == item.digest
     except (OSError, HoldfastError):
         return False

@@ -1,41 +1,149 @@
-"""`holdfast undo`: put back what a call changed on disk."""
+"""`holdfast undo` and `holdfast changes`: what calls changed on disk, and putting it back."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
-from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from typing import Final, TextIO
 
 import click
 
+from holdfast.assemble import Setting, open_ledger
 from holdfast.contract.errors import LedgerCorrupt, UndoRefused
 from holdfast.doors.cli import screen
+from holdfast.doors.cli.commands.ledger import record_preview, when
 from holdfast.doors.cli.failures import FAILED, REJECTED, UsageProblem, report
-from holdfast.doors.cli.folding import note_folded, quoted_field
-from holdfast.doors.cli.options import common, complete_call
-from holdfast.doors.cli.outputs import Undo
-from holdfast.doors.cli.place import Flags, whoami
-from holdfast.doors.cli.undoing import (
-    MAX_PATHS,
-    MAX_SHOWN,
-    change_output,
-    diff_lines,
-    fate_words,
-    ledger_and_undo,
-    name_of,
-    visible_path,
-)
+from holdfast.doors.cli.folding import note_folded, put_table, quote, quoted_field
+from holdfast.doors.cli.held import note_unreadable
+from holdfast.doors.cli.outputs import Change, ChangingCall, UndoOutput
+from holdfast.doors.cli.place import Flags, setting_here, whoami
+from holdfast.doors.cli.root import common, complete_call
+from holdfast.doors.cli.typing_in import confirmed
+from holdfast.runtime.undo.putting_back import TOOL, Plan, Planned, Undo, check
+from holdfast.runtime.undo.showing import diff_of
+from holdfast.store.changes import changes_of, changing_calls, undone_by
+from holdfast.store.ledger import Ledger
 from holdfast.text.visible import visible, visible_name
+
+_COLOURS: Final = {"+": "green", "-": "red", "@": "cyan", "[": "yellow"}
+MAX_SHOWN: Final = 200
+"""Lines of a diff that are shown before someone is asked."""
+MAX_PATHS: Final = 50
+"""Paths that are shown then."""
+
+
+@contextmanager
+def ledger_and_undo(flags: Flags, *, looking: bool) -> Generator[tuple[Setting, Ledger, Undo]]:
+    setting = setting_here(flags)
+    there = setting.ledger_path.exists()
+    with open_ledger(setting, read_only=looking) if there else Ledger.in_memory() as ledger:
+        if there and not looking:
+            ledger.recover()
+        yield setting, ledger, Undo(ledger, [setting.root or setting.cwd], setting.state)
+
+
+def name_of(item: Planned, setting: Setting) -> str:
+    """Relative to the project, where it is in it."""
+    root = str(setting.root or setting.cwd)
+    return os.path.relpath(item.path, root) if item.path.startswith(f"{root}/") else item.path
+
+
+def change_output(item: Planned, call_id: str, diff: str | None) -> Change:
+    path, why = visible_path(item.path), visible_path(item.why) or None
+    return Change(call_id=call_id, path=path, kind=item.change.kind, undo=item.fate, why=why, diff=diff)
+
+
+def visible_path(path: str) -> str:
+    """A name with bytes that are not UTF-8 cannot be JSON."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def fate_words(item: Planned) -> str:
+    if item.fate == "refused":
+        return visible(item.why)
+    return "as before the call" if item.fate == "already" else "as the call left it"
+
+
+def diff_lines(diff: str, stream: TextIO, limit: int | None = None, more: str = "") -> list[str]:
+    """The lines of a diff, safe to print on `stream`, at most `limit` of them; `more` says where all of it is."""
+    return quote(diff.rstrip("\n"), stream, limit, style=_style, more=more).lines if diff else []
+
+
+def _style(line: str, _: int) -> tuple[str, ...]:
+    if line.startswith(("--- ", "+++ ")):
+        return ("bold",)
+    return (_COLOURS[line[0]],) if line[:1] in _COLOURS else ()
+
+
+@click.command()
+@click.argument("call_id", metavar="[CALL]", required=False, shell_complete=complete_call)
+@click.option("--diff", is_flag=True, help="Show what changed in each file.")
+@click.option("-n", "--limit", default=20, show_default=True, type=click.IntRange(1), help="How many calls to list.")
+@common
+def changes(flags: Flags, call_id: str | None, diff: bool, limit: int, as_json: bool) -> int:
+    """List the calls that changed files, or show what one changed.
+
+    CALL is an id, which may be cut short before its dash if only one call has it.
+    Under NOW stands whether a path is still as the call left it: only then
+    `holdfast undo` puts it back.
+    """
+    with ledger_and_undo(flags, looking=True) as (setting, ledger, undo):
+        if call_id is None:
+            return _list(ledger, limit, as_json=as_json)
+        plan = undo.plan(ledger.find(call_id))
+        names = [name_of(item, setting) for item in plan.items]
+        diffs = [
+            diff_of(item, ledger.blobs, visible_path(name)) if diff else None
+            for item, name in zip(plan.items, names, strict=True)
+        ]
+        if as_json:
+            for item, text in zip(plan.items, diffs, strict=True):
+                screen.put_json(change_output(item, plan.call_id, text))
+            return 0
+        if not plan.items:
+            screen.say(f"Call {visible_name(plan.call_id)} changed no files that were recorded.")
+            return 0
+        rows = [
+            [item.change.kind, fate_words(item), visible(visible_path(name))]
+            for item, name in zip(plan.items, names, strict=True)
+        ]
+        put_table(["change", "now", "path"], rows)
+        for text in diffs:
+            screen.say_lines(diff_lines(text or "", sys.stdout))
+        if plan.undone_by is not None:
+            screen.note(f"It was undone by {visible_name(plan.undone_by)}.")
+    return 0
+
+
+def _list(ledger: Ledger, limit: int, *, as_json: bool) -> int:
+    rows: list[list[str]] = []
+    unreadable: list[str] = []
+    for call_id in changing_calls(ledger, limit):
+        try:
+            record = ledger.call(call_id)
+            count, undone = len(changes_of(ledger, call_id)), undone_by(ledger, call_id)
+        except LedgerCorrupt:
+            unreadable.append(call_id)
+            continue
+        if as_json:
+            tool, at = record.call.tool, record.received_at
+            screen.put_json(ChangingCall(call_id=call_id, tool=tool, received_at=at, paths=count, undone_by=undone))
+        paths = "1 path" if count == 1 else f"{count:,} paths"
+        rows.append([call_id, when(record.received_at), paths, "undone" if undone else "", record_preview(record)])
+    note_unreadable(unreadable)
+    if not as_json and rows:
+        put_table(["id", "when", "changed", "", "call"], rows)
+    elif not as_json:
+        screen.say("No call has changed a file here that was recorded.")
+    return 0
+
 
 _KIND: Final = 8
 _LEAST: Final = 8
 """Lines of a diff that are shown when others have taken the room."""
-
-if TYPE_CHECKING:
-    from holdfast.assemble import Setting
-    from holdfast.runtime.undo.putting_back import Plan
-    from holdfast.store.ledger import Ledger
 
 
 @click.command()
@@ -43,7 +151,6 @@ if TYPE_CHECKING:
 @click.option("-y", "--yes", is_flag=True, help="Do not ask; needed without a terminal.")
 @click.option("--partial", is_flag=True, help="Put back what can be, and leave what cannot.")
 @common
-@click.pass_obj
 def undo(flags: Flags, call_id: str | None, yes: bool, partial: bool, as_json: bool) -> int:
     """Put back what a call changed on disk.
 
@@ -54,22 +161,22 @@ def undo(flags: Flags, call_id: str | None, yes: bool, partial: bool, as_json: b
     can be undone.
     """
     with ledger_and_undo(flags, looking=False) as (setting, ledger, undoing):
-        from holdfast.runtime.undo.putting_back import check
-
         plan = undoing.plan(_last(ledger) if call_id is None else ledger.find(call_id))
         if not as_json:
             _show(plan, setting, ledger)
         check(plan, partial=partial)
         if not yes and not screen.can_ask():
             raise UsageProblem(f"Nothing was put back; look at it, then run `holdfast undo --yes {plan.call_id}`.")
-        if not yes and not _confirmed():
+        if not yes and not asyncio.run(confirmed("Put this back? [y/N] ")):
             return _left(as_json=as_json)
         result = undoing.carry_out(plan, by=whoami(), partial=partial)
     if as_json:
         changes = [change_output(item, plan.call_id, None) for item in plan.items]
         error = None if result.error is None else visible_path(result.error)
         screen.put_json(
-            Undo(call_id=plan.call_id, undo_id=result.call_id, success=result.success, error=error, changes=changes)
+            UndoOutput(
+                call_id=plan.call_id, undo_id=result.call_id, success=result.success, error=error, changes=changes
+            )
         )
     elif result.success:
         screen.say(f"{visible(result.output)} It is call {result.call_id}.")
@@ -79,9 +186,6 @@ def undo(flags: Flags, call_id: str | None, yes: bool, partial: bool, as_json: b
 
 
 def _last(ledger: Ledger) -> str:
-    from holdfast.runtime.undo.putting_back import TOOL
-    from holdfast.store.changes import changing_calls, undone_by
-
     for call_id in changing_calls(ledger, 1000):
         with suppress(LedgerCorrupt):
             if ledger.call(call_id).call.tool != TOOL and undone_by(ledger, call_id) is None:
@@ -90,21 +194,17 @@ def _last(ledger: Ledger) -> str:
 
 
 def _show(plan: Plan, setting: Setting, ledger: Ledger) -> None:
-    from holdfast.runtime.undo.showing import diff_of
-
     if plan.items:
         screen.note(screen.paint(f"Undo call {visible_name(plan.call_id)}:", "bold"))
     room = MAX_SHOWN
     for item in plan.items[:MAX_PATHS]:
         name = visible_path(name_of(item, setting))
         for label, text in ((item.change.kind, name), ("now", fate_words(item))):
-            for line in quoted_field(label, text, sys.stderr, width=_KIND, show=screen.shown):
-                screen.note(line)
+            screen.note_lines(quoted_field(label, text, sys.stderr, width=_KIND, show=screen.shown))
         if item.fate == "put_back" and room > 0:
             more = f"`holdfast changes {plan.call_id} --diff` shows all"
             lines = diff_lines(diff_of(item, ledger.blobs, name, back=True), sys.stderr, max(_LEAST, room), more)
-            for line in lines:
-                screen.note(line)
+            screen.note_lines(lines)
             room -= len(lines)
     if len(plan.items) > MAX_PATHS:
         screen.note(f"  … and {len(plan.items) - MAX_PATHS:,} more")
@@ -129,11 +229,3 @@ def _left(*, as_json: bool) -> int:
         return report("rejected", said, REJECTED, as_json=True)
     screen.note(said)
     return REJECTED
-
-
-def _confirmed() -> bool:
-    from holdfast.doors.cli.typing_in import forget_typed_ahead, read_line
-
-    forget_typed_ahead()
-    typed = asyncio.run(read_line("Put this back? [y/N] "))
-    return (typed or "").strip().lower() in ("y", "yes")

@@ -1,48 +1,115 @@
-"""`holdfast chat FILE`: drives a document once or, with --watch, whenever it is saved."""
+"""`holdfast chat FILE`: drives a document until nothing can be done without a person; Ctrl-C stops it."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.agent.conversation import Conflict, Open, Slot, Status
-from holdfast.agent.events import CallSettled, Outcome
+from holdfast.agent.events import AgentEvent, CallSettled, Outcome
+from holdfast.assemble import open_ledger
+from holdfast.assemble.chat import Chat, open_chat
+from holdfast.chat.document import Document
 from holdfast.chat.files import encode
 from holdfast.contract.call import PendingCall
-from holdfast.contract.errors import HoldfastError, LedgerCorrupt, UnknownCall
 from holdfast.contract.result import Result
 from holdfast.contract.vocabulary import Failure, State
-from holdfast.doors.cli import failures, screen
+from holdfast.doors.cli import screen
 from holdfast.doors.cli.arguments import read_text
 from holdfast.doors.cli.asking import TerminalAsker
-from holdfast.doors.cli.chatting.documents import find_document, place
-from holdfast.doors.cli.chatting.interrupting import Interrupt, interrupts
+from holdfast.doors.cli.chatting.documents import find_call, find_document, place, setting_of
+from holdfast.doors.cli.chatting.status import waiting_lines
 from holdfast.doors.cli.chatting.trusting import settle_trust, untrusted_rest
 from holdfast.doors.cli.chatting.viewing import JsonView, PersonView, View
-from holdfast.doors.cli.chatting.waiting import waiting_lines
-from holdfast.doors.cli.failures import FAILED, INTERRUPTED, PIPE_CLOSED, REJECTED, hush
+from holdfast.doors.cli.failures import FAILED, INTERRUPTED, PIPE_CLOSED, REJECTED, WAITING, hush
 from holdfast.doors.cli.folding import note_folded, sentence
-from holdfast.doors.cli.held import HeldView
-from holdfast.doors.cli.holding import note_shown
+from holdfast.doors.cli.held import HeldView, note_shown, review, was_shown
 from holdfast.doors.cli.inquiring import TerminalInquirer
 from holdfast.doors.cli.place import Flags, show_warnings, whoami
-from holdfast.doors.watching import Watch
+from holdfast.doors.cli.typing_in import show_typing
 from holdfast.models.text_protocol.model import chosen_for
 from holdfast.text.visible import visible
 
-if TYPE_CHECKING:
-    from holdfast.agent.events import AgentEvent
-    from holdfast.assemble import Setting
-    from holdfast.assemble.chat import Chat
-    from holdfast.chat.document import Document
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+async def first_of(*work: Coroutine[Any, Any, object]) -> list[asyncio.Task[object]]:
+    """Run all until one of them ends; the others are cancelled."""
+    tasks = [asyncio.ensure_future(one) for one in work]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    return tasks
+
+
+class Interrupt:
+    """Whether somebody wants us to stop, and what stops the work that runs now."""
+
+    def __init__(self) -> None:
+        self.wanted = asyncio.Event()
+        self.cancel: Callable[[], object] | None = None
+        """Set while a turn runs."""
+
+    @property
+    def pressed(self) -> bool:
+        return self.wanted.is_set()
+
+    def press(self) -> None:
+        if self.pressed:
+            show_typing()
+            screen.note()
+            os._exit(INTERRUPTED)  # the ledger is made for processes that end like this
+        self.wanted.set()
+        if self.cancel is not None:
+            screen.note("\nStopping; Ctrl-C again stops at once.")
+            self.cancel()
+
+    async def ends(self, work: Coroutine[Any, Any, object]) -> None:
+        """Until it is done, or somebody wants us to stop."""
+        task, _ = await first_of(work, self.wanted.wait())
+        if not task.cancelled():
+            task.result()
+
+    def forget(self) -> None:
+        """The turn has stopped, and whoever waits for the next one may be stopped anew."""
+        self.wanted.clear()
+
+    @contextmanager
+    def stops(self, cancel: Callable[[], object]) -> Generator[None]:
+        """While this runs, the first press calls `cancel`."""
+        self.cancel = cancel
+        try:
+            yield
+        finally:
+            self.cancel = None
+
+
+@contextmanager
+def interrupts() -> Generator[Interrupt]:
+    """Takes the signals that ask us to stop, in the running loop."""
+    loop = asyncio.get_running_loop()
+    found = Interrupt()
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, found.press)
+    try:
+        yield found
+    finally:
+        for number in _SIGNALS:
+            loop.remove_signal_handler(number)
+
 
 UNASKED: Final = "A call needed a person and nobody was asked."
 NO_PROJECT: Final = (
@@ -109,22 +176,12 @@ class Questions:
         """Whether it was answered, here or elsewhere."""
         asker = self._askers.setdefault(held.call.id, TerminalAsker(self._chat.runtime))
         screen.note()
-        for line in sentence(f"At {place(self._chat.path, slot.line)}", sys.stderr, "dim"):
-            screen.note(line)
+        screen.note_lines(sentence(f"At {place(self._chat.path, slot.line)}", sys.stderr, "dim"))
         asker.answered = False
-        asking = asyncio.create_task(asker(held))
-        others = asyncio.create_task(self._others(slot))
-        stopped = asyncio.create_task(self._interrupt.wanted.wait())
-        tasks = (asking, others, stopped)
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        _, others, _ = await first_of(asker(held), self._others(slot), self._interrupt.wanted.wait())
         if asker.answered:
             return True
-        if self._interrupt.pressed or not others.done() or others.cancelled():
+        if self._interrupt.pressed or others.cancelled():
             self.left = True
             return False
         screen.note("It was answered elsewhere, or the document has changed.")
@@ -165,18 +222,18 @@ class Wishes(Struct, frozen=True, kw_only=True):
         return not self.headless and screen.can_ask()
 
 
-def drive(file: str, wishes: Wishes, commands: Sequence[str], *, watch: bool) -> int:
-    """The exit code of `holdfast chat FILE`."""
+def drive(
+    file: str, wishes: Wishes, commands: Sequence[str], go: Callable[[Path, Wishes], Coroutine[Any, Any, int]]
+) -> int:
+    """The exit code of `holdfast chat FILE`, which is advanced by `go`."""
     path = find_document(file, commands)
     if wishes.message is not None:
         wishes = replace(wishes, message=read_text(wishes.message))
     show_warnings()
-    if watch:
-        return asyncio.run(keep_up(path, wishes))
-    return asyncio.run(_once(path, wishes))
+    return asyncio.run(go(path, wishes))
 
 
-async def _once(path: Path, wishes: Wishes) -> int:
+async def advance_once(path: Path, wishes: Wishes) -> int:
     with interrupts() as interrupt:
         await interrupt.ends(settle_trust(path, wishes.flags, ask=wishes.asks))
         return (await Driver(path, wishes, interrupt).advance()).exit_code
@@ -225,15 +282,9 @@ class Driver:
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[Chat]:
-        from holdfast.assemble.chat import open_chat
-
         async with open_chat(
-            self._path,
-            flags=self._wishes.flags or None,
-            nobody="deny" if self._wishes.headless else "park",
-            plan=self._wishes.plan,
-            by=whoami(),
-            on_event=self._heard,
+            self._path, flags=self._wishes.flags or None, nobody="deny" if self._wishes.headless else "park",
+            plan=self._wishes.plan, by=whoami(), on_event=self._heard,
             inquirer=TerminalInquirer if self._wishes.asks else None,
         ) as chat:
             self._chat = chat
@@ -341,147 +392,21 @@ class Driver:
         return [] if self._alone else [one for one in held if self._wishes.as_json or HeldView(one).short_is_whole]
 
 
-_ATTEMPTS: Final = 5
-"""Answers that come while we look are taken in at once, but nobody keeps us busy for ever."""
+def run_one(flags: Flags, given: str, file: str | None, digest: str | None, *, as_json: bool) -> int:
+    path, slot = find_call(given, file, flags)
+    approved = None
+    if slot.open is not None and slot.status is Status.PENDING and not slot.text.strip():
+        with open_ledger(setting_of(path, flags), read_only=True) as ledger:
+            held = ledger.held(slot.open.call_id)
+            if held is not None and held.state is State.PENDING and not held.definition_only:
+                if not was_shown(ledger, held, digest) and not asyncio.run(review(held)):
+                    screen.note(f"Call {held.call.id} still waits.")
+                    return WAITING
+                approved = Open(call_id=held.call.id, digest=held.digest)
+    show_warnings()
+    return asyncio.run(_run(path, slot.use.id, approved, Wishes(flags=flags, as_json=as_json)))
 
 
-Stamp = tuple[int, int]
-
-
-class Seen(Struct, frozen=True):
-    """What an advance depends on. As long as it stays the same there is nothing to do."""
-
-    content: str | None
-    """Of the document; None while there is none."""
-    calls: tuple[tuple[str, str], ...] = ()
-    """How each of its open calls stands in the ledger."""
-    trusted: tuple[str, ...] = ()
-
-
-async def keep_up(path: Path, wishes: Wishes) -> int:
-    """Until Ctrl-C."""
-    from holdfast.assemble import load_setting
-
-    setting = load_setting(path.parent, flags=wishes.flags or None, checked=False)
-    async with Watch(_watched(path, setting)) as watch:
-        with interrupts() as interrupt:
-            keeper = Keeper(path, wishes, interrupt, setting)
-            while True:
-                await keeper.look()
-                if await _interrupted(interrupt, watch):
-                    return 0
-
-
-class Keeper:
-    def __init__(self, path: Path, wishes: Wishes, interrupt: Interrupt, setting: Setting) -> None:
-        self._path = path
-        self._driver = Driver(path, wishes, interrupt, watching=True)
-        self._as_json = wishes.as_json
-        self._interrupt = interrupt
-        self._setting = setting
-        self._seen: Seen | None = None
-        self._stopped: tuple[str | None, Stamp | None] | None = None
-        """Somebody stopped a turn: how it left the document. Until somebody saves that again nothing goes on."""
-        self._told = ""
-
-    async def look(self) -> None:
-        """Advance if anything is not as we left it."""
-        for _ in range(_ATTEMPTS):
-            now = self._now()
-            if self._rests(now):
-                break
-            if now.content is None:
-                self._seen = now
-                self._tell(f"{place(self._path)} is gone; waiting for it to come back.")
-                return
-            outcome = await self._advance(now)
-            if outcome is None or not self._answered(outcome):
-                break
-        self._tell(f"Watching {place(self._path)}; Ctrl-C ends.")
-
-    def _rests(self, now: Seen) -> bool:
-        """An answer elsewhere or a new trust lets a turn go on, but not one that somebody stopped."""
-        return now == self._seen if self._stopped is None else (now.content, self._stamp()) == self._stopped
-
-    async def _advance(self, now: Seen) -> Outcome | None:
-        outcome: Outcome | None = None
-        try:
-            find_document(str(self._path))
-            outcome = await self._driver.advance()
-        except HoldfastError as error:
-            failures.report_error(error, as_json=self._as_json)
-            self._seen = now
-        else:
-            self._seen = Seen(self._driver.left, self._calls(), self._trusted())
-        stopped = self._interrupt.pressed or (outcome is not None and outcome.kind == "cancelled")
-        self._stopped = (self._seen.content, self._stamp()) if stopped else None
-        self._interrupt.forget()
-        if stopped:
-            screen.note(f"Nothing goes on until {place(self._path)} is saved again.")
-        return outcome
-
-    def _stamp(self) -> Stamp | None:
-        """Another one after every save, also after one that changed nothing."""
-        try:
-            found = self._path.stat()
-        except OSError:
-            return None
-        return found.st_ino, found.st_mtime_ns
-
-    def _now(self) -> Seen:
-        try:
-            content = sha256(self._path.read_bytes()).hexdigest()
-        except OSError:
-            return Seen(None)
-        return Seen(content, self._calls(), self._trusted())
-
-    def _answered(self, outcome: Outcome) -> bool:
-        """Whether a call that waited when the loop looked has been answered by now."""
-        waiting = {slot.open.call_id for slot in outcome.slots if slot.open and slot.status is Status.PENDING}
-        return any(state != State.PENDING for call_id, state in self._calls() if call_id in waiting)
-
-    def _calls(self) -> tuple[tuple[str, str], ...]:
-        """The open calls of the document, and where they stand."""
-        from holdfast.assemble import open_ledger
-        from holdfast.assemble.chat import chats_of
-        from holdfast.chat.remembering import Memory
-
-        opened = Memory(self._path, chats_of(self._setting)).read().open
-        if not opened or not self._setting.ledger_path.exists():
-            return ()
-        found: list[tuple[str, str]] = []
-        with open_ledger(self._setting, read_only=True) as ledger:
-            for item in opened:
-                try:
-                    found.append((item.open.call_id, ledger.call(item.open.call_id).state))
-                except (UnknownCall, LedgerCorrupt):
-                    continue
-        return tuple(found)
-
-    def _trusted(self) -> tuple[str, ...]:
-        return tuple(item.digest for item in self._setting.trust.list() if Path(item.path) == self._path.resolve())
-
-    def _tell(self, words: str) -> None:
-        if words != self._told:
-            screen.note(words)
-            self._told = words
-
-
-def _watched(path: Path, setting: Setting) -> Iterator[Path]:
-    setting.state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    yield path
-    for database in (setting.ledger_path, setting.user_db):
-        yield database
-        yield database.with_name(f"{database.name}-wal")
-
-
-async def _interrupted(interrupt: Interrupt, watch: Watch) -> bool:
-    """Until something changes, or somebody wants us to stop: whether that."""
-    tasks = asyncio.create_task(watch.changed()), asyncio.create_task(interrupt.wanted.wait())
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-    return interrupt.pressed
+async def _run(path: Path, use_id: str, approved: Open | None, wishes: Wishes) -> int:
+    with interrupts() as interrupt:
+        return (await Driver(path, wishes, interrupt).run_one(use_id, approved)).exit_code

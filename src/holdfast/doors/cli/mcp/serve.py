@@ -1,27 +1,71 @@
-"""`holdfast mcp`: the tools of this place for one MCP client on the standard streams, or for several over HTTP."""
+"""`holdfast mcp`: serving on standard input or over HTTP, with a bearer token that only the user can read."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import re
+import secrets
 import sys
 from collections.abc import Coroutine, Generator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Final
 
+from holdfast.assemble import Setting, build_runtime
 from holdfast.contract.errors import ConfigError
-from holdfast.contract.inquiry import CANCELLED
+from holdfast.contract.inquiry import CANCELLED, Inquiry, Reply
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.failures import UsageProblem
-from holdfast.doors.cli.mcp.looking import need_sdk
-from holdfast.doors.cli.mcp.token import read_token, token_file
+from holdfast.doors.cli.mcp.servers import need_sdk
 from holdfast.doors.cli.outputs import Serving
 from holdfast.doors.cli.place import Flags, setting_here, show_warnings
+from holdfast.fs.own_paths import user_state_dir
+from holdfast.fs.private import make_private_once, read_private
+from holdfast.runtime.runtime import Runtime
 from holdfast.text.visible import visible
 
-if TYPE_CHECKING:
-    from holdfast.assemble import Setting
-    from holdfast.contract.inquiry import Inquiry, Reply
-    from holdfast.runtime.runtime import Runtime
+_FILE: Final = "mcp-token"
+_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/=-]{20,512}")
+
+
+def token_file(setting: Setting, given: str | None) -> Path:
+    """The person's own, so that a client set up for all projects reaches the server of each."""
+    if given is None:
+        return user_state_dir() / _FILE
+    path = Path.cwd() / given
+    if setting.root is not None and Path(os.path.realpath(path)).is_relative_to(setting.root):
+        raise UsageProblem(f"{visible(str(path))} lies inside the project, where tools can read it; keep it elsewhere.")
+    return path
+
+
+def read_token(path: Path) -> str:
+    """The token in the file; a new one where there is none yet. Raises `UsageProblem` if others could know it."""
+    try:
+        return _read(path)
+    except FileNotFoundError:
+        make_private_once(path, _new_token)
+        return _read(path)
+
+
+def _read(path: Path) -> str:
+    where = visible(str(path))
+    try:
+        text = read_private(path, 4096).decode(errors="replace").strip()
+    except PermissionError as error:
+        raise UsageProblem(
+            f"{where} {error.strerror or error}, so it can hold no token; remove it, `chmod 600` it, "
+            "or name another with --token-file."
+        ) from error
+    if not _TOKEN.fullmatch(text):
+        raise UsageProblem(
+            f"{where} holds no token: 20 to 512 letters, digits and ._~+/=- are needed; remove it to have one made."
+        )
+    return text
+
+
+def _new_token() -> bytes:
+    return f"{secrets.token_urlsafe(32)}\n".encode()
 
 
 def serve_streams(flags: Flags, *, anyway: bool) -> int:
@@ -84,8 +128,6 @@ async def _nobody_yet(inquiry: Inquiry) -> tuple[Reply, ...]:
 @contextmanager
 def _runtime(setting: Setting) -> Generator[Runtime]:
     """Whoever cannot be asked over MCP can be asked from any other door, so what waits is kept."""
-    from holdfast.assemble import build_runtime
-
     show_warnings()
     keeps = setting.loaded.config.ledger.enabled
     runtime = build_runtime(setting, nobody="park" if keeps else "deny", door="mcp")

@@ -4,29 +4,114 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import shlex
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from msgspec import Struct
 
+from holdfast.assemble import Setting
 from holdfast.contract.values import Json
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.failures import REJECTED, USAGE, UsageProblem
 from holdfast.doors.cli.folding import note_folded, quote
 from holdfast.doors.cli.held import diff_style
-from holdfast.doors.cli.mcp.clients import CLIENTS, ENTRY, OURS, own_command, user_folders
-from holdfast.doors.cli.mcp.jsonc import NotJsonc, entry_in, put
-from holdfast.doors.cli.mcp.writing import Found, find, write
+from holdfast.doors.cli.mcp.client_file import Found, NotJsonc, entry_in, find, put, write
+from holdfast.doors.cli.mcp.serve import read_token, token_file
 from holdfast.doors.cli.outputs import Installed
 from holdfast.doors.cli.place import Flags, setting_here
+from holdfast.doors.cli.typing_in import confirmed
+from holdfast.helper_process import own_module
 from holdfast.text.diff import unified_diff
 from holdfast.text.visible import visible
 
-if TYPE_CHECKING:
-    from holdfast.assemble import Setting
+ENTRY: Final = "holdfast"
+"""Our name among a client's servers."""
+OURS: Final = frozenset(("type", "command", "args", "url", "headers"))
+"""What of an entry is ours to write; whatever else people have put into their own files stays."""
+_PLACES: Final = ("XDG_CONFIG_HOME", "XDG_STATE_HOME")
+"""Clients start servers with an environment of their own; without these another configuration would count there."""
+WORKSPACE: Final = "${workspaceFolder}"
+
+
+class Client(Struct, frozen=True, kw_only=True):
+    """A program that starts MCP servers by a configuration file."""
+
+    title: str
+    section: str
+    user: Callable[[], Path]
+    project: str
+    """From the project's root."""
+    typed: bool = True
+    """Whether an entry says what kind of server it is."""
+    folder: str | None = None
+    """What stands for the folder that is open; None: it starts servers there by itself."""
+
+    def entry(self, command: list[str], root: Path | None) -> dict[str, Json]:
+        """For a server it starts itself; `root`: for this project alone."""
+        folder = self.folder or (None if root is None else str(root))
+        program, *words = command
+        args: list[Json] = [*words, *(() if folder is None else ("-C", folder)), "mcp"]
+        kind: dict[str, Json] = {"type": "stdio"} if self.typed else {}
+        env: dict[str, Json] = {name: os.environ[name] for name in _PLACES if _given(name)}
+        return {**kind, "command": program, "args": args, **({"env": env} if env else {})}
+
+    def remote_entry(self, url: str, token: str) -> dict[str, Json]:
+        """For one that runs already."""
+        kind: dict[str, Json] = {"type": "http"} if self.typed else {}
+        return {**kind, "url": url, "headers": {"Authorization": f"Bearer {token}"}}
+
+
+def _claude() -> Path:
+    return (_given("CLAUDE_CONFIG_DIR") or Path.home()) / ".claude.json"
+
+
+def user_folders() -> list[Path]:
+    """Where a person's own files may be: links that lead out of these are not followed."""
+    given = (_given("XDG_CONFIG_HOME"), _given("CLAUDE_CONFIG_DIR"))
+    return [Path.home(), *(folder for folder in given if folder is not None)]
+
+
+def _config_home() -> Path:
+    return _given("XDG_CONFIG_HOME") or Path.home() / ".config"
+
+
+def _given(variable: str) -> Path | None:
+    """A folder the environment names; a relative one would depend on where this is run."""
+    folder = Path(os.environ.get(variable, ""))
+    return folder if folder.is_absolute() else None
+
+
+def _code() -> Path:
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "Code" / "User" / "mcp.json"
+    return _config_home() / "Code" / "User" / "mcp.json"
+
+
+def _zed() -> Path:
+    home = Path.home() / ".config" if sys.platform == "darwin" else _config_home()
+    return home / "zed" / "settings.json"
+
+
+CLIENTS: Final[Mapping[str, Client]] = {
+    "claude": Client(title="Claude Code", section="mcpServers", user=_claude, project=".mcp.json"),
+    "cursor": Client(
+        title="Cursor", section="mcpServers", user=lambda: Path.home() / ".cursor" / "mcp.json",
+        project=".cursor/mcp.json", folder=WORKSPACE,
+    ),
+    "vscode": Client(title="VS Code", section="servers", user=_code, project=".vscode/mcp.json", folder=WORKSPACE),
+    "zed": Client(title="Zed", section="context_servers", user=_zed, project=".zed/settings.json", typed=False),
+}
+
+
+def own_command() -> list[str]:
+    """How this very program is started: by its path, and with nothing from the project that a client has open."""
+    return list(own_module("holdfast"))
+
 
 _TOKEN: Final = re.compile(r"(Bearer )[^\"\s\\]+")
 
@@ -109,16 +194,13 @@ def _entry(setting: Setting, wish: Wish) -> dict[str, Json]:
         if _unwritable(entry):
             raise UsageProblem("A path that would have to be in it is not UTF-8, so no client could be told.")
         return entry
-    from holdfast.doors.cli.mcp.token import read_token, token_file
-
     return client.remote_entry(wish.url, read_token(token_file(setting, wish.token_file)))
 
 
 def _settle(setting: Setting, wish: Wish, found: Found, entry: dict[str, Json], diff: str) -> int | None:
     """Show what would be written, and have it agreed to; the exit code if it is not."""
     if not wish.as_json:
-        for line in quote(diff.rstrip("\n"), sys.stdout, style=diff_style).lines:
-            screen.say(line)
+        screen.say_lines(quote(diff.rstrip("\n"), sys.stdout, style=diff_style).lines)
         sys.stdout.flush()
         for note in _notes(setting, wish, found, entry):
             note_folded(visible(note), "Note:")
@@ -126,11 +208,7 @@ def _settle(setting: Setting, wish: Wish, found: Found, entry: dict[str, Json], 
         return None
     where = visible(str(found.real))
     if screen.can_ask() and not wish.as_json:
-        from holdfast.doors.cli.typing_in import forget_typed_ahead, read_line
-
-        forget_typed_ahead()
-        typed = asyncio.run(read_line(f"Write this into {where}? [y/N] "))
-        if (typed or "").strip().lower() in ("y", "yes"):
+        if asyncio.run(confirmed(f"Write this into {where}? [y/N] ")):
             return None
         screen.note(f"{where} was not changed.")
         return REJECTED

@@ -1,8 +1,9 @@
-"""The MCP servers of this place: how they are, and logging in to them."""
+"""The MCP servers of this place: how they are, logging in to them, and definitions of theirs that have changed."""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
@@ -10,20 +11,35 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from holdfast.assemble import Setting
+from holdfast.config.model import McpServer
+from holdfast.contract.names import server_of
 from holdfast.doors.cli import screen
-from holdfast.doors.cli.failures import FAILED, UsageProblem
-from holdfast.doors.cli.outputs import Login, Server
-from holdfast.doors.cli.place import Flags, runtime_in, setting_here
-from holdfast.doors.cli.sources import bridge_of, leave_out_warnings, sources_started, why
-from holdfast.doors.cli.tables import put_table
+from holdfast.doors.cli.failures import FAILED, REJECTED, WAITING, UsageProblem
+from holdfast.doors.cli.folding import put_table, quote, sentence
+from holdfast.doors.cli.held import diff_style
+from holdfast.doors.cli.inquiring import TerminalInquirer, stand_in
+from holdfast.doors.cli.outputs import Definition, Forgotten, Login, Server
+from holdfast.doors.cli.place import (
+    Flags,
+    bridge_of,
+    leave_out_warnings,
+    runtime_in,
+    setting_here,
+    sources_started,
+    why,
+)
+from holdfast.doors.cli.typing_in import confirmed
+from holdfast.fs.own_paths import user_state_dir
+from holdfast.runtime.runtime import Runtime
+from holdfast.store.pins import Pins
+from holdfast.text.suggest import did_you_mean
 from holdfast.text.visible import visible
 
 if TYPE_CHECKING:
-    from holdfast.assemble import Setting
-    from holdfast.config.model import McpServer
     from holdfast.mcp.bridge import Bridge
     from holdfast.mcp.connection import ServerStatus
-    from holdfast.runtime.runtime import Runtime
+    from holdfast.mcp.shelf import Changed
 
 _NONE: Final = (
     "No MCP server is configured. In your configuration (`holdfast config path`):\n\n"
@@ -104,7 +120,6 @@ async def _reached(setting: Setting, name: str) -> ServerStatus | None:
 
 
 def log_out(flags: Flags, name: str, *, as_json: bool) -> int:
-    from holdfast.fs.own_paths import user_state_dir
     from holdfast.mcp.oauth_store import forget_login
 
     setting = setting_here(flags)
@@ -130,8 +145,6 @@ def chosen(setting: Setting, names: Sequence[str]) -> dict[str, McpServer]:
     servers = setting.loaded.config.mcp.servers
     for name in names:
         if name not in servers:
-            from holdfast.text.suggest import did_you_mean
-
             meant = did_you_mean(name, servers)
             hint = f"did you mean '{meant}'?" if meant else "`holdfast mcp servers` lists those there are."
             raise UsageProblem(f"There is no MCP server '{visible(name)}'; {hint}")
@@ -146,8 +159,6 @@ async def bridged(
 
     There is no bridge where every server is switched off.
     """
-    from holdfast.doors.cli.inquiring import TerminalInquirer, stand_in
-
     need_sdk()
     with runtime_in(setting, entry_points=False, looking=True, servers=servers) as runtime:
         stand_in(runtime, servers)
@@ -186,11 +197,112 @@ def _output(name: str, server: McpServer, status: ServerStatus | None) -> Server
     if status is None or not server.enabled:
         return found
     return replace(
-        found,
-        tools=status.tools,
-        changed=status.changed,
-        reason=why(status, server),
-        title=status.title,
-        version=status.version,
-        protocol=status.protocol,
+        found, tools=status.tools, changed=status.changed, reason=why(status, server), title=status.title,
+        version=status.version, protocol=status.protocol,
     )
+
+
+def review_changes(flags: Flags, server: str | None, tool: str | None, *, yes: bool, as_json: bool) -> int:
+    """The exit code is 4 while a definition is left that nobody has accepted."""
+    if yes and tool is None:
+        raise UsageProblem("--yes accepts one definition: name its SERVER and TOOL; without --yes you are shown each.")
+    setting = setting_here(flags)
+    servers = chosen(setting, () if server is None else (server,))
+    left = asyncio.run(_review(setting, servers, tool, yes=yes, as_json=as_json)) if servers else 0
+    return WAITING if left else 0
+
+
+async def _review(setting: Setting, servers: Collection[str], tool: str | None, *, yes: bool, as_json: bool) -> int:
+    """How many are left."""
+    async with bridged(setting, servers) as (runtime, bridge):
+        if bridge is None:
+            return 0
+        away = [status.name for status in bridge.status() if not is_ready(status)]
+        if away and not as_json:
+            screen.note(f"Not reached, so not looked at: {', '.join(map(visible, away))}; see `holdfast mcp servers`.")
+        found = [change for change in bridge.changed() if tool is None or change.tool == tool]
+        if tool is not None and not found:
+            _need_tool(runtime, next(iter(servers)), tool, away)
+        if not found and not as_json and not away:
+            screen.note("No definition has changed." if tool is None else f"'{visible(tool)}' has not changed.")
+        left = 0
+        for change in found:
+            accepted = await _settled(bridge, change, yes=yes, as_json=as_json)
+            left += not accepted
+            if as_json:
+                screen.put_json(
+                    Definition(
+                        server=change.server, tool=change.tool, new=change.new, difference=change.difference,
+                        accepted=accepted,
+                    )
+                )
+        if left and not as_json and not screen.can_ask():
+            screen.note("Accept them at a terminal, or one by one: `holdfast mcp review SERVER TOOL --yes`.")
+        return left
+
+
+def _need_tool(runtime: Runtime, server: str, tool: str, away: Collection[str]) -> None:
+    """Raises `UsageProblem` where there is no such tool, or it cannot be known."""
+    if server in away:
+        raise UsageProblem(f"'{server}' is away, so its tools cannot be seen; see `holdfast mcp servers {server}`.")
+    own = [found.name for found in runtime.registry.list() if server_of(found.name) == server]
+    names = [name.removeprefix(f"mcp:{server}:") for name in own]
+    if tool not in names:
+        meant = did_you_mean(tool, names)
+        hint = f"did you mean '{visible(meant)}'?" if meant else "`holdfast tools` lists those there are."
+        raise UsageProblem(f"The MCP server '{server}' has no tool '{visible(tool)}'; {hint}")
+
+
+async def _settled(bridge: Bridge, change: Changed, *, yes: bool, as_json: bool) -> bool:
+    if not as_json:
+        _show(change)
+    if not yes:
+        if as_json or not screen.can_ask():
+            return False
+        if not await confirmed("Is this what it should be from now on? [y/N] "):
+            screen.note("It stays held.")
+            return False
+    if not bridge.accept(change):
+        screen.note(f"{visible(change.tool)} has changed again meanwhile; look at it anew.")
+        return False
+    if not as_json:
+        screen.note("Accepted.")
+    return True
+
+
+def _show(change: Changed) -> None:
+    new = " (new)" if change.new else ""
+    name = f"mcp:{visible(change.server)}:{visible(change.tool)}{new}"
+    difference = quote(change.difference.rstrip("\n"), sys.stdout, style=_style, show=screen.shown)
+    screen.say_lines((*sentence(name, sys.stdout, "bold"), *difference.lines))
+    sys.stdout.flush()
+
+
+def _style(line: str, place: int) -> tuple[str, ...]:
+    return diff_style(line, place + 2)
+
+
+def forget_definitions(flags: Flags, name: str, *, yes: bool, as_json: bool) -> int:
+    """What the server says next counts as seen, whatever it is."""
+    from holdfast.mcp.definitions import pinned_as
+
+    setting = setting_here(flags)
+    server = chosen(setting, (name,))[name]
+    if not yes:
+        if as_json or not screen.can_ask():
+            raise UsageProblem(f"What was seen of '{name}' was not forgotten; say --yes, or run it at a terminal.")
+        screen.note("The definitions it has the next time are taken for seen without anybody looking at them.")
+        if not asyncio.run(confirmed(f"Forget what was seen of '{name}'? [y/N] ")):
+            screen.note("Nothing was forgotten.")
+            return REJECTED
+    pins = Pins(setting.user_db)
+    try:
+        forgotten = pins.forget(pinned_as(name, server))
+    finally:
+        pins.close()
+    if as_json:
+        screen.put_json(Forgotten(server=name, forgotten=forgotten))
+    else:
+        seen = "Forgotten; its next definitions are the ones that count."
+        screen.note(seen if forgotten else f"Nothing was remembered of '{name}'.")
+    return 0

@@ -7,15 +7,17 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from holdfast.assemble.chat import review
 from holdfast.chat.turns import beginning
+from holdfast.contract.values import encode_json
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.arguments import read_text
-from holdfast.doors.cli.chatting.documents import place
-from holdfast.doors.cli.chatting.finding import setting_of
+from holdfast.doors.cli.chatting.documents import place, setting_of
 from holdfast.doors.cli.chatting.trusting import keep_trust, wants_trust
 from holdfast.doors.cli.failures import UsageProblem
 from holdfast.doors.cli.outputs import Written
 from holdfast.doors.cli.place import Flags
+from holdfast.models.opening import check_name
 from holdfast.text.visible import visible
 
 
@@ -45,8 +47,6 @@ def start_document(
 
 
 def _frontmatter(model: str) -> str:
-    from holdfast.contract.values import encode_json
-
     # A JSON string is also a TOML one, apart from DEL, which JSON leaves alone.
     name = encode_json(model).decode().replace("\x7f", "\\u007f")
     return f"```toml\n[model]\nname = {name}\n```\n"
@@ -54,8 +54,6 @@ def _frontmatter(model: str) -> str:
 
 def _check_model(path: Path, flags: Flags, model: str) -> None:
     """Before anything is written: a name nobody knows would be trusted for nothing."""
-    from holdfast.models.opening import check_name
-
     check_name(replace(setting_of(path, flags).loaded.config.model, name=model))
 
 
@@ -74,8 +72,6 @@ def _create(path: Path, text: str) -> None:
 
 def _trust(path: Path, flags: Flags) -> None:
     """Whoever typed the model's name here has seen all there is in the frontmatter."""
-    from holdfast.assemble.chat import review
-
     found = review(path, flags=flags or None)
     if found is not None and wants_trust(found):
         keep_trust(found)
