@@ -22,8 +22,8 @@ from holdfast.contract.call import Call, Caller, Decision
 from holdfast.contract.command import Command
 from holdfast.contract.result import Result
 from holdfast.contract.vocabulary import Verdict
-from holdfast.runtime.undo.putting_back import Undo
 from holdfast.runtime.undo.recorder import Recorder
+from holdfast.runtime.undo.restore import Undo
 from holdfast.sandbox.launch import run_launch
 from holdfast.sandbox.sandbox import Sandbox
 from holdfast.store.ledger import Ledger

@@ -18,7 +18,7 @@ from holdfast.contract.result import Result
 from holdfast.contract.vocabulary import State
 from holdfast.fs.own_paths import is_remembered, remembered_documents
 from holdfast.fs.protected_paths import is_protected
-from holdfast.runtime.writers import Noted
+from holdfast.store.owner import Noted
 from tests.agent.scripted import Scripted, said, use
 from tests.assemble.places import Place, again, approve, asking, hold
 from tests.runtime.support import run

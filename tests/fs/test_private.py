@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.fs.private import make_private_once, read_private
+from holdfast.fs.replace import make_private_once, read_private
 
 pytestmark = pytest.mark.spec("K3a")
 

@@ -13,8 +13,7 @@ import pytest
 
 from holdfast.fs import replace, temporary
 from holdfast.fs.beneath import FOLDER, opened
-from holdfast.fs.private import write_private
-from holdfast.fs.replace import new_file, swap, traits_of
+from holdfast.fs.replace import new_file, swap, traits_of, write_private
 
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.chmod"}
 OLD, NEW = b"old" * 10_000, b"new" * 20_000

@@ -14,7 +14,7 @@ from holdfast import Config, Runtime
 from holdfast.config.model import ApprovalConfig, McpConfig, McpServer, SandboxConfig
 from holdfast.mcp.bridge import Bridge
 from holdfast.runtime.commands import Workspace
-from holdfast.store.pins import Pins
+from holdfast.store.trust import Pins
 
 SERVERS = Path(__file__).parent / "servers"
 

@@ -18,7 +18,7 @@ from holdfast.contract.vocabulary import Failure, State
 from holdfast.mcp.bridge import Bridge
 from holdfast.mcp.definitions import pinned_as
 from holdfast.rules.gate import CHANGED
-from holdfast.store.pins import Pins
+from holdfast.store.trust import Pins
 from tests.mcp.bridging import bridged, methods, plain, until
 from tests.runtime.support import run
 

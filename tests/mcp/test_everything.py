@@ -23,7 +23,7 @@ from holdfast.contract.vocabulary import State
 from holdfast.mcp.bridge import Bridge
 from holdfast.runtime.commands import Workspace
 from holdfast.store.ledger import Ledger
-from holdfast.store.pins import Pins
+from holdfast.store.trust import Pins
 from tests.attached import attached
 from tests.peers import environment, everything
 from tests.runtime.support import run

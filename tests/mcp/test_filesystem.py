@@ -15,7 +15,7 @@ from holdfast.contract.vocabulary import Failure, Risk, State
 from holdfast.mcp.bridge import Bridge
 from holdfast.runtime.commands import Workspace
 from holdfast.store.ledger import Ledger
-from holdfast.store.pins import Pins
+from holdfast.store.trust import Pins
 from tests.peers import filesystem
 from tests.runtime.support import run
 

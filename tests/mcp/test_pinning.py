@@ -15,7 +15,7 @@ from holdfast.config.model import McpOAuth, McpServer
 from holdfast.contract.errors import BadJson
 from holdfast.contract.values import Json, canonical_json, parse_json
 from holdfast.mcp.definitions import MAX_DEFINITION, PARTS, definition_of, difference, pinned_as, same
-from holdfast.store.pins import DAMAGED
+from holdfast.store.trust import DAMAGED
 from tests.soak import rounds
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}

@@ -25,8 +25,8 @@ from holdfast.contract.errors import SandboxRefused, SecretUnavailable
 from holdfast.mcp.process import Process, folder_for, start
 from holdfast.mcp.stdio import StdioTransport
 from holdfast.runtime.commands import Workspace
-from holdfast.runtime.writers import wrote
 from holdfast.sandbox.sandbox import Sandbox
+from holdfast.store.owner import wrote
 from tests.mcp.hostile import runtime_in, server, talking, text_of
 from tests.runtime.commanding import mark, survivors, until
 from tests.runtime.support import run

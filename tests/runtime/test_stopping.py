@@ -50,7 +50,7 @@ def test_the_calls_own_timeout_counts_before_the_tools_and_the_default() -> None
         tools=[
             _sleeper("own", timeout=30.0, input_schema=schema),
             _sleeper("bare"),
-            _sleeper("shell", timeout=30.0, input_schema=schema, aliases=("bash",)),
+            _sleeper("shell", timeout=30.0, input_schema=schema, aliases=("bash",), timeout_in_seconds=("bash",)),
         ],
         config=config,
     )

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 from holdfast.contract.errors import LedgerCorrupt
 from holdfast.contract.values import Json, canonical_json
-from holdfast.store import pins as module
+from holdfast.store import trust as module
 from holdfast.store.ledger import Ledger
-from holdfast.store.pins import DAMAGED, Pins
+from holdfast.store.trust import DAMAGED, Pins
 
 ROOT = Path(__file__).parents[2]
 ONE: Json = {"name": "read", "description": "Reads.", "inputSchema": {"type": "object"}}
@@ -218,7 +218,7 @@ def test_threads_that_begin_at_once_share_one_ledger(pins: Pins, monkeypatch: py
 RACER = """
 import sys
 from pathlib import Path
-from holdfast.store.pins import Pins
+from holdfast.store.trust import Pins
 pins = Pins(Path(sys.argv[1]))
 pins.known("s", ("warm",))
 print("ready", flush=True)
@@ -230,7 +230,7 @@ print(",".join(pinned[f"t{n}"]["by"] for n in range(50)), flush=True)
 ENDLESS = """
 import sys
 from pathlib import Path
-from holdfast.store.pins import Pins
+from holdfast.store.trust import Pins
 pins = Pins(Path(sys.argv[1]))
 number = 0
 while True:

@@ -15,7 +15,7 @@ from holdfast.config.model import ToolsConfig
 from holdfast.contract.tool import Tool
 from holdfast.text.preview import preview
 from holdfast.tools import builtin_tools
-from holdfast.tools.arithmetic import ArithmeticProblem, evaluate
+from holdfast.tools.calculator import ArithmeticProblem, evaluate
 from tests.quick import quickly
 from tests.runtime.support import run, runtime_in
 

@@ -16,8 +16,7 @@ from holdfast.config.model import ApprovalConfig
 from holdfast.contract.errors import InvalidArguments
 from holdfast.contract.vocabulary import Failure
 from holdfast.text.preview import preview
-from holdfast.tools.files.edit import FILE_EDIT
-from holdfast.tools.files.replacing import Mode, NotFound, NotUnique, occurrences, replaced
+from holdfast.tools.files.edit import FILE_EDIT, Mode, NotFound, NotUnique, occurrences, replaced
 from tests.runtime.support import run, runtime_in
 from tests.tools.files_support import StandIn, propose, use
 

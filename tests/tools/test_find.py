@@ -12,7 +12,7 @@ from holdfast import Result
 from holdfast.text.preview import preview
 from holdfast.tools.search import engines
 from holdfast.tools.search.engines import find_ripgrep
-from holdfast.tools.search.find import FILE_FIND
+from holdfast.tools.search.search import FILE_FIND
 from tests.runtime.support import run, runtime_in
 from tests.tools.trees import plant_tree, write_tree
 

@@ -11,12 +11,7 @@ import pytest
 
 from holdfast import Config, Result, Runtime, helper_process
 from holdfast.config.model import SandboxConfig
-from holdfast.tools.git.diff import GIT_DIFF
-from holdfast.tools.git.diff import parse as parse_diff
-from holdfast.tools.git.log import GIT_LOG
-from holdfast.tools.git.log import parse as parse_log
-from holdfast.tools.git.status import GIT_STATUS
-from holdfast.tools.git.status import parse as parse_status
+from holdfast.tools.git.commands import GIT_DIFF, GIT_LOG, GIT_STATUS, parse_diff, parse_log, parse_status
 from tests.runtime.support import run
 
 ENVIRONMENT = {

@@ -19,11 +19,10 @@ from holdfast.config.model import SandboxConfig
 from holdfast.contract.context import Context
 from holdfast.tools.search import engines, ranking, scan, search
 from holdfast.tools.search.engines import Found, PlainScan, find_ripgrep
-from holdfast.tools.search.find import FILE_FIND
 from holdfast.tools.search.ranking import Line, look_at
 from holdfast.tools.search.scan import Scan, lines_of
 from holdfast.tools.search.scope import BadQuery, Query, Scope, glob_matcher
-from holdfast.tools.search.search import CODE_SEARCH
+from holdfast.tools.search.search import CODE_SEARCH, FILE_FIND
 from tests.quick import quickly
 from tests.runtime.support import run, runtime_in
 from tests.soak import rounds

@@ -20,7 +20,7 @@ from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import encode_json
 from holdfast.contract.vocabulary import Failure, State
-from holdfast.fs.path_patterns import fold_path
+from holdfast.fs.paths import fold_path
 from holdfast.runtime.pending import REJECTED_BY_USER
 from holdfast.runtime.runtime import Runtime
 from holdfast.store.changes import changes_of

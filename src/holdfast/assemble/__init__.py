@@ -29,7 +29,7 @@ from holdfast.rules.standard import CommandRules, DocumentPolicy
 from holdfast.runtime.commands import Workspace
 from holdfast.runtime.interfaces import Asker, Nobody
 from holdfast.runtime.runtime import Rules, Runtime
-from holdfast.runtime.undo.runs import remove_dead_runs
+from holdfast.runtime.undo.recorder import remove_dead_runs
 from holdfast.store.ledger import Ledger
 from holdfast.store.trust import Trust
 from holdfast.tools import builtin_tools
@@ -215,7 +215,7 @@ def add_servers(runtime: Runtime, user_db: Path, only: Collection[str] | None = 
         )
         return None
     from holdfast.mcp.bridge import Bridge
-    from holdfast.store.pins import Pins
+    from holdfast.store.trust import Pins
 
     pins = Pins(user_db)
     runtime.on_close(pins.close)

@@ -22,7 +22,7 @@ from holdfast.contract.errors import LedgerError
 from holdfast.contract.message import ToolUse
 from holdfast.contract.result import Attachment
 from holdfast.fs.own_paths import remember_document
-from holdfast.fs.private import open_lock, try_lock, write_private
+from holdfast.fs.replace import open_lock, try_lock, write_private
 from holdfast.models.port import Usage
 from holdfast.store.blobs import Blobs
 from holdfast.store.owner import alive, this_process

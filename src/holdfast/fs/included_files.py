@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.fs.path_patterns import fold_path
+from holdfast.fs.paths import fold_path
 
 _BYTES: Final = 64 * 1024
 _MOST: Final = 500

@@ -13,7 +13,7 @@ from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 
-from holdfast.fs.path_patterns import fold_path
+from holdfast.fs.paths import fold_path
 
 
 def config_folder() -> Path:

@@ -1,6 +1,6 @@
 """The protected names: files that a program of the person runs or obeys by itself, by which kind of program does so.
 
-Names are separated by blanks; `path_patterns` explains what they match. They are compared without regard to case, and
+Names are separated by blanks; `paths` explains what they match. They are compared without regard to case, and
 every name stands for its local variants too (`lefthook-local.yml`, `AGENTS.override.md`), so those are not listed.
 """
 

@@ -19,7 +19,7 @@ from typing import Final
 from holdfast.fs import git_folder
 from holdfast.fs.included_files import including
 from holdfast.fs.own_paths import installation, is_remembered, user_config_file, user_state_dir
-from holdfast.fs.path_patterns import Matcher, Pattern, fold, fold_path, may_be_short, names_of, shared_names
+from holdfast.fs.paths import Matcher, Pattern, fold, fold_path, may_be_short, names_of, shared_names
 from holdfast.fs.protected_list import (
     BY_GIT,
     DEPENDENCIES,

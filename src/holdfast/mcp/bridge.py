@@ -16,7 +16,7 @@ from holdfast.text.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from holdfast.runtime.runtime import Runtime
-    from holdfast.store.pins import Pins
+    from holdfast.store.trust import Pins
 
 CLOSE_SECONDS: Final = 5.0
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from holdfast.mcp.remote import Remote
     from holdfast.runtime.context import RunContext
     from holdfast.runtime.runtime import Runtime
-    from holdfast.store.pins import Pins
+    from holdfast.store.trust import Pins
 
 
 class Clock(Protocol):

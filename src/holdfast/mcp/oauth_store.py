@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.config.model import McpServer
-from holdfast.fs.private import read_private, write_private
+from holdfast.fs.replace import read_private, write_private
 
 _MOST_BYTES: Final = 1 << 20
 

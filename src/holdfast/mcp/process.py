@@ -20,11 +20,11 @@ from holdfast.contract.errors import SandboxRefused
 from holdfast.runtime.commands import TERM_GRACE, signal_name
 from holdfast.runtime.runtime import Runtime
 from holdfast.runtime.stepping import ThreadPool
-from holdfast.runtime.writers import Noted
 from holdfast.sandbox.launch import Launch, finish, told
 from holdfast.sandbox.proxy import Doorway
 from holdfast.sandbox.sandbox import Sandbox
 from holdfast.sandbox.warden.client import NotStarted, WardenLost
+from holdfast.store.owner import Noted
 
 GRACE: Final = 2.0
 """Seconds a server has to end by itself when its input is closed."""

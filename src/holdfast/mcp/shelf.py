@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from holdfast.runtime.context import RunContext
     from holdfast.runtime.runtime import Runtime
-    from holdfast.store.pins import Pins
+    from holdfast.store.trust import Pins
 
 MAX_LINES: Final = 30
 MAX_CHARS: Final = 3_000

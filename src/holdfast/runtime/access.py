@@ -6,6 +6,8 @@ from collections.abc import Callable
 from inspect import signature
 from typing import Any, Final
 
+from msgspec import Struct
+
 from holdfast.config.model import ToolsConfig
 from holdfast.contract.call import Caller, Decision
 from holdfast.contract.finding import TOOL_SEARCH
@@ -19,8 +21,9 @@ from holdfast.registry.registry import Registry
 from holdfast.rules.gate import Hooks
 from holdfast.rules.policy import Policy, check_names
 from holdfast.runtime.middleware import After, Before, Middleware
+from holdfast.runtime.results import failed
 
-_MAX_CALLERS: Final = 1024
+_MAX_PLANS: Final = 16_384
 _MAX_TIMEOUT: Final = 10.0**9
 
 
@@ -65,38 +68,24 @@ class ToolAccess:
         if self.policy.compile(caller).allows(tool):
             return tool
         text = f"Tool '{name}' is not allowed by tool policy"
-        return Result(False, error=text, state=State.DENIED, failure=Failure.NOT_ALLOWED)
+        return failed(text, State.DENIED, Failure.NOT_ALLOWED)
 
     def unknown(self, name: str, caller: Caller) -> Result:
         hidden = self.registry.waits_for_root(name)
         if hidden is not None and self.policy.compile(caller).allows(hidden):
             text = f"Tool '{name}' needs a project, and there is none here; `holdfast init` makes one."
-            return Result(False, error=text, state=State.INVALID, failure=Failure.UNKNOWN_TOOL)
+            return failed(text, State.INVALID, Failure.UNKNOWN_TOOL)
         close = self.registry.suggest(name, self.visible(caller))
         hint = f" Did you mean '{close}'?" if close else " `holdfast tools` lists the tools there are."
-        return Result(
-            False, error=f"There is no tool '{name[:80]}'.{hint}", state=State.INVALID, failure=Failure.UNKNOWN_TOOL
-        )
+        return failed(f"There is no tool '{name[:80]}'.{hint}", State.INVALID, Failure.UNKNOWN_TOOL)
 
     def warnings(self) -> list[str]:
         """What is odd about the tools and the names the policy uses; ask when the sources are ready."""
         return [*self.registry.warnings, *check_names(self.policy.rules, self.registry.known())]
 
 
-class Plan:
+class Plan(Struct, frozen=True, eq=False, kw_only=True):
     """One tool for one kind of caller."""
-
-    __slots__ = (
-        "after", "applies_direct", "before", "decision", "direct", "execute", "is_valid", "logged",
-        "missing_scope", "mutates", "open_schema", "proposes_direct", "settled", "timeout", "timeout_unit", "tool",
-    )  # fmt: skip
-
-    def timeout_of(self, args: Args) -> float | None:
-        """Seconds this call may take: by its own `timeout` argument, else by the tool or the default."""
-        asked = args.get("timeout") if self.timeout_unit else None
-        if isinstance(asked, int | float) and not isinstance(asked, bool) and asked > 0:
-            return min(asked, _MAX_TIMEOUT) * self.timeout_unit
-        return self.timeout
 
     tool: Tool
     execute: Callable[[Args, Any], Any] | None
@@ -121,83 +110,67 @@ class Plan:
     proposes_direct: bool
     applies_direct: bool
 
+    def timeout_of(self, args: Args) -> float | None:
+        """Seconds this call may take: by its own `timeout` argument, else by the tool or the default."""
+        asked = args.get("timeout")
+        if isinstance(asked, int | float) and not isinstance(asked, bool) and asked > 0:
+            return min(asked, _MAX_TIMEOUT) * self.timeout_unit
+        return self.timeout
+
 
 class Plans:
     """The cache of plans. Anything that could change one empties it."""
 
     def __init__(
-        self,
-        access: ToolAccess,
-        middleware: Middleware,
-        hooks: Hooks,
-        static_decision: Callable[[Tool, Caller], Decision | None],
-        *,
-        caller: Caller,
-        default_timeout: float,
-        planning: bool,
+        self, access: ToolAccess, middleware: Middleware, hooks: Hooks,
+        static_decision: Callable[[Tool, Caller], Decision | None], *, default_timeout: float, planning: bool,
     ) -> None:
         self._access = access
         self.registry = access.registry
         self._middleware = middleware
         self._hooks = hooks
         self._static_decision = static_decision
-        self._caller = caller
         self._default_timeout = default_timeout
         self._planning = planning
-        self._by_caller: dict[Caller, dict[str, Plan]] = {}
-        self.default: dict[str, Plan] = {}
-        """For the runtime's own caller; read directly on the way of every call."""
+        self._known: dict[tuple[str, Caller], Plan] = {}
         middleware.on_change(self.forget)
         access.registry.on_change(self.forget)
 
     def forget(self) -> None:
-        self._by_caller.clear()
-        self.default.clear()
+        self._known.clear()
 
     def find(self, name: str, caller: Caller) -> Plan | Result:
         """The plan, or the refusal every call by that name gets."""
-        if caller is self._caller:
-            plans = self.default
-        else:
-            plans = self._by_caller.get(caller)
-            if plans is None:
-                if len(self._by_caller) >= _MAX_CALLERS:
-                    self._by_caller.clear()
-                plans = self._by_caller[caller] = {}
-        plan = plans.get(name)
+        plan = self._known.get((name, caller))
         if plan is None:
             plan = self._compile(name, caller)
             if isinstance(plan, Plan):  # refusals are not kept: a stranger's names must not fill the memory
-                plans[name] = plan
+                if len(self._known) >= _MAX_PLANS:
+                    self._known.clear()
+                self._known[name, caller] = plan
         return plan
 
     def _compile(self, name: str, caller: Caller) -> Plan | Result:
         tool = self._access.find(name, caller)
         if isinstance(tool, Result):
             return tool
-        plan = Plan()
-        plan.tool = tool
-        plan.execute = _with_context(tool.execute)
-        plan.is_valid = tool.schema.is_valid
-        plan.open_schema = not tool.schema.closed
-        spellings = (*tool.names, tool.api_name)
-        plan.before = self._middleware.before(spellings)
-        plan.after = self._middleware.after(spellings)
-        plan.mutates = tool.mutates
-        inline = tool.runs == "inline"
-        plan.direct = inline or is_async(tool.execute)
-        plan.proposes_direct = inline or is_async(tool.propose)
-        plan.applies_direct = inline or is_async(tool.apply)
-        plan.timeout = tool.timeout if tool.timeout is not None else self._default_timeout
-        plan.timeout_unit = _timeout_unit(tool, name)
-        plan.missing_scope = next((scope for scope in tool.required_secret_scopes if scope not in caller.scopes), None)
-        plan.logged = self._hooks.outcome(tool, tool.risk, caller).action == "log"
-        plan.decision = self._static_decision(tool, caller)
+        spellings, inline = (*tool.names, tool.api_name), tool.runs == "inline"
+        decision = self._static_decision(tool, caller)
         at_once = tool.propose is None and tool.touches is None and not tool.definition_only
-        approved = plan.decision is not None and plan.decision.verdict is Verdict.APPROVE
-        only_planned = self._planning and plan.mutates
-        plan.settled = plan.decision if at_once and approved and not only_planned else None
-        return plan
+        approved = decision is not None and decision.verdict is Verdict.APPROVE
+        only_planned = self._planning and tool.mutates
+        return Plan(
+            tool=tool, execute=_with_context(tool.execute), is_valid=tool.schema.is_valid,
+            open_schema=not tool.schema.closed, before=self._middleware.before(spellings),
+            after=self._middleware.after(spellings), decision=decision,
+            settled=decision if at_once and approved and not only_planned else None,
+            timeout=tool.timeout if tool.timeout is not None else self._default_timeout,
+            timeout_unit=_timeout_unit(tool, name),
+            missing_scope=next((scope for scope in tool.required_secret_scopes if scope not in caller.scopes), None),
+            mutates=tool.mutates, direct=inline or is_async(tool.execute),
+            logged=self._hooks.outcome(tool, tool.risk, caller).action == "log",
+            proposes_direct=inline or is_async(tool.propose), applies_direct=inline or is_async(tool.apply),
+        )
 
 
 def _with_context(function: Callable[..., Any] | None) -> Callable[[Args, Any], Any] | None:

@@ -29,33 +29,19 @@ if TYPE_CHECKING:
 
 
 def standard_gate(
-    config: Config,
-    registry: Registry,
-    hooks: Hooks,
-    commands: Commands,
-    grants: StoredGrants | None,
-    document: DocumentPolicy | None = None,
-    caps: Sequence[Cap] = (),
+    config: Config, registry: Registry, hooks: Hooks, commands: Commands, grants: StoredGrants | None,
+    document: DocumentPolicy | None = None, caps: Sequence[Cap] = (),
 ) -> Gate:
     """What decides unless a program brings its own; `caps` are put beside the built-in ones."""
     root, extra = commands.workspace.root, commands.protected
     shells = _shells(config.tools.config)
     chain = standard_chain(
-        config.approval,
-        document=document,
-        grants=grants,
-        sandbox_held=commands.held,
-        is_tool=registry.knows,
-        protected=extra,
-        shells=shells,
+        config.approval, document=document, grants=grants, sandbox_held=commands.held, is_tool=registry.knows,
+        protected=extra, shells=shells,
     )
     built_in = standard_caps(
-        config.approval,
-        chain,
-        hooks=hooks,
-        is_protected=lambda path: is_protected(path, root=root, extra=extra),
-        sandbox_held=commands.held,
-        shells=shells,
+        config.approval, chain, hooks=hooks, is_protected=lambda path: is_protected(path, root=root, extra=extra),
+        sandbox_held=commands.held, shells=shells,
     )
     return Gate(chain, (*built_in, containment_cap(commands.containment), *caps))
 
@@ -108,19 +94,11 @@ class Approvals:
     def question(self, tool: Tool, call: Call, proposal: Proposal | None) -> Question:
         workspace = self._commands.workspace
         return Question(
-            tool=tool,
-            args=call.args,
-            call_id=call.id,
-            name_used=call.name_used,
-            cwd=call.cwd,
-            caller=call.caller,
-            risk=proposal.risk if proposal is not None else tool.risk,
-            paths=self.touched(tool, call),
-            root=workspace.root,
-            session=call.caller.session or self._session,
+            tool=tool, args=call.args, call_id=call.id, name_used=call.name_used, cwd=call.cwd, caller=call.caller,
+            risk=proposal.risk if proposal is not None else tool.risk, paths=self.touched(tool, call),
+            root=workspace.root, session=call.caller.session or self._session,
             document=workspace.document.name if workspace.document else None,
-            confinement=lambda: self._commands.confinement(tool),
-            files=lambda: self.files_named(tool, call, proposal),
+            confinement=lambda: self._commands.confinement(tool), files=lambda: self.files_named(tool, call, proposal),
         )
 
     def touched(self, tool: Tool, call: Call) -> tuple[Path, ...]:
@@ -177,9 +155,7 @@ def approval_digest(
     shown = None
     if proposal is not None:
         shown = [
-            proposal.summary,
-            proposal.risk,
-            proposal.payload,
+            proposal.summary, proposal.risk, proposal.payload,
             [[item.kind, item.subject, item.value] for item in proposal.preconditions],
         ]
     folder = to_text(os.path.realpath(call.cwd))

@@ -9,9 +9,10 @@ import signal as signals
 import threading
 import weakref
 from base64 import b32encode
+from contextlib import ExitStack
 from pathlib import Path
 from time import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 import msgspec
 from msgspec import Struct
@@ -22,16 +23,76 @@ from holdfast.contract.command import Command
 from holdfast.contract.context import Context
 from holdfast.contract.errors import CallError, SandboxRefused
 from holdfast.contract.processes import ProcessInfo, ProcessOutput, Signal
-from holdfast.fs.private import make_private_folder
+from holdfast.fs.replace import make_private_folder
 from holdfast.fs.temporary import make_folder, remove_folder
 from holdfast.runtime.commands import CallSandbox, Commands, signal_name
-from holdfast.runtime.pages import MAX_READ, read_page
-from holdfast.runtime.writers import wrote
 from holdfast.sandbox.warden.client import Exit, Job, Logged, NotStarted, WardenLost
-from holdfast.store.owner import alive, owner_of
+from holdfast.store.owner import alive, owner_of, wrote
 
 if TYPE_CHECKING:
     from holdfast.sandbox.launch import Launch
+
+MAX_READ: Final = 1024 * 1024
+MARGIN: Final = 8192
+"""Read beyond that, so that a secret at the cut is whole when it is redacted."""
+_BLOCK: Final = 65_536
+_TRIES: Final = 10
+"""Between listing the files and opening them the older one may be dropped."""
+
+
+def read_page(base: Path, offset: int | None, limit: int) -> ProcessOutput:
+    """Lines from number `offset`, or the last ones. A line of more than a megabyte is cut."""
+    with ExitStack() as opened:
+        dropped, files = _open_all(base, opened)
+        total = dropped + sum(map(_newlines, files)) + 1
+        if files and _ends_line(files[-1]):
+            total -= 1
+        first = max(dropped + 1, total - limit + 1 if offset is None else offset)
+        lines = _lines(files, first - dropped, limit)
+    return ProcessOutput(text=lines, first=first, total_lines=total if files else 0, dropped=dropped)
+
+
+def _open_all(base: Path, opened: ExitStack) -> tuple[int, list[BinaryIO]]:
+    """The lines dropped so far and the files there are, which stay readable when they are dropped as well."""
+    for _ in range(_TRIES):
+        paths = sorted(base.parent.glob(f"{base.name}.out.*"), key=lambda path: int(path.name.split(".")[2]))
+        with ExitStack() as tried:
+            try:
+                files: list[BinaryIO] = [tried.enter_context(path.open("rb")) for path in paths]
+            except FileNotFoundError:
+                continue
+            opened.enter_context(tried.pop_all())
+            return int(paths[0].name.split(".")[3]) if paths else 0, files
+    raise CallError("The process prints faster than its output can be read; try again.")
+
+
+def _lines(files: list[BinaryIO], first: int, limit: int) -> str:
+    kept = bytearray()
+    line = 1
+    for file in files:
+        file.seek(0)
+        while (block := file.read(_BLOCK)) and line < first + limit and len(kept) < MAX_READ + MARGIN:
+            for piece in block.splitlines(keepends=True):
+                if first <= line < first + limit:
+                    kept += piece
+                line += piece.endswith(b"\n")
+    return bytes(kept[: MAX_READ + MARGIN]).decode("utf-8", "replace").removesuffix("\n")
+
+
+def _newlines(file: BinaryIO) -> int:
+    count = 0
+    while block := file.read(_BLOCK):
+        count += block.count(b"\n")
+    return count
+
+
+def _ends_line(file: BinaryIO) -> bool:
+    size = file.seek(0, 2)
+    if not size:
+        return True
+    file.seek(size - 1)
+    return file.read(1) == b"\n"
+
 
 PROCESSES: Final = "processes"
 """Where in the state folder processes in the background are remembered."""
@@ -83,9 +144,7 @@ class Background:
         finally:
             self._starting -= 1
 
-    async def _start(
-        self, launch: Launch, cwd: str, *, shown: str, label: str | None, detached: bool
-    ) -> ProcessInfo:
+    async def _start(self, launch: Launch, cwd: str, *, shown: str, label: str | None, detached: bool) -> ProcessInfo:
         name = b32encode(os.urandom(5)).decode().lower()
         job = self._begin(launch, name, detached=detached)
         try:
@@ -97,15 +156,8 @@ class Background:
             self._take_back(name, job, launch)
             raise
         record = Record(
-            id=name,
-            pid=pid,
-            worker=owner_of(worker),
-            command=shown,
-            cwd=cwd,
-            label=label,
-            detached=detached,
-            contained=launch.contained,
-            started=time(),
+            id=name, pid=pid, worker=owner_of(worker), command=shown, cwd=cwd, label=label, detached=detached,
+            contained=launch.contained, started=time(),
         )
         try:
             self._base(name).with_suffix(".json").write_bytes(msgspec.json.encode(record))
@@ -196,16 +248,9 @@ class Background:
         gone = None if status is None else Exit.of(status)
         lost = end is None or (alone and not record.detached)
         return ProcessInfo(
-            id=record.id,
-            pid=record.pid,
-            state="running" if watched and end is None else "lost" if lost else "exited",
-            command=record.command,
-            cwd=record.cwd,
-            label=record.label,
-            detached=record.detached,
-            contained=record.contained,
-            started=record.started,
-            ended=ended,
+            id=record.id, pid=record.pid, state="running" if watched and end is None else "lost" if lost else "exited",
+            command=record.command, cwd=record.cwd, label=record.label, detached=record.detached,
+            contained=record.contained, started=record.started, ended=ended,
             exit_code=None if gone is None else gone.code,
             signal=None if gone is None or gone.signal is None else signal_name(gone.signal),
         )

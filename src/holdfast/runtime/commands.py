@@ -27,8 +27,8 @@ from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import digest_of
 from holdfast.contract.vocabulary import AUTO_APPROVED_IF_SANDBOXED, NEEDS_CONTAINMENT, RUNS_COMMANDS
-from holdfast.fs.private import open_lock, try_lock
 from holdfast.fs.protected_paths import exact
+from holdfast.fs.replace import open_lock, try_lock
 from holdfast.rules.chain import Confinement
 from holdfast.rules.gate import Containment
 from holdfast.rules.policy import MANIFEST
@@ -79,12 +79,7 @@ class Commands:
     """The sandbox, the process that starts commands, and the recorder of what they change."""
 
     def __init__(
-        self,
-        config: Config,
-        workspace: Workspace,
-        ledger: Ledger | None,
-        redactor: Redactor,
-        events: Events,
+        self, config: Config, workspace: Workspace, ledger: Ledger | None, redactor: Redactor, events: Events,
         on_close: Callable[[Callable[[], None]], None],
     ) -> None:
         self.config = config
@@ -115,12 +110,8 @@ class Commands:
 
         workspace = self.workspace
         return Sandbox(
-            self.config.sandbox,
-            root=workspace.root,
-            document_dir=workspace.document_dir,
-            state=workspace.state,
-            extra_protected=self.protected,
-            cwd=Path(workspace.cwd),
+            self.config.sandbox, root=workspace.root, document_dir=workspace.document_dir, state=workspace.state,
+            extra_protected=self.protected, cwd=Path(workspace.cwd),
         )
 
     @cached_property
@@ -139,7 +130,7 @@ class Commands:
 
     def undo(self, call_id: str, *, by: str, partial: bool, door: str) -> Result:
         """Put back what a call changed; blocks."""
-        from holdfast.runtime.undo.putting_back import Undo
+        from holdfast.runtime.undo.restore import Undo
 
         ledger, state = self.ledger, self.workspace.state
         if ledger is None or state is None:
@@ -168,13 +159,9 @@ class Commands:
             return Confinement(environment=policy.environment, settings=self._settings(tool) if runs else None)
         return Confinement(
             backend=None if backend is None else backend.name,
-            guarantees=() if backend is None else tuple(sorted(backend.guarantees)),
-            network=policy.network,
-            writable=tuple(map(str, policy.writable)),
-            hidden=tuple(map(str, policy.read_deny)),
-            protected=policy.protected,
-            environment=policy.environment,
-            settings=self._settings(tool) if runs else None,
+            guarantees=() if backend is None else tuple(sorted(backend.guarantees)), network=policy.network,
+            writable=tuple(map(str, policy.writable)), hidden=tuple(map(str, policy.read_deny)),
+            protected=policy.protected, environment=policy.environment, settings=self._settings(tool) if runs else None,
         )
 
     def _settings(self, tool: Tool) -> str:
@@ -452,24 +439,13 @@ class _Running:
         shown: Kept = kept[0]
         network, writable = self._bounds()
         return Ran(
-            code=ended.code,
-            signal=None if ended.signal is None else signal_name(ended.signal),
-            output=shown.text,
-            error_output=kept[1].text if len(kept) > 1 else "",
-            total_bytes=shown.total_bytes,
-            total_lines=shown.total_lines,
-            output_lines=shown.output_lines,
-            truncated=shown.truncated,
-            notice=shown.notice,
-            spill=None if shown.spill is None else shown.spill.reference,
-            spilled_bytes=0 if shown.spill is None else shown.spill.size,
-            contained=self._launch.contained,
-            network=network,
-            writable=writable,
-            changes=None if self._recording is None else found.changes,
-            violations=found.violations,
-            notes=found.notes,
-            stopped=_stopped(self._ctx.stopped_by),
+            code=ended.code, signal=None if ended.signal is None else signal_name(ended.signal), output=shown.text,
+            error_output=kept[1].text if len(kept) > 1 else "", total_bytes=shown.total_bytes,
+            total_lines=shown.total_lines, output_lines=shown.output_lines, truncated=shown.truncated,
+            notice=shown.notice, spill=None if shown.spill is None else shown.spill.reference,
+            spilled_bytes=0 if shown.spill is None else shown.spill.size, contained=self._launch.contained,
+            network=network, writable=writable, changes=None if self._recording is None else found.changes,
+            violations=found.violations, notes=found.notes, stopped=_stopped(self._ctx.stopped_by),
         )
 
     def _bounds(self) -> tuple[str, tuple[str, ...]]:

@@ -72,12 +72,7 @@ class RunContext:
     callbacks: Sequence[Callable[[], None]] = ()
 
     def __init__(
-        self,
-        environment: Environment,
-        tool: Tool,
-        call: Call,
-        timeout: float | None,
-        parent: RunContext | None = None,
+        self, environment: Environment, tool: Tool, call: Call, timeout: float | None, parent: RunContext | None = None
     ) -> None:
         self._environment = environment
         self.tool = tool

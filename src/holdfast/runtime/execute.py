@@ -16,7 +16,7 @@ from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Failure, State
 from holdfast.runtime.context import RunContext
-from holdfast.runtime.results import ABORTED, is_well_formed, words_of
+from holdfast.runtime.results import ABORTED, failed, is_well_formed, words_of
 from holdfast.runtime.stepping import GRACE_SECONDS, Closed, NoReply, Running, Stop, Stopped, ThreadPool, finish
 
 if TYPE_CHECKING:
@@ -30,17 +30,6 @@ class Ended(NamedTuple):
     """A result made by the runtime, not by the tool: its state is evidence."""
 
     result: Result
-
-
-class Waiting(NamedTuple):
-    """A call that did not finish in its first step."""
-
-    work: Coroutine[Any, Any, Any]
-    waited: Any
-    tool: Tool
-    ctx: RunContext
-    in_thread: bool
-    mutates: bool
 
 
 class Executor:
@@ -57,11 +46,6 @@ class Executor:
 
         Raises only when the caller itself is cancelled or closed.
         """
-        value = self.begin(tool, function, args, ctx, direct=direct, mutates=mutates)
-        return await self.finish(value) if type(value) is Waiting else value
-
-    def begin(self, tool: Tool, function: Function, args: Args, ctx: RunContext, *, direct: bool, mutates: bool) -> Any:
-        """Call the function and take its first step: what `call` returns, or `Waiting` if there is more to do."""
         try:
             if direct:
                 value = function(args, ctx)
@@ -77,16 +61,11 @@ class Executor:
             else:
                 work = _in_thread(function, args, ctx)
             try:
-                waited = work.send(None)
+                waited = work.send(None)  # what finishes without waiting needs no task and no timer
             except StopIteration as stop:
                 return stop.value
         except BaseException as error:
             return _failed(tool, ctx, error)
-        return Waiting(work, waited, tool, ctx, not direct and tool.runs == "thread", mutates)
-
-    async def finish(self, waiting: Waiting) -> Any:
-        """Drive what `begin` began to its end."""
-        tool, ctx = waiting.tool, waiting.ctx
         running = Running([ctx.stopping, *ctx.callbacks])
         ctx.callbacks = running.callbacks
         if ctx.timeout is not None:
@@ -94,13 +73,13 @@ class Executor:
         ctx.runs(running)
         self.running[ctx.call_id] = running
         try:
-            return await finish(waiting.work, waiting.waited, running)
+            return await finish(work, waited, running)
         except Stopped as stopped:
-            return _stopped(stopped, waiting)
+            return _stopped(stopped, ctx, in_thread=not direct and tool.runs == "thread", mutates=mutates)
         except NoReply as error:
-            state = State.UNKNOWN if waiting.mutates else State.FAILED
-            failure = Failure.OUTCOME_UNKNOWN if waiting.mutates else Failure.TOOL_ERROR
-            return Ended(Result(False, error=str(error), state=state, failure=failure, call_id=ctx.call_id))
+            state = State.UNKNOWN if mutates else State.FAILED
+            failure = Failure.OUTCOME_UNKNOWN if mutates else Failure.TOOL_ERROR
+            return Ended(failed(str(error), state, failure, ctx.call_id))
         except Closed:
             raise GeneratorExit from None
         except asyncio.CancelledError as error:
@@ -134,8 +113,7 @@ class Executor:
         return True
 
 
-def _stopped(stopped: Stopped, waiting: Waiting) -> Ended:
-    ctx = waiting.ctx
+def _stopped(stopped: Stopped, ctx: RunContext, *, in_thread: bool, mutates: bool) -> Ended:
     if stopped.why is Stop.TIMEOUT:
         assert ctx.timeout is not None
         text = f"Tool '{ctx.call_record.name_used}' timed out after {round(ctx.timeout * 1000)}ms"
@@ -146,12 +124,12 @@ def _stopped(stopped: Stopped, waiting: Waiting) -> Ended:
     if (seen := _seen(stopped.value, ctx)) is not None:
         error = f"{text}\n\n{seen.error}" if seen.error else text
         return Ended(replace(seen, success=False, error=error, state=state, failure=failure, call_id=ctx.call_id))
-    if waiting.in_thread:
+    if in_thread:
         text += "; its thread cannot be stopped and may still be running"
-    if waiting.mutates:
+    if mutates:
         text = f"{text.removesuffix('.')}; whether it took effect is not known"
         state = State.UNKNOWN
-    return Ended(Result(False, error=text, state=state, failure=failure, call_id=ctx.call_id))
+    return Ended(failed(text, state, failure, ctx.call_id))
 
 
 def _seen(value: object, ctx: RunContext) -> Result | None:
@@ -166,7 +144,7 @@ def _seen(value: object, ctx: RunContext) -> Result | None:
 
 def _failed(tool: Tool, ctx: RunContext, error: BaseException) -> Ended:
     text = words_of(error, f"Tool '{tool.name}' raised {type(error).__name__}.")
-    return Ended(Result(False, error=text, state=State.FAILED, failure=Failure.TOOL_ERROR, call_id=ctx.call_id))
+    return Ended(failed(text, State.FAILED, Failure.TOOL_ERROR, ctx.call_id))
 
 
 async def _await(value: Any) -> Any:

@@ -41,9 +41,6 @@ async def explain(pipeline: Pipeline, access: ToolAccess, approvals: Approvals, 
 def _step(decision: Decision) -> ExplainedStep:
     """The stage that ends the call."""
     return ExplainedStep(
-        stage=decision.source,
-        source=decision.source,
-        answer=decision.verdict.value,
-        reason=decision.reason,
+        stage=decision.source, source=decision.source, answer=decision.verdict.value, reason=decision.reason,
         decided=True,
     )

@@ -204,11 +204,9 @@ def answer(given: object) -> Answer:
     if not isinstance(given, Answer):
         raise CallError(f"An answer must be an Answer, not {type(given).__name__}.")
     said = {
-        "kind": given.kind,
-        "by": text(given.by, "The name of who answers"),
+        "kind": given.kind, "by": text(given.by, "The name of who answers"),
         "message": text(given.message, "The message of an answer", MAX_MESSAGE),
-        "args": None if given.args is None else new_arguments(given.args),
-        "success": given.success,
+        "args": None if given.args is None else new_arguments(given.args), "success": given.success,
     }
     try:
         return msgspec.convert(said, Answer)

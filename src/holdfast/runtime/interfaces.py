@@ -74,13 +74,8 @@ class Interfaces:
         self._on_change: list[Callable[[], None]] = []
 
     def attach(
-        self,
-        asker: Asker | None = None,
-        *,
-        inquirer: Inquirer | None = None,
-        told: Told | None = None,
-        nobody: Nobody | None = None,
-        by: str = "program",
+        self, asker: Asker | None = None, *, inquirer: Inquirer | None = None, told: Told | None = None,
+        nobody: Nobody | None = None, by: str = "program",
     ) -> Attachment:
         for what, given in (("asker", asker), ("inquirer", inquirer), ("told", told)):
             if given is not None and not callable(given):

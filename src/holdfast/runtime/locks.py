@@ -16,7 +16,7 @@ from holdfast.contract.errors import PathRefused
 from holdfast.contract.event import Queued
 from holdfast.contract.result import Result
 from holdfast.contract.vocabulary import Failure, State
-from holdfast.runtime.results import ABORTED, refused_paths
+from holdfast.runtime.results import ABORTED, failed, refused_paths
 
 
 class Claim(Struct, frozen=True, eq=False):
@@ -150,7 +150,7 @@ class PathQueue:
             return refused_paths(error)
         except asyncio.CancelledError:
             if waiting.cancelled():
-                return Result(False, error=ABORTED, state=State.CANCELLED, failure=Failure.CANCELLED)
+                return failed(ABORTED, State.CANCELLED, Failure.CANCELLED)
             if not waiting.cancel():
                 self._locks.release(claim)
             raise

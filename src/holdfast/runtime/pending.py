@@ -42,12 +42,7 @@ class PendingCalls:
     """The calls of one ledger that wait. Without a ledger of its own a runtime keeps them in memory."""
 
     def __init__(
-        self,
-        ledger: Ledger | None,
-        redactor: Redactor,
-        events: Events,
-        interfaces: Interfaces,
-        lifetimes: Lifetimes,
+        self, ledger: Ledger | None, redactor: Redactor, events: Events, interfaces: Interfaces, lifetimes: Lifetimes
     ) -> None:
         self._kept = ledger
         self._redactor = redactor

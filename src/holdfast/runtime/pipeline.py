@@ -38,7 +38,7 @@ from holdfast.runtime import intake
 from holdfast.runtime.access import Plan, Plans
 from holdfast.runtime.approvals import Approvals, what_changed
 from holdfast.runtime.context import Environment, RunContext
-from holdfast.runtime.execute import Ended, Executor, Waiting
+from holdfast.runtime.execute import Ended, Executor
 from holdfast.runtime.intake import Arguments, own, parse_object, read_arguments, recordable
 from holdfast.runtime.interfaces import Interfaces
 from holdfast.runtime.locks import Claim, PathQueue
@@ -51,6 +51,7 @@ from holdfast.runtime.results import (
     broken,
     checked_proposal,
     denied,
+    failed,
     invalid,
     invalid_for,
     lost_secret,
@@ -95,44 +96,24 @@ class CallRequest(Struct, frozen=True):
 
     @classmethod
     def checked(
-        cls,
-        name: object,
-        arguments: Arguments,
-        *,
-        caller: Caller,
-        cwd: str,
-        request: object = None,
-        given_id: object = None,
-        call_id: str | None = None,
+        cls, name: object, arguments: Arguments, caller: Caller, cwd: str,
+        request: object = None, given_id: object = None, call_id: str | None = None,
     ) -> CallRequest:
         """With what a program handed in; raises `CallError` for what could not be kept."""
-        return cls(
-            name[: intake.MAX_TEXT] if type(name) is str else words_of(name, type(name).__name__),
-            arguments,
-            caller,
-            cwd,
-            None,
-            intake.optional_text(request, "The request of a call"),
-            intake.optional_text(given_id, "The given id of a call"),
-            call_id,
-        )
+        name = name[: intake.MAX_TEXT] if type(name) is str else words_of(name, type(name).__name__)
+        request = intake.optional_text(request, "The request of a call")
+        given_id = intake.optional_text(given_id, "The given id of a call")
+        return cls(name, arguments, caller, cwd, request=request, given_id=given_id, call_id=call_id)
 
     @classmethod
-    def again(
-        cls,
-        pending: PendingCall,
-        *,
-        args: Args | None = None,
-        parent: RunContext | None = None,
-        unrecorded: bool = False,
-    ) -> CallRequest:
+    def again(cls, pending: PendingCall, *, args: Args | None = None, **more: Any) -> CallRequest:
         """A pending call once more, as it was asked for or with other arguments."""
         call = pending.call
         given = args if args is not None else call.args if call.asked is None else call.asked
         return cls(
-            call.name_used, own(given), call.caller, call.cwd, parent, call.request, call.given_id, call.id,
-            pending, None, unrecorded,
-        )  # fmt: skip
+            call.name_used, own(given), call.caller, call.cwd, request=call.request, given_id=call.given_id,
+            call_id=call.id, pending=pending, **more,
+        )
 
 
 class Stage(Struct, frozen=True):
@@ -163,19 +144,10 @@ class Approval(Struct, frozen=True):
 
 class Pipeline:
     def __init__(
-        self,
-        plans: Plans,
-        approvals: Approvals,
-        pending: PendingCalls,
-        interfaces: Interfaces,
-        environment: Environment,
-        *,
-        caller: Caller,
-        session: str,
-        planning: bool,
+        self, plans: Plans, approvals: Approvals, pending: PendingCalls, interfaces: Interfaces,
+        environment: Environment, *, session: str, planning: bool,
     ) -> None:
         self._plans = plans
-        self._default_plans = plans.default
         self._approvals = approvals
         self._pending = pending
         self._interfaces = interfaces
@@ -185,7 +157,6 @@ class Pipeline:
         self._redactor = environment.redactor
         self._tools = environment.config.tools
         self._output = environment.config.output
-        self._caller = caller
         self._planning = planning
         self._registry = plans.registry
         self._session = session
@@ -204,17 +175,13 @@ class Pipeline:
     async def run(self, request: CallRequest) -> Result:
         """Take one call from its interface to its result. Raises only if the caller's task is cancelled."""
         prepared = await self.prepare(request, self._cancelled_early)
-        if type(prepared) is Result:
-            return prepared
-        assert type(prepared) is Prepared
-        return await self.run_prepared(prepared, None)
+        return await self.run_prepared(prepared, None) if isinstance(prepared, Prepared) else prepared
 
     async def run_prepared(self, prepared: Prepared, decision: Decision | None) -> Result:
         """Bring a prepared call to its result, as was decided or is decided now."""
         try:
-            settled = prepared.plan.settled
-            if settled is not None:
-                return await self._perform(prepared, settled, None)
+            if prepared.plan.settled is not None:
+                return await self._perform(prepared, prepared.plan.settled, None)
             return await self._settle(prepared, decision or await self.decide(prepared))
         except asyncio.CancelledError:
             if not prepared.ctx.begun:
@@ -228,7 +195,7 @@ class Pipeline:
         above = parent.call_record
         if parent.cancelled:
             text = f"Tool '{name}' was not called: the call that asks for it has been stopped."
-            return Result(False, error=text, state=State.CANCELLED, failure=Failure.CANCELLED)
+            return failed(text, State.CANCELLED, Failure.CANCELLED)
         return await self.run(CallRequest(name, args, above.caller, above.cwd, parent))
 
     # ------------------------------------------------------------------ prepare
@@ -243,23 +210,19 @@ class Pipeline:
         """
         if get_running_loop() is not self._events.loop:
             self._events.use_running_loop()
-        name, arguments, caller, parent = request.name, request.arguments, request.caller, request.parent
-        call_id, pending, stages = request.call_id, request.pending, request.stages
-        if call_id is None:
-            self._calls += 1
-            call_id = f"{self._session}-{self._calls}"
-        if not self._events.idle and pending is None and stages is None:
-            self._events.emit(Received(call_id, name, caller, None if parent is None else parent.call_id))
-        plan = self._default_plans.get(name) if caller is self._caller and pending is None else None
-        if plan is None:
-            plan = await self._find(request)
-            if type(plan) is Result:
-                stage = "policy" if plan.failure is Failure.NOT_ALLOWED else "find"
-                return await self._refuse(request, _call(request, call_id, name, {}), plan, stage, arguments)
-            assert type(plan) is Plan
-        elif parent is not None and parent.call_record.depth >= self._tools.max_depth:
-            refusal = too_deep(name, self._tools.max_depth)
-            return await self._refuse(request, _call(request, call_id, name, {}), refusal, "find", arguments)
+        name, arguments, parent, pending = request.name, request.arguments, request.parent, request.pending
+        call_id = request.call_id or self.new_call_id()
+        if not self._events.idle and pending is None and request.stages is None:
+            self._events.emit(Received(call_id, name, request.caller, None if parent is None else parent.call_id))
+        usual = parent is None and pending is None
+        plan = self._plans.find(name, request.caller) if usual else self._known(request)
+        if not isinstance(plan, Plan) and plan.failure is Failure.UNKNOWN_TOOL and not self._registry.ready:
+            if request.stages is None:  # it may still come from a source that is loading
+                await self.wait_for_sources()
+            plan = self._known(request)
+        if not isinstance(plan, Plan):
+            stage = "policy" if plan.failure is Failure.NOT_ALLOWED else "find"
+            return await self._refuse(request, _call(request, call_id, name, {}), plan, stage, arguments)
         tool = plan.tool
         original = None
         try:
@@ -277,14 +240,14 @@ class Pipeline:
             args = error
         if isinstance(args, ArgumentsError):
             call = _call(request, call_id, tool.name, {})
-            return await self._refuse(request, call, self._invalid(request, call, args), "validate", arguments)
+            lost = None if pending is None else lost_secret(pending.call, pending.proposal)
+            return await self._refuse(request, call, lost or invalid(call, args), "validate", arguments)
         call = _call(request, call_id, tool.name, args, original)
         if plan.missing_scope is not None:
             return await self._refuse(request, call, no_secret(name, plan.missing_scope), "secrets")
-        ctx = RunContext(
-            self._environment, tool, call, plan.timeout_of(args) if plan.timeout_unit else plan.timeout, parent
-        )
-        if not plan.before and tool.propose is None and stages is None:
+        timeout = plan.timeout_of(args) if plan.timeout_unit else plan.timeout
+        ctx = RunContext(self._environment, tool, call, timeout, parent)
+        if not plan.before and tool.propose is None and request.stages is None:
             return Prepared(plan, ctx)
         return await self._prepare_further(request, plan, ctx, if_cancelled)
 
@@ -317,24 +280,16 @@ class Pipeline:
             self._tell(Proposed(ctx.call_id, proposal))
         return Prepared(plan, ctx, proposal)
 
-    async def _find(self, request: CallRequest) -> Plan | Result:
-        """The plan of a call, or why there is none. An unknown tool may still come from a source that is loading."""
-        parent = request.parent
+    def _known(self, request: CallRequest) -> Plan | Result:
+        """The plan of a call, or why there is none: by the name that was used, which can say in which unit a timeout
+        is; a pending call keeps its tool."""
+        parent, pending = request.parent, request.pending
         if parent is not None and parent.call_record.depth >= self._tools.max_depth:
             return too_deep(request.name, self._tools.max_depth)
-        plan = self._known(request)
-        if isinstance(plan, Result) and plan.failure is Failure.UNKNOWN_TOOL and not self._registry.ready:
-            if request.stages is None:
-                await self.wait_for_sources()
-            plan = self._known(request)
-        return plan
-
-    def _known(self, request: CallRequest) -> Plan | Result:
-        """By the name that was used, which can say in which unit a timeout is; a pending call keeps its tool."""
         plan = self._plans.find(request.name, request.caller)
-        if request.pending is None or (isinstance(plan, Plan) and plan.tool.name == request.pending.call.tool):
+        if pending is None or (isinstance(plan, Plan) and plan.tool.name == pending.call.tool):
             return plan
-        return self._plans.find(request.pending.call.tool, request.caller)
+        return self._plans.find(pending.call.tool, request.caller)
 
     async def wait_for_sources(self) -> None:
         """Until every source of tools has reported or timed out."""
@@ -342,27 +297,19 @@ class Pipeline:
             self._events.notice(WAITING)
             await self._registry.wait_ready()
 
-    def _invalid(self, request: CallRequest, call: Call, error: ArgumentsError) -> Result:
-        lost = None if request.pending is None else lost_secret(request.pending.call, request.pending.proposal)
-        return lost or invalid(call, error)
-
     async def _before(self, plan: Plan, ctx: RunContext) -> Result | None:
         """Let middleware change or refuse the arguments; the refusal, if there is one."""
         answer = await run_before(plan.before, own(ctx.call_record.args), ctx, self._tools.default_timeout)
         if isinstance(answer, Deny):
             reason = answer.reason or f"tool `{ctx.tool.name}` denied by middleware"
-            return Result(False, error=reason, state=State.DENIED, failure=Failure.DENIED_BY_MIDDLEWARE)
+            return failed(reason, State.DENIED, Failure.DENIED_BY_MIDDLEWARE)
         call = ctx.call_record
         try:
             args = own(plan.tool.schema.accept(answer), MAX_ARGUMENT_BYTES)
             ctx.call_record = replace(call, args=args, asked=None if args == call.args else call.args)
         except ArgumentsError as error:
-            return Result(
-                False,
-                error=f"A hook gave tool '{ctx.tool.name}' arguments it cannot take: {error}.",
-                state=State.DENIED,
-                failure=Failure.DENIED_BY_MIDDLEWARE,
-            )
+            text = f"A hook gave tool '{ctx.tool.name}' arguments it cannot take: {error}."
+            return failed(text, State.DENIED, Failure.DENIED_BY_MIDDLEWARE)
         return None
 
     async def _propose(self, plan: Plan, ctx: RunContext) -> Proposal | Result:
@@ -379,14 +326,11 @@ class Pipeline:
             return checked_proposal(value, tool, ctx.call_id)
         return value.result if isinstance(value, Ended) else to_result(value, tool, ctx.call_id)
 
-    async def _refuse(
-        self, request: CallRequest, call: Call, result: Result, stage: str, given: Any = None
-    ) -> Result:
+    async def _refuse(self, request: CallRequest, call: Call, result: Result, stage: str, given: Any = None) -> Result:
         """A call that ends before the decision: still recorded, still one result."""
         if request.stages is not None:
             request.stages.append(Stage(stage, result))
-            return replace(result, call_id=call.id)
-        if request.unrecorded:
+        if request.stages is not None or request.unrecorded:
             return replace(result, call_id=call.id)
         if request.pending is not None:
             return await self._end_pending(request.pending, result)
@@ -471,9 +415,7 @@ class Pipeline:
             await self._pending.store(pending)
         except LedgerError as error:
             text = f"Tool '{plan.tool.name}' needs approval and cannot be held: {error}"
-            return self._finish(
-                ctx.call_record, Result(False, error=text, state=State.FAILED, failure=Failure.LEDGER)
-            )
+            return self._finish(ctx.call_record, failed(text, State.FAILED, Failure.LEDGER))
         ctx.begun = True
         if not stays:
             return waits(pending)
@@ -482,16 +424,12 @@ class Pipeline:
             return await (attending if ctx.parent is None else ctx.parent.while_waiting(attending))
         except LedgerError as error:
             text = f"Call {ctx.call_id} cannot go on: {error}"
-            return self._finish(
-                ctx.call_record, Result(False, error=text, state=State.FAILED, failure=Failure.LEDGER)
-            )
+            return self._finish(ctx.call_record, failed(text, State.FAILED, Failure.LEDGER))
         except asyncio.CancelledError:
             self._pending.cancel(ctx.call_id)  # what still waits, approved or not, must never run
             raise
 
-    async def _attend(
-        self, pending: PendingCall, parent: RunContext | None, seconds: float | None = None
-    ) -> Result:
+    async def _attend(self, pending: PendingCall, parent: RunContext | None, seconds: float | None = None) -> Result:
         """Wait for answers until the call has ended or may run."""
         for _ in range(_MAX_ROUNDS):
             settled = await self._pending.wait(pending, self.answer)
@@ -639,18 +577,11 @@ class Pipeline:
         shown = cast(Args, redactor.value(call.args)) if redactor.active else call.args  # before anything is cut
         files = self._approvals.files_named(tool, call, proposal)
         return PendingCall(
-            call=call,
-            state=State.PENDING,
-            digest=self._approvals.digest(tool, call, proposal, files),
-            definition_digest=tool.digest,
-            decision=decision,
+            call=call, state=State.PENDING, digest=self._approvals.digest(tool, call, proposal, files),
+            definition_digest=tool.digest, decision=decision,
             preview=preview(call.name_used, shown, _PREVIEW_WIDTH, tool.format_preview),
-            summary=proposal.summary if proposal else summary_of(shown, tool.summary, call.cwd),
-            proposal=proposal,
-            files=files,
-            definition_only=tool.definition_only,
-            held_at=time.time(),
-            waiter=waiter,
+            summary=proposal.summary if proposal else summary_of(shown, tool.summary, call.cwd), proposal=proposal,
+            files=files, definition_only=tool.definition_only, held_at=time.time(), waiter=waiter,
         )
 
     # ------------------------------------------------------------------ perform
@@ -686,43 +617,37 @@ class Pipeline:
 
     async def _perform(self, prepared: Prepared, decision: Decision, digest: str | None) -> Result:
         plan, ctx, proposal = prepared.plan, prepared.ctx, prepared.proposal
-        tool, call, events = plan.tool, ctx.call_record, self._events
+        tool, call, mutates = plan.tool, ctx.call_record, plan.mutates
         ledger = self._ledger if digest is None else self._pending.ledger
-        opened = ledger is not None and (plan.mutates or digest is not None)
+        opened = ledger is not None and (mutates or digest is not None)
         if opened:
             assert ledger is not None
             try:
                 await ledger.begin(
-                    call, digest=digest, definition_digest=tool.digest, mutates=plan.mutates, decision=decision
+                    call, digest=digest, definition_digest=tool.digest, mutates=mutates, decision=decision
                 )
             except (LedgerError, NotPending) as error:
                 if digest is not None and isinstance(error, NotPending):
                     raise  # the approval has been used elsewhere
                 return self._finish(call, unrecorded(tool.name, error))
         ctx.begun = True
-        if not events.idle:
-            events.emit(Decided(call.id, decision))
-            events.emit(Started(call.id, tool.name, call.parent))
+        if not self._events.idle:
+            self._events.emit(Decided(call.id, decision))
+            self._events.emit(Started(call.id, tool.name, call.parent))
         if plan.logged:
-            events.log(f"Tool '{tool.name}' runs as call {call.id}: {decision.reason}")
+            self._events.log(f"Tool '{tool.name}' runs as call {call.id}: {decision.reason}")
         args = call.args if ledger is None and not plan.after else own(call.args)
         try:
-            if proposal is None:
-                assert plan.execute is not None
-                value = self.executor.begin(tool, plan.execute, args, ctx, direct=plan.direct, mutates=plan.mutates)
-                if type(value) is Waiting:
-                    value = await self.executor.finish(value)
-            else:
-                assert tool.apply is not None
-                payload = own(proposal.payload)
-                value = await self.executor.call(
-                    tool, tool.apply, payload, ctx, direct=plan.applies_direct, mutates=plan.mutates
-                )
+            function, direct = plan.execute, plan.direct
+            if proposal is not None:
+                function, direct, args = tool.apply, plan.applies_direct, own(proposal.payload)
+            assert function is not None
+            value = await self.executor.call(tool, function, args, ctx, direct=direct, mutates=mutates)
             result = value.result if type(value) is Ended else to_result(value, tool, call.id)
             if plan.after:
                 result = await self._after(plan, ctx, result)
         except (asyncio.CancelledError, GeneratorExit):
-            self._record_cancelled(call, decision, opened=opened, unknown=plan.mutates)
+            self._record_cancelled(call, decision, opened=opened, unknown=mutates)
             raise
         if ctx.streamed:
             ctx.finish_stream()
@@ -737,23 +662,17 @@ class Pipeline:
                 else:
                     await ledger.record_whole(call, decision, result)
             except LedgerError as error:
-                return self._finish(call, result_lost(tool.name, error, mutates=plan.mutates))
-        if not events.idle:
-            events.emit(Finished(call.id, result, result.state))
-        return result
+                return self._finish(call, result_lost(tool.name, error, mutates=mutates))
+        return self._finish(call, result)
 
     async def _after(self, plan: Plan, ctx: RunContext, result: Result) -> Result:
         answer = await run_after(plan.after, own(ctx.call_record.args), ctx, result, self._tools.default_timeout)
         if isinstance(answer, Result):
             answer = owned(answer, ctx.call_id)
             return replace(answer, state=result.state) if result.state in STOPPED else answer
-        return Result(
-            False,
-            error=f"Tool '{ctx.tool.name}' ran, but {answer}; its output is withheld.",
-            state=result.state if result.state in STOPPED else State.FAILED,
-            failure=Failure.DENIED_BY_MIDDLEWARE,
-            call_id=ctx.call_id,
-        )
+        text = f"Tool '{ctx.tool.name}' ran, but {answer}; its output is withheld."
+        state = result.state if result.state in STOPPED else State.FAILED
+        return failed(text, state, Failure.DENIED_BY_MIDDLEWARE, ctx.call_id)
 
     # ------------------------------------------------------------------- record
 
@@ -768,9 +687,9 @@ class Pipeline:
             text = "The caller was cancelled while the tool ran"
             text += "; whether it took effect is not known." if unknown else "; it changes nothing."
         state = State.UNKNOWN if unknown else State.CANCELLED
-        result = Result(False, error=text, state=state, failure=Failure.CANCELLED, call_id=call.id)
+        result = failed(text, state, Failure.CANCELLED, call.id)
         self._record_now(call, decision, result, opened=opened)
-        self._tell(Finished(call.id, result, result.state))
+        self._finish(call, result)
 
     def _record_now(self, call: Call, decision: Decision, result: Result, *, opened: bool) -> None:
         ledger = self._pending.ledger if opened else self._ledger
@@ -796,8 +715,7 @@ class Pipeline:
         if get_running_loop() is not self._events.loop:
             self._events.use_running_loop()
         call = _call(request, request.call_id or self.new_call_id(), request.name, {})
-        refusal = Result(False, error=str(error), state=State.INVALID, failure=Failure.INVALID_ARGUMENTS)
-        return await self.end_early(call, refusal, "caller")
+        return await self.end_early(call, failed(str(error), State.INVALID, Failure.INVALID_ARGUMENTS), "caller")
 
     async def end_early(
         self, call: Call, result: Result, source: str, given: Any = None, decision: Decision | None = None
@@ -831,14 +749,9 @@ class Pipeline:
 def _call(request: CallRequest, call_id: str, tool: str, args: Args, original: Args | None = None) -> Call:
     if request.pending is not None:
         return replace(request.pending.call, args=args, asked=None)
-    parent = request.parent
-    if parent is None:
-        return Call(
-            call_id, tool, request.name, args, request.caller, request.cwd, None, request.request, request.given_id,
-            0, call_id, original,
-        )  # fmt: skip
-    above = parent.call_record
+    above = None if request.parent is None else request.parent.call_record
     return Call(
-        call_id, tool, request.name, args, request.caller, request.cwd, above.id, request.request, request.given_id,
-        above.depth + 1, above.group, original,
-    )  # fmt: skip
+        call_id, tool, request.name, args, request.caller, request.cwd, None if above is None else above.id,
+        request.request, request.given_id, 0 if above is None else above.depth + 1,
+        call_id if above is None else above.group, original,
+    )

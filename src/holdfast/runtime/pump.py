@@ -16,8 +16,7 @@ from msgspec.structs import replace
 
 from holdfast.contract.context import Cut
 from holdfast.contract.errors import LedgerError
-from holdfast.store.blobs import Blobs
-from holdfast.store.spill import RawSpill, Spill, SpillWriter
+from holdfast.store.blobs import Blobs, RawSpill, Spill, SpillWriter
 from holdfast.text.truncate import format_size, head, only_bytes, tail, with_notice
 
 _HELD: Final = 256 * 1024
@@ -148,13 +147,8 @@ class Sink:
             return Kept(text=text, total_bytes=self.total, total_lines=lines, output_lines=cut.output_lines)
         spill = self._keep(window if whole else b"")
         return Kept(
-            text=cut.content,
-            total_bytes=self.total,
-            total_lines=lines,
-            output_lines=cut.output_lines,
-            truncated=True,
-            notice=self._notice(cut, lines, spill, where),
-            spill=spill,
+            text=cut.content, total_bytes=self.total, total_lines=lines, output_lines=cut.output_lines, truncated=True,
+            notice=self._notice(cut, lines, spill, where), spill=spill,
         )
 
     def _cut(self, text: str) -> Cut:

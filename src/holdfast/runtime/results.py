@@ -21,16 +21,21 @@ from holdfast.text import truncate
 
 if TYPE_CHECKING:
     from holdfast.config.model import OutputConfig
+    from holdfast.store.blobs import Spill
     from holdfast.store.ledger import Ledger
-    from holdfast.store.spill import Spill
 
 ABORTED: Final = "User aborted tool execution."
 PLANNING: Final = Decision(Verdict.DENY, "plan", "This session only plans: what would change something is not run.")
 _PREVIEW_WIDTH: Final = 160
 
 
+def failed(text: str, state: State, failure: Failure, call_id: str = "") -> Result:
+    """A call that the runtime itself ends without success."""
+    return Result(False, error=text, state=state, failure=failure, call_id=call_id)
+
+
 def refused_paths(error: HoldfastError) -> Result:
-    return Result(False, error=str(error), state=State.INVALID, failure=Failure.INVALID_ARGUMENTS)
+    return failed(str(error), State.INVALID, Failure.INVALID_ARGUMENTS)
 
 
 def planned(tool: Tool, call: Call, proposal: Proposal | None) -> Result:
@@ -42,7 +47,7 @@ def planned(tool: Tool, call: Call, proposal: Proposal | None) -> Result:
     else:
         would = "\n".join(part for part in (proposal.summary, proposal.preview) if part)
     text = f"Plan mode: nothing was run or changed. It would do this:\n{would}"
-    return Result(False, error=text, state=State.DENIED, failure=Failure.PLANNED)
+    return failed(text, State.DENIED, Failure.PLANNED)
 
 
 def awaiting_program(pending: PendingCall) -> str:
@@ -68,13 +73,8 @@ def words_of(error: object, otherwise: str) -> str:
 def broken(call: Call, error: Exception, *, unknown: bool) -> Result:
     """A fault of our own: the call still ends, and says what is not known."""
     what = "whether it took effect is not known" if unknown else "it was not run"
-    return Result(
-        False,
-        error=f"holdfast failed at call {call.id} ({words_of(error, type(error).__name__)}); {what}.",
-        state=State.UNKNOWN if unknown else State.FAILED,
-        failure=Failure.INTERNAL,
-        call_id=call.id,
-    )
+    text = f"holdfast failed at call {call.id} ({words_of(error, type(error).__name__)}); {what}."
+    return failed(text, State.UNKNOWN if unknown else State.FAILED, Failure.INTERNAL, call.id)
 
 
 def invalid_for(call: Call) -> str:
@@ -84,53 +84,39 @@ def invalid_for(call: Call) -> str:
 
 def invalid(call: Call, error: ArgumentsError) -> Result:
     failure = Failure.BAD_JSON if isinstance(error, BadJson) else Failure.INVALID_ARGUMENTS
-    text = f"{invalid_for(call)}{error}"
-    return Result(False, "", text, None, {}, (), State.INVALID, failure, call.id)
+    return failed(f"{invalid_for(call)}{error}", State.INVALID, failure, call.id)
 
 
 def too_deep(name: str, limit: int) -> Result:
     text = f"Tool '{name}' was not called: calls are nested deeper than {limit}."
-    return Result(False, error=text, state=State.DENIED, failure=Failure.TOO_DEEP)
+    return failed(text, State.DENIED, Failure.TOO_DEEP)
 
 
 def no_secret(name: str, scope: str) -> Result:
-    return Result(
-        False,
-        error=f"Tool '{name}' needs the secret '{scope}', which this caller has not been granted.",
-        state=State.DENIED,
-        failure=Failure.SECRET_UNAVAILABLE,
-    )
+    text = f"Tool '{name}' needs the secret '{scope}', which this caller has not been granted."
+    return failed(text, State.DENIED, Failure.SECRET_UNAVAILABLE)
 
 
 def unrecorded(name: str, error: HoldfastError) -> Result:
-    return Result(
-        False,
-        error=f"Tool '{name}' was not run: the call cannot be recorded. {error}",
-        state=State.FAILED,
-        failure=Failure.LEDGER,
-    )
+    return failed(f"Tool '{name}' was not run: the call cannot be recorded. {error}", State.FAILED, Failure.LEDGER)
 
 
 def result_lost(name: str, error: LedgerError, *, mutates: bool) -> Result:
     """Not recorded means not acknowledged: the caller must not build on it."""
     what = "; the ledger will call it unknown" if mutates else ""
-    return Result(
-        False,
-        error=f"Tool '{name}' ran, but its result could not be recorded{what}. {error}",
-        state=State.UNKNOWN if mutates else State.FAILED,
-        failure=Failure.LEDGER,
-    )
+    text = f"Tool '{name}' ran, but its result could not be recorded{what}. {error}"
+    return failed(text, State.UNKNOWN if mutates else State.FAILED, Failure.LEDGER)
 
 
 def cancelled(call_id: str) -> Result:
-    return Result(False, error=ABORTED, state=State.CANCELLED, failure=Failure.CANCELLED, call_id=call_id)
+    return failed(ABORTED, State.CANCELLED, Failure.CANCELLED, call_id)
 
 
 def expired(pending: PendingCall, seconds: float) -> Result:
     """What the model is told of a call whose time was over before it ran."""
     what = "its approval was not used" if pending.state is State.APPROVED else "nobody answered"
     text = f"Tool '{pending.call.name_used}' was not run: {what} within {_span(seconds)}. Ask again if it is needed."
-    return Result(False, error=text, state=State.EXPIRED, failure=Failure.EXPIRED, call_id=pending.call.id)
+    return failed(text, State.EXPIRED, Failure.EXPIRED, pending.call.id)
 
 
 def _span(seconds: float) -> str:
@@ -147,12 +133,12 @@ def nobody_to_ask(tool: Tool, call: Call, decision: Decision) -> Result:
         text = f"Tool '{name}' is finished from outside and nobody is there to do it."
     else:
         text = f"Tool '{name}' needs approval and nobody is there to ask. {decision.reason}"
-    return Result(False, error=text, state=State.DENIED, failure=Failure.NOBODY_TO_ASK)
+    return failed(text, State.DENIED, Failure.NOBODY_TO_ASK)
 
 
 def denied(call: Call, decision: Decision) -> Result:
     text = f"Tool '{call.name_used}' was denied: {decision.reason}"
-    return Result(False, error=text, state=State.DENIED, failure=Failure.DENIED_BY_POLICY)
+    return failed(text, State.DENIED, Failure.DENIED_BY_POLICY)
 
 
 def waits(pending: PendingCall, *, changed: str = "") -> Result:
@@ -166,23 +152,21 @@ def waits(pending: PendingCall, *, changed: str = "") -> Result:
     else:
         text = f"Call {call_id} waits for approval: holdfast approve {call_id}"
     failure = Failure.AWAITING_ANSWER if pending.definition_only else Failure.AWAITING_APPROVAL
-    return Result(
-        False, error=text, state=State.PENDING, failure=Failure.STALE if changed else failure, call_id=call_id
-    )
+    return failed(text, State.PENDING, Failure.STALE if changed else failure, call_id)
 
 
 def still_open(call_id: str, pending: PendingCall | None, *, runs: bool = False) -> Result:
     """A call that has not ended yet, as far as this process can tell."""
     if runs or (pending is not None and pending.state is State.RUNNING):
         text = f"Call {call_id} runs in another process and has not ended yet; its end: holdfast ledger show {call_id}"
-        return Result(False, error=text, state=State.RUNNING, failure=Failure.AWAITING_PROGRAM, call_id=call_id)
+        return failed(text, State.RUNNING, Failure.AWAITING_PROGRAM, call_id)
     if pending is None:
         text = f"Call {call_id} is over, and no result of it is recorded: holdfast ledger show {call_id}"
-        return Result(False, error=text, state=State.UNKNOWN, failure=Failure.OUTCOME_UNKNOWN, call_id=call_id)
+        return failed(text, State.UNKNOWN, Failure.OUTCOME_UNKNOWN, call_id)
     if pending.state is State.PENDING:
         return waits(pending)
     text = awaiting_program(pending)
-    return Result(False, error=text, state=pending.state, failure=Failure.AWAITING_PROGRAM, call_id=call_id)
+    return failed(text, pending.state, Failure.AWAITING_PROGRAM, call_id)
 
 
 def lost_secret(call: Call, proposal: Proposal | None) -> Result | None:
@@ -190,33 +174,29 @@ def lost_secret(call: Call, proposal: Proposal | None) -> Result | None:
     if b"[secret " not in encode_json([call.args, call.asked, proposal]):
         return None
     text = "It was approved, but its arguments held a secret, which is not kept; ask for the call again."
-    return Result(False, error=text, state=State.FAILED, failure=Failure.STALE)
+    return failed(text, State.FAILED, Failure.STALE)
 
 
-_PRINTABLE: Final = 10**15
 STOPPED: Final = frozenset({State.TIMED_OUT, State.CANCELLED, State.UNKNOWN})
 
 
 def to_result(value: Any, tool: Tool, call_id: str) -> Result:
     """A `Result` as it is, text as success, anything JSON can carry as success with structure; junk is an error."""
-    kind = cast(type[Any], type(value))
-    if tool.output_validator is None and (kind is str or (kind is int and -_PRINTABLE < value < _PRINTABLE)):
-        structured = None if kind is str else value
-        return Result(True, str(value), None, structured, {}, (), State.DONE, None, call_id)
+    number = type(value) is int and abs(value) < 10**15
+    if tool.output_validator is None and (number or value is None or type(value) is str):
+        text = "" if value is None else str(value)
+        return Result(True, text, structured=value if number else None, call_id=call_id)
     if isinstance(value, Result):
         if not is_well_formed(value):
             return owned(_invalid(tool, "returned a Result with fields of the wrong type"), call_id)
         return owned(checked(tool, value), call_id)
-    if value is None and tool.output_validator is None:
-        return Result(True, call_id=call_id)
     try:
         plain = to_json(value)
         text = plain if isinstance(plain, str) else encode_json(plain).decode()
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
-        why = f"returned {kind.__name__}, which is not text, JSON or a Result"
+        why = f"returned {type(value).__name__}, which is not text, JSON or a Result"
         return owned(_invalid(tool, why), call_id)
-    result = Result(True, text, None, plain)
-    return owned(checked(tool, result), call_id)
+    return owned(checked(tool, Result(True, text, structured=plain)), call_id)
 
 
 def owned(result: Result, call_id: str) -> Result:
@@ -286,19 +266,13 @@ def checked(tool: Tool, result: Result) -> Result:
         return _invalid(tool, "returned more than can be checked against its output schema", result)
     if validator.accepts(content):
         return result
-    return _invalid(
-        tool, f"returned something its output schema refuses: {'; '.join(validator.violations(content))}", result
-    )
+    why = f"returned something its output schema refuses: {'; '.join(validator.violations(content))}"
+    return _invalid(tool, why, result)
 
 
 def _invalid(tool: Tool, why: str, result: Result | None = None) -> Result:
-    return Result(
-        False,
-        result.output if result else "",
-        f"Tool '{tool.name}' {why}.",
-        state=State.FAILED,
-        failure=Failure.INVALID_OUTPUT,
-    )
+    made = failed(f"Tool '{tool.name}' {why}.", State.FAILED, Failure.INVALID_OUTPUT)
+    return made if result is None else replace(made, output=result.output)
 
 
 _NOTICE_LINES: Final = 40

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from contextlib import AsyncExitStack
 from inspect import iscoroutinefunction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -38,7 +38,7 @@ from holdfast.runtime.interfaces import Asker, Attachment, Interfaces, Nobody, T
 from holdfast.runtime.middleware import After, Before, HookHandle, Middleware
 from holdfast.runtime.pending import Lifetimes, PendingCalls
 from holdfast.runtime.pipeline import CallRequest, Pipeline
-from holdfast.runtime.results import awaiting_program
+from holdfast.runtime.results import awaiting_program, failed
 from holdfast.runtime.secrets import Secrets
 from holdfast.runtime.services import Services
 from holdfast.store.redact import Redactor
@@ -48,9 +48,6 @@ if TYPE_CHECKING:
     from holdfast.rules.grants import StoredGrants, Width
     from holdfast.sandbox.sandbox import Sandbox
     from holdfast.store.ledger import Grant, Ledger, Scope
-
-_USUAL_NAME: Final = 200
-"""Characters up to which a name need not be looked at more closely."""
 
 
 class Rules(Struct, frozen=True, kw_only=True):
@@ -85,18 +82,9 @@ class Runtime:
     """
 
     def __init__(
-        self,
-        tools: Iterable[Any] = (),
-        *,
-        config: Config | None = None,
-        root: Path | None = None,
-        ledger: Ledger | None = None,
-        asker: Asker | None = None,
-        nobody: Nobody = "deny",
-        caller: Caller | None = None,
-        registry: Registry | None = None,
-        workspace: Workspace | None = None,
-        rules: Rules | None = None,
+        self, tools: Iterable[Any] = (), *, config: Config | None = None, root: Path | None = None,
+        ledger: Ledger | None = None, asker: Asker | None = None, nobody: Nobody = "deny", caller: Caller | None = None,
+        registry: Registry | None = None, workspace: Workspace | None = None, rules: Rules | None = None,
     ) -> None:
         """`workspace` says more than `root` about where the runtime works; it can have a sandbox of its own."""
         self.config = config = config or Config()
@@ -112,14 +100,12 @@ class Runtime:
         own = Caller(session=self.session, scopes=self.secrets.scopes)
         self.caller = own if caller is None else intake.caller(caller)
         self._chosen_ids = intake.ChosenIds(ledger)
-        self._cwd = workspace.cwd
         self._last_caller = (self.caller, self.caller)
         """The caller that was given last, and the same as it was taken."""
         self._closers: list[Callable[[], None]] = []
         self._leaving: list[Callable[[], Awaitable[None]]] = []
         self.registry = registry or Registry(
-            default_timeout=config.tools.default_timeout,
-            strict_check=config.tools.strict_check,
+            default_timeout=config.tools.default_timeout, strict_check=config.tools.strict_check,
             has_root=workspace.root is not None,
         )
         skills = read_skills(config.tools.skills) if rules.skills is None else rules.skills
@@ -141,35 +127,17 @@ class Runtime:
         lifetimes = Lifetimes(config) if rules.clock is None else Lifetimes(config, rules.clock)
         self.pending = PendingCalls(ledger, self.redactor, self.events, self.interfaces, lifetimes)
         plans = Plans(
-            self.access,
-            self.middleware,
-            hooks,
-            self.approvals.static_decision,
-            caller=self.caller,
-            default_timeout=config.tools.default_timeout,
-            planning=rules.plan,
+            self.access, self.middleware, hooks, self.approvals.static_decision,
+            default_timeout=config.tools.default_timeout, planning=rules.plan,
         )
         self.approvals.chain.on_change(plans.forget)
         environment = Environment(
-            config=config,
-            workspace=workspace,
-            ledger=ledger,
-            redactor=self.redactor,
-            events=self.events,
-            secrets=self.secrets,
-            commands=self.commands,
-            service=self.services.get,
-            inquire=self.interfaces.inquire,
+            config=config, workspace=workspace, ledger=ledger, redactor=self.redactor, events=self.events,
+            secrets=self.secrets, commands=self.commands, service=self.services.get, inquire=self.interfaces.inquire,
             call=self._call_nested,
         )
         self.pipeline = Pipeline(
-            plans,
-            self.approvals,
-            self.pending,
-            self.interfaces,
-            environment,
-            caller=self.caller,
-            session=self.session,
+            plans, self.approvals, self.pending, self.interfaces, environment, session=self.session,
             planning=rules.plan,
         )
         self.telemetry: Telemetry | None = Telemetry.find()
@@ -203,37 +171,23 @@ class Runtime:
     # Calls
 
     def call(
-        self,
-        name: str,
-        args: Arguments = None,
-        *,
-        caller: Caller | None = None,
-        request: str | None = None,
-        given_id: str | None = None,
-        cwd: str | None = None,
-        call_id: str | None = None,
+        self, name: str, args: Arguments = None, *, caller: Caller | None = None, request: str | None = None,
+        given_id: str | None = None, cwd: str | None = None, call_id: str | None = None,
     ) -> Coroutine[Any, Any, Result]:
         """Ask for one action: `await runtime.call("add", {"a": 1})`. Whatever happens is in the result.
 
         `call_id` is one that `pipeline.new_call_id` gave, for a caller that must know the call before it begins.
         """
-        if caller is request is given_id is cwd is call_id is None and type(name) is str and len(name) < _USUAL_NAME:
-            asked = CallRequest(name, args, self.caller, self._cwd)
+        if caller is request is given_id is cwd is call_id is None and type(name) is str and len(name) < 200:
+            asked = CallRequest(name, args, self.caller, self.workspace.cwd)  # nothing in it has to be checked
         else:
             known = None
             try:
                 known = self._chosen_ids.take(call_id)
-                asked = CallRequest.checked(
-                    name,
-                    args,
-                    caller=self._checked(caller),
-                    cwd=intake.folder(cwd, self.workspace.cwd),
-                    request=request,
-                    given_id=given_id,
-                    call_id=known,
-                )
+                cwd = intake.folder(cwd, self.workspace.cwd)
+                asked = CallRequest.checked(name, args, self._checked(caller), cwd, request, given_id, known)
             except CallError as error:
-                plain = CallRequest.checked(name, None, caller=self.caller, cwd=self.workspace.cwd, call_id=known)
+                plain = CallRequest.checked(name, None, self.caller, self.workspace.cwd, call_id=known)
                 return self.pipeline.refuse(plain, error)
         work = self.pipeline.run(asked)
         return work if self.telemetry is None else self.telemetry.span(asked.name, asked.given_id or "", work)
@@ -247,10 +201,7 @@ class Runtime:
         return self._last_caller[1]
 
     async def call_many(
-        self,
-        requests: Sequence[Request | tuple[str, Any]],
-        *,
-        caller: Caller | None = None,
+        self, requests: Sequence[Request | tuple[str, Any]], *, caller: Caller | None = None,
         request: str | None = None,
     ) -> list[Result]:
         """Calls of one turn: together, up to `tools.max_concurrent`; results in the order of the calls."""
@@ -311,7 +262,7 @@ class Runtime:
         if ran is not None:
             return ran
         text = awaiting_program(answered)
-        return Result(False, error=text, state=State.APPROVED, failure=Failure.AWAITING_PROGRAM, call_id=call_id)
+        return failed(text, State.APPROVED, Failure.AWAITING_PROGRAM, call_id)
 
     async def approve(
         self, call_id: str, *, by: str = "program", args: Args | None = None, digest: str | None = None
@@ -353,13 +304,8 @@ class Runtime:
         return self.approvals.remember(now, scope, by, width)
 
     def attach(
-        self,
-        asker: Asker | None = None,
-        *,
-        inquirer: Inquirer | None = None,
-        told: Told | None = None,
-        nobody: Nobody | None = None,
-        by: str = "program",
+        self, asker: Asker | None = None, *, inquirer: Inquirer | None = None, told: Told | None = None,
+        nobody: Nobody | None = None, by: str = "program",
     ) -> Attachment:
         """Let an interface be asked about pending calls, beside others: the first valid answer counts, and the others
         are told. An asker may be async or not, and returns an `Answer`, True, False, or None if nobody answered."""

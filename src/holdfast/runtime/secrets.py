@@ -25,9 +25,7 @@ class SecretSource(Protocol):
 
 
 class Secrets:
-    def __init__(
-        self, sources: Mapping[str, SecretSource], learn: Callable[[str, str], None], project: Path
-    ) -> None:
+    def __init__(self, sources: Mapping[str, SecretSource], learn: Callable[[str, str], None], project: Path) -> None:
         self._sources = sources
         self._learn = learn
         self._project = project

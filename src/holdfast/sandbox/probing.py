@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from holdfast.contract.command import Command
 from holdfast.contract.errors import ConfigError, HoldfastError
-from holdfast.fs.private import write_private
+from holdfast.fs.replace import write_private
 from holdfast.fs.temporary import make_folder, remove_folder
 from holdfast.sandbox.launch import Backend, Held, Overlay
 from holdfast.sandbox.policy import Policy

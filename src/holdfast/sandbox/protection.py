@@ -23,7 +23,7 @@ from holdfast.fs import git_folder
 from holdfast.fs.beneath import Folders, open_regular
 from holdfast.fs.included_files import included
 from holdfast.fs.own_paths import document_identities, remembered_documents
-from holdfast.fs.path_patterns import fold, fold_path
+from holdfast.fs.paths import fold, fold_path
 from holdfast.fs.protected_list import DEPENDENCIES, MASKED_FILES, MASKED_FOLDERS
 from holdfast.fs.protected_paths import could_be_protected, exact, is_conversation, is_protected, leads_to_protected
 

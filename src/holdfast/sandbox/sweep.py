@@ -23,8 +23,8 @@ from msgspec import Struct
 
 from holdfast.contract.call import Owner
 from holdfast.fs.beneath import NEW, Folders, change_mode, read_regular, remove
-from holdfast.fs.private import write_private
 from holdfast.fs.protected_paths import is_conversation, is_harmless
+from holdfast.fs.replace import write_private
 from holdfast.sandbox.protection import Locked, Reach, drop_stub, find, is_vacant
 from holdfast.store.owner import alive, this_process
 

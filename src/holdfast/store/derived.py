@@ -60,14 +60,8 @@ class Derived:
         self._grants: dict[str, tuple[int | None, str]] = {}
         self._trust: dict[str, TrustedContent] = {}
         self._steps: dict[str, Callable[[int, str, str], None]] = {
-            "held": self._held,
-            "answered": self._answered,
-            "intent": self._intent,
-            "ended": self._ended,
-            "granted": self._granted,
-            "revoked": self._revoked,
-            "consumed": self._consumed,
-            "trusted": self._trusted,
+            "held": self._held, "answered": self._answered, "intent": self._intent, "ended": self._ended,
+            "granted": self._granted, "revoked": self._revoked, "consumed": self._consumed, "trusted": self._trusted,
             "untrusted": self._untrusted,
         }
 

@@ -47,12 +47,7 @@ class Ledger(Queries):
 
     @classmethod
     def open(
-        cls,
-        path: Path,
-        *,
-        durability: Durability = "process",
-        redact: Redactor | None = None,
-        read_only: bool = False,
+        cls, path: Path, *, durability: Durability = "process", redact: Redactor | None = None, read_only: bool = False
     ) -> Self:
         """With `process` a commit survives the death of the process, with `power` that of the machine."""
         redactor = redact or Redactor()
@@ -216,28 +211,15 @@ class Grants:
             self._user.close()
 
     def add(
-        self,
-        *,
-        tool: str,
-        pattern: Args,
-        scope: Scope,
-        by: str,
-        session: str | None = None,
+        self, *, tool: str, pattern: Args, scope: Scope, by: str, session: str | None = None,
         expires: float | None = None,
     ) -> Grant:
         """Remember a yes. `pattern` says what the arguments must be; `expires` is a time of the clock."""
         if scope == "session" and session is None:
             raise GrantRefused("A grant for a session must name the session; give one, or choose another scope.")
         grant = Grant(
-            id=f"g{os.urandom(5).hex()}",
-            tool=tool,
-            pattern=pattern,
-            scope=scope,
-            by=by,
-            created=time.time(),
-            session=session,
-            expires=expires,
-            uses=1 if scope == "once" else None,
+            id=f"g{os.urandom(5).hex()}", tool=tool, pattern=pattern, scope=scope, by=by, created=time.time(),
+            session=session, expires=expires, uses=1 if scope == "once" else None,
         )
         _write(self._home_of(scope), grant)
         return grant

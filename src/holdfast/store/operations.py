@@ -208,9 +208,7 @@ def _result_of(call_id: str, said: Answer) -> Result | None:
     if said.kind == "result" and said.success:
         return Result(True, said.message, state=State.DONE, call_id=call_id)
     if said.kind == "result":
-        return Result(
-            False, error=said.message, state=State.FAILED, failure=Failure.TOOL_ERROR, call_id=call_id
-        )
+        return Result(False, error=said.message, state=State.FAILED, failure=Failure.TOOL_ERROR, call_id=call_id)
     return None
 
 

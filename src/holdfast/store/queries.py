@@ -154,11 +154,7 @@ class Queries:
         return record
 
     def calls(
-        self,
-        limit: int = 50,
-        tool: str | None = None,
-        state: State | None = None,
-        *,
+        self, limit: int = 50, tool: str | None = None, state: State | None = None, *,
         unreadable: list[str] | None = None,
     ) -> list[CallRecord]:
         """Those with the newest entries first. The ids of those that cannot be read are added to `unreadable`."""
@@ -328,13 +324,8 @@ class Queries:
         if kind == "call":
             whole = self.read_body(body, Whole)
             return CallRecord(
-                call=whole.call,
-                state=whole.result.state,
-                received_at=at,
-                ended_at=at,
-                decisions=(whole.decision,),
-                result=whole.result,
-                original_args=whole.original_args,
+                call=whole.call, state=whole.result.state, received_at=at, ended_at=at, decisions=(whole.decision,),
+                result=whole.result, original_args=whole.original_args,
             )
         if kind == "held":
             held = self.read_body(body, Held).held
@@ -378,13 +369,8 @@ def _about(call_id: str) -> Generator[None]:
 def _damaged(row: tuple[Any, ...], problem: str) -> Entry:
     number, name, kind, at, _, digest = row
     return Entry(
-        id=number,
-        call=_shown(name),
-        kind=_shown(kind),
-        at=at if _is_time(at) else 0.0,
-        hash=digest.hex() if isinstance(digest, bytes) else "",
-        body=None,
-        problem=_shown(problem),
+        id=number, call=_shown(name), kind=_shown(kind), at=at if _is_time(at) else 0.0,
+        hash=digest.hex() if isinstance(digest, bytes) else "", body=None, problem=_shown(problem),
     )
 
 

@@ -133,15 +133,8 @@ def _failed(progress: _Progress, first_bad: int | None, problem: str) -> Verific
     return _found(progress, ok=False, first_bad=first_bad, problem=problem)
 
 
-def _found(
-    progress: _Progress, *, ok: bool, first_bad: int | None = None, problem: str | None = None
-) -> Verification:
+def _found(progress: _Progress, *, ok: bool, first_bad: int | None = None, problem: str | None = None) -> Verification:
     return Verification(
-        ok=ok,
-        entries=progress.last - progress.pruned,
-        head=progress.head.hex(),
-        first_bad=first_bad,
-        problem=problem,
-        pruned=progress.pruned,
-        unreadable=tuple(progress.unreadable),
+        ok=ok, entries=progress.last - progress.pruned, head=progress.head.hex(), first_bad=first_bad, problem=problem,
+        pruned=progress.pruned, unreadable=tuple(progress.unreadable),
     )

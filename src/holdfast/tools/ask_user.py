@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Final, cast
 
-from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Risk
-from holdfast.tools.schemas import LABEL, optional, strict_object, text
+from holdfast.tools.schemas import LABEL, builtin, optional, strict_object, text
 
 _QUESTION: Final = strict_object(
     question=text("What to ask."),
@@ -21,7 +20,7 @@ def _preview(args: Args, width: int) -> str:
     return first if len(questions) < 2 else f"{first}  (+{len(questions) - 1} more)"
 
 
-ASK_USER: Final = Tool(
+ASK_USER: Final = builtin(
     name="ask.user",
     description="Ask the user one to four questions and get their answers.",
     input_schema=strict_object(
@@ -29,12 +28,10 @@ ASK_USER: Final = Tool(
         label=LABEL,
     ),
     output_schema={"type": "string"},
-    strict=True,
     risk=Risk.LOW,
     effects=frozenset({"person"}),
     format_preview=_preview,
     aliases=("ask_user_question",),
     groups=("system",),
     profiles=("messaging", "coding"),
-    source="builtin",
 )

@@ -4,16 +4,39 @@ from __future__ import annotations
 
 from typing import Final, cast
 
+from msgspec import Struct
+
 from holdfast.contract.context import Context
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.finding import OUTPUT_READ
 from holdfast.contract.result import Result, fail
-from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
-from holdfast.contract.vocabulary import Risk
 from holdfast.text.preview import with_label
-from holdfast.tools.paging import page_of
-from holdfast.tools.schemas import INTEGER, LABEL, STRING, optional, strict_object, text
+from holdfast.text.truncate import byte_size, format_size, only_bytes
+from holdfast.tools.schemas import INTEGER, LABEL, STRING, optional, reader, strict_object, text
+
+
+class Page(Struct, frozen=True):
+    content: str
+    lines: int
+    """How many lines are shown, one that is cut among them."""
+    cut: bool
+    range: str
+    """Which lines these are, in words."""
+
+
+def page_of(text: str, first: int, ctx: Context) -> Page:
+    """What is shown of a text whose first line has the number `first`."""
+    found = ctx.truncate.head(text)
+    if not found.first_line_exceeds_limit:
+        last = first + found.output_lines - 1
+        return Page(found.content, found.output_lines, found.truncated, f"lines {first}-{last}")
+    line, newline, _ = text.partition("\n")
+    start = only_bytes(line, ctx.truncate.MAX_BYTES, "head").content
+    # A line that is not followed by another may have been cut before it came here.
+    size = f"{'' if newline else 'at least '}{format_size(byte_size(line))}"
+    return Page(start, 1, True, f"the first {format_size(byte_size(start))} of line {first} ({size} long)")
+
 
 DEFAULT_LINES: Final = 500
 
@@ -44,23 +67,17 @@ def _preview(args: Args, width: int) -> str:
     return with_label(body, args)
 
 
-OUTPUT_READ_TOOL: Final = Tool(
+OUTPUT_READ_TOOL: Final = reader(
     name=OUTPUT_READ,
     description="Read lines of an earlier call's full output that was cut when it was shown.",
     input_schema=strict_object(
         call=text("The id of the call whose output was cut."),
         offset=optional("integer", "First line, counted from 1 (default 1).", minimum=1),
-        limit=optional("integer", f"How many lines (default {DEFAULT_LINES}).", minimum=1, maximum=2000),
-        label=LABEL,
+        limit=optional("integer", f"How many lines (default {DEFAULT_LINES}).", minimum=1, maximum=2000), label=LABEL,
     ),
     output_schema=strict_object(call=STRING, offset=INTEGER, lines=INTEGER, total_lines=INTEGER, content=STRING),
     execute=_execute,
-    strict=True,
-    risk=Risk.LOW,
-    effects=frozenset({"fs.read"}),
     format_preview=_preview,
     groups=("system",),
     profiles=("minimal",),
-    presets=("$readonly",),
-    source="builtin",
 )

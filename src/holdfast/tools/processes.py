@@ -15,13 +15,12 @@ from holdfast.contract.context import Context
 from holdfast.contract.errors import CallError, HoldfastError, SandboxRefused
 from holdfast.contract.processes import Processes, ProcessInfo, ProcessOutput, Signal
 from holdfast.contract.result import Result, fail, ok
-from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args, Json
 from holdfast.contract.vocabulary import RUNS_COMMANDS, Risk
 from holdfast.text.preview import with_label
 from holdfast.text.truncate import format_size
 from holdfast.tools import shell
-from holdfast.tools.paging import Page, page_of
+from holdfast.tools.output_read import Page, page_of
 from holdfast.tools.schemas import (
     BOOLEAN,
     INTEGER,
@@ -30,7 +29,9 @@ from holdfast.tools.schemas import (
     STRING,
     STRING_OR_NULL,
     array,
+    builtin,
     optional,
+    reader,
     strict_object,
     text,
 )
@@ -40,17 +41,8 @@ ID: Final = optional("string", "The id process.start gave, instead of the pid.")
 STATE: Final = {"enum": ["running", "exited", "lost"]}
 PROCESS: Final = {
     **strict_object(
-        id=STRING,
-        pid=INTEGER,
-        state=STATE,
-        command=STRING,
-        cwd=STRING,
-        label=STRING_OR_NULL,
-        detached=BOOLEAN,
-        contained=BOOLEAN,
-        started={"type": "number"},
-        ended={"type": ["number", "null"]},
-        exit_code=INTEGER_OR_NULL,
+        id=STRING, pid=INTEGER, state=STATE, command=STRING, cwd=STRING, label=STRING_OR_NULL, detached=BOOLEAN,
+        contained=BOOLEAN, started={"type": "number"}, ended={"type": ["number", "null"]}, exit_code=INTEGER_OR_NULL,
         signal=STRING_OR_NULL,
     ),
     "required": ["id", "pid", "state", "command", "cwd", "detached", "contained", "started", "exit_code", "signal"],
@@ -103,10 +95,7 @@ async def _propose_start(args: Args, ctx: Context) -> Proposal | Result:
     try:
         folder = shell.folder_of(args, ctx)
         payload: Args = {
-            "command": command,
-            "args": args.get("args"),
-            "cwd": folder,
-            "label": args.get("label"),
+            "command": command, "args": args.get("args"), "cwd": folder, "label": args.get("label"),
             "detached": detached,
         }
         planned = _command(payload, ctx)
@@ -118,9 +107,7 @@ async def _propose_start(args: Args, ctx: Context) -> Proposal | Result:
     return Proposal(
         tool_name="process.start",
         summary=f"start {shown.strip().partition(chr(10))[0]}" + (" (detached)" if detached else ""),
-        risk=shell.risk_of(outlook),
-        payload=payload,
-        preview=shown,
+        risk=shell.risk_of(outlook), payload=payload, preview=shown,
         surroundings=shell.surroundings(folder, _without_hosts(outlook), ctx, undo=_UNDO, lasts=until),
         preconditions=(shell.conditions(planned, outlook),),
     )
@@ -131,10 +118,7 @@ async def _apply_start(payload: Args, ctx: Context) -> Result:
         return fail(_ENDS)
     try:
         info = await ctx.service(Processes).start(
-            ctx,
-            _command(payload, ctx),
-            shown=_shown(payload),
-            label=cast("str | None", payload["label"]),
+            ctx, _command(payload, ctx), shown=_shown(payload), label=cast("str | None", payload["label"]),
             detached=bool(payload["detached"]),
         )
     except SandboxRefused as error:
@@ -197,23 +181,12 @@ def _output(args: Args, ctx: Context) -> Result:
     first, shown = _end(page, ctx) if offset is None else (page.first, page_of(page.text, page.first, ctx))
     lines = shown.lines if page.text else 0
     structured: Args = {
-        "id": info.id,
-        "pid": info.pid,
-        "state": info.state,
-        "first_line": first,
-        "lines": lines,
-        "total_lines": page.total_lines,
-        "dropped_lines": page.dropped,
-        "content": shown.content,
+        "id": info.id, "pid": info.pid, "state": info.state, "first_line": first, "lines": lines,
+        "total_lines": page.total_lines, "dropped_lines": page.dropped, "content": shown.content,
     }
     body = shown.content if page.total_lines else "(no output)"
     notice = _notice(page, first + lines - 1, shown, whole=first == 1 and not shown.cut)
-    return Result(
-        True,
-        f"{body}\n\n{notice}" if notice else body,
-        structured=structured,
-        metadata={"truncated": True},
-    )
+    return Result(True, f"{body}\n\n{notice}" if notice else body, structured=structured, metadata={"truncated": True})
 
 
 def _end(page: ProcessOutput, ctx: Context) -> tuple[int, Page]:
@@ -253,9 +226,7 @@ def _propose_kill(args: Args, ctx: Context) -> Proposal | Result:
     if info.state != "running":
         return fail(f"Process {describe(info)}; there is nothing to kill.")
     return Proposal(
-        tool_name="process.kill",
-        summary=f"send {signal} to {info.pid}: {info.command}",
-        risk=Risk.MEDIUM,
+        tool_name="process.kill", summary=f"send {signal} to {info.pid}: {info.command}", risk=Risk.MEDIUM,
         payload={"id": info.id, "signal": signal},
         preview=f"{signal} to this process, and to everything it started:\n{describe(info)}",
         surroundings=Surroundings(undo="cannot be undone"),
@@ -278,7 +249,7 @@ def _kill_preview(args: Args, width: int) -> str:
     return with_label(f"{args.get('signal') or _DEFAULT_SIGNAL} {'' if name is None else name}", args)
 
 
-PROCESS_START: Final = Tool(
+PROCESS_START: Final = builtin(
     name="process.start",
     description="Start a background process. It ends, with all it started, when its first process ends, when it is "
     "killed, or when holdfast ends, unless it is detached.",
@@ -286,13 +257,11 @@ PROCESS_START: Final = Tool(
         command=text("Command to execute: a program if there are args, else a line for the shell."),
         args=optional("array", "Command arguments.", items={"type": "string"}),
         cwd=optional("string", "Working directory, in the project."),
-        detached=optional("boolean", "Let it run on when holdfast ends (default false)."),
-        label=LABEL,
+        detached=optional("boolean", "Let it run on when holdfast ends (default false)."), label=LABEL,
     ),
     output_schema=PROCESS,
     propose=_propose_start,
     apply=_apply_start,
-    strict=True,
     risk=Risk.HIGH,
     effects=frozenset({"process", "fs.read", "fs.write", "network"}),
     capabilities=frozenset({RUNS_COMMANDS}),
@@ -300,87 +269,47 @@ PROCESS_START: Final = Tool(
     groups=("runtime",),
     profiles=("coding",),
     needs_root=True,
-    source="builtin",
 )
 
-_READS: Final = frozenset({"fs.read"})
-
-PROCESS_STATUS: Final = Tool(
-    name="process.status",
-    description="Get the status of a background process.",
-    input_schema=strict_object(pid=PID, id=ID, label=LABEL),
-    output_schema=PROCESS,
-    execute=_status,
-    strict=True,
-    risk=Risk.LOW,
-    effects=_READS,
-    format_preview=preview,
-    groups=("runtime",),
-    profiles=("coding",),
-    presets=("$readonly",),
-    needs_root=True,
-    source="builtin",
+PROCESS_STATUS: Final = reader(
+    name="process.status", description="Get the status of a background process.",
+    input_schema=strict_object(pid=PID, id=ID, label=LABEL), output_schema=PROCESS, execute=_status,
+    format_preview=preview, groups=("runtime",), profiles=("coding",), needs_root=True,
 )
 
-PROCESS_OUTPUT: Final = Tool(
+PROCESS_OUTPUT: Final = reader(
     name="process.output",
     description="Read what a background process has printed: the last lines, or lines from an offset on.",
     input_schema=strict_object(
-        pid=PID,
-        id=ID,
-        offset=optional("integer", "First line, counted from 1 (default: the last lines).", minimum=1),
-        limit=optional("integer", f"How many lines (default {DEFAULT_LINES}).", minimum=1, maximum=2000),
-        label=LABEL,
+        pid=PID, id=ID, offset=optional("integer", "First line, counted from 1 (default: the last lines).", minimum=1),
+        limit=optional("integer", f"How many lines (default {DEFAULT_LINES}).", minimum=1, maximum=2000), label=LABEL,
     ),
     output_schema=strict_object(
-        id=STRING,
-        pid=INTEGER,
-        state=STATE,
-        first_line=INTEGER,
-        lines=INTEGER,
-        total_lines=INTEGER,
-        dropped_lines=INTEGER,
-        content=STRING,
+        id=STRING, pid=INTEGER, state=STATE, first_line=INTEGER, lines=INTEGER, total_lines=INTEGER,
+        dropped_lines=INTEGER, content=STRING,
     ),
     execute=_output,
-    strict=True,
-    risk=Risk.LOW,
-    effects=_READS,
     format_preview=_output_preview,
     groups=("runtime",),
     profiles=("coding",),
-    presets=("$readonly",),
     needs_root=True,
     keeps="tail",
-    source="builtin",
 )
 
-PROCESS_LIST: Final = Tool(
-    name="process.list",
-    description="List the background processes of this project.",
-    input_schema=strict_object(label=LABEL),
-    output_schema=strict_object(processes=array(PROCESS)),
-    execute=_list,
-    strict=True,
-    risk=Risk.LOW,
-    effects=_READS,
-    format_preview=_list_preview,
-    groups=("runtime",),
-    profiles=("coding",),
-    presets=("$readonly",),
-    needs_root=True,
-    source="builtin",
+PROCESS_LIST: Final = reader(
+    name="process.list", description="List the background processes of this project.",
+    input_schema=strict_object(label=LABEL), output_schema=strict_object(processes=array(PROCESS)), execute=_list,
+    format_preview=_list_preview, groups=("runtime",), profiles=("coding",), needs_root=True,
 )
 
-PROCESS_KILL: Final = Tool(
+PROCESS_KILL: Final = builtin(
     name="process.kill",
     description="Kill a background process that process.start started, with everything it started.",
     input_schema=strict_object(
         pid=PID,
         id=ID,
         signal={
-            "type": ["string", "null"],
-            "enum": ["SIGTERM", "SIGKILL", "SIGINT", "SIGHUP", None],
+            "type": ["string", "null"], "enum": ["SIGTERM", "SIGKILL", "SIGINT", "SIGHUP", None],
             "description": "Signal to send (default: SIGTERM).",
         },
         label=LABEL,
@@ -388,7 +317,6 @@ PROCESS_KILL: Final = Tool(
     output_schema=PROCESS,
     propose=_propose_kill,
     apply=_apply_kill,
-    strict=True,
     risk=Risk.MEDIUM,
     effects=frozenset({"process"}),
     format_preview=_kill_preview,
@@ -396,5 +324,4 @@ PROCESS_KILL: Final = Tool(
     profiles=("coding",),
     needs_root=True,
     runs="inline",
-    source="builtin",
 )

@@ -1,10 +1,17 @@
-"""Small helpers for the strict schemas of built-ins: every property required, optional ones nullable."""
+"""How built-ins are declared, with strict schemas: every property required, optional ones nullable."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
+from holdfast.contract.tool import Tool
+from holdfast.contract.vocabulary import Risk
+
 Schema = dict[str, Any]
+builtin = partial(Tool, strict=True, source="builtin")
+reader = partial(builtin, risk=Risk.LOW, effects=frozenset({"fs.read"}), presets=("$readonly",))
+"""A built-in that only reads files."""
 
 LABEL: Final[Schema] = {"type": ["string", "null"], "description": "What this call is for, in a few words."}
 
@@ -29,9 +36,4 @@ def optional(kind: str, description: str, **more: Any) -> Schema:
 
 
 def strict_object(**properties: Schema) -> Schema:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}

@@ -13,7 +13,6 @@ from holdfast.contract.command import Command, Outlook, Ran, standard_shell
 from holdfast.contract.context import Context
 from holdfast.contract.errors import HoldfastError, PathRefused, SandboxRefused
 from holdfast.contract.result import Result, fail
-from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args, Json, digest_of
 from holdfast.contract.vocabulary import AUTO_APPROVED_IF_SANDBOXED, RUNS_COMMANDS, Failure, Risk, State
 from holdfast.text.preview import with_label
@@ -25,6 +24,7 @@ from holdfast.tools.schemas import (
     STRING,
     STRING_OR_NULL,
     array,
+    builtin,
     optional,
     strict_object,
     text,
@@ -105,11 +105,8 @@ def _command(payload: Args, ctx: Context) -> Command:
     shell, env = settings(ctx)
     folder = cast("str | None", payload["cwd"])
     return Command(
-        argv=(shell, "-c", cast(str, payload["command"])),
-        cwd=None if folder is None else Path(folder),
-        env=env,
-        streams=True,
-        undoable=True,
+        argv=(shell, "-c", cast(str, payload["command"])), cwd=None if folder is None else Path(folder), env=env,
+        streams=True, undoable=True,
     )
 
 
@@ -125,12 +122,8 @@ async def _propose(args: Args, ctx: Context) -> Proposal | Result:
     except HoldfastError as error:
         return fail(str(error))
     return Proposal(
-        tool_name="shell.exec",
-        summary=command.strip().partition("\n")[0],
-        risk=risk_of(outlook),
-        payload=payload,
-        preview=command,
-        surroundings=surroundings(folder, outlook, ctx, undo=undo_words(outlook)),
+        tool_name="shell.exec", summary=command.strip().partition("\n")[0], risk=risk_of(outlook), payload=payload,
+        preview=command, surroundings=surroundings(folder, outlook, ctx, undo=undo_words(outlook)),
         preconditions=(conditions(planned, outlook),),
     )
 
@@ -149,12 +142,8 @@ async def _apply(payload: Args, ctx: Context) -> Result:
         return Result(True, "\n\n".join(parts), structured=_structured(ran), metadata=metadata)
     state, failure = (State.FAILED, Failure.TOOL_ERROR) if ran.stopped is None else _STATES[ran.stopped]
     return Result(
-        False,
-        error="\n\n".join((*parts, *_surrounded(ran), _end(ran, ctx))),
-        structured=_structured(ran),
-        metadata=metadata,
-        state=state,
-        failure=failure,
+        False, error="\n\n".join((*parts, *_surrounded(ran), _end(ran, ctx))), structured=_structured(ran),
+        metadata=metadata, state=state, failure=failure,
     )
 
 
@@ -194,19 +183,13 @@ def _surrounded(ran: Ran) -> list[str]:
 
 def _structured(ran: Ran) -> Args:
     return {
-        "exit_code": ran.code,
-        "signal": ran.signal,
-        "output": ran.output,
-        "total_lines": ran.total_lines,
-        "total_bytes": ran.total_bytes,
-        "truncated": ran.truncated,
-        "contained": ran.contained,
-        "changed_paths": None if ran.changes is None else len(ran.changes),
-        "violations": list(ran.violations),
+        "exit_code": ran.code, "signal": ran.signal, "output": ran.output, "total_lines": ran.total_lines,
+        "total_bytes": ran.total_bytes, "truncated": ran.truncated, "contained": ran.contained,
+        "changed_paths": None if ran.changes is None else len(ran.changes), "violations": list(ran.violations),
     }
 
 
-SHELL_EXEC: Final = Tool(
+SHELL_EXEC: Final = builtin(
     name="shell.exec",
     description="Run a shell command and return what it prints. Everything it started is gone when it returns: "
     "for a process that goes on, use process.start.",
@@ -219,19 +202,11 @@ SHELL_EXEC: Final = Tool(
         label=LABEL,
     ),
     output_schema=strict_object(
-        exit_code=INTEGER_OR_NULL,
-        signal=STRING_OR_NULL,
-        output=STRING,
-        total_lines=INTEGER,
-        total_bytes=INTEGER,
-        truncated=BOOLEAN,
-        contained=BOOLEAN,
-        changed_paths=INTEGER_OR_NULL,
-        violations=array(STRING),
+        exit_code=INTEGER_OR_NULL, signal=STRING_OR_NULL, output=STRING, total_lines=INTEGER, total_bytes=INTEGER,
+        truncated=BOOLEAN, contained=BOOLEAN, changed_paths=INTEGER_OR_NULL, violations=array(STRING),
     ),
     propose=_propose,
     apply=_apply,
-    strict=True,
     timeout=DEFAULT_SECONDS,
     risk=Risk.HIGH,
     effects=frozenset({"process", "fs.read", "fs.write", "network"}),
@@ -243,5 +218,4 @@ SHELL_EXEC: Final = Tool(
     profiles=("coding",),
     needs_root=True,
     keeps="tail",
-    source="builtin",
 )

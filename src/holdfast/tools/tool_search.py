@@ -13,7 +13,7 @@ from holdfast.contract.values import Args, Json
 from holdfast.contract.vocabulary import Risk
 from holdfast.text.preview import with_label
 from holdfast.text.visible import clip
-from holdfast.tools.schemas import INTEGER, LABEL, STRING, array, optional, strict_object, text
+from holdfast.tools.schemas import INTEGER, LABEL, STRING, array, builtin, optional, strict_object, text
 
 DEFAULT_LIMIT: Final = 8
 MAX_LIMIT: Final = 25
@@ -35,9 +35,7 @@ def _execute(args: Args, ctx: Context) -> Result:
 def _match(tool: Tool) -> dict[str, Any]:
     """What a stranger wrote is cut, and one line whatever is in it."""
     return {
-        "name": tool.name,
-        "api_name": tool.api_name,
-        "description": _line(tool.description, _DESCRIPTION),
+        "name": tool.name, "api_name": tool.api_name, "description": _line(tool.description, _DESCRIPTION),
         "parameters": [_line(name, _PARAMETER) for name in islice(parameters_of(tool), _PARAMETERS)],
     }
 
@@ -67,7 +65,7 @@ def _preview(args: Args, width: int) -> str:
     return with_label(str(args.get("query", "")), args)
 
 
-TOOL_SEARCH_TOOL: Final = Tool(
+TOOL_SEARCH_TOOL: Final = builtin(
     name=TOOL_SEARCH,
     description=(
         "Find further tools. There are more than are listed here: search for what you need in a few words, "
@@ -75,23 +73,16 @@ TOOL_SEARCH_TOOL: Final = Tool(
     ),
     input_schema=strict_object(
         query=text("What the tool is to do, or its name, in a few words: `create issue github`."),
-        limit=optional(
-            "integer", f"How many to find at most (default {DEFAULT_LIMIT}).", minimum=1, maximum=MAX_LIMIT
-        ),
+        limit=optional("integer", f"How many to find at most (default {DEFAULT_LIMIT}).", minimum=1, maximum=MAX_LIMIT),
         label=LABEL,
     ),
     output_schema=strict_object(
-        query=STRING,
-        tools=INTEGER,
-        matches=array(
-            strict_object(name=STRING, api_name=STRING, description=STRING, parameters=array(STRING)),
-        ),
+        query=STRING, tools=INTEGER,
+        matches=array(strict_object(name=STRING, api_name=STRING, description=STRING, parameters=array(STRING))),
     ),
     execute=_execute,
-    strict=True,
     risk=Risk.LOW,
     effects=frozenset(),
     format_preview=_preview,
     profiles=("minimal",),
-    source="builtin",
 )

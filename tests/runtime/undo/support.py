@@ -17,8 +17,8 @@ from holdfast.contract.call import Call, Caller, Decision
 from holdfast.contract.result import Result
 from holdfast.contract.vocabulary import Verdict
 from holdfast.fs.protected_paths import locked_reason
-from holdfast.runtime.undo.putting_back import Undo
 from holdfast.runtime.undo.recorder import Recorder
+from holdfast.runtime.undo.restore import Undo
 from holdfast.sandbox.launch import Changes, Overlay
 from holdfast.sandbox.limits import Limits
 from holdfast.sandbox.policy import Policy

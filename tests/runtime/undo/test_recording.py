@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.contract.errors import LedgerUnavailable
-from holdfast.runtime.undo import overlay, settling
+from holdfast.runtime.undo import overlay, tree
 from holdfast.sandbox.launch import Changes
 from holdfast.store.changes import changes_of
 from tests.runtime.undo.marks import needs_overlay
@@ -260,5 +260,5 @@ def test_changed_kept_content_is_not_put_back(tmp_path: Path) -> None:
     assert not result.success
     assert "was changed since it was kept" in (result.error or "")
     assert (place.root / "a.txt").read_text() == "new\n"
-    assert settling.in_order(["b/c", "", "a-b", "b", "a/b", "a"]) == ["", "a", "a/b", "a-b", "b", "b/c"]
+    assert tree.in_order(["b/c", "", "a-b", "b", "a/b", "a"]) == ["", "a", "a/b", "a-b", "b", "b/c"]
     place.ledger.close()

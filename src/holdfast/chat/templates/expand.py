@@ -20,7 +20,7 @@ from holdfast.contract.result import Attachment
 from holdfast.fs import paths
 from holdfast.fs.beneath import NotRegular, regular_file
 from holdfast.text.visible import visible
-from holdfast.tools.files.sniff import SNIFFED_BYTES, attachment_kind, mime_type
+from holdfast.tools.files.pages import SNIFFED_BYTES, attachment_kind, mime_type
 
 MAX_TEXT: Final = 1024 * 1024
 MAX_ATTACHMENT: Final = 10 * 1024 * 1024

@@ -24,7 +24,7 @@ from holdfast.doors.cli.typing_in import Leave, confirmed, page
 from holdfast.rules.gate import CHANGED
 from holdfast.runtime.approvals import what_changed
 from holdfast.store.ledger import Ledger
-from holdfast.store.shown import Shown
+from holdfast.store.trust import Shown
 from holdfast.text.preview import arguments_text, display_path
 from holdfast.text.quote import Show
 from holdfast.text.visible import visible, visible_name

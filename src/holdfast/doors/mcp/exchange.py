@@ -28,7 +28,7 @@ from holdfast.contract.result import Result
 from holdfast.contract.vocabulary import Failure, State
 from holdfast.doors.mcp.questions import can_answer, reply_to, request_of, result_type
 from holdfast.doors.mcp.telling import Teller
-from holdfast.fs.private import make_private_once, read_private
+from holdfast.fs.replace import make_private_once, read_private
 
 APPROVAL: Final = "approval-"
 """How the key of a question begins whose answer approves a call."""

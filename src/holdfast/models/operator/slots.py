@@ -11,7 +11,7 @@ from typing import Final
 from holdfast.models.requests.masked import BLOCK, END, INLINE, IT, TRACE, Masked, Slot, telling
 from holdfast.models.requests.words import EXTENSIONLESS, words_of
 from holdfast.models.requests.words import FOLDERS as _SHARED
-from holdfast.tools.arithmetic import CONSTANTS, FUNCTIONS, MAX_EXPRESSION
+from holdfast.tools.calculator import CONSTANTS, FUNCTIONS, MAX_EXPRESSION
 
 _MARKS: Final = f"{INLINE}{BLOCK}{END}{IT}{TRACE}"
 _LITERAL: Final = f"{INLINE}\\d+{END}"

@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.fs.beneath import FOLDER, opened, remove
-from holdfast.runtime.undo.settling import Step, settle
-from holdfast.runtime.undo.states import described, digest_of_open, kind_of, look, names_in, open_file
-from holdfast.runtime.undo.tree import Tree
+from holdfast.runtime.undo.tree import Step, Tree, described, digest_of_open, kind_of, look, names_in, open_file, settle
 from holdfast.sandbox.launch import Overlay
 from holdfast.store.blobs import Blobs
 from holdfast.store.changes import ABSENT, PathChange, PathState
@@ -85,9 +83,7 @@ class OverlayPart:
         for name in names:
             yield from self._compare_one(lower, upper, name, _join(path, name), has_lower=has_lower)
 
-    def _compare_one(
-        self, lower: Tree, upper: int, name: str, path: str, *, has_lower: bool
-    ) -> Iterator[PathChange]:
+    def _compare_one(self, lower: Tree, upper: int, name: str, path: str, *, has_lower: bool) -> Iterator[PathChange]:
         facts = os.stat(name, dir_fd=upper, follow_symlinks=False)
         kind = kind_of(facts.st_mode)
         if kind == "other":

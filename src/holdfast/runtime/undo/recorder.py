@@ -5,23 +5,54 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from holdfast.contract.command import Change
 from holdfast.contract.errors import HoldfastError
 from holdfast.fs.beneath import remove
+from holdfast.fs.replace import make_private_folder
+from holdfast.fs.temporary import is_left, new_name
 from holdfast.runtime.undo.judging import by_the_command, judge
 from holdfast.runtime.undo.overlay import OverlayPart
-from holdfast.runtime.undo.runs import keep_run, new_run, remove_dead_runs
 from holdfast.sandbox.launch import Changes, Overlay
 from holdfast.store.changes import PathChange, record_changes, shown_change
 
 if TYPE_CHECKING:
     from holdfast.config.model import SandboxConfig
-    from holdfast.runtime.undo.copying import Bounds
+    from holdfast.runtime.undo.copies import Bounds
     from holdfast.sandbox.policy import Policy
     from holdfast.store.ledger import Ledger
+
+
+def new_run(state: Path) -> Path:
+    """A folder of our own, whose name says which process it belongs to."""
+    runs = state / "runs"
+    make_private_folder(runs)
+    run = runs / new_name()
+    run.mkdir(mode=0o700)
+    return run
+
+
+def keep_run(run: Path, call_id: str) -> Path:
+    """What could not be taken over stays, outside the project, until somebody has looked at it."""
+    kept = run.parent.parent / "kept" / call_id
+    make_private_folder(kept.parent)
+    run.rename(kept)
+    return kept
+
+
+def remove_dead_runs(state: Path) -> None:
+    """What a killed process left: nothing of it was taken over, or the ledger knows of it."""
+    try:
+        runs = list((state / "runs").iterdir())
+    except FileNotFoundError:
+        return
+    for run in runs:
+        with suppress(OSError):
+            if is_left(run.name, run.stat().st_mtime):
+                remove(run)
 
 
 _one_at_a_time = threading.Lock()
@@ -120,7 +151,7 @@ class Recorder:
     def _why_not_copied(self, root: Path) -> str | None:
         if self._config.undo == "overlay":
             return f"no overlay can be put over {root}"
-        from holdfast.runtime.undo.copying import TooMuch, measure
+        from holdfast.runtime.undo.copies import TooMuch, measure
 
         try:
             measure(root, self._bounds())
@@ -148,8 +179,7 @@ class Recorder:
         return parts
 
     def _copies(self, run: Path, roots: Sequence[Path], ledger: Ledger) -> Sequence[Part] | None:
-        from holdfast.runtime.undo.contents import Contents
-        from holdfast.runtime.undo.copying import CopyPart, TooMuch
+        from holdfast.runtime.undo.copies import Contents, CopyPart, TooMuch
 
         assert self._state is not None
         contents = Contents(self._state / "contents")
@@ -161,7 +191,7 @@ class Recorder:
         return parts
 
     def _bounds(self) -> Bounds:
-        from holdfast.runtime.undo.copying import Bounds
+        from holdfast.runtime.undo.copies import Bounds
 
         return Bounds(self._config.undo_max_files, self._config.undo_max_bytes)
 
@@ -178,9 +208,7 @@ class Recorder:
 class Running:
     """A recording; satisfies `Recording`."""
 
-    def __init__(
-        self, ledger: Ledger, call_id: str, sandbox: Ground, parts: Sequence[Part], run: Path
-    ) -> None:
+    def __init__(self, ledger: Ledger, call_id: str, sandbox: Ground, parts: Sequence[Part], run: Path) -> None:
         self._ledger = ledger
         self._call_id = call_id
         self._sandbox = sandbox

@@ -5,16 +5,98 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager, suppress
+from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
-from holdfast.fs.beneath import FOLDER, GONE, Folders, change_mode, for_owner, opened, set_mode
+from msgspec import Struct
+
+from holdfast.contract.errors import LedgerCorrupt
+from holdfast.fs.beneath import FOLDER, GONE, Folders, change_mode, for_owner, open_regular, opened, set_mode
 from holdfast.fs.replace import NewFile
 from holdfast.fs.temporary import temporary_name
-from holdfast.runtime.undo.states import Keep, described, look, names_in
-from holdfast.store.changes import ABSENT, PathState
+from holdfast.store.blobs import Blobs
+from holdfast.store.changes import ABSENT, Kind, PathState
+
+Keep = Callable[[int], str]
+"""Keeps what an open file holds; gives the SHA-256 of it."""
+
+_KINDS: Final[dict[int, Kind]] = {
+    stat.S_IFREG: "file",
+    stat.S_IFLNK: "symlink",
+    stat.S_IFDIR: "directory",
+    stat.S_IFIFO: "fifo",
+}
+
+
+def kind_of(mode: int) -> Kind:
+    return _KINDS.get(stat.S_IFMT(mode), "other")
+
+
+def look(folder: int, name: str, keep: Keep | None = None) -> PathState:
+    """What is there now. `keep` is given the content of a file; without it the content is only digested."""
+    try:
+        facts = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return ABSENT
+    kind = kind_of(facts.st_mode)
+    if kind == "file":
+        return look_at_file(folder, name, facts, keep)
+    target = os.readlink(name, dir_fd=folder) if kind == "symlink" else None
+    return described(facts, target=target)
+
+
+def look_at_file(folder: int, name: str, facts: os.stat_result, keep: Keep | None) -> PathState:
+    try:
+        opened = open_file(folder, name)
+    except PermissionError:
+        return described(facts)
+    try:
+        digest = digest_of_open(opened) if keep is None else keep(opened)
+        return described(os.fstat(opened), digest, kept=keep is not None)
+    finally:
+        os.close(opened)
+
+
+def described(
+    facts: os.stat_result, digest: str | None = None, *, kept: bool = False, target: str | None = None
+) -> PathState:
+    kind = kind_of(facts.st_mode)
+    mine = facts.st_uid == os.geteuid() and facts.st_gid == os.getegid()
+    return PathState(
+        kind=kind, mode=None if kind == "symlink" else stat.S_IMODE(facts.st_mode),
+        size=facts.st_size if kind == "file" else 0, blob=digest if kept else None, digest=None if kept else digest,
+        target=target, owner=None if mine else (facts.st_uid, facts.st_gid),
+    )
+
+
+def open_file(folder: int, name: str) -> int:
+    """A regular file to read, whatever its mode says, as long as it is ours."""
+    try:
+        return open_regular(name, folder)
+    except PermissionError:
+        mode = change_mode(name, lambda mode: mode | stat.S_IRUSR, folder)
+        try:
+            return open_regular(name, folder)
+        finally:
+            change_mode(name, lambda _: mode, folder)
+
+
+def digest_of_open(opened: int) -> str:
+    digest = sha256()
+    while block := os.read(opened, _BLOCK):
+        digest.update(block)
+    return digest.hexdigest()
+
+
+def names_in(folder: int) -> list[str]:
+    """The names in a folder, in order. The descriptor is read from its beginning."""
+    with suppress(OSError):
+        os.lseek(folder, 0, os.SEEK_SET)
+    return sorted(os.listdir(folder))
+
 
 _BLOCK: Final = 1024 * 1024
 
@@ -126,3 +208,89 @@ def _give_owner(descriptor: int, state: PathState) -> None:
     if state.owner is not None:
         with suppress(PermissionError):
             os.fchown(descriptor, *state.owner)
+
+
+class Step(Struct, frozen=True):
+    path: str
+    now: PathState
+    wanted: PathState
+
+
+class Source(Protocol):
+    """Where the content of files comes from."""
+
+    def place(self, tree: Tree, step: Step) -> None:
+        """Put a file with the wanted content, mode and owner in place, whole."""
+        ...
+
+
+class BlobSource:
+    def __init__(self, blobs: Blobs) -> None:
+        self._blobs = blobs
+
+    def place(self, tree: Tree, step: Step) -> None:
+        reference = step.wanted.content
+        assert reference is not None
+        with self._blobs.path(reference).open("rb", buffering=0) as file:
+            if digest_of_open(file.fileno()) != reference:
+                raise LedgerCorrupt(f"The kept content {reference[:12]} was changed since it was kept; do not use it.")
+            file.seek(0)
+            tree.copy_in(step.path, step.wanted, file.fileno())
+
+
+def in_order(paths: Iterable[str]) -> list[str]:
+    """Folders before what is in them."""
+    return sorted(paths, key=lambda path: path.split("/") if path else [])
+
+
+def settle(tree: Tree, steps: Sequence[Step], source: Source, failed: list[str] | None = None) -> None:
+    """Remove what is in the way, the deepest first; then make and fill; then set the modes of folders.
+
+    With `failed` a path that cannot be settled is put there, and the others are settled all the same.
+    """
+    by_path = {step.path: step for step in steps}
+    ordered = [by_path[path] for path in in_order(by_path)]
+    for step in reversed(ordered):
+        if _must_go(step):
+            with _noting(step, failed):
+                tree.remove(step.path, folder=step.now.kind == "directory")
+    for step in ordered:
+        with _noting(step, failed):
+            _make(tree, step, source)
+    tree.restore_modes()
+    for step in reversed(ordered):
+        if step.wanted.kind == "directory" and step.wanted.mode is not None:
+            with _noting(step, failed):
+                tree.set_mode(step.path, step.wanted.mode)
+
+
+@contextmanager
+def _noting(step: Step, failed: list[str] | None) -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        if failed is None:
+            raise
+        failed.append(f"{step.path}: {error.strerror or error}")
+
+
+def _must_go(step: Step) -> bool:
+    if step.now.kind == "absent":
+        return False
+    return step.wanted.kind == "absent" or (step.now.kind == "directory") != (step.wanted.kind == "directory")
+
+
+def _make(tree: Tree, step: Step, source: Source) -> None:
+    now, wanted = step.now, step.wanted
+    if wanted.kind == "directory":
+        if now.kind != "directory":
+            tree.make_folder(step.path, wanted)
+    elif wanted.kind == "file":
+        if now.kind == "file" and now.content == wanted.content and wanted.mode is not None:
+            tree.set_mode(step.path, wanted.mode)
+        else:
+            source.place(tree, step)
+    elif wanted.kind == "symlink":
+        tree.make_link(step.path, wanted)
+    elif wanted.kind == "fifo":
+        tree.make_fifo(step.path, wanted)

@@ -2,21 +2,84 @@
 
 from __future__ import annotations
 
-from typing import Final, cast
+from typing import Final, Literal, cast
+
+from msgspec import Struct
 
 from holdfast.contract.call import Proposal
 from holdfast.contract.context import Context
 from holdfast.contract.errors import PathRefused
 from holdfast.contract.result import Result, fail, ok
-from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Risk
 from holdfast.fs.beneath import NotRegular
 from holdfast.text.preview import with_label
-from holdfast.tools.files.changing import change, changing, proposal, reason, stale
-from holdfast.tools.files.replacing import Mode, NotFound, NotUnique, Replaced, replaced
-from holdfast.tools.files.state import TooLarge, read_state
-from holdfast.tools.schemas import LABEL, strict_object, text
+from holdfast.tools.files.state import TooLarge, change, changing, proposal, read_state, reason, stale
+from holdfast.tools.schemas import LABEL, builtin, strict_object, text
+
+Mode = Literal["unique", "first", "all"]
+
+_MAX_COUNTED: Final = 1_000_000
+_MAX_COMPARED: Final = 100_000_000
+
+
+class Replaced(Struct, frozen=True):
+    content: bytes
+    count: int
+    """How many places were changed."""
+    lines: int
+    """How many lines the replaced text had, all places together."""
+    crlf: bool
+    """Newlines of the edit were written as CRLF, as the file has them."""
+
+
+class NotFound(Exception):
+    pass
+
+
+class NotUnique(Exception):
+    def __init__(self, count: int) -> None:
+        self.count = count
+        super().__init__(count)
+
+
+def replaced(content: bytes, search: str, replace: str, mode: Mode = "unique") -> Replaced:
+    """The content with `search` replaced. Raises `NotFound`, or `NotUnique` in the mode that wants it to be."""
+    old, new = search.encode(), replace.encode()
+    crlf = _wants_crlf(content, old, new)
+    if crlf:
+        old, new = _crlf(old), _crlf(new)
+    count = occurrences(content, old) if mode == "unique" else content.count(old)
+    if not count:
+        raise NotFound
+    if mode == "unique" and count > 1:
+        raise NotUnique(count)
+    done = 1 if mode == "first" else count
+    lines = (old.count(b"\n") + (not old.endswith(b"\n"))) * done
+    return Replaced(content.replace(old, new, done), done, lines, crlf)
+
+
+def occurrences(content: bytes, wanted: bytes) -> int:
+    """How often `wanted` occurs, overlapping ones included; counting stops where it would take for ever."""
+    enough = max(2, min(_MAX_COUNTED, _MAX_COMPARED // len(wanted)))
+    count, at = 0, content.find(wanted)
+    while at >= 0 and count < enough:
+        count, at = count + 1, content.find(wanted, at + 1)
+    return count
+
+
+def _wants_crlf(content: bytes, old: bytes, new: bytes) -> bool:
+    """Models write LF. In a file that has only CRLF it means that; in a mixed one, where nothing else is found."""
+    if b"\r" in old or b"\r" in new or b"\n" not in old + new:
+        return False
+    ends = content.count(b"\r\n")
+    if ends and ends == content.count(b"\n"):
+        return True
+    return bool(ends) and b"\n" in old and old not in content
+
+
+def _crlf(text: bytes) -> bytes:
+    return text.replace(b"\n", b"\r\n")
 
 
 def _propose(args: Args, ctx: Context) -> Proposal | Result:
@@ -48,12 +111,7 @@ def _propose(args: Args, ctx: Context) -> Proposal | Result:
     if edited.content == state.content:
         return fail(f"No changes made to {given}. The replacement produced identical content.")
     return proposal(
-        "file.edit",
-        place,
-        f"edit {place.shown}: replace {edited.lines} line(s)",
-        Risk.MEDIUM,
-        state,
-        edited.content,
+        "file.edit", place, f"edit {place.shown}: replace {edited.lines} line(s)", Risk.MEDIUM, state, edited.content,
         {name: args[name] for name in ("search", "replace", "mode")},
     )
 
@@ -74,10 +132,7 @@ def _apply(payload: Args, ctx: Context) -> Result:
     if isinstance(before, Result):
         return before
     done: Args = {
-        "path": place.shown,
-        "replacements": edited.count,
-        "lines": edited.lines,
-        "bytes": len(edited.content),
+        "path": place.shown, "replacements": edited.count, "lines": edited.lines, "bytes": len(edited.content),
         "line_endings": "crlf" if edited.crlf else "as given",
     }
     return ok(_text(done), structured=done)
@@ -102,7 +157,7 @@ def _touches(args: Args) -> list[str]:
     return [cast(str, args["path"])]
 
 
-FILE_EDIT: Final = Tool(
+FILE_EDIT: Final = builtin(
     name="file.edit",
     description=(
         "Replace an exact piece of text in a file. It must match in every space and newline, and occur once, "
@@ -113,22 +168,18 @@ FILE_EDIT: Final = Tool(
         search=text("The exact text to replace."),
         replace=text("What to put in its place; empty to delete it."),
         mode={
-            "type": ["string", "null"],
-            "enum": ["unique", "first", "all", None],
+            "type": ["string", "null"], "enum": ["unique", "first", "all", None],
             "description": "unique (default): the text must occur once. first: replace the first. all: replace all.",
         },
         label=LABEL,
     ),
     output_schema=strict_object(
-        path=text("Relative to the project root."),
-        replacements={"type": "integer"},
+        path=text("Relative to the project root."), replacements={"type": "integer"},
         lines={"type": "integer", "description": "Lines of the text that was replaced."},
-        bytes={"type": "integer", "description": "Size of the file now."},
-        line_endings={"enum": ["as given", "crlf"]},
+        bytes={"type": "integer", "description": "Size of the file now."}, line_endings={"enum": ["as given", "crlf"]},
     ),
     propose=_propose,
     apply=_apply,
-    strict=True,
     risk=Risk.MEDIUM,
     effects=frozenset({"fs.read", "fs.write"}),
     touches=_touches,
@@ -139,5 +190,4 @@ FILE_EDIT: Final = Tool(
     profiles=("coding",),
     presets=("$default",),
     needs_root=True,
-    source="builtin",
 )

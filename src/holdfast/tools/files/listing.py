@@ -12,15 +12,14 @@ from typing import Final, Literal, NamedTuple, cast
 from holdfast.contract.context import Context
 from holdfast.contract.errors import PathRefused
 from holdfast.contract.result import Result, fail, ok
-from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args, Json
-from holdfast.contract.vocabulary import CHECKS_IN_DRY_RUN, Risk
+from holdfast.contract.vocabulary import CHECKS_IN_DRY_RUN
 from holdfast.fs.beneath import Folders
 from holdfast.text.preview import with_label
 from holdfast.text.visible import visible
-from holdfast.tools.files.changing import Place, reading, reason
 from holdfast.tools.files.pages import NOTICE_BYTES, NOTICE_LINES
-from holdfast.tools.schemas import LABEL, optional, strict_object, text
+from holdfast.tools.files.state import Place, reading, reason
+from holdfast.tools.schemas import LABEL, optional, reader, strict_object, text
 
 DEFAULT_LIMIT: Final = 500
 SMALL_LIMIT: Final = 200
@@ -123,12 +122,9 @@ def _result(entries: list[Entry], listing: Listing, ctx: Context) -> Result:
     shown = limits.head("\n".join(names), limits.MAX_LINES - NOTICE_LINES, limits.MAX_BYTES - NOTICE_BYTES)
     count = shown.output_lines if names else 0
     done: Args = {
-        "path": listing.place.shown,
-        "depth": listing.depth,
-        "entries": [listing.described(entry) for entry in entries[:count]],
-        "total": listing.total,
-        "complete": listing.total < MAX_VISITED,
-        "build_folders_not_entered": listing.not_entered,
+        "path": listing.place.shown, "depth": listing.depth,
+        "entries": [listing.described(entry) for entry in entries[:count]], "total": listing.total,
+        "complete": listing.total < MAX_VISITED, "build_folders_not_entered": listing.not_entered,
     }
     return ok(f"{shown.content if names else _EMPTY}\n\n{_footer(done, count)}", structured=done)
 
@@ -171,15 +167,14 @@ def _touches(args: Args) -> list[str]:
     return [cast(str, args.get("path") or ".")]
 
 
-FILE_LIST: Final = Tool(
+FILE_LIST: Final = reader(
     name="file.list",
     description="List a folder, folders first. Below it only if asked, and then without build folders.",
     input_schema=strict_object(
         path=optional("string", "The folder (default: the project root)."),
         recursive=optional("boolean", "List recursively (default: false)."),
         max_depth=optional("integer", f"How deep (default 1, or {MAX_DEPTH} if recursive; at most {MAX_DEPTH})."),
-        limit=optional("integer", f"How many entries (default {DEFAULT_LIMIT})."),
-        label=LABEL,
+        limit=optional("integer", f"How many entries (default {DEFAULT_LIMIT})."), label=LABEL,
     ),
     output_schema=strict_object(
         path=text("The folder, relative to the project root."),
@@ -187,8 +182,7 @@ FILE_LIST: Final = Tool(
         entries={
             "type": "array",
             "items": strict_object(
-                path=text("Relative to the folder."),
-                kind={"enum": ["dir", "file", "link", "other"]},
+                path=text("Relative to the folder."), kind={"enum": ["dir", "file", "link", "other"]},
                 size=optional("integer", "Bytes of a file."),
                 link={"type": "boolean", "description": "It is a symbolic link; to a folder, if its kind is dir."},
             ),
@@ -198,15 +192,10 @@ FILE_LIST: Final = Tool(
         build_folders_not_entered={"type": "integer"},
     ),
     execute=_execute,
-    strict=True,
-    risk=Risk.LOW,
-    effects=frozenset({"fs.read"}),
     capabilities=frozenset({CHECKS_IN_DRY_RUN}),
     touches=_touches,
     format_preview=_preview,
     aliases=("list", "ls", "list_dir"),
     groups=("fs",),
     profiles=("minimal",),
-    presets=("$readonly",),
-    source="builtin",
 )

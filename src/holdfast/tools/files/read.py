@@ -10,16 +10,14 @@ from msgspec import Struct, to_builtins
 from holdfast.contract.context import Context
 from holdfast.contract.errors import PathRefused
 from holdfast.contract.result import Attachment, Result, fail, ok
-from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args, Json
-from holdfast.contract.vocabulary import CHECKS_IN_DRY_RUN, Risk
+from holdfast.contract.vocabulary import CHECKS_IN_DRY_RUN
 from holdfast.fs.beneath import NotRegular, regular_file
 from holdfast.text.preview import with_label
 from holdfast.text.truncate import format_size
-from holdfast.tools.files.changing import Place, reading, reason
-from holdfast.tools.files.pages import Lines, Page, PastTheEnd, Room
-from holdfast.tools.files.sniff import SNIFFED_BYTES, UNKNOWN, attachment_kind, mime_type
-from holdfast.tools.schemas import LABEL, optional, strict_object, text
+from holdfast.tools.files.pages import SNIFFED_BYTES, UNKNOWN, Lines, Page, PastTheEnd, Room, attachment_kind, mime_type
+from holdfast.tools.files.state import Place, reading, reason
+from holdfast.tools.schemas import LABEL, optional, reader, strict_object, text
 
 SMALL_LINES: Final = 200
 MAX_ATTACHED: Final = 16 * 1024 * 1024
@@ -110,15 +108,8 @@ def _whole(opened: int, size: int) -> bytes:
 
 def _page_read(page: Page, place: Place, size: int, offset: int) -> FileRead:
     return FileRead(
-        path=place.shown,
-        size=size,
-        encoding="utf8",
-        content=page.content,
-        offset=offset,
-        lines=page.lines,
-        total_lines=page.total_lines,
-        next_offset=page.next_offset,
-        limited_by=page.limited_by,
+        path=place.shown, size=size, encoding="utf8", content=page.content, offset=offset, lines=page.lines,
+        total_lines=page.total_lines, next_offset=page.next_offset, limited_by=page.limited_by,
         line_bytes=page.line_bytes,
     )
 
@@ -169,7 +160,7 @@ def _touches(args: Args) -> list[str]:
     return [cast(str, args["path"])]
 
 
-FILE_READ: Final = Tool(
+FILE_READ: Final = reader(
     name="file.read",
     description=(
         "Read a file. Long files come in pages: the last line says with which offset to go on. "
@@ -180,35 +171,26 @@ FILE_READ: Final = Tool(
         offset=optional("integer", "First line, counted from 1 (default 1)."),
         limit=optional("integer", "How many lines (default: as many as fit)."),
         encoding={
-            "type": ["string", "null"],
-            "enum": ["utf8", "base64", None],
+            "type": ["string", "null"], "enum": ["utf8", "base64", None],
             "description": "File encoding (default: utf8). base64 gives every byte, utf8 replaces what is not text.",
         },
         label=LABEL,
     ),
     output_schema=strict_object(
-        path=text("Relative to the project root."),
-        size={"type": "integer", "description": "Bytes of the whole file."},
+        path=text("Relative to the project root."), size={"type": "integer", "description": "Bytes of the whole file."},
         encoding={"enum": ["utf8", "base64", "attached"]},
         content=text("The lines shown, with their ends; base64 of the file; or nothing, if it is attached."),
-        mime_type=optional("string", "Of a file that is not text."),
-        offset={"type": "integer"},
-        lines={"type": "integer"},
-        total_lines=optional("integer", "null if the file is too large to count them."),
+        mime_type=optional("string", "Of a file that is not text."), offset={"type": "integer"},
+        lines={"type": "integer"}, total_lines=optional("integer", "null if the file is too large to count them."),
         next_offset=optional("integer", "Where to go on; null at the end."),
         limited_by={"enum": ["lines", "bytes", "limit", "line", None]},
         line_bytes=optional("integer", "How long the first line is, if it is too long to show."),
     ),
     execute=_execute,
-    strict=True,
-    risk=Risk.LOW,
-    effects=frozenset({"fs.read"}),
     capabilities=frozenset({CHECKS_IN_DRY_RUN}),
     touches=_touches,
     format_preview=_preview,
     aliases=("read", "read_file"),
     groups=("fs",),
     profiles=("minimal",),
-    presets=("$readonly",),
-    source="builtin",
 )

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from holdfast.fs.beneath import folder, open_regular
+from holdfast.contract.call import Precondition, Proposal
+from holdfast.contract.context import Context
+from holdfast.contract.errors import PathRefused
+from holdfast.contract.result import Result, fail
+from holdfast.contract.values import Args
+from holdfast.contract.vocabulary import Risk
+from holdfast.fs.beneath import NotRegular, folder, open_regular
 from holdfast.fs.replace import Traits, new_file, sync_folder, traits_of
 from holdfast.text.truncate import format_size
 
@@ -57,13 +64,7 @@ def read_state(root: Path, path: Path) -> FileState:
 
 
 def replace_file(
-    root: Path,
-    path: Path,
-    content: bytes,
-    *,
-    seen: str,
-    keep_before: Keep,
-    keep_after: Keep,
+    root: Path, path: Path, content: bytes, *, seen: str, keep_before: Keep, keep_after: Keep,
     create_parents: bool = False,
 ) -> FileState:
     """Write `content` if the file is still in the state `seen`; returns what was there before.
@@ -103,3 +104,129 @@ def _read(where: int, name: str) -> FileState:
     if content is None or len(content) > MAX_BYTES:
         raise TooLarge(f"is {format_size(facts.st_size)}; only files up to {format_size(MAX_BYTES)} are changed")
     return FileState(content, f"{sha256(content).hexdigest()}:{facts.st_ino}:{traits.mode:o}", traits)
+
+
+_REASONS: Final = {
+    errno.EACCES: "permission denied",
+    errno.EPERM: "permission denied",
+    errno.EROFS: "the file system is read-only",
+    errno.ENOSPC: "the disk is full; free some space and try again",
+    errno.EDQUOT: "the disk quota is used up; free some space and try again",
+    errno.EFBIG: "it would be larger than a file may be here",
+    errno.EIO: "the disk reported an error",
+    errno.ENXIO: "it is a socket or a device, not a regular file",
+    errno.ELOOP: "a link stands in its way; name the real path",
+    errno.ENOTDIR: "something on the way is not a folder",
+    errno.ENOENT: "it is not there any more",
+    errno.EISDIR: "it is a folder",
+    errno.ENAMETOOLONG: "the name is too long",
+    errno.EMFILE: "too many files are open",
+}
+
+
+class Place(NamedTuple):
+    """A real path beneath a real root."""
+
+    root: Path
+    path: Path
+    given: str
+
+    @property
+    def shown(self) -> str:
+        """Relative to the root, as every message and output names it."""
+        return self.path.relative_to(self.root).as_posix()
+
+
+def reading(ctx: Context, given: str) -> Place:
+    """A path to read: links are followed as long as they stay inside the root; without one, the working folder."""
+    if ctx.root is not None:
+        place = Place(ctx.root, ctx.path.confine(given), given)
+    else:
+        root = Path(os.path.realpath(ctx.cwd))
+        place = Place(root, ctx.path.resolve(given), given)
+        if not place.path.is_relative_to(root):
+            raise PathRefused(f"{given!a} is outside the working folder {root}; use a path inside it.")
+    _check_readable(ctx, place)
+    return place
+
+
+def changing(ctx: Context, given: str) -> Place:
+    """A path to change: no `..`, no link, and writable by the sandbox policy."""
+    if ctx.root is None:
+        raise PathRefused("There is no project root here, so no file can be changed; run `holdfast init` first.")
+    place = Place(ctx.root, ctx.path.confine(given, mutating=True), given)
+    if place.path == place.root:
+        raise PathRefused(f"{given!a} is the project root itself; name a file in it.")
+    if not ctx.sandbox.is_path_writable(place.path):
+        raise PathRefused(
+            f"Sandbox: {given!a} is not writable; add its folder to sandbox.writable in your configuration."
+        )
+    _check_readable(ctx, place)
+    return place
+
+
+def _check_readable(ctx: Context, place: Place) -> None:
+    """A proposal shows what is there, so that what may not be read may not be changed either."""
+    if not ctx.sandbox.is_path_readable(place.path):
+        raise PathRefused(f"Sandbox: {place.given!a} may not be read (sandbox.read_deny).")
+
+
+def reason(error: OSError) -> str:
+    return _REASONS.get(error.errno or 0) or error.strerror or type(error).__name__
+
+
+MAX_DIFFED: Final = 2 * 1024 * 1024
+"""Bytes up to which a change is shown line by line."""
+MAX_SHOWN: Final = 256 * 1024
+"""Characters up to which a diff is kept whole, to be shown whole."""
+MAX_DIFF_LINES: Final = 2000
+"""Lines of a longer one."""
+
+
+def proposal(
+    tool: str, place: Place, summary: str, risk: Risk, state: FileState, after: bytes, payload: Args
+) -> Proposal:
+    diff = _diff(state.content, after, place.shown, None)
+    cut = len(diff) > MAX_SHOWN or _is_large(state.content, after)
+    return Proposal(
+        tool_name=tool, summary=summary, risk=risk, payload={"path": str(place.path), "seen": state.digest, **payload},
+        preview=_diff(state.content, after, place.shown, MAX_DIFF_LINES) if cut else diff, preview_kind="diff",
+        preview_cut=cut, preconditions=(Precondition(kind="file", subject=str(place.path), value=state.digest),),
+    )
+
+
+def change(ctx: Context, place: Place, after: bytes, seen: str, *, create_parents: bool = False) -> FileState | Result:
+    """What was there before the change, or why it was not made."""
+    try:
+        return replace_file(
+            place.root, place.path, after, seen=seen, keep_before=ctx.keep.before_image,
+            keep_after=ctx.keep.after_image, create_parents=create_parents,
+        )
+    except Stale:
+        return stale(place)
+    except (NotRegular, TooLarge) as error:
+        return fail(f"{place.shown} {error}, so nothing was written.")
+    except OSError as error:
+        return fail(f"{place.shown} was not written: {reason(error)}.")
+
+
+def stale(place: Place) -> Result:
+    return fail(f"{place.shown} has changed since this was proposed, so nothing was written; propose it again.")
+
+
+def line_count(content: bytes) -> int:
+    return content.count(b"\n") + (0 if content.endswith(b"\n") or not content else 1)
+
+
+def _is_large(before: bytes | None, after: bytes) -> bool:
+    return max(len(before or b""), len(after)) > MAX_DIFFED
+
+
+def _diff(before: bytes | None, after: bytes, path: str, max_lines: int | None) -> str:
+    from holdfast.text.diff import unified_diff
+
+    if _is_large(before, after):
+        was = "nothing" if before is None else format_size(len(before))
+        return f"[{path}: {was} becomes {format_size(len(after))}, too large to show line by line]"
+    old = None if before is None else before.decode(errors="replace")
+    return unified_diff(old, after.decode(errors="replace"), path, max_lines=max_lines)

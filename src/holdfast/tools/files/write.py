@@ -8,15 +8,13 @@ from holdfast.contract.call import Proposal
 from holdfast.contract.context import Context
 from holdfast.contract.errors import PathRefused
 from holdfast.contract.result import Result, fail, ok
-from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Risk
 from holdfast.fs.beneath import NotRegular
 from holdfast.text.preview import with_label
 from holdfast.text.truncate import format_size
-from holdfast.tools.files.changing import Place, change, changing, line_count, proposal, reason
-from holdfast.tools.files.state import TooLarge, read_state
-from holdfast.tools.schemas import LABEL, optional, strict_object, text
+from holdfast.tools.files.state import Place, TooLarge, change, changing, line_count, proposal, read_state, reason
+from holdfast.tools.schemas import LABEL, builtin, optional, strict_object, text
 
 
 def _propose(args: Args, ctx: Context) -> Proposal | Result:
@@ -37,12 +35,9 @@ def _propose(args: Args, ctx: Context) -> Proposal | Result:
         return ok(f"{given} already holds exactly this content.", structured=_output(place, content, "unchanged"))
     lines = line_count(content)
     return proposal(
-        "file.write",
-        place,
+        "file.write", place,
         f"{'overwrite' if state.exists else 'create'} {place.shown} ({lines} line{'' if lines == 1 else 's'})",
-        Risk.HIGH if state.exists else Risk.MEDIUM,
-        state,
-        content,
+        Risk.HIGH if state.exists else Risk.MEDIUM, state, content,
         {"content": cast(str, args["content"]), "create_parents": bool(args.get("create_parents"))},
     )
 
@@ -76,23 +71,19 @@ def _touches(args: Args) -> list[str]:
     return [cast(str, args["path"])]
 
 
-FILE_WRITE: Final = Tool(
+FILE_WRITE: Final = builtin(
     name="file.write",
     description="Create a file, or replace everything in it.",
     input_schema=strict_object(
-        path=text("The file, relative to the project root."),
-        content=text("The whole new content."),
-        create_parents=optional("boolean", "Make missing folders (default false)."),
-        label=LABEL,
+        path=text("The file, relative to the project root."), content=text("The whole new content."),
+        create_parents=optional("boolean", "Make missing folders (default false)."), label=LABEL,
     ),
     output_schema=strict_object(
-        path=text("Relative to the project root."),
-        bytes={"type": "integer"},
+        path=text("Relative to the project root."), bytes={"type": "integer"},
         outcome={"enum": ["created", "overwritten", "unchanged"]},
     ),
     propose=_propose,
     apply=_apply,
-    strict=True,
     risk=Risk.MEDIUM,
     effects=frozenset({"fs.write"}),
     touches=_touches,
@@ -102,5 +93,4 @@ FILE_WRITE: Final = Tool(
     profiles=("coding",),
     presets=("$default",),
     needs_root=True,
-    source="builtin",
 )

@@ -34,8 +34,7 @@ _TROUBLE: Final = re.compile(r"^rg: (?:\./)?(.*): [^:\n]* \(os error (\d+)\)$", 
 _BAD_PATTERN: Final = re.compile(r"^(?:error|rg): (?!regex parse error)(.*)$", re.MULTILINE)
 _COMMON: Final = (
     *("--no-config", "--no-ignore-global", "--no-ignore-parent", "--no-require-git", "--no-ignore-messages"),
-    *("--no-mmap", "--encoding=none", "--color=never", "--null"),
-    *(f"--glob=!{name}" for name in SKIPPED_NAMES),
+    *("--no-mmap", "--encoding=none", "--color=never", "--null"), *(f"--glob=!{name}" for name in SKIPPED_NAMES),
 )
 
 
@@ -240,14 +239,7 @@ def _bad_pattern(reason: str) -> BadQuery:
 async def _run(ctx: Context, argv: tuple[str, ...], *, cwd: Path | None, stdin: bytes = b"") -> Ran:
     ran = await ctx.sandbox.run(
         Command(
-            argv=argv,
-            cwd=cwd,
-            stdin=stdin,
-            read_only=True,
-            sees="project",
-            helper=True,
-            merged=False,
-            keeps="head",
+            argv=argv, cwd=cwd, stdin=stdin, read_only=True, sees="project", helper=True, merged=False, keeps="head",
             max_bytes=_MOST_OUTPUT,
         )
     )

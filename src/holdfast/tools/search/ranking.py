@@ -106,11 +106,7 @@ def _choose(lines: Iterable[Line], hit: Hit, query: Query, per_file: int) -> Fil
     if not chosen:
         return None
     return FileHits(
-        path=hit[0],
-        tier=tier_of(hit[0]),
-        count=hit[1],
-        lines=tuple(chosen),
-        exact=bool(exact),
+        path=hit[0], tier=tier_of(hit[0]), count=hit[1], lines=tuple(chosen), exact=bool(exact),
         all_definitions=all(line.defines is not None for line in chosen),
     )
 

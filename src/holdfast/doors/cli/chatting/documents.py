@@ -21,7 +21,7 @@ from holdfast.doors.cli.place import Flags
 from holdfast.fs.protected_list import DOCUMENT_SUFFIX
 from holdfast.text.suggest import did_you_mean
 from holdfast.text.visible import visible
-from holdfast.tools.files.sniff import SNIFFED_BYTES, mime_type
+from holdfast.tools.files.pages import SNIFFED_BYTES, mime_type
 
 
 def find_document(name: str, commands: Iterable[str] = ()) -> Path:

@@ -22,8 +22,7 @@ from holdfast.doors.cli.outputs import Change, ChangingCall, UndoOutput
 from holdfast.doors.cli.place import Flags, setting_here, whoami
 from holdfast.doors.cli.root import common, complete_call
 from holdfast.doors.cli.typing_in import confirmed
-from holdfast.runtime.undo.putting_back import TOOL, Plan, Planned, Undo, check
-from holdfast.runtime.undo.showing import diff_of
+from holdfast.runtime.undo.restore import TOOL, Plan, Planned, Undo, check, diff_of
 from holdfast.store.changes import changes_of, changing_calls, undone_by
 from holdfast.store.ledger import Ledger
 from holdfast.text.visible import visible, visible_name

@@ -21,7 +21,7 @@ from holdfast.doors.cli.mcp.servers import need_sdk
 from holdfast.doors.cli.outputs import Serving
 from holdfast.doors.cli.place import Flags, setting_here, show_warnings
 from holdfast.fs.own_paths import user_state_dir
-from holdfast.fs.private import make_private_once, read_private
+from holdfast.fs.replace import make_private_once, read_private
 from holdfast.runtime.runtime import Runtime
 from holdfast.text.visible import visible
 

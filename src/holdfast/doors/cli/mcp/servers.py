@@ -32,7 +32,7 @@ from holdfast.doors.cli.place import (
 from holdfast.doors.cli.typing_in import confirmed
 from holdfast.fs.own_paths import user_state_dir
 from holdfast.runtime.runtime import Runtime
-from holdfast.store.pins import Pins
+from holdfast.store.trust import Pins
 from holdfast.text.suggest import did_you_mean
 from holdfast.text.visible import visible
 
