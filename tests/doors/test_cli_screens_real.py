@@ -157,6 +157,7 @@ def test_a_frontmatter_and_a_configuration(careful: Cli, columns: int) -> None:
     (careful.project / "holdfast.toml").write_text(f'[sandbox]\nwritable = ["/{"Ж" * 90}"]\n')
     for args in (("trust", NAME), ("trust",)):
         with Terminal(careful, *args, columns=columns, rows=3000) as person:
+            person.expect("exactly this")  # the document has the rest of the question in it, too
             person.expect("[y/N]")
             person.type("n")
             assert person.finish() == 2

@@ -70,7 +70,7 @@ def test_a_start_waits_for_a_person_who_logs_in(tmp_path: Path, monkeypatch: pyt
         return Thoughtful()
 
     monkeypatch.setattr("holdfast.mcp.connection.Start", Watched)
-    monkeypatch.setattr("holdfast.mcp.oauth.oauth_for", oauth_for)
+    monkeypatch.setattr("holdfast.mcp.remote.oauth_for", oauth_for)
 
     async def work() -> None:
         nobody = await asyncio.start_server(lambda reading, writing: writing.close(), "127.0.0.1", 0)

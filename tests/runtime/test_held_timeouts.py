@@ -23,7 +23,8 @@ def _shell(seen: list[float | None]) -> Tool:
         seen.append(ctx.timeout)
         return "ran"
 
-    return Tool(name="shell", execute=execute, input_schema=TIMED, aliases=("bash",), effects=frozenset({"process"}))
+    return Tool(name="shell", execute=execute, input_schema=TIMED, aliases=("bash",), timeout_in_seconds=("bash",),
+                effects=frozenset({"process"}))  # fmt: skip
 
 
 @pytest.mark.spec("X3", "A13a")

@@ -52,12 +52,12 @@ def test_otherwise_a_person_is_asked(tmp_path: Path, approval: ApprovalConfig, s
 
 @pytest.mark.spec("A8", "N1")
 def test_one_attack_that_gets_through_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def leaks(self: Probing, backend: object) -> object:
+    def leaks(self: Probing, backend: object, what: object) -> object:
         from holdfast.sandbox.probing import Seen
 
         return Seen(at=0.0, cases=(Held(name="remount", held=False, detail="it got out"),))
 
-    monkeypatch.setattr(Probing, "_battery", leaks)
+    monkeypatch.setattr(Probing, "_remembered", leaks)
     assert called(tmp_path, SET).failure is Failure.NOBODY_TO_ASK
 
 

@@ -193,7 +193,7 @@ def start_time(pid: int) -> int | None:
 def pid_scope() -> tuple[str, int]:
     """The boot and the container in which the number of a process means that process."""
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_bytes().decode().strip()  # no codec to be loaded
         return boot, os.stat("/proc/self/ns/pid").st_ino  # noqa: PTH116
     except OSError:
         return "", 0

@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct, convert
+from msgspec import Struct
 
 from holdfast import helper_process
 from holdfast.config.model import SandboxConfig
@@ -30,7 +30,10 @@ class Limits(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, config: SandboxConfig) -> Limits:
-        return convert(config, cls, from_attributes=True)
+        return cls(
+            memory=config.memory, processes=config.processes, file_size=config.file_size, open_files=config.open_files,
+            cpu_seconds=config.cpu_seconds,
+        )  # fmt: skip
 
 
 def rlimits(limits: Limits) -> tuple[tuple[int, int], ...]:
