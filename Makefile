@@ -1,7 +1,7 @@
 # Two commands start everything: `make run` and `make test`. `make help` lists the rest.
 
 PYTHON ?= python3
-WORKERS ?= 4
+WORKERS ?= 3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -q
@@ -37,7 +37,7 @@ lint: $(DEV) ## ruff, pyright (strict), import-linter
 	$(call heading,import-linter)
 	@$(BIN)/lint-imports
 
-pytest: $(DEV) $(SUITE) $(PEERS) ## The tests, on four processes (WORKERS=4): they wait more than they work
+pytest: $(DEV) $(SUITE) $(PEERS) ## The tests, on three processes (WORKERS=3): they wait more than they work
 	$(call heading,pytest)
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --spec-report=$(REPORT)
 

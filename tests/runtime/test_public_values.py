@@ -44,6 +44,7 @@ def _nested(depth: int = 5000) -> list[Any]:
 
 WRONG: dict[str, Any] = {
     **BAD,
+    "ten megabytes": "x" * 100_000,  # `test_intake` tries the whole of it
     "None": None,
     "infinity": float("inf"),
     "not a number": float("nan"),

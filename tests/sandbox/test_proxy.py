@@ -100,13 +100,14 @@ except OSError:
 def test_a_contained_command_reaches_the_listed_hosts_and_no_others(tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "client.py").write_text(_CLIENT)
+    python = Path(sys.executable).resolve()  # the environment may lie where the sandbox shows nothing
 
     async def main() -> Result:
         async with _server() as port:
             hosts: dict[str, Any] = {"network": (f"localhost:{port}",)}
             async with shell_in(tmp_path, "required", sandbox=hosts) as runtime:
                 urls = f"http://localhost:{port}/one http://127.0.0.1:{port}/two"
-                command = f"{sys.executable} -I client.py {urls}; exit 9"
+                command = f"{python} -I client.py {urls}; exit 9"
                 return await runtime.call("shell.exec", {"command": command, "timeout": 60_000})
 
     result = run(main(), 60)
