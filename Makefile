@@ -39,6 +39,7 @@ lint: $(DEV) ## ruff, pyright (strict), import-linter
 
 pytest: $(DEV) $(SUITE) $(PEERS) ## The tests, on three processes (WORKERS=3): they wait more than they work
 	$(call heading,pytest)
+	@$(BIN)/python -m compileall -q src tests scripts # once, and not in every process that a test starts
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --spec-report=$(REPORT)
 
 soak: $(DEV) ## The tests that repeat themselves, as often as it takes to find what is rare (half an hour)

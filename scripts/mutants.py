@@ -75,7 +75,8 @@ def _choose(manifest: dict[str, Requirement], only: str) -> list[Requirement]:
 def _baseline(chosen: Iterable[Requirement], scratch: Path, workers: int) -> list[Record]:
     report = scratch / "baseline.json"
     only = ",".join(requirement.id for requirement in chosen)
-    _pytest(["-n", str(workers), f"--spec-only={only}", f"--spec-report={report}"], _environ("", report), timeout=None)
+    processes = str(workers if workers > 1 else 0)
+    _pytest(["-n", processes, f"--spec-only={only}", f"--spec-report={report}"], _environ("", report), timeout=None)
     return read_report(report) if report.exists() else []
 
 

@@ -25,6 +25,7 @@ from holdfast.doors.cli.held import HeldView, given_lines, show_held
 from holdfast.rules.gate import CHANGED
 from holdfast.text.preview import arguments_text
 from tests.doors.screens import Section, Tty, bare, sections, shown
+from tests.soak import rounds
 from tests.text.strategies import ANY_TEXT
 
 pytestmark = pytest.mark.spec("O1c")
@@ -119,10 +120,12 @@ def check(text: str, other: str, kind: str, view: str, columns: int) -> None:
 
 
 TEXT = st.lists(ANY_TEXT | st.sampled_from(TRICKS), max_size=12).map("\n".join) | ANY_TEXT
+MUCH = rounds(100, 500)
+LONG_TEXTS = ("\n".join(map(str, range(20 * MUCH))), "y" * 200 * MUCH, "\x1b[2J" * 4 * MUCH + "東" * 10 * MUCH)
 KINDS = st.sampled_from(["command", "diff", "arguments"])
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=rounds(40, 400))
 @given(TEXT, TEXT, KINDS, st.sampled_from([*VIEWS]), st.integers(20, 200))
 def test_whatever_a_call_says_its_lines_are_marked_and_ours_are_as_ever(
     text: str, other: str, kind: str, view: str, columns: int
@@ -182,7 +185,7 @@ def test_no_field_of_a_call_can_send_a_control_character_or_a_line_of_ours(
 
 
 @pytest.mark.parametrize("columns", [20, 200])
-@pytest.mark.parametrize("text", ["\n".join(map(str, range(10_000))), "y" * 100_000, "\x1b[2J" * 2_000 + "東" * 5_000])
+@pytest.mark.parametrize("text", LONG_TEXTS)
 def test_nothing_of_a_long_call_is_lost(text: str, columns: int) -> None:
     check(text, "x", "command", "short", columns)
     check(text[:20_000], text[:2_000], "diff", "short", columns)
@@ -236,7 +239,7 @@ def test_a_diff_that_its_tool_has_cut_does_not_count_as_shown() -> None:
     assert show_held(cut, sys.stdout, whole=True)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=rounds(40, 400))
 @given(TEXT, TEXT, st.integers(20, 200))
 def test_a_call_as_a_model_gave_it_is_marked_too(tool: str, arguments: str, columns: int) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:

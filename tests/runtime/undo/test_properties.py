@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from tests.runtime.undo.support import Mechanism, Place, snapshot
 from tests.runtime.undo.test_recording import MECHANISMS
+from tests.soak import rounds
 
-EXAMPLES = 25
+EXAMPLES = rounds(10, 100)
 NAMES = ("a", "b", "c", "a-b", "é")
 PATHS = st.lists(st.sampled_from(NAMES), min_size=1, max_size=3).map("/".join)
 TEXTS = st.sampled_from(["", "x", "y", "long " * 2000])
