@@ -27,7 +27,7 @@ from holdfast.store.ledger import Ledger
 
 Times = dict[str, float]
 IN_FLIGHT = 100
-APPROVED = Config(approval=ApprovalConfig(auto_approve=("change",), auto_approve_set=True))
+APPROVED = Config(approval=ApprovalConfig(auto_approve=("change",)))
 
 pure = tool(effects=())(add)
 change = tool(name="change", effects=("external",))(add)

@@ -222,8 +222,8 @@ def severity(config: Config, tool: str) -> int:
         risky = approval.max_risk is not None and RISKS[tool].level > approval.max_risk.level
         if verdict == 0 and narrowed and not risky and not _matches(approval.excluded, tool):
             return 0
-    sandboxed = approval.auto_approve_set and approval.auto_approve_sandboxed and config.sandbox.mode != "off"
-    if sandboxed and tool == "shell.exec" and not _matches(approval.excluded, tool):
+    sandboxed = approval.auto_approve_sandboxed and config.sandbox.mode != "off"
+    if sandboxed and tool == "shell.exec" and not _matches((*approval.excluded, *approval.removed), tool):
         return 0
     return 1 if approval.require_approval else 0
 

@@ -92,8 +92,8 @@ def _tools(one: ToolsConfig, other: ToolsConfig) -> tuple[Check, ...]:
 def _approval(one: ApprovalConfig, other: ApprovalConfig) -> tuple[Check, ...]:
     return (
         ("approval.auto_approve", one.auto_approve == other.auto_approve),
-        ("approval.auto_approve_set", other.auto_approve_set or not one.auto_approve_set),
         ("approval.excluded", _holds(one.excluded, other.excluded)),
+        ("approval.removed", _holds((*one.removed, *one.excluded), other.removed)),
         ("approval.importable", _holds(other.importable, one.importable)),
         ("approval.auto_approve_sandboxed", other.auto_approve_sandboxed or not one.auto_approve_sandboxed),
         ("approval.require_approval", one.require_approval or not other.require_approval),

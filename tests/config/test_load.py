@@ -90,7 +90,7 @@ def test_list_operations_work_on_the_value_of_the_layer_below(load_here: LoadHer
     write_user('[approval.auto_approve]\nappend = ["shell.exec"]\nremove = "file.write"')
     first = load_here().config.approval
     assert first.auto_approve == ("$default", "shell.exec") and first.excluded == ("file.write",)
-    assert first.auto_approve_set and first.importable == ("shell.exec",)
+    assert first.importable == ("shell.exec",)
     document = {"approval": {"auto_approve": {"$append": ["file.write", "$default"]}}}
     second = load_here(document=document, document_trusted=True).config.approval
     assert second.auto_approve == ("shell.exec", "file.write", "$default") and second.excluded == ()
@@ -215,7 +215,7 @@ def test_skill_folders_are_taken_from_where_the_layer_is(load_here: LoadHere, ro
         ("[approval.presets.mine]\napprove = []", "approval.presets.mine: the name of a preset begins with `$`"),
         ("[sandbox]\nnetwork = 'of'", "sandbox.network: expected one of off, on, got 'of'"),
         ("[tools]\nnarrow = []", "tools.narrow is not an option"),
-        ("[approval]\nauto_approve_set = true", "approval.auto_approve_set is not an option"),
+        ("[approval]\nremoved = []", "approval.removed is not an option"),
         ("[approval]\nexcluded = []", "approval.excluded is not an option"),
         ("[approval]\nimportable = ['x']", "approval.importable is not an option"),
         ("[approval]\nnarrow = [['x']]", "approval.narrow is not an option"),

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import assume, given, settings
 
 from holdfast.config.load import load
+from holdfast.config.merge import overlay
 from holdfast.config.model import Config, GuardrailsConfig, PolicyLayer, Preset, in_force
+from holdfast.config.options import NOTHING, Option, is_section, loosened, options
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.vocabulary import Risk
 from tests.config.conftest import LoadHere, Write
@@ -260,7 +262,7 @@ def test_a_trusted_project_file_simply_applies(load_here: LoadHere, write_projec
     write_project("[tools]\nprofile = 'full'\n[approval]\nauto_approve = ['shell.exec']\nrequire_approval = false")
     result = load_here(trust=True)
     assert result.config.tools.profile == "full" and not result.config.approval.require_approval
-    assert result.config.approval.auto_approve == ("shell.exec",) and result.config.approval.auto_approve_set
+    assert result.config.approval.auto_approve == ("shell.exec",)
     assert result.config.approval.narrow == () and result.notices == ()
 
 
@@ -304,7 +306,7 @@ def test_what_tightens_applies_at_once_without_trust(load_here: LoadHere, write_
 def test_an_untrusted_list_narrows_and_does_not_count_as_configured(load_here: LoadHere) -> None:
     result = load_here(document={"approval": {"auto_approve": ["file.read", "shell.exec"]}})
     approval = result.config.approval
-    assert approval.auto_approve == ("$default",) and not approval.auto_approve_set
+    assert approval.auto_approve == ("$default",)
     assert approval.narrow == (("file.read", "shell.exec"),)
     assert result.layers[0].ignored == ("approval.auto_approve",) and result.layers[0].applied
 
@@ -328,7 +330,7 @@ def test_an_untrusted_profile_becomes_one_more_layer_to_intersect(load_here: Loa
 def test_an_untrusted_file_that_switches_the_sandbox_on_does_not_start_approvals_by_it(
     load_here: LoadHere, write_user: Write
 ) -> None:
-    write_user("sandbox.mode = 'off'\napproval.auto_approve = ['$default']")
+    write_user("sandbox.mode = 'off'\napproval.auto_approve_sandboxed = true")
     config = load_here(document={"sandbox": {"mode": "auto"}}).config
     assert config.sandbox.mode == "auto" and not config.approval.auto_approve_sandboxed
     assert severity(config, "shell.exec") == 1
@@ -367,3 +369,34 @@ def test_a_notice_shows_a_bounded_number_of_keys_and_no_control_characters(load_
     actions = {f"\x1b[2J{number}\u202e": "silent" for number in range(500)}
     [notice] = load_here(document={"hooks": {"actions": actions}}).notices
     assert "and 492 more" in notice and notice.isprintable() and len(notice) < 1000
+
+
+@pytest.mark.spec("A7", "A20")
+@pytest.mark.parametrize("later", [["$readonly"], {"append": ["git.log"]}, {"set": []}, "my.policy:approve"])
+def test_a_later_list_that_does_not_name_a_removed_tool_leaves_it_removed(
+    load_here: LoadHere, write_user: Write, later: Any
+) -> None:
+    write_user("approval.auto_approve.remove = ['shell.exec']\napproval.auto_approve_sandboxed = true")
+    approval = load_here(flags={"approval.auto_approve": later}).config.approval
+    assert "shell.exec" in (*approval.excluded, *approval.removed)
+    approval = load_here(flags={"approval.auto_approve": ["shell.exec"]}).config.approval
+    assert (approval.excluded, approval.removed) == ((), ())
+
+
+@pytest.mark.spec("A20")
+@pytest.mark.parametrize(("path", "value"), LOOSER)
+def test_what_a_looser_value_lets_run_or_reach_is_said_in_words(load_here: LoadHere, path: str, value: Any) -> None:
+    """An option that can approve says so when it gets a value that loosens; what approves nothing says nothing."""
+    base = overlay(Config(), STRICT, name="strict", folder=Path("/"), user_level=True).config
+    more: Any = value
+    for key in reversed(path.split(".")):
+        more = {key: more}
+    after = overlay(base, more, name="looser", folder=Path("/"), user_level=True).config
+    assert bool(loosened(base, after)) is (_option(path).approves is not NOTHING)
+    assert loosened(after, after) == []
+
+
+def _option(path: str) -> Option:
+    section, _, key = path.partition(".")
+    top = options(Config)[section]
+    return options(top.kind)[key] if is_section(top.kind) else top

@@ -25,5 +25,5 @@ def asking(cli: Cli) -> Cli:
 @pytest.fixture
 def careful(cli: Cli) -> Cli:
     """The same, for a user who wants to be asked about commands too, wherever they run."""
-    cli.configure('[approval]\nauto_approve = []\nauto_approve_sandboxed = false\n')
+    cli.configure('[approval]\nauto_approve = []\n')
     return cli

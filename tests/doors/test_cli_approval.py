@@ -180,7 +180,7 @@ def test_what_a_waiting_call_would_do_is_shown_once(asking: Cli) -> None:
 
 @pytest.mark.spec("A12b")
 def test_a_script_that_changed_after_it_was_shown_is_not_run_and_is_named(asking: Cli) -> None:
-    asking.configure('[approval]\nauto_approve = ["$readonly"]\nauto_approve_sandboxed = false\n')
+    asking.configure('[approval]\nauto_approve = ["$readonly"]\n')
     (asking.project / "build.sh").write_text("touch good.txt\n")
     call_id = asking.park("shell.exec", "command=sh build.sh")
     assert "build.sh = sha256:" in asking.run("pending", call_id).out
@@ -195,7 +195,7 @@ def test_a_script_that_changed_after_it_was_shown_is_not_run_and_is_named(asking
 
 @pytest.mark.spec("A12a")
 def test_grants_show_the_sandbox_they_were_given_under_and_hold_only_there(asking: Cli) -> None:
-    asking.configure('[approval]\nauto_approve = ["$readonly"]\nauto_approve_sandboxed = false\n')
+    asking.configure('[approval]\nauto_approve = ["$readonly"]\n')
     asking.run("approve", asking.park("shell.exec", "command=touch made.txt"), "--always", "project")
     assert "contained by bubblewrap with network off, or stricter" in asking.run("grants").out
     (grant,) = asking.run("grants", "--json").lines

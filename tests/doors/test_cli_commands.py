@@ -140,6 +140,26 @@ def test_trust_is_for_exactly_the_content_and_can_be_taken_back(cli: Cli) -> Non
     assert cli.run("trust", "list").out == "No file is trusted.\n"
 
 
+@pytest.mark.spec("A8", "A20")
+def test_trust_and_policy_say_in_words_what_will_run_without_asking(cli: Cli) -> None:
+    (cli.project / "holdfast.toml").write_text(
+        '[approval]\nauto_approve_sandboxed = true\n[[approval.commands]]\nrule = "make test"\nverdict = "approve"\n'
+    )
+    sandboxed = "shell commands in the sandbox will run without asking"
+    assert sandboxed not in cli.run("policy").out
+    shown = cli.run("trust").out
+    assert sandboxed in shown and "commands that begin with `make test` will run without asking" in shown
+    assert sandboxed in cli.run("trust", "--yes", "--json").json["words"]
+    assert sandboxed in cli.run("policy").out
+
+
+@pytest.mark.spec("A8", "A20")
+def test_a_list_says_nothing_about_commands_in_the_sandbox(cli: Cli) -> None:
+    cli.configure('[approval]\nauto_approve = ["$readonly"]\n')
+    words = cli.run("policy", "--json").json["words"]
+    assert words == ["the tools of $readonly will run without asking"]
+
+
 @pytest.mark.spec("P4")
 def test_a_skills_manifest_is_trusted_as_it_is_and_can_be_taken_back(cli: Cli) -> None:
     manifest = cli.project / "skills" / "sum" / "manifest.json"

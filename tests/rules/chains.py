@@ -12,7 +12,7 @@ from .asking import READ, question
 
 
 def listed(*names: str, **fields: object) -> ApprovalConfig:
-    return ApprovalConfig(auto_approve=names, auto_approve_set=True, **fields)  # pyright: ignore[reportArgumentType]
+    return ApprovalConfig(auto_approve=names, **fields)  # pyright: ignore[reportArgumentType]
 
 
 def decided(chain: Chain, about: Tool = READ, args: Args | None = None) -> tuple[str, Verdict]:

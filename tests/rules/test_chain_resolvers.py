@@ -17,6 +17,7 @@ from .asking import CALCULATOR, EDIT, READ, SHELL, UNKNOWN, WRITE, question
 from .chains import decided, listed
 
 APPROVE, ASK, DENY = Verdict.APPROVE, Verdict.ASK, Verdict.DENY
+SANDBOXED = ApprovalConfig(auto_approve_sandboxed=True)
 
 
 class Book:
@@ -108,7 +109,7 @@ def test_an_approval_by_grant_says_who_gave_it() -> None:
 
 @pytest.mark.spec("A8")
 def test_the_sandbox_approves_when_everything_holds() -> None:
-    chain = standard_chain(listed("$default"), sandbox_held=lambda: True)
+    chain = standard_chain(SANDBOXED, sandbox_held=lambda: True)
     assert decided(chain, SHELL) == (SANDBOX, APPROVE)
     assert decided(chain, UNKNOWN) == ("default", ASK)
 
@@ -118,12 +119,14 @@ def test_the_sandbox_approves_when_everything_holds() -> None:
     "approval",
     [
         ApprovalConfig(),
-        listed("$default", auto_approve_sandboxed=False),
-        listed("$default", excluded=("bash",)),
-        listed("$default", excluded=("shell.exec",)),
-        listed("$default", narrow=(("$default",),)),
+        listed("$default"),
+        listed(),
+        listed("$default", auto_approve_sandboxed=True, excluded=("bash",)),
+        listed("$default", auto_approve_sandboxed=True, excluded=("shell.exec",)),
+        listed("$default", auto_approve_sandboxed=True, removed=("shell.exec",)),
+        listed("$default", auto_approve_sandboxed=True, narrow=(("$default",),)),
     ],
-    ids=["not configured", "switched off", "removed by alias", "removed", "not in an untrusted list"],
+    ids=["default", "a list", "an empty list", "by alias", "removed", "removed earlier", "not in an untrusted list"],
 )
 def test_the_sandbox_does_not_approve_when_something_is_missing(approval: ApprovalConfig) -> None:
     assert decided(standard_chain(approval, sandbox_held=lambda: True), SHELL)[1] is ASK
@@ -132,7 +135,7 @@ def test_the_sandbox_does_not_approve_when_something_is_missing(approval: Approv
 @pytest.mark.spec("A8")
 @pytest.mark.parametrize("held", [False, None, "yes", 1])
 def test_the_sandbox_approves_only_if_its_probe_held(held: object) -> None:
-    chain = standard_chain(listed("$default"), sandbox_held=lambda: held)  # pyright: ignore[reportArgumentType]
+    chain = standard_chain(SANDBOXED, sandbox_held=lambda: held)  # pyright: ignore[reportArgumentType]
     assert decided(chain, SHELL) == ("default", ASK)
 
 
@@ -146,7 +149,7 @@ def test_the_probe_is_asked_at_every_call_and_only_for_tools_that_may_use_it() -
             raise OSError("no backend")
         return len(asked) == 1
 
-    chain = standard_chain(listed("$default"), sandbox_held=held)
+    chain = standard_chain(SANDBOXED, sandbox_held=held)
     assert [decided(chain, SHELL)[1] for _ in range(3)] == [APPROVE, ASK, ASK]
     decided(chain, UNKNOWN)
     assert len(asked) == 3
@@ -154,9 +157,10 @@ def test_the_probe_is_asked_at_every_call_and_only_for_tools_that_may_use_it() -
 
 @pytest.mark.spec("A8")
 def test_a_third_party_or_a_configured_denial_beats_the_sandbox() -> None:
-    chain = standard_chain(listed("$no", presets={"$no": Preset(deny=("bash",))}), sandbox_held=lambda: True)
+    denying = listed("$no", auto_approve_sandboxed=True, presets={"$no": Preset(deny=("bash",))})
+    chain = standard_chain(denying, sandbox_held=lambda: True)
     assert decided(chain, SHELL) == (CONFIG, DENY)
-    chain = standard_chain(listed("$default"), sandbox_held=lambda: True)
+    chain = standard_chain(SANDBOXED, sandbox_held=lambda: True)
     chain.register("third", says("deny"))
     assert decided(chain, SHELL) == ("third", DENY)
 
@@ -273,7 +277,7 @@ def test_lists_purity_and_the_catch_all_need_no_look_at_the_call() -> None:
     for about in (READ, WRITE, SHELL, CALCULATOR, UNKNOWN):
         static = chain.static_decision(about)
         assert static == chain.judge(question(about, {"path": "x"})).decision
-    gated = standard_chain(listed("$default"), grants=Book(full=False), sandbox_held=lambda: True)
+    gated = standard_chain(SANDBOXED, grants=Book(full=False), sandbox_held=lambda: True)
     assert gated.static_decision(READ) is not None
     assert gated.static_decision(CALCULATOR) is not None
     assert gated.static_decision(SHELL) is None

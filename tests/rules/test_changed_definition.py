@@ -38,7 +38,7 @@ def described(*capabilities: str, **fields: Any) -> Tool:
 
 def approvers() -> list[tuple[str, ApprovalConfig, dict[str, Any], Tool]]:
     """Everyone who can say yes without being asked, and a tool they say it about."""
-    sandboxed = ApprovalConfig(auto_approve_set=True)
+    sandboxed = ApprovalConfig(auto_approve_sandboxed=True)
     return [
         (CONFIG, ApprovalConfig(auto_approve=(NAME,)), {}, described()),
         (CONFIG, ApprovalConfig(auto_approve=("*",)), {}, described()),

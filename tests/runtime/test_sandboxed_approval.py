@@ -16,7 +16,7 @@ from holdfast.tools.shell import SHELL_EXEC
 from tests.runtime.commanding import PROCESS_TOOLS
 from tests.runtime.support import run, runtime_in
 
-SET = ApprovalConfig(auto_approve=("$default",), auto_approve_set=True)
+SET = ApprovalConfig(auto_approve_sandboxed=True)
 
 
 def called(folder: Path, approval: ApprovalConfig, sandbox: SandboxConfig | None = None, **call: Any) -> Result:
@@ -39,12 +39,13 @@ def test_a_contained_command_runs_unasked_where_the_user_chose_that(tmp_path: Pa
     ("approval", "sandbox"),
     [
         (ApprovalConfig(), SandboxConfig()),
-        (ApprovalConfig(auto_approve_set=True, auto_approve_sandboxed=False), SandboxConfig()),
-        (ApprovalConfig(auto_approve_set=True, excluded=("shell.exec",)), SandboxConfig()),
+        (ApprovalConfig(auto_approve=("$readonly",)), SandboxConfig()),
+        (ApprovalConfig(auto_approve=()), SandboxConfig()),
+        (ApprovalConfig(auto_approve_sandboxed=True, excluded=("shell.exec",)), SandboxConfig()),
         (SET, SandboxConfig(mode="off")),
         (SET, SandboxConfig(backend="landlock")),
     ],
-    ids=["default", "switched off", "removed", "no sandbox", "a backend that does not hold everything"],
+    ids=["default", "a list", "an empty list", "removed", "no sandbox", "a backend that does not hold everything"],
 )
 def test_otherwise_a_person_is_asked(tmp_path: Path, approval: ApprovalConfig, sandbox: SandboxConfig) -> None:
     assert called(tmp_path, approval, sandbox).failure is Failure.NOBODY_TO_ASK
@@ -75,7 +76,7 @@ def test_where_no_sandbox_works_nothing_runs_unasked_and_required_runs_nothing(
         return None
 
     monkeypatch.setattr(Probing, "chosen", nothing)
-    listed = ApprovalConfig(auto_approve=("shell.exec",), auto_approve_set=True)
+    listed = ApprovalConfig(auto_approve=("shell.exec",))
     result = called(tmp_path, listed, SandboxConfig(mode=mode))
     wanted = Failure.NOBODY_TO_ASK if mode == "auto" else Failure.DENIED_BY_POLICY
     assert result.failure is wanted

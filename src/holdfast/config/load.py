@@ -32,7 +32,7 @@ def tighten(base: Config, wanted: Config) -> Config:
     if not isinstance(names, str) and names != approval.auto_approve:
         approval = structs.replace(approval, narrow=(*approval.narrow, names))
     if base.sandbox.mode == "off" != kept.sandbox.mode:
-        # A sandbox that was off approved nothing; switching it on must not start to.
+        # A sandbox that was off approved nothing; an untrusted file that switches it on must not start that.
         approval = structs.replace(approval, auto_approve_sandboxed=False)
     return structs.replace(kept, tools=tools, approval=approval)
 

@@ -258,7 +258,9 @@ def _merge_auto_approve(current: Table, given: object, where: str, user_level: b
             before = ()
         after = edit(NameList(tuple(before), tuple(current["excluded"])), given, where)
         value, excluded = after.items, after.excluded
-    current.update(auto_approve=value, auto_approve_set=True, excluded=excluded)
+    named = frozenset(_put_in(given, where))
+    left = [name for name in (*current["removed"], *current["excluded"]) if name not in named and name not in excluded]
+    current.update(auto_approve=value, excluded=excluded, removed=_unique(left))
     if user_level:
         current["importable"] = tuple(dict.fromkeys((*current["importable"], *_put_in(given, where))))
 

@@ -5,7 +5,8 @@ Where a value comes from is `load`; the JSON Schema, `docs/config.md` and the tr
 # fmt: off - one option per paragraph: type, rule, documentation, default
 # Annotations are values here: as text, msgspec evaluates each of them again whenever it looks at a struct.
 
-from typing import Annotated, Any, Final, Literal
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Final, Literal, get_args
 
 from msgspec import Meta, Struct
 
@@ -23,17 +24,24 @@ from holdfast.config.options import (
     TAKE_OUT,
     TASTE,
     USER_ONLY,
+    Approves,
     Mark,
     Trust,
+    added,
     each,
     is_section,
+    listed,
     lower,
+    more,
     options,
     stricter,
     tightened,
+    when,
 )
 from holdfast.contract.vocabulary import Profile, Risk
 
+SHELL_READONLY: Final = "$shell-readonly"
+"""Approves no tool, but commands of the shell that only read: `rules.shell` knows which."""
 FUNCTION_PATH: Final = r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$"
 PRESET_NAME: Final = r"^\$[A-Za-z0-9_.-]+$"
 # Checked where a layer is read: `Meta(pattern=...)` in a union with a tuple crashes msgspec 0.22.
@@ -71,8 +79,31 @@ ENVIRONMENT: Final = (
 )  # fmt: skip
 
 
+NAMED: Final = "calls of the tools it names"
+AVAILABLE: Final = "calls of tools that were not available"
+COMMANDS: Final = "calls that run commands"
+SANDBOXED: Final = "shell commands in the sandbox"
+REACH: Final = "calls that use files or run commands"
+UNCOVERED: Final = "every call that no rule covers"
+
+
 class Section(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     pass
+
+
+def _wider_profile(before: Profile, after: Profile) -> list[str]:
+    order = get_args(Profile)
+    return [f"the tools of the profile {after} can be called"] if order.index(after) > order.index(before) else []
+
+
+def _changed(words: str) -> Callable[[Table, Table], list[str]]:
+    """A sentence about the entries of a table that are new or other ones."""
+
+    def says(before: Table, after: Table) -> list[str]:
+        names = [name for name in after if name not in before or before[name] != after[name]]
+        return [words.format(listed(names))] if names else []
+
+    return says
 
 
 class PolicyLayer(Section, frozen=True, kw_only=True):
@@ -89,10 +120,12 @@ LAYERS: Final = each("add names, and denials to known ones", new=lambda layer: l
 
 
 class ToolsConfig(Section, frozen=True, kw_only=True):
-    profile: Annotated[Profile, NARROWED, "The set of tools to begin with."] = "coding"
-    allow: Annotated[Names, NARROWED,
+    profile: Annotated[Profile, NARROWED, Approves(AVAILABLE, _wider_profile),
+        "The set of tools to begin with."] = "coding"
+    allow: Annotated[Names, NARROWED, Approves(AVAILABLE, more("{} can be called")),
         "Tools, patterns (`browser.*`) and groups (`group:web`) added to the profile."] = ()
-    deny: Annotated[Names, ADD, "Tools, patterns and groups taken away, whatever else allows them."] = ()
+    deny: Annotated[Names, ADD, Approves(AVAILABLE, more("{} can be called again", removed=True)),
+        "Tools, patterns and groups taken away, whatever else allows them."] = ()
     caps: Annotated[Caps, stricter("small", "standard"),
         "How much reading tools show at once: `small` (200 lines of a file) is for models with little room; also for "
         "single `agents` and `providers`."] = "standard"
@@ -105,15 +138,24 @@ class ToolsConfig(Section, frozen=True, kw_only=True):
     search_threshold: Annotated[Count, LOWER,
         "With more tools than this the model gets a search tool instead of all of them."] = 100
     max_depth: Annotated[int, Meta(ge=0, le=1000), LOWER, "How deep calls may nest; 0 forbids calls made by tools."] = 8
-    modules: Annotated[Names, USER_ONLY, "Import paths of modules with tools."] = ()
-    entry_points: Annotated[bool, SWITCH_OFF, "Whether installed packages may bring tools."] = True
+    modules: Annotated[Names, USER_ONLY, Approves(AVAILABLE, more("the tools of {} can be called")),
+        "Import paths of modules with tools."] = ()
+    entry_points: Annotated[bool, SWITCH_OFF,
+        Approves(AVAILABLE, when("the tools of installed packages can be called", True)),
+        "Whether installed packages may bring tools."] = True
     agents: Annotated[dict[str, PolicyLayer], LAYERS,
+        Approves(AVAILABLE, _changed("the tools of the agents {} change")),
         "Narrower sets for agents, by name: `profile`, `allow`, `deny`, `caps`."] = {}
-    providers: Annotated[dict[str, PolicyLayer], LAYERS, "Narrower sets for model providers, by name."] = {}
+    providers: Annotated[dict[str, PolicyLayer], LAYERS,
+        Approves(AVAILABLE, _changed("the tools of models of {} change")),
+        "Narrower sets for model providers, by name."] = {}
     skills: Annotated[dict[str, Name], KEEP,
+        Approves(AVAILABLE, _changed("the tools of the skills {} change")),
         "Folders of skills by name, relative to the file that names them. Each holds a `manifest.json`; the skill has"
         " tools once you trusted that (`holdfast trust FOLDER/manifest.json`), until it changes."] = {}
-    config: Annotated[dict[str, dict[str, Any]], KEEP, "Settings of single tools, by tool name."] = {}
+    config: Annotated[dict[str, dict[str, Any]], KEEP,
+        Approves(NAMED, _changed("other settings apply to {}")),
+        "Settings of single tools, by tool name."] = {}
     narrow: Annotated[tuple[PolicyLayer, ...], KEEP, Mark.COMPUTED,
         "Layers of untrusted files: a tool is left only if each of them leaves it too."] = ()
 
@@ -124,6 +166,15 @@ class Preset(Section, frozen=True, kw_only=True):
 
 
 PRESETS: Final = each("add denials", new=lambda preset: tightened(Preset(), preset) if preset.deny else None)
+
+
+def _preset_changes(before: Mapping[str, Preset], after: Mapping[str, Preset]) -> list[str]:
+    said: list[str] = []
+    for name, preset in after.items():
+        old = before.get(name, Preset())
+        said += more(f"{{}} will run without asking where {name} is used")(old.approve, preset.approve)
+        said += more(f"{name} no longer denies {{}}", removed=True)(old.deny, preset.deny)
+    return said
 
 
 class CommandRule(Section, frozen=True, kw_only=True):
@@ -146,29 +197,57 @@ def _with_commands(base: tuple[CommandRule, ...], wanted: tuple[CommandRule, ...
     return (*base, *(rule for rule in wanted if rule.verdict != "approve" and rule not in base))
 
 
-COMMANDS: Final = Trust("add rules that ask or deny", _with_commands)
+MORE_COMMANDS: Final = Trust("add rules that ask or deny", _with_commands)
+
+
+def _approved_commands(before: tuple[CommandRule, ...], after: tuple[CommandRule, ...]) -> list[str]:
+    rules = [f"`{rule.rule}`" for rule in after if rule.verdict == "approve" and rule not in before]
+    return [f"commands that begin with {listed(rules)} will run without asking"] if rules else []
+
+
+def _approved_tools(before: Names | Name, after: Names | Name) -> list[str]:
+    if isinstance(after, str):
+        return [f"the function {after} decides which calls run without asking"]
+    names = added(before, after)
+    reading = ["shell commands that only read will run without asking"] if SHELL_READONLY in names else []
+    tools = [f"the tools of {name}" if name.startswith("$") else name for name in names if name != SHELL_READONLY]
+    return ([f"{listed(tools)} will run without asking"] if tools else []) + reading
+
+
+def _higher_risk(before: Risk | None, after: Risk | None) -> list[str]:
+    if before is None or (after is not None and after.level <= before.level):
+        return []
+    return [f"a list can approve calls of {'any' if after is None else after} risk"]
 
 
 class ApprovalConfig(Section, frozen=True, kw_only=True):
-    auto_approve: Annotated[Names | Name, NARROWED,
+    auto_approve: Annotated[Names | Name, NARROWED, Approves(NAMED, _approved_tools),
         "What runs without asking: tool names, patterns, `$presets` and module paths; or one function, "
         '`"pkg.mod:func"`. Functions and modules are taken only from user-level config.'] = ("$default",)
-    auto_approve_set: Annotated[bool, KEEP, Mark.COMPUTED,
-        "Whether user-level config or trusted content set `auto_approve`; the built-in default does not count."] = False
     excluded: Annotated[Names, ADD, Mark.COMPUTED,
+        Approves(NAMED, more("presets of auto_approve approve {} again", removed=True)),
         "Names removed from `auto_approve` that are not literally in it: filtered where presets are expanded."] = ()
+    removed: Annotated[Names, ADD, Mark.COMPUTED,
+        "Names removed from `auto_approve` that a later list does not put in again: its presets may approve them, the "
+        "sandbox, rules about commands and the absence of effects do not."] = ()
     importable: Annotated[Names, KEEP, Mark.COMPUTED,
         "What user-level config put into `auto_approve`: only these items may be taken for import paths."] = ()
     auto_approve_sandboxed: Annotated[bool, SWITCH_OFF,
-        "Once you set `auto_approve`, to whatever list: whether commands held by a sandbox run without asking. "
-        "`false` asks about them."] = True
-    require_approval: Annotated[bool, SWITCH_ON, "`false` approves whatever nothing else decides about."] = True
-    presets: Annotated[dict[Name, Preset], PRESETS,
+        Approves(SANDBOXED, when("shell commands in the sandbox will run without asking", True)),
+        "`true` runs shell commands without asking where the sandbox holds them: it is on, and passed its escape tests "
+        "here. No other option implies it."] = False
+    require_approval: Annotated[bool, SWITCH_ON,
+        Approves(UNCOVERED, when("every call that no rule covers will run without asking", False)),
+        "`false` approves whatever nothing else decides about."] = True
+    presets: Annotated[dict[Name, Preset], PRESETS, Approves(NAMED, _preset_changes),
         "Your own presets, by a name that begins with `$`: `approve`, `deny`."] = {}
-    commands: Annotated[tuple[CommandRule, ...], Meta(max_length=1000), COMMANDS,
+    commands: Annotated[tuple[CommandRule, ...], Meta(max_length=1000), MORE_COMMANDS,
+        Approves("commands that begin with the words of a rule", _approved_commands),
         "Rules about shell commands, see below. Every layer adds, none removes; the strictest wins."] = ()
-    max_risk: Annotated[Risk | None, stricter(*Risk), "The highest risk a list may approve."] = None
+    max_risk: Annotated[Risk | None, stricter(*Risk), Approves("calls above the risk limit", _higher_risk),
+        "The highest risk a list may approve."] = None
     on_error: Annotated[Literal["skip", "ask"], stricter("ask", "skip"),
+        Approves("calls that are asked about because a policy failed", when("a policy that fails is skipped", "skip")),
         "What a resolver that fails means: skip it, or ask whatever the others say."] = "skip"
     narrow: Annotated[tuple[Names, ...], KEEP, Mark.COMPUTED,
         "Lists of untrusted files: nothing is approved by `auto_approve` unless each of them approves it too."] = ()
@@ -190,24 +269,51 @@ ACTIONS: Final = each(
 )
 
 
+def _fewer_confirmations(before: Mapping[str, Action], after: Mapping[str, Action]) -> list[str]:
+    names = [name for name, action in after.items() if action != "confirm" and before.get(name) != action]
+    return [f"calls of {listed(names)} will not be confirmed"] if names else []
+
+
 class HooksConfig(Section, frozen=True, kw_only=True):
     autonomy: Annotated[Autonomy, stricter("cautious", "standard", "autonomous"),
+        Approves("calls that would be confirmed", when("fewer calls will be confirmed", "standard", "autonomous")),
         "Shifts the actions towards more or fewer questions."] = "standard"
-    actions: Annotated[dict[Name, Action], ACTIONS,
+    actions: Annotated[dict[Name, Action], ACTIONS, Approves(NAMED, _fewer_confirmations),
         "What happens when a matching tool is called, by tool or pattern: `confirm`, `log` or `silent`."] = {}
+
+
+def _sandbox_modes(before: str, after: str) -> list[str]:
+    if after == "off":
+        return ["commands will run without a sandbox"]
+    unasked = "commands will run in the sandbox: without asking where auto_approve_sandboxed is true"
+    return [unasked] if before == "off" else []
+
+
+def _other_backend(before: str, after: str) -> list[str]:
+    return [f"commands will run in another sandbox ({after})"]
+
+
+def _reached(before: str | Names, after: str | Names) -> list[str]:
+    if after == "on":
+        return ["commands can reach the network"]
+    return list(more("commands can reach {}")(before, after))
 
 
 class SandboxConfig(Section, frozen=True, kw_only=True):
     mode: Annotated[Literal["auto", "required", "off"], stricter("required", "auto", "off"),
+        Approves(COMMANDS, _sandbox_modes),
         "`auto` uses a sandbox where one works and asks about every command where none does, `required` runs nothing "
         "without one, `off` uses none."] = "auto"
-    backend: Annotated[Name, KEEP, "`bubblewrap` or `landlock`; `auto` takes the first that held its probe."] = "auto"
-    writable: Annotated[Names, TAKE_OUT,
+    backend: Annotated[Name, KEEP,
+        Approves(COMMANDS, _other_backend),
+        "`bubblewrap` or `landlock`; `auto` takes the first that held its probe."] = "auto"
+    writable: Annotated[Names, TAKE_OUT, Approves(REACH, more("commands and file tools can change {}")),
         "Paths commands and file tools may change; `$root` is the project."] = ("$root",)
-    read_deny: Annotated[Names, ADD,
+    read_deny: Annotated[Names, ADD, Approves(REACH, more("commands and file tools can read {}", removed=True)),
         "Paths commands and file tools cannot read. Use `append`: a plain list replaces the built-in ones."] = READ_DENY
-    network: Annotated[Literal["off", "on"] | Names, HOSTS, "`off`, `on`, or a list of hosts."] = "off"
-    environment: Annotated[Names, TAKE_OUT,
+    network: Annotated[Literal["off", "on"] | Names, HOSTS, Approves(COMMANDS, _reached),
+        "`off`, `on`, or a list of hosts."] = "off"
+    environment: Annotated[Names, TAKE_OUT, Approves(COMMANDS, more("commands get the variables {}")),
         "Variables that commands get from their surroundings; `*` stands for any letters."] = ENVIRONMENT
     memory: Annotated[Count | None, LOWER,
         "Bytes of data a process may hold, without what it shares; where control groups can be used, all of a "
@@ -406,8 +512,13 @@ class McpServer(Section, frozen=True, kw_only=True):
 SERVERS: Final = each("limit those you have", new=lambda server: None)
 
 
+def _changed_servers(before: Mapping[str, McpServer], after: Mapping[str, McpServer]) -> list[str]:
+    names = [name for name, server in after.items() if before.get(name) != server]
+    return [f"the tools of the MCP server {name} can be called, as it is set now" for name in names]
+
+
 class McpConfig(Section, frozen=True, kw_only=True):
-    servers: Annotated[dict[ServerName, McpServer], SERVERS,
+    servers: Annotated[dict[ServerName, McpServer], SERVERS, Approves(AVAILABLE, _changed_servers),
         "MCP servers by name, see below; their tools are called `mcp:name:tool`."] = {}
     client_approves: Annotated[bool, SWITCH_OFF,
         "Whether an MCP client may ask its person for approval; if not, another door must."] = True
@@ -429,6 +540,7 @@ class Config(Section, frozen=True, kw_only=True):
     guardrails: Annotated[GuardrailsConfig, "Help for small models, rule by rule."] = GuardrailsConfig()
     mcp: Annotated[McpConfig, "Servers that bring tools over MCP, and clients that use yours."] = McpConfig()
     secrets: Annotated[dict[Name, SecretSource], USER_ONLY,
+        Approves("calls of tools that need its scopes", more("tools that need the secret {} can be called")),
         "Where a secret scope gets its value when a tool uses it, by scope: `env`, `keyring` (`service/user`) or "
         "`command`."] = {}
     protected: Annotated[Names, ADD,

@@ -40,6 +40,15 @@ class Trust(NamedTuple):
     """`tighten(base, wanted)`: the value that is as strict as both."""
 
 
+class Approves(NamedTuple):
+    """Which calls an option can let run without asking. An option that declares none of these approves nothing."""
+
+    calls: str
+    """For the reference: "can approve …"."""
+    says: Callable[[Any, Any], Iterable[str]]
+    """`says(before, after)`: in words, what will run without asking that did not, or what such calls can reach."""
+
+
 class Option(NamedTuple):
     """One field, as it is declared."""
 
@@ -48,6 +57,7 @@ class Option(NamedTuple):
     """Its type, with msgspec's limits and without the rest."""
     doc: str
     trust: Trust
+    approves: Approves
     marks: frozenset[Mark]
     field: structs.FieldInfo
 
@@ -81,6 +91,7 @@ def _option(item: structs.FieldInfo) -> Option:
         name=item.name, kind=cast(Any, Annotated)[(bare, *limits)] if limits else bare,
         doc=next((note for note in notes if isinstance(note, str)), ""),
         trust=next((note for note in notes if isinstance(note, Trust)), SECTION if is_section(bare) else KEEP),
+        approves=next((note for note in notes if isinstance(note, Approves)), NOTHING),
         marks=frozenset(note for note in notes if isinstance(note, Mark)), field=item,
     )
 
@@ -227,6 +238,50 @@ def each(may: str, *, new: Callable[[Any], Any], rule: Callable[[Any, Any], Any]
         return {**base, **{name: value for name, value in entries.items() if value is not None}}
 
     return Trust(may, merged)
+
+
+def _silent(before: Any, after: Any) -> Iterable[str]:
+    return ()
+
+
+NOTHING: Final = Approves("nothing", _silent)
+
+
+def loosened(before: Struct, after: Struct) -> list[str]:
+    """In words, what will run without asking, or can be reached, under `after` and not under `before`."""
+    said: list[str] = []
+    for option in declared(type(before)).values():
+        old, new = getattr(before, option.name), getattr(after, option.name)
+        if old != new:
+            said += loosened(old, new) if is_section(option.kind) else option.approves.says(old, new)
+    return said
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names for a sentence."""
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def added(before: Any, after: Any) -> list[str]:
+    """What a list of names has more; a word such as `off` stands for none."""
+    old, new = (() if isinstance(names, str) else names for names in (before, after))
+    return [name for name in new if name not in old]
+
+
+def more(words: str, *, removed: bool = False) -> Callable[[Any, Any], Iterable[str]]:
+    """A sentence about what a list has more, or with `removed` less."""
+
+    def says(before: Any, after: Any) -> Iterable[str]:
+        names = added(after, before) if removed else added(before, after)
+        return [words.format(listed(names))] if names else []
+
+    return says
+
+
+def when(words: str, *values: object) -> Callable[[Any, Any], Iterable[str]]:
+    """A sentence about an option that gets one of these values."""
+    return lambda before, after: [words] if after in values else []
 
 
 def dotted(path: str, key: str) -> str:

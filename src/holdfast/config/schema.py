@@ -12,7 +12,7 @@ from msgspec import NODEFAULT, Struct, to_builtins
 
 from holdfast.config.merge import OPERATIONS
 from holdfast.config.model import FUNCTION_PATH, PRESET_NAME, Config, SecretSource, Section
-from holdfast.config.options import USER_ONLY, Option, is_section, options, words
+from holdfast.config.options import NOTHING, USER_ONLY, Option, is_section, options, words
 
 JsonObject = dict[str, Any]
 _EDIT: Final = "ListEdit"
@@ -102,7 +102,8 @@ def _rows(name: str) -> str:
 def _row(key: str, option: Option) -> str:
     known = [f"`{word.lower()}`" for word in words(option.kind)]
     choices = "" if all(word in option.doc for word in known) else f" One of {', '.join(known)}."
-    return f"| `{key}` | {_default(option.default())} | {option.doc}{choices} | {option.trust.may} |\n"
+    approves = "" if option.approves is NOTHING else f" Can approve: {option.approves.calls}."
+    return f"| `{key}` | {_default(option.default())} | {option.doc}{choices}{approves} | {option.trust.may} |\n"
 
 
 def _default(value: Any) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from msgspec import Struct
 
-from holdfast.config.model import ApprovalConfig, Preset
+from holdfast.config.model import SHELL_READONLY, ApprovalConfig, Preset
 from holdfast.contract.call import Decision
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.tool import Tool
@@ -148,8 +148,6 @@ class Narrowing:
 
 
 PREFIX: Final = "$"
-SHELL_READONLY: Final = "$shell-readonly"
-"""Approves no tool, but commands of the shell that only read: `rules.shell` knows which."""
 BUILT_IN: Final[Mapping[str, frozenset[BuiltInPreset]]] = {
     "$readonly": frozenset({"$readonly"}),
     SHELL_READONLY: frozenset(),
@@ -212,6 +210,11 @@ PURE: Final = f"{URN}pure"
 CATCH_ALL: Final = f"{URN}catch-all"
 _PRIORITY: Final = {CONFIG: 100, FRONTMATTER: 90, GRANTS: 80, SANDBOX: 25, PURE: 20, CATCH_ALL: 0}
 _MODULE_PRIORITY: Final = 100
+
+
+def not_approved(approval: ApprovalConfig) -> tuple[str, ...]:
+    """Names that were removed from the list: what does not look at the list approves none of them either."""
+    return (*approval.excluded, *approval.removed)
 
 
 class GrantBook(Protocol):
@@ -312,13 +315,14 @@ def grants_resolver(book: GrantBook, *, applies: Callable[[Tool], bool] = every_
 
 
 def sandbox_resolver(approval: ApprovalConfig, held: Callable[[], bool]) -> Resolver:
-    """Approves a tool that asks for it when the sandbox is on and its backend held its probe, and nothing less.
+    """Approves a tool that declares it may, where `auto_approve_sandboxed` is true, the sandbox is on and its backend
+    passed the escape tests.
 
     `held` answers for this moment; it is asked at every call, after everything cheaper.
     """
-    excluded = Names(approval.excluded)
+    excluded = Names(not_approved(approval))
     narrow = Narrowing(approval.narrow, presets=approval.presets)
-    on = approval.auto_approve_sandboxed and approval.auto_approve_set
+    on = approval.auto_approve_sandboxed
 
     def applies(tool: Tool) -> bool:
         able = on and AUTO_APPROVED_IF_SANDBOXED in tool.capabilities
@@ -327,7 +331,8 @@ def sandbox_resolver(approval: ApprovalConfig, held: Callable[[], bool]) -> Reso
     def resolve(name: str, args: Args, ctx: ResolveContext) -> Decision | None:
         if held() is not True:
             return None
-        return Decision(Verdict.APPROVE, SANDBOX, "It runs in the sandbox, and the sandbox held its probe.")
+        reason = "It runs in the sandbox, which passed its escape tests here (approval.auto_approve_sandboxed)."
+        return Decision(Verdict.APPROVE, SANDBOX, reason)
 
     return _resolver(SANDBOX, resolve, "The sandbox.", applies=applies)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from holdfast.config.model import ApprovalConfig
+from holdfast.config.model import SHELL_READONLY, ApprovalConfig
 from holdfast.contract.call import Decision
 from holdfast.contract.command import standard_shell
 from holdfast.contract.tool import Tool
@@ -20,7 +20,6 @@ from holdfast.rules.gate import CAP_URN, Cap, Hooks, changed_definition_cap, max
 from holdfast.rules.policy import Names
 from holdfast.rules.resolvers import (
     SANDBOX,
-    SHELL_READONLY,
     GrantBook,
     Narrowing,
     catch_all,
@@ -29,6 +28,7 @@ from holdfast.rules.resolvers import (
     grants_resolver,
     is_module_path,
     module_resolver,
+    not_approved,
     pure_resolver,
     sandbox_resolver,
 )
@@ -65,7 +65,7 @@ class CommandRules:
         self._held = sandbox_held or never
         self._protected = protected
         self._shells = shells or {}
-        self._excluded = Names(approval.excluded)
+        self._excluded = Names(not_approved(approval))
         self._narrow = approval.narrow
         self._narrowing = Narrowing(approval.narrow, presets=approval.presets)
 
@@ -163,7 +163,7 @@ def standard_chain(
         chain.add(commands.resolver())
     if document is not None:
         chain.add(_document_resolver(approval, document))
-    pure = pure_resolver(approval.excluded)
+    pure = pure_resolver(not_approved(approval))
     if grants is not None:
         chain.add(grants_resolver(grants, applies=lambda tool: not pure.applies(tool)))
     if sandbox_held is not None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from holdfast.config.model import Config
+from holdfast.config.model import SHELL_READONLY, Config
 from holdfast.contract.command import Command, Outlook, Ran, standard_shell
 from holdfast.contract.errors import SandboxRefused, UndoRefused
 from holdfast.contract.result import Result
@@ -144,7 +144,9 @@ class Commands:
         if self._tried or _COMMANDS.isdisjoint(tool.capabilities):
             return
         self._tried = True
-        await asyncio.to_thread(self.held if self.config.approval.auto_approve_set else self.containment)
+        approval = self.config.approval
+        matters = approval.auto_approve_sandboxed or approval.commands or SHELL_READONLY in approval.auto_approve
+        await asyncio.to_thread(self.held if matters else self.containment)
 
     def held(self) -> bool:
         """Every guarantee of the sandbox was tried here and held."""

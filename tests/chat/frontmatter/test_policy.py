@@ -166,8 +166,7 @@ def test_a_frontmatter_with_a_mistake_leaves_nothing_to_run_by_itself(lua: LuaHo
 
 
 @pytest.mark.spec("A8", "A5")
-def test_a_trusted_function_counts_as_a_configured_policy(lua: LuaHost, tmp_path: Path) -> None:
+def test_a_function_that_returns_nothing_does_not_let_the_sandbox_approve(lua: LuaHost, tmp_path: Path) -> None:
     place = Place(tmp_path)
     document = clean(lua_document("flemma.opt.tools.auto_approve = function() end", lua, place))
-    assert place.ruling(document, trusted=True).config.approval.auto_approve_set
-    assert not place.ruling(document, trusted=False).config.approval.auto_approve_set
+    assert not place.ruling(document, trusted=True).config.approval.auto_approve_sandboxed

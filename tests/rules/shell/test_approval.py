@@ -68,7 +68,7 @@ def test_what_a_rule_asks_about_or_denies_is_so_whoever_approves_the_tool(
     root: Path, auto_approve: tuple[str, ...]
 ) -> None:
     rules = (rule("git push", "deny"), rule("rm", "ask"))
-    approval = ApprovalConfig(auto_approve=auto_approve, auto_approve_set=True, commands=rules)
+    approval = ApprovalConfig(auto_approve=auto_approve, auto_approve_sandboxed=True, commands=rules)
     assert decided(approval, "make; git push", root, held=True) == Decision(
         Verdict.DENY, SHELL_PARTS, "'git push': the rule 'git push' says deny."
     )
@@ -80,7 +80,7 @@ def test_what_a_rule_asks_about_or_denies_is_so_whoever_approves_the_tool(
 
 @pytest.mark.spec("A8", "A11", "A18")
 def test_what_cannot_be_read_does_not_cap_the_sandbox_or_an_explicit_list_without_rules(root: Path) -> None:
-    sandboxed = ApprovalConfig(auto_approve=("$default",), auto_approve_set=True)
+    sandboxed = ApprovalConfig(auto_approve_sandboxed=True)
     assert decided(sandboxed, "$x; for i in a; do $i; done", root, held=True).source == SANDBOX
     listed = ApprovalConfig(auto_approve=("shell.exec",))
     assert decided(listed, "$x; for i in a; do $i; done", root).source == CONFIG

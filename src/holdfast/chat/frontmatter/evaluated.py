@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from hashlib import sha256
 from typing import Any, Final, cast
 
-from msgspec import Struct, field, structs
+from msgspec import Struct, field
 
 from holdfast.agent.conversation import Diagnostic
 from holdfast.chat.lua.host import Script
@@ -83,7 +83,6 @@ def ruling(evaluated: Evaluated, loaded: Loaded, *, trusted: bool) -> Ruling:
     caps: list[Cap] = []
     if trusted and (evaluated.approve is not None or _sets_list(evaluated.settings)):
         document = DocumentPolicy(loaded.outer.approval, evaluated.approve)
-        config = structs.replace(config, approval=structs.replace(config.approval, auto_approve_set=True))
     elif evaluated.approve is not None:
         caps.append(tightening(evaluated.approve))
     if evaluated.failed:

@@ -196,6 +196,7 @@ class Grant(Output):
 
 
 class Policy(Output):
+    words: Annotated[list[str], Doc("in sentences: what will run without asking, what can be reached")]
     tools: Annotated[Shape, Doc("the options of `[tools]`, and what untrusted files narrow (`narrow`)")]
     approval: Annotated[Shape, Doc("the options of `[approval]`, and what untrusted files narrow (`narrow`)")]
     hooks: Annotated[Shape, Doc("the options of `[hooks]`")]
@@ -286,6 +287,7 @@ class Trust(Output):
     at: Annotated[float | None, Doc("when, in seconds since 1970, or null")]
     trusted: Annotated[bool, Doc("whether this content is trusted")]
     loosens: Annotated[list[Shape], Doc("what trusting it changes: key, from, to")]
+    words: Annotated[list[str], Doc("the same in sentences: what will run without asking, what can be reached")] = []
 
 
 class SlotOutput(Output):

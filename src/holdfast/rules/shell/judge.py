@@ -11,12 +11,11 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from holdfast.config.model import CommandRule
+from holdfast.config.model import SHELL_READONLY, CommandRule
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Verdict
 from holdfast.rules.chain import Question, warn
-from holdfast.rules.resolvers import SHELL_READONLY
 from holdfast.rules.shell import git
 from holdfast.rules.shell.doubts import may_run
 from holdfast.rules.shell.lexer import FUNCTION

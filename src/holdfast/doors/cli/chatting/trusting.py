@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -16,6 +16,7 @@ from holdfast.chat.document import Document
 from holdfast.chat.frontmatter.evaluated import digest_of_frontmatter
 from holdfast.config.load import Loaded
 from holdfast.config.model import in_force
+from holdfast.config.options import loosened as in_words
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.chatting.documents import place
 from holdfast.doors.cli.folding import own_field, quote, quoted_field, sentence
@@ -40,6 +41,11 @@ def changed_options(now: Loaded, then: Loaded) -> list[Shape]:
     ]
 
 
+def loosened_words(now: Loaded, then: Loaded) -> list[str]:
+    """In words, what trusting a file lets run without asking, or reach."""
+    return in_words(now.config, then.config)
+
+
 def loosened(review: Review) -> list[Shape]:
     """All that trusting a frontmatter would change: options, tools that are switched off, a function that decides."""
     found = changed_options(review.now, review.then)
@@ -58,6 +64,12 @@ def change_lines(found: list[Shape], stream: TextIO) -> Iterator[str]:
         yield from quoted_field("then", _value(change["to"]), stream, width=6)
 
 
+def unasked_lines(said: Sequence[str], stream: TextIO) -> Iterator[str]:
+    """In words, what will run without asking, or can be reached."""
+    for words in said:
+        yield from sentence(f"  - {visible(words)}", stream)
+
+
 def review_lines(review: Review, stream: TextIO) -> Iterator[str]:
     """What a person has to see before trusting a frontmatter: what it changes, and all of it."""
     yield screen.paint("A frontmatter", "bold", stream=stream)
@@ -65,6 +77,9 @@ def review_lines(review: Review, stream: TextIO) -> Iterator[str]:
     yield from own_field("content", review.digest, stream)
     options = changed_options(review.now, review.then)
     yield from change_lines(options, stream)
+    if said := loosened_words(review.now, review.then):
+        yield screen.paint("If you trust it", "bold", stream=stream)
+        yield from unasked_lines(said, stream)
     if review.switched_on:
         yield from sentence(f"It switches on: {visible(', '.join(review.switched_on))}.", stream)
     if any(change["key"] == "chat.files" for change in options):
@@ -74,7 +89,7 @@ def review_lines(review: Review, stream: TextIO) -> Iterator[str]:
         yield "It decides about calls with a function of its own."
     if is_trusted(review):
         yield "It is trusted already."
-    elif not loosened(review):
+    elif not loosened(review) and not loosened_words(review.now, review.then):
         yield "It only tightens: trusting it changes nothing now."
     yield "It says:"
     yield from quote(review.source.rstrip("\n"), stream).lines
@@ -82,7 +97,8 @@ def review_lines(review: Review, stream: TextIO) -> Iterator[str]:
 
 def wants_trust(review: Review) -> bool:
     """Whether trusting it would change anything; a function counts, whatever it says."""
-    return bool(loosened(review)) and not is_trusted(review)
+    loosens = loosened(review) or loosened_words(review.now, review.then)
+    return bool(loosens) and not is_trusted(review)
 
 
 def frontmatter_digest(path: Path) -> str | None:

@@ -28,7 +28,7 @@ TEMPLATE: Final = """\
 
 [approval]
 # auto_approve = ["$default"]   # run without asking; "$readonly" leaves out writing and editing files
-# auto_approve_sandboxed = true # once auto_approve is set here or by you: commands the sandbox holds run unasked
+# auto_approve_sandboxed = true # shell commands in the sandbox run without asking; false asks about them
 # max_risk = "medium"           # ask about anything riskier, whatever else approves it
 # on_error = "skip"             # "ask": a rule that fails means asking
 

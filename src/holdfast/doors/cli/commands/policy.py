@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, cast
 
@@ -11,11 +12,13 @@ from msgspec import to_builtins
 from msgspec.structs import asdict
 
 from holdfast.config.load import LayerReport
-from holdfast.config.model import ApprovalConfig
+from holdfast.config.model import SHELL_READONLY, ApprovalConfig, Config
+from holdfast.config.options import loosened
 from holdfast.contract.values import encode_json
 from holdfast.contract.vocabulary import Verdict
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.arguments import read_words
+from holdfast.doors.cli.chatting.trusting import unasked_lines
 from holdfast.doors.cli.failures import FAILED, UsageProblem
 from holdfast.doors.cli.folding import put_table
 from holdfast.doors.cli.outputs import Explanation as ExplanationOutput
@@ -23,7 +26,6 @@ from holdfast.doors.cli.outputs import Fuzzing, Policy, Shape
 from holdfast.doors.cli.place import Flags, runtime_here, runtime_in, servers_for, setting_here, sources_started
 from holdfast.doors.cli.root import DefaultGroup, common, complete_tool
 from holdfast.rules.gate import ExplainedStep, Explanation
-from holdfast.rules.resolvers import SHELL_READONLY
 from holdfast.rules.shell.judge import Judge, compiled
 from holdfast.rules.shell.place import Place
 from holdfast.rules.shell.verdicts import JudgedPart
@@ -95,6 +97,8 @@ def _gate(approval: ApprovalConfig, target: str) -> Approves:
     return approves
 
 
+_STRICTEST: Final = Config(approval=ApprovalConfig(auto_approve=()))
+"""Approves no tool by name: what a configuration approves is told as the difference to this."""
 _SECTIONS: Final = ("tools", "approval", "hooks")
 """What decides about a call, of the configuration."""
 
@@ -114,6 +118,8 @@ def show(flags: Flags, as_json: bool) -> int:
     if as_json:
         screen.put_json(rules)
         return 0
+    screen.say(screen.paint("in words", "bold"))
+    screen.say_lines(unasked_lines(rules.words or ["every call will be asked about"], sys.stdout))
     for section in _SECTIONS:
         screen.say(screen.paint(section, "bold"))
         for name, value in getattr(rules, section).items():
@@ -184,6 +190,7 @@ def _part(part: JudgedPart) -> list[str]:
 def _rules(runtime: Runtime, layers: Iterable[LayerReport]) -> Policy:
     config = runtime.config
     return Policy(
+        words=loosened(_STRICTEST, config),
         **{section: to_builtins(getattr(config, section)) for section in _SECTIONS},
         protected=config.protected,
         chain=[

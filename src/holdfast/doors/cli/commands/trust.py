@@ -26,7 +26,9 @@ from holdfast.doors.cli.chatting.trusting import (
     frontmatter_digest,
     keep_trust,
     loosened,
+    loosened_words,
     review_lines,
+    unasked_lines,
 )
 from holdfast.doors.cli.failures import UsageProblem
 from holdfast.doors.cli.folding import own_field, put_table, quoted_field, sentence
@@ -65,16 +67,18 @@ def trust_file(flags: Flags, file: str | None, yes: bool, as_json: bool) -> int:
     if layer is None:
         raise UsageProblem(f"There is no {path} to trust; `holdfast init` writes one.")
     check_config(whole.config)
-    changes = changed_options(setting.loaded, whole)
+    changes, said = changed_options(setting.loaded, whole), loosened_words(setting.loaded, whole)
     if not as_json:
-        _show(path, layer, changes, whole.notices)
+        _show(path, layer, changes, said, whole.notices)
     if not yes and not _confirmed("Trust exactly this? [y/N] "):
         raise UsageProblem(f"{path} was not trusted; read it, then run `holdfast trust --yes`.")
     by = whoami()
     setting.trust.trust(path, layer.digest, by=by)
     if as_json:
         digest = layer.digest
-        screen.put_json(Trust(path=str(path), digest=digest, by=by, at=time.time(), trusted=True, loosens=changes))
+        screen.put_json(
+            Trust(path=str(path), digest=digest, by=by, at=time.time(), trusted=True, loosens=changes, words=said)
+        )
     else:
         screen.note("Trusted. Any change to the file ends this.")
     return 0
@@ -124,11 +128,13 @@ def _trust_document(flags: Flags, file: str, *, yes: bool, as_json: bool) -> int
         sys.stdout.flush()
     if not yes and not _confirmed("Trust exactly this frontmatter? [y/N] "):
         raise UsageProblem(f"{place(path)} was not trusted; read it, then run `holdfast trust {place(path)} --yes`.")
-    loosens = loosened(found)
+    loosens, said = loosened(found), loosened_words(found.now, found.then)
     keep_trust(found)
     if as_json:
         path, digest, by = str(found.path), found.digest, whoami()
-        screen.put_json(Trust(path=path, digest=digest, by=by, at=time.time(), trusted=True, loosens=loosens))
+        screen.put_json(
+            Trust(path=path, digest=digest, by=by, at=time.time(), trusted=True, loosens=loosens, words=said)
+        )
     else:
         screen.note("Trusted. Any change to the frontmatter ends this.")
     return 0
@@ -195,12 +201,15 @@ def _project_file(setting: Setting, file: str | None) -> Path:
     return path
 
 
-def _show(path: Path, layer: LayerReport, changes: list[Shape], notices: tuple[str, ...]) -> None:
+def _show(path: Path, layer: LayerReport, changes: list[Shape], said: list[str], notices: tuple[str, ...]) -> None:
     screen.say(screen.paint("The configuration of the project", "bold"))
     screen.say_lines((*quoted_field("file", str(path), sys.stdout), *own_field("content", layer.digest, sys.stdout)))
-    if not changes:
+    if not changes and not said:
         screen.say("It only tightens: trusting it changes nothing now.")
     screen.say_lines(change_lines(changes, sys.stdout))
+    if said:
+        screen.say(screen.paint("If you trust it", "bold"))
+        screen.say_lines(unasked_lines(said, sys.stdout))
     for notice in notices:
         screen.say_lines(sentence(f"Note: {screen.shown(notice)}", sys.stdout))
     sys.stdout.flush()

@@ -1,0 +1,158 @@
+"""The runtime against what the options declare: no option approves a call that it does not speak of."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from holdfast import Config, Decision, Runtime, Tool, Verdict
+from holdfast.config.load import tighten
+from holdfast.config.model import Preset
+from holdfast.config.options import Option, options
+from holdfast.contract.errors import ConfigError
+from holdfast.contract.vocabulary import AUTO_APPROVED_IF_SANDBOXED, NEEDS_CONTAINMENT, RUNS_COMMANDS
+from holdfast.rules.gate import HOOK, MAX_RISK
+from holdfast.rules.policy import Names
+from holdfast.rules.resolvers import BUILT_IN
+from tests.runtime.predicting import CALLS, Setting, laid_over, layers, project_in, runtime_for, setting
+from tests.runtime.support import run
+from tests.soak import rounds
+
+RANDOM = settings(max_examples=rounds(25, 1000), deadline=None)
+
+
+class Change:
+    """One option that is added to a configuration."""
+
+    def __init__(self, before: Config, added: Setting, *, user_level: bool) -> None:
+        path = added[0].split(".")
+        self.before = before
+        self.after = laid_over(before, added, user_level=user_level)
+        top = options(Config)[path[0]]
+        self.option: Option = top if len(path) == 1 else options(top.kind)[path[1]]
+        self.values = [_at(before, path), _at(self.after, path)]
+
+    def speaks_of(self, tool: Tool, args: Any, told: Decision, runtime: Runtime) -> bool:
+        """Whether the option declares that it can approve such a call; `told` is what was decided without it."""
+        calls, capabilities = self.option.approves.calls, tool.capabilities
+        effects = tool.effects
+        match calls:
+            case "calls of the tools it names":
+                return self._names(tool)
+            case "calls of tools that were not available":
+                return runtime.access.usable(tool.name, runtime.caller) is None
+            case "calls that run commands":
+                return not capabilities.isdisjoint({RUNS_COMMANDS, NEEDS_CONTAINMENT})
+            case "shell commands in the sandbox":
+                return AUTO_APPROVED_IF_SANDBOXED in capabilities
+            case "calls that use files or run commands":
+                return tool.touches is not None or effects is None or bool(effects & {"fs.read", "fs.write", "process"})
+            case "every call that no rule covers":
+                return told.source == "default"
+            case "commands that begin with the words of a rule":
+                rules = self.after.approval.commands
+                words = [rule.rule.split()[0] for rule in rules if rule.verdict == "approve"]
+                return RUNS_COMMANDS in capabilities and any(word in args.get("command", "") for word in words)
+            case "calls above the risk limit":
+                return told.source == MAX_RISK
+            case "calls that would be confirmed":
+                return told.source == HOOK
+            case "calls that are asked about because a policy failed":
+                return "could not answer" in told.reason
+            case "calls of tools that need its scopes":
+                return bool(tool.required_secret_scopes)
+            case other:
+                assert other == "nothing", other
+                return False
+
+    def _names(self, tool: Tool) -> bool:
+        names = frozenset(name for value in self.values for name in _strings(value))
+        if any(":" in name and name.startswith("tests.") for name in names):
+            return True  # a function decides about every call
+        presets = {**self.before.approval.presets, **self.after.approval.presets}
+        for name in names:
+            if name in presets and Names(_strings(presets[name])).match(tool) is not None:
+                return True
+            if name in BUILT_IN and not BUILT_IN[name].isdisjoint(tool.presets):
+                return True
+        shell = "$shell-readonly" in names and RUNS_COMMANDS in tool.capabilities
+        return shell or Names(names).match(tool) is not None
+
+
+def _at(config: Config, path: Iterable[str]) -> Any:
+    value: Any = config
+    for key in path:
+        value = getattr(value, key)
+    return value
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """Every name in a value, with those that presets and tables hold."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Preset):
+        yield from (*value.approve, *value.deny)
+    elif isinstance(value, dict):
+        for key, inner in cast("dict[str, Any]", value).items():
+            yield from (key, *_strings(inner))
+    elif isinstance(value, tuple | list):
+        for inner in cast("tuple[Any, ...]", value):
+            yield from _strings(inner)
+
+
+def judged(config: Config, root: Path, *, works: bool) -> tuple[list[Decision], Runtime]:
+    """What every call meets."""
+    try:
+        runtime = runtime_for(config, root, sandbox_works=works)
+    except ConfigError:
+        assume(False)
+        raise
+
+    async def work() -> list[Decision]:
+        return [await runtime.judge(name, args) for name, args in CALLS]
+
+    return run(work()), runtime
+
+
+@pytest.fixture(scope="module")
+def root() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield project_in(Path(folder))
+
+
+@pytest.mark.spec("A20")
+@RANDOM
+@given(first=layers, added=setting, user_level=st.booleans(), works=st.booleans())
+def test_adding_an_option_approves_no_call_that_it_does_not_speak_of(
+    root: Path, first: list[Setting], added: Setting, user_level: bool, works: bool
+) -> None:
+    change = Change(laid_over(Config(), *first), added, user_level=user_level)
+    now, runtime = judged(change.before, root, works=works)
+    then, _ = judged(change.after, root, works=works)
+    for (name, args), before, after in zip(CALLS, now, then, strict=True):
+        if before.verdict is Verdict.APPROVE or after.verdict is not Verdict.APPROVE:
+            continue
+        tool = runtime.registry.find(name)
+        assert tool is not None
+        assert change.speaks_of(tool, args, before, runtime), (added, name, args, before, after)
+
+
+@pytest.mark.spec("A20", "A2")
+@RANDOM
+@given(first=layers, more=layers, works=st.booleans())
+def test_an_untrusted_layer_approves_no_call_at_all(
+    root: Path, first: list[Setting], more: list[Setting], works: bool
+) -> None:
+    before = laid_over(Config(), *first)
+    wanted = laid_over(before, *more, user_level=False)
+    now, _ = judged(before, root, works=works)
+    then, _ = judged(tighten(before, wanted), root, works=works)
+    for call, without, told in zip(CALLS, now, then, strict=True):
+        approved = told.verdict is Verdict.APPROVE
+        assert not approved or without.verdict is Verdict.APPROVE, (call, without, told)
