@@ -121,11 +121,17 @@ def _hooks(one: HooksConfig, other: HooksConfig) -> tuple[Check, ...]:
     )
 
 
+def _hides(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """Every entry, and no further exception."""
+    mine, theirs = (tuple(entry for entry in names if entry.startswith("!")) for names in (one, other))
+    return _holds(one, [entry for entry in other if not entry.startswith("!")]) and _holds(theirs, mine)
+
+
 def _sandbox(one: SandboxConfig, other: SandboxConfig) -> tuple[Check, ...]:
     return (
         ("sandbox.mode", _MODES[one.mode] <= _MODES[other.mode]),
         ("sandbox.writable", _holds(other.writable, one.writable)),
-        ("sandbox.read_deny", _holds(one.read_deny, other.read_deny)),
+        ("sandbox.read_deny", _hides(one.read_deny, other.read_deny)),
         ("sandbox.network", _reaches_no_further(one.network, other.network)),
         ("sandbox.backend", one.backend == other.backend),
         ("sandbox.environment", _holds(other.environment, one.environment)),

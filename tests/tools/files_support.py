@@ -36,6 +36,9 @@ class StandIn:
     def is_path_readable(self, path: Path) -> bool:
         return "read" not in self._deny or not path.is_relative_to(self._deny["read"])
 
+    def is_path_secret(self, path: Path) -> bool:
+        return "secret" in self._deny and path == self._deny["secret"]
+
     def is_path_writable(self, path: Path) -> bool:
         return "write" not in self._deny or not path.is_relative_to(self._deny["write"])
 

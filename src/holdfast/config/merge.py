@@ -12,6 +12,7 @@ from msgspec import NODEFAULT, Struct, ValidationError, convert, to_builtins
 from holdfast.config.model import FUNCTION_PATH, PRESET_NAME, Config, McpServer, SecretSource, Table
 from holdfast.config.options import (
     IDENTITY,
+    Mark,
     check,
     dotted,
     is_section,
@@ -164,7 +165,8 @@ def _merge(shape: type[Struct], current: Table, given: object, path: str, mergin
             continue
         merging.keys.append(here)
         if known[key].is_edited:
-            _merge_list(current, key, value, here, merging)
+            added = Mark.ADDS in known[key].marks and not isinstance(value, str | dict)
+            _merge_list(current, key, {"append": value} if added else value, here, merging)
             check(current[key], kind, merging.at(here))
         elif is_table_list(kind):
             _add_tables(current, key, value, kind, merging.at(here))

@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 
 from holdfast.config.options import (
     ADD,
+    HIDE,
     HOSTS,
     IDENTITY,
     KEEP,
@@ -72,7 +73,7 @@ READ_DENY: Final = (
     "~/.ssh", "~/.gnupg", "~/.aws", "~/.azure", "~/.config/gcloud", "~/.config/gh", "~/.config/hub", "~/.config/rclone",
     "~/.kube", "~/.docker/config.json", "~/.netrc", "~/.git-credentials", "~/.npmrc", "~/.pypirc",
     "~/.cargo/credentials.toml", "~/.terraform.d", "~/.vault-token", "~/.password-store", "~/.local/share/keyrings",
-    "~/.mozilla", "~/.config/google-chrome", "~/.config/chromium",
+    "~/.mozilla", "~/.config/google-chrome", "~/.config/chromium", "$secrets",
 )  # fmt: skip
 ENVIRONMENT: Final = (
     "PATH", "LANG", "LANGUAGE", "LC_*", "TZ", "TERM", "COLORTERM", "COLUMNS", "LINES", "USER", "LOGNAME", "SHELL",
@@ -299,6 +300,11 @@ def _reached(before: str | Names, after: str | Names) -> list[str]:
     return list(more("commands can reach {}")(before, after))
 
 
+def _shown_paths(before: Names, after: Names) -> list[str]:
+    shown = [*added(after, before), *(name[1:] for name in added(before, after) if name.startswith("!"))]
+    return [f"commands and file tools can read {listed(shown)}"] if shown else []
+
+
 class SandboxConfig(Section, frozen=True, kw_only=True):
     mode: Annotated[Literal["auto", "required", "off"], stricter("required", "auto", "off"),
         Approves(COMMANDS, _sandbox_modes),
@@ -309,8 +315,11 @@ class SandboxConfig(Section, frozen=True, kw_only=True):
         "`bubblewrap` or `landlock`; `auto` takes the first that held its probe."] = "auto"
     writable: Annotated[Names, TAKE_OUT, Approves(REACH, more("commands and file tools can change {}")),
         "Paths commands and file tools may change; `$root` is the project."] = ("$root",)
-    read_deny: Annotated[Names, ADD, Approves(REACH, more("commands and file tools can read {}", removed=True)),
-        "Paths commands and file tools cannot read. Use `append`: a plain list replaces the built-in ones."] = READ_DENY
+    read_deny: Annotated[Names, HIDE, Mark.ADDS, Approves(REACH, _shown_paths),
+        "What commands and file tools cannot read: paths, and patterns as in a `.gitignore` from the project root "
+        "(`*.bak`, `deploy/`, `!fixture.key`). `$secrets` stands for environment files, private keys and credentials: "
+        "file tools ask about those, commands do not see them. A plain list adds; `{ set = [...] }` replaces."
+    ] = READ_DENY
     network: Annotated[Literal["off", "on"] | Names, HOSTS, Approves(COMMANDS, _reached),
         "`off`, `on`, or a list of hosts."] = "off"
     environment: Annotated[Names, TAKE_OUT, Approves(COMMANDS, more("commands get the variables {}")),

@@ -29,6 +29,8 @@ class Mark(Enum):
     """`merge` and `load` work the value out; no file may set it."""
     WHOLE = "whole"
     """A list that is one value, in which words may repeat: no layer edits it."""
+    ADDS = "adds"
+    """A plain list is added to what is there; `{ set = [...] }` replaces that."""
 
 
 class Trust(NamedTuple):
@@ -191,6 +193,11 @@ def united(base: Sequence[str], wanted: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*base, *wanted)))
 
 
+def _hide(base: Sequence[str], wanted: Sequence[str]) -> tuple[str, ...]:
+    """More is hidden; an exception would show what is."""
+    return united(base, [item for item in wanted if not item.startswith("!")])
+
+
 KEEP: Final = Trust("not change it", _base)
 USER_ONLY: Final = Trust("not change it, even when trusted", _base)
 """Taken only from user-level config; `load.take_user_only` takes it out of every other layer."""
@@ -203,6 +210,7 @@ TASTE: Final = Trust("change it", _wanted)
 SWITCH_OFF: Final = Trust("switch it off", _both)
 SWITCH_ON: Final = Trust("switch it on", _either)
 ADD: Final = Trust("add to it", united)
+HIDE: Final = Trust("add to it, but no exceptions (`!`)", _hide)
 TAKE_OUT: Final = Trust("take out of it", _common)
 HOSTS: Final = Trust("take hosts out, or switch it off", _hosts)
 OWN_HOSTS: Final = Trust("take hosts out, or switch it off", _own_hosts)

@@ -130,6 +130,8 @@ class PendingCall(Struct, frozen=True, kw_only=True):
     proposal: Proposal | None = None
     files: tuple[NamedFile, ...] = ()
     """What a command that does more than read names: the approval holds for this content."""
+    secrets: tuple[str, ...] = ()
+    """Files that may hold secrets (`sandbox.read_deny`) and that the call names: an approval lets it read these."""
     definition_only: bool = False
     """The tool has no `execute`: the call waits for its result, not for a yes."""
     held_at: float = 0.0

@@ -33,6 +33,8 @@ class Command(Struct, frozen=True, kw_only=True):
     keeps: Literal["head", "tail"] = "tail"
     max_bytes: int | None = None
     """How much output is kept in the result; None: the configured limits, and the rest is spilled."""
+    filtered: bool = False
+    """The tool takes out of what it prints whatever may not be read: it may run where not all of that can be hidden."""
     undoable: bool = False
     """Record what it changes in the writable folders, so that `holdfast undo` can put it back."""
 
@@ -91,6 +93,8 @@ class Ran(Struct, frozen=True, kw_only=True):
     """Contained: the folders it could change beside its private ones."""
     changes: tuple[Change, ...] | None = None
     """What it changed in the writable folders; None if that was not recorded."""
+    hidden: tuple[str, ...] = ()
+    """What is there and it could not read, by `sandbox.read_deny`; those in the project first."""
     violations: tuple[str, ...] = ()
     """Protected paths it tried to change; none of them is changed."""
     notes: tuple[str, ...] = ()

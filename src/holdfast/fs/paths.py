@@ -24,7 +24,7 @@ _SEPARATORS: Final = re.compile(r"[/\\]")
 
 def resolve(path: str | Path, base: Path) -> Path:
     """The real path: absolute, `~` and `base` filled in, symlinks and `..` followed as the system would."""
-    return Path(os.path.realpath(_absolute(str(path), base)))
+    return Path(os.path.realpath(absolute(str(path), base)))
 
 
 def confine(path: str | Path, *, root: Path, base: Path, mutating: bool) -> Path:
@@ -35,7 +35,7 @@ def confine(path: str | Path, *, root: Path, base: Path, mutating: bool) -> Path
     """
     bounds = Path(os.path.realpath(root))
     if mutating:
-        return _confine_changed(str(path), _absolute(str(path), base), bounds)
+        return _confine_changed(str(path), absolute(str(path), base), bounds)
     real = resolve(path, base)
     if not real.is_relative_to(bounds):
         raise _outside(str(path), bounds)
@@ -75,7 +75,8 @@ def _below(full: Path, bounds: Path) -> Path | None:
     return None
 
 
-def _absolute(text: str, base: Path) -> Path:
+def absolute(text: str, base: Path) -> Path:
+    """The path from the real `base`, with `~` filled in; its own symlinks and `..` are not followed."""
     _check(text)
     if text == "~" or text.startswith("~/"):
         return Path.home() / text[1:].lstrip("/")

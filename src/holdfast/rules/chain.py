@@ -33,6 +33,8 @@ class Confinement(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_
     writable: tuple[str, ...] = ("/",)
     hidden: tuple[str, ...] = ()
     """What cannot be read."""
+    patterns: tuple[str, ...] = ()
+    """Patterns of what cannot be read; the last that matches counts."""
     protected: tuple[str, ...] = ()
     """Patterns of what cannot be changed in a writable folder, beside those that always hold."""
     environment: tuple[str, ...] = ()
@@ -48,6 +50,7 @@ class Confinement(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_
             and _reaches_no_more(self.network, given.network)
             and _all_inside(self.writable, given.writable)
             and _all_inside(given.hidden, self.hidden)
+            and (not given.patterns or given.patterns == self.patterns)
             and set(given.protected) <= set(self.protected)
             and set(self.environment) <= set(given.environment)
             and self.settings == given.settings

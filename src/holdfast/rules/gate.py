@@ -39,8 +39,11 @@ PROTECTED: Final = f"{CAP_URN}protected-path"
 MAX_RISK: Final = f"{CAP_URN}max-risk"
 CONTAINMENT: Final = f"{CAP_URN}containment"
 CHANGED: Final = f"{CAP_URN}changed-definition"
+SECRET: Final = f"{CAP_URN}secret-file"
+UNHIDDEN: Final = f"{CAP_URN}unhidden-files"
 
 
+_COMMANDS: Final = frozenset({RUNS_COMMANDS, NEEDS_CONTAINMENT})
 Containment = Literal["held", "missing", "refused", "off"]
 """What the sandbox can do for a command now: `missing` is wanted and not there, `refused` is required and not there."""
 
@@ -128,10 +131,35 @@ def containment_cap(containment: Callable[[], Containment]) -> Cap:
         )
         return Decision(Verdict.ASK, CONTAINMENT, reason)
 
-    concerned = {RUNS_COMMANDS, NEEDS_CONTAINMENT}
     return Cap(
-        CONTAINMENT, judge, applies=lambda tool: not concerned.isdisjoint(tool.capabilities), failure=Verdict.DENY
+        CONTAINMENT, judge, applies=lambda tool: not _COMMANDS.isdisjoint(tool.capabilities), failure=Verdict.DENY
     )
+
+
+def secret_file_cap(secrets: Callable[[Question], tuple[Path, ...]]) -> Cap:
+    """Asks about every call that reads or changes a file that may hold secrets, whoever approved it."""
+
+    def judge(question: Question) -> Decision | None:
+        for path in secrets(question):
+            shown = path.relative_to(question.root) if question.root and path.is_relative_to(question.root) else path
+            reason = f"'{shown}' may hold secrets (sandbox.read_deny)."
+            return Decision(Verdict.ASK, SECRET, reason)
+        return None
+
+    return Cap(SECRET, judge, applies=lambda tool: tool.touches is not None)
+
+
+def unhidden_files_cap(why: Callable[[str], str]) -> Cap:
+    """Asks about every command from which not everything can be hidden that should be; `why` answers for one call."""
+
+    def judge(question: Question) -> Decision | None:
+        reason = why(question.call_id)
+        if not reason:
+            return None
+        text = f"It may read files that sandbox.read_deny names: {reason}."
+        return Decision(Verdict.ASK, UNHIDDEN, text)
+
+    return Cap(UNHIDDEN, judge, applies=lambda tool: not _COMMANDS.isdisjoint(tool.capabilities))
 
 
 def changed_definition_cap() -> Cap:

@@ -11,13 +11,13 @@ from holdfast.config.model import Config
 from holdfast.contract.call import Call, Caller, Decision, NamedFile, PendingCall, Precondition, Proposal
 from holdfast.contract.errors import GrantRefused, HoldfastError, PathRefused
 from holdfast.contract.tool import Tool
-from holdfast.contract.values import digest_of
+from holdfast.contract.values import Args, digest_of
 from holdfast.contract.vocabulary import Verdict
 from holdfast.fs import paths
 from holdfast.fs.protected_paths import is_protected
 from holdfast.registry.registry import Registry
 from holdfast.rules.chain import Question
-from holdfast.rules.gate import Cap, Gate, Hooks, containment_cap
+from holdfast.rules.gate import Cap, Gate, Hooks, containment_cap, secret_file_cap, unhidden_files_cap
 from holdfast.rules.shell.place import command_of, is_shell_tool
 from holdfast.rules.standard import DocumentPolicy, standard_caps, standard_chain
 from holdfast.runtime.commands import Commands
@@ -43,7 +43,27 @@ def standard_gate(
         config.approval, chain, hooks=hooks, is_protected=lambda path: is_protected(path, root=root, extra=extra),
         sandbox_held=commands.held, shells=shells,
     )
-    return Gate(chain, (*built_in, containment_cap(commands.containment), *caps))
+    hiding = (secret_file_cap(lambda asked: _secrets(commands, asked)), unhidden_files_cap(commands.not_hidden))
+    return Gate(chain, (*built_in, containment_cap(commands.containment), *hiding, *caps))
+
+
+def _secrets(commands: Commands, question: Question) -> tuple[Path, ...]:
+    """The real paths of the files a call names that must be asked about."""
+    named = _named(commands, question.tool, question.args, question.cwd)
+    return tuple(dict.fromkeys(path.resolve() for path in named if commands.sandbox.is_secret(path)))
+
+
+def _named(commands: Commands, tool: Tool, args: Args, cwd: str) -> tuple[Path, ...]:
+    """The paths a call will use, as its tool names them, from the root."""
+    if tool.touches is None:
+        return ()
+    base = commands.workspace.document_dir or commands.workspace.root or Path(cwd)
+    try:
+        return tuple(paths.absolute(path, base) for path in tool.touches(args))
+    except PathRefused:
+        raise
+    except Exception as error:
+        raise PathRefused(f"The paths of tool '{tool.name}' cannot be told: {error}.") from None
 
 
 def _shells(tools: Mapping[str, object]) -> dict[str, str]:
@@ -103,16 +123,13 @@ class Approvals:
 
     def touched(self, tool: Tool, call: Call) -> tuple[Path, ...]:
         """The real paths a call will use, as its tool names them."""
+        return tuple(path.resolve() for path in _named(self._commands, tool, call.args, call.cwd))
+
+    def secrets(self, tool: Tool, call: Call) -> tuple[Path, ...]:
+        """The real paths of the files a call names that it may read only if a person says so."""
         if tool.touches is None:
             return ()
-        workspace = self._commands.workspace
-        base = workspace.document_dir or workspace.root or Path(call.cwd)
-        try:
-            return tuple(paths.resolve(path, base).resolve() for path in tool.touches(call.args))
-        except PathRefused:
-            raise
-        except Exception as error:
-            raise PathRefused(f"The paths of tool '{tool.name}' cannot be told: {error}.") from None
+        return tuple(map(Path, _secrets(self._commands, self.question(tool, call, None))))
 
     def files_named(self, tool: Tool, call: Call, proposal: Proposal | None) -> tuple[NamedFile, ...]:
         """The project files that the command of a call names, unless all it does is read."""
@@ -142,9 +159,13 @@ class Approvals:
         bases = [str(base) for base in (call.cwd, workspace.root, workspace.document_dir) if base is not None]
         return [str(Path(base, inner)) for base in bases if "\0" not in inner]
 
-    def digest(self, tool: Tool, call: Call, proposal: Proposal | None, files: tuple[NamedFile, ...]) -> str:
+    def digest(
+        self, tool: Tool, call: Call, proposal: Proposal | None, files: tuple[NamedFile, ...],
+        secrets: tuple[Path, ...] = (),
+    ) -> str:
         """What an approval is bound to. Change any part and the approval is for something else."""
-        return approval_digest(tool, call, self._commands.sandbox.profile, proposal, files)
+        profile = " ".join((self._commands.sandbox.profile, *map(str, secrets)))
+        return approval_digest(tool, call, profile, proposal, files)
 
 
 def approval_digest(

@@ -89,6 +89,7 @@ class Commands:
         self.events = events
         self.on_close = on_close
         self._tried = False
+        self._asked_about: set[str] = set()
 
     @cached_property
     def protected(self) -> tuple[str, ...]:
@@ -163,8 +164,21 @@ class Commands:
             backend=None if backend is None else backend.name,
             guarantees=() if backend is None else tuple(sorted(backend.guarantees)), network=policy.network,
             writable=tuple(map(str, policy.writable)), hidden=tuple(map(str, policy.read_deny)),
+            patterns=tuple(f"{base}: {pattern}" for base, pattern in policy.patterns),
             protected=policy.protected, environment=policy.environment, settings=self._settings(tool) if runs else None,
         )
+
+    def not_hidden(self, call_id: str) -> str:
+        """Why a command of a call may read what it should not; empty if it may not. Such a call is asked about."""
+        sandbox = self.sandbox
+        if sandbox.mode == "off" or not sandbox.hiding or sandbox.backend() is None:
+            return ""
+        self._asked_about.add(call_id)
+        return sandbox.hiding
+
+    def must_hide_all(self, call_id: str) -> bool:
+        """Nobody was asked about a command that may read what it should not."""
+        return call_id not in self._asked_about
 
     def _settings(self, tool: Tool) -> str:
         configured = to_builtins(self.config.tools.config.get(tool.name, {}))
@@ -190,6 +204,8 @@ class RunningCall(Protocol):
     def cwd(self) -> Path: ...
     @property
     def stopped_by(self) -> Stop | None: ...
+    @property
+    def granted(self) -> tuple[Path, ...]: ...
     def pause(self) -> None: ...
     def go_on(self) -> None: ...
     def stream(self, text: str) -> None: ...
@@ -211,7 +227,10 @@ class CallSandbox:
         return self._sandbox.is_path_writable(path)
 
     def is_path_readable(self, path: str | Path) -> bool:
-        return self._sandbox.is_path_readable(path)
+        return self._sandbox.is_path_readable(path, self._ctx.granted)
+
+    def is_path_secret(self, path: str | Path) -> bool:
+        return self._sandbox.is_secret(path)
 
     def wrap_command(self, command: Sequence[str]) -> Sequence[str]:
         return self._sandbox.wrap_command(command)
@@ -286,7 +305,11 @@ class CallSandbox:
             placed = doorway.wrap(placed)
         if self._sandbox.mode == "off" and self._sandbox in _probed:
             return self._sandbox.launch(placed, overlays=overlays)
-        launch = await _threads.run(lambda: self._sandbox.launch(placed, overlays=overlays))
+        whole = not command.filtered and self._commands.must_hide_all(self._ctx.call_id)
+        granted = self._ctx.granted
+        launch = await _threads.run(
+            lambda: self._sandbox.launch(placed, overlays=overlays, granted=granted, whole=whole)
+        )
         _probed.add(self._sandbox)  # which control groups can be used is known now, and which backend
         return launch if doorway is None else doorway.number(launch)
 
@@ -380,7 +403,7 @@ class _Running:
         first = not self._pumps
         ledger = self._commands.ledger
         redactor, events = self._commands.redactor, self._commands.events
-        spills = first and ledger is not None and self._command.max_bytes is None
+        spills = first and ledger is not None and self._command.max_bytes is None and not self._ctx.granted
         sink = Sink(self._limits(), ledger.blobs if spills and ledger is not None else None, lambda: redactor.active)
         watch = self._streamer() if streams else None
         self._sinks.append(sink)
@@ -446,7 +469,8 @@ class _Running:
             total_lines=shown.total_lines, output_lines=shown.output_lines, truncated=shown.truncated,
             notice=shown.notice, spill=None if shown.spill is None else shown.spill.reference,
             spilled_bytes=0 if shown.spill is None else shown.spill.size, contained=self._launch.contained,
-            network=network, writable=writable, changes=None if self._recording is None else found.changes,
+            network=network, writable=writable, hidden=self._launch.hidden,
+            changes=None if self._recording is None else found.changes,
             violations=found.violations, notes=found.notes, stopped=_stopped(self._ctx.stopped_by),
         )
 

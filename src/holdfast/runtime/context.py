@@ -69,6 +69,10 @@ class RunContext:
     begun = False
     """The ledger knows of the call, or is about to."""
     dry_run = False
+    granted: tuple[Path, ...] = ()
+    """Files that this call may read although `sandbox.read_deny` names them: those that a person was shown."""
+    saw_secrets = False
+    """It read such a file, or a call it made did: its result is not kept."""
     callbacks: Sequence[Callable[[], None]] = ()
 
     def __init__(
@@ -166,6 +170,13 @@ class RunContext:
         self._pauses -= 1
         if self._running is not None and not self._pauses:
             self._running.go_on()
+
+    def grant(self, paths: tuple[Path, ...]) -> None:
+        """Let this call read these files; what it returns, and what the calls above it return, is not kept."""
+        self.granted = paths
+        if paths:
+            for ctx in self._and_above():
+                ctx.saw_secrets = True
 
     def stopping(self) -> None:
         self._stopped = True

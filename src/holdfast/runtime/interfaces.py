@@ -102,6 +102,11 @@ class Interfaces:
             changed()
 
     @property
+    def can_ask(self) -> bool:
+        """Whether somebody may answer, now or later."""
+        return bool(self.askers) or self.nobody != "deny"
+
+    @property
     def askers(self) -> tuple[Attachment, ...]:
         return tuple(item for item in self._attached if item.asker is not None)
 

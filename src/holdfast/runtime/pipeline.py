@@ -11,6 +11,7 @@ import asyncio
 import time
 from asyncio import get_running_loop
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final, cast
 
 from msgspec import Struct
@@ -33,6 +34,7 @@ from holdfast.contract.result import Result
 from holdfast.contract.values import MAX_ARGUMENT_BYTES, Args
 from holdfast.contract.vocabulary import CHECKS_IN_DRY_RUN, Failure, State, Verdict
 from holdfast.registry.sources import WAITING
+from holdfast.rules.gate import SECRET
 from holdfast.rules.resolvers import GRANTS
 from holdfast.runtime import intake
 from holdfast.runtime.access import Plan, Plans
@@ -66,6 +68,7 @@ from holdfast.runtime.results import (
     too_deep,
     unrecorded,
     waits,
+    withheld,
     words_of,
 )
 from holdfast.store import owner
@@ -263,6 +266,9 @@ class Pipeline:
                 if refusal is not None:
                     return await self._refuse(request, ctx.call_record, refusal, "before")
             if plan.tool.propose is not None:
+                refusal = None if dry_run else self._refuse_secrets(plan, ctx.call_record)
+                if refusal is not None:
+                    return await self._refuse(request, ctx.call_record, refusal, "nobody")
                 proposal = await self._propose(plan, ctx)
                 if isinstance(proposal, Result):
                     return await self._refuse(request, ctx.call_record, proposal, "propose")
@@ -312,16 +318,26 @@ class Pipeline:
             return failed(text, State.DENIED, Failure.DENIED_BY_MIDDLEWARE)
         return None
 
+    def _refuse_secrets(self, plan: Plan, call: Call) -> Result | None:
+        """A change to a file with secrets is proposed only if a person can be asked: whether it can be proposed says
+        something about what is in the file."""
+        if self._interfaces.can_ask:
+            return None
+        found = self._approvals.secrets(plan.tool, call)
+        reason = f"'{found[0]}' may hold secrets (sandbox.read_deny)." if found else ""
+        return nobody_to_ask(plan.tool, call, Decision(Verdict.ASK, SECRET, reason)) if found else None
+
     async def _propose(self, plan: Plan, ctx: RunContext) -> Proposal | Result:
         """What a two-phase tool would do; its immediate result if it needs nobody's leave."""
         tool = plan.tool
         assert tool.propose is not None
         args = own(ctx.call_record.args)
         asked, ctx.timeout = ctx.timeout, self._tools.default_timeout  # the call's time is for the work
+        ctx.granted = self._approvals.secrets(tool, ctx.call_record)  # to be shown, not to be told: it is asked about
         try:
             value = await self.executor.call(tool, tool.propose, args, ctx, direct=plan.proposes_direct, mutates=False)
         finally:
-            ctx.timeout = asked
+            ctx.timeout, ctx.granted = asked, ()
         if isinstance(value, Proposal):
             return checked_proposal(value, tool, ctx.call_id)
         return value.result if isinstance(value, Ended) else to_result(value, tool, ctx.call_id)
@@ -395,6 +411,7 @@ class Pipeline:
         if CHECKS_IN_DRY_RUN not in tool.capabilities or plan.execute is None:
             return None
         args = own(prepared.call.args)
+        ctx.granted = self._approvals.secrets(tool, prepared.call)
         value = await self.executor.call(tool, plan.execute, args, ctx, direct=plan.direct, mutates=False)
         result = value.result if isinstance(value, Ended) else value
         return result if isinstance(result, Result) and not result.success else None
@@ -406,7 +423,7 @@ class Pipeline:
         plan, ctx = prepared.plan, prepared.ctx
         interfaces = self._interfaces
         stays = bool(interfaces.askers) or interfaces.nobody == "wait"
-        if not stays and interfaces.nobody == "deny":
+        if not interfaces.can_ask:
             refusal = nobody_to_ask(plan.tool, ctx.call_record, decision)
             denial = Decision(Verdict.DENY, "nobody", refusal.error or "")
             return await self.end_early(ctx.call_record, refusal, "nobody", decision=denial)
@@ -544,6 +561,7 @@ class Pipeline:
         changed = now.digest != pending.digest or now.definition_only
         try:
             if not changed:
+                ctx.grant(tuple(map(Path, now.secrets)))
                 return await self.perform(prepared, approval)
             lost = lost_secret(pending.call, pending.proposal)
             if lost is not None:
@@ -576,12 +594,14 @@ class Pipeline:
         redactor = self._redactor
         shown = cast(Args, redactor.value(call.args)) if redactor.active else call.args  # before anything is cut
         files = self._approvals.files_named(tool, call, proposal)
+        secrets = self._approvals.secrets(tool, call)
         return PendingCall(
-            call=call, state=State.PENDING, digest=self._approvals.digest(tool, call, proposal, files),
+            call=call, state=State.PENDING, digest=self._approvals.digest(tool, call, proposal, files, secrets),
             definition_digest=tool.digest, decision=decision,
             preview=preview(call.name_used, shown, _PREVIEW_WIDTH, tool.format_preview),
             summary=proposal.summary if proposal else summary_of(shown, tool.summary, call.cwd), proposal=proposal,
-            files=files, definition_only=tool.definition_only, held_at=time.time(), waiter=waiter,
+            files=files, secrets=tuple(map(str, secrets)), definition_only=tool.definition_only, held_at=time.time(),
+            waiter=waiter,
         )
 
     # ------------------------------------------------------------------ perform
@@ -654,13 +674,14 @@ class Pipeline:
         if self._redactor.active:
             result = self._redactor.result(result)
         if len(result.output) >= self._surely_short:
-            result = bound(result, tool, self._output, call.id, ledger)
+            result = bound(result, tool, self._output, call.id, None if ctx.saw_secrets else ledger)
         if ledger is not None:
+            kept = withheld(result) if ctx.saw_secrets else result
             try:
                 if opened:
-                    await ledger.end(call.id, result)
+                    await ledger.end(call.id, kept)
                 else:
-                    await ledger.record_whole(call, decision, result)
+                    await ledger.record_whole(call, decision, kept)
             except LedgerError as error:
                 return self._finish(call, result_lost(tool.name, error, mutates=mutates))
         return self._finish(call, result)

@@ -313,6 +313,13 @@ class CallKeeper:
         return "\n".join(text.split("\n", told - offset + 1)[: max(0, told - offset + 1)]), told
 
 
+def withheld(result: Result) -> Result:
+    """What the ledger keeps of a result that may hold secrets read from a file."""
+    text = "[not kept: the call read a file that may hold secrets (sandbox.read_deny); call it again to see it]"
+    said = {"output": text} if result.success else {"error": text}
+    return replace(result, **{"output": "", "structured": None, "metadata": {}, "attachments": (), **said})
+
+
 def bound(result: Result, tool: Tool, limits: OutputConfig, call_id: str, ledger: Ledger | None) -> Result:
     """Cut an output that is too long; keep all of it (up to `max_spill`) and say what is hidden."""
     text = result.output

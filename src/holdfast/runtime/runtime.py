@@ -41,6 +41,7 @@ from holdfast.runtime.pipeline import CallRequest, Pipeline
 from holdfast.runtime.results import awaiting_program, failed
 from holdfast.runtime.secrets import Secrets
 from holdfast.runtime.services import Services
+from holdfast.sandbox.hidden_files import faults
 from holdfast.store.redact import Redactor
 
 if TYPE_CHECKING:
@@ -337,7 +338,7 @@ class Runtime:
 
     def warnings(self) -> list[str]:
         """What is odd about the tools and the names the policy uses; ask when the sources are ready."""
-        return self.access.warnings()
+        return [*self.access.warnings(), *faults(self.config.sandbox.read_deny)]
 
     def on_close(self, close: Callable[[], Awaitable[None] | None]) -> None:
         """Call a function when the runtime is left. A coroutine function is awaited when every call has ended, before

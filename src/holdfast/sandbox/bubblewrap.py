@@ -97,7 +97,7 @@ class Mounts:
             yield from self._own(path)
         for folder in self._writable:
             yield from self._protected(folder)
-        for path in self._policy.read_deny:
+        for path in (*self._policy.read_deny, *self._policy.found):
             yield from self._denied(path)
         if not self._whole:
             yield from ("--remount-ro", "/")  # bubblewrap's own folder in memory, without a size

@@ -111,8 +111,13 @@ def _rules(policy: Policy, command: Command, program: str, cwd: str, home: str) 
             seen = (*seen, *own_folders())
     else:
         seen = (Path("/"), *root, Path(cwd), *own_folders())
+    denied = (*policy.read_deny, *policy.found)
+    # Rights hold for all that is below, so a folder with hidden files is given file by file; to list it shows names.
+    for folder in {path.parent for path in policy.found if not path.is_dir()}:
+        if not any(path.is_dir() and path.is_relative_to(folder) for path in denied):
+            yield str(folder), confine.READ_DIR
     for path in seen:
-        for allowed in _around(path, (*policy.read_deny, *(() if path != Path("/") else _NOT_SHOWN))):
+        for allowed in _around(path, (*denied, *(() if path != Path("/") else _NOT_SHOWN))):
             yield str(allowed), READ
     for place in {program, os.path.realpath(program)}:
         yield place, READ
@@ -121,7 +126,7 @@ def _rules(policy: Policy, command: Command, program: str, cwd: str, home: str) 
     yield home, WRITE
     if not command.read_only:
         for folder in policy.writable:
-            for allowed in _around(folder, (*policy.read_deny, *policy.own)):
+            for allowed in _around(folder, (*denied, *policy.own)):
                 yield str(allowed), WRITE if allowed == folder or allowed.is_dir() else WRITE & confine.FILE_RIGHTS
 
 

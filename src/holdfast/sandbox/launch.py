@@ -272,6 +272,8 @@ class Launch(Struct, frozen=True, kw_only=True):
     own_pids: bool = False
     """Killing the first process kills all of them: it is the parent of a process namespace of their own."""
     contained: bool = False
+    hidden: tuple[str, ...] = ()
+    """What is there and the process cannot read, by `sandbox.read_deny`."""
     cleanup: tuple[Callable[[], None], ...] = field(default_factory=tuple[Callable[[], None], ...])
     """To be called, in order, when every process is gone."""
 

@@ -18,6 +18,8 @@ from holdfast.config.model import SandboxConfig
 from holdfast.contract.command import Command
 from holdfast.contract.errors import ConfigError, SandboxRefused
 from holdfast.fs.own_paths import installation, user_config_file, user_state_dir
+from holdfast.sandbox import hidden_files
+from holdfast.sandbox.hidden_files import Effect, Placed
 from holdfast.sandbox.limits import Limits
 
 _NAME: Final = r"[A-Za-z_][A-Za-z0-9_]*"
@@ -36,6 +38,13 @@ class Policy(Struct, frozen=True, kw_only=True):
     root: Path | None
     writable: tuple[Path, ...]
     read_deny: tuple[Path, ...]
+    """Single paths, and what lies in them."""
+    patterns: tuple[Placed, ...] = ()
+    """Patterns of `sandbox.read_deny`, each with the folder it is about."""
+    found: tuple[Path, ...] = ()
+    """What the patterns matched when a command was made ready."""
+    granted: tuple[Path, ...] = ()
+    """Single files that may be read all the same, by this one call."""
     own: tuple[Path, ...]
     """Where holdfast and its interpreter are installed, if that is in a writable folder: read-only."""
     hidden: tuple[Path, ...] = ()
@@ -55,10 +64,33 @@ class Policy(Struct, frozen=True, kw_only=True):
 
     def is_writable(self, path: str | Path) -> bool:
         real = Path(os.path.realpath(path))
-        return _within(real, self.writable) and not _within(real, (*self.own, *self.read_deny))
+        return _within(real, self.writable) and not _within(real, self.own) and self.effect(real) != "deny"
 
     def is_readable(self, path: str | Path) -> bool:
-        return not _within(Path(os.path.realpath(path)), self.read_deny)
+        return self.effect(path) is None
+
+    def effect(self, path: str | Path) -> Effect | None:
+        """What `sandbox.read_deny` says of a path: `deny`, `ask` for one of the secrets it knows, None for the rest.
+
+        Symlinks are followed; one that is called like a hidden file leads to one.
+        """
+        real = Path(os.path.realpath(path))
+        if _within(real, self.hidden):
+            return "deny"
+        if real in self.granted:
+            return None
+        if _within(real, self.read_deny):
+            return "deny"
+        folder, name = os.path.split(os.path.normpath(path))
+        known = hidden_files.patterns(self.patterns)
+        places = dict.fromkeys((str(real), f"{os.path.realpath(folder)}/{name}", f"{folder}/{name}"))
+        return next((effect for place in places if (effect := known.effect(place)) is not None), None)
+
+    def expanded(self, found: Iterable[str]) -> Policy:
+        """The policy of one command, with what the patterns match now."""
+        paths = tuple(path for path in map(Path, found) if path not in self.granted)
+        kept = tuple(path for path in self.read_deny if path not in self.granted or path in self.hidden)
+        return replace(self, found=_deduplicated(paths), read_deny=kept)
 
     def is_hidden(self, path: str | Path) -> bool:
         return _within(Path(os.path.realpath(path)), self.hidden)
@@ -91,9 +123,14 @@ def resolve(
         if path == Path("/") or _within(path, map(Path, _NEVER_WRITABLE)):
             raise ConfigError(f"sandbox.writable holds {str(path)!r}, which nothing can contain; name another folder.")
     homes = (places.home, _login_home(places.home))
-    denied = {
-        path for home in homes for path in _paths(config.read_deny, replace(places, home=home), "sandbox.read_deny")
-    }
+    single = tuple(filter(hidden_files.is_path, config.read_deny))
+    denied = {path for home in homes for path in _paths(single, replace(places, home=home), "sandbox.read_deny")}
+    top = os.path.realpath(places.root or places.cwd)
+    patterns = (
+        hidden_files.placed(entry, top, str(home))
+        for entry in filter(hidden_files.is_pattern, config.read_deny)
+        for home in homes
+    )
     kept = tuple(path for path in (places.root, places.cwd, *writable) if path is not None)
     own_data = {Path(os.path.realpath(path)) for path in (state, user_state_dir(), user_config_file().parent) if path}
     hidden = _deduplicated(path for path in own_data if not any(_within(item, (path,)) for item in kept))
@@ -105,6 +142,7 @@ def resolve(
         root=None if places.root is None else Path(os.path.realpath(places.root)),
         writable=tuple(path for path in writable if not _within(path, read_deny)),
         read_deny=read_deny,
+        patterns=tuple(dict.fromkeys(patterns)),
         own=own,
         hidden=hidden,
         network=config.network,

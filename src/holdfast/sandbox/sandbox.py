@@ -25,6 +25,7 @@ from holdfast.contract.errors import HoldfastError, SandboxRefused
 from holdfast.fs.own_paths import user_state_dir
 from holdfast.fs.protected_paths import INSTALLED, locked_reason
 from holdfast.helper_process import own_module
+from holdfast.sandbox.hidden_files import patterns
 from holdfast.sandbox.launch import Backend, Held, Launch, Overlay, finish, found_program, started
 from holdfast.sandbox.limits import Groups, rlimits
 from holdfast.sandbox.policy import Places, Policy, check_own, resolve, variables
@@ -70,8 +71,20 @@ class Sandbox:
     def is_path_writable(self, path: str | Path) -> bool:
         return not self.policy.is_hidden(path) and (self.mode == "off" or self.policy.is_writable(path))
 
-    def is_path_readable(self, path: str | Path) -> bool:
-        return not self.policy.is_hidden(path) and (self.mode == "off" or self.policy.is_readable(path))
+    def is_path_readable(self, path: str | Path, granted: Sequence[Path] = ()) -> bool:
+        """`granted`: single files that may be read all the same."""
+        policy = replace(self.policy, granted=tuple(granted)) if granted else self.policy
+        return not policy.is_hidden(path) and (self.mode == "off" or policy.is_readable(path))
+
+    def is_secret(self, path: str | Path) -> bool:
+        """Whether a file tool must ask before it reads a path."""
+        return self.mode != "off" and self.policy.effect(path) == "ask"
+
+    @cached_property
+    def hiding(self) -> str:
+        """Why patterns of `sandbox.read_deny` may miss a file when a command runs; empty if they do not. As of the last
+        command, or else of now."""
+        return patterns(self.policy.patterns).find().incomplete
 
     def is_protected(self, path: str | Path) -> str | None:
         """Why a command may not change a path, even in a writable folder; None if it may."""
@@ -125,9 +138,12 @@ class Sandbox:
         words = msgspec.json.encode(told, enc_hook=str).decode()
         return [*own_module("holdfast.sandbox.sandbox", words), "--", *command]
 
-    def launch(self, command: Command, *, overlays: tuple[Overlay, ...] = ()) -> Launch:
+    def launch(
+        self, command: Command, *, overlays: tuple[Overlay, ...] = (), granted: Sequence[Path] = (), whole: bool = False
+    ) -> Launch:
         """Everything needed to start the command. Without a backend it is bare in mode `auto`, since a person was
-        asked about it then, and refused in mode `required`."""
+        asked about it then, and refused in mode `required`. `granted`: single files that it may read, whatever
+        `sandbox.read_deny` says. `whole`: refuse where not everything can be hidden that should be."""
         if not command.argv or any("\0" in word for word in command.argv):
             raise SandboxRefused("The command is empty or holds a NUL character; name a program and its arguments.")
         check_own(self.policy)
@@ -135,7 +151,8 @@ class Sandbox:
         if backend is not None:
             left = Recovered()
             recover(self.policy.blocked, left.notes)
-            launch = backend.launch(self.policy, command, overlays)
+            policy = self._expanded(granted, whole=whole)
+            launch = replace(backend.launch(policy, command, overlays), hidden=_shown(policy))
             return replace(launch, cleanup=(*launch.cleanup, left)) if left.notes else launch
         if self.mode == "required":
             raise SandboxRefused(
@@ -145,6 +162,17 @@ class Sandbox:
         if overlays:
             raise SandboxRefused("Without a sandbox there are no overlays.")
         return self._bare(command)
+
+    def _expanded(self, granted: Sequence[Path], *, whole: bool) -> Policy:
+        """The policy of one command: what the patterns match now, without what was granted."""
+        found = patterns(self.policy.patterns).find()
+        self.hiding = found.incomplete
+        if whole and found.incomplete:
+            raise SandboxRefused(
+                f"Not every file that sandbox.read_deny names could be hidden: {found.incomplete}. "
+                "Nothing was run; ask again."
+            )
+        return replace(self.policy, granted=tuple(granted)).expanded(found.paths)
 
     def overlay_works(self, folder: Path) -> bool:
         """Whether changes in a writable folder can go to an overlay; found by doing it once."""
@@ -168,6 +196,12 @@ class Sandbox:
     @cached_property
     def _probing(self) -> Probing:
         return Probing(self._config.backend, self.policy, user_state_dir() if self._remember else None)
+
+
+def _shown(policy: Policy) -> tuple[str, ...]:
+    """What is hidden from a command and is there, but for holdfast's own files."""
+    denied = (path for path in policy.read_deny if path not in policy.hidden)
+    return tuple(str(path) for path in (*policy.found, *denied) if os.path.lexists(path))
 
 
 class Recovered:

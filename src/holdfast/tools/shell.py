@@ -32,6 +32,7 @@ from holdfast.tools.schemas import (
 
 DEFAULT_SECONDS: Final = 30.0
 _NOTHING: Final = "(no output)"
+_MOST_HIDDEN: Final = 5
 _STATES: Final = {"timeout": (State.TIMED_OUT, Failure.TIMEOUT), "cancelled": (State.CANCELLED, Failure.CANCELLED)}
 
 
@@ -134,7 +135,8 @@ async def _apply(payload: Args, ctx: Context) -> Result:
     except SandboxRefused as error:
         return fail(f"Sandbox error: {error}")
     body = ran.output or _NOTHING
-    parts = [body, *([ran.notice] if ran.notice else []), *_violations(ran), *_changed(ran, ctx)]
+    parts = [body, *([ran.notice] if ran.notice else []), *_violations(ran)]
+    parts += [*_hidden(ran, cast(str, payload["command"]), ctx), *_changed(ran, ctx)]
     metadata: Args = {"truncated": True} if ran.truncated else {}
     if ran.spill is not None:
         metadata |= {"spill": ran.spill, "spilled_bytes": ran.spilled_bytes, "spilled_lines": ran.total_lines}
@@ -162,6 +164,18 @@ def _violations(ran: Ran) -> list[str]:
         return notes
     listed = "\n".join(f"- {item}" for item in ran.violations)
     return [f"[The sandbox kept the command from this:\n{listed}]", *notes]
+
+
+def _hidden(ran: Ran, command: str, ctx: Context) -> list[str]:
+    """What it could not read: whatever it names, and if it failed whatever in the project may be why."""
+    top = f"{ctx.root or ctx.cwd}/"
+    failed = ran.code != 0
+    told = [path for path in ran.hidden if Path(path).name in command or (failed and path.startswith(top))]
+    if not told:
+        return []
+    names = [path.removeprefix(top) for path in told[:_MOST_HIDDEN]]
+    more = f" and {len(told) - len(names)} more" if len(told) > len(names) else ""
+    return [f"[Hidden from the command by sandbox.read_deny: {', '.join(names)}{more}]"]
 
 
 def _changed(ran: Ran, ctx: Context) -> list[str]:

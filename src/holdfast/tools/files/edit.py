@@ -113,6 +113,7 @@ def _propose(args: Args, ctx: Context) -> Proposal | Result:
     return proposal(
         "file.edit", place, f"edit {place.shown}: replace {edited.lines} line(s)", Risk.MEDIUM, state, edited.content,
         {name: args[name] for name in ("search", "replace", "mode")},
+        (cast(str, args["search"]).encode(), cast(str, args["replace"]).encode()),
     )
 
 

@@ -20,6 +20,7 @@ from holdfast.contract.result import Result, fail
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Risk
 from holdfast.fs.beneath import NotRegular, folder, open_regular
+from holdfast.fs.paths import absolute
 from holdfast.fs.replace import Traits, new_file, sync_folder, traits_of
 from holdfast.text.truncate import format_size
 
@@ -130,6 +131,8 @@ class Place(NamedTuple):
     root: Path
     path: Path
     given: str
+    secret: bool = False
+    """What is in it is not shown: a person is asked before it is read."""
 
     @property
     def shown(self) -> str:
@@ -154,7 +157,8 @@ def changing(ctx: Context, given: str) -> Place:
     """A path to change: no `..`, no link, and writable by the sandbox policy."""
     if ctx.root is None:
         raise PathRefused("There is no project root here, so no file can be changed; run `holdfast init` first.")
-    place = Place(ctx.root, ctx.path.confine(given, mutating=True), given)
+    path = ctx.path.confine(given, mutating=True)
+    place = Place(ctx.root, path, given, ctx.sandbox.is_path_secret(path))
     if place.path == place.root:
         raise PathRefused(f"{given!a} is the project root itself; name a file in it.")
     if not ctx.sandbox.is_path_writable(place.path):
@@ -167,7 +171,7 @@ def changing(ctx: Context, given: str) -> Place:
 
 def _check_readable(ctx: Context, place: Place) -> None:
     """A proposal shows what is there, so that what may not be read may not be changed either."""
-    if not ctx.sandbox.is_path_readable(place.path):
+    if not all(map(ctx.sandbox.is_path_readable, (place.path, absolute(place.given, place.root)))):
         raise PathRefused(f"Sandbox: {place.given!a} may not be read (sandbox.read_deny).")
 
 
@@ -184,13 +188,16 @@ MAX_DIFF_LINES: Final = 2000
 
 
 def proposal(
-    tool: str, place: Place, summary: str, risk: Risk, state: FileState, after: bytes, payload: Args
+    tool: str, place: Place, summary: str, risk: Risk, state: FileState, after: bytes, payload: Args,
+    said: tuple[bytes | None, bytes],
 ) -> Proposal:
-    diff = _diff(state.content, after, place.shown, None)
-    cut = len(diff) > MAX_SHOWN or _is_large(state.content, after)
+    """`said`: what the call itself says of what was there and what comes, shown where the file's content is not."""
+    old, new = said if place.secret else (state.content, after)
+    diff = _diff(old, new, place.shown, None)
+    cut = len(diff) > MAX_SHOWN or _is_large(old, new)
     return Proposal(
         tool_name=tool, summary=summary, risk=risk, payload={"path": str(place.path), "seen": state.digest, **payload},
-        preview=_diff(state.content, after, place.shown, MAX_DIFF_LINES) if cut else diff, preview_kind="diff",
+        preview=_diff(old, new, place.shown, MAX_DIFF_LINES) if cut else diff, preview_kind="diff",
         preview_cut=cut, preconditions=(Precondition(kind="file", subject=str(place.path), value=state.digest),),
     )
 

@@ -38,7 +38,7 @@ def _propose(args: Args, ctx: Context) -> Proposal | Result:
         "file.write", place,
         f"{'overwrite' if state.exists else 'create'} {place.shown} ({lines} line{'' if lines == 1 else 's'})",
         Risk.HIGH if state.exists else Risk.MEDIUM, state, content,
-        {"content": cast(str, args["content"]), "create_parents": bool(args.get("create_parents"))},
+        {"content": cast(str, args["content"]), "create_parents": bool(args.get("create_parents"))}, (None, content),
     )
 
 

@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic
@@ -52,8 +52,6 @@ class Found(Struct, kw_only=True):
     hits: list[Hit]
     engine: Ripgrep | PlainScan
     unreadable: int = 0
-    contained: bool = False
-    """What may not be read was out of reach."""
 
 
 async def count(query: Query, scope: Scope, ctx: Context) -> Found:
@@ -97,7 +95,7 @@ class Ripgrep(Struct, frozen=True):
         ran = await self._run(query, "--count", *_where(self.scope))
         _check_names(ran)
         hits = [(path, int(number)) for path, number in _COUNT.findall(ran.output)]
-        return Found(hits=hits, engine=self, unreadable=_unreadable(ran), contained=ran.contained)
+        return Found(hits=hits, engine=self, unreadable=_unreadable(ran, self.scope))
 
     async def places(self, query: Query, paths: Sequence[str], first: int) -> Places:
         """Where the first lines of these files match: a pattern is never tried in our own process, which it could
@@ -112,7 +110,7 @@ class Ripgrep(Struct, frozen=True):
     async def files(self) -> tuple[list[str], int]:
         ran = await self._run(None, "--files", *_where(self.scope))
         _check_names(ran)
-        return [path.removeprefix("./") for path in ran.output.split("\0")[:-1]], _unreadable(ran)
+        return [path.removeprefix("./") for path in ran.output.split("\0")[:-1]], _unreadable(ran, self.scope)
 
     async def _run(self, query: Query | None, *words: str) -> Ran:
         asked: tuple[str, ...] = ()
@@ -171,8 +169,14 @@ def _rules_above(scope: Scope) -> list[str]:
     return options
 
 
-def _unreadable(ran: Ran) -> int:
-    return sum(int(code) not in scan.GONE for _, code in _TROUBLE.findall(ran.error_output))
+def _unreadable(ran: Ran, scope: Scope) -> int:
+    failed = (path for path, code in _TROUBLE.findall(ran.error_output) if int(code) not in scan.GONE)
+    return _not_hidden(failed, ran, scope)
+
+
+def _not_hidden(paths: Iterable[str], ran: Ran, scope: Scope) -> int:
+    """How many could not be read for another reason than that they are hidden."""
+    return sum(f"{scope.root}/{path}" not in ran.hidden for path in paths)
 
 
 class PlainScan(Struct, frozen=True):
@@ -184,15 +188,15 @@ class PlainScan(Struct, frozen=True):
     async def count(self, query: Query) -> Found:
         ran, answer = await self._ask(query, [self.scope.below] if self.scope.is_file else None)
         hits = [(path, number) for path, number, _ in answer["found"]]
-        return Found(hits=hits, engine=self, unreadable=answer["unreadable"], contained=ran.contained)
+        return Found(hits=hits, engine=self, unreadable=_not_hidden(answer["unreadable"], ran, self.scope))
 
     async def places(self, query: Query, paths: Sequence[str], first: int) -> Places:
         _, answer = await self._ask(query, paths, first)
         return {path: found for path, _, found in answer["found"]}
 
     async def files(self) -> tuple[list[str], int]:
-        _, answer = await self._ask(None)
-        return answer["found"], answer["unreadable"]
+        ran, answer = await self._ask(None)
+        return answer["found"], _not_hidden(answer["unreadable"], ran, self.scope)
 
     async def _ask(self, query: Query | None, paths: Sequence[str] | None = None, first: int = 0) -> tuple[Ran, Any]:
         timeout = self.ctx.timeout or _NO_TIMEOUT_SECONDS
@@ -240,7 +244,7 @@ async def _run(ctx: Context, argv: tuple[str, ...], *, cwd: Path | None, stdin: 
     ran = await ctx.sandbox.run(
         Command(
             argv=argv, cwd=cwd, stdin=stdin, read_only=True, sees="project", helper=True, merged=False, keeps="head",
-            max_bytes=_MOST_OUTPUT,
+            max_bytes=_MOST_OUTPUT, filtered=True,
         )
     )
     if ran.stopped is not None:

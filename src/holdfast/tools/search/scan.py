@@ -253,7 +253,7 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
         except (re.error, RecursionError, OverflowError) as error:
             return {"bad_pattern": str(error)}
         found = list(scan.counts(paths, lines, request["first"]))
-    return {"found": found, "unreadable": len(scan.unreadable)}
+    return {"found": found, "unreadable": scan.unreadable}
 
 
 def main() -> None:

@@ -61,10 +61,8 @@ async def search(args: Args, ctx: Context) -> Result:
 
 
 def allowed(found: engines.Found, wanted: Callable[[str], bool] | None, scope: Scope, ctx: Context) -> list[Hit]:
-    """What was asked for and may be read. Where nothing kept denied files out of reach, not even a count may tell."""
+    """What was asked for and may be read: not even a count may tell of the rest."""
     hits = found.hits if wanted is None else [hit for hit in found.hits if wanted(hit[0])]
-    if found.contained:
-        return hits
     readable = ctx.sandbox.is_path_readable
     return [hit for hit in hits if readable(scope.root / hit[0])]
 

@@ -24,6 +24,7 @@ from holdfast.doors.cli.root import DefaultGroup, common, json_option
 from holdfast.fs.own_paths import user_config_file
 from holdfast.rules.policy import PolicyRules, check_names
 from holdfast.runtime.runtime import Runtime
+from holdfast.sandbox.hidden_files import faults
 from holdfast.text.visible import visible
 
 
@@ -95,6 +96,7 @@ def check(flags: Flags, as_json: bool) -> int:
     starts = [f"names '{prefix}" for name in whole.config.mcp.servers for prefix in (f"mcp:{name}:", f"mcp__{name}__")]
     # which tools a server has is not known without starting it
     warnings = [warning for warning in found if not any(start in warning for start in starts)]
+    warnings += faults(whole.config.sandbox.read_deny)
     if as_json:
         screen.put_json(Check(ok=True, warnings=warnings))
         return 0

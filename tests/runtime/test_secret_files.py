@@ -1,0 +1,131 @@
+"""Files that may hold secrets: asked about, hidden from commands, and not kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Config, Runtime, Verdict
+from holdfast.config.model import ApprovalConfig, SandboxConfig
+from holdfast.contract.vocabulary import State
+from holdfast.rules.gate import UNHIDDEN
+from holdfast.sandbox import hidden_files
+from holdfast.tools import builtin_tools
+from tests.runtime.support import run, runtime_in, yes
+
+CONTENT = "API_KEY=hunter2hunter2\n"
+
+
+def project(folder: Path, **options: Any) -> Runtime:
+    config = Config(
+        approval=ApprovalConfig(require_approval=False), sandbox=SandboxConfig(undo="off", **options.pop("sandbox", {}))
+    )
+    runtime = runtime_in(folder, *builtin_tools(), config=config, **options)
+    root = folder / "project"
+    (root / ".env").write_text(CONTENT)
+    (root / ".env.example").write_text("API_KEY=\n")
+    (root / "link").symlink_to(".env")
+    (root / "a.py").write_text("hunter2hunter2\n")
+    return runtime
+
+
+@pytest.mark.spec("N2", "N2a")
+@pytest.mark.parametrize(
+    ("tool", "args"),
+    [
+        ("file.read", {"path": ".env"}),
+        ("file.read", {"path": "link"}),
+        ("file.read", {"path": "./.ENV/../.env"}),
+        ("file.edit", {"path": ".env", "search": "API_KEY", "replace": "x"}),
+        ("file.write", {"path": ".env", "content": "x"}),
+        ("file.write", {"path": "new.key", "content": "x"}),
+        ("code.search", {"query": "hunter2", "path": ".env"}),
+    ],
+)
+def test_a_tool_that_names_one_is_asked_about(tmp_path: Path, tool: str, args: dict[str, Any]) -> None:
+    told = run(project(tmp_path).judge(tool, args))
+    assert told.verdict is Verdict.ASK
+    result = run(project(tmp_path / "other", nobody="deny").call(tool, args))
+    assert result.state is State.DENIED and "hunter2hunter2" not in result.text
+
+
+@pytest.mark.spec("N2", "N2a")
+def test_what_a_person_approves_is_read_and_not_kept(tmp_path: Path) -> None:
+    runtime = project(tmp_path, asker=yes())
+    read = run(runtime.call("file.read", {"path": "link"}))
+    assert (read.success, read.output) == (True, CONTENT.strip())
+    found = run(runtime.call("code.search", {"query": "hunter2", "path": ".env"}))
+    assert "hunter2hunter2" in found.output
+    assert run(runtime.call("file.edit", {"path": ".env", "search": "hunter2h", "replace": "x"})).success
+    assert runtime.ledger is not None
+    assert len(runtime.ledger.calls()) == 3
+    kept = [runtime.ledger.call(one.call_id).result for one in (read, found)]
+    assert all(result is not None and result.output.startswith("[not kept") for result in kept)
+    assert "unter2hunter2" not in b"".join(runtime.ledger.export()).decode()
+
+
+@pytest.mark.spec("N2", "N2a")
+def test_templates_are_read_and_searches_leave_secrets_out(tmp_path: Path) -> None:
+    runtime = project(tmp_path)
+    assert run(runtime.call("file.read", {"path": ".env.example"})).output == "API_KEY="
+    (tmp_path / "project" / "b.key").write_text("hunter2\n")
+    assert run(runtime.call("code.search", {"query": "hunter2"})).output.endswith("a.py (1 match)\n  1: hunter2hunter2")
+
+
+@pytest.mark.spec("N2", "N2a")
+def test_an_entry_of_the_user_denies(tmp_path: Path) -> None:
+    runtime = project(tmp_path, asker=yes(), sandbox={"read_deny": ("$secrets", "*.py")})
+    assert "sandbox.read_deny" in (run(runtime.call("file.read", {"path": "a.py"})).error or "")
+    assert "hunter2" not in run(runtime.call("code.search", {"query": "hunter2"})).output
+
+
+@pytest.mark.spec("N2", "N2a")
+def test_the_result_of_a_command_says_what_was_hidden_where_that_matters(tmp_path: Path) -> None:
+    runtime = project(tmp_path)
+    named = run(runtime.call("shell.exec", {"command": "cat .env; true"}))
+    assert "hunter2" not in named.output
+    assert "[Hidden from the command by sandbox.read_deny: .env]" in named.output
+    failed = run(runtime.call("shell.exec", {"command": "false"}))
+    assert "sandbox.read_deny: .env]" in (failed.error or "")
+    assert run(runtime.call("shell.exec", {"command": "echo hi"})).output == "hi"
+
+
+@pytest.mark.spec("N2", "N2a")
+def test_a_command_is_asked_about_where_not_everything_can_be_hidden(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hidden_files, "MOST_ENTRIES", 2)
+    runtime = project(tmp_path, asker=yes())
+    told = run(runtime.judge("shell.exec", {"command": "true"}))
+    assert (told.verdict, told.source) == (Verdict.ASK, UNHIDDEN)
+    assert run(runtime.call("shell.exec", {"command": "echo hi"})).output == "hi"
+    assert run(runtime.call("code.search", {"query": "hunter2"})).success
+
+
+@pytest.mark.spec("N2", "N2a")
+def test_a_link_that_comes_to_lead_to_a_secret_is_not_read_unasked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = project(tmp_path)
+    root = tmp_path / "project"
+    (root / "notes").write_text("plain\n")
+    decide = runtime.approvals.decide
+
+    async def swapped(*args: Any) -> Any:
+        decision = await decide(*args)
+        (root / "notes").unlink()
+        (root / "notes").symlink_to(".env")
+        return decision
+
+    monkeypatch.setattr(runtime.approvals, "decide", swapped)
+    result = run(runtime.call("file.read", {"path": "notes"}))
+    assert not result.success and "hunter2" not in result.text
+
+
+@pytest.mark.spec("N2", "N2a")
+def test_a_pattern_that_matches_nothing_is_a_warning(tmp_path: Path) -> None:
+    runtime = project(tmp_path, sandbox={"read_deny": ("a/../*.key", "*.key")})
+    (warning,) = (each for each in runtime.warnings() if "read_deny" in each)
+    assert warning.startswith("sandbox.read_deny: 'a/../*.key' matches nothing")
