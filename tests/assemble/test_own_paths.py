@@ -93,6 +93,51 @@ def test_no_contained_command_reads_or_changes_state_and_configuration(
     assert (user_config_file().read_text(), kept.read_text()) == ("# secret\n", "secret")
 
 
+CONTAINED = pytest.mark.parametrize("backend", ["bubblewrap", "landlock"])
+
+
+@CONTAINED
+@pytest.mark.parametrize("moved", [False, True], ids=["home", "xdg"])
+@pytest.mark.spec("N7")
+def test_a_root_that_holds_state_and_configuration_works_and_neither_is_read_or_made(
+    place: Place, monkeypatch: pytest.MonkeyPatch, backend: str, moved: bool
+) -> None:
+    home = place.root
+    monkeypatch.setenv("HOME", str(home))
+    for variable in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(variable, str(home / variable)) if moved else monkeypatch.delenv(variable, raising=False)
+    (home / "link").symlink_to(user_state_dir())
+    config = user_config_file()
+    script = (
+        f"cat link/place {user_state_dir()}/place; mkdir -p {config.parent}; echo forged > {config}; "
+        f"echo forged > link/forged; mv {user_state_dir().parent} gone; mv {config.parent.parent} gone; ls link; true"
+    )
+    result = called(place, {"sandbox.mode": "required", "sandbox.backend": backend}, "shell.exec", {"command": script})
+    assert (user_state_dir() / "place").read_text() not in result.text
+    assert not config.exists() and not list((home / "gone").rglob("place"))
+    assert (user_state_dir() / "place").exists() and not (user_state_dir() / "forged").exists()
+    for name in ("link/place", str(user_state_dir() / "place"), str(config)):
+        for tool, args in (("file.read", {}), ("file.write", {"content": "x"}), ("code.search", {"query": "a"})):
+            assert not called(place, {}, tool, {"path": name, **args}).success, (tool, name)
+    assert called(place, {}, "file.write", {"path": "notes.txt", "content": "x"}).success
+
+
+@pytest.mark.spec("N7", "A2")
+def test_a_user_configuration_inside_the_project_loosens_only_once_it_was_trusted(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(place.root / "config"))
+    user_config_file().parent.mkdir(parents=True)
+    user_config_file().write_text('[approval]\nrequire_approval = false\n[tools]\ndeny = ["calculator"]\n')
+    setting = load_setting(place.root)
+    loaded = setting.loaded
+    assert loaded.config.approval.require_approval and loaded.config.tools.deny == ("calculator",)
+    layer = loaded.layer("user")
+    assert layer is not None and not layer.trusted
+    setting.trust.trust(user_config_file(), layer.digest, by="ann")
+    assert not load_setting(place.root).loaded.config.approval.require_approval
+
+
 @pytest.mark.spec("N7a", "N9")
 def test_where_holdfast_is_installed_is_protected(place: Place, tmp_path: Path) -> None:
     package = Path(holdfast.__file__).parent

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from holdfast.config import roots
-from holdfast.config.roots import find_root, state_dir
+from holdfast.config.roots import check_state, find_root, state_dir
 from holdfast.contract.errors import ConfigError
 from holdfast.fs.own_paths import user_config_file, user_state_dir
 
@@ -54,15 +55,24 @@ def test_a_root_that_holds_the_whole_home_is_fine(own_home: Path, monkeypatch: p
     assert state_dir(own_home).is_relative_to(own_home)
 
 
-@pytest.mark.spec("N5", "A2")
-def test_a_state_folder_moved_into_the_project_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(root / "state"))
-    with pytest.raises(ConfigError, match="lies inside the project"):
-        state_dir(root)
-    monkeypatch.delenv("XDG_STATE_HOME")
-    monkeypatch.setenv("HOME", str(root / "home"))
-    with pytest.raises(ConfigError, match="lies inside the project"):
-        state_dir(root)
+@pytest.mark.spec("N7", "A2")
+@pytest.mark.parametrize(("variable", "folder"), [("XDG_STATE_HOME", "holdfast"), ("HOME", ".local/state/holdfast")])
+def test_a_state_folder_inside_the_project_is_used_unless_it_came_with_it(
+    root: Path, monkeypatch: pytest.MonkeyPatch, variable: str, folder: str
+) -> None:
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setenv(variable, str(root / "moved"))
+    state = root / "moved" / folder
+    check_state(root)
+    assert state.is_dir() and state_dir(root).is_relative_to(state)
+    check_state(root)
+    shutil.copytree(state, root / "copy")
+    shutil.rmtree(state)
+    shutil.move(root / "copy", state)
+    with pytest.raises(ConfigError, match="was not made on this machine"):
+        check_state(root)
+    check_state(root.parent / "elsewhere")
+    check_state(root)
 
 
 @pytest.mark.spec("N5")

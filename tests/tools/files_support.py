@@ -36,6 +36,9 @@ class StandIn:
     def is_path_readable(self, path: Path) -> bool:
         return "read" not in self._deny or not path.is_relative_to(self._deny["read"])
 
+    def is_path_own(self, path: Path) -> bool:
+        return False
+
     def is_path_secret(self, path: Path) -> bool:
         return "secret" in self._deny and path == self._deny["secret"]
 

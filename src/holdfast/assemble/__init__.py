@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from holdfast.config.load import Loaded, load
 from holdfast.config.model import Config
-from holdfast.config.roots import check_state, find_root, state_dir
+from holdfast.config.roots import check_state, find_root, mark_state, state_dir
 from holdfast.contract.call import Caller
 from holdfast.contract.errors import ConfigError, HoldfastError
 from holdfast.contract.tool import Tool
@@ -48,7 +48,7 @@ class Setting(Struct, frozen=True, kw_only=True):
     loaded: Loaded
     trust: Trust
     state: Path
-    """The folder of this project in the user's state directory, never inside the project."""
+    """The folder of this project in the user's state directory."""
 
     @property
     def ledger_path(self) -> Path:
@@ -95,6 +95,8 @@ def check_config(config: Config) -> None:
 
 def open_ledger(setting: Setting, *, read_only: bool = False) -> Ledger:
     durability = setting.loaded.config.ledger.durability
+    if not read_only:
+        mark_state()
     return Ledger.open(setting.ledger_path, durability=durability, read_only=read_only)
 
 

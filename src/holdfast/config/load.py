@@ -119,13 +119,10 @@ class Layer(NamedTuple):
     """What to run to trust it."""
 
 
-def user_layer(given: Path | None, root: Path | None) -> Layer | None:
+def user_layer(given: Path | None, root: Path | None, is_trusted: IsTrusted) -> Layer | None:
+    """The user's own file. One that somebody moved into the project may have come with it: it is trusted like that."""
     path = user_config_file() if given is None else given.absolute()
-    if given is None and root is not None and inside_project(path, root):
-        raise ConfigError(
-            f"The user configuration {path} lies inside the project {root}, where tools can write; "
-            "keep it outside, or set XDG_CONFIG_HOME to a folder outside."
-        )
+    foreign = given is None and root is not None and inside_project(path, root)
     if given is None:
         check_user_config()
     content = _read(path)
@@ -133,8 +130,12 @@ def user_layer(given: Path | None, root: Path | None) -> Layer | None:
         if given is not None:
             raise ConfigError(f"There is no configuration file {path}; create it or name another.")
         return None
-    label = visible(str(path))
-    return Layer("user", label, path, path.parent, sha256(content).hexdigest(), _parse(content, label))
+    label, digest = visible(str(path)), sha256(content).hexdigest()
+    trusted = not foreign or is_trusted(path, digest)
+    return Layer(
+        "user", label, path, path.parent, digest, _parse(content, label), trusted, user_level=trusted,
+        remedy=f"run `holdfast trust {label}`",
+    )
 
 
 def project_layer(root: Path, is_trusted: IsTrusted) -> Layer | None:
@@ -252,7 +253,7 @@ def load(
 ) -> Loaded:
     """Read every layer and apply it under the trust rules. Flags are keyed by option: `tools.profile`."""
     found = (
-        user_layer(user_file, root),
+        user_layer(user_file, root, is_trusted),
         None if root is None else project_layer(root, is_trusted),
         None if document is None else document_layer(document, document_name, root, document_trusted),
         flags_layer(flags) if flags else None,

@@ -1,4 +1,4 @@
-"""Where a project begins, and what is remembered for it: never inside the project."""
+"""Where a project begins, and what is remembered for it, out of reach of its tools."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ import os
 import re
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
 from holdfast.contract.errors import ConfigError
+from holdfast.fs.beneath import NotRegular, read_regular
 from holdfast.fs.own_paths import config_folder, state_folder, user_state_dir
+from holdfast.fs.replace import make_private_folder, write_private
 from holdfast.import_path import MARKERS, top_above
 from holdfast.text.visible import visible
 
 PROJECT_FILE: Final = MARKERS[0]
+_MARK: Final = "place"
 _UNTIDY: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -31,10 +35,50 @@ def check_state(root: Path) -> None:
     instead = "set XDG_STATE_HOME to a folder that is yours alone"
     named = state_folder()
     project = state_dir(root)
+    inside = inside_project(named, root)
+    if inside and _came_along(user_state_dir()):
+        raise ConfigError(
+            f"The state folder {visible(str(named))} lies inside the project and was not made on this machine, so it "
+            "may say what somebody else trusts; remove it, or, if it is yours, run `holdfast doctor` outside the "
+            "project once."
+        )
+    if inside or named.is_dir():
+        mark_state()
     for path in (named, project, named / "user.db", project / "ledger.db"):
         check_own(path, "The state folder" if path.suffix != ".db" else "The database", instead=instead)
     for path in (*_folders_in(named), *_folders_in(project), *_folders_in(project / "shown", str(os.getuid()))):
         check_own(path, "Part of the state folder", instead=instead)
+
+
+def mark_state() -> None:
+    """Note in the state folder that it was made here: a project may bring one along, and say where it is."""
+    folder = user_state_dir()
+    with suppress(OSError):  # what is wrong with it is said where it is used
+        make_private_folder(folder)
+        if not _is_marked(folder):
+            write_private(folder / _MARK, _mark(folder).encode())
+
+
+def _came_along(folder: Path) -> bool:
+    try:
+        return bool(os.listdir(folder)) and not _is_marked(folder)  # noqa: PTH208
+    except FileNotFoundError:
+        return False
+
+
+def _is_marked(folder: Path) -> bool:
+    with suppress(OSError, NotRegular):
+        return read_regular(folder / _MARK, 100) == _mark(folder).encode()
+    return False
+
+
+def _mark(folder: Path) -> str:
+    """What nobody elsewhere can know: the machine's own number, and that of the folder on the disk."""
+    try:
+        machine = Path("/etc/machine-id").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        machine = ""
+    return sha256(os.fsencode(f"{machine.strip()} {folder.stat().st_ino} {folder}")).hexdigest()
 
 
 def _folders_in(folder: Path, *names: str) -> list[Path]:
@@ -57,11 +101,6 @@ def state_dir(root: Path) -> Path:
     """The folder that remembers for one project: a readable name and a hash of where the root is."""
     real = Path(os.path.realpath(root))
     state = user_state_dir()
-    if inside_project(state, real):
-        raise ConfigError(
-            f"The state folder {state} lies inside the project {real}, where tools can write; "
-            "set XDG_STATE_HOME to a folder outside it."
-        )
     name = _UNTIDY.sub("-", real.name).strip("-")[:40] or "root"
     return state / "projects" / f"{name}-{sha256(os.fsencode(real)).hexdigest()[:16]}"
 

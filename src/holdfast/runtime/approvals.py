@@ -144,8 +144,10 @@ class Approvals:
                 return ()
         except PathRefused:
             pass
-        root = self._commands.workspace.root
-        return named_files(text, self._folders(call, proposal), None if root is None else str(root))
+        root, policy = self._commands.workspace.root, self._commands.sandbox.policy
+        found = named_files(text, self._folders(call, proposal), None if root is None else str(root))
+        # No command reads holdfast's own files, and they change with every call.
+        return tuple(file for file in found if not policy.is_hidden(Path(root or "", file.path)))
 
     def _folders(self, call: Call, proposal: Proposal | None) -> list[str]:
         """Where the command would run: as its tool proposes it, else wherever its own `cwd` may lead."""

@@ -229,6 +229,9 @@ class CallSandbox:
     def is_path_readable(self, path: str | Path) -> bool:
         return self._sandbox.is_path_readable(path, self._ctx.granted)
 
+    def is_path_own(self, path: str | Path) -> bool:
+        return self._sandbox.policy.is_hidden(path)
+
     def is_path_secret(self, path: str | Path) -> bool:
         return self._sandbox.is_secret(path)
 

@@ -24,6 +24,7 @@ from holdfast.contract.command import Command
 from holdfast.contract.errors import HoldfastError, SandboxRefused
 from holdfast.fs.own_paths import user_state_dir
 from holdfast.fs.protected_paths import INSTALLED, locked_reason
+from holdfast.fs.replace import make_private_folder
 from holdfast.helper_process import own_module
 from holdfast.sandbox.hidden_files import patterns
 from holdfast.sandbox.launch import Backend, Held, Launch, Overlay, finish, found_program, started
@@ -165,6 +166,9 @@ class Sandbox:
 
     def _expanded(self, granted: Sequence[Path], *, whole: bool) -> Policy:
         """The policy of one command: what the patterns match now, without what was granted."""
+        for path in self.policy.hidden:
+            if self.policy.is_writable(path.parent):  # what is not there cannot be covered, and could be made
+                make_private_folder(path)
         found = patterns(self.policy.patterns).find()
         self.hiding = found.incomplete
         if whole and found.incomplete:

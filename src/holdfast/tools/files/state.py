@@ -161,6 +161,7 @@ def changing(ctx: Context, given: str) -> Place:
     place = Place(ctx.root, path, given, ctx.sandbox.is_path_secret(path))
     if place.path == place.root:
         raise PathRefused(f"{given!a} is the project root itself; name a file in it.")
+    _check_own(ctx, place)
     if not ctx.sandbox.is_path_writable(place.path):
         raise PathRefused(
             f"Sandbox: {given!a} is not writable; add its folder to sandbox.writable in your configuration."
@@ -171,8 +172,14 @@ def changing(ctx: Context, given: str) -> Place:
 
 def _check_readable(ctx: Context, place: Place) -> None:
     """A proposal shows what is there, so that what may not be read may not be changed either."""
+    _check_own(ctx, place)
     if not all(map(ctx.sandbox.is_path_readable, (place.path, absolute(place.given, place.root)))):
         raise PathRefused(f"Sandbox: {place.given!a} may not be read (sandbox.read_deny).")
+
+
+def _check_own(ctx: Context, place: Place) -> None:
+    if ctx.sandbox.is_path_own(place.path):
+        raise PathRefused(f"{place.given!a} belongs to holdfast itself: no tool reads or changes it.")
 
 
 def reason(error: OSError) -> str:

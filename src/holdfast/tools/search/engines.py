@@ -95,7 +95,7 @@ class Ripgrep(Struct, frozen=True):
         ran = await self._run(query, "--count", *_where(self.scope))
         _check_names(ran)
         hits = [(path, int(number)) for path, number in _COUNT.findall(ran.output)]
-        return Found(hits=hits, engine=self, unreadable=_unreadable(ran, self.scope))
+        return Found(hits=hits, engine=self, unreadable=_unreadable(ran, self.scope, self.ctx))
 
     async def places(self, query: Query, paths: Sequence[str], first: int) -> Places:
         """Where the first lines of these files match: a pattern is never tried in our own process, which it could
@@ -110,7 +110,7 @@ class Ripgrep(Struct, frozen=True):
     async def files(self) -> tuple[list[str], int]:
         ran = await self._run(None, "--files", *_where(self.scope))
         _check_names(ran)
-        return [path.removeprefix("./") for path in ran.output.split("\0")[:-1]], _unreadable(ran, self.scope)
+        return [path.removeprefix("./") for path in ran.output.split("\0")[:-1]], _unreadable(ran, self.scope, self.ctx)
 
     async def _run(self, query: Query | None, *words: str) -> Ran:
         asked: tuple[str, ...] = ()
@@ -169,14 +169,14 @@ def _rules_above(scope: Scope) -> list[str]:
     return options
 
 
-def _unreadable(ran: Ran, scope: Scope) -> int:
+def _unreadable(ran: Ran, scope: Scope, ctx: Context) -> int:
     failed = (path for path, code in _TROUBLE.findall(ran.error_output) if int(code) not in scan.GONE)
-    return _not_hidden(failed, ran, scope)
+    return _not_hidden(failed, scope, ctx)
 
 
-def _not_hidden(paths: Iterable[str], ran: Ran, scope: Scope) -> int:
+def _not_hidden(paths: Iterable[str], scope: Scope, ctx: Context) -> int:
     """How many could not be read for another reason than that they are hidden."""
-    return sum(f"{scope.root}/{path}" not in ran.hidden for path in paths)
+    return sum(ctx.sandbox.is_path_readable(scope.root / path) for path in paths)
 
 
 class PlainScan(Struct, frozen=True):
@@ -186,17 +186,17 @@ class PlainScan(Struct, frozen=True):
     ctx: Context
 
     async def count(self, query: Query) -> Found:
-        ran, answer = await self._ask(query, [self.scope.below] if self.scope.is_file else None)
+        _, answer = await self._ask(query, [self.scope.below] if self.scope.is_file else None)
         hits = [(path, number) for path, number, _ in answer["found"]]
-        return Found(hits=hits, engine=self, unreadable=_not_hidden(answer["unreadable"], ran, self.scope))
+        return Found(hits=hits, engine=self, unreadable=_not_hidden(answer["unreadable"], self.scope, self.ctx))
 
     async def places(self, query: Query, paths: Sequence[str], first: int) -> Places:
         _, answer = await self._ask(query, paths, first)
         return {path: found for path, _, found in answer["found"]}
 
     async def files(self) -> tuple[list[str], int]:
-        ran, answer = await self._ask(None)
-        return answer["found"], _not_hidden(answer["unreadable"], ran, self.scope)
+        _, answer = await self._ask(None)
+        return answer["found"], _not_hidden(answer["unreadable"], self.scope, self.ctx)
 
     async def _ask(self, query: Query | None, paths: Sequence[str] | None = None, first: int = 0) -> tuple[Ran, Any]:
         timeout = self.ctx.timeout or _NO_TIMEOUT_SECONDS

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from holdfast.assemble import Setting, check_config, load_setting
 from holdfast.assemble.chat import review
 from holdfast.config.load import LayerReport, load
-from holdfast.config.roots import PROJECT_FILE
+from holdfast.config.roots import PROJECT_FILE, inside_project
 from holdfast.contract.errors import HoldfastError
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.chatting.documents import find_document, place
@@ -36,6 +36,7 @@ from holdfast.doors.cli.outputs import Shape, Trust
 from holdfast.doors.cli.place import Flags, whoami
 from holdfast.doors.cli.root import DefaultGroup, common
 from holdfast.doors.cli.typing_in import confirmed
+from holdfast.fs.own_paths import user_config_file
 from holdfast.rules.policy import MANIFEST, digest_of, manifest_of, parse_manifest, read_skill
 from holdfast.store.bodies import TrustedContent
 from holdfast.text.visible import visible
@@ -63,7 +64,7 @@ def trust_file(flags: Flags, file: str | None, yes: bool, as_json: bool) -> int:
         return _trust_document(flags, file, yes=yes, as_json=as_json)
     path = _project_file(setting, file)
     whole = load(root=setting.root, is_trusted=lambda path, digest: True, flags=flags or None)
-    layer = whole.layer("project")
+    layer = whole.layer("project" if path.name == PROJECT_FILE else "user")
     if layer is None:
         raise UsageProblem(f"There is no {path} to trust; `holdfast init` writes one.")
     check_config(whole.config)
@@ -196,7 +197,10 @@ def _project_file(setting: Setting, file: str | None) -> Path:
     if setting.root is None:
         raise UsageProblem("There is no project here, so there is nothing to trust; `holdfast init` starts one.")
     path = setting.root / PROJECT_FILE
-    if file is not None and Path(os.path.realpath(Path(file).parent), Path(file).name) != path:
+    given = path if file is None else Path(os.path.realpath(Path(file).parent), Path(file).name)
+    if given == user_config_file() and inside_project(given, setting.root):
+        return given
+    if given != path:
         raise UsageProblem(f"{visible(file)} is not the configuration of this project; that would be {path}.")
     return path
 
