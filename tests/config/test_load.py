@@ -271,11 +271,15 @@ def test_a_user_file_that_was_named_must_exist(load_here: LoadHere, tmp_path: Pa
 
 
 @pytest.mark.spec("A2")
-def test_a_user_configuration_moved_into_the_project_is_refused(
+def test_a_user_configuration_moved_into_the_project_only_tightens_until_it_is_trusted(
     load_here: LoadHere, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(root / ".config"))
-    assert "lies inside the project" in refused(load_here)
+    (root / ".config/holdfast").mkdir(parents=True)
+    (root / ".config/holdfast/config.toml").write_text("[tools]\nprofile = 'full'\ndeny = ['shell.exec']\n")
+    loaded = load_here()
+    assert (loaded.config.tools.profile, loaded.config.tools.deny) == ("coding", ("shell.exec",))
+    assert any("holdfast trust" in notice for notice in loaded.notices)
 
 
 @pytest.mark.spec("E1a")

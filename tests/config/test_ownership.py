@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -47,8 +48,7 @@ def load(home: Path) -> None:
 
 def test_folders_of_this_user_alone_are_fine_and_so_are_those_that_are_not_there_yet(home: Path) -> None:
     load(home)
-    (home / "state" / "holdfast").rmdir()
-    (home / "state").rmdir()
+    shutil.rmtree(home / "state")
     load(home)
 
 

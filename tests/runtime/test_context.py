@@ -11,9 +11,10 @@ import pytest
 
 from holdfast import Caller, Config, HoldfastError, Runtime, Tool
 from holdfast.config.model import OutputConfig, PolicyLayer, SandboxConfig, ToolsConfig
+from holdfast.contract.call import Call
 from holdfast.contract.errors import CallError, PathRefused
 from holdfast.runtime.commands import Workspace
-from tests.runtime.support import run
+from tests.runtime.support import recorder, run, runtime_in
 
 
 def _look(folder: Path, see: Callable[[Any], Any], **options: Any) -> Any:
@@ -58,7 +59,17 @@ def test_relative_paths_are_taken_from_the_document_else_from_the_root(tmp_path:
     assert _look(root, lambda ctx: ctx.path.resolve("a/b.txt"), cwd=str(elsewhere)) == root / "a" / "b.txt"
     document = root / "talks" / "one.chat"
     assert _look(root, lambda ctx: ctx.path.resolve("a.txt"), document=document) == root / "talks" / "a.txt"
+    assert _look(root, lambda ctx: ctx.path.confine("a.txt"), document=document) == root / "a.txt"
     assert _look(root, lambda ctx: ctx.path.resolve("/etc/hosts")) == Path("/etc/hosts")
+
+
+@pytest.mark.spec("N5", "A6")
+def test_what_a_tool_of_somebody_else_touches_counts_from_the_document_and_from_the_root(tmp_path: Path) -> None:
+    note, _ = recorder(effects=frozenset({"fs.write"}), touches=lambda args: [args["text"]])
+    runtime = runtime_in(tmp_path, note, document=tmp_path / "project" / "talks" / "one.chat")
+    call = Call("a", "note", "note", {"text": "x"}, Caller(), str(tmp_path / "project"))
+    found = {str(path.relative_to(tmp_path / "project")) for path in runtime.approvals.touched(note, call)}
+    assert found == {"x", "talks/x"}
 
 
 def _refused(action: Callable[[], Any]) -> str:

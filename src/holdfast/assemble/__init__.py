@@ -178,7 +178,7 @@ def build_runtime(
         ledger=ledger,
         workspace=Workspace(
             root=setting.root,
-            cwd=str(setting.cwd),
+            cwd=str(setting.root or setting.cwd),
             state=setting.state,
             document=None if document is None else document.path,
         ),

@@ -165,8 +165,7 @@ def _merge(shape: type[Struct], current: Table, given: object, path: str, mergin
             continue
         merging.keys.append(here)
         if known[key].is_edited:
-            added = Mark.ADDS in known[key].marks and not isinstance(value, str | dict)
-            _merge_list(current, key, {"append": value} if added else value, here, merging)
+            _merge_list(current, key, _added(value) if Mark.ADDS in known[key].marks else value, here, merging)
             check(current[key], kind, merging.at(here))
         elif is_table_list(kind):
             _add_tables(current, key, value, kind, merging.at(here))
@@ -296,9 +295,12 @@ def _list_before(before: object, given: object, where: str) -> tuple[str, ...]:
     return () if before is None or isinstance(before, str) else cast(tuple[str, ...], before)
 
 
+def _added(given: object) -> object:
+    return {"append": cast(object, given)} if isinstance(given, list | tuple) else given
+
+
 def _only_additions(given: object, where: str) -> object:
-    if isinstance(given, list | tuple):
-        return {"append": cast(object, given)}
+    given = _added(given)
     if not isinstance(given, dict):
         return given
     table = operations(cast(Table, given), where)

@@ -42,12 +42,12 @@ def check_state(root: Path) -> None:
             "may say what somebody else trusts; remove it, or, if it is yours, run `holdfast doctor` outside the "
             "project once."
         )
-    if inside or named.is_dir():
-        mark_state()
     for path in (named, project, named / "user.db", project / "ledger.db"):
         check_own(path, "The state folder" if path.suffix != ".db" else "The database", instead=instead)
     for path in (*_folders_in(named), *_folders_in(project), *_folders_in(project / "shown", str(os.getuid()))):
         check_own(path, "Part of the state folder", instead=instead)
+    if inside or named.is_dir():
+        mark_state()
 
 
 def mark_state() -> None:

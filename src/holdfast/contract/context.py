@@ -50,7 +50,8 @@ class PathTools(Protocol):
         ...
 
     def confine(self, path: str, *, mutating: bool = False) -> Path:
-        """`resolve`, and refuse (`PathRefused`) what lies outside the project root."""
+        """An absolute path in the project; relative ones are taken from its root, as every built-in tool takes and prints
+        them. Refuses (`PathRefused`) what lies outside."""
         ...
 
 

@@ -54,12 +54,14 @@ def _secrets(commands: Commands, question: Question) -> tuple[Path, ...]:
 
 
 def _named(commands: Commands, tool: Tool, args: Args, cwd: str) -> tuple[Path, ...]:
-    """The paths a call will use, as its tool names them, from the root."""
+    """The paths a call will use, as its tool names them: from the root. Whether a tool of somebody else takes them from
+    there (`ctx.path.confine`) or from its document (`ctx.path.resolve`) is not known, so both count."""
     if tool.touches is None:
         return ()
-    base = commands.workspace.document_dir or commands.workspace.root or Path(cwd)
+    root = commands.workspace.root or Path(cwd)
+    bases = {root} if tool.source == "builtin" else {root, commands.workspace.document_dir or root}
     try:
-        return tuple(paths.absolute(path, base) for path in tool.touches(args))
+        return tuple(paths.absolute(path, base) for path in tool.touches(args) for base in sorted(bases))
     except PathRefused:
         raise
     except Exception as error:

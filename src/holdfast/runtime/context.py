@@ -270,7 +270,7 @@ class ContextPaths:
             raise PathRefused(
                 "There is no project root here: run holdfast inside a git repository, or `holdfast init` first."
             )
-        return paths.confine(path, root=self._root, base=self._base, mutating=mutating)
+        return paths.confine(path, root=self._root, base=self._root, mutating=mutating)
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

@@ -268,7 +268,7 @@ class Pipeline:
             if plan.tool.propose is not None:
                 refusal = None if dry_run else self._refuse_secrets(plan, ctx.call_record)
                 if refusal is not None:
-                    return await self._refuse(request, ctx.call_record, refusal, "nobody")
+                    return await self._refuse(request, ctx.call_record, refusal, "propose")
                 proposal = await self._propose(plan, ctx)
                 if isinstance(proposal, Result):
                     return await self._refuse(request, ctx.call_record, proposal, "propose")

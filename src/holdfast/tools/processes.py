@@ -256,7 +256,7 @@ PROCESS_START: Final = builtin(
     input_schema=strict_object(
         command=text("Command to execute: a program if there are args, else a line for the shell."),
         args=optional("array", "Command arguments.", items={"type": "string"}),
-        cwd=optional("string", "Working directory, in the project."),
+        cwd=optional("string", "Working directory, relative to the project root (default: the root)."),
         detached=optional("boolean", "Let it run on when holdfast ends (default false)."), label=LABEL,
     ),
     output_schema=PROCESS,

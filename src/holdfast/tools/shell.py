@@ -209,7 +209,7 @@ SHELL_EXEC: Final = builtin(
     "for a process that goes on, use process.start.",
     input_schema=strict_object(
         command=text("The shell command to execute."),
-        cwd=optional("string", "Working directory, in the project (default: where the call was made)."),
+        cwd=optional("string", "Working directory, relative to the project root (default: the root)."),
         timeout=optional(
             "number", "Timeout in milliseconds (default 30000); under the name bash, in seconds.", exclusiveMinimum=0
         ),

@@ -171,7 +171,7 @@ FILE_LIST: Final = reader(
     name="file.list",
     description="List a folder, folders first. Below it only if asked, and then without build folders.",
     input_schema=strict_object(
-        path=optional("string", "The folder (default: the project root)."),
+        path=optional("string", "The folder, relative to the project root (default: the root)."),
         recursive=optional("boolean", "List recursively (default: false)."),
         max_depth=optional("integer", f"How deep (default 1, or {MAX_DEPTH} if recursive; at most {MAX_DEPTH})."),
         limit=optional("integer", f"How many entries (default {DEFAULT_LIMIT})."), label=LABEL,

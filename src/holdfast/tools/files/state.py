@@ -20,7 +20,7 @@ from holdfast.contract.result import Result, fail
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Risk
 from holdfast.fs.beneath import NotRegular, folder, open_regular
-from holdfast.fs.paths import absolute
+from holdfast.fs.paths import absolute, resolve
 from holdfast.fs.replace import Traits, new_file, sync_folder, traits_of
 from holdfast.text.truncate import format_size
 
@@ -146,7 +146,7 @@ def reading(ctx: Context, given: str) -> Place:
         place = Place(ctx.root, ctx.path.confine(given), given)
     else:
         root = Path(os.path.realpath(ctx.cwd))
-        place = Place(root, ctx.path.resolve(given), given)
+        place = Place(root, resolve(given, root), given)
         if not place.path.is_relative_to(root):
             raise PathRefused(f"{given!a} is outside the working folder {root}; use a path inside it.")
     _check_readable(ctx, place)

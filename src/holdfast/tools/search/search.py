@@ -137,7 +137,7 @@ CODE_SEARCH: Final = reader(
     ),
     input_schema=strict_object(
         query=text("The text to look for: one line, taken literally unless regex is true."),
-        path=optional("string", "Folder or file to search in (default: the whole project)."),
+        path=optional("string", "Folder or file to search in, relative to the project root (default: the root)."),
         glob=optional("string", "Only files whose name matches, such as *.py; with a slash, whose path matches."),
         regex=optional("boolean", "Read the query as a regular expression (default false; Python's without ripgrep)."),
         case=optional("string", "sensitive (default) or insensitive.", enum=["sensitive", "insensitive", None]),
@@ -212,7 +212,7 @@ FILE_FIND: Final = reader(
     ),
     input_schema=strict_object(
         pattern=text("The glob: *, ?, **, [abc], {a,b}."),
-        path=optional("string", "Folder to look in (default: the whole project)."),
+        path=optional("string", "Folder to look in, relative to the project root (default: the root)."),
         limit=optional("integer", f"How many files to list (default {LIMIT}).", minimum=1, maximum=10_000), label=LABEL,
     ),
     output_schema=strict_object(

@@ -201,7 +201,7 @@ def _project_file(setting: Setting, file: str | None) -> Path:
     if given == user_config_file() and inside_project(given, setting.root):
         return given
     if given != path:
-        raise UsageProblem(f"{visible(file)} is not the configuration of this project; that would be {path}.")
+        raise UsageProblem(f"{visible(str(file))} is not the configuration of this project; that would be {path}.")
     return path
 
 
