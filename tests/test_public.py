@@ -34,6 +34,7 @@ NAMES = [
     "State",
     "Tool",
     "Verdict",
+    "Widening",
     "define",
     "fail",
     "ok",

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from holdfast.contract.result import Attachment, Result, fail, ok
     from holdfast.contract.tool import Tool, define
     from holdfast.contract.vocabulary import Risk, State, Verdict
+    from holdfast.contract.widening import Widening
     from holdfast.runtime.middleware import Deny
     from holdfast.runtime.runtime import Request, Runtime
 
@@ -38,6 +39,7 @@ _HOMES = {
     "State": "contract.vocabulary",
     "Tool": "contract.tool",
     "Verdict": "contract.vocabulary",
+    "Widening": "contract.widening",
     "define": "contract.tool",
     "fail": "contract.result",
     "ok": "contract.result",
@@ -66,6 +68,7 @@ __all__ = [
     "State",
     "Tool",
     "Verdict",
+    "Widening",
     "define",
     "fail",
     "ok",

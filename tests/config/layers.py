@@ -105,13 +105,16 @@ layers: st.SearchStrategy[Table] = _table(
             st.fixed_dictionaries(
                 {
                     "rule": st.sampled_from(["make test", "git push *"]),
-                    "verdict": st.sampled_from(["approve", "ask", "deny"]),
-                }
-            ),
+                    "verdict": st.sampled_from(["approve", "ask"]),
+                },
+                optional={"network": st.sampled_from(["on", ["evil.example"]]), "read": st.just(["~/.ssh"])},
+            )
+            | st.fixed_dictionaries({"rule": st.just("make test"), "verdict": st.just("deny")}),
             max_size=2,
         ),
         max_risk=st.sampled_from(["low", "medium", "high"]),
         on_error=st.sampled_from(["skip", "ask"]),
+        widen=st.lists(st.sampled_from(["hosts", "network", "outside"]), max_size=2, unique=True),
         expires=st.sampled_from([60, 3600]),
     ),
     pending=_table(ttl=st.sampled_from([60, 3600])),

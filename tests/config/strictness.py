@@ -99,6 +99,7 @@ def _approval(one: ApprovalConfig, other: ApprovalConfig) -> tuple[Check, ...]:
         ("approval.require_approval", one.require_approval or not other.require_approval),
         ("approval.presets", _presets(one.presets, other.presets)),
         ("approval.commands", _commands(one.commands, other.commands)),
+        ("approval.widen", _holds(other.widen, one.widen)),
         (
             "approval.max_risk",
             other.max_risk is None or (one.max_risk is not None and one.max_risk.level <= other.max_risk.level),
@@ -200,10 +201,10 @@ def _presets(one: Mapping[str, Preset], other: Mapping[str, Preset]) -> bool:
 
 
 def _commands(one: Iterable[CommandRule], other: Iterable[CommandRule]) -> bool:
-    """What the other asks about or denies is kept, and nothing is approved beyond it."""
+    """What the other asks about or denies is kept, and nothing is approved or reached beyond it."""
     mine, theirs = set(one), set(other)
     return not any(rule.verdict != "approve" for rule in theirs - mine) and not any(
-        rule.verdict == "approve" for rule in mine - theirs
+        rule.verdict == "approve" or rule.network or rule.read or rule.write for rule in mine - theirs
     )
 
 

@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 
 from holdfast.config.load import load
 from holdfast.config.merge import overlay
-from holdfast.config.model import Config, GuardrailsConfig, PolicyLayer, Preset, in_force
+from holdfast.config.model import CommandRule, Config, GuardrailsConfig, PolicyLayer, Preset, in_force
 from holdfast.config.options import NOTHING, Option, is_section, loosened, options
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.vocabulary import Risk
@@ -101,6 +101,7 @@ LOOSER: list[tuple[str, Any]] = [
     ("approval.require_approval", False),
     ("approval.presets", {"$mine": {"approve": ["*"]}}),
     ("approval.commands", [{"rule": "make test", "verdict": "approve"}]),
+    ("approval.widen", ["hosts", "network", "outside"]),
     ("approval.max_risk", "high"),
     ("approval.on_error", "skip"),
     ("approval.expires", 99_999),
@@ -165,7 +166,7 @@ STRICT: Table = {
         "providers": {"p": {"deny": ["web.*"]}},
         "skills": {"s": "here"},
     },
-    "approval": {"auto_approve_sandboxed": False, "max_risk": "low", "on_error": "ask", "expires": 60},
+    "approval": {"auto_approve_sandboxed": False, "max_risk": "low", "on_error": "ask", "expires": 60, "widen": []},
     "pending": {"ttl": 60},
     "hooks": {"autonomy": "cautious", "actions": {"file.*": "confirm"}},
     "sandbox": {"mode": "required", "cpu_seconds": 10},
@@ -401,3 +402,21 @@ def _option(path: str) -> Option:
     section, _, key = path.partition(".")
     top = options(Config)[section]
     return options(top.kind)[key] if is_section(top.kind) else top
+
+
+@pytest.mark.spec("A2", "A19")
+def test_a_rule_of_a_project_asks_at_once_and_reaches_more_only_when_it_is_trusted(tmp_path: Path) -> None:
+    rule = {"rule": "git push", "verdict": "ask", "network": ["evil.example"], "read": ["~/.ssh"], "write": ["/srv"]}
+    root, user = tmp_path / "project", tmp_path / "user.toml"
+    root.mkdir()
+    user.write_text("")
+    (root / "holdfast.toml").write_text(to_toml({"approval": {"commands": [rule]}}))
+    untrusted = load(root=root, user_file=user, is_trusted=lambda _p, _d: False)
+    assert untrusted.config.approval.commands == (CommandRule(rule="git push", verdict="ask"),)
+    assert any("approval.commands" in notice for notice in untrusted.notices)
+    trusted = load(root=root, user_file=user, is_trusted=lambda _p, _d: True)
+    (whole,) = trusted.config.approval.commands
+    assert (whole.network, whole.read, whole.write) == (("evil.example",), ("~/.ssh",), ("/srv",))
+    user.write_text(to_toml({"approval": {"commands": [{"rule": "git push", "verdict": "ask", "network": "on"}]}}))
+    (kept,) = load(root=root, user_file=user, is_trusted=lambda _p, _d: False).config.approval.commands
+    assert kept.network == "on", "a project's rule takes nothing from the user's own"

@@ -337,3 +337,22 @@ def test_a_pending_call_that_cannot_be_read_is_named_and_can_be_rejected(asking:
     assert asking.run("reject", "abcdefgh-1").code == 0
     assert asking.run("pending").err == ""
     assert made(asking) == []
+
+
+@pytest.mark.spec("A19", "A23")
+def test_approve_widens_one_call_and_shows_its_new_limits_first(cli: Cli) -> None:
+    other = cli.project.parent / "other"
+    other.mkdir()
+    cli.run("call", "shell.exec", f"command=echo hello > {other}/file")
+    (held,) = cli.run("pending", "--json").lines
+    assert held["surroundings"]["sandbox"] == "contained by bubblewrap; network off"
+    refused = cli.run("approve", held["call_id"], "--write", str(other), "--always", "project")
+    assert refused.code == 2 and "rule with network, read or write" in refused.sentence
+    done = cli.run("approve", held["call_id"], "--write", "../other", "--host", "example.com")
+    assert done.code == 0, done.err
+    unfolded = done.err.replace("\n│↳", "").replace("\n│ ", " ")
+    assert f"contained by bubblewrap; network only example.com; also changes {other}\n" in unfolded
+    assert "undo    changes to files can be undone; what it sends cannot\n" in unfolded
+    assert (other / "file").read_text() == "hello\n"
+    shown = cli.run("ledger", "show", held["call_id"], "--json").json
+    assert shown["widening"] == {"hosts": ["example.com"], "write": [str(other)]}

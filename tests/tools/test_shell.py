@@ -164,7 +164,8 @@ def test_a_contained_command_is_less_risky_and_can_be_undone(tmp_path: Path) -> 
     assert held.risk is Risk.MEDIUM
     assert held.preview == "make"
     assert held.surroundings == Surroundings(
-        where="the project's root", sandbox="contained by bubblewrap; network off", undo="can be undone"
+        where="the project's root", sandbox="contained by bubblewrap; network off",
+        undo="changes to files can be undone",
     )
 
 
@@ -209,7 +210,9 @@ def test_without_a_sandbox_a_person_is_told_where_alone_it_can_be_undone(tmp_pat
     assert held is not None
     project = (tmp_path / "project").resolve()
     assert held.surroundings is not None
-    assert held.surroundings.undo == f"can be undone only in {project}: it runs without a sandbox"
+    assert held.surroundings.undo == (
+        f"changes to files in {project} can be undone; other changes and what it sends cannot"
+    )
 
 
 @pytest.mark.spec("X11")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, Literal, get_args
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from holdfast.config.options import (
     ADD,
@@ -40,6 +41,7 @@ from holdfast.config.options import (
     when,
 )
 from holdfast.contract.vocabulary import Profile, Risk
+from holdfast.contract.widening import WideningKind
 
 SHELL_READONLY: Final = "$shell-readonly"
 """Approves no tool, but commands of the shell that only read: `rules.shell` knows which."""
@@ -191,19 +193,28 @@ class CommandRule(Section, frozen=True, kw_only=True):
     match: Annotated[Names, Mark.WHOLE,
         "Commands the rule must decide about; checked when the configuration is read."] = ()
     not_match: Annotated[Names, Mark.WHOLE, "Commands it must not decide about."] = ()
+    network: Annotated[Literal["on"] | Names, Mark.WHOLE,
+        "What such a command reaches beyond `sandbox.network`: hosts, or `on` for all."] = ()
+    read: Annotated[Names, Mark.WHOLE,
+        "Paths it can read although `sandbox.read_deny` or the sandbox hides them."] = ()
+    write: Annotated[Names, Mark.WHOLE, "Folders it can change beyond `sandbox.writable`."] = ()
 
 
 def _with_commands(base: tuple[CommandRule, ...], wanted: tuple[CommandRule, ...]) -> tuple[CommandRule, ...]:
-    """More to ask about and to deny, nothing more to approve."""
-    return (*base, *(rule for rule in wanted if rule.verdict != "approve" and rule not in base))
-
-
-MORE_COMMANDS: Final = Trust("add rules that ask or deny", _with_commands)
+    """More to ask about and to deny; nothing more to approve or to reach."""
+    strict = (replace(rule, network=(), read=(), write=()) for rule in wanted if rule.verdict != "approve")
+    return (*base, *(rule for rule in dict.fromkeys(strict) if not _is_in(rule, base)))
 
 
 def _approved_commands(before: tuple[CommandRule, ...], after: tuple[CommandRule, ...]) -> list[str]:
-    rules = [f"`{rule.rule}`" for rule in after if rule.verdict == "approve" and rule not in before]
-    return [f"commands that begin with {listed(rules)} will run without asking"] if rules else []
+    new = [rule for rule in after if rule not in before]
+    approved = [f"`{rule.rule}`" for rule in new if rule.verdict == "approve"]
+    said = [f"commands that begin with {listed(approved)} will run without asking"] if approved else []
+    for rule in new:
+        hosts = ["the network"] if rule.network == "on" else list(rule.network)
+        does = (("reach", hosts), ("read", rule.read), ("change", rule.write))
+        said += [f"commands that begin with `{rule.rule}` can {verb} {listed(what)}" for verb, what in does if what]
+    return said
 
 
 def _approved_tools(before: Names | Name, after: Names | Name) -> list[str]:
@@ -219,6 +230,11 @@ def _higher_risk(before: Risk | None, after: Risk | None) -> list[str]:
     if before is None or (after is not None and after.level <= before.level):
         return []
     return [f"a list can approve calls of {'any' if after is None else after} risk"]
+def _is_in(rule: CommandRule, rules: tuple[CommandRule, ...]) -> bool:
+    return any(replace(other, network=(), read=(), write=()) == rule for other in rules)
+
+
+MORE_COMMANDS: Final = Trust("add rules that ask or deny, and reach no more", _with_commands)
 
 
 class ApprovalConfig(Section, frozen=True, kw_only=True):
@@ -252,6 +268,11 @@ class ApprovalConfig(Section, frozen=True, kw_only=True):
         "What a resolver that fails means: skip it, or ask whatever the others say."] = "skip"
     narrow: Annotated[tuple[Names, ...], KEEP, Mark.COMPUTED,
         "Lists of untrusted files: nothing is approved by `auto_approve` unless each of them approves it too."] = ()
+    widen: Annotated[tuple[WideningKind, ...], TAKE_OUT,
+        Approves("nothing by itself: it is what your answer or your rule can add", more("an approval can give {}")),
+        "What an approval or a command rule may add to the sandbox for one call: `hosts`, the whole `network`, paths "
+        "to `read` and to `write`, and running `outside` the sandbox, which only an answer can."
+    ] = get_args(WideningKind)
     expires: Annotated[Seconds, LOWER,
         "Seconds after which an approval that was not used is void: the call ends as `expired`."] = 86_400.0
 

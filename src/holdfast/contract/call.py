@@ -8,6 +8,7 @@ from msgspec import Struct, field
 
 from holdfast.contract.values import Args, Identifier
 from holdfast.contract.vocabulary import Risk, State, Verdict
+from holdfast.contract.widening import Widening
 
 
 class Caller(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -98,6 +99,8 @@ class Call(Struct, frozen=True, omit_defaults=True):
     """The arguments as they were given, where a slip in them was put right."""
     asked: Args | None = None
     """The arguments before middleware changed them: middleware is given these again when a pending call runs."""
+    widening: Widening | None = None
+    """What it may reach beyond the sandbox's policy, by command rules and by the answer to it."""
 
 
 class Owner(Struct, frozen=True):
@@ -138,6 +141,8 @@ class PendingCall(Struct, frozen=True, kw_only=True):
     approver: str | None = None
     waiter: Owner | None = None
     """The process that waits for the answer and will run the call; None when it was parked."""
+    widened: Widening | None = None
+    """What its approval added to what the call may reach; only an approved call has it."""
 
 
 class Answer(Struct, frozen=True, kw_only=True):
@@ -152,3 +157,5 @@ class Answer(Struct, frozen=True, kw_only=True):
     """For edit: the arguments to use instead."""
     success: bool = True
     """For result: whether it counts as a success."""
+    widen: Widening | None = None
+    """For approve and edit: what this one call may reach beyond the sandbox's policy."""

@@ -53,6 +53,8 @@ class Outlook(Struct, frozen=True, kw_only=True):
     contained_by: str | None
     """The sandbox backend; None: it runs bare."""
     network: str
+    paths: tuple[str, ...] = ()
+    """What else was widened for this call, in words: paths it may read or change."""
     undo_note: str | None
     """Why what it changes could not be undone; None if it could."""
     undo_only_in: tuple[str, ...] = ()

@@ -68,6 +68,15 @@ class AllowList:
         return any((".".join(labels[at:]), port) in self._below for at in range(1, len(labels)))
 
 
+def is_entry(text: str) -> bool:
+    """Whether an `AllowList` can have this entry."""
+    try:
+        AllowList((text,))
+    except ConfigError:
+        return False
+    return True
+
+
 def origin_of(url: str) -> Origin:
     """Scheme, host and port; raises ValueError where the address has none."""
     parts = urlsplit(url)

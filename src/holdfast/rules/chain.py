@@ -17,6 +17,7 @@ from holdfast.contract.errors import ConfigError
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args, Json
 from holdfast.contract.vocabulary import Risk, Verdict
+from holdfast.contract.widening import Widening
 
 Network = Literal["off", "on"] | tuple[str, ...]
 """Or the hosts that can be reached."""
@@ -104,6 +105,8 @@ class Question(Struct, frozen=True, kw_only=True):
     """What would hold the call; found out only where that matters."""
     files: Callable[[], tuple[NamedFile, ...]] = tuple
     """The project files its command names, where it does more than read; read only where that matters."""
+    widening: Widening | None = None
+    """What its commands may reach beyond the sandbox's policy."""
 
     @classmethod
     def about(cls, tool: Tool, caller: Caller = _NOBODY) -> Question:

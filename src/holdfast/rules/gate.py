@@ -16,6 +16,7 @@ from holdfast.contract.call import Caller, Decision
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.tool import Tool
 from holdfast.contract.vocabulary import CHANGED_DEFINITION, NEEDS_CONTAINMENT, RUNS_COMMANDS, Risk, Verdict
+from holdfast.contract.widening import Widening
 from holdfast.rules.chain import (
     DEFAULT,
     FAILED,
@@ -199,9 +200,13 @@ def _prevails(verdict: Verdict, current: Decision) -> bool:
 class Gate:
     """Everything that decides about calls, for one configuration."""
 
-    def __init__(self, chain: Chain, caps: Iterable[Cap] = ()) -> None:
+    def __init__(
+        self, chain: Chain, caps: Iterable[Cap] = (), needs: Callable[[Question], Widening | None] | None = None
+    ) -> None:
+        """`needs`: what rules let the command of a call reach beyond the sandbox's policy; None: no rule says so."""
         self.chain = chain
         self.caps = tuple(caps)
+        self.needs = needs
 
     def judge(self, question: Question) -> Judgement:
         """The decision with what every resolver and every cap said."""

@@ -15,6 +15,7 @@ from holdfast.contract.command import standard_shell
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Verdict
+from holdfast.contract.widening import Widening
 from holdfast.rules.chain import URN, Chain, Question, Resolve, ResolveContext, Resolver
 from holdfast.rules.gate import CAP_URN, Cap, Hooks, changed_definition_cap, max_risk_cap, protected_path_cap
 from holdfast.rules.policy import Names
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 COMMANDS: Final = f"{URN}commands"
 SHELL_PARTS: Final = f"{CAP_URN}shell-parts"
+WIDENED: Final = f"{CAP_URN}widened"
 PRIORITY: Final = 85
 _HOME_SOURCES: Final = frozenset({"builtin", "program"})
 
@@ -62,6 +64,7 @@ class CommandRules:
         self._rules = approval.commands
         self.approves_any: Final = self._readers or any(rule.verdict == "approve" for rule in self._rules)
         """Whether any command could be approved."""
+        self.carries_needs: Final = any(rule.network or rule.read or rule.write for rule in self._rules)
         self._held = sandbox_held or never
         self._protected = protected
         self._shells = shells or {}
@@ -122,6 +125,27 @@ class CommandRules:
             return Decision(judged.verdict, SHELL_PARTS, judged.reason)
 
         return Cap(SHELL_PARTS, judge, applies=is_shell_tool, failure=Verdict.DENY, parts=self.parts)
+
+    def needs(self, question: Question) -> Widening | None:
+        """What the rules say the command of a call may reach beyond the sandbox's policy."""
+        tool = question.tool
+        if not self.carries_needs or tool.source not in _HOME_SOURCES or self._excluded.match(tool) is not None:
+            return None
+        judged = self.read(question)
+        return None if judged is None else judged.needs or None
+
+    def needs_cap(self) -> Cap:
+        """Asks about a command that a rule lets reach more, unless rules that say the same approve all of it: what the
+        rule was written for would not be alone in that sandbox."""
+
+        def judge(question: Question) -> Decision | None:
+            judged = self.read(question) if question.widening else None
+            if judged is None or judged.needs_all(SHELL_READONLY):
+                return None
+            reason = "A rule lets a part of this command reach more than the sandbox does, and the rest would too."
+            return Decision(Verdict.ASK, WIDENED, reason)
+
+        return Cap(WIDENED, judge, applies=is_shell_tool)
 
     def _leaves(self, tool: Tool, judged: ShellJudgement) -> bool:
         """Whether lists of untrusted files approve this too: by the tool, or by the preset it is approved by."""
@@ -191,10 +215,14 @@ def standard_caps(
     hooks: Hooks | None = None,
     is_protected: Callable[[Path], str | None] | None = None,
     sandbox_held: Callable[[], bool] | None = None,
+    protected: tuple[str, ...] = (),
     shells: Mapping[str, str] | None = None,
 ) -> tuple[Cap, ...]:
     """The built-in caps. More can be put beside them; their order does not matter to the verdict."""
-    caps: list[Cap] = [CommandRules(approval, sandbox_held, shells=shells).cap(), changed_definition_cap()]
+    commands = CommandRules(approval, sandbox_held, protected, shells)
+    caps: list[Cap] = [commands.cap(), changed_definition_cap()]
+    if commands.carries_needs:
+        caps.append(commands.needs_cap())
     if is_protected is not None:
         caps.append(protected_path_cap(is_protected))
     if approval.max_risk is not None:

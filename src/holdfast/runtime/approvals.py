@@ -7,19 +7,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from msgspec.structs import replace
+
 from holdfast.config.model import Config
 from holdfast.contract.call import Call, Caller, Decision, NamedFile, PendingCall, Precondition, Proposal
-from holdfast.contract.errors import GrantRefused, HoldfastError, PathRefused
+from holdfast.contract.errors import CallError, GrantRefused, HoldfastError, PathRefused
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args, digest_of
 from holdfast.contract.vocabulary import Verdict
+from holdfast.contract.widening import Widening
 from holdfast.fs import paths
 from holdfast.fs.protected_paths import is_protected
 from holdfast.registry.registry import Registry
 from holdfast.rules.chain import Question
 from holdfast.rules.gate import Cap, Gate, Hooks, containment_cap, secret_file_cap, unhidden_files_cap
 from holdfast.rules.shell.place import command_of, is_shell_tool
-from holdfast.rules.standard import DocumentPolicy, standard_caps, standard_chain
+from holdfast.rules.standard import CommandRules, DocumentPolicy, standard_caps, standard_chain
 from holdfast.runtime.commands import Commands
 from holdfast.store.changes import to_text
 
@@ -41,10 +44,12 @@ def standard_gate(
     )
     built_in = standard_caps(
         config.approval, chain, hooks=hooks, is_protected=lambda path: is_protected(path, root=root, extra=extra),
-        sandbox_held=commands.held, shells=shells,
+        sandbox_held=commands.held, protected=extra, shells=shells,
     )
     hiding = (secret_file_cap(lambda asked: _secrets(commands, asked)), unhidden_files_cap(commands.not_hidden))
-    return Gate(chain, (*built_in, containment_cap(commands.containment), *hiding, *caps))
+    rules = CommandRules(config.approval, commands.held, extra, shells)
+    needs = rules.needs if rules.carries_needs else None
+    return Gate(chain, (*built_in, containment_cap(commands.containment), *hiding, *caps), needs)
 
 
 def _secrets(commands: Commands, question: Question) -> tuple[Path, ...]:
@@ -96,6 +101,24 @@ class Approvals:
         except HoldfastError as error:
             return Decision(Verdict.DENY, "judging", str(error))
 
+    def may_widen(self, tool: Tool, given: Widening | None) -> bool:
+        """Whether `widening` can have an answer; cheap to ask."""
+        return given is not None or (self._gate.needs is not None and is_shell_tool(tool))
+
+    async def widening(self, tool: Tool, call: Call, given: Widening | None) -> Widening | None:
+        """What the call may reach beyond the sandbox's policy: what rules say of its command, and what its approval
+        gave. Raises `SandboxRefused` or `CallError` for what may not be given."""
+        ruled = None
+        if self._gate.needs is not None and is_shell_tool(tool):
+            await self._commands.try_out(tool)
+            ruled = self._gate.needs(self.question(tool, call, None))
+        sandbox, config = self._commands.sandbox, self._commands.config
+        wanted = Widening() if ruled is None else _there(sandbox.located(allowed_needs(ruled, config)))
+        if given:
+            check_widening(tool, given, config)
+            wanted |= sandbox.located(given)
+        return wanted or None
+
     def static_decision(self, tool: Tool, caller: Caller) -> Decision | None:
         """The verdict on every call of this tool by this caller, or None where that depends on the call."""
         return self._gate.static_decision(tool, caller)
@@ -120,7 +143,8 @@ class Approvals:
             risk=proposal.risk if proposal is not None else tool.risk, paths=self.touched(tool, call),
             root=workspace.root, session=call.caller.session or self._session,
             document=workspace.document.name if workspace.document else None,
-            confinement=lambda: self._commands.confinement(tool), files=lambda: self.files_named(tool, call, proposal),
+            confinement=lambda: self._commands.confinement(tool, call),
+            files=lambda: self.files_named(tool, call, proposal), widening=call.widening,
         )
 
     def touched(self, tool: Tool, call: Call) -> tuple[Path, ...]:
@@ -168,8 +192,40 @@ class Approvals:
         secrets: tuple[Path, ...] = (),
     ) -> str:
         """What an approval is bound to. Change any part and the approval is for something else."""
-        profile = " ".join((self._commands.sandbox.profile, *map(str, secrets)))
+        profile = " ".join((self._commands.sandbox_of(call).profile, *map(str, secrets)))
         return approval_digest(tool, call, profile, proposal, files)
+
+
+def check_widening(tool: Tool, given: Widening, config: Config) -> None:
+    """Whether an approval may widen a call so: the one place that forbids it. Raises `CallError`.
+
+    `approval.widen` names what may be given: a layer above can take out of it, and no layer below can put it back.
+    """
+    if tool.effects is not None and "process" not in tool.effects:
+        raise CallError(f"'{tool.name}' runs no command, so there is nothing to widen; approve it as it is.")
+    refused = [kind for kind in given.kinds if kind not in config.approval.widen]
+    if refused:
+        raise CallError(
+            f"The configuration does not let an approval give {' and '.join(refused)} (approval.widen); "
+            "approve the call as it is, or reject it."
+        )
+    if given.outside and config.sandbox.mode == "required":
+        raise CallError('sandbox.mode is "required", so nothing runs outside the sandbox.')
+
+
+def allowed_needs(needs: Widening | None, config: Config) -> Widening:
+    """What rules may give: the rest of what they name is left out, and is not shown either."""
+    kinds = () if needs is None else tuple(kind for kind in needs.kinds if kind in config.approval.widen)
+    return Widening(**{kind: getattr(needs, kind) for kind in kinds})
+
+
+def _there(needs: Widening) -> Widening:
+    """Without the paths of rules that are not there: they are no reason to refuse the command."""
+
+    def found(paths: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(path for path in paths if Path(path).exists())
+
+    return replace(needs, read=found(needs.read), write=found(needs.write))
 
 
 def approval_digest(

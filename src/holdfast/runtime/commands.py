@@ -21,12 +21,14 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from holdfast.config.model import SHELL_READONLY, Config
+from holdfast.contract.call import Call
 from holdfast.contract.command import Command, Outlook, Ran, standard_shell
 from holdfast.contract.errors import SandboxRefused, UndoRefused
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import digest_of
 from holdfast.contract.vocabulary import AUTO_APPROVED_IF_SANDBOXED, NEEDS_CONTAINMENT, RUNS_COMMANDS
+from holdfast.contract.widening import Widening
 from holdfast.fs.protected_paths import exact
 from holdfast.fs.replace import open_lock, try_lock
 from holdfast.rules.chain import Confinement
@@ -53,6 +55,8 @@ TERM_GRACE: Final = 0.3
 """Seconds a bare command has after SIGTERM; well within the grace a stopped call has."""
 _LAST_WAIT: Final = 5.0
 _TURN_PAUSE: Final = 0.01
+_MAX_WIDENED: Final = 16
+"""Sandboxes of widened calls that are kept for the next one alike."""
 _threads: Final = ThreadPool()
 _probed: Final[weakref.WeakSet[Sandbox]] = weakref.WeakSet()
 
@@ -90,6 +94,7 @@ class Commands:
         self.on_close = on_close
         self._tried = False
         self._asked_about: set[str] = set()
+        self._widened: dict[Widening, tuple[Sandbox, Recorder]] = {}
 
     @cached_property
     def protected(self) -> tuple[str, ...]:
@@ -117,9 +122,27 @@ class Commands:
 
     @cached_property
     def recorder(self) -> Recorder:
+        return self._recorder(self.sandbox)
+
+    def _recorder(self, sandbox: Sandbox) -> Recorder:
         from holdfast.runtime.undo.recorder import Recorder
 
-        return Recorder(self.ledger, self.sandbox, self.config.sandbox, self.workspace.state)
+        return Recorder(self.ledger, sandbox, self.config.sandbox, self.workspace.state)
+
+    def sandbox_of(self, call: Call) -> Sandbox:
+        """Where the commands of a call run. Raises `SandboxRefused` for a widening nobody can give."""
+        return self._of(call.widening)[0] if call.widening else self.sandbox
+
+    def recorder_of(self, call: Call) -> Recorder:
+        return self._of(call.widening)[1] if call.widening else self.recorder
+
+    def _of(self, widening: Widening) -> tuple[Sandbox, Recorder]:
+        if widening not in self._widened:
+            sandbox = self.sandbox.widened(widening)
+            if len(self._widened) >= _MAX_WIDENED:
+                self._widened.clear()
+            self._widened[widening] = sandbox, self._recorder(sandbox)
+        return self._widened[widening]
 
     @cached_property
     def warden(self) -> Warden:
@@ -153,9 +176,10 @@ class Commands:
         """Every guarantee of the sandbox was tried here and held."""
         return self.sandbox.mode != "off" and self.sandbox.held()
 
-    def confinement(self, tool: Tool) -> Confinement:
+    def confinement(self, tool: Tool, call: Call) -> Confinement:
         """What would hold a call of this tool: the sandbox's policy, and for one that may run commands its backend."""
-        sandbox, policy = self.sandbox, self.sandbox.policy
+        sandbox = self.sandbox_of(call)
+        policy = sandbox.policy
         runs = tool.effects is None or "process" in tool.effects
         backend = sandbox.backend() if runs else None
         if sandbox.mode == "off" or (runs and backend is None):
@@ -197,6 +221,7 @@ class RunningCall(Protocol):
     """What running a command needs to know of its call, and tells it."""
 
     end_seen: bool
+    call_record: Call
 
     @property
     def call_id(self) -> str: ...
@@ -217,7 +242,14 @@ class CallSandbox:
     def __init__(self, commands: Commands, ctx: RunningCall) -> None:
         self._commands = commands
         self._ctx = ctx
-        self._sandbox = commands.sandbox
+
+    @property
+    def _sandbox(self) -> Sandbox:
+        return self._commands.sandbox_of(self._ctx.call_record)
+
+    @property
+    def _recorder(self) -> Recorder:
+        return self._commands.recorder_of(self._ctx.call_record)
 
     @property
     def profile(self) -> str:
@@ -239,16 +271,17 @@ class CallSandbox:
         return self._sandbox.wrap_command(command)
 
     def undo_note(self, command: Command) -> str | None:
-        return self._commands.recorder.note()
+        return self._recorder.note()
 
     async def outlook(self, command: Command) -> Outlook:
         sandbox, quick = self._sandbox, self._commands.ledger is None or self._commands.config.sandbox.undo == "off"
         note = self.undo_note(command) if quick else await _threads.run(self.undo_note, command)
         backend = await self._backend()
         if backend is None:
-            places = self._commands.recorder.only_in()
-            return Outlook(contained_by=None, network="on", undo_note=note, undo_only_in=places)
-        return Outlook(contained_by=backend.name, network=_network(sandbox.policy), undo_note=note)
+            return Outlook(contained_by=None, network="on", undo_note=note, undo_only_in=self._recorder.only_in())
+        widened = self._ctx.call_record.widening or Widening()
+        paths = (*(f"also reads {path}" for path in widened.read), *(f"also changes {path}" for path in widened.write))
+        return Outlook(contained_by=backend.name, network=_network(sandbox.policy), paths=paths, undo_note=note)
 
     async def run(self, command: Command) -> Ran:
         async with self._turn(command):
@@ -292,7 +325,7 @@ class CallSandbox:
     async def _record(self, command: Command) -> tuple[Recording | None, asyncio.CancelledError | None]:
         if not self._is_recorded(command):
             return None, None
-        recorder = self._commands.recorder
+        recorder = self._recorder
         recording, cancelled = await _through(_threads.run(recorder.begin, self._ctx.call_id))
         if recording is None and cancelled is None and await _threads.run(recorder.note) is None:
             raise SandboxRefused("What it changes could not be recorded as was promised; nothing was run, ask again.")
@@ -483,7 +516,7 @@ class _Running:
             return "on", ()
         if self._command.read_only:
             return "off", ()
-        policy = self._commands.sandbox.policy
+        policy = self._commands.sandbox_of(self._ctx.call_record).policy
         return _network(policy), tuple(map(str, policy.writable))
 
 

@@ -209,6 +209,7 @@ def answer(given: object) -> Answer:
         "args": None if given.args is None else new_arguments(given.args), "success": given.success,
     }
     try:
+        said["widen"] = None if given.widen is None else msgspec.to_builtins(given.widen)
         return msgspec.convert(said, Answer)
     except (msgspec.MsgspecError, TypeError, ValueError) as error:
         raise CallError(f"The answer cannot be used: {str(error)[:200]}.") from None

@@ -1,6 +1,6 @@
 """The way every call takes: `prepare`, a decision, `perform`. There is no other way to run a tool.
 
-prepare: find ▸ policy ▸ validate ▸ secrets ▸ before ▸ re-validate ▸ propose
+prepare: find ▸ policy ▸ validate ▸ secrets ▸ before ▸ re-validate ▸ widen ▸ propose
 decide:  approval chain ▸ caps
 perform: claim paths ▸ run ▸ after ▸ redact ▸ bound ▸ record
 """
@@ -33,6 +33,7 @@ from holdfast.contract.event import Decided, Event, Finished, Proposed, Received
 from holdfast.contract.result import Result
 from holdfast.contract.values import MAX_ARGUMENT_BYTES, Args
 from holdfast.contract.vocabulary import CHECKS_IN_DRY_RUN, Failure, State, Verdict
+from holdfast.contract.widening import Widening
 from holdfast.registry.sources import WAITING
 from holdfast.rules.gate import SECRET
 from holdfast.rules.resolvers import GRANTS
@@ -96,6 +97,11 @@ class CallRequest(Struct, frozen=True):
     """A dry run: every stage is noted here, nothing is recorded, and tools are told."""
     unrecorded: bool = False
     """What becomes of it is for the one who prepares it to say: nothing is recorded."""
+
+    @property
+    def widened(self) -> Widening | None:
+        """What the approval of a pending call lets it reach."""
+        return None if self.pending is None else self.pending.widened
 
     @classmethod
     def checked(
@@ -250,7 +256,8 @@ class Pipeline:
             return await self._refuse(request, call, no_secret(name, plan.missing_scope), "secrets")
         timeout = plan.timeout_of(args) if plan.timeout_unit else plan.timeout
         ctx = RunContext(self._environment, tool, call, timeout, parent)
-        if not plan.before and tool.propose is None and request.stages is None:
+        widens = self._approvals.may_widen(tool, request.widened)
+        if not plan.before and tool.propose is None and request.stages is None and not widens:
             return Prepared(plan, ctx)
         return await self._prepare_further(request, plan, ctx, if_cancelled)
 
@@ -265,6 +272,10 @@ class Pipeline:
                 refusal = await self._before(plan, ctx)
                 if refusal is not None:
                     return await self._refuse(request, ctx.call_record, refusal, "before")
+            if self._approvals.may_widen(plan.tool, request.widened):
+                refusal = await self._widen(request, plan, ctx)
+                if refusal is not None:
+                    return await self._refuse(request, ctx.call_record, refusal, "widen")
             if plan.tool.propose is not None:
                 refusal = None if dry_run else self._refuse_secrets(plan, ctx.call_record)
                 if refusal is not None:
@@ -326,6 +337,16 @@ class Pipeline:
         found = self._approvals.secrets(plan.tool, call)
         reason = f"'{found[0]}' may hold secrets (sandbox.read_deny)." if found else ""
         return nobody_to_ask(plan.tool, call, Decision(Verdict.ASK, SECRET, reason)) if found else None
+
+    async def _widen(self, request: CallRequest, plan: Plan, ctx: RunContext) -> Result | None:
+        """Let the call reach what rules and its approval say; the refusal, if nobody may give that."""
+        try:
+            widening = await self._approvals.widening(plan.tool, ctx.call_record, request.widened)
+            ctx.call_record = replace(ctx.call_record, widening=widening)
+            self._environment.commands.sandbox_of(ctx.call_record)
+        except HoldfastError as error:
+            return failed(str(error), State.DENIED, Failure.DENIED_BY_POLICY)
+        return None
 
     async def _propose(self, plan: Plan, ctx: RunContext) -> Proposal | Result:
         """What a two-phase tool would do; its immediate result if it needs nobody's leave."""
@@ -480,28 +501,63 @@ class Pipeline:
         """Take an answer to a pending call. `digest` is what the person was shown; without one, what is pending now."""
         answer, digest = intake.answer(answer), intake.optional_text(digest, "The digest of an answer")
         if answer.kind == "edit":
-            found = self._pending.get(call_id)
-            if found is None:
-                raise UnknownCall(f"No call '{call_id}' is waiting; `holdfast pending` lists those that are.")
+            found = self._waiting(call_id)
             fresh = await self.change(replace(found, digest=digest or found.digest), answer.args or {}, by=answer.by)
-            answer, digest = Answer(kind="approve", by=answer.by, message=answer.message), fresh.digest
-        return self._pending.answer(call_id, answer, digest)
+            answer, digest = replace(answer, kind="approve", args=None), fresh.digest
+        if not answer.widen:
+            return self._pending.answer(call_id, answer, digest)
+        return await self._approve_widened(call_id, answer, answer.widen, digest)
+
+    async def _approve_widened(
+        self, call_id: str, answer: Answer, widening: Widening, digest: str | None
+    ) -> PendingCall:
+        """Take a yes to a call that may reach more. `digest` is of the call as it waits, or as it was shown widened."""
+        if answer.kind != "approve":
+            raise CallError("Only an approval can widen a call.")
+        found = self._waiting(call_id)
+        fresh = await self.widened(found, widening)
+        if digest != fresh.digest:
+            now = await self.current(found)
+            if now.digest != found.digest:  # a new digest would approve what nobody was shown
+                raise StaleApproval(
+                    f"Call {call_id} is not what was shown: {what_changed(found, now)} changed since; "
+                    f"look at it again with `holdfast pending {call_id}`."
+                )
+        shown = found.digest if digest in (None, fresh.digest) else digest
+        return self._pending.answer(call_id, answer, shown, becomes=fresh)
+
+    def _waiting(self, call_id: str) -> PendingCall:
+        found = self._pending.get(call_id)
+        if found is None:
+            raise UnknownCall(f"No call '{call_id}' is waiting; `holdfast pending` lists those that are.")
+        return found
+
+    async def widened(self, pending: PendingCall, widening: Widening) -> PendingCall:
+        """The call as it would run if its approval let it reach more: to be shown first. Nothing is recorded."""
+        fresh = await self._again(replace(pending, widened=widening), None)
+        return replace(fresh, widened=widening)
 
     async def change(self, pending: PendingCall, args: Args, *, by: str) -> PendingCall:
         """The call with other arguments, checked like any others and not approved yet: to be shown first."""
         said = intake.answer(Answer(kind="edit", by=by, args=args))
+        fresh = await self._again(pending, dict(said.args or {}))
+        self._pending.ledger.answer(pending.call.id, said, digest=pending.digest)
+        await self._pending.store_again(fresh, f"arguments changed by {said.by}")
+        return fresh
+
+    async def _again(self, pending: PendingCall, args: Args | None) -> PendingCall:
+        """A call as a person changed it, checked like any other."""
         call = pending.call
         if pending.definition_only:
             raise CallError(f"Call {call.id} waits for its result, not for a yes: holdfast answer {call.id} TEXT")
         if not self._is_of_this_document(call):
             document = call.caller.document
-            raise CallError(f"Only where its document is open can new arguments be checked: holdfast chat {document}")
-        request = CallRequest.again(pending, args=dict(said.args or {}), unrecorded=True)
-        prepared = await self.prepare(request)
+            raise CallError(f"A changed call can be checked only where its document is open: holdfast chat {document}")
+        prepared = await self.prepare(CallRequest.again(pending, args=args, unrecorded=True))
         if isinstance(prepared, Result):
             if prepared.failure in (Failure.UNKNOWN_TOOL, Failure.NOT_ALLOWED):
                 raise CallError(
-                    f"Only the program that has '{call.tool}' can check new arguments for it; answer there, "
+                    f"Only the program that has '{call.tool}' can check a change to it; answer there, "
                     f"or say what to change: holdfast reject {call.id} -m TEXT"
                 )
             if prepared.failure in (Failure.INVALID_ARGUMENTS, Failure.BAD_JSON):
@@ -510,10 +566,7 @@ class Pipeline:
         decision = await self.decide(prepared)
         if decision.verdict is Verdict.DENY:
             raise CallError(f"The changed call would not run. {denied(prepared.call, decision).error}")
-        fresh = self._as_pending(prepared, decision, waiter=pending.waiter)
-        self._pending.ledger.answer(call.id, said, digest=pending.digest)
-        await self._pending.store_again(fresh, f"arguments changed by {said.by}")
-        return fresh
+        return self._as_pending(prepared, decision, waiter=pending.waiter)
 
     async def resume(self, pending: PendingCall) -> Result | None:
         """Run an approved call here; None if its own process waits for it, or this one cannot run it."""
@@ -566,7 +619,13 @@ class Pipeline:
             lost = lost_secret(pending.call, pending.proposal)
             if lost is not None:
                 return await self._end_pending(pending, lost)
-            await self._pending.store_again(now, f"{what_changed(pending, now)} changed since it was approved")
+            why = f"{what_changed(pending, now)} changed since it was approved"
+            if pending.widened is not None:  # what the void approval let it reach is void with it
+                plain = await self.prepare(CallRequest.again(replace(pending, widened=None), parent=parent))
+                if isinstance(plain, Result):
+                    return plain
+                now = self._as_pending(plain, await self.decide(plain), waiter=pending.waiter)
+            await self._pending.store_again(now, why)
         except (NotPending, StaleApproval, UnknownCall):
             return self._finish(pending.call, await self._elsewhere(pending.call.id, seconds))
         return now
@@ -769,7 +828,7 @@ class Pipeline:
 
 def _call(request: CallRequest, call_id: str, tool: str, args: Args, original: Args | None = None) -> Call:
     if request.pending is not None:
-        return replace(request.pending.call, args=args, asked=None)
+        return replace(request.pending.call, args=args, asked=None, widening=None)
     above = None if request.parent is None else request.parent.call_record
     return Call(
         call_id, tool, request.name, args, request.caller, request.cwd, None if above is None else above.id,

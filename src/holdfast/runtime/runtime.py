@@ -22,6 +22,7 @@ from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Failure, State
+from holdfast.contract.widening import Widening
 from holdfast.registry.listing import Format, ToolList
 from holdfast.registry.registry import Registry
 from holdfast.rules.gate import Cap, Gate, Hooks
@@ -266,11 +267,13 @@ class Runtime:
         return failed(text, State.APPROVED, Failure.AWAITING_PROGRAM, call_id)
 
     async def approve(
-        self, call_id: str, *, by: str = "program", args: Args | None = None, digest: str | None = None
+        self, call_id: str, *, by: str = "program", args: Args | None = None, digest: str | None = None,
+        widen: Widening | None = None,
     ) -> Result:
-        """Yes to what was shown (`digest`), or without one to what is pending now; `args` replace the arguments."""
+        """Yes to what was shown (`digest`), or without one to what is pending now; `args` replace the arguments.
+        `widen` lets this one call reach more than the sandbox does."""
         kind = "approve" if args is None else "edit"
-        return await self.answer(call_id, Answer(kind=kind, by=by, args=args), digest=digest)
+        return await self.answer(call_id, Answer(kind=kind, by=by, args=args, widen=widen), digest=digest)
 
     async def reject(self, call_id: str, message: str = "", *, by: str = "program") -> Result:
         """No; the model sees the message."""

@@ -88,6 +88,7 @@ class Mounts:
         if os.geteuid() == 0:
             yield from _locked_proc()
         yield from self._private()
+        yield from self._granted()
         yield from self._revealed(program, cwd, shows)
         for folder in self._writable:
             yield from self._bound(folder)
@@ -110,18 +111,38 @@ class Mounts:
         if not self._whole:
             return
         home = Path.home()
-        for name in _GIT_CONFIG:
+        granted = [str(path.relative_to(home)) for path in self._policy.granted if _is_below(path, home)]
+        for name in dict.fromkeys((*_GIT_CONFIG, *granted)):
             if (home / name).exists():
                 yield from ("--symlink", str(home / name), f"{HOME}/{name}")
         names = os.path.realpath("/etc/resolv.conf")
         if self._policy.network == "on" and names.startswith("/run/"):
             yield from ("--ro-bind-try", names, names)
 
+    def _granted(self) -> Iterator[str]:
+        """What this call may see in folders that are denied: they are emptied before anything is mounted in them."""
+        for path in self._policy.read_deny if self._whole else ():
+            if self._is_emptied_first(path):
+                yield from self._emptied(path)
+
+    def _is_emptied_first(self, path: Path) -> bool:
+        """Not in a writable folder: what is mounted there later would cover it."""
+        return path.is_dir() and bool(self._granted_in(path)) and not _is_in(path, self._writable)
+
+    def _emptied(self, path: Path) -> Iterator[str]:
+        granted = self._granted_in(path)
+        yield from ("--perms", "0555" if granted else "0000", "--tmpfs", str(path))
+        for one in granted:
+            yield from ("--ro-bind", str(one), str(one))
+
+    def _granted_in(self, path: Path) -> list[Path]:
+        return [one for one in self._policy.granted if one.is_relative_to(path)]
+
     def _revealed(self, program: str, cwd: str, shows: tuple[Path, ...]) -> Iterator[str]:
         """What lies where the command would see nothing: the project, its own program, the interpreter."""
         real = os.path.realpath(program)
         own = [str(folder) for folder in own_folders()]
-        wanted = [*map(str, shows), *((str(self._policy.root),) if self._policy.root else ())]
+        wanted = [*map(str, (*shows, *self._policy.granted)), *((str(self._policy.root),) if self._policy.root else ())]
         if self._whole:
             wanted += [cwd, *own, real]
         elif any(inside(real, folder) for folder in own):
@@ -234,9 +255,19 @@ class Mounts:
         if not self._whole and not (self._policy.root and path.is_relative_to(self._policy.root)):
             return
         if path.is_dir():
-            yield from ("--perms", "0000", "--tmpfs", str(path), "--remount-ro", str(path))
+            if not self._is_emptied_first(path):
+                yield from self._emptied(path)
+            yield from ("--remount-ro", str(path))
         elif path.exists():
             yield from ("--ro-bind", "/dev/null", str(path))
+
+
+def _is_in(path: Path, folders: Iterable[Path]) -> bool:
+    return any(path.is_relative_to(folder) for folder in folders)
+
+
+def _is_below(path: Path, home: Path) -> bool:
+    return path != home and path.is_relative_to(home)
 
 
 @lru_cache(maxsize=1)

@@ -119,6 +119,9 @@ def _rules(policy: Policy, command: Command, program: str, cwd: str, home: str) 
     for path in seen:
         for allowed in _around(path, (*denied, *(() if path != Path("/") else _NOT_SHOWN))):
             yield str(allowed), READ
+    for path in policy.granted:
+        for allowed in _around(path, denied):
+            yield str(allowed), READ
     for place in {program, os.path.realpath(program)}:
         yield place, READ
     for name in _DEVICES:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from holdfast.config.model import SandboxConfig
 from holdfast.contract.command import Command
 from holdfast.contract.errors import ConfigError, SandboxRefused
+from holdfast.contract.widening import Widening
 from holdfast.fs.own_paths import installation, user_config_file, user_state_dir
 from holdfast.sandbox import hidden_files
 from holdfast.sandbox.hidden_files import Effect, Placed
@@ -43,8 +44,6 @@ class Policy(Struct, frozen=True, kw_only=True):
     """Patterns of `sandbox.read_deny`, each with the folder it is about."""
     found: tuple[Path, ...] = ()
     """What the patterns matched when a command was made ready."""
-    granted: tuple[Path, ...] = ()
-    """Single files that may be read all the same, by this one call."""
     own: tuple[Path, ...]
     """Where holdfast and its interpreter are installed, if that is in a writable folder: read-only."""
     hidden: tuple[Path, ...] = ()
@@ -58,6 +57,10 @@ class Policy(Struct, frozen=True, kw_only=True):
     """Where what was found at protected paths is kept when it is taken away from there; None: it is not kept."""
     foreign: tuple[Path, ...] = ()
     """Folders, beside the writable ones, in which somebody else may have put programs: no name is looked up there."""
+    granted: tuple[Path, ...] = ()
+    """What a person lets this one call reach, though it is denied or not shown."""
+    readable: tuple[Path, ...] = ()
+    """Of those, what it may read whatever patterns say. A folder it may change does not show its secrets."""
 
     def digest(self) -> str:
         return sha256(msgspec.json.encode(self, enc_hook=str, order="deterministic")).hexdigest()
@@ -77,18 +80,22 @@ class Policy(Struct, frozen=True, kw_only=True):
         real = Path(os.path.realpath(path))
         if _within(real, self.hidden):
             return "deny"
-        if real in self.granted:
+        if _within(real, self.readable):
             return None
-        if _within(real, self.read_deny):
+        if _within(real, self.read_deny) and not _within(real, self.granted):
             return "deny"
         folder, name = os.path.split(os.path.normpath(path))
         known = hidden_files.patterns(self.patterns)
         places = dict.fromkeys((str(real), f"{os.path.realpath(folder)}/{name}", f"{folder}/{name}"))
         return next((effect for place in places if (effect := known.effect(place)) is not None), None)
 
+    def granting(self, files: Iterable[Path]) -> Policy:
+        """The policy of one call that may read these files whatever is said of them."""
+        return replace(self, granted=(*self.granted, *files), readable=(*self.readable, *files))
+
     def expanded(self, found: Iterable[str]) -> Policy:
         """The policy of one command, with what the patterns match now."""
-        paths = tuple(path for path in map(Path, found) if path not in self.granted)
+        paths = tuple(path for path in map(Path, found) if not _within(path, self.readable))
         kept = tuple(path for path in self.read_deny if path not in self.granted or path in self.hidden)
         return replace(self, found=_deduplicated(paths), read_deny=kept)
 
@@ -152,6 +159,51 @@ def resolve(
         blocked=(state or user_state_dir()) / "blocked",
         foreign=_deduplicated(Path(os.path.realpath(path)) for path in (places.root, *foreign) if path is not None),
     )
+
+
+def widen(policy: Policy, widening: Widening) -> Policy:
+    """The policy with what one call may reach beyond it. Raises `SandboxRefused` for what nobody can give.
+
+    The paths are absolute. The state and the configuration of holdfast stay hidden, its installation read-only.
+    """
+    writable = tuple(map(_folder, widening.write))
+    readable = tuple(sorted({*map(_existing, widening.read)}))
+    granted = tuple(sorted({*writable, *readable}))
+    for path in granted:
+        if _within(path, policy.hidden):
+            raise SandboxRefused(f"{path} belongs to holdfast itself and stays hidden from commands.")
+    for path in writable:
+        if path == Path("/") or _within(path, map(Path, _NEVER_WRITABLE)):
+            raise SandboxRefused(f"{path} cannot be made writable in a sandbox; name another folder.")
+        if _within(path, own_folders()):
+            raise SandboxRefused(f"{path} is where holdfast is installed, which stays read-only.")
+    kept = [path for path in policy.read_deny if path in policy.hidden or not _within(path, granted)]
+    network = policy.network
+    if widening.network:
+        network = "on"
+    elif widening.hosts and network != "on":
+        network = tuple(sorted({*(network if isinstance(network, tuple) else ()), *widening.hosts}))
+    every = _deduplicated((*policy.writable, *writable))
+    own = tuple(path for path in own_folders() if _within(path, every))
+    for path in own:
+        _first_seen.setdefault(path, identity(path))
+    return replace(
+        policy, network=network, granted=granted, readable=readable, read_deny=tuple(kept), writable=every, own=own
+    )
+
+
+def _existing(path: str) -> Path:
+    real = Path(os.path.realpath(path))
+    if not real.exists():
+        raise SandboxRefused(f"There is no {path}; name a path that is there.")
+    return real
+
+
+def _folder(path: str) -> Path:
+    real = _existing(path)
+    if not real.is_dir():
+        raise SandboxRefused(f"{path} is not a folder; only folders can be made writable.")
+    return real
 
 
 _first_seen: dict[Path, tuple[int, int] | None] = {}

@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from copy import copy
 from functools import cached_property
 from pathlib import Path
 from types import FrameType
@@ -22,14 +23,16 @@ from msgspec.structs import asdict, replace
 from holdfast.config.model import SandboxConfig
 from holdfast.contract.command import Command
 from holdfast.contract.errors import HoldfastError, SandboxRefused
+from holdfast.contract.widening import Widening
 from holdfast.fs.own_paths import user_state_dir
 from holdfast.fs.protected_paths import INSTALLED, locked_reason
 from holdfast.fs.replace import make_private_folder
 from holdfast.helper_process import own_module
+from holdfast.net.hosts import is_entry
 from holdfast.sandbox.hidden_files import patterns
 from holdfast.sandbox.launch import Backend, Held, Launch, Overlay, finish, found_program, started
 from holdfast.sandbox.limits import Groups, rlimits
-from holdfast.sandbox.policy import Places, Policy, check_own, resolve, variables
+from holdfast.sandbox.policy import Places, Policy, check_own, expand, resolve, variables, widen
 from holdfast.sandbox.probing import Probing, backends
 from holdfast.sandbox.sweep import recover
 
@@ -50,8 +53,10 @@ class Sandbox:
         cwd: Path | None = None,
         remember: bool = True,
         foreign: Sequence[Path] = (),
+        widening: Widening | None = None,
     ) -> None:
-        """`remember`: keep what probes showed in the state folder. `foreign`: as in `policy.resolve`."""
+        """`remember`: keep what probes showed in the state folder. `foreign`: as in `policy.resolve`. `widening`: what
+        one call may reach beyond the configuration; see `widened`."""
         self._config = config
         self._document_dir = document_dir
         self._cwd = cwd or Path.cwd()
@@ -59,6 +64,35 @@ class Sandbox:
         self._remember = remember
         places = Places(cwd=self._cwd, root=root, document=document_dir, home=Path.home())
         self.policy: Policy = resolve(config, places, state=state, protected=extra_protected, foreign=foreign)
+        self._places = places
+        self._widening = widening
+        if widening is not None:
+            self._widen(widening)
+
+    def widened(self, widening: Widening) -> Sandbox:
+        """This sandbox for one call that may reach more. Raises `SandboxRefused` for what nobody can give."""
+        other = copy(self)
+        for made in ("profile", "hiding", "_probing"):
+            other.__dict__.pop(made, None)
+        other._widening = widening
+        other._widen(widening)
+        return other
+
+    def _widen(self, widening: Widening) -> None:
+        self.policy = widen(self.policy, widening)
+        if widening.outside:
+            self._config = replace(self._config, mode="off")
+
+    def located(self, widening: Widening) -> Widening:
+        """The widening with the real paths that its entries stand for, and hosts as they are compared."""
+        for host in widening.hosts:
+            if not is_entry(host):
+                raise SandboxRefused(f"{host!a} is not a host; write host, *.host or host:port.")
+        return replace(widening, read=self._real(widening.read), write=self._real(widening.write))
+
+    def _real(self, entries: Sequence[str]) -> tuple[str, ...]:
+        found = (expand(entry, self._places, "The path") for entry in entries)
+        return tuple(sorted({os.path.realpath(path) for path in found if path is not None}))
 
     @property
     def mode(self) -> Literal["auto", "required", "off"]:
@@ -74,7 +108,7 @@ class Sandbox:
 
     def is_path_readable(self, path: str | Path, granted: Sequence[Path] = ()) -> bool:
         """`granted`: single files that may be read all the same."""
-        policy = replace(self.policy, granted=tuple(granted)) if granted else self.policy
+        policy = self.policy.granting(granted) if granted else self.policy
         return not policy.is_hidden(path) and (self.mode == "off" or policy.is_readable(path))
 
     def is_secret(self, path: str | Path) -> bool:
@@ -135,6 +169,7 @@ class Sandbox:
             document_dir=self._document_dir,
             state=self._state,
             extra_protected=self.policy.protected,
+            widening=self._widening,
         )
         words = msgspec.json.encode(told, enc_hook=str).decode()
         return [*own_module("holdfast.sandbox.sandbox", words), "--", *command]
@@ -176,7 +211,7 @@ class Sandbox:
                 f"Not every file that sandbox.read_deny names could be hidden: {found.incomplete}. "
                 "Nothing was run; ask again."
             )
-        return replace(self.policy, granted=tuple(granted)).expanded(found.paths)
+        return self.policy.granting(granted).expanded(found.paths)
 
     def overlay_works(self, folder: Path) -> bool:
         """Whether changes in a writable folder can go to an overlay; found by doing it once."""
@@ -226,6 +261,7 @@ class _Told(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     document_dir: Path | None = None
     state: Path | None = None
     extra_protected: tuple[str, ...] = ()
+    widening: Widening | None = None
 
 
 def main(argv: list[str]) -> int:

@@ -104,9 +104,14 @@ class Ledger(Queries):
         await self._writer.commit(operations.rehold(self.seal, held, why, only_pending=only_pending))
         self.remember(held)
 
-    def answer(self, call_id: str, answer: Answer, *, digest: str) -> PendingCall:
-        """Take the answer to what was shown. Only an approval lets the call run; an edit leaves it waiting."""
-        settled = self.run(operations.answer(self.seal, self.read_body, call_id, answer, digest))
+    def answer(
+        self, call_id: str, answer: Answer, *, digest: str, becomes: PendingCall | None = None
+    ) -> PendingCall:
+        """Take the answer to what was shown. Only an approval lets the call run; an edit leaves it waiting. `becomes`
+        is what an approval makes of the call, in the same transaction: it never waits as that."""
+        settled = self.run(operations.answer(self.seal, self.read_body, call_id, answer, digest, becomes))
+        if becomes is not None:
+            self.remember(becomes)
         return self.as_shown(settled)
 
     async def begin(

@@ -63,10 +63,13 @@ def rehold(seal: Seal, held: PendingCall, why: str, *, only_pending: bool = Fals
     return op
 
 
-def answer(seal: Seal, read: BodyReader, call_id: str, said: Answer, digest: str) -> Op[PendingCall]:
+def answer(
+    seal: Seal, read: BodyReader, call_id: str, said: Answer, digest: str, becomes: PendingCall | None = None
+) -> Op[PendingCall]:
     result = _result_of(call_id, said)
-    body = seal(Answered(said, digest, result))
+    body = seal(Answered(said, digest if becomes is None else becomes.digest, result))
     by = read(body, Answered).answer.by
+    changed = None if becomes is None else seal(Held(becomes, f"widened by {by}"))
 
     def op(tx: Transaction) -> PendingCall:
         state, shown = open_state(tx, call_id)
@@ -75,6 +78,11 @@ def answer(seal: Seal, read: BodyReader, call_id: str, said: Answer, digest: str
         if shown != digest:
             raise StaleApproval(
                 f"Call {call_id} has changed since it was shown; look at it again with `holdfast pending`."
+            )
+        if becomes is not None and changed is not None:
+            entry = tx.append(call_id, "held", changed)
+            tx.execute(
+                "UPDATE open_calls SET digest = ?, entry = ? WHERE call = ?", (becomes.digest, entry, call_id)
             )
         held = held_of(tx, read, call_id)
         tx.append(call_id, "answered", body)

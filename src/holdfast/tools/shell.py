@@ -72,17 +72,18 @@ def risk_of(outlook: Outlook) -> Risk:
 def surroundings(folder: str | None, outlook: Outlook, ctx: Context, *, undo: str, lasts: str = "") -> Surroundings:
     """Where it runs, what contains it, and whether it can be undone."""
     held = "not contained" if outlook.contained_by is None else f"contained by {outlook.contained_by}"
-    return Surroundings(
-        where=shown_folder(folder, ctx), sandbox=f"{held}; network {outlook.network}", undo=undo, lasts=lasts
-    )
+    reach = "; ".join((held, f"network {outlook.network}", *outlook.paths))
+    return Surroundings(where=shown_folder(folder, ctx), sandbox=reach, undo=undo, lasts=lasts)
 
 
 def undo_words(outlook: Outlook) -> str:
+    """Only of files: what has been sent cannot be taken back."""
     if outlook.undo_note is not None:
         return f"cannot be undone: {outlook.undo_note}"
     if outlook.undo_only_in:
-        return f"can be undone only in {', '.join(outlook.undo_only_in)}: it runs without a sandbox"
-    return "can be undone"
+        places = ", ".join(outlook.undo_only_in)
+        return f"changes to files in {places} can be undone; other changes and what it sends cannot"
+    return "changes to files can be undone" + ("" if outlook.network == "off" else "; what it sends cannot")
 
 
 def preview(args: Args, width: int) -> str:

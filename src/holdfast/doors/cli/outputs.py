@@ -152,6 +152,7 @@ class CallOutput(Output):
     original_args: Annotated[Any, Doc("what the caller sent, where that differs")]
     caller: Annotated[Any, Doc("who asked: door, agent, provider, skill, session")]
     cwd: Annotated[str, Doc("the directory it ran in")]
+    widening: Annotated[Any, Doc("what it could reach beyond the sandbox's policy, or null")]
     parent: Annotated[Maybe, Doc("the call it is nested in, or null")]
     received_at: Annotated[float, Doc("when it came, in seconds since 1970")]
     began_at: Annotated[float | None, Doc("when it began to run, or null")]
@@ -170,7 +171,8 @@ class CallOutput(Output):
         ]
         return cls(
             call_id=call.id, tool=call.tool, name_used=call.name_used, state=record.state, args=call.args,
-            original_args=record.original_args, caller=_caller(call.caller), cwd=call.cwd, parent=call.parent,
+            original_args=record.original_args, caller=_caller(call.caller), cwd=call.cwd, widening=call.widening,
+            parent=call.parent,
             received_at=record.received_at, began_at=record.began_at, ended_at=record.ended_at,
             decisions=record.decisions, answers=answers,
             result=None if record.result is None else result_output(record.result), entries=record.entries,

@@ -15,6 +15,7 @@ from holdfast.config.model import SHELL_READONLY, CommandRule
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Verdict
+from holdfast.contract.widening import Widening, all_of
 from holdfast.rules.chain import Question, warn
 from holdfast.rules.shell import git
 from holdfast.rules.shell.doubts import may_run
@@ -131,7 +132,9 @@ class Judge:
         fits = [(rule, rule.fits(words)) for rule in self._strict] if part.hides or part.kind == "command" else []
         if certain := [rule for rule, fit in fits if fit == "yes"]:
             rule = max(certain, key=lambda rule: rule.verdict.strictness)
-            return _said(part, rule.verdict, rule.name, f"the rule '{rule.name}' says {rule.verdict}")
+            said = _said(part, rule.verdict, rule.name, f"the rule '{rule.name}' says {rule.verdict}")
+            plain = not (part.inside or part.derived or part.guessed or part.hides)
+            return replace(said, needs=all_of(rule.needs for rule in certain) or None) if plain else said
         hidden = next((rule for rule, fit in fits if fit == "perhaps"), None)
         if hidden is None and (doubt := reading.doubts.reasons.get(at)) is not None:
             reason = f"{doubt}, so it may run what the rule '{self._strict[0].name}' is about"
@@ -217,6 +220,11 @@ class _Commands:
             printed.add(feeds(words, given) if reads and not part.rerouted else "")
         self._printed[part.number] = printed.pop() if len(printed) == 1 else ""
         return rule, reason
+
+    def needs(self, name: str) -> Widening | None:
+        """What the approving rule of that name lets a command reach; nothing where several differ about it."""
+        found = {rule.needs for rule in self._judge.rules if rule.name == name and rule.verdict is Verdict.APPROVE}
+        return found.pop() if len(found) == 1 else None
 
     def _prints(self, number: int) -> Feed:
         """What the command of that number prints, if it is approved."""
@@ -305,7 +313,8 @@ def _approved(part: Part, commands: _Commands | None) -> JudgedPart:
         pass
     else:
         return _said(part, Verdict.APPROVE, "", "it changes nothing")
-    return _said(part, Verdict.APPROVE if rule else None, rule, reason)
+    said = _said(part, Verdict.APPROVE if rule else None, rule, reason)
+    return said if commands is None or not rule else replace(said, needs=commands.needs(rule))
 
 
 def _check_known(words: Sequence[str], place: Place) -> str | None:

@@ -13,6 +13,8 @@ from msgspec import Struct
 from holdfast.config.model import CommandRule
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.vocabulary import Verdict
+from holdfast.contract.widening import Widening
+from holdfast.net.hosts import is_entry
 from holdfast.rules.shell import git
 from holdfast.rules.shell.place import FOUND, Place
 from holdfast.rules.shell.programs import family, is_plain_name, program_name
@@ -241,6 +243,8 @@ class Rule(Struct, frozen=True, kw_only=True):
     any_operands: bool = False
     only_files: bool = False
     """Whether every operand must be a file of the project that is there."""
+    needs: Widening | None = None
+    """What such a command may reach beyond the sandbox's policy."""
 
     def approves(self, words: Sequence[str], place: Place) -> str | None:
         """Empty if these plain words are approved, a reason if they would be elsewhere, None if they do not fit."""
@@ -360,8 +364,18 @@ def read_rule(given: CommandRule) -> Rule:
         _check_approval(given, words, starred)
     return Rule(
         name=given.rule, verdict=verdict, words=tuple(words), options=given.options, any_operands=starred,
-        only_files=given.operands == "files",
+        only_files=given.operands == "files", needs=_needs(given, verdict),
     )  # fmt: skip
+
+
+def _needs(given: CommandRule, verdict: Verdict) -> Widening | None:
+    hosts = () if isinstance(given.network, str) else given.network
+    needs = Widening(hosts=hosts, network=given.network == "on", read=given.read, write=given.write)
+    if needs and verdict is Verdict.DENY:
+        raise _wrong(given, "what is denied reaches nothing, so leave out network, read and write")
+    if (strange := next((host for host in hosts if not is_entry(host)), None)) is not None:
+        raise _wrong(given, f"{strange!a} is not a host; write host, *.host or host:port")
+    return needs or None
 
 
 def _check_approval(given: CommandRule, words: list[str], starred: bool) -> None:

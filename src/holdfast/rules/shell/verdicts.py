@@ -7,6 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 from holdfast.contract.vocabulary import Verdict
+from holdfast.contract.widening import Widening, all_of
 
 
 def word_set(text: str) -> frozenset[str]:
@@ -103,6 +104,8 @@ class JudgedPart(Struct, frozen=True, kw_only=True):
     verdict: Verdict | None = None
     rule: str = ""
     reason: str = ""
+    needs: Widening | None = None
+    """What the rule says such a command may reach; None where no rule speaks of exactly this part."""
 
 
 class ShellJudgement(Struct, frozen=True, kw_only=True):
@@ -114,3 +117,13 @@ class ShellJudgement(Struct, frozen=True, kw_only=True):
     @property
     def rules(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(part.rule for part in self.parts if part.rule))
+
+    @property
+    def needs(self) -> Widening:
+        """What the rules that speak of its parts let the whole command reach: all of it runs in one sandbox."""
+        return all_of(part.needs for part in self.parts)
+
+    def needs_all(self, harmless: str) -> bool:
+        """Whether the rules approve everything in it with all that it needs, but for what `harmless` approves."""
+        commands = [part for part in self.parts if part.kind == "command" and part.rule != harmless]
+        return self.verdict is Verdict.APPROVE and all(part.needs == self.needs for part in commands)

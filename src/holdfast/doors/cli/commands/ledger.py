@@ -183,7 +183,8 @@ def _show(record: CallRecord) -> None:
         _field("decided", f"{decision.verdict}: {decision.reason} ({decision.source})")
     for given in record.answers:
         said = f": {given.answer.message}" if given.answer.message else ""
-        _field("answer", f"{given.answer.kind} by {given.answer.by} at {when(given.at)}{said}")
+        wide = f", and {given.answer.widen.words}" if given.answer.widen else ""
+        _field("answer", f"{given.answer.kind} by {given.answer.by} at {when(given.at)}{wide}{said}")
     if record.began_at is not None:
         _field("began", when(record.began_at))
     if record.ended_at is not None:

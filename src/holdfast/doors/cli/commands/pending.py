@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Literal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
 
 import click
 from msgspec.structs import replace
@@ -12,6 +14,7 @@ from msgspec.structs import replace
 from holdfast.contract.call import Answer, PendingCall
 from holdfast.contract.result import Result
 from holdfast.contract.vocabulary import Failure, State
+from holdfast.contract.widening import Widening
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.arguments import read_object, read_text
 from holdfast.doors.cli.asking import allow, ask_questions
@@ -70,11 +73,16 @@ _call_id = click.argument("call_id", metavar="ID", shell_complete=complete_pendi
 @click.option("--args", "new_args", metavar="JSON", help="Approve it with these arguments instead (- reads stdin).")
 @click.option("--digest", metavar="DIGEST", help="What you approve: at least 12 digits of the digest of the call.")
 @click.option("--always", type=click.Choice(["project", "user"]), help="Also allow this exact call from now on.")
+@click.option("--host", "hosts", metavar="HOST", multiple=True, help="Let this call reach a host by HTTP and HTTPS.")
+@click.option("--network", is_flag=True, help="Let this call reach every host.")
+@click.option("--read", metavar="PATH", multiple=True, help="Let this call read a path that the sandbox hides.")
+@click.option("--write", metavar="PATH", multiple=True, help="Let this call change files in another folder.")
+@click.option("--no-sandbox", "outside", is_flag=True, help="Run this call without a sandbox.")
 @_by
 @common
 def approve(
     flags: Flags, call_id: str, new_args: str | None, digest: str | None, always: Literal["project", "user"] | None,
-    by: str | None, as_json: bool,
+    by: str | None, as_json: bool, **wider: Any,
 ) -> int:
     """Say yes to a waiting call.
 
@@ -87,14 +95,24 @@ def approve(
     once, and the exit code is that of its result. A call of a document runs when
     its document goes on: with `holdfast chat FILE`, or by itself where that is
     watched. Until then the exit code is 4.
+
+    --host, --network, --read, --write and --no-sandbox widen the sandbox for this
+    call and no other. The call is shown with its new limits first; on a terminal
+    you are asked again. To widen a command each time, write a rule with `network`,
+    `read` or `write` (approval.commands).
     """
     args = None if new_args is None else read_object(new_args, "--args")
-    answer = Answer(kind="approve" if args is None else "edit", by=whoami(by), args=args)
+    widen = _widening(**wider)
+    if widen and always is not None:
+        raise UsageProblem(
+            "--always does not remember what is widened: write a rule with network, read or write (approval.commands)."
+        )
+    answer = Answer(kind="approve" if args is None else "edit", by=whoami(by), args=args, widen=widen or None)
     with ledger_here(flags, expire=True) as ledger:
         held, state = find_held(ledger, call_id), ledger.path.parent
         unseen = not held.definition_only and not was_shown(ledger, held, digest)
     try:
-        if unseen:
+        if unseen and not widen:
             asyncio.run(_review(held))
             note_shown(state, [held])
         result, now, shown = _answer(flags, held, answer, quiet=as_json or unseen, always=always)
@@ -149,7 +167,7 @@ def _answer(
     flags: Flags, held: PendingCall, answer: Answer, *, quiet: bool, always: Literal["project", "user"] | None = None
 ) -> tuple[Result, PendingCall | None, str]:
     """The result, the call if it still waits, and the digest under which it was shown here."""
-    if answer.kind != "edit" and not quiet:
+    if answer.kind != "edit" and not answer.widen and not quiet:
         show_held(held, sys.stderr, whole=answer.kind == "approve")
     runs_here = answer.kind in ("approve", "edit") and not _is_waited_for(held)
     servers = servers_for(held.call.tool) if runs_here else ()
@@ -169,12 +187,16 @@ async def _take(
             await runtime.pipeline.wait_for_sources()
         if answer.kind == "edit":
             held = await runtime.pipeline.change(held, answer.args or {}, by=answer.by)
-            answer = Answer(kind="approve", by=answer.by)
-            if not quiet:
+            answer = replace(answer, kind="approve", args=None)
+            if not quiet and not answer.widen:
                 await _show_changed(held)
+        digest = held.digest
+        if answer.widen:
+            wide = await runtime.pipeline.widened(held, answer.widen)
+            digest = await _show_widened(wide, held)
         if always is not None:
             await allow(runtime, held, always, answer.by)
-        result = await runtime.answer(held.call.id, answer, digest=held.digest)
+        result = await runtime.answer(held.call.id, answer, digest=digest)
         return _who_runs(result, held), kept_ledger(runtime).held(held.call.id), held.digest
 
 
@@ -184,6 +206,25 @@ async def _show_changed(held: PendingCall) -> None:
         show_held(held, sys.stderr)
     else:
         await _review(held)
+
+
+def _widening(
+    *, hosts: Sequence[str], network: bool, read: Sequence[str], write: Sequence[str], outside: bool
+) -> Widening:
+    def absolute(paths: Sequence[str]) -> tuple[str, ...]:
+        return tuple(str(Path(path).expanduser().absolute()) for path in paths)
+
+    return Widening(hosts=tuple(hosts), network=network, read=absolute(read), write=absolute(write), outside=outside)
+
+
+async def _show_widened(wide: PendingCall, held: PendingCall) -> str:
+    """The digest of what the person agrees to: the call as it is shown now, or, where nobody can be asked, the call as
+    they saw it before, with nothing but these limits changed."""
+    if screen.can_ask():
+        await _review(wide)
+        return wide.digest
+    show_held(wide, sys.stderr, whole=True)
+    return held.digest
 
 
 async def _review(held: PendingCall) -> None:
