@@ -120,7 +120,7 @@ def test_without_a_terminal_a_call_that_needs_a_person_is_parked_at_once(asking:
     assert done.code == 4
     assert done.out == ""
     assert "file.write waits for approval" in done.err and "│ +hello\n" in done.err
-    assert "No rule answers" in done.err
+    assert "No rule covers this call" in done.err
     call_id = done.err.strip().rpartition(" ")[2]
     assert f"holdfast approve {call_id}" in done.err
     assert not (asking.project / "notes.txt").exists()

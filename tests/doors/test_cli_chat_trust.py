@@ -76,7 +76,7 @@ def test_on_a_terminal_it_is_asked_once(cli: Cli) -> None:
         person.expect(QUESTION)
         person.type("n")
         person.expect("Not trusted")
-        person.expect("leave it waiting\n> ")
+        person.expect("leave it pending\n> ")
         person.type("q")
         assert person.finish() == 4
     with Terminal(cli, "chat", NAME) as person:

@@ -25,11 +25,11 @@ def test_a_hostile_call_is_shown_with_every_hidden_character_written_out(asking:
         person.expect("‹\\u{202e}›")
         person.expect("‹\\x1b›[2J")
         person.expect("‹\\xa0×5000›end")
-        person.expect("leave it waiting\n> ")
+        person.expect("leave it pending\n> ")
         person.type("d")
         person.expect("│ content: a‹\\u{202e}›")
         person.expect("‹\\xa0×5000›end")
-        person.expect("leave it waiting\n> ")
+        person.expect("leave it pending\n> ")
         person.type("q")
         assert person.finish() == 4
         assert acts(person.text) == []
@@ -72,12 +72,12 @@ def test_a_long_diff_says_how_much_of_it_is_hidden_and_a_yes_shows_all_of_it_fir
     with Terminal(asking, "call", "file.write", "path=long.txt", f"content={content}", rows=500) as person:
         person.expect("lines hidden")
         person.expect("+line 299")
-        person.expect("leave it waiting\n> ")
+        person.expect("leave it pending\n> ")
         assert "+line 150" not in person.text
         person.type("y")
         person.expect("Not all of it was shown. This is the whole:")
         person.expect("+line 150")
-        person.expect("leave it waiting\n> ")
+        person.expect("leave it pending\n> ")
         assert not (asking.project / "long.txt").exists()
         person.type("y")
         assert person.finish() == 0
@@ -94,7 +94,7 @@ def test_a_command_longer_than_the_screen_is_shown_page_by_page(careful: Cli) ->
             assert f"│ echo {14 + 22 * page}\n" not in person.text
             person.type("" if page < 2 else "a")
         person.expect("│ echo 59\n")
-        person.expect("leave it waiting\n> ")
+        person.expect("leave it pending\n> ")
         person.type("q")
         assert person.finish() == 4
     with Terminal(careful, "call", "shell.exec", f"command={command}", rows=24) as person:

@@ -184,7 +184,6 @@ def test_an_address_is_shown_with_its_host_and_opened_by_nobody_but_the_person(c
         person.expect("host: login.example")
         person.expect("[n] no\n> ")
         person.type("")
-        person.expect("[n] no\n> ")
         assert not Path(f"{browser}.opened").exists()
         person.type("o")
         person.expect("host: login.example")

@@ -43,7 +43,7 @@ HOSTILE = "\n".join(
 )
 LABELLED = re.compile(r"  (?! )[a-z :]+ |  [a-z0-9]{8}-1  |Error: |✗ |✓ |    ")
 """What may stand before words of others in one line: a label, an id, a sign, the indent of a sentence that goes on."""
-PROMPT = "leave it waiting\n> "
+PROMPT = "leave it pending\n> "
 
 
 def check(person: Terminal, columns: int) -> list[str]:
@@ -117,8 +117,8 @@ def test_a_change_and_its_undoing(careful: Cli, columns: int) -> None:
         person.expect("details")
         person.expect("> ")
         person.type("a")
-        person.expect("Which one?")
-        person.type("")
+        person.expect("back\n> ")
+        person.type("n")
         person.expect("details")
         person.expect("> ")
         person.type("q")

@@ -8,14 +8,14 @@ from tests.doors.command import Cli
 from tests.doors.terminal import Terminal
 
 WRITE = ("call", "file.write", "path=notes.txt", "content=hello")
-PROMPT = "leave it waiting\n> "
+PROMPT = "leave it pending\n> "
 
 
 @pytest.mark.spec("A15a", "A14", "E1a")
 def test_a_person_sees_what_would_happen_and_why_and_says_yes(asking: Cli) -> None:
     with Terminal(asking, *WRITE) as person:
         person.expect("May file.write run?")
-        person.expect("No rule answers")
+        person.expect("why     No rule covers this call, so it needs your approval.\n")
         person.expect("medium")
         person.expect("create notes.txt")
         person.expect("│ +hello")
@@ -45,7 +45,7 @@ def test_no_and_no_with_a_message_end_the_call(asking: Cli) -> None:
 
 @pytest.mark.spec("A14")
 def test_edited_arguments_are_shown_again_before_they_are_approved(asking: Cli) -> None:
-    with Terminal(asking, *WRITE) as person:
+    with Terminal(asking, *WRITE, PATH="/nowhere") as person:
         person.expect(PROMPT)
         person.type("e")
         person.expect("one line of JSON: ")
@@ -81,19 +81,15 @@ def test_arguments_are_edited_in_the_persons_editor_if_there_is_one(asking: Cli)
 def test_always_shows_the_narrow_rule_before_it_is_kept(asking: Cli) -> None:
     with Terminal(asking, *WRITE, columns=120) as person:
         person.expect(PROMPT)
-        person.type("a")
+        person.press(b"a")
         person.expect('│ 1. file.write with content="hello", create_parents=null, path="notes.txt", in this project')
-        person.type("1")
-        person.expect('The rule:\n│ file.write with content="hello"')
-        person.expect("[y/N]")
-        person.type("n")
+        person.expect("[n] back\n> ")
+        person.press(b"n")
         person.expect(PROMPT)
         assert asking.run("grants", "--json").out == ""
-        person.type("a")
-        person.expect("Which one?")
-        person.type("1")
-        person.expect("[y/N]")
-        person.type("y")
+        person.press(b"a")
+        person.expect("[n] back\n> ")
+        person.press(b"1")
         person.expect("holdfast grants revoke")
         assert person.finish() == 0
     (asking.project / "notes.txt").unlink()
@@ -135,7 +131,7 @@ def test_an_interrupt_cancels_the_call_for_good(asking: Cli) -> None:
         person.expect(PROMPT)
         person.press(b"\x03")
         assert person.finish() == 130
-        assert "Traceback" not in person.text
+        assert person.text.endswith("> \nCancelled. Nothing ran.\n")
     assert asking.run("pending").out == "Nothing is waiting.\n"
     assert asking.run("ledger", "--json").lines[0]["state"] == "cancelled"
 
@@ -159,7 +155,7 @@ def test_what_changes_while_the_person_thinks_is_shown_again(asking: Cli) -> Non
         person.expect(PROMPT)
         (asking.project / "notes.txt").write_text("mine")
         person.type("y")
-        person.expect("look again")
+        person.expect("It changed since you were shown it: the file notes.txt. Review it again.")
         person.expect("-mine")
         person.expect(PROMPT)
         assert (asking.project / "notes.txt").read_text() == "mine"
@@ -245,3 +241,32 @@ def test_the_doctor_says_that_it_attacks_the_sandbox(cli: Cli) -> None:
         person.expect("\r\x1b[K")
         person.expect("python")
         assert person.finish() == 0
+
+
+@pytest.mark.spec("A14")
+def test_without_an_editor_of_their_own_a_person_gets_vi_with_the_arguments_in_it(asking: Cli) -> None:
+    tools = asking.project.parent / "tools"
+    tools.mkdir()
+    (tools / "vi").write_text("#!/bin/sh\n/bin/sed -i s/hello/edited/ \"$1\"\n")
+    (tools / "vi").chmod(0o755)
+    with Terminal(asking, *WRITE, PATH=str(tools)) as person:
+        person.expect(PROMPT)
+        person.press(b"e")
+        person.expect("+edited")
+        person.expect(PROMPT)
+        person.press(b"n")
+        assert person.finish() == 3
+    assert "It changed since" not in person.text
+
+
+@pytest.mark.spec("A14")
+def test_details_begin_with_the_arguments(asking: Cli) -> None:
+    with Terminal(asking, *WRITE) as person:
+        person.expect(PROMPT)
+        person.press(b"d")
+        person.expect("d\n  with\n│ path: notes.txt\n")
+        person.expect("digest")
+        person.expect(PROMPT)
+        person.press(b"q")
+        assert person.finish() == 4
+    assert "urn:" not in person.text

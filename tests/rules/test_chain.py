@@ -53,7 +53,7 @@ def test_nobody_answering_means_ask() -> None:
     chain = Chain()
     chain.register("shy", says(None))
     assert chain.judge(question()).decision == Decision(
-        Verdict.ASK, "default", "No rule answers for this call, so a person is asked."
+        Verdict.ASK, "default", "No rule covers this call, so it needs your approval."
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 from holdfast.config.model import ApprovalConfig
 from holdfast.contract.errors import GrantRefused
 from holdfast.contract.vocabulary import Verdict
-from holdfast.rules.grants import StoredGrants
+from holdfast.rules.grants import StoredGrants, narrow_grant
 from holdfast.rules.resolvers import GRANTS
 from holdfast.rules.standard import standard_chain
 from holdfast.store.ledger import Grants, Ledger
@@ -34,7 +34,7 @@ def test_what_was_allowed_is_approved_and_nothing_else(grants: Grants, scope: st
     book = StoredGrants(grants)
     chain = standard_chain(ApprovalConfig(), grants=book)
     assert chain.judge(MAKE).decision.verdict is Verdict.ASK
-    grant = book.remember(MAKE, scope, "ann")  # pyright: ignore[reportArgumentType]
+    grant = book.keep(narrow_grant(MAKE, scope, "ann"))  # pyright: ignore[reportArgumentType]
     decision = chain.judge(MAKE).decision
     assert (decision.verdict, decision.source) == (Verdict.APPROVE, GRANTS)
     assert decision.reason == f"Allowed before by ann (grant {grant.id}, scope {scope})."
@@ -45,7 +45,7 @@ def test_what_was_allowed_is_approved_and_nothing_else(grants: Grants, scope: st
 @pytest.mark.spec("A12")
 def test_a_grant_for_once_is_used_up_by_one_call(grants: Grants) -> None:
     book = StoredGrants(grants)
-    book.remember(MAKE, "once", "ann")
+    book.keep(narrow_grant(MAKE, "once", "ann"))
     assert book.matching(MAKE) is not None
     assert [book.use(MAKE) for _ in range(2)] == [True, False]
     assert book.matching(MAKE) is None
@@ -54,8 +54,8 @@ def test_a_grant_for_once_is_used_up_by_one_call(grants: Grants) -> None:
 @pytest.mark.spec("A12")
 def test_a_lasting_grant_is_used_before_one_for_once(grants: Grants) -> None:
     book = StoredGrants(grants)
-    book.remember(MAKE, "once", "ann")
-    book.remember(MAKE, "session", "ann")
+    book.keep(narrow_grant(MAKE, "once", "ann"))
+    book.keep(narrow_grant(MAKE, "session", "ann"))
     assert [book.use(MAKE) for _ in range(3)] == [True] * 3
     assert sorted(grant.scope for grant in grants.list(session="session-1")) == ["once", "session"]
 
@@ -63,7 +63,7 @@ def test_a_lasting_grant_is_used_before_one_for_once(grants: Grants) -> None:
 @pytest.mark.spec("A12")
 def test_grants_can_be_listed_and_revoked(grants: Grants) -> None:
     book = StoredGrants(grants)
-    grant = book.remember(MAKE, "project", "ann")
+    grant = book.keep(narrow_grant(MAKE, "project", "ann"))
     assert [listed.id for listed in grants.list()] == [grant.id]
     assert grants.revoke(grant.id, by="ann")
     assert book.matching(MAKE) is None
@@ -72,14 +72,14 @@ def test_grants_can_be_listed_and_revoked(grants: Grants) -> None:
 @pytest.mark.spec("A12")
 def test_another_session_does_not_see_a_grant_of_this_one(grants: Grants) -> None:
     book = StoredGrants(grants)
-    book.remember(MAKE, "session", "ann")
+    book.keep(narrow_grant(MAKE, "session", "ann"))
     assert book.matching(question(SHELL, {"command": "make test"}, session="session-2")) is None
 
 
 @pytest.mark.spec("A12")
 def test_an_expired_grant_covers_nothing(grants: Grants) -> None:
     book = StoredGrants(grants)
-    book.remember(MAKE, "session", "ann", expires=1.0)
+    book.keep(narrow_grant(MAKE, "session", "ann"), expires=1.0)
     assert book.matching(MAKE) is None
     assert book.use(MAKE) is False
 
@@ -87,13 +87,13 @@ def test_an_expired_grant_covers_nothing(grants: Grants) -> None:
 @pytest.mark.spec("A12")
 def test_what_is_refused_is_not_stored(grants: Grants) -> None:
     with pytest.raises(GrantRefused):
-        StoredGrants(grants).remember(MAKE, "user", "ann", width="tool")
+        StoredGrants(grants).keep(narrow_grant(MAKE, "user", "ann", width="tool"))
     assert grants.list(every=True) == []
 
 
 @pytest.mark.spec("A12")
 def test_a_grant_for_reading_a_folder_survives_being_stored(grants: Grants) -> None:
     book = StoredGrants(grants)
-    book.remember(question(READ, {"path": "docs/a.md"}), "project", "ann", width="folder")
+    book.keep(narrow_grant(question(READ, {"path": "docs/a.md"}), "project", "ann", width="folder"))
     assert book.matching(question(READ, {"path": "docs/b.md"})) is not None
     assert book.matching(question(READ, {"path": "src/b.py"})) is None

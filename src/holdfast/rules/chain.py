@@ -202,13 +202,25 @@ Resolve = Callable[[str, Args, ResolveContext], object]
 """`(canonical tool name, arguments, context)` to a verdict, its word, a `Decision`, or None to pass."""
 
 DEFAULT_PRIORITY: Final = 50
-DEFAULT: Final = Decision(Verdict.ASK, "default", "No rule answers for this call, so a person is asked.")
+DEFAULT: Final = Decision(Verdict.ASK, "default", "No rule covers this call, so it needs your approval.")
 URN: Final = "urn:holdfast:approval:"
 NO_ANSWER: Final = "pass"
 FAILED: Final = "failed"
+_OWN_URN: Final = "urn:holdfast:"
 _SEED_URN: Final = "urn:flemma:approval:"
 _ANSWERS: Final = frozenset(verdict.value for verdict in Verdict)
 _MEMO_LIMIT: Final = 4096
+
+
+def source_name(source: str) -> str:
+    """The source of a decision as people read it; names of ours without the prefix that keeps them apart."""
+    return source.rpartition(":")[2].replace("-", " ") if source.startswith(_OWN_URN) else source
+
+
+def why(decision: Decision) -> str:
+    """A decision for the person who is asked: its reason, and which resolver gave it."""
+    whose = f" ({source_name(decision.source)})" if decision.source != DEFAULT.source else ""
+    return f"{decision.reason}{whose}"
 
 
 def every_tool(tool: Tool) -> bool:
@@ -261,8 +273,12 @@ class _Order(Struct, frozen=True):
 class Chain:
     """The registry of resolvers and the judge over them."""
 
-    def __init__(self, *, on_error: OnError = "skip") -> None:
+    def __init__(
+        self, *, on_error: OnError = "skip", uncovered: Callable[[Question], str] = lambda question: ""
+    ) -> None:
+        """`uncovered` says which part of a call no rule covers, where that can be told."""
         self.on_error: Final = on_error
+        self._uncovered = uncovered
         self._entries: dict[str, Resolver] = {}
         self._order = _Order()
         self._revision = 0
@@ -331,7 +347,10 @@ class Chain:
 
     def judge(self, question: Question) -> Judgement:
         steps = self._hear(self._order.resolvers, question)
-        return Judgement(self._decide(steps), tuple(steps))
+        decision = self._decide(steps)
+        if decision == DEFAULT and (reason := self._uncovered(question)):
+            decision = Decision(DEFAULT.verdict, DEFAULT.source, reason)
+        return Judgement(decision, tuple(steps))
 
     def static_decision(self, tool: Tool) -> Decision | None:
         """What `judge` decides about every call of this tool, or None when that depends on the call."""
@@ -348,7 +367,8 @@ class Chain:
         settled = leading == resolvers or (self.on_error == "skip" and any(map(_is_answer, steps)))
         if not settled or any(step.answer == FAILED for step in steps):
             return None
-        return self._decide(steps)
+        decision = self._decide(steps)
+        return None if decision == DEFAULT and self._uncovered(Question.about(tool)) else decision
 
     def _hear(self, resolvers: tuple[Resolver, ...], question: Question) -> list[Step]:
         steps: list[Step] = []
@@ -409,7 +429,7 @@ def _heard(resolver: Resolver, question: Question) -> Step:
 
 
 def _failed(resolver: Resolver, what: str) -> Step:
-    warn(f"The approval resolver '{resolver.name}' could not answer: {what}.")
+    warn(f"The approval resolver '{source_name(resolver.name)}' could not answer: {what}.")
     return Step(resolver.name, resolver.priority, FAILED, f"The resolver could not answer: {what}.")
 
 

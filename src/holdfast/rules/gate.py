@@ -30,6 +30,7 @@ from holdfast.rules.chain import (
     every_tool,
     reason_of,
     show,
+    source_name,
     warn,
 )
 from holdfast.rules.policy import GROUP_PREFIX, Names
@@ -184,7 +185,7 @@ def _heard(cap: Cap, decision: Decision, question: Question) -> Step:
     if answer is None or verdict is Verdict.APPROVE:
         return Step(cap.name, None, NO_ANSWER)
     if verdict is None or not isinstance(answer, Decision):
-        reason = f"The cap '{cap.name}' could not judge: {what}."
+        reason = f"The cap '{source_name(cap.name)}' could not judge: {what}."
         warn(reason)
         return Step(cap.name, None, FAILED, reason)
     return Step(cap.name, None, verdict.value, reason_of(answer.reason))
@@ -194,7 +195,7 @@ def _prevails(verdict: Verdict, current: Decision) -> bool:
     """Stricter, or as strict as a decision that nobody made: a reason is better than none."""
     if verdict.strictness > current.verdict.strictness:
         return True
-    return current == DEFAULT and verdict is current.verdict
+    return current.source == DEFAULT.source and verdict is current.verdict
 
 
 class Gate:
@@ -298,8 +299,9 @@ def _chain_steps(chain: Chain, heard: Judgement, decision: Decision) -> list[Exp
     for resolver in chain.get_all():
         step = asked.get(resolver.name, Step(resolver.name, resolver.priority, NOT_ASKED, resolver.description))
         steps.append(_explained("chain", step, decision))
-    if heard.decision == DEFAULT:
-        steps.append(_explained("chain", Step(DEFAULT.source, None, DEFAULT.verdict, DEFAULT.reason), decision))
+    if heard.decision.source == DEFAULT.source:
+        default = Step(DEFAULT.source, None, DEFAULT.verdict, heard.decision.reason)
+        steps.append(_explained("chain", default, decision))
     return steps
 
 

@@ -93,13 +93,14 @@ class StoredGrants:
         grant = self.matching(question)
         return grant is not None and self._grants.consume(grant.id, question.call_id)
 
-    def remember(
-        self, question: Question, scope: Scope, by: str, *, width: Width = "exact", expires: float | None = None
-    ) -> Grant:
-        """Store the narrow rule for this call, or raise `GrantRefused`."""
-        spec = narrow_grant(question, scope, by, width=width)
+    def keeps(self, scope: Scope) -> bool:
+        """Whether there is a place for grants of this scope."""
+        return scope != "user" or self._grants.has_user
+
+    def keep(self, spec: GrantSpec, *, expires: float | None = None) -> Grant:
+        """Store a rule that `narrow_grant` made."""
         return self._grants.add(
-            tool=spec.tool, pattern=spec.pattern, scope=scope, by=by, session=spec.session, expires=expires
+            tool=spec.tool, pattern=spec.pattern, scope=spec.scope, by=spec.by, session=spec.session, expires=expires
         )
 
 
@@ -146,6 +147,11 @@ def matches(grant: Grant, question: Question, *, now: float | None = None) -> bo
     except msgspec.ValidationError:
         return False
     return covers(pattern, question)
+
+
+def covers_itself(spec: GrantSpec, question: Question) -> bool:
+    """Whether a rule covers the call it was made for."""
+    return covers(msgspec.convert(spec.pattern, GrantPattern), question)
 
 
 def covers(pattern: GrantPattern, question: Question) -> bool:

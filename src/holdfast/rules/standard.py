@@ -16,7 +16,7 @@ from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Verdict
 from holdfast.contract.widening import Widening
-from holdfast.rules.chain import URN, Chain, Question, Resolve, ResolveContext, Resolver
+from holdfast.rules.chain import DEFAULT, RAISED, URN, Chain, Question, Resolve, ResolveContext, Resolver
 from holdfast.rules.gate import CAP_URN, Cap, Hooks, changed_definition_cap, max_risk_cap, protected_path_cap
 from holdfast.rules.policy import Names
 from holdfast.rules.resolvers import (
@@ -35,7 +35,8 @@ from holdfast.rules.resolvers import (
 )
 from holdfast.rules.shell.place import command_of, is_shell_tool, never, place_of
 from holdfast.rules.shell.programs import dialect_of
-from holdfast.rules.shell.verdicts import Dialect, JudgedPart, ShellJudgement
+from holdfast.rules.shell.verdicts import UNCOVERED, Dialect, JudgedPart, ShellJudgement
+from holdfast.text.visible import clip_middle
 
 if TYPE_CHECKING:
     from holdfast.rules.shell.judge import Judge
@@ -44,6 +45,9 @@ COMMANDS: Final = f"{URN}commands"
 SHELL_PARTS: Final = f"{CAP_URN}shell-parts"
 WIDENED: Final = f"{CAP_URN}widened"
 PRIORITY: Final = 85
+_MAX_PARTS: Final = 3
+_MAX_PART: Final = 60
+"""Parts of a command that are named, and characters of each."""
 _HOME_SOURCES: Final = frozenset({"builtin", "program"})
 
 
@@ -100,6 +104,16 @@ class CommandRules:
         judged = self.read(question)
         return () if judged is None else judged.parts
 
+    def uncovered(self, question: Question) -> str:
+        """Which parts of a command no rule covers, for a person; empty for a call that runs none."""
+        if not is_shell_tool(question.tool):
+            return ""
+        try:
+            judged = self.read(question)
+        except RAISED:
+            return DEFAULT.reason
+        return DEFAULT.reason if judged is None else uncovered_words(judged)
+
     def resolver(self) -> Resolver:
         """Approves a command every part of which is approved; has nothing to say about the rest."""
 
@@ -154,6 +168,21 @@ class CommandRules:
         return named or self._narrowing.leaves(tool)
 
 
+def uncovered_words(judged: ShellJudgement) -> str:
+    """`tail -5` is not covered by a rule."""
+    left = [part for part in judged.parts if part.verdict is None]
+    left = [part for part in left if not part.inside] or left
+    if not left:
+        return DEFAULT.reason if judged.verdict is Verdict.APPROVE else judged.reason
+    names = [f"`{clip_middle(part.text, _MAX_PART)}`{f' in {part.inside}' if part.inside else ''}" for part in left]
+    names = list(dict.fromkeys(names))
+    if len(names) > _MAX_PARTS:
+        names[_MAX_PARTS - 1 :] = [f"{len(names) - _MAX_PARTS + 1} more parts"]
+    what = f"{', '.join(names[:-1])} and {names[-1]} are" if len(names) > 1 else f"{names[0]} is"
+    why = next((part.reason for part in left if part.reason and part.reason != UNCOVERED), "")
+    return f"{what} not covered by a rule{f': {why}' if why else ''}."
+
+
 class DocumentPolicy(Struct, frozen=True):
     """A trusted document has set `auto_approve`, as a list in the configuration or by a function."""
 
@@ -175,14 +204,14 @@ def standard_chain(
 ) -> Chain:
     """All built-in resolvers. `function` stands in for `auto_approve`; `is_tool` tells tool names from module paths;
     `protected` are paths that the configuration protects beside the built-in ones, `shells` what runs commands."""
-    chain = Chain(on_error=approval.on_error)
+    commands = CommandRules(approval, sandbox_held, protected, shells)
+    commands.check()
+    chain = Chain(on_error=approval.on_error, uncovered=commands.uncovered)
     outer = approval if document is None else document.outer
     decides = document is not None
     chain.add(config_resolver(outer, function=function, document_decides=decides))
     for path in () if function is not None else module_paths(outer, is_tool):
         chain.add(module_resolver(path, outer, is_tool=is_tool, document_decides=decides))
-    commands = CommandRules(approval, sandbox_held, protected, shells)
-    commands.check()
     if commands.approves_any:
         chain.add(commands.resolver())
     if document is not None:

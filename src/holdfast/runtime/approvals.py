@@ -19,15 +19,17 @@ from holdfast.contract.widening import Widening
 from holdfast.fs import paths
 from holdfast.fs.protected_paths import is_protected
 from holdfast.registry.registry import Registry
-from holdfast.rules.chain import Question
-from holdfast.rules.gate import Cap, Gate, Hooks, containment_cap, secret_file_cap, unhidden_files_cap
+from holdfast.rules.chain import FAILED, Question
+from holdfast.rules.gate import Cap, Gate, Hooks, apply_caps, containment_cap, secret_file_cap, unhidden_files_cap
+from holdfast.rules.resolvers import GRANTS
 from holdfast.rules.shell.place import command_of, is_shell_tool
 from holdfast.rules.standard import CommandRules, DocumentPolicy, standard_caps, standard_chain
 from holdfast.runtime.commands import Commands
 from holdfast.store.changes import to_text
+from holdfast.text.preview import display_path
 
 if TYPE_CHECKING:
-    from holdfast.rules.grants import StoredGrants, Width
+    from holdfast.rules.grants import GrantSpec, StoredGrants, Width
     from holdfast.store.ledger import Grant, Scope
 
 
@@ -128,13 +130,42 @@ class Approvals:
         return self.grants is not None and self.grants.use(self.question(tool, call, proposal))
 
     def remember(self, pending: PendingCall, scope: Scope, by: str, width: Width) -> Grant:
-        """A grant for calls like this one, as it would be now. Raises `GrantRefused` if it would be too wide."""
+        """Keep a grant for calls like this one, as it would be now. Raises `GrantRefused` as `grant_for` does."""
+        spec = self.grant_for(pending, scope, by, width)
+        assert self.grants is not None
+        return self.grants.keep(spec)
+
+    def grant_for(self, pending: PendingCall, scope: Scope, by: str, width: Width) -> GrantSpec:
+        """The rule that "always allow" of this call would be. Raises `GrantRefused` if that is too wide, or of no use:
+        it does not cover the call itself, or the call is asked about whatever is granted."""
+        from holdfast.rules.grants import covers_itself, narrow_grant
+
         tool = self._registry.find(pending.call.tool)
-        if tool is None or self.grants is None:
+        if tool is None or self.grants is None or not self.grants.keeps(scope):
             raise GrantRefused(
                 f"'{pending.call.tool}' cannot be allowed here: this runtime does not know it, or keeps no ledger."
             )
-        return self.grants.remember(self.question(tool, pending.call, pending.proposal), scope, by, width=width)
+        question = self.question(tool, pending.call, pending.proposal)
+        against = self._against_grants(question)
+        if against is not None:
+            raise GrantRefused(f"This is asked about every time, so no rule would help: {against.reason}")
+        spec = narrow_grant(question, scope, by, width=width)
+        if not covers_itself(spec, question):
+            raise GrantRefused(f"No such rule would cover this call of '{tool.name}' again; approve it each time.")
+        return spec
+
+    def _against_grants(self, question: Question) -> Decision | None:
+        """Who asks about the call or denies it whatever is granted: a resolver before the grants, or a cap."""
+        heard = self.chain.judge(question)
+        for step in heard.steps:
+            if step.source == GRANTS:
+                break
+            if step.answer == FAILED and self.chain.on_error == "ask":
+                return Decision(Verdict.ASK, step.source, step.reason)
+            if step.answer in (Verdict.ASK, Verdict.DENY):
+                return heard.decision
+        capped = apply_caps(Decision(Verdict.APPROVE, GRANTS, ""), self.caps, question).decision
+        return None if capped.verdict is Verdict.APPROVE else capped
 
     def question(self, tool: Tool, call: Call, proposal: Proposal | None) -> Question:
         workspace = self._commands.workspace
@@ -246,7 +277,7 @@ def approval_digest(
 
 def what_changed(before: PendingCall, now: PendingCall) -> str:
     """In words, what differs between two digests of one call."""
-    return " and ".join(_changes(before, now)) or "the sandbox it would run in"
+    return " and ".join(_changes(before, now)) or "its sandbox"
 
 
 def _changes(before: PendingCall, now: PendingCall) -> Iterator[str]:
@@ -255,7 +286,7 @@ def _changes(before: PendingCall, now: PendingCall) -> Iterator[str]:
     if names:
         yield f"its arguments ({', '.join(names)})"
     if before.call.cwd != now.call.cwd:
-        yield "the folder it would run in"
+        yield f"its folder (was: {before.call.cwd}; now: {now.call.cwd})"
     if before.definition_digest != now.definition_digest:
         yield "the definition of its tool"
     old_files, new_files = _contents(before), _contents(now)
@@ -263,11 +294,12 @@ def _changes(before: PendingCall, now: PendingCall) -> Iterator[str]:
     if files:
         yield f"the content of {', '.join(files)}"
     if _sandbox(before) != _sandbox(now):
-        yield "the sandbox it would run in"
+        yield f"its sandbox (was: {_sandbox(before) or 'none'}; now: {_sandbox(now) or 'none'})"
     elif not names and _proposed(before) != _proposed(now):
         facts = {(fact.kind, fact.subject): fact.value for fact in _facts(before)}
-        other = [fact.subject for fact in _facts(now) if facts.get((fact.kind, fact.subject)) != fact.value]
-        yield f"what it would do ({', '.join(other)})" if other else "what it would do"
+        other = [fact for fact in _facts(now) if facts.get((fact.kind, fact.subject)) != fact.value]
+        cwd = now.call.cwd
+        yield " and ".join(f"the {fact.kind} {display_path(fact.subject, cwd)}" for fact in other) or "what it would do"
 
 
 def _contents(pending: PendingCall) -> dict[str, str]:

@@ -211,6 +211,10 @@ class Grants:
         """The same grants and those of the user, kept in the ledger at `path`."""
         return Grants(self._ledger, path)
 
+    @property
+    def has_user(self) -> bool:
+        return self._user_path is not None
+
     def close(self) -> None:
         if self._user is not None:
             self._user.close()

@@ -50,6 +50,8 @@ def _run(argv: Sequence[str], *, as_json: bool, debug: bool) -> int:
     except KeyboardInterrupt:
         text = "Interrupted; `holdfast ledger` says what became of the call."
         return failures.report("interrupted", text, failures.INTERRUPTED, as_json=as_json)
+    except failures.Cancelled:
+        return failures.report_cancelled(as_json=as_json)
     except HoldfastError as error:
         return failures.report_error(error, as_json=as_json)
     except BrokenPipeError:

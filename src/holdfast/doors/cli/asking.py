@@ -6,22 +6,23 @@ import asyncio
 import json
 import sys
 import textwrap
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, Literal, NamedTuple, cast
 
 from msgspec import ValidationError, convert
 
 from holdfast.contract.call import Answer, PendingCall
-from holdfast.contract.errors import GrantRefused, HoldfastError, NotPending, UnknownCall, UnknownTool
+from holdfast.contract.errors import HoldfastError, NotPending, UnknownCall
 from holdfast.contract.values import Args
 from holdfast.doors.cli.arguments import read_object
 from holdfast.doors.cli.folding import note_folded, quote, sentence
 from holdfast.doors.cli.held import HeldView, note_shown
 from holdfast.doors.cli.place import whoami
 from holdfast.doors.cli.screen import note, note_lines, screen_width, shown
-from holdfast.doors.cli.typing_in import Leave, edit, forget_typed_ahead, page, read_line, turn
-from holdfast.rules.gate import CAP_URN
-from holdfast.rules.grants import GrantPattern, GrantSpec, Width, narrow_grant
+from holdfast.doors.cli.typing_in import Leave, page, read_key, read_line, turn
+from holdfast.doors.cli.typing_in import edit as edit_text
+from holdfast.rules.grants import GrantPattern, Width
+from holdfast.runtime.approvals import what_changed
 from holdfast.runtime.runtime import Runtime
 from holdfast.text.preview import generic_body
 from holdfast.text.visible import visible
@@ -82,51 +83,38 @@ class Offer(NamedTuple):
 
 
 def offers(runtime: Runtime, held: PendingCall, by: str) -> list[Offer]:
-    """Every rule that may be kept for this call, the narrowest first."""
+    """Every rule that may be kept for this call and would cover it, the narrowest first."""
     found: list[Offer] = []
     for width in _WIDTHS:
         for scope, where in _SCOPES.items():
             try:
-                spec = _narrow(runtime, held, scope, by, width)
-            except GrantRefused:
+                spec = runtime.approvals.grant_for(held, scope, by, width)
+            except HoldfastError:
                 continue
             found.append(Offer(scope, width, f"{rule_words(spec.tool, spec.pattern, _WHOLE)}, {where}"))
     return found
 
 
-async def choose_grant(runtime: Runtime, held: PendingCall, by: str) -> bool:
-    """Let the person choose a rule and confirm it; whether one was kept."""
-    refuse_if_useless(held)
-    found = offers(runtime, held, by)
-    if not found:
-        _narrow(runtime, held, "project", by, "exact")
+async def choose_grant(runtime: Runtime, held: PendingCall, found: Sequence[Offer], by: str) -> bool:
+    """Show the rules that may be kept; a number keeps one. Whether one was kept."""
     note("Always allow, without asking:")
     for number, offer in enumerate(found, 1):
         _show(f"{number}. {offer.words}")
-    typed = (await read_line("Which one? (a number; anything else goes back) ") or "").strip()
-    if not typed.isdecimal() or not 0 < int(typed) <= len(found):
+    numbers = [str(number) for number in range(1, len(found) + 1)]
+    span = "1" if len(numbers) == 1 else f"1-{len(numbers)}"
+    legend = _legend([(span, "keep this rule and run the call"), ("n", "back")])
+    key = await read_key(f"{legend}\n> ", (*numbers, "n", "q"))
+    if key not in numbers:
         return False
-    chosen = found[int(typed) - 1]
-    note("The rule:")
-    _show(chosen.words)
-    sure = (await read_line("Keep it, and run this call? [y/N] ") or "").strip().lower()
-    if sure not in ("y", "yes"):
-        return False
+    chosen = found[int(key) - 1]
     await allow(runtime, held, chosen.scope, by, chosen.width)
     return True
 
 
 async def allow(runtime: Runtime, held: PendingCall, scope: LastingScope, by: str, width: Width = "exact") -> None:
     """Keep a rule for this call, and say how to take it back."""
-    refuse_if_useless(held)
     grant = await runtime.allow(held, scope, by=by, width=width)
-    note(f"Kept as grant {grant.id}; `holdfast grants revoke {grant.id}` takes it back.")
-
-
-def refuse_if_useless(held: PendingCall) -> None:
-    """Caps come after grants: what a cap asks about is asked about again, whatever was allowed."""
-    if held.decision.source.startswith(CAP_URN):
-        raise GrantRefused(f"This is asked about every time, so no rule would help: {held.decision.reason}")
+    note(f"Kept as grant {grant.id}. `holdfast grants revoke {grant.id}` takes it back.")
 
 
 def _show(words: str) -> None:
@@ -161,28 +149,17 @@ def _covered(tool: str, pattern: GrantPattern, width: int) -> str:
     return f"{words}, from {visible(pattern.cwd)}" if pattern.cwd is not None else words
 
 
-def _narrow(runtime: Runtime, held: PendingCall, scope: LastingScope, by: str, width: Width) -> GrantSpec:
-    tool = runtime.registry.find(held.call.tool)
-    if tool is None:
-        raise UnknownTool(f"'{held.call.tool}' is not known here, so no rule can be made for it; approve it without.")
-    return narrow_grant(runtime.approvals.question(tool, held.call, held.proposal), scope, by, width=width)
-
-
-_CHOICES: Final = {
-    "y": "yes",
-    "n": "no",
-    "m": "no, with a message",
-    "e": "edit the arguments",
-    "a": "always allow",
-    "r": "give the result yourself",
-    "d": "details",
-    "q": "quit, leave it waiting",
-}
-_FOR_RESULTS: Final = ("r", "m", "n", "d", "q")
-"""What is left for a tool that has no code: it cannot be run, only answered."""
-
-Step = Callable[["PendingCall"], Awaitable["Answer | PendingCall | None"]]
+Step = Callable[["TerminalAsker", PendingCall], Awaitable["Answer | PendingCall | None"]]
 """Gives the answer, or the call to ask about next: the same one again, or a changed one."""
+
+
+class Key(NamedTuple):
+    """A key at the prompt: one entry of `KEYS`."""
+
+    key: str
+    words: str
+    step: Step
+    offered: Callable[[TerminalAsker, PendingCall], bool] = lambda asker, held: True
 
 
 class TerminalAsker:
@@ -191,21 +168,24 @@ class TerminalAsker:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._by = whoami()
-        self.asked = False
+        self._asked: PendingCall | None = None
+        """The call as it was last shown here."""
         self.answered = False
         """Whether an answer was given here, and not at another door."""
-        self._helped = False
+        self._edited = False
+        """The call changed because the person changed it here."""
         self._cut = False
         """Whether something of the call that is asked about was not shown yet."""
-        self._steps: dict[str, Step] = {
-            "y": self._yes,
-            "n": self._no,
-            "m": self._message,
-            "e": self._edit,
-            "a": self._always,
-            "r": self._result,
-            "d": self._details,
-        }
+        self._offers: list[Offer] = []
+        """What may always be allowed, for the call that is asked about."""
+
+    @property
+    def can_always(self) -> bool:
+        return bool(self._offers)
+
+    @property
+    def asked(self) -> bool:
+        return self._asked is not None
 
     async def __call__(self, held: PendingCall) -> None:
         async with turn():
@@ -213,15 +193,12 @@ class TerminalAsker:
 
     async def _attend(self, held: PendingCall) -> None:
         shown: PendingCall | None = None
-        if self.asked:
-            note("It would do something else by now; look again:")
-        self.asked = True
         try:
             while True:
                 if held is not shown:
+                    self._tell_change(held)
                     await self._show(held)
-                    shown = held
-                    forget_typed_ahead()
+                    shown = self._asked = held
                 held = await self._ask(held)
         except Answered:
             self.answered = True
@@ -233,12 +210,9 @@ class TerminalAsker:
 
     async def _ask(self, held: PendingCall) -> PendingCall:
         """One question; the call to ask about next."""
-        if held.call.tool == QUESTIONS:
-            step = self._result
-        else:
-            step = await self._choose(held)
+        step = TerminalAsker.result if held.call.tool == QUESTIONS else await self._choose(held)
         try:
-            said = await step(held)
+            said = await step(self, held)
             if not isinstance(said, Answer):
                 return held if said is None else said
             await self._runtime.pipeline.answer(held.call.id, said, digest=held.digest)
@@ -258,60 +232,66 @@ class TerminalAsker:
         view = HeldView(held, risk=None if tool is None else tool.risk)
         await page(view.short())
         self._cut = not view.short_is_whole
+        self._offers = [] if held.definition_only else offers(self._runtime, held, self._by)
         note()
         if view.short_is_whole:
             note_shown(self._runtime.workspace.state, [held])
 
-    async def _choose(self, held: PendingCall) -> Step:
-        keys = _FOR_RESULTS if held.definition_only else tuple(_CHOICES)
-        while True:
-            typed = await read_line(f"{_legend(keys)}\n> ")
-            if typed is None:
-                note()
-            key = "q" if typed is None else typed.strip().lower()
-            if key in ("yes", "no"):
-                key = key[0]
-            if key == "q":
-                raise Leave
-            if key in keys:
-                return self._steps[key]
-            if not self._helped:
-                note("Type one of the letters.")
-                self._helped = True
+    def _tell_change(self, held: PendingCall) -> None:
+        """Why a call is shown again: what was approved here is not what would happen now."""
+        if self._asked is not None and self._asked.digest != held.digest and not self._edited:
+            changed = what_changed(self._asked, held)
+            note_folded(f"It changed since you were shown it: {shown(changed)}. Review it again.")
+        self._edited = False
 
-    async def _yes(self, held: PendingCall) -> Answer | None:
+    async def _choose(self, held: PendingCall) -> Step:
+        offered = {key.key: key for key in KEYS if key.offered(self, held)}
+        legend = _legend((key.key, key.words) for key in offered.values())
+        key = await read_key(f"{legend}\n> ", offered, "Press one of the keys.")
+        if key is None:
+            raise Leave
+        return offered[key].step
+
+    async def leave(self, held: PendingCall) -> None:
+        raise Leave
+
+    async def approve(self, held: PendingCall) -> Answer | None:
         return Answer(kind="approve", by=self._by) if await self._seen(held) else None
 
-    async def _no(self, held: PendingCall) -> Answer:
+    async def reject(self, held: PendingCall) -> Answer:
         return Answer(kind="reject", by=self._by)
 
-    async def _message(self, held: PendingCall) -> Answer | None:
+    async def reject_with_message(self, held: PendingCall) -> Answer | None:
         text = await read_line("What should the model know? ")
         return Answer(kind="reject", by=self._by, message=text.strip()) if text and text.strip() else None
 
-    async def _edit(self, held: PendingCall) -> PendingCall | None:
+    async def edit(self, held: PendingCall) -> PendingCall | None:
         old = json.dumps(held.call.args, indent=2, ensure_ascii=False)
-        new = await edit(f"{old}\n", ".json")
+        new = await edit_text(f"{old}\n", ".json")
         if new is None:
             new = await read_line("New arguments, one line of JSON: ")
         if not new or not new.strip():
             return None
         args = read_object(new, "The arguments")
-        return None if args == held.call.args else await self._runtime.pipeline.change(held, args, by=self._by)
+        if args == held.call.args:
+            return None
+        changed = await self._runtime.pipeline.change(held, args, by=self._by)
+        self._edited = True
+        return changed
 
-    async def _always(self, held: PendingCall) -> Answer | None:
+    async def always(self, held: PendingCall) -> Answer | None:
         if not await self._seen(held):
             return None
-        granted = await choose_grant(self._runtime, held, self._by)
+        granted = await choose_grant(self._runtime, held, self._offers, self._by)
         return Answer(kind="approve", by=self._by) if granted else None
 
-    async def _result(self, held: PendingCall) -> Answer | None:
+    async def result(self, held: PendingCall) -> Answer | None:
         text = await ask_questions(held)
         if text is None:
             raise Leave
         return Answer(kind="result", by=self._by, message=text)
 
-    async def _details(self, held: PendingCall) -> None:
+    async def details(self, held: PendingCall) -> None:
         await page(HeldView(held).details())
         self._whole_was_shown(held)
 
@@ -321,7 +301,6 @@ class TerminalAsker:
             note_folded("Not all of it was shown. This is the whole:")
             await page(HeldView(held).uncut())
             self._whole_was_shown(held)
-            forget_typed_ahead()
             return False
         return True
 
@@ -334,8 +313,29 @@ class Answered(Exception):
     """The answer was taken."""
 
 
-def _legend(keys: tuple[str, ...]) -> str:
-    words = "  ".join(f"[{key}] {_CHOICES[key]}".replace(" ", "\N{NO-BREAK SPACE}") for key in keys)
+def _runs(asker: TerminalAsker, held: PendingCall) -> bool:
+    """A tool without code cannot be run, only answered."""
+    return not held.definition_only
+
+
+def _has_offers(asker: TerminalAsker, held: PendingCall) -> bool:
+    return asker.can_always
+
+
+KEYS: Final = (
+    Key("y", "yes", TerminalAsker.approve, _runs),
+    Key("n", "no", TerminalAsker.reject),
+    Key("m", "no, with a message", TerminalAsker.reject_with_message),
+    Key("e", "edit the arguments", TerminalAsker.edit, _runs),
+    Key("a", "always allow", TerminalAsker.always, _has_offers),
+    Key("r", "give the result yourself", TerminalAsker.result),
+    Key("d", "details", TerminalAsker.details),
+    Key("q", "quit, leave it pending", TerminalAsker.leave),
+)
+
+
+def _legend(keys: Iterable[tuple[str, str]]) -> str:
+    words = "  ".join(f"[{key}] {words}".replace(" ", "\N{NO-BREAK SPACE}") for key, words in keys)
     wrapped = textwrap.fill(words, screen_width(sys.stderr) - 1, break_long_words=False, break_on_hyphens=False)
     lines = wrapped.replace("\N{NO-BREAK SPACE}", " ").split("\n")
     return "\n".join(part for line in lines for part in sentence(line, sys.stderr))

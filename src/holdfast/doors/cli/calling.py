@@ -55,6 +55,7 @@ def _read(runtime: Runtime, name: str, words: Sequence[str]) -> Arguments:
 
 async def _call_and_ask(runtime: Runtime, name: str, args: Arguments | Words) -> Ended:
     from holdfast.doors.cli.asking import TerminalAsker
+    from holdfast.doors.cli.failures import Cancelled
 
     async def inquire(inquiry: Inquiry) -> tuple[Reply, ...]:
         from holdfast.doors.cli.inquiring import TerminalInquirer
@@ -63,7 +64,12 @@ async def _call_and_ask(runtime: Runtime, name: str, args: Arguments | Words) ->
 
     asker = TerminalAsker(runtime)
     runtime.attach(asker, inquirer=inquire)
-    result, held, _ = await _call(runtime, name, args)
+    try:
+        result, held, _ = await _call(runtime, name, args)
+    except asyncio.CancelledError:
+        if asker.asked and not asker.answered:
+            raise Cancelled from None  # the pipeline has ended the call
+        raise
     if asker.asked and not asker.answered and held is None:
         screen.note("It was answered elsewhere.")
     return result, held, asker.asked

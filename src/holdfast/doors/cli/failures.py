@@ -31,6 +31,20 @@ class UsageProblem(errors.HoldfastError):
     """The command line asks for something that cannot be."""
 
 
+class Cancelled(Exception):
+    """The person pressed Ctrl-C at a question, before anything ran."""
+
+
+CANCELLED: Final = "Cancelled. Nothing ran."
+
+
+def report_cancelled(*, as_json: bool) -> int:
+    if as_json:
+        return report("cancelled", CANCELLED, INTERRUPTED, as_json=True)
+    note(CANCELLED)
+    return INTERRUPTED
+
+
 def exit_code_of(error: errors.HoldfastError) -> int:
     if isinstance(error, errors.StaleApproval):
         return WAITING

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sys
 import time
@@ -17,10 +18,11 @@ from holdfast.contract.errors import HoldfastError, NotPending, StaleApproval
 from holdfast.contract.values import parse_json
 from holdfast.contract.vocabulary import State
 from holdfast.doors.cli import screen
-from holdfast.doors.cli.failures import UsageProblem
+from holdfast.doors.cli.failures import Cancelled, UsageProblem
 from holdfast.doors.cli.folding import Quote, label_line, own_field, quote, quoted_field, sentence
 from holdfast.doors.cli.outputs import waits_for
 from holdfast.doors.cli.typing_in import Leave, confirmed, page
+from holdfast.rules.chain import why
 from holdfast.rules.gate import CHANGED
 from holdfast.runtime.approvals import what_changed
 from holdfast.store.ledger import Ledger
@@ -65,7 +67,8 @@ def show_held(held: PendingCall, stream: TextIO, *, listed: bool = False, whole:
 
 
 class HeldView:
-    """Lines about one pending call, safe to print on `stream`. Words of ours stand before the call, never after it."""
+    """Lines about one pending call, safe to print on `stream`. Words of ours stand before the call, except in the
+    details, which follow it."""
 
     def __init__(self, held: PendingCall, stream: TextIO | None = None, *, risk: str | None = None) -> None:
         self._held = held
@@ -94,7 +97,7 @@ class HeldView:
 
     def whole(self) -> list[str]:
         """All there is to know."""
-        return [*self._title(), *self._head(None), *self.details()]
+        return [*self._title(), *self._head(None), *self._bound_to(), *self._content()]
 
     @cached_property
     def _listed(self) -> _Shown:
@@ -107,7 +110,16 @@ class HeldView:
         return self._shown(self._title(), self._room if self._is_diff else None)
 
     def details(self) -> list[str]:
-        """Everything an approval is bound to, nothing cut."""
+        """Everything an approval is bound to, nothing cut; what a person asks for first, the arguments, first."""
+        preview = [] if self._preview in self._held.call.args.values() else self._would(None).lines
+        return [*self._arguments(None).lines, *preview, *self._bound_to()]
+
+    def _content(self) -> list[str]:
+        if not self._preview:
+            return self._arguments(None).lines
+        return [*self._arguments(None, but=self._preview).lines, *self._would(None).lines]
+
+    def _bound_to(self) -> list[str]:
         held, call = self._held, self._held.call
         lines = [
             *self._own("call", visible_name(call.id)),
@@ -120,9 +132,7 @@ class HeldView:
         proposal = held.proposal
         for fact in () if proposal is None else proposal.preconditions:
             lines += self._field("needs", f"{fact.kind} {fact.subject} = {fact.value}")
-        if not self._preview:
-            return [*lines, *self._arguments(None).lines]
-        return [*lines, *self._arguments(None, but=self._preview).lines, *self._would(None).lines]
+        return lines
 
     def _shown(self, title: Iterator[str], limit: int | None) -> _Shown:
         lines = [*title, *self._head(_MAX_SAID), *self._own("digest", self._digest)]
@@ -149,7 +159,7 @@ class HeldView:
         held = self._held
         yield from self._field("asks", ", ".join(self._caller_words()), limit)
         if not held.definition_only:
-            yield from self._field("why", f"{held.decision.reason} ({held.decision.source})", limit)
+            yield from self._field("why", why(held.decision), limit)
         if self._risk is not None:
             yield from self._own("risk", visible_name(self._risk), _RISK_COLOURS.get(self._risk, "yellow"))
         proposal = held.proposal
@@ -333,6 +343,9 @@ async def review(held: PendingCall) -> bool:
     """Show all of a call, a screenful at a time, and ask whether to approve it."""
     try:
         await page(HeldView(held).whole())
+        return await confirmed("Approve this? [y/N] ")
     except Leave:
         return False
-    return await confirmed("Approve this? [y/N] ")
+    except asyncio.CancelledError:
+        screen.note()
+        raise Cancelled from None

@@ -24,7 +24,7 @@ from holdfast.contract.values import Args, Json
 from holdfast.doors.cli.folding import note_folded, quote, quoted_field, sentence
 from holdfast.doors.cli.place import whoami
 from holdfast.doors.cli.screen import can_ask, note, note_lines, paint, shown
-from holdfast.doors.cli.typing_in import edit, forget_typed_ahead, read_hidden, read_line, turn
+from holdfast.doors.cli.typing_in import ENTER, edit, read_hidden, read_key, read_line, turn
 from holdfast.doors.forms import Bad, Field, asks_for_a_secret, fault_of_address, fields_of, filled
 from holdfast.helper_process import NotStarted, person_command, person_environment, start
 from holdfast.net.addresses import on_this_machine
@@ -135,17 +135,16 @@ class TerminalInquirer:
         caution = caution_about(visit.url)
         if caution is not None:
             note_folded(caution)
-        forget_typed_ahead()
         while True:
-            typed = await _line("[y] I open it myself  [o] open it in the browser  [n] no\n> ")
-            if typed in ("n", "no"):
+            key = await _key("[y] I open it myself  [o] open it in the browser  [n] no\n> ", "yon")
+            if key == "n":
                 return self._declined()
-            if typed == "o":
+            if key == "o":
                 problem = await open_address(visit.url)
                 if problem is None:
                     return Reply(action="accept", by=self._by)
                 note(problem)
-            if typed in ("y", "yes"):
+            if key == "y":
                 return Reply(action="accept", by=self._by)
 
     async def _completion(self, wanted: Completion) -> Reply:
@@ -169,15 +168,16 @@ class TerminalInquirer:
         return Reply(action="accept", content=content, by=self._by)
 
     async def _reply_text(self) -> str | None:
-        forget_typed_ahead()
         while True:
-            typed = await _line("[r] type a reply  [e] write it in your editor  [n] no\n> ")
+            key = await _key("[r] type a reply  [e] write it in your editor  [n] no\n> ", "ren")
             text: str | None = None
-            if typed in ("n", "no"):
+            if key == "n":
                 return None
-            if typed == "r":
-                text = await _line("Reply: ", raw=True)
-            elif typed == "e":
+            if key == "r":
+                text = await read_line("Reply: ")
+                if text is None:
+                    raise _Gone
+            elif key == "e":
                 text = await edit("", ".txt")
                 if text is None:
                     note("There is no editor; set VISUAL or EDITOR.")
@@ -234,15 +234,14 @@ async def _fill(field: Field) -> Any:
 
 async def _agreed(question: str) -> bool:
     """Only a plain yes is one."""
-    forget_typed_ahead()
-    return await _line(question) in ("y", "yes")
+    return await _key(question, ("y", "n", ENTER)) == "y"
 
 
-async def _line(question: str, *, raw: bool = False) -> str:
-    typed = await read_line(question)
-    if typed is None:
+async def _key(question: str, keys: Collection[str]) -> str:
+    key = await read_key(question, keys)
+    if key is None:
         raise _Gone
-    return typed if raw else typed.strip().lower()
+    return key
 
 
 def _quote(text: str, show: Show | None = None) -> None:

@@ -18,6 +18,7 @@ from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args, Json
 from holdfast.doors.forms import asks_for_a_secret, fault_of_address
 from holdfast.doors.mcp.wire import clean, clean_text
+from holdfast.rules.chain import why
 from holdfast.rules.gate import CHANGED
 from holdfast.store.redact import Redactor
 from holdfast.text.preview import arguments_text, preview
@@ -100,7 +101,7 @@ def _head(held: PendingCall, risk: str) -> Iterator[str]:
     yield f"It waits for its result: {tool}" if held.definition_only else f"May this run? {tool}"
     yield from _field("Asked by", call.caller.agent or "an MCP client")
     yield f"Call: {visible_name(call.id)}, tool {visible_name(call.tool)}"
-    yield from _field("Why", f"{held.decision.reason} ({held.decision.source})")
+    yield from _field("Why", why(held.decision))
     yield f"Risk: {visible_name(proposal.risk if proposal else risk)}"
     around = None if proposal is None else proposal.surroundings
     for name, words in () if around is None else asdict(around).items():

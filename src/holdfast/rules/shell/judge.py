@@ -26,6 +26,7 @@ from holdfast.rules.shell.programs import FILE_RUNNERS, INTERPRETERS, family, is
 from holdfast.rules.shell.readers import CHECKS, MAY_LIST, READERS, check, feeds, outside
 from holdfast.rules.shell.rules import Rule, read_rule
 from holdfast.rules.shell.verdicts import (
+    UNCOVERED,
     Dialect,
     Exact,
     JudgedPart,
@@ -60,7 +61,6 @@ def _seen_through(words: Sequence[str]) -> list[str]:
     return rest if rest and is_plain_name(rest[0]) else []
 
 
-UNREAD: Final = "no rule approves it"
 _SPLITTING: Final = re.compile(r"\s")
 _MATCHING: Final = re.compile(r"[*?\[\\]")
 """What makes a pattern of an unquoted value."""
@@ -90,7 +90,7 @@ class Judge:
         if reading.overrun:
             return self._overrun(reading)
         strict = ((part, self._strictly(at, part, reading)) for at, part in enumerate(reading.parts))
-        parts = tuple(said or _said(part, None, "", part.obstacle or UNREAD) for part, said in strict)
+        parts = tuple(said or _said(part, None, "", part.obstacle or UNCOVERED) for part, said in strict)
         return _summed_up(parts, approvable=False)
 
     def judge(self, text: str, place: Place) -> ShellJudgement:
@@ -117,7 +117,7 @@ class Judge:
             said = self._strictly(at, part, reading)
             if said is None and part.derived and runner is not None:
                 covered = runner.verdict is Verdict.APPROVE
-                said = _said(part, runner.verdict if covered else None, runner.rule if covered else "", UNREAD)
+                said = _said(part, runner.verdict if covered else None, runner.rule if covered else "", UNCOVERED)
             elif said is None:
                 said = _approved(part, commands)
             runner = runner if part.derived else said
@@ -186,7 +186,7 @@ class Judge:
             if not reason:
                 return SHELL_READONLY, f"the preset '{SHELL_READONLY}' approves it"
             reasons.append(reason)
-        return "", reasons[0] if reasons else UNREAD
+        return "", reasons[0] if reasons else UNCOVERED
 
 
 class _Commands:
@@ -203,7 +203,7 @@ class _Commands:
     def approval(self, part: Part) -> tuple[str, str]:
         """The rule and its reason; or no rule, if one of the commands that it may be is not approved."""
         if part.number not in self._answers or not part.number:
-            self._answers[part.number] = "", UNREAD  # until it is known: a command does not read its own output
+            self._answers[part.number] = "", UNCOVERED  # until it is known: a command does not read its own output
             self._answers[part.number] = self._look_at(part)
         return self._answers[part.number]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 from msgspec import Struct
 
@@ -15,6 +15,8 @@ def word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+UNCOVERED: Final = "no rule covers it"
+"""The reason for a part where there is no better one."""
 Word = str | None
 """The literal value of a word; None: it depends on variables, files or other commands."""
 Kind = Literal["command", "assignment", "redirection", "opaque"]

@@ -31,12 +31,12 @@ from holdfast.doors.cli.chatting.documents import find_call, find_document, plac
 from holdfast.doors.cli.chatting.status import waiting_lines
 from holdfast.doors.cli.chatting.trusting import settle_trust, untrusted_rest
 from holdfast.doors.cli.chatting.viewing import JsonView, PersonView, View
-from holdfast.doors.cli.failures import FAILED, INTERRUPTED, PIPE_CLOSED, REJECTED, WAITING, hush
+from holdfast.doors.cli.failures import CANCELLED, FAILED, INTERRUPTED, PIPE_CLOSED, REJECTED, WAITING, hush
 from holdfast.doors.cli.folding import note_folded, sentence
 from holdfast.doors.cli.held import HeldView, note_shown, review, was_shown
 from holdfast.doors.cli.inquiring import TerminalInquirer
 from holdfast.doors.cli.place import Flags, show_warnings, whoami
-from holdfast.doors.cli.typing_in import show_typing
+from holdfast.doors.cli.typing_in import restore_terminal
 from holdfast.models.text_protocol.model import chosen_for
 from holdfast.text.visible import visible
 
@@ -69,7 +69,7 @@ class Interrupt:
 
     def press(self) -> None:
         if self.pressed:
-            show_typing()
+            restore_terminal()
             screen.note()
             os._exit(INTERRUPTED)  # the ledger is made for processes that end like this
         self.wanted.set()
@@ -182,6 +182,8 @@ class Questions:
         if asker.answered:
             return True
         if self._interrupt.pressed or others.cancelled():
+            if self._interrupt.pressed:
+                screen.note(CANCELLED)
             self.left = True
             return False
         screen.note("It was answered elsewhere, or the document has changed.")

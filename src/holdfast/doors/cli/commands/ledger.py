@@ -19,6 +19,7 @@ from holdfast.doors.cli.held import note_unreadable
 from holdfast.doors.cli.outputs import CallOutput, Pruning, Verification
 from holdfast.doors.cli.place import Flags, ledger_here, setting_here, whoami
 from holdfast.doors.cli.root import DefaultGroup, common, complete_call, complete_tool
+from holdfast.rules.chain import source_name
 from holdfast.store.ledger import Ledger
 from holdfast.store.queries import CallRecord
 from holdfast.store.retention import DAY, prune, prune_by
@@ -180,7 +181,7 @@ def _show(record: CallRecord) -> None:
         _field("parent", call.parent)
     _field("came", when(record.received_at))
     for decision in record.decisions:
-        _field("decided", f"{decision.verdict}: {decision.reason} ({decision.source})")
+        _field("decided", f"{decision.verdict}: {decision.reason} ({source_name(decision.source)})")
     for given in record.answers:
         said = f": {given.answer.message}" if given.answer.message else ""
         wide = f", and {given.answer.widen.words}" if given.answer.widen else ""

@@ -25,6 +25,7 @@ from holdfast.doors.cli.outputs import Explanation as ExplanationOutput
 from holdfast.doors.cli.outputs import Fuzzing, Policy, Shape
 from holdfast.doors.cli.place import Flags, runtime_here, runtime_in, servers_for, setting_here, sources_started
 from holdfast.doors.cli.root import DefaultGroup, common, complete_tool
+from holdfast.rules.chain import source_name
 from holdfast.rules.gate import ExplainedStep, Explanation
 from holdfast.rules.shell.judge import Judge, compiled
 from holdfast.rules.shell.place import Place
@@ -126,11 +127,12 @@ def show(flags: Flags, as_json: bool) -> int:
             screen.say(f"  {name:<22} {visible(_words(value))}")
     screen.say(screen.paint("who is asked, in this order", "bold"))
     for voice in rules.chain:
-        screen.say(f"  {voice['priority']:>4}  {visible(voice['name'])}  {visible(voice['description'])}".rstrip())
+        name = visible(source_name(voice["name"]))
+        screen.say(f"  {voice['priority']:>4}  {name}  {visible(voice['description'])}".rstrip())
     screen.say("        then nobody has answered: ask a person")
     screen.say(screen.paint("caps after that; none can loosen", "bold"))
     for cap in rules.caps:
-        screen.say(f"  {visible(cap)}")
+        screen.say(f"  {visible(source_name(cap))}")
     screen.say(screen.paint("where it comes from", "bold"))
     screen.say("  built-in defaults")
     for layer in rules.layers:
@@ -179,7 +181,7 @@ async def _explained(runtime: Runtime, tool: str, words: Sequence[str]) -> Expla
 def _told(step: ExplainedStep) -> list[str]:
     stage = step.stage if step.priority is None else f"{step.stage} {step.priority}"
     mark = ">" if step.decided else " "
-    return [f"{mark} {stage}", step.answer, visible(step.source.removeprefix("urn:holdfast:")), visible(step.reason)]
+    return [f"{mark} {stage}", step.answer, visible(source_name(step.source)), visible(step.reason)]
 
 
 def _part(part: JudgedPart) -> list[str]:
