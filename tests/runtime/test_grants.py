@@ -10,6 +10,7 @@ import pytest
 
 from holdfast import PendingCall, Result, Runtime, State, Tool
 from holdfast.contract.errors import GrantRefused
+from holdfast.rules.grants import narrow_grant
 from tests.runtime.support import recorder, run, runtime_in
 
 
@@ -90,7 +91,7 @@ def test_what_runs_commands_is_never_granted_wholesale(tmp_path: Path, command: 
 
 
 @pytest.mark.spec("A12", "A18")
-def test_a_grant_does_not_lift_a_cap(tmp_path: Path) -> None:
+def test_a_grant_does_not_lift_a_cap_and_is_refused_where_one_asks_every_time(tmp_path: Path) -> None:
     async def execute(args: Any) -> str:
         return "written"
 
@@ -98,6 +99,10 @@ def test_a_grant_does_not_lift_a_cap(tmp_path: Path) -> None:
         name="writer", execute=execute, effects=frozenset({"fs.write"}), touches=lambda args: [str(args["path"])]
     )
     runtime = runtime_in(tmp_path, writer, nobody="park")
-    run(runtime.allow(_held(runtime, "writer", {"path": ".git/config"}), "project"))
+    held = _held(runtime, "writer", {"path": ".git/config"})
+    with pytest.raises(GrantRefused, match="asked about every time"):
+        run(runtime.allow(held, "project"))
+    assert runtime.approvals.grants is not None
+    runtime.approvals.grants.keep(narrow_grant(runtime.approvals.question(writer, held.call, None), "project", "ann"))
     result = run(runtime.call("writer", {"path": ".git/config"}))
     assert result.state is State.PENDING

@@ -2,7 +2,9 @@
 
 A grant names one tool with one definition and one set of arguments, under the sandbox and the network it was given
 under; for a command also the content of the project files it names. It can be widened on request to the files of one
-folder, for tools that only read to all arguments, and for shell commands to one program that only reads.
+folder, for tools that only read to all arguments, and for shell commands to one program that only reads, that checks
+any file of the project, or to the scripts of one family. A grant of the user holds in every project: what lies in the
+project it was given in is written as lying in `{project}`.
 """
 
 from __future__ import annotations
@@ -29,8 +31,10 @@ Width = Literal["exact", "folder", "tool", "command"]
 
 MAX_PATTERN_BYTES: Final = 64 * 1024
 FILE_EFFECTS: Final = frozenset({"fs.read", "fs.write"})
-COSMETIC: Final = frozenset({"label"})
-"""Arguments of built-in tools that are only shown."""
+UNBOUND: Final = frozenset({"label", "timeout"})
+"""Arguments of built-in tools that do not say what is done: a label is only shown, a time limit only ends it."""
+PROJECT: Final = "{project}"
+"""Stands for the folder of whichever project a call is in. A path of the system begins with `/`, so it is none."""
 NEVER_WIDENED: Final = word_set("""
     ash bash csh dash fish ksh powershell pwsh sh zsh awk deno lua node osascript perl php python ruby sed tclsh doas
     su sudo chroot nsenter unshare command env eval exec nice nohup setsid source stdbuf time timeout xargs busybox
@@ -56,7 +60,11 @@ class GrantPattern(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Path arguments that may name any file directly in one of the folders."""
     folders: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
-    """The words a shell command begins with; whatever follows must be known to only read."""
+    """The words a shell command begins with. Whatever follows must be known to only read, unless `rest` says more."""
+    rest: Literal["reads", "files", "script"] = "reads"
+    """What may follow: with `files` any file of the project and exactly `options`, for programs that only check files
+    or format them; with `script` the last word is the beginning of the name of a script."""
+    options: tuple[str, ...] = ()
     cwd: str | None = None
     root: str | None = None
     given_under: Confinement | None = None
@@ -125,6 +133,8 @@ def narrow_grant(question: Question, scope: Scope, by: str, *, width: Width = "e
         pattern = _for_folder(question, pattern)
     elif width == "command":
         pattern = _for_command(question, pattern)
+    if scope == "user":
+        pattern = _moved(pattern, str(question.root), PROJECT) if question.root is not None else pattern
     if len(msgspec.json.encode(pattern)) > MAX_PATTERN_BYTES:
         raise GrantRefused(
             f"The arguments of this call of '{tool.name}' are too long to be remembered; approve it each time instead."
@@ -156,9 +166,31 @@ def covers_itself(spec: GrantSpec, question: Question) -> bool:
 
 def covers(pattern: GrantPattern, question: Question) -> bool:
     """Whether the rule is about this call, and the call is held as strictly as the one it was made for."""
+    if pattern.root is None and question.root is not None:
+        pattern = _moved(pattern, PROJECT, str(question.root))
     if pattern.given_under is None or not _is_about(pattern, question):
         return False
     return question.confinement().is_within(pattern.given_under)
+
+
+def _moved(pattern: GrantPattern, before: str, after: str) -> GrantPattern:
+    """The pattern with every path in one folder as the same path in another."""
+
+    def move(path: str) -> str:
+        return after + path[len(before) :] if path == before or path.startswith(f"{before}/") else path
+
+    def moved(paths: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(map(move, paths))
+
+    held = pattern.given_under
+    if held is not None:
+        held = msgspec.structs.replace(
+            held, writable=moved(held.writable), hidden=moved(held.hidden), protected=moved(held.protected)
+        )
+    return msgspec.structs.replace(
+        pattern, paths=None if pattern.paths is None else moved(pattern.paths), folders=moved(pattern.folders),
+        cwd=None if pattern.cwd is None else move(pattern.cwd), given_under=held,
+    )
 
 
 def _is_about(pattern: GrantPattern, question: Question) -> bool:
@@ -214,23 +246,34 @@ def _first_word(command: object) -> str:
 
 
 def _for_command(question: Question, pattern: GrantPattern) -> GrantPattern:
-    from holdfast.rules.shell.judge import reading_prefix
+    from holdfast.rules.shell.judge import checking_prefix, reading_prefix, script_prefix
     from holdfast.rules.shell.place import is_shell_tool
 
-    prefix = reading_prefix(question) if is_shell_tool(question.tool) else None
-    if prefix is None:
+    if not is_shell_tool(question.tool):
         raise GrantRefused(_runs_commands(question))
     fixed = {name: value for name, value in pattern.args.items() if name != "command"}
-    return msgspec.structs.replace(pattern, args=fixed, command=prefix)
+    if (prefix := reading_prefix(question)) is not None:
+        return msgspec.structs.replace(pattern, args=fixed, command=prefix)
+    if (checking := checking_prefix(question)) is not None:
+        prefix, options = checking
+        return msgspec.structs.replace(pattern, args=fixed, command=prefix, rest="files", options=options)
+    if (prefix := script_prefix(question)) is not None:
+        return msgspec.structs.replace(pattern, args=fixed, command=prefix, rest="script")
+    raise GrantRefused(_runs_commands(question))
 
 
 def _has_command(pattern: GrantPattern, question: Question, given: Args) -> bool:
-    from holdfast.rules.shell.judge import has_prefix
+    from holdfast.rules.shell.judge import checking_prefix, has_prefix, script_prefix
     from holdfast.rules.shell.place import is_shell_tool
 
     fixed = {name: value for name, value in given.items() if name != "command"}
-    same = canonical_json(fixed) == canonical_json(pattern.args)
-    return same and is_shell_tool(question.tool) and has_prefix(pattern.command, question)
+    if canonical_json(fixed) != canonical_json(pattern.args) or not is_shell_tool(question.tool):
+        return False
+    if pattern.rest == "files":
+        return checking_prefix(question) == (pattern.command, pattern.options)
+    if pattern.rest == "script":
+        return script_prefix(question) == pattern.command
+    return has_prefix(pattern.command, question)
 
 
 def _for_folder(question: Question, pattern: GrantPattern) -> GrantPattern:
@@ -262,7 +305,7 @@ def _named_paths(question: Question) -> frozenset[str]:
 def _given(tool: Tool, args: Args) -> Args:
     if tool.source != "builtin":
         return dict(args)
-    return {name: value for name, value in args.items() if name not in COSMETIC}
+    return {name: value for name, value in args.items() if name not in UNBOUND}
 
 
 def _only_reads(tool: Tool) -> bool:

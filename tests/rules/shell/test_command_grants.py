@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from holdfast.contract.errors import GrantRefused
+from holdfast.rules.chain import Confinement, Question
 from holdfast.rules.grants import GrantPattern, matches, narrow_grant
 from holdfast.store.ledger import Grant, Scope
 from tests.rules.asking import READ, SHELL, question
@@ -69,10 +70,10 @@ def test_what_runs_its_arguments_or_does_more_than_read_is_not_offered(command: 
 
 @pytest.mark.spec("A12")
 def test_such_a_grant_is_for_its_folder_its_other_arguments_and_its_tool(root: Path) -> None:
-    grant = granted("ls", root, timeout="5")
-    assert matches(grant, question(SHELL, {"command": "ls src", "timeout": "5"}, root=root, cwd=str(root)))
+    grant = granted("ls", root, stdin="5")
+    assert matches(grant, question(SHELL, {"command": "ls src", "stdin": "5"}, root=root, cwd=str(root)))
     assert not matches(grant, question(SHELL, {"command": "ls src"}, root=root, cwd=str(root)))
-    assert not matches(grant, question(SHELL, {"command": "ls", "timeout": "5"}, root=root, cwd=str(root / "src")))
+    assert not matches(grant, question(SHELL, {"command": "ls", "stdin": "5"}, root=root, cwd=str(root / "src")))
     with pytest.raises(GrantRefused):
         narrow_grant(question(READ, {"command": "ls"}, root=root), "project", "ann", width="command")
     with pytest.raises(GrantRefused, match="choose a longer scope"):
@@ -86,3 +87,74 @@ def test_a_stored_prefix_that_was_never_offered_covers_nothing_that_runs(root: P
         id="g", tool=SHELL.name, pattern=msgspec.to_builtins(forged), scope="user", by="x", created=1.0
     )
     assert not matches(grant, question(SHELL, {"command": "python3 -c 1"}, root=root, cwd=str(root)))
+
+
+@pytest.mark.spec("A12")
+@pytest.mark.parametrize(
+    ("allowed", "command", "covered"),
+    [
+        ("npm run test:unit", "npm run test:e2e", True),
+        ("npm run test:unit", "npm run test:unit:fast", True),
+        ("npm run test:unit", "npm run test", False),
+        ("npm run test:unit", "npm run build:all", False),
+        ("npm run test:unit", "npm run test:unit -- --x", False),
+        ("npm run test:unit", "npm run test:e2e && rm -r src", False),
+        ("npm run test:unit", "npm run test:$X", False),
+        ("npm run test:unit", "A=1 npm run test:e2e", False),
+        ("npm run test:unit", "npm run test:e2e > src/a.py", False),
+        ("npm run test:unit", "pnpm run test:unit", False),
+        ("pytest -q src/a.py", "pytest src/b.py -q", True),
+        ("pytest -q src/a.py", "pytest -q src/a.py src/b.py", True),
+        ("pytest -q src/a.py", "pytest src/b.py", False),
+        ("pytest -q src/a.py", "pytest -q -p evil src/b.py", False),
+        ("pytest -q src/a.py", "pytest -q", False),
+        ("pytest -q src/a.py", "pytest -q ../b.py", False),
+        ("pytest -q src/a.py", "pytest -q src/none.py", False),
+        ("pytest --collect-only src/a.py", "pytest src/a.py", False),
+        ("ruff check src/a.py", "ruff check src/b.py", True),
+        ("ruff check src/a.py", "ruff format src/b.py", False),
+        ("ruff check src/a.py", "ruff check --fix src/b.py", False),
+    ],
+)
+def test_a_prefix_is_allowed_where_what_follows_can_only_be_a_file_or_a_script_of_that_family(
+    allowed: str, command: str, covered: bool, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a.py", "b.py"):
+        (root / "src" / name).write_text("")
+    monkeypatch.setattr("holdfast.rules.shell.judge._distrust", lambda *args, **more: "")
+    assert matches(granted(allowed, root), question(SHELL, {"command": command}, root=root, cwd=str(root))) is covered
+
+
+@pytest.mark.spec("A12")
+def test_a_grant_of_a_command_holds_with_any_timeout(root: Path) -> None:
+    asked = question(SHELL, {"command": "npm test", "timeout": None, "label": "a"}, root=root, cwd=str(root))
+    spec = narrow_grant(asked, "project", "ann")
+    grant = Grant(id="g", tool=spec.tool, pattern=spec.pattern, scope="project", by="ann", created=1.0)
+    for timeout in (None, 5, 600):
+        again = question(SHELL, {"command": "npm test", "timeout": timeout}, root=root, cwd=str(root))
+        assert matches(grant, again)
+    other = question(SHELL, {"command": "npm test --x", "timeout": None}, root=root, cwd=str(root))
+    assert not matches(grant, other)
+
+
+@pytest.mark.spec("A12")
+def test_a_grant_of_the_user_holds_in_another_project_under_its_sandbox_and_nowhere_wider(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+
+    def asked(root: Path, writable: Path | None = None, cwd: Path | None = None) -> Question:
+        held = Confinement(backend="bubblewrap", network="off", writable=(str(writable or root), "/scratch"))
+        return question(
+            SHELL, {"command": "npm test"}, root=root, cwd=str(cwd or root), confinement=lambda: held
+        )
+
+    spec = narrow_grant(asked(one), "user", "ann")
+    grant = Grant(id="g", tool=spec.tool, pattern=spec.pattern, scope="user", by="ann", created=1.0)
+    assert str(one) not in str(spec.pattern)
+    assert matches(grant, asked(one)) and matches(grant, asked(two))
+    assert not matches(grant, asked(two, writable=tmp_path))
+    assert not matches(grant, asked(two, writable=one)), "another project is not the one of the call"
+    assert not matches(grant, asked(two, cwd=two / "src"))
+    narrow = narrow_grant(asked(one), "project", "ann")
+    assert not matches(
+        Grant(id="g", tool=narrow.tool, pattern=narrow.pattern, scope="project", by="ann", created=1.0), asked(two)
+    )

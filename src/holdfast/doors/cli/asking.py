@@ -21,11 +21,11 @@ from holdfast.doors.cli.place import whoami
 from holdfast.doors.cli.screen import note, note_lines, screen_width, shown
 from holdfast.doors.cli.typing_in import Leave, page, read_key, read_line, turn
 from holdfast.doors.cli.typing_in import edit as edit_text
-from holdfast.rules.grants import GrantPattern, Width
+from holdfast.rules.grants import PROJECT, GrantPattern, Width
 from holdfast.runtime.approvals import what_changed
 from holdfast.runtime.runtime import Runtime
 from holdfast.text.preview import generic_body
-from holdfast.text.visible import visible
+from holdfast.text.visible import clip_middle, visible
 
 QUESTIONS: Final = "ask.user"
 
@@ -71,6 +71,7 @@ LastingScope = Literal["project", "user"]
 
 _SCOPES: Final[dict[LastingScope, str]] = {"project": "in this project", "user": "in all your projects"}
 _WIDTHS: Final[tuple[Width, ...]] = ("exact", "folder", "tool", "command")
+_SHELL: Final = "shell.exec"
 _LISTED: Final = 160
 _WHOLE: Final = 1_000_000
 """Columns of a rule in a list, and of one that somebody is about to keep."""
@@ -139,14 +140,39 @@ def rule_words(tool: str, stored: Args, width: int = _LISTED) -> str:
 def _covered(tool: str, pattern: GrantPattern, width: int) -> str:
     if pattern.any_args:
         return f"any call of {visible(tool)}"
+    given = {name: value for name, value in pattern.args.items() if value is not None}
+    command = given.pop("command", None)
     if pattern.command:
-        command = visible(" ".join(pattern.command))
-        return f"any plain `{command}` command that only reads in the project, from {visible(pattern.cwd or '')}"
-    words = f"{visible(tool)} with {generic_body(pattern.args, width) or 'no arguments'}"
+        words = _commands(pattern)
+    elif isinstance(command, str) and tool == _SHELL:
+        words = f"`{visible(clip_middle(command, width))}` with any timeout"
+    else:
+        words = f"{visible(tool)} with {generic_body(pattern.args, width) or 'no arguments'}"
+        given = {}
+    if given:
+        words += f" and {generic_body(given, width)}"
     if pattern.free:
-        folders = " or ".join(visible(folder) for folder in pattern.folders)
+        folders = " or ".join(map(_in_project, pattern.folders))
         words += f" and for {', '.join(map(visible, pattern.free))} any file directly in {folders}"
-    return f"{words}, from {visible(pattern.cwd)}" if pattern.cwd is not None else words
+    if pattern.cwd is None or pattern.cwd in (pattern.root, PROJECT):
+        return words
+    return f"{words}, from {_in_project(pattern.cwd)}"
+
+
+def _commands(pattern: GrantPattern) -> str:
+    command = visible(" ".join((*pattern.command, *pattern.options)))
+    match pattern.rest:
+        case "files":
+            return f"`{command}` with any files of the project and any timeout"
+        case "script":
+            return f"`{command}*` with any timeout"
+        case "reads":
+            return f"any plain `{command}` command that only reads in the project"
+
+
+def _in_project(path: str) -> str:
+    """A folder of a rule for every project is shown as below the project's root."""
+    return visible(f".{path.removeprefix(PROJECT)}" if path.startswith(PROJECT) else path)
 
 
 Step = Callable[["TerminalAsker", PendingCall], Awaitable["Answer | PendingCall | None"]]

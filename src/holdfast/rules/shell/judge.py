@@ -24,7 +24,7 @@ from holdfast.rules.shell.parts import Reading, read
 from holdfast.rules.shell.place import FOUND, NOWHERE, TEXT, UNKNOWN, UNTOLD, WILD, Feed, Place, command_of, place_of
 from holdfast.rules.shell.programs import FILE_RUNNERS, INTERPRETERS, family, is_plain_name, is_script, program_name
 from holdfast.rules.shell.readers import CHECKS, MAY_LIST, READERS, check, feeds, outside
-from holdfast.rules.shell.rules import Rule, read_rule
+from holdfast.rules.shell.rules import CHECKING_FILES, Rule, read_rule
 from holdfast.rules.shell.verdicts import (
     UNCOVERED,
     Dialect,
@@ -431,6 +431,9 @@ ANYWHERE: Final = Place(
 
 
 _NOT_GRANTED: Final = frozenset({"cd"})
+_SCRIPT_RUNNERS: Final = frozenset({"bun", "npm", "pnpm", "yarn"})
+_SCRIPT: Final = re.compile(r"([A-Za-z0-9_]+:)[A-Za-z0-9_][A-Za-z0-9_:.-]*")
+"""The family of a script, up to its first colon."""
 
 
 def reading_prefix(question: Question) -> tuple[str, ...] | None:
@@ -453,6 +456,36 @@ def has_prefix(prefix: tuple[str, ...], question: Question) -> bool:
     return bool(prefix) and words is not None and words[: len(prefix)] == prefix and only_reads(question)
 
 
+def checking_prefix(question: Question) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """The words and the options of a call that checks or formats files of the project, and may do so with any of them.
+
+    The options are kept: without one of them (`--check`, `--collect-only`) it would do more.
+    """
+    words = _words(question.args)
+    if words is None:
+        return None
+    program = words[:2] if " ".join(words[:2]) in CHECKING_FILES else words[:1]
+    rest = words[len(program) :]
+    options = tuple(sorted({word for word in rest if word.startswith("-")}))
+    if " ".join(program) not in CHECKING_FILES or len(options) == len(rest):
+        return None
+    name = " ".join(program)
+    rule = Rule(
+        name=name, verdict=Verdict.APPROVE, words=program, options=options, any_operands=True, only_files=True
+    )
+    judged = Judge((rule,)).judge(command_of(question.args) or "", place_of(question, "posix", lambda: True))
+    return (program, options) if judged.verdict is Verdict.APPROVE else None
+
+
+def script_prefix(question: Question) -> tuple[str, ...] | None:
+    """`npm run test:` of a call `npm run test:unit`: it runs what the project says under names that begin so."""
+    words = _words(question.args, runs_others=True)
+    if words is None or len(words) != 3 or words[0] not in _SCRIPT_RUNNERS or words[1] != "run":
+        return None
+    found = _SCRIPT.fullmatch(words[2])
+    return None if found is None else (*words[:2], found[1])
+
+
 def only_reads(question: Question) -> bool:
     """Whether the command of a call only reads in the project, by the preset `$shell-readonly`.
 
@@ -465,10 +498,13 @@ def only_reads(question: Question) -> bool:
     return judged.verdict is Verdict.APPROVE
 
 
-def _words(args: Args) -> tuple[str, ...] | None:
-    """The words of a text that is one plain command and nothing else."""
+def _words(args: Args, *, runs_others: bool = False) -> tuple[str, ...] | None:
+    """The words of a text that is one plain command and nothing else; with `runs_others` also of one that runs others
+    by itself."""
     text = command_of(args)
     parts = () if text is None else read(text, "posix").parts
+    if runs_others:
+        parts = tuple(part for part in parts if not part.derived)
     if len(parts) != 1 or parts[0].kind != "command" or parts[0].obstacle:
         return None
     words = tuple(word for word in parts[0].words if word is not None)

@@ -27,10 +27,13 @@ SHELL_CHANGING: Final = word_set("""
     pushd read readarray readonly set shift shopt source trap typeset ulimit umask unalias unset
 """)
 """Builtins that change what later commands mean."""
-_TAKING_FILES: Final = word_set("""
-    bunzip2 bzip2 cp dos2unix gunzip gzip mkdir mv rm rmdir shred tee touch truncate unix2dos unlink unxz xz zstd
+CHECKING_FILES: Final = word_set("""
     autopep8 black clang-format codespell gofmt hadolint isort pyright shellcheck shfmt yamllint pytest
 """) | {"ruff check", "ruff format"}
+"""Programs that check files, test with them, or format them."""
+_TAKING_FILES: Final = CHECKING_FILES | word_set("""
+    bunzip2 bzip2 cp dos2unix gunzip gzip mkdir mv rm rmdir shred tee touch truncate unix2dos unlink unxz xz zstd
+""")
 """Programs that treat files as data, whatever is in them and in the project's settings: neither the file nor what it
 names is run. pytest does run the tests it is given, as it does without operands: a file only chooses some of them."""
 _JOINTS: Final = re.compile("[=:,@]")
