@@ -219,10 +219,10 @@ def test_a_call_that_waited_too_long_is_not_listed_and_cannot_be_approved(asking
 
 
 @pytest.mark.spec("A12")
-def test_what_is_allowed_in_all_projects_is_allowed_in_another_one(asking: Cli) -> None:
-    other = asking.project.parent / "other"
+def test_what_is_allowed_in_all_projects_is_allowed_in_another_one(careful: Cli) -> None:
+    other = careful.project.parent / "other"
     (other / ".git").mkdir(parents=True)
-    asking.run("approve", asking.park("shell.exec", "command=touch made.txt"), "--always", "user")
-    assert asking.run("call", "shell.exec", "command=touch made.txt", "timeout:=60000", cwd=other).code == 0
+    careful.run("approve", careful.park("shell.exec", "command=touch made.txt"), "--always", "user")
+    assert careful.run("call", "shell.exec", "command=touch made.txt", "timeout:=60000", cwd=other).code == 0
     assert (other / "made.txt").exists()
-    assert asking.run("call", "--json", "shell.exec", "command=touch other.txt", cwd=other).code == 4
+    assert careful.run("call", "--json", "shell.exec", "command=touch other.txt", cwd=other).code == 4

@@ -121,8 +121,13 @@ def test_a_prefix_is_allowed_where_what_follows_can_only_be_a_file_or_a_script_o
 ) -> None:
     for name in ("a.py", "b.py"):
         (root / "src" / name).write_text("")
-    monkeypatch.setattr("holdfast.rules.shell.judge._distrust", lambda *args, **more: "")
+    monkeypatch.setattr("holdfast.rules.shell.judge._distrust", _trust)
     assert matches(granted(allowed, root), question(SHELL, {"command": command}, root=root, cwd=str(root))) is covered
+
+
+def _trust(program: str, place: object, *, external: bool) -> str:
+    """As if every program were one of the system."""
+    return ""
 
 
 @pytest.mark.spec("A12")
