@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from holdfast.contract.call import Caller
 from holdfast.contract.errors import UnknownCall
 from holdfast.contract.result import Result
 from holdfast.contract.vocabulary import State
 from holdfast.store.ledger import Ledger
-from tests.store.making import APPROVED, DONE, begin, make_call, make_held
+from holdfast.store.queries import CallFilter
+from tests.store.making import APPROVED, DONE, YES, begin, make_call, make_held
 
 
 @pytest.fixture
@@ -31,11 +36,79 @@ def test_calls_are_listed_newest_first_and_by_tool_and_state(ledger: Ledger) -> 
     asyncio.run(begin(ledger, make_call("running")))
     ledger.grants.add(tool="file.read", pattern={}, scope="project", by="ada")
     assert [record.call.id for record in ledger.calls(3)] == ["running", "n1199", "n1198"]
-    assert [record.call.id for record in ledger.calls(2, tool="file.read")] == ["n1100", "n1000"]
-    assert len(ledger.calls(5000, tool="file.read")) == 12
-    assert [record.call.id for record in ledger.calls(state=State.RUNNING)] == ["running"]
-    assert [record.call.id for record in ledger.calls(1, state=State.FAILED)] == ["n1198"]
+    readers, failed = CallFilter(tool="file.read"), CallFilter(state=State.FAILED)
+    assert [record.call.id for record in ledger.calls(2, readers)] == ["n1100", "n1000"]
+    assert len(ledger.calls(5000, readers)) == 12
+    assert [record.call.id for record in ledger.calls(10, CallFilter(state=State.RUNNING))] == ["running"]
+    assert [record.call.id for record in ledger.calls(1, failed)] == ["n1198"]
     assert ledger.calls(0) == []
+
+
+def found(ledger: Ledger, **wanted: Any) -> list[str]:
+    return [record.call.id for record in ledger.calls(50, CallFilter(**wanted))]
+
+
+@pytest.mark.spec("E1d")
+def test_calls_are_found_by_time_text_person_document_and_pattern(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = make_held("held", tool="shell.exec", args={"command": "git push"})
+    document = replace(make_call("doc"), caller=Caller(document="/p/notes/fix.chat"))
+    for second, write in enumerate(
+        (
+            lambda: ledger.record_whole_now(make_call("old"), APPROVED, Result(True, "one needle here")),
+            lambda: asyncio.run(ledger.hold(held)),
+            lambda: ledger.record_whole_now(document, APPROVED, DONE),
+            lambda: ledger.answer("held", YES, digest=held.digest),
+        )
+    ):
+        monkeypatch.setattr("time.time", lambda second=second: 1000.0 + second)
+        write()
+    assert found(ledger) == ["held", "doc", "old"]
+    assert found(ledger, since=1001.0) == ["held", "doc"]
+    assert found(ledger, since=1002.0) == ["doc"], "a call counts when it came, not when it was answered"
+    assert found(ledger, until=1001.0) == ["old"]
+    assert found(ledger, text=re.compile("NEEDLE", re.IGNORECASE)) == ["old"]
+    assert found(ledger, text=re.compile("^command: git")) == ["held"]
+    assert found(ledger, by="ada") == ["held"]
+    assert found(ledger, by="config") == ["doc", "old"]
+    assert found(ledger, by="da") == []
+    for name in ("/p/notes/fix.chat", "notes/fix.chat", "fix.chat"):
+        assert found(ledger, document=name) == ["doc"]
+    assert found(ledger, document="x.chat") == []
+    assert found(ledger, tool="file.*") == ["doc", "old"]
+    assert found(ledger, tool="file") == []
+    assert [(record.call.id, record.decided_by) for record in ledger.calls()] == [
+        ("held", "ada"), ("doc", "config"), ("old", "config"),
+    ]  # fmt: skip
+
+
+@pytest.mark.spec("E1d")
+def test_every_filter_narrows_what_the_others_leave_and_the_export_has_whole_calls(ledger: Ledger) -> None:
+    for call_id in ("one", "two"):
+        asyncio.run(begin(ledger, make_call(call_id)))
+        asyncio.run(ledger.end(call_id, DONE))
+    ledger.record_whole_now(make_call("three", tool="file.read"), APPROVED, DONE)
+    assert found(ledger, state=State.DONE, tool="file.read") == ["three"]
+    assert found(ledger, state=State.FAILED, tool="file.read") == []
+    exported = [json.loads(line) for line in ledger.export(CallFilter(tool="file.write"))]
+    assert [(entry["call"], entry["kind"]) for entry in exported] == [
+        ("one", "intent"), ("one", "ended"), ("two", "intent"), ("two", "ended"),
+    ]  # fmt: skip
+    ledger.grants.add(tool="file.read", pattern={}, scope="project", by="ada")
+    assert [json.loads(line)["kind"] for line in ledger.export()][-1] == "granted"
+
+
+@pytest.mark.spec("E1d", "X10")
+def test_a_filter_names_the_calls_it_could_not_read(ledger: Ledger) -> None:
+    ledger.record_whole_now(make_call("good"), APPROVED, DONE)
+    ledger.record_whole_now(make_call("bad"), APPROVED, DONE)
+    ledger.run(lambda tx: tx.execute("DROP TRIGGER entries_are_never_changed"))
+    ledger.run(lambda tx: tx.execute("UPDATE entries SET body = '{' WHERE call = 'bad'"))
+    unreadable: list[str] = []
+    lines = list(ledger.export(CallFilter(state=State.DONE), unreadable=unreadable))
+    assert [json.loads(line)["call"] for line in lines] == ["good"]
+    assert unreadable == ["bad"]
 
 
 @pytest.mark.spec("X10")

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
+import sys
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
+from fnmatch import fnmatchcase
+from itertools import islice
+from math import inf
 from time import localtime, strftime
 from typing import Any, Final, TypeGuard
 
@@ -16,10 +20,11 @@ from holdfast.contract.call import Answer, Call, Decision, PendingCall
 from holdfast.contract.errors import LedgerCorrupt, LedgerError, UnknownCall
 from holdfast.contract.result import Result
 from holdfast.contract.values import Json, encode_json
-from holdfast.contract.vocabulary import State
+from holdfast.contract.vocabulary import State, Verdict
 from holdfast.store.bodies import Answered, BodyReader, Ended, Entry, Held, Intent, Pruned, Whole, link
 from holdfast.store.database import Database
 from holdfast.store.operations import state_of, unknown_call
+from holdfast.text.preview import arguments_text
 
 _PAGE: Final = 500
 _LOOKED_THROUGH: Final = 20_000
@@ -61,6 +66,63 @@ class CallRecord(Struct, frozen=True, kw_only=True):
     original_args: Json = None
     """What the caller sent, where that is not what was used."""
     entries: tuple[int, ...] = ()
+    preview: str = ""
+    """As it was shown to a person, if it was."""
+
+    @property
+    def decided_by(self) -> str:
+        """The person who answered last, else the rule that decided; empty while nothing has."""
+        for given in reversed(self.answers):
+            if given.answer.kind != "edit":
+                return given.answer.by
+        last = self.decisions[-1] if self.decisions else None
+        if last is None or last.verdict is Verdict.ASK:
+            return ""
+        return last.source.removeprefix("urn:holdfast:").removeprefix("approval:")
+
+
+class CallFilter(Struct, frozen=True, kw_only=True):
+    """Which calls are wanted: those for which all that is given holds."""
+
+    tool: str | None = None
+    """A name or a pattern (`file.*`)."""
+    state: State | None = None
+    since: float | None = None
+    until: float | None = None
+    """Before this moment."""
+    by: str | None = None
+    """Who decided: `cli:ada`, `ada`, or the name of a rule."""
+    document: str | None = None
+    """The full path of the document that asked, or the end of it."""
+    text: re.Pattern[str] | None = None
+    """Found in the tool's name, the arguments, the result or what a person said."""
+
+    def matches(self, record: CallRecord) -> bool:
+        call = record.call
+        return (
+            (self.tool is None or any(fnmatchcase(name, self.tool) for name in (call.tool, call.name_used)))
+            and self.state in (None, record.state)
+            and (self.since is None or record.received_at >= self.since)
+            and (self.until is None or record.received_at < self.until)
+            and (self.by is None or self._is_by(record))
+            and (self.document is None or f"/{call.caller.document or ''}".endswith(f"/{self.document}"))
+            and (self.text is None or any(map(self.text.search, _texts(record))))
+        )
+
+    def _is_by(self, record: CallRecord) -> bool:
+        names = {record.decided_by, *(given.answer.by for given in record.answers)}
+        return any(self.by in (name, name.partition(":")[2]) for name in names if name)
+
+
+def _texts(record: CallRecord) -> Iterator[str]:
+    yield record.call.tool
+    yield record.call.name_used
+    yield arguments_text(record.call.args)
+    if record.result is not None:
+        yield record.result.output
+        yield record.result.error or ""
+    for given in record.answers:
+        yield given.answer.message
 
 
 class Queries:
@@ -154,31 +216,28 @@ class Queries:
         return record
 
     def calls(
-        self, limit: int = 50, tool: str | None = None, state: State | None = None, *,
-        unreadable: list[str] | None = None,
+        self, limit: int = 50, wanted: CallFilter | None = None, *, unreadable: list[str] | None = None
     ) -> list[CallRecord]:
         """Those with the newest entries first. The ids of those that cannot be read are added to `unreadable`."""
-        found: list[CallRecord] = []
+        return list(islice(self._matching(wanted or CallFilter(), unreadable), min(limit, sys.maxsize)))
+
+    def _matching(self, wanted: CallFilter, unreadable: list[str] | None) -> Generator[CallRecord]:
+        sql = "SELECT id, call FROM entries WHERE id < ? AND call != '' AND (at < ?) IS NOT 1 ORDER BY id DESC LIMIT ?"
         seen: set[str] = set()
         before = 2**63 - 1
-        while len(found) < limit:
-            sql = "SELECT id, call FROM entries WHERE id < ? AND call != '' ORDER BY id DESC LIMIT ?"
-            page = self.rows(sql, (before, _PAGE))
-            if not page:
-                break
+        while page := self.rows(sql, (before, -inf if wanted.since is None else wanted.since, _PAGE)):
             before = page[-1][0]
             fresh = [call for call in dict.fromkeys(call for _, call in page) if call not in seen]
             seen.update(fresh)
             for call in fresh:
                 try:
-                    record = self._record(call) if len(found) < limit else None
+                    record = self._record(call)
                 except LedgerError:
                     if unreadable is not None:
                         unreadable.append(str(call))
                     continue
-                if record and tool in (None, record.call.tool) and state in (None, record.state):
-                    found.append(record)
-        return found
+                if record and wanted.matches(record):
+                    yield record
 
     def calls_for(self, request: str, limit: int, tool: str | None = None) -> list[CallRecord]:
         """Calls whose request begins so, of that tool alone if one is given, those that came last first.
@@ -292,9 +351,17 @@ class Queries:
             else:
                 yield Entry(id=number, call=name, kind=kind, at=at, hash=digest.hex(), body=content)
 
-    def export(self) -> Generator[bytes]:
-        """Each entry as one line of ASCII JSON: nothing in it can end the line or steer a terminal."""
+    def export(
+        self, wanted: CallFilter | None = None, *, unreadable: list[str] | None = None
+    ) -> Generator[bytes]:
+        """Each entry as one line of ASCII JSON: nothing in it can end the line or steer a terminal.
+
+        With `wanted`, the entries of those calls; the ids of calls that cannot be read are added to `unreadable`.
+        """
+        calls = None if wanted is None else {record.call.id for record in self._matching(wanted, unreadable)}
         for entry in self._entries():
+            if calls is not None and entry.call not in calls:
+                continue
             try:
                 yield _line(entry)
             except (RecursionError, ValueError) as error:  # read at the very limit of what can be read
@@ -330,7 +397,8 @@ class Queries:
         if kind == "held":
             held = self.read_body(body, Held).held
             record = record or CallRecord(call=held.call, state=State.PENDING, received_at=at)
-            return replace(record, call=held.call, state=State.PENDING, decisions=(*record.decisions, held.decision))
+            decisions = (*record.decisions, held.decision)
+            return replace(record, call=held.call, state=State.PENDING, decisions=decisions, preview=held.preview)
         if kind == "intent":
             intent = self.read_body(body, Intent)
             if record is None and intent.call is not None:

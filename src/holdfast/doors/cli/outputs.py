@@ -159,6 +159,8 @@ class CallOutput(Output):
     ended_at: Annotated[float | None, Doc("when it ended, or null")]
     decisions: Annotated[Any, Doc("every decision about it: verdict, source, reason")]
     answers: Annotated[Any, Doc("what people said: kind, by, message, at")]
+    decided_by: Annotated[str, Doc("the person who answered last, else the rule that decided; empty while it waits")]
+    preview: Annotated[str, Doc("one line as a person was shown it; empty if no person was asked")]
     result: Annotated[Any, Doc("null, or an object `result`")]
     entries: Annotated[Any, Doc("the numbers of its entries in the ledger")]
 
@@ -174,7 +176,7 @@ class CallOutput(Output):
             original_args=record.original_args, caller=_caller(call.caller), cwd=call.cwd, widening=call.widening,
             parent=call.parent,
             received_at=record.received_at, began_at=record.began_at, ended_at=record.ended_at,
-            decisions=record.decisions, answers=answers,
+            decisions=record.decisions, answers=answers, decided_by=record.decided_by, preview=record.preview,
             result=None if record.result is None else result_output(record.result), entries=record.entries,
         )
 

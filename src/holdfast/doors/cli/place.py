@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncGenerator, Collection, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from getpass import getuser
 from typing import TYPE_CHECKING, Any
 
-from holdfast.assemble import Setting, build_runtime, load_setting, open_ledger
+from holdfast.assemble import Setting, build_registry, build_runtime, load_setting, open_ledger
 from holdfast.config.model import McpServer
 from holdfast.contract.errors import BadJson, HoldfastError, LedgerError, LedgerUnavailable
 from holdfast.contract.finding import TOOL_SEARCH
 from holdfast.contract.names import from_api_name, server_of
+from holdfast.contract.tool import Tool
 from holdfast.contract.values import Json, parse_json
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.failures import UsageProblem
@@ -105,6 +106,20 @@ def is_builtin(name: str) -> bool:
     from holdfast.tools import builtin_tools
 
     return any(name in (*tool.names, tool.api_name) for tool in builtin_tools())
+
+
+def tools_by_name(flags: Flags, names: Iterable[str]) -> dict[str, Tool]:
+    """The tools that need no server. Packages and modules are loaded only for a name that is not built in."""
+    from holdfast.tools import builtin_tools
+
+    found = {tool.name: tool for tool in builtin_tools()}
+    others = {name for name in names if name not in found and server_of(name) is None}
+    if others:
+        show_warnings()
+        with suppress(HoldfastError):
+            registry = build_registry(load_setting(flags=flags or None, checked=False))
+            found |= {name: tool for name in others if (tool := registry.get(name)) is not None}
+    return found
 
 
 def servers_for(tool: str) -> Collection[str] | None:

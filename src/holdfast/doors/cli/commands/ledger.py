@@ -5,57 +5,147 @@ from __future__ import annotations
 import re
 import sys
 import time
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import wraps
+from pathlib import Path
+from typing import Any, Final
 
 import click
 from msgspec.structs import asdict, replace
 
 from holdfast.assemble import open_ledger
+from holdfast.contract.tool import Tool
 from holdfast.contract.vocabulary import State
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.failures import FAILED, report
 from holdfast.doors.cli.folding import label_line, put_table, quote, quoted_field
 from holdfast.doors.cli.held import note_unreadable
 from holdfast.doors.cli.outputs import CallOutput, Pruning, Verification
-from holdfast.doors.cli.place import Flags, ledger_here, setting_here, whoami
+from holdfast.doors.cli.place import Flags, ledger_here, setting_here, tools_by_name, whoami
 from holdfast.doors.cli.root import DefaultGroup, common, complete_call, complete_tool
 from holdfast.rules.chain import source_name
 from holdfast.store.ledger import Ledger
-from holdfast.store.queries import CallRecord
+from holdfast.store.queries import CallFilter, CallRecord
 from holdfast.store.retention import DAY, prune, prune_by
 from holdfast.text.preview import arguments_text, preview
+from holdfast.text.suggest import did_you_mean
+from holdfast.text.times import parse_time
 from holdfast.text.truncate import format_size
-from holdfast.text.visible import visible_name
+from holdfast.text.visible import clip, visible_name
 
 
 @click.group(cls=DefaultGroup)
 def ledger() -> None:
-    """The record of every call: list, show, verify, export, prune."""
+    """The record of every call: list, show, verify, export, prune.
+
+    `holdfast ledger --since yesterday` lists; `holdfast ledger list --help`
+    shows all filters.
+    """
+
+
+def _since(text: str, *, end: bool = False) -> float:
+    try:
+        return parse_time(text, datetime.now().astimezone(), end=end)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def _until(text: str) -> float:
+    return _since(text, end=True)
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text, re.IGNORECASE | re.MULTILINE)
+    except (re.error, OverflowError, RecursionError) as error:
+        fix = "Put a \\ before each of ( ) [ ] * + ? . that means itself."
+        raise click.BadParameter(f"Cannot read '{text}' as a regular expression ({error}). {fix}") from None
+
+
+_FILTERS: Final = (
+    click.option("--since", type=_since, metavar="TIME",
+                 help="Only calls from this time on: yesterday, 2h, 14:30, an ISO date."),
+    click.option("--until", type=_until, metavar="TIME", help="Only calls up to this time; a day counts as a whole."),
+    click.option("--grep", type=_pattern, metavar="REGEX", help="Only calls with this in arguments, result or answer."),
+    click.option("--by", metavar="NAME", help="Only calls that this person, or this rule, decided about."),
+    click.option("--document", metavar="FILE", help="Only calls of this document."),
+    click.option("--tool", metavar="NAME", help="Only calls of this tool, or pattern (file.*).",
+                 shell_complete=complete_tool),
+    click.option("--state", type=click.Choice([state.value for state in State]), help="Only calls in this state."),
+)
+
+
+def filters(function: Callable[..., int]) -> Callable[..., int]:
+    """The options that choose calls, given to the command as `wanted`."""
+
+    @wraps(function)
+    def command(
+        *args: Any, since: float | None, until: float | None, grep: re.Pattern[str] | None, by: str | None,
+        document: str | None, tool: str | None, state: str | None, **others: Any,
+    ) -> int:
+        if since is not None and until is not None and until <= since:
+            raise click.UsageError("--until is not after --since, so no call can match. Swap or correct them.")
+        wanted = CallFilter(
+            tool=tool, state=None if state is None else State(state), since=since, until=until, by=by,
+            document=None if document is None else _document(document), text=grep,
+        )
+        return function(*args, wanted=wanted, **others)
+
+    for option in reversed(_FILTERS):
+        command = option(command)
+    return command
+
+
+def _document(name: str) -> str:
+    """The full path of a document that is there; of one that is gone, what is left of it in the ledger."""
+    path = Path(name)
+    return str(path.resolve()) if path.exists() else name.removeprefix("./")
 
 
 @ledger.command("list")
 @click.option("-n", "--limit", default=20, show_default=True, type=click.IntRange(1), help="How many, newest first.")
-@click.option("--tool", help="Only calls of this tool.", shell_complete=complete_tool)
-@click.option("--state", type=click.Choice([state.value for state in State]), help="Only calls in this state.")
+@filters
 @common
-def list_calls(flags: Flags, limit: int, tool: str | None, state: str | None, as_json: bool) -> int:
-    """List calls, newest first. This is what `holdfast ledger` alone does."""
+def list_calls(flags: Flags, limit: int, wanted: CallFilter, as_json: bool) -> int:
+    """List calls, newest first. This is what `holdfast ledger` alone does.
+
+    All that is given must hold: `holdfast ledger --since yesterday --grep push`.
+    """
     unreadable: list[str] = []
     with ledger_here(flags) as kept:
-        records = kept.calls(limit, tool, None if state is None else State(state), unreadable=unreadable)
+        found = kept.calls(limit + 1, wanted, unreadable=unreadable)
     note_unreadable(unreadable)
+    records = found[:limit]
     if as_json:
         for record in records:
             screen.put_json(CallOutput.of(record))
     elif not records:
-        screen.say("No calls are recorded here." if tool is None and state is None else "No such calls are recorded.")
+        screen.say("No calls are recorded here." if wanted == CallFilter() else _nothing(wanted))
     else:
-        rows = [
-            [record.call.id, when(record.received_at), record.state.replace("_", " "), record_preview(record)]
-            for record in records
-        ]
-        put_table(["id", "when", "state", "call"], rows)
+        _table(records, tools_by_name(flags, {record.call.tool for record in records}))
+    if len(found) > limit:
+        screen.note(f"There are more: `-n {limit * 10}` shows up to {limit * 10}.")
     return 0
+
+
+def _table(records: Sequence[CallRecord], tools: Mapping[str, Tool]) -> None:
+    rows = [
+        [
+            record.call.id, when(record.received_at), record.state.replace("_", " "), record.decided_by,
+            record_preview(record, tools.get(record.call.tool)),
+        ]
+        for record in records
+    ]
+    put_table(["id", "when", "state", "decided by", "call"], rows)
+
+
+def _nothing(wanted: CallFilter) -> str:
+    from holdfast.tools import builtin_tools
+
+    names = {name for tool in builtin_tools() for name in tool.names}
+    meant = None if wanted.tool is None or wanted.tool in names else did_you_mean(wanted.tool, sorted(names))
+    return f"No call matches. Did you mean --tool {meant}?" if meant else "No call matches."
 
 
 @ledger.command()
@@ -104,16 +194,20 @@ def verify(flags: Flags, anchor: str | None, as_json: bool) -> int:
 
 
 @ledger.command()
+@filters
 @common
-def export(flags: Flags, as_json: bool) -> int:
+def export(flags: Flags, wanted: CallFilter, as_json: bool) -> int:
     """Write every entry as a line of JSON, oldest first, with its hash.
 
-    The output is JSON with and without --json.
+    With filters, all entries of the calls that match. The output is JSON with
+    and without --json.
     """
+    unreadable: list[str] = []
     with ledger_here(flags) as kept:
-        for line in kept.export():
+        for line in kept.export(None if wanted == CallFilter() else wanted, unreadable=unreadable):
             sys.stdout.buffer.write(line)
         sys.stdout.buffer.flush()
+    note_unreadable(unreadable)
     return 0
 
 
@@ -162,12 +256,12 @@ def when(at: float) -> str:
     return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
-def record_preview(record: CallRecord) -> str:
-    from holdfast.tools import builtin_tools
-
-    known = {tool.name: tool.format_preview for tool in builtin_tools()}
+def record_preview(record: CallRecord, tool: Tool | None) -> str:
+    """By the tool itself; where it is not here, as a person was shown it, or by the arguments alone."""
     width = max(40, screen.screen_width())
-    return preview(record.call.name_used, record.call.args, width, known.get(record.call.tool))
+    if tool is None and record.preview:
+        return clip(record.preview, width)
+    return preview(record.call.name_used, record.call.args, width, None if tool is None else tool.format_preview)
 
 
 def _show(record: CallRecord) -> None:
@@ -176,6 +270,8 @@ def _show(record: CallRecord) -> None:
     _field("tool", call.tool)
     _field("state", record.state.replace("_", " "))
     _field("caller", " ".join(word for word in (call.caller.door, call.caller.agent or "") if word))
+    if call.caller.document is not None:
+        _field("document", call.caller.document)
     _field("cwd", call.cwd)
     if call.parent is not None:
         _field("parent", call.parent)

@@ -19,7 +19,7 @@ from holdfast.doors.cli.failures import FAILED, REJECTED, UsageProblem, report
 from holdfast.doors.cli.folding import note_folded, put_table, quote, quoted_field
 from holdfast.doors.cli.held import note_unreadable
 from holdfast.doors.cli.outputs import Change, ChangingCall, UndoOutput
-from holdfast.doors.cli.place import Flags, setting_here, whoami
+from holdfast.doors.cli.place import Flags, setting_here, tools_by_name, whoami
 from holdfast.doors.cli.root import common, complete_call
 from holdfast.doors.cli.typing_in import confirmed
 from holdfast.runtime.undo.restore import TOOL, Plan, Planned, Undo, check, diff_of
@@ -120,6 +120,7 @@ def changes(flags: Flags, call_id: str | None, diff: bool, limit: int, as_json: 
 def _list(ledger: Ledger, limit: int, *, as_json: bool) -> int:
     rows: list[list[str]] = []
     unreadable: list[str] = []
+    tools = tools_by_name({}, ())
     for call_id in changing_calls(ledger, limit):
         try:
             record = ledger.call(call_id)
@@ -131,7 +132,8 @@ def _list(ledger: Ledger, limit: int, *, as_json: bool) -> int:
             tool, at = record.call.tool, record.received_at
             screen.put_json(ChangingCall(call_id=call_id, tool=tool, received_at=at, paths=count, undone_by=undone))
         paths = "1 path" if count == 1 else f"{count:,} paths"
-        rows.append([call_id, when(record.received_at), paths, "undone" if undone else "", record_preview(record)])
+        shown = record_preview(record, tools.get(record.call.tool))
+        rows.append([call_id, when(record.received_at), paths, "undone" if undone else "", shown])
     note_unreadable(unreadable)
     if not as_json and rows:
         put_table(["id", "when", "changed", "", "call"], rows)

@@ -1,0 +1,54 @@
+"""Times as people type them: `yesterday`, `2h`, `14:30`, ISO dates."""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime, time, timedelta
+from typing import Final
+
+_AGO: Final = re.compile(
+    r"(\d{1,9}(?:\.\d{1,9})?) ?(s(?:ec(?:ond)?s?)?|m(?:in(?:ute)?s?)?|h(?:ours?)?|d(?:ays?)?|w(?:eeks?)?)(?: ago)?",
+    re.ASCII,
+)
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_DAYS: Final = {"today": 0, "yesterday": 1}
+
+
+def parse_time(text: str, now: datetime, *, end: bool = False) -> float:
+    """Seconds since 1970. Times without a zone are local; a day means its beginning, or with `end` the end of it.
+
+    Raises `ValueError` with a sentence.
+    """
+    words = " ".join(text.lower().split())
+    try:
+        return _parse(words, now, end=end)
+    except (ValueError, OverflowError, OSError):
+        raise ValueError(
+            f"Cannot read '{text}' as a time. Use yesterday, 2h, 14:30, {now:%Y-%m-%d} or {now:%Y-%m-%dT%H:%M}."
+        ) from None
+
+
+def _parse(words: str, now: datetime, *, end: bool) -> float:
+    if words == "now":
+        return now.timestamp()
+    if ago := _AGO.fullmatch(words):
+        return (now - timedelta(**{_UNITS[ago[2][0]]: float(ago[1])})).timestamp()
+    if ":" in words and " " not in words and "t" not in words:
+        return _local(now.date(), time.fromisoformat(words))
+    day, _, clock = words.partition(" ")
+    if day in _DAYS:
+        on = now.date() - timedelta(days=_DAYS[day])
+        return _local(on, time.fromisoformat(clock)) if clock else _day(on, end=end)
+    try:
+        on = date.fromisoformat(words)
+    except ValueError:
+        return datetime.fromisoformat(words.upper()).timestamp()
+    return _day(on, end=end)
+
+
+def _day(on: date, *, end: bool) -> float:
+    return _local(on + timedelta(days=1 if end else 0), time())
+
+
+def _local(on: date, at: time) -> float:
+    return datetime.combine(on, at).timestamp()

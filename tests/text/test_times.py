@@ -1,0 +1,59 @@
+"""Times as people type them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from holdfast.text.times import parse_time
+
+NOW = datetime(2026, 3, 10, 15, 30).astimezone()
+
+
+def local(year: int, month: int, day: int, hour: int = 0, minute: int = 0, second: int = 0) -> float:
+    return datetime(year, month, day, hour, minute, second).astimezone().timestamp()
+
+
+@pytest.mark.spec("E1d")
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("now", local(2026, 3, 10, 15, 30)),
+        ("2h", local(2026, 3, 10, 13, 30)),
+        ("90 min", local(2026, 3, 10, 14)),
+        ("30s", local(2026, 3, 10, 15, 29, 30)),
+        ("1.5 hours ago", local(2026, 3, 10, 14)),
+        ("3 Days ago", local(2026, 3, 7, 15, 30)),
+        ("1w", local(2026, 3, 3, 15, 30)),
+        ("today", local(2026, 3, 10)),
+        ("Yesterday", local(2026, 3, 9)),
+        ("yesterday 14:30", local(2026, 3, 9, 14, 30)),
+        ("09:15", local(2026, 3, 10, 9, 15)),
+        ("2026-03-01", local(2026, 3, 1)),
+        ("2026-03-01T08:00", local(2026, 3, 1, 8)),
+        ("2026-03-01 08:00:05", local(2026, 3, 1, 8, 0, 5)),
+        ("2026-03-01T08:00Z", datetime(2026, 3, 1, 8, tzinfo=UTC).timestamp()),
+        ("2026-03-01t08:00+02:00", datetime(2026, 3, 1, 6, tzinfo=UTC).timestamp()),
+    ],
+)
+def test_a_time_is_read_as_a_person_means_it(typed: str, meant: float) -> None:
+    assert parse_time(typed, NOW) == pytest.approx(meant)
+
+
+@pytest.mark.spec("E1d")
+def test_a_day_ends_when_it_is_over_and_a_moment_is_a_moment() -> None:
+    assert parse_time("yesterday", NOW, end=True) == local(2026, 3, 10)
+    assert parse_time("2026-03-01", NOW, end=True) == local(2026, 3, 2)
+    for typed in ("2h", "yesterday 14:30", "2026-03-01T08:00"):
+        assert parse_time(typed, NOW, end=True) == parse_time(typed, NOW)
+    assert parse_time("today", NOW, end=True) - parse_time("today", NOW) <= timedelta(hours=25).total_seconds()
+
+
+@pytest.mark.spec("E1d")
+@pytest.mark.parametrize(
+    "typed", ["", "2", "soon", "2y", "2 sours", "-2h", "2026-13-01", "99999999999h", "999999999w", "25:00", "\x1b"]
+)
+def test_what_is_no_time_is_an_error_that_shows_how_to_write_one(typed: str) -> None:
+    with pytest.raises(ValueError, match="Use yesterday, 2h, 14:30, 2026-03-10 or 2026-03-10T15:30"):
+        parse_time(typed, NOW)
