@@ -418,7 +418,9 @@ def test_nothing_of_a_project_is_imported_from_but_what_is_installed_there(tmp_p
 
 @pytest.mark.spec("N8")
 @pytest.mark.parametrize("where", ["here", "-C", "argument"])
-@pytest.mark.parametrize("words", [("tools",), ("call", "calculator", "expression=1+1"), ("doctor", "--json")])
+@pytest.mark.parametrize(
+    "words", [("tools",), ("call", "calculator", "expression=1+1"), ("--set", "sandbox.mode=off", "doctor", "--json")]
+)
 def test_the_command_imports_nothing_of_a_project_on_its_path(
     tmp_path: Path, where: str, words: tuple[str, ...]
 ) -> None:

@@ -45,7 +45,7 @@ def test_trust_shows_the_frontmatter_and_what_becomes_looser_and_ends_with_a_cha
     assert shown.code == 0, shown
     assert text.split("\n")[1] in shown.out
     if text is LOOSER:
-        assert 'then   ["shell.exec"]' in shown.out
+        assert 'then   auto_approve = ["shell.exec"]' in shown.out
     else:
         assert "function of its own" in shown.out
     listed = cli.run("trust", "list", "--json").json
@@ -71,7 +71,7 @@ def test_a_trusted_frontmatter_counts_and_trust_can_be_taken_back(cli: Cli) -> N
 def test_on_a_terminal_it_is_asked_once(cli: Cli) -> None:
     _write(cli, LOOSER.replace("echo hi", "echo \x1b[2J"))
     with Terminal(cli, "chat", NAME) as person:
-        person.expect('then   ["shell.exec"]')
+        person.expect('then   auto_approve = ["shell.exec"]')
         person.expect('│ auto_approve = ["shell.exec"]')
         person.expect(QUESTION)
         person.type("n")
@@ -121,7 +121,7 @@ def test_trust_in_a_frontmatter_lets_nothing_else_of_the_document_reach_files_el
     untrusted = cli.run("chat", NAME)
     assert "kept as text" in untrusted.err and "limits only: chat.files" in untrusted.err
     shown = cli.run("trust", NAME, "-y").out
-    assert 'then   "anywhere"' in shown and "files from anywhere" in shown
+    assert 'then   files = "anywhere"' in shown and "files from anywhere" in shown
     document.write_text(ANYWHERE + words)
     assert cli.run("chat", NAME).err.count("kept as text") == 0
     cli.configure(f'[sandbox]\nread_deny = ["{secret}"]\n')

@@ -159,7 +159,8 @@ def test_json_on_a_terminal_escapes_what_could_act(asking: Cli) -> None:
 @pytest.mark.spec("E1a")
 def test_colour_appears_on_a_terminal_only_and_not_with_no_color(asking: Cli) -> None:
     asking.park("file.write", "path=notes.txt", "content=hello")
-    for command in (("pending",), ("tools",), ("doctor",), ("policy",), ("policy", "explain", "file.write")):
+    doctor = ("--set", "sandbox.mode=off", "doctor")
+    for command in (("pending",), ("tools",), doctor, ("policy",), ("policy", "explain", "file.write")):
         assert "\x1b" not in asking.run(*command).out, command
         with Terminal(asking, *command) as person:
             person.finish()

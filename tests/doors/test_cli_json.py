@@ -76,7 +76,7 @@ def _outputs(cli: Cli) -> Iterator[tuple[str, tuple[str, list[Json]]]]:
     yield "trust file", ("trust", cli.run("trust", "--yes", "--json").lines)
     yield "trust list", ("trust", cli.run("trust", "list", "--json").lines)
     yield "trust revoke", ("trust", cli.run("trust", "revoke", "--json").lines)
-    yield "doctor", ("finding", cli.run("doctor", "--json").lines)
+    yield "doctor", ("finding", cli.run("--set", "sandbox.mode=off", "doctor", "--json").lines)
     yield "mcp install", ("installed", cli.run("mcp", "install", "claude", "--yes", "--json").lines)
     cli.configure('[mcp.servers.off]\nurl = "https://mcp.example/"\nenabled = false\n')
     yield "mcp servers", ("server", cli.run("mcp", "servers", "--json").lines)

@@ -72,7 +72,7 @@ def test_a_command_in_a_project_whose_folder_has_a_forged_name(careful: Cli, col
     for shown in (("pending",), ("pending", call_id)):
         assert "\x1b" not in forged.run(*shown).out
         look(forged, columns, *shown)
-    for shown in (("doctor",), ("config", "path")):
+    for shown in (("--set", "sandbox.mode=off", "doctor"), ("config", "path")):
         with Terminal(forged, *shown, columns=columns, rows=3000) as person:
             person.finish()
             lines = screen_of(person.raw, columns)

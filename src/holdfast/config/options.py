@@ -13,7 +13,7 @@ from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar, Union, cast, get_args, get_origin
 
-from msgspec import NODEFAULT, Meta, Struct, ValidationError, convert, structs
+from msgspec import NODEFAULT, Meta, Struct, ValidationError, convert, structs, to_builtins
 
 from holdfast.contract.errors import ConfigError
 from holdfast.text.suggest import did_you_mean
@@ -96,6 +96,19 @@ def _option(item: structs.FieldInfo) -> Option:
         approves=next((note for note in notes if isinstance(note, Approves)), NOTHING),
         marks=frozenset(note for note in notes if isinstance(note, Mark)), field=item,
     )
+
+
+def as_given(value: Any) -> Any:
+    """The value as a file would give it: of a table only what is not the default."""
+    if isinstance(value, Struct):
+        fields = declared(type(value)).values()
+        given = {option.name: (getattr(value, option.name), option.default()) for option in fields}
+        return {name: as_given(found) for name, (found, default) in given.items() if found != default}
+    if isinstance(value, dict):
+        return {name: as_given(item) for name, item in cast(dict[str, Any], value).items()}
+    if isinstance(value, tuple):
+        return [as_given(item) for item in cast(tuple[Any, ...], value)]
+    return to_builtins(value)
 
 
 def is_section(kind: Any) -> bool:

@@ -23,7 +23,7 @@ from holdfast.contract.command import Command
 from holdfast.contract.errors import HoldfastError
 from holdfast.fs.temporary import make_folder, remove_folder
 from holdfast.helper_process import isolated_python
-from holdfast.sandbox.launch import Backend, Held, finish, run_launch, started, stop
+from holdfast.sandbox.launch import Backend, Held, Progress, finish, run_launch, started, stop
 from holdfast.sandbox.limits import Limits, running_tasks
 from holdfast.sandbox.policy import Policy
 
@@ -289,13 +289,23 @@ CASES: Final[dict[str, Case]] = {
 PROBE: Final = ("usable", "write-outside", "capabilities", "secrets")
 
 
-def run(backend: Backend, names: Collection[str] | None = None) -> tuple[Held, ...]:
-    """Every case, or those named, in the order of `CASES`."""
+def run(backend: Backend, names: Collection[str] | None = None, done: Progress | None = None) -> tuple[Held, ...]:
+    """Every case, or those named, in the order of `CASES`; `done` is told how many of them are over."""
     chosen = [name for name in CASES if names is None or name in names]
     together = [name for name in chosen if not CASES[name].alone]
+    found: dict[str, Held] = {}
+
+    def note(name: str, held: Held) -> None:
+        found[name] = held
+        if done is not None:
+            done(len(found), len(chosen))
+
     with ThreadPoolExecutor(max_workers=min(4, 2 * (os.cpu_count() or 1))) as pool:
-        found = dict(zip(together, pool.map(partial(attack, backend), together), strict=True))
-    found |= {name: attack(backend, name) for name in chosen if CASES[name].alone}
+        for name, held in zip(together, pool.map(partial(attack, backend), together), strict=True):
+            note(name, held)
+    for name in chosen:
+        if CASES[name].alone:
+            note(name, attack(backend, name))
     return tuple(found[name] for name in chosen)
 
 

@@ -105,6 +105,10 @@ class Held(Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
+Progress = Callable[[int, int], None]
+"""Told how many of the attacks are over, and how many there are."""
+
+
 class Backend(Protocol):
     """A way to contain commands."""
 

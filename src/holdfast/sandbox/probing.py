@@ -24,7 +24,7 @@ from holdfast.contract.command import Command
 from holdfast.contract.errors import ConfigError, HoldfastError
 from holdfast.fs.replace import write_private
 from holdfast.fs.temporary import make_folder, remove_folder
-from holdfast.sandbox.launch import Backend, Held, Overlay
+from holdfast.sandbox.launch import Backend, Held, Overlay, Progress
 from holdfast.sandbox.policy import Policy
 
 GOOD_FOR: Final = 30 * 24 * 3600.0
@@ -106,11 +106,11 @@ class Probing:
         """The cases of the whole battery that did not hold; empty if all of them did."""
         return ", ".join(case.name for case in self._remembered(backend, "battery").cases if not case.held)
 
-    def examine(self, backend: Backend) -> tuple[Held, ...]:
+    def examine(self, backend: Backend, done: Progress | None = None) -> tuple[Held, ...]:
         """Run the battery now; what it shows replaces what was known, and the probe is a part of it."""
         from holdfast.sandbox import battery
 
-        found = battery.run(backend)
+        found = battery.run(backend, done=done)
         for what, cases in (("battery", found), ("probe", tuple(case for case in found if case.name in battery.PROBE))):
             _in_process[_key(backend, what)] = Seen(at=time.time(), cases=cases)
         return found

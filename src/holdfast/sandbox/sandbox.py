@@ -30,7 +30,7 @@ from holdfast.fs.replace import make_private_folder
 from holdfast.helper_process import own_module
 from holdfast.net.hosts import is_entry
 from holdfast.sandbox.hidden_files import patterns
-from holdfast.sandbox.launch import Backend, Held, Launch, Overlay, finish, found_program, started
+from holdfast.sandbox.launch import Backend, Held, Launch, Overlay, Progress, finish, found_program, started
 from holdfast.sandbox.limits import Groups, rlimits
 from holdfast.sandbox.policy import Places, Policy, check_own, expand, resolve, variables, widen
 from holdfast.sandbox.probing import Probing, backends
@@ -137,9 +137,9 @@ class Sandbox:
         """Those the configuration allows, in the order they are tried."""
         return backends(self._config.backend)
 
-    def examine(self, backend: Backend) -> tuple[Held, ...]:
-        """The whole escape battery, run now, whatever is remembered."""
-        return self._probing.examine(backend)
+    def examine(self, backend: Backend, done: Progress | None = None) -> tuple[Held, ...]:
+        """The whole escape battery, run now, whatever is remembered; `done` is told how many cases are over."""
+        return self._probing.examine(backend, done)
 
     def held(self) -> bool:
         """Whether every case of the escape battery held. Slow the first time on a machine, remembered after that."""

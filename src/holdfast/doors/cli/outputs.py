@@ -405,9 +405,11 @@ class Installed(Output):
 
 
 class Finding(Output):
+    group: Annotated[str, Doc("holdfast, project, optional or sandbox")]
     name: Annotated[str, Doc("what was looked at")]
     status: Annotated[Literal["ok", "note", "bad"], Doc("ok, note or bad")]
     text: Annotated[str, Doc("what was found")]
+    fix: Annotated[str, Doc("what to do about it, such as the command that installs it; may be empty")] = ""
 
 
 class Written(Output):

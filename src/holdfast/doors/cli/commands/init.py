@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +14,21 @@ from holdfast.doors.cli.failures import UsageProblem
 from holdfast.doors.cli.outputs import Written
 from holdfast.doors.cli.root import json_option
 
-TEMPLATE: Final = """\
+SHORT: Final = """\
+# What agents may do in this project: remove a # to use a line. `holdfast help config` explains every option.
+# The file makes the rules stricter at once, and looser only after `holdfast trust`.
+
+[tools]
+# deny = ["group:web"]            # tools no agent has here
+
+[approval]
+# auto_approve = ["$readonly"]    # runs without asking; a call that no rule covers needs your approval
+
+# [[approval.commands]]           # a rule about shell commands
+# rule = "npm test"
+# verdict = "approve"             # or "ask", or "deny"
+"""
+FULL: Final = """\
 # What agents may do in this project. Everything here is optional: remove a # to use a line.
 # Until someone runs `holdfast trust`, this file can only make the rules stricter.
 # `holdfast config schema` prints the JSON Schema, `holdfast policy show` what is in force.
@@ -53,29 +66,36 @@ TEMPLATE: Final = """\
 """
 
 
+_NEXT: Final = {
+    "holdfast tour": "a demonstration that changes nothing here",
+    "holdfast chat new task.chat": "a conversation in a file; `holdfast chat task.chat` goes on with it",
+    "holdfast tools": "what agents can call here",
+    "holdfast policy": "the rules in force",
+    "holdfast doctor": "whether everything works on this machine",
+}
+
+
 @click.command()
+@click.option("--full", is_flag=True, help="Write every frequent option, explained.")
 @json_option
-def init(as_json: bool) -> int:
+def init(full: bool, as_json: bool) -> int:
     """Make this directory a project.
 
-    Writes a commented holdfast.toml, and never over one that is there.
+    Writes a short holdfast.toml, and never over one that is there.
     """
-    path = Path.cwd() / PROJECT_FILE
+    path, content = Path.cwd() / PROJECT_FILE, FULL if full else SHORT
     if os.path.lexists(path):
-        raise UsageProblem(f"{path} is there already; edit it, or see `holdfast config show`.")
-    if not as_json:
-        screen.say(TEMPLATE)
-        sys.stdout.flush()
+        raise UsageProblem(f"{path} exists already. Edit it, or see `holdfast config show`.")
     try:
         with path.open("x") as file:
-            file.write(TEMPLATE)
+            file.write(content)
     except OSError as error:
-        raise UsageProblem(f"{path} cannot be written: {error.strerror}.") from None
+        raise UsageProblem(f"Cannot write {path}: {error.strerror}.") from None
     if as_json:
-        screen.put_json(Written(path=str(path), content=TEMPLATE))
+        screen.put_json(Written(path=str(path), content=content))
         return 0
-    screen.note(f"Written to {screen.shown(str(path))}. Next:")
-    screen.note("  holdfast tools                                 what can be called here")
-    screen.note("  holdfast call calculator expression=1+1        a first call")
-    screen.note("  holdfast policy explain file.write             who would decide, and why")
+    screen.say(f"Created {screen.shown(str(path))}.")
+    screen.note("Next:")
+    for command, what in _NEXT.items():
+        screen.note(f"  {command:<28} {what}")
     return 0

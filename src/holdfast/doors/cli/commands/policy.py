@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final, cast
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
 
 import click
 from msgspec import to_builtins
 from msgspec.structs import asdict
 
 from holdfast.config.load import LayerReport
-from holdfast.config.model import SHELL_READONLY, ApprovalConfig, Config
-from holdfast.config.options import loosened
-from holdfast.contract.values import encode_json
+from holdfast.config.model import SHELL_READONLY, ApprovalConfig, Config, Section
+from holdfast.config.options import Mark, as_given, declared, is_table_list, loosened
 from holdfast.contract.vocabulary import Verdict
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.arguments import read_words
 from holdfast.doors.cli.chatting.trusting import unasked_lines
 from holdfast.doors.cli.failures import FAILED, UsageProblem
-from holdfast.doors.cli.folding import put_table
+from holdfast.doors.cli.folding import put_table, sentence
 from holdfast.doors.cli.outputs import Explanation as ExplanationOutput
 from holdfast.doors.cli.outputs import Fuzzing, Policy, Shape
 from holdfast.doors.cli.place import Flags, runtime_here, runtime_in, servers_for, setting_here, sources_started
@@ -31,6 +30,7 @@ from holdfast.rules.shell.judge import Judge, compiled
 from holdfast.rules.shell.place import Place
 from holdfast.rules.shell.verdicts import JudgedPart
 from holdfast.runtime.runtime import Runtime
+from holdfast.text.toml import toml_lines, toml_value
 from holdfast.text.visible import visible, visible_name
 
 if TYPE_CHECKING:
@@ -102,6 +102,12 @@ _STRICTEST: Final = Config(approval=ApprovalConfig(auto_approve=()))
 """Approves no tool by name: what a configuration approves is told as the difference to this."""
 _SECTIONS: Final = ("tools", "approval", "hooks")
 """What decides about a call, of the configuration."""
+_COMPUTED: Final = {
+    "excluded": "removed from auto_approve",
+    "removed": "removed from auto_approve by an earlier list",
+    "narrow": "narrowed by files that are not trusted, to",
+}
+"""What comes out of several files, and no single one says."""
 
 
 @click.group(cls=DefaultGroup)
@@ -121,10 +127,8 @@ def show(flags: Flags, as_json: bool) -> int:
         return 0
     screen.say(screen.paint("in words", "bold"))
     screen.say_lines(unasked_lines(rules.words or ["every call will be asked about"], sys.stdout))
-    for section in _SECTIONS:
-        screen.say(screen.paint(section, "bold"))
-        for name, value in getattr(rules, section).items():
-            screen.say(f"  {name:<22} {visible(_words(value))}")
+    for line in _written(setting.loaded.config):
+        screen.say_lines(sentence(line, sys.stdout, *(("bold",) if line.startswith("[") else ())))
     screen.say(screen.paint("who is asked, in this order", "bold"))
     for voice in rules.chain:
         name = visible(source_name(voice["name"]))
@@ -204,19 +208,26 @@ def _rules(runtime: Runtime, layers: Iterable[LayerReport]) -> Policy:
     )
 
 
-def _words(value: object) -> str:
-    if value is None:
-        return "no limit"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, str):
-        return value
-    if not value:
-        return "none"
-    items = cast(list[object], value) if isinstance(value, list | tuple) else []
-    if items and all(isinstance(item, str) for item in items):
-        return ", ".join(map(str, items))
-    return encode_json(cast(object, value)).decode()
+def _written(config: Config) -> Iterator[str]:
+    """The rules as a file would say them, every option; a comment marks those nobody has set."""
+    for section in _SECTIONS:
+        found: Section = getattr(config, section)
+        yield f"[{section}]"
+        tables: list[str] = []
+        for option in declared(type(found)).values():
+            value = getattr(found, option.name)
+            if Mark.COMPUTED in option.marks:
+                if value != option.default() and option.name in _COMPUTED:
+                    yield f"# {_COMPUTED[option.name]}: {toml_value(as_given(value))}"
+            elif value is None:
+                yield f"# {option.name} is not set"
+            elif value == option.default():
+                yield f"{option.name} = {toml_value(as_given(value))}  # default"
+            elif is_table_list(option.kind):
+                tables += ["", *toml_lines(section, option.name, as_given(value))]
+            else:
+                yield from toml_lines(section, option.name, as_given(value))
+        yield from (*tables, "")
 
 
 def _standing(layer: Shape) -> str:
