@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.doors.command import Cli
+from tests.doors.terminal import Terminal
 
 MODULE = """
 import time
@@ -106,12 +107,31 @@ def test_a_tool_of_the_users_module_that_raises_gives_a_sentence_and_no_tracebac
     assert "Traceback" not in done.err
 
 
-@pytest.mark.spec("O1")
-def test_the_output_of_a_tool_is_raw_on_a_pipe_and_in_json_an_escape(tools: Cli) -> None:
-    assert tools.run("call", "noise").out == "a\x1b[2Jb\u202ec\x9b31md\n"
-    raw = tools.run("call", "--json", "noise").out
-    assert "\x1b" not in raw
-    assert json.loads(raw)["output"] == "a\x1b[2Jb\u202ec\x9b31md"
+@pytest.mark.spec("O1", "E1f")
+def test_the_output_of_a_tool_is_escaped_on_a_pipe_and_in_json_and_raw_when_asked_for(tools: Cli) -> None:
+    assert tools.run("call", "noise").out == "a‹\\x1b›[2Jb‹\\u{202e}›c‹\\x9b›31md\n"
+    written = tools.run("call", "--json", "noise").out
+    assert not {"\x1b", "\u202e", "\x9b"} & set(written)
+    assert json.loads(written)["output"] == "a\x1b[2Jb\u202ec\x9b31md"
+    assert tools.run("call", "--raw", "noise").out == "a\x1b[2Jb\u202ec\x9b31md"
+    assert tools.run("call", "--raw", "--json", "noise").code == 2
+
+
+@pytest.mark.spec("A13a", "E1f")
+def test_headless_denies_what_needs_a_person_and_leaves_nothing_waiting(asking: Cli) -> None:
+    write = ("file.write", "path=notes.txt", "content=hello")
+    done = asking.run("call", "--headless", *write)
+    assert done.code == 3
+    assert "needs approval and nobody is there to ask" in done.sentence
+    assert asking.run("pending", "--json").lines == []
+    (recorded,) = asking.run("ledger", "--json").lines
+    assert (recorded["state"], recorded["decided_by"]) == ("denied", "nobody")
+    with Terminal(asking, "call", "--headless", *write) as person:
+        assert person.finish() == 3
+    assert asking.run("call", "--headless", "calculator", "expression=1+1").out == "2\n"
+    assert not (asking.project / "notes.txt").exists()
+    both = asking.run("call", "--headless", "--park", *write)
+    assert both.code == 2 and "Use one of them." in both.sentence
 
 
 @pytest.mark.spec("A15a", "A13a")

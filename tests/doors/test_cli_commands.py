@@ -71,6 +71,18 @@ def test_tools_the_policy_takes_away_are_not_listed_and_one_tool_is_shown_whole(
     assert "deny: 'calculator' in tools.deny" in shown
 
 
+@pytest.mark.spec("E1f")
+def test_outside_a_project_it_says_which_tools_need_one(cli: Cli) -> None:
+    assert cli.run("tools").err == ""
+    (cli.project / ".git").rmdir()
+    cli.configure('[tools]\ndeny = ["file.edit"]\n')
+    said = cli.run("tools")
+    assert "file.write" not in said.out and "file.edit" not in said.sentence
+    assert said.sentence.startswith("There is no project here, and these tools need one: code.search, ")
+    assert " file.write, " in said.sentence and "`holdfast init`" in said.sentence
+    assert "needs a project" in cli.run("tools", "file.write").sentence
+
+
 @pytest.mark.spec("E1a")
 def test_looking_creates_no_state(cli: Cli) -> None:
     explain = ("policy", "explain", "file.write", "path=a.txt", "content=b")

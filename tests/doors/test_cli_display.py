@@ -147,13 +147,15 @@ def test_the_output_of_a_tool_is_made_visible_on_a_terminal(asking: Cli) -> None
 
 
 @pytest.mark.spec("O1")
-def test_json_on_a_terminal_escapes_what_could_act(asking: Cli) -> None:
+def test_json_escapes_what_could_act_on_a_terminal_and_through_a_pipe(asking: Cli) -> None:
     call_id = asking.park("ask.user", 'questions:=[{"question": "\\u009b31m\\u202e", "options": null}]')
     with Terminal(asking, "pending", call_id, "--json") as person:
         assert person.finish() == 0
         assert "\\u009b31m\\u202e" in person.text
         assert acts(person.text) == []
-    assert "\u202e" in asking.run("pending", call_id, "--json").out
+    piped = asking.run("pending", call_id, "--json")
+    assert acts(piped.out) == []
+    assert piped.json["args"]["questions"][0]["question"] == "\x9b31m\u202e"
 
 
 @pytest.mark.spec("E1a")

@@ -82,6 +82,7 @@ def _outputs(cli: Cli) -> Iterator[tuple[str, tuple[str, list[Json]]]]:
     yield "mcp servers", ("server", cli.run("mcp", "servers", "--json").lines)
     yield "mcp forget", ("forgotten", cli.run("mcp", "forget", "off", "--yes", "--json").lines)
     yield "mcp logout", ("login", cli.run("mcp", "logout", "off", "--json").lines)
+    yield "help", ("topic", cli.run("help", "--json").lines + cli.run("help", "mcp", "--json").lines)
     yield "completion", ("script", cli.run("completion", "bash", "--json").lines)
 
 

@@ -39,6 +39,7 @@ def test_the_entry_is_written_where_the_client_looks_and_the_second_time_there_i
 ) -> None:
     done = cli.run("mcp", "install", client, "--yes", "--json")
     assert done.code == 0, done.err
+    assert "own tools (its shell, its file editing) stay ungoverned" in done.json["ungoverned"]
     name, section = PROJECT_FILES[client]
     file = cli.project / name
     assert done.json["path"] == str(file)
@@ -54,7 +55,8 @@ def test_the_entry_is_written_where_the_client_looks_and_the_second_time_there_i
 
 @pytest.mark.spec("K3a")
 def test_what_is_written_starts_a_server(cli: Cli) -> None:
-    cli.run("mcp", "install", "claude", "--yes")
+    written = cli.run("mcp", "install", "claude", "--yes")
+    assert "Note: Claude Code's own tools (its shell, its file editing) stay ungoverned: " in written.err
     entry = json.loads((cli.project / ".mcp.json").read_text())["mcpServers"]["holdfast"]
     hello = {
         "jsonrpc": "2.0", "id": 1, "method": "initialize",

@@ -50,6 +50,12 @@ class ToolAccess:
         shown = (tool for tool in self.registry.list() if tool.name != TOOL_SEARCH and self.is_enabled(tool, caller))
         return self.policy.compile(caller).visible(shown)
 
+    def waiting_for_root(self, caller: Caller) -> list[Tool]:
+        """The tools a caller would see if there were a project, sorted."""
+        waiting = (tool for tool in self.registry.known() if self.registry.waits_for_root(tool.name) is tool)
+        shown = self.policy.compile(caller).visible(tool for tool in waiting if self.is_enabled(tool, caller))
+        return sorted(shown, key=lambda tool: tool.name)
+
     def usable(self, name: str, caller: Caller) -> Tool | None:
         """The tool of that name, if the caller may use it."""
         tool = self.registry.find(name)

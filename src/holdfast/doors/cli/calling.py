@@ -31,21 +31,23 @@ Ended = tuple["Result", "PendingCall | None", bool]
 
 
 def run_call(
-    name: str, words: Sequence[str], *, as_json: bool, park: bool = False, flags: Mapping[str, Json] | None = None
+    name: str, words: Sequence[str], *, as_json: bool, park: bool = False, headless: bool = False, raw: bool = False,
+    flags: Mapping[str, Json] | None = None,
 ) -> int:
-    """Call a tool; a person at the terminal is asked, otherwise what needs a person is parked."""
+    """Call a tool. A person at the terminal is asked; without one, what needs a person is parked, or denied."""
     servers = servers_for(name)
     elsewhere = servers is None or not is_builtin(name)
-    with runtime_here(flags or {}, entry_points=elsewhere, servers=servers) as runtime:
+    nobody = "deny" if headless else "park"
+    with runtime_here(flags or {}, entry_points=elsewhere, servers=servers, nobody=nobody) as runtime:
         if servers and runtime.registry.ready:
             from holdfast.doors.cli.place import need_server
 
             need_server(runtime, name)
         args = _read(runtime, name, words) if runtime.registry.ready else tuple(words)
-        call = _call_and_ask if screen.can_ask() and not park else _call
+        call = _call_and_ask if screen.can_ask() and not park and not headless else _call
         result, held, seen = asyncio.run(call(runtime, name, args))
         state = runtime.workspace.state
-    return show_result(result, held, as_json=as_json, state=state, seen=seen)
+    return show_result(result, held, as_json=as_json, state=state, seen=seen, raw=raw)
 
 
 def _read(runtime: Runtime, name: str, words: Sequence[str]) -> Arguments:
@@ -99,7 +101,8 @@ async def _call(runtime: Runtime, name: str, args: Arguments | Words) -> Ended:
 
 
 def show_result(
-    result: Result, held: PendingCall | None = None, *, as_json: bool, state: Path | None = None, seen: bool = False
+    result: Result, held: PendingCall | None = None, *, as_json: bool, state: Path | None = None, seen: bool = False,
+    raw: bool = False,
 ) -> int:
     """The result on standard output, everything else on standard error; the exit code.
 
@@ -113,7 +116,7 @@ def show_result(
         if held is not None:
             _note_shown(state, held)
         return result.exit_code
-    screen.put_output(result.output)
+    screen.put_output(result.output, raw=raw)
     for item in result.attachments:
         name = f" {visible(item.name)}" if item.name else ""
         screen.note(f"[{item.kind}{name}: {visible(item.mime_type)}, {len(item.data):,} bytes; --json has it]")

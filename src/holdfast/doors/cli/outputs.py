@@ -402,6 +402,7 @@ class Installed(Output):
     changed: Annotated[bool, Doc("whether the file was changed")]
     diff: Annotated[str, Doc("what changed in it, or would with --yes; tokens are left out")]
     entry: Annotated[Any, Doc("what holdfast writes into its entry; tokens are left out")]
+    ungoverned: Annotated[str, Doc("what holdfast does not check in this client")]
 
 
 class Finding(Output):
@@ -415,6 +416,12 @@ class Finding(Output):
 class Written(Output):
     path: Annotated[str, Doc("the file")]
     content: Annotated[str, Doc("what it holds")]
+
+
+class Topic(Output):
+    topic: Annotated[str, Doc("its name")]
+    title: Annotated[str, Doc("its title")]
+    text: Annotated[str, Doc("the page, or the section that was asked for; empty in the list")]
 
 
 class Script(Output):

@@ -20,6 +20,7 @@ from holdfast.doors.cli import screen
 from holdfast.doors.cli.failures import UsageProblem
 from holdfast.doors.cli.folding import note_folded
 from holdfast.doors.cli.screen import shown_block
+from holdfast.runtime.interfaces import Nobody
 from holdfast.runtime.pending import Lifetimes
 from holdfast.runtime.runtime import Runtime
 from holdfast.store.ledger import Grants, Ledger
@@ -74,24 +75,27 @@ def _end_expired(setting: Setting) -> None:
 
 @contextmanager
 def runtime_here(
-    flags: Flags, *, entry_points: bool = True, looking: bool = False, servers: Collection[str] | None = ()
+    flags: Flags, *, entry_points: bool = True, looking: bool = False, servers: Collection[str] | None = (),
+    nobody: Nobody = "park",
 ) -> Generator[Runtime]:
     """The runtime of this place. With `looking` nothing is written and a missing ledger stays missing.
 
     Of the MCP servers only `servers` are there, None: all of them.
     """
-    with runtime_in(setting_here(flags), entry_points=entry_points, looking=looking, servers=servers) as runtime:
+    setting = setting_here(flags)
+    with runtime_in(setting, entry_points=entry_points, looking=looking, servers=servers, nobody=nobody) as runtime:
         yield runtime
 
 
 @contextmanager
 def runtime_in(
-    setting: Setting, *, entry_points: bool = True, looking: bool = False, servers: Collection[str] | None = ()
+    setting: Setting, *, entry_points: bool = True, looking: bool = False, servers: Collection[str] | None = (),
+    nobody: Nobody = "park",
 ) -> Generator[Runtime]:
     show_warnings()
     keeps = setting.loaded.config.ledger.enabled
     runtime = build_runtime(
-        setting, ledger=_ledger_to_look_at(setting) if looking and keeps else None, nobody="park" if keeps else "deny",
+        setting, ledger=_ledger_to_look_at(setting) if looking and keeps else None, nobody=nobody if keeps else "deny",
         door="cli", entry_points=entry_points, servers=servers,
     )
     try:

@@ -60,6 +60,7 @@ OUTPUTS: Final = {
     "trust list": "a `trust` per line",
     "trust revoke": "one `trust`",
     "doctor": "a `finding` per line",
+    "help": "a `topic` per line; with TOPIC one `topic`",
     "completion": "one `script`",
 }
 """What each command writes under `--json`."""
@@ -70,9 +71,9 @@ _INTRO: Final = """\
 Generated from the program by `python -m holdfast.doors.cli.reference`; a test keeps it current.
 
 The result of a command goes to standard output, everything else to standard error. Text of models, tools and files is
-made visible before it is shown, so that it cannot act on a terminal; only the output of a tool on a pipe is written as
-it is. Colours appear on a terminal only, and not with `NO_COLOR` set. An error is one sentence with the next step;
-`--debug` shows where an internal one happened.
+made visible before it is shown, through a pipe as well, so that it cannot act on a terminal; only `holdfast call --raw`
+writes the output of a tool as it is. Colours appear on a terminal only, and not with `NO_COLOR` set. An error is one
+sentence with the next step; `--debug` shows where an internal one happened.
 
 ## Exit codes
 """

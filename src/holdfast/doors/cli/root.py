@@ -15,9 +15,9 @@ from holdfast.import_path import forget_projects
 from holdfast.text.suggest import did_you_mean
 from holdfast.text.visible import visible
 
-_NAMES: Final = (
+NAMES: Final = (
     "tour", "init", "chat", "call", "tools", "policy", "mcp", "pending", "approve", "reject", "answer", "grants",
-    "changes", "undo", "ledger", "config", "trust", "doctor", "completion",
+    "changes", "undo", "ledger", "config", "trust", "doctor", "help", "completion",
 )  # fmt: skip
 _HOMES: Final = {"approve": "pending", "reject": "pending", "answer": "pending", "changes": "undo"}
 """The modules of commands that share one; the others have the name of their command."""
@@ -30,10 +30,10 @@ class LazyGroup(click.Group):
     """Loads a command when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_NAMES)
+        return list(NAMES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _NAMES:
+        if cmd_name not in NAMES:
             return None
         return getattr(import_module(f"holdfast.doors.cli.commands.{_HOMES.get(cmd_name, cmd_name)}"), cmd_name)
 
@@ -41,8 +41,8 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if name not in _NAMES and not name.startswith("-") and not ctx.resilient_parsing:
-            meant = did_you_mean(name, _NAMES)
+        if name not in NAMES and not name.startswith("-") and not ctx.resilient_parsing:
+            meant = did_you_mean(name, NAMES)
             hint = f"Did you mean '{meant}'?" if meant else "Run `holdfast --help` for those there are."
             raise click.UsageError(f"There is no command '{visible(name)}'. {hint}")
         return super().resolve_command(ctx, args)
@@ -129,8 +129,8 @@ def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
 def holdfast(ctx: click.Context, directory: str | None, settings: tuple[str, ...]) -> None:
     """The tool runtime for AI agents: one governed path for every call.
 
-    Start with `holdfast tour`. Every command has --help; all but the tour
-    have --json.
+    Start with `holdfast tour`. `holdfast help` explains topics, every command
+    has --help, and all but the tour have --json.
     """
     if directory is not None:
         os.chdir(directory)

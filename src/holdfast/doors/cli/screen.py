@@ -1,6 +1,6 @@
 """Writing to the terminal or into a pipe. Nothing that is shown here can act on a terminal.
 
-Text of models, tools and files is made visible first. Only the output of a tool on a pipe is left as it is.
+Text of models, tools and files is made visible, for a pipe as well. Only `holdfast call --raw` leaves it as it is.
 """
 
 from __future__ import annotations
@@ -140,23 +140,25 @@ def _make_room() -> None:
         sys.stderr.flush()
 
 
-def put_output(text: str) -> None:
-    """What a tool returned: as it is into a pipe, made visible on a terminal."""
-    if not text:
-        return
-    safe = visible_block(text) if on_terminal() else text
-    _write(sys.stdout, safe if safe.endswith("\n") else f"{safe}\n")
+def put_output(text: str, *, raw: bool = False) -> None:
+    """What a tool returned, made visible: what a pipe leads to may be a terminal. With `raw`, byte by byte."""
+    if raw:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
+    elif text:
+        safe = visible_block(text)
+        _write(sys.stdout, safe if safe.endswith("\n") else f"{safe}\n")
 
 
 def put_json(value: object) -> None:
-    """One JSON value on one line; on a terminal with every character that could act written as an escape."""
+    """One JSON value on one line, with every character that could act on a terminal written as an escape."""
     try:
         text = encode_json(value).decode()
     except UnicodeEncodeError:
         from msgspec import to_builtins
 
         text = encode_json(_without_surrogates(to_builtins(value))).decode()
-    _write(sys.stdout, f"{''.join(map(_json_safe, text)) if on_terminal() else text}\n")
+    _write(sys.stdout, f"{text if text.isprintable() else ''.join(map(_json_safe, text))}\n")
 
 
 def _write(stream: TextIO, text: str) -> None:

@@ -97,8 +97,8 @@ _MAX_HELD: Final = 200
 class Stream:
     """Text in pieces on standard output, or dimmed on standard error.
 
-    On a terminal it is shown at once and made visible. In a pipe it is raw, and comes when it is certain to stay: what
-    was said in a reply that is asked for again must not be there.
+    It is made visible, and shown at once on a terminal. In a pipe it comes when it is certain to stay: what was said in
+    a reply that is asked for again must not be there.
     """
 
     def __init__(self, *, dim: bool = False) -> None:
@@ -127,7 +127,7 @@ class Stream:
         """What was said stays: a pipe gets it now."""
         self.end()
         if self._kept:
-            screen.put_piece("".join(self._kept), self._target())
+            screen.put_piece(visible_block("".join(self._kept)), self._target())
             self._kept.clear()
 
     def break_line(self) -> None:

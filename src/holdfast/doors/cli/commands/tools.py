@@ -11,7 +11,7 @@ import click
 from holdfast.contract.errors import UnknownTool
 from holdfast.contract.tool import Tool
 from holdfast.doors.cli import screen
-from holdfast.doors.cli.folding import put_table, quote, quoted_field
+from holdfast.doors.cli.folding import note_folded, put_table, quote, quoted_field
 from holdfast.doors.cli.inquiring import stand_in
 from holdfast.doors.cli.outputs import ToolOutput
 from holdfast.doors.cli.place import Flags, need_server, runtime_here, servers_for, sources_started
@@ -57,6 +57,10 @@ def _list_or_show(runtime: Runtime, name: str | None, *, as_json: bool) -> None:
         return
     rows = [[tool.name, tool.risk, effects_of(tool), visible(_first_line(tool))] for tool in found]
     put_table(["tool", "risk", "effects", "what it does"], rows)
+    waiting = [visible_name(tool.name) for tool in runtime.access.waiting_for_root(runtime.caller)]
+    if waiting:
+        fix = "`holdfast init` makes this folder a project."
+        note_folded(f"There is no project here, and these tools need one: {', '.join(waiting)}. {fix}")
 
 
 def effects_of(tool: Tool) -> str:

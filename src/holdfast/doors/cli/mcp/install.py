@@ -218,8 +218,16 @@ def _settle(setting: Setting, wish: Wish, found: Found, entry: dict[str, Json], 
     return USAGE
 
 
+def _ungoverned(wish: Wish) -> str:
+    title = CLIENTS[wish.client].title
+    return (
+        f"{title}'s own tools (its shell, its file editing) stay ungoverned: holdfast checks and records only calls of "
+        f"the tools it gives {title}. Switch {title}'s own off in its settings where you want every call checked."
+    )
+
+
 def _notes(setting: Setting, wish: Wish, found: Found, entry: dict[str, Json]) -> list[str]:
-    notes: list[str] = []
+    notes: list[str] = [_ungoverned(wish)]
     if wish.url is None:
         command = Path(own_command()[0])
         words = [str(entry["command"]), *cast(list[str], entry["args"])]
@@ -238,7 +246,10 @@ def _notes(setting: Setting, wish: Wish, found: Found, entry: dict[str, Json]) -
 def _tell(wish: Wish, path: Path, entry: dict[str, Json], diff: str, *, changed: bool) -> None:
     if wish.as_json:
         shown = json.loads(_masked(json.dumps(entry), wish))
-        screen.put_json(Installed(client=wish.client, path=str(path), changed=changed, diff=diff, entry=shown))
+        own = _ungoverned(wish)
+        screen.put_json(
+            Installed(client=wish.client, path=str(path), changed=changed, diff=diff, entry=shown, ungoverned=own)
+        )
     elif diff:
         screen.note(f"Written. Restart {CLIENTS[wish.client].title}, or have it read its servers anew.")
     else:
@@ -257,6 +268,7 @@ def _print(wish: Wish, path: Path, entry: dict[str, Json], *, to_error: bool = F
         (screen.note if to_error else screen.say)(visible(line))
     if not to_error:
         screen.note(f"This belongs into {visible(str(path))}.")
+        note_folded(_ungoverned(wish), "Note:")
         if wish.url is not None and not wish.show_token:
             screen.note("The token is left out; --show-token fills it in.")
     return 0

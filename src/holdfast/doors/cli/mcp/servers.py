@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _NONE: Final = (
     "No MCP server is configured. In your configuration (`holdfast config path`):\n\n"
     '[mcp.servers.files]\ncommand = "mcp-server-filesystem"\nargs = ["/home/ann/notes"]\n\n'
-    "The program has to be installed. docs/mcp.md says what one needs that npx or uvx fetches."
+    "The program has to be installed. `holdfast help mcp` says what one needs that npx or uvx fetches."
 )
 _TICK: Final = 0.1
 _GRACE: Final = 30
