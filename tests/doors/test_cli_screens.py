@@ -24,7 +24,7 @@ from holdfast.contract.vocabulary import Risk, State, Verdict
 from holdfast.doors.cli.held import HeldView, given_lines, show_held
 from holdfast.rules.gate import CHANGED
 from holdfast.text.preview import arguments_text
-from tests.doors.screens import Section, Tty, bare, sections, shown
+from tests.doors.screens import Section, Tty, bare, emulated_rows, plain_rows, sections, shown
 from tests.soak import rounds
 from tests.text.strategies import ANY_TEXT
 
@@ -117,6 +117,17 @@ def check(text: str, other: str, kind: str, view: str, columns: int) -> None:
             quoted = arguments_text({"": text}).startswith('"": "') and "\n" not in text.strip()
             given = json.dumps(text, ensure_ascii=False) if quoted else text
             assert bare(given.replace("\n", "\n  ")) in bare(body.text)
+
+
+PLAIN_LINE = st.lists(st.sampled_from([*"ab  │↳‹›…×␠東鿿~", "\x1b[2m", "\x1b[0m"]), max_size=30).map("".join)
+
+
+@settings(deadline=None)
+@given(st.lists(PLAIN_LINE, max_size=4), st.integers(20, 40))
+def test_plain_lines_are_read_as_the_emulator_draws_them(lines: list[str], columns: int) -> None:
+    raw = "".join(f"{line}\r\n" for line in lines)
+    plain = plain_rows(raw, columns)
+    assert plain is None or plain == emulated_rows(raw, columns)
 
 
 TEXT = st.lists(ANY_TEXT | st.sampled_from(TRICKS), max_size=12).map("\n".join) | ANY_TEXT
