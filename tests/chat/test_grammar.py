@@ -211,7 +211,7 @@ def test_a_call_without_a_body_does_not_swallow_the_next_one() -> None:
         "@Assistant:\n**Tool Use:** `a` (`1`)\n\nno fence here\n\n**Tool Use:** `b` (`2`)\n**Tool Use:** `c` (`3`)\n"
         "```json\n{broken\n```\n**Tool Use:** `d` (`4`)\n\n```json\n{}\n```\n"
     )
-    problem = "Tool use requires a fenced code block with JSON input"
+    problem = "Tool use requires a fenced code block with JSON input; without one it is not a call"
     assert shape(document.messages[0]) == [
         (ToolUseSegment, "a", "1", "", problem),
         (TextSegment, "no fence here"),

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -37,8 +37,8 @@ class Expanded(Protocol):
 
 
 Expand = Callable[[str, Role], Expanded]
-_Warning = tuple[int, str]
-"""Where in the text something is wrong, and what."""
+_Found = tuple[int, Literal["error", "warning"], str]
+"""Where in the text something is wrong, how badly, and what."""
 
 
 class Reading:
@@ -68,8 +68,8 @@ class Reading:
             self._system()
             self._words(0, len(self._document.messages))
             strange = list(self._strange())
-            line = turns.lines(self._document, [start for start, _ in (*strange, *self._found)])
-            own = [Diagnostic("warning", message, line[start], 1) for start, message in strange]
+            line = turns.lines(self._document, [*(start for start, _, _ in strange), *(start for start, _ in self._found)])
+            own = [Diagnostic(severity, message, line[start], 1) for start, severity, message in strange]
             own += [replace(one, line=line[start] + (one.line or 1) - 1) for start, one in self._found]
             found = [*self._document.diagnostics, *own]
             self._diagnostics = sorted(found, key=lambda one: (one.line or 0, one.column or 0))
@@ -105,31 +105,30 @@ class Reading:
         self._found += [(start, one) for one in expanded.diagnostics]
         return expanded.parts
 
-    def _strange(self) -> Iterator[_Warning]:
+    def _strange(self) -> Iterator[_Found]:
         document = self._document
         for index, message in enumerate(document.messages):
             if message.role not in (turns.YOU, turns.ASSISTANT, turns.SYSTEM):
-                told = f"Nobody is called @{message.role}, so this is not sent; use @You:, @Assistant: or @System:."
-                yield document.offset(index), told
+                yield document.offset(index), "error", _unknown_role(message.role)
         replies = turns.starts(document)
         yield from self._strays({}, 0, replies[0] if replies else len(document.messages))
         for turn in turns.turns(document):
             yield from self._calls(turn)
             yield from self._strays({asked.use.id: asked for asked in turn.asked}, turn.message + 1, turn.end)
 
-    def _calls(self, turn: turns.Turn) -> Iterator[_Warning]:
+    def _calls(self, turn: turns.Turn) -> Iterator[_Found]:
         """Calls of a reply that are not what they should be."""
         first = {asked.use.id: asked.segment for asked in turn.asked}
         for place, (start, segment) in enumerate(turns.placed(self._document, turn.message)):
-            if not isinstance(segment, ToolUseSegment):
+            if not isinstance(segment, ToolUseSegment) or segment.problem is not None:
                 continue
             if first[segment.id] != place:
                 said = f"Another call of this reply has the id '{segment.id}' already; this one is neither run nor "
-                yield start, f"{said}sent, give it an id of its own."
-            elif segment.problem is None and not _is_json(segment.body):
-                yield start, f"The arguments of '{segment.id}' are not JSON."
+                yield start, "warning", f"{said}sent, give it an id of its own."
+            elif not _is_json(segment.body):
+                yield start, "warning", f"The arguments of '{segment.id}' are not JSON."
 
-    def _strays(self, asked: Mapping[str, turns.Asked], first: int, end: int) -> Iterator[_Warning]:
+    def _strays(self, asked: Mapping[str, turns.Asked], first: int, end: int) -> Iterator[_Found]:
         """Results that belong to no call, or to one that has a result."""
         for index in range(first, end):
             for start, segment in turns.placed(self._document, index):
@@ -137,9 +136,16 @@ class Reading:
                     continue
                 call = asked.get(segment.id)
                 if call is None:
-                    yield start, f"No call of the reply before has the id '{segment.id}'; this result is not sent."
+                    told = f"No call of the reply before has the id '{segment.id}'; this result is not sent."
+                    yield start, "warning", told
                 elif call.answer is not None and call.answer.start != start:
-                    yield start, f"Call '{segment.id}' has a result already; this one is not sent."
+                    yield start, "warning", f"Call '{segment.id}' has a result already; this one is not sent."
+
+
+def _unknown_role(role: str) -> str:
+    known = (turns.YOU, turns.ASSISTANT, turns.SYSTEM)
+    meant = [name for name in known if name.casefold() == role.casefold()]
+    return f"Unknown role @{role}. Use {' or '.join(f'@{name}:' for name in meant or known)}."
 
 
 def awaits_reply(document: Document) -> bool:
@@ -177,6 +183,8 @@ def _parts(document: Document, turn: turns.Turn) -> Iterator[Part]:
             case ToolUseSegment():
                 if use := calls.get(place):
                     yield ToolUse(use.id, use.name, use.arguments)
+                elif segment.problem is not None:
+                    yield Text(segment.source.strip())
             case AbortedSegment():
                 yield Aborted(segment.message)
             case _:

@@ -208,7 +208,7 @@ def _read_as(word: str) -> str:
     return "".join(char for char in folded if unicodedata.category(char) not in ("Mn", "Cf", "Cc"))
 
 
-NO_INPUT: Final = "Tool use requires a fenced code block with JSON input"
+NO_INPUT: Final = "Tool use requires a fenced code block with JSON input; without one it is not a call"
 OPEN_INPUT: Final = "Unclosed fenced code block in tool use (missing closing fence)"
 NO_OUTPUT: Final = "Tool result requires a fenced code block"
 OPEN_OUTPUT: Final = "Unclosed fenced code block in tool result (missing closing fence)"

@@ -1,7 +1,7 @@
 """The turns of a document: a reply, the calls it asks for, and the results that stand after it.
 
 A turn goes from one reply to the next. Ids are matched only inside it; the first call and the first result of an id
-count.
+count. A header without a whole body is not a call.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def turn(document: Document, replies: Sequence[int], number: int) -> Turn:
     asked: dict[str, Asked] = {}
     reply = document.messages[first]
     for place, segment in enumerate(reply.segments):
-        if isinstance(segment, ToolUseSegment) and segment.id not in asked:
+        if isinstance(segment, ToolUseSegment) and segment.problem is None and segment.id not in asked:
             use = ToolUse(segment.id, segment.name, segment.body)
             asked[segment.id] = Asked(use, place, answers.get(segment.id))
     return Turn(number=number, message=first, end=end, asked=tuple(asked.values()), aborted=_aborted(reply))

@@ -208,12 +208,10 @@ def test_nothing_is_written_behind_a_fence_that_is_never_closed(tmp_path: Path, 
 
 
 @pytest.mark.spec("D2")
-def test_a_call_whose_fence_is_never_closed_gets_no_result_inside_itself(tmp_path: Path) -> None:
-    text = "@Assistant:\n**Tool Use:** `x` (`a`)\n\n```json\n{}\n"
-    conversation = opened(tmp_path, text)
-    with pytest.raises(DocumentError, match="never closed"):
-        place(conversation)
-    assert text_of(conversation) == text
+def test_a_call_whose_fence_is_never_closed_is_none(tmp_path: Path) -> None:
+    conversation = opened(tmp_path, "@Assistant:\n**Tool Use:** `x` (`a`)\n\n```json\n{}\n")
+    assert conversation.slots() == []
+    assert [one.severity for one in conversation.diagnostics()] == ["error"]
 
 
 @pytest.mark.spec("D5")

@@ -42,6 +42,32 @@ def found(conversation: DocumentConversation) -> list[tuple[str, int | None]]:
     return [(one.message.partition(";")[0], one.line) for one in conversation.diagnostics()]
 
 
+@pytest.mark.spec("D1")
+@pytest.mark.parametrize("header", ["**Tool Use:** `x` (`a`)\n", "**Tool Use:** `x` (`a`)\n\nand text\n"])
+def test_a_header_without_a_fence_is_not_a_call(tmp_path: Path, header: str) -> None:
+    conversation = opened(tmp_path, f"@You:\nGo.\n\n@Assistant:\n{header}\n@You:\n{RESULT.format('a', 'one')}")
+    assert conversation.slots() == []
+    parts = [part for message in conversation.messages() for part in message.parts]
+    assert all(isinstance(part, Text) for part in parts)
+    assert parts[1] == Text("**Tool Use:** `x` (`a`)")
+    assert [(one.severity, one.line) for one in conversation.diagnostics()][0] == ("warning", 5)
+    assert "without one it is not a call" in conversation.diagnostics()[0].message
+
+
+@pytest.mark.spec("D1")
+@pytest.mark.parametrize(
+    ("role", "told"),
+    [
+        ("you", "Unknown role @you. Use @You:."),
+        ("ASSISTANT", "Unknown role @ASSISTANT. Use @Assistant:."),
+        ("Human", "Unknown role @Human. Use @You: or @Assistant: or @System:."),
+    ],
+)
+def test_an_unknown_role_is_an_error_that_names_the_known_ones(tmp_path: Path, role: str, told: str) -> None:
+    conversation = opened(tmp_path, f"@You:\nHello.\n\n@{role}:\nAnd this.\n")
+    assert conversation.diagnostics() == [Diagnostic("error", told, 4, 1)]
+
+
 def test_the_last_system_message_wins_and_unknown_roles_are_left_out(tmp_path: Path) -> None:
     text = "stray\n@System:\nOne.\n\n@You:\nHello.\n\n@Moderator:\nOrder!\n\n@System:\nTwo.\n\n@You:\nThere.\n"
     conversation = opened(tmp_path, text)
@@ -49,9 +75,7 @@ def test_the_last_system_message_wins_and_unknown_roles_are_left_out(tmp_path: P
         Message("system", (Text("Two."),)),
         Message("user", (Text("Hello."), Text("There."))),
     ]
-    assert ("Nobody is called @Moderator, so this is not sent", 8) in found(conversation)
-    assert any(line == 1 for _, line in found(conversation))
-    assert all(one.severity == "warning" for one in conversation.diagnostics())
+    assert [(one.severity, one.line) for one in conversation.diagnostics()] == [("warning", 1), ("error", 8)]
 
 
 @pytest.mark.spec("D5")

@@ -19,7 +19,6 @@ from .support import calls, faults, only_flaw
         ("[/edit_file]", "[/edit_file]"),
         ("x [/search_code] y", "[/search_code]"),
         ("[/call]", "[/call]"),
-        ("[search_code]\n\nneedle\n[/search_code]", "[/search_code]"),
     ],
 )
 def test_a_closing_tag_that_nothing_opened(text: str, tag: str) -> None:
@@ -105,7 +104,7 @@ def test_a_closed_block_nobody_can_read(text: str) -> None:
         "---search---\nold\n---replace---\nnew\n",
         "path: a\n---search---\nold\n---replace---\nnew\n---search---\nold\n---replace---\nnew\n",
         "path: a\n---replace---\nnew\n---replace---\nnew\n",
-        "path: a\n<<<<<<< S\nold\n=======\nnew\n",
+        "path: a\n<<<<<<< S\nold\n=======\nnew\n=======\nmore\n",
         "path: a\n<<<<<<< S\nold\n=======\nnew\n>>>>>>> R\n<<<<<<< S\nold\n=======\nnew\n>>>>>>> R\n",
         "path: a\n<<<<<<< S\nold\n=======\nnew\n>>>>>>> R\nand more",
         "path: a\nold content:\nold\n",

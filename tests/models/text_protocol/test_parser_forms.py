@@ -87,9 +87,12 @@ def test_brackets_in_pairs_belong_to_the_argument(text: str, paths: list[str]) -
         "[search_code]\r\npattern=needle\r\n[/search_code]",
         "I use [search_code] now.\n\n[search_code]\nquery=needle\n[/search_code]",
         "[search_code] [search_code]\npattern: needle\n[/search_code]",
+        "[search_code]\n\nneedle\n[/search_code]",
+        "[search_code]\n \r\n\nquery: needle\n\nmore\n\n[/search_code]",
+        "[search_code]\nquery:\nneedle\n[/search_code]",
     ],
 )
-def test_a_search_block_takes_its_first_line(text: str) -> None:
+def test_a_search_block_takes_its_first_line_that_says_something(text: str) -> None:
     assert only_call(text) == ("code.search", {"query": "needle"})
 
 
@@ -136,6 +139,12 @@ def test_a_file_is_written_byte_for_byte(text: str, content: str) -> None:
         ("path: a\n---replace---\nnew\n", ""),
         ("path: a\n<<<<<<< SEARCH\nold\n=======\nnew\n>>>>>>> REPLACE\n", "old"),
         ("path: a\n<<<<<<<\nold\n=======\nnew\n>>>>>>>\n\n", "old"),
+        ("path: a\n<<<<<<< SEARCH\nold\n=======\nnew\n", "old"),
+        ("path: a\n<<<<<<<\nold\n\n=======\nnew\n>>>>>>>\n", "old"),
+        ("path: a\n---search---\nold\n\n---replace---\nnew\n", "old"),
+        ("path: a\n---search---\nold\n\n\n---replace---\nnew\n", "old\n"),
+        ("path: a\nold content:\nold\n\nnew content:\nnew\n", "old"),
+        ("path: a\n---old---\nold\n\n---new---\nnew\n", "old"),
         ("path: a\nold content:\nold\nnew content:\nnew\n", "old"),
         ("path: a\n  Old content: old\n  New content: new\n", "old"),
         ("path: a\n---old---\nold\n---new---\nnew\n", "old"),
@@ -148,14 +157,15 @@ def test_a_file_is_written_byte_for_byte(text: str, content: str) -> None:
 )
 def test_an_edit_is_read_in_all_its_forms(body: str, search: str, newline: str) -> None:
     text = f"[edit_file]\n{body}[/edit_file]".replace("\n", newline)
-    assert only_call(text) == ("file.edit", {"path": "a", "search": search, "replace": "new", "mode": "first"})
+    wanted = {"path": "a", "search": search.replace("\n", newline), "replace": "new", "mode": "first"}
+    assert only_call(text) == ("file.edit", wanted)
 
 
 @pytest.mark.spec("M3")
-def test_the_texts_of_an_edit_keep_everything_but_one_newline_at_each_end() -> None:
+def test_the_texts_of_an_edit_keep_everything_but_the_newlines_around_them() -> None:
     text = "[edit_file]\npath: a\n---search---\n\n  x =\t1 \n\n---replace---\n\r\n é\n\n[/edit_file]"
     _, args = only_call(text)
-    assert (args["search"], args["replace"]) == ("\n  x =\t1 \n", "\r\n é\n")
+    assert (args["search"], args["replace"]) == ("\n  x =\t1 ", "\r\n é\n")
 
 
 @pytest.mark.spec("M3")

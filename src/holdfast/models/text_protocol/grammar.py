@@ -123,17 +123,16 @@ _CONFLICT_LINE: Final = re.compile(
 _LABEL: Final = re.compile(rf"{_LABELS}[ \t]*+", re.MULTILINE)
 _WORDS_LINE: Final = re.compile(_WORDS, re.MULTILINE)
 _LINE_END: Final = re.compile(r"[ \t]*+\r?\n")
-_QUERY_LABEL: Final = re.compile(r"(?:pattern|query)[=:]")
+_QUERY_LABEL: Final = re.compile(r"\A(?:pattern|query)[=:]")
 
 _Texts = tuple[slice, slice]
 """Where the text to find and the one to put there are."""
 
 
 def read_query(inner: str) -> str:
-    """The first line that says something; empty if none does."""
-    line = inner.strip().partition("\n")[0].strip()
-    label = _QUERY_LABEL.match(line)
-    return line[label.end() :].strip() if label else line
+    """The first line that says something, without its label; empty if none does."""
+    queries = (_QUERY_LABEL.sub("", line.strip(), count=1).strip() for line in inner.split("\n"))
+    return next(filter(None, queries), "")
 
 
 def read_write(inner: str) -> Args | None:
@@ -151,7 +150,9 @@ def read_edit(inner: str, nested: Iterable[tuple[int, int]]) -> Args | None:
     if found is None or not path:
         return None
     search, replace = found
-    return {"path": path, "search": _trim(inner[search]), "replace": _trim(inner[replace]), "mode": "first"}
+    # A blank line before the second delimiter is not part of the search text: replacing it would join two lines.
+    wanted = _without_newline(_trim(inner[search]))
+    return {"path": path, "search": wanted, "replace": _trim(inner[replace]), "mode": "first"}
 
 
 def _without(inner: str, nested: Iterable[tuple[int, int]]) -> str:
@@ -171,7 +172,7 @@ def _texts(plain: str, first: re.Match[str]) -> _Texts | None:
         return None
     match first.lastgroup:
         case "conflict":
-            return _between(plain, _CONFLICT_LINE, "<=>")
+            return _between(plain, _CONFLICT_LINE, "<=>", "<=")
         case "labelled":
             return _between(plain, _LABEL, "on")
         case _:
@@ -190,10 +191,10 @@ def _canonical(plain: str, first: re.Match[str]) -> _Texts | None:
     return slice(start or 0, replace.start() if start else 0), slice(replace.end(), None)
 
 
-def _between(plain: str, delimiter: re.Pattern[str], initials: str) -> _Texts | None:
-    """The texts behind the first two delimiters, if there are exactly those with these initials."""
+def _between(plain: str, delimiter: re.Pattern[str], *initials: str) -> _Texts | None:
+    """The texts behind the first two delimiters, if the delimiters have exactly one of these sets of initials."""
     found = list(delimiter.finditer(plain))
-    if "".join(each[0].lstrip()[0].lower() for each in found) != initials:
+    if "".join(each[0].lstrip()[0].lower() for each in found) not in initials:
         return None
     first, second, *last = found
     if last and plain[last[0].end() :].strip():
@@ -213,5 +214,8 @@ def _path(header: str) -> str:
 def _trim(body: str) -> str:
     """Without the end of the delimiter's line, and without the one newline before the next delimiter."""
     line_end = _LINE_END.match(body)
-    body = body[line_end.end() :] if line_end else body
-    return body[:-2] if body.endswith("\r\n") else body.removesuffix("\n")
+    return _without_newline(body[line_end.end() :] if line_end else body)
+
+
+def _without_newline(text: str) -> str:
+    return text[:-2] if text.endswith("\r\n") else text.removesuffix("\n")

@@ -60,7 +60,7 @@ _HEADER: Final = {
     for kind, delimiter in DELIMITERS.items()
 }
 _OWN: Final = {kind: re.compile(rf"\[(/?){kind}\]") for kind in DELIMITERS}
-_QUERY: Final = re.compile(rf"\n[ \t]*+\r?\n|{ANY_TAG}|```|~~~|{ANY_FRAME}")
+_QUERY: Final = re.compile(rf"{ANY_TAG}|```|~~~|{ANY_FRAME}")
 _OBJECT_START: Final = re.compile(r"\s*+(?:(`{3,}+)[ \t]*+(?i:json)?[ \t]*+\r?\n\s*+)?")
 _RUN: Final = re.compile("`*+")
 _OBJECT: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|"|\{|\}|\[/call\]', re.DOTALL)
