@@ -6,7 +6,17 @@ from time import perf_counter
 
 import pytest
 
-from holdfast.config.model import PolicyLayer, Profile, ToolsConfig
+from holdfast.config.model import (
+    ApprovalConfig,
+    Config,
+    HooksConfig,
+    McpConfig,
+    McpServer,
+    PolicyLayer,
+    Preset,
+    Profile,
+    ToolsConfig,
+)
 from holdfast.contract.call import Caller
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.tool import Tool
@@ -321,24 +331,51 @@ def test_a_decision_names_the_layer_and_the_entry_that_decided(
 
 @pytest.mark.spec("R6")
 def test_names_that_no_tool_has_are_warned_about_with_what_was_meant() -> None:
-    rules = PolicyRules(
+    tools = ToolsConfig(
         allow=("shell.exce", "group:runtme", "mcp:none:*", "group:acme", "read"),
         deny=("k8s.pods", "image.analyze"),
         agents={"fast": layer(deny=("bsh",))},
         providers={"ollama": layer(allow=("entirely.unknown",))},
         narrow=(layer(deny=("file.raed",)),),
-        skills={"s": SkillPermissions(("git.stats",), "x")},
+        config={"bash": {}, "shel.exec": {}},
     )
+    approval = ApprovalConfig(
+        auto_approve=("$defualt", "file.raed", "json", "$mine"), importable=("json", "file.raed"),
+        excluded=("file.wirte",), presets={"$mine": Preset(approve=("file.lst",), deny=("bassh",))},
+        narrow=(("git.dif",),),
+    )
+    config = Config(tools=tools, approval=approval, hooks=HooksConfig(actions={"git.*": "log", "shell.exek": "log"}))
+    skills = {"s": SkillPermissions(("git.stats",), "x")}
     known = [tool for tool in EVERY if tool.name != "image.analyze"]
-    assert check_names(rules, known) == [
-        "tools.allow names 'shell.exce', which no tool or group is called: did you mean 'shell.exec'?",
-        "tools.allow names 'group:runtme', which no tool or group is called: did you mean 'group:runtime'?",
-        "tools.agents.fast.deny names 'bsh', which no tool or group is called: did you mean 'bash'?",
-        "tools.providers.ollama.allow names 'entirely.unknown', which no tool or group is called: it has no effect.",
-        "tools.narrow[0].deny names 'file.raed', which no tool or group is called: did you mean 'file.read'?",
-        "The manifest of skill 's' names 'git.stats', which no tool or group is called: did you mean 'git.status'?",
+    places = {
+        "tools.allow names 'shell.exce'": "tool or group. Did you mean 'shell.exec'?",
+        "tools.allow names 'group:runtme'": "tool or group. Did you mean 'group:runtime'?",
+        "tools.agents.fast.deny names 'bsh'": "tool or group. Did you mean 'bash'?",
+        "tools.providers.ollama.allow names 'entirely.unknown'": "tool or group. It has no effect.",
+        "tools.narrow[0].deny names 'file.raed'": "tool or group. Did you mean 'file.read'?",
+        "The manifest of skill 's' names 'git.stats'": "tool or group. Did you mean 'git.status'?",
+        "tools.config names 'shel.exec'": "tool or group. Did you mean 'shell.exec'?",
+        "approval.auto_approve names '$defualt'": "preset. Did you mean '$default'?",
+        "approval.auto_approve names 'file.raed'": "tool or group. Did you mean 'file.read'?",
+        "The `remove` of approval.auto_approve names 'file.wirte'": "tool or group. Did you mean 'file.write'?",
+        "approval.narrow[0] names 'git.dif'": "tool or group. Did you mean 'git.diff'?",
+        "approval.presets.$mine.approve names 'file.lst'": "tool or group. Did you mean 'file.list'?",
+        "approval.presets.$mine.deny names 'bassh'": "tool or group. Did you mean 'bash'?",
+        "hooks.actions names 'shell.exek'": "tool or group. Did you mean 'shell.exec'?",
+    }
+    assert check_names(config, known, skills) == [
+        f"{place}, but there is no such {hint}" for place, hint in places.items()
     ]
-    assert check_names(PolicyRules(), EVERY) == []
+    assert check_names(Config(), EVERY) == []
+
+
+@pytest.mark.spec("R6")
+def test_the_tools_of_a_server_are_not_judged_before_it_is_there() -> None:
+    servers = {"hub": McpServer(command="hub")}
+    config = Config(tools=ToolsConfig(deny=("mcp:hub:isue", "mcp__hub__isue")), mcp=McpConfig(servers=servers))
+    assert check_names(config, EVERY) == []
+    there = Tool(name="mcp:hub:issue", source="mcp:hub")
+    assert len(check_names(config, [*EVERY, there])) == 2
 
 
 @pytest.mark.spec("P5")

@@ -226,7 +226,7 @@ def test_a_skill_has_only_the_tools_its_manifest_names(tmp_path: Path) -> None:
 @pytest.mark.spec("R6")
 def test_a_misspelt_name_in_the_configuration_is_a_warning_with_a_suggestion() -> None:
     runtime = Runtime(tools=[add], config=Config(tools=ToolsConfig(deny=("adda",))))
-    assert runtime.warnings() == ["tools.deny names 'adda', which no tool or group is called: did you mean 'add'?"]
+    assert runtime.warnings() == ["tools.deny names 'adda', but there is no such tool or group. Did you mean 'add'?"]
 
 
 @pytest.mark.parametrize("effects", [frozenset[str](), frozenset({"external"})])

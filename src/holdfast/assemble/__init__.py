@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -24,12 +24,13 @@ from holdfast.fs.temporary import keep_notes
 from holdfast.registry.registry import Registry, load_entry_points
 from holdfast.rules.gate import Cap
 from holdfast.rules.grants import StoredGrants
-from holdfast.rules.policy import read_skills
+from holdfast.rules.policy import check_names, read_skills
 from holdfast.rules.standard import CommandRules, DocumentPolicy
 from holdfast.runtime.commands import Workspace
 from holdfast.runtime.interfaces import Asker, Nobody
 from holdfast.runtime.runtime import Rules, Runtime
 from holdfast.runtime.undo.recorder import remove_dead_runs
+from holdfast.sandbox.hidden_files import faults
 from holdfast.store.ledger import Ledger
 from holdfast.store.trust import Trust
 from holdfast.tools import builtin_tools
@@ -91,6 +92,27 @@ def check_config(config: Config) -> None:
             from holdfast.net.hosts import AllowList
 
             AllowList(network)
+
+
+def unknown_names(setting: Setting) -> list[str]:
+    """A warning for each name in the configuration that no tool has, and each pattern that can match nothing. What
+    packages and modules offer is looked at only where the built-in tools leave a doubt; before every source is ready,
+    names are not judged."""
+    config = setting.loaded.config
+    patterns = faults(config.sandbox.read_deny)
+    skills = read_skills(config.tools.skills, setting.trust.is_trusted)
+    if not check_names(config, _builtin_tools(), skills):
+        return patterns
+    try:
+        registry = build_registry(setting)
+    except HoldfastError:  # said where the tools are used
+        return patterns
+    return [*patterns, *(check_names(config, registry.known(), skills) if registry.ready else ())]
+
+
+def _builtin_tools() -> Iterator[Tool]:
+    """Made when somebody looks at the first."""
+    yield from builtin_tools()
 
 
 def open_ledger(setting: Setting, *, read_only: bool = False) -> Ledger:
@@ -229,4 +251,8 @@ def add_servers(runtime: Runtime, user_db: Path, only: Collection[str] | None = 
 
 def open_runtime(cwd: Path | None = None, *, tools: Iterable[Any] = (), **options: Any) -> Runtime:
     """The runtime of the project around `cwd`, with its ledger: `async with holdfast.open_runtime() as runtime:`."""
-    return build_runtime(load_setting(cwd), tools=tools, **options)
+    setting = load_setting(cwd)
+    runtime = build_runtime(setting, tools=tools, **options)
+    for notice in setting.loaded.notices:
+        runtime.registry.warn(notice)
+    return runtime

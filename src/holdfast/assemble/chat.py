@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from holdfast.agent.conversation import Diagnostic
 from holdfast.agent.events import AgentEvent
 from holdfast.agent.guarding import Guard
 from holdfast.agent.loop import Loop
@@ -86,6 +87,8 @@ class Review(Struct, frozen=True, kw_only=True):
     """Whether it decides about calls with a function of its own."""
     tools_now: frozenset[str]
     tools_then: frozenset[str]
+    diagnostics: tuple[Diagnostic, ...] = ()
+    """What is odd about it."""
 
     @property
     def switched_on(self) -> list[str]:
@@ -163,7 +166,7 @@ async def open_chat(
                 f"{path} cannot be driven without the ledger, which remembers what was approved; set ledger.enabled."
             )
         ruled = ruling(read.evaluated, loaded, trusted=trusted)
-        conversation.expand_with(_expander(read, ruled, lua))
+        conversation.expand_with(_expander(read, ruled, lua), read.evaluated.diagnostics)
         config = _as_flagged(ruled.config, flags)
         if config.guardrails.enabled:  # whoever needs them has no room for more than the small caps
             config = replace(config, tools=replace(config.tools, caps="small"))
@@ -295,6 +298,7 @@ def review(path: Path, *, flags: Flags | None = None) -> Review | None:
             functions=read.evaluated.approve is not None,
             tools_now=read.chosen(trusted=read.trusted),
             tools_then=read.chosen(trusted=True),
+            diagnostics=read.evaluated.diagnostics,
         )
 
 

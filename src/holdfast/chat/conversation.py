@@ -68,7 +68,7 @@ class Reading:
             self._system()
             self._words(0, len(self._document.messages))
             strange = list(self._strange())
-            line = turns.lines(self._document, [*(start for start, _, _ in strange), *(start for start, _ in self._found)])
+            line = turns.lines(self._document, [found[0] for found in (*strange, *self._found)])
             own = [Diagnostic(severity, message, line[start], 1) for start, severity, message in strange]
             own += [replace(one, line=line[start] + (one.line or 1) - 1) for start, one in self._found]
             found = [*self._document.diagnostics, *own]
@@ -237,6 +237,7 @@ class DocumentConversation:
         self._document = Document.parse(files.decode(self._known.data))
         self._reading = Reading(self._document, expand)
         self._sent: Document | None = None
+        self._frontmatter: tuple[Diagnostic, ...] = ()
 
     @property
     def id(self) -> str:
@@ -272,9 +273,10 @@ class DocumentConversation:
             files.sweep(self._path)
             yield
 
-    def expand_with(self, expand: Expand) -> None:
-        """From now on templates and file references are filled in so."""
+    def expand_with(self, expand: Expand, frontmatter: Sequence[Diagnostic] = ()) -> None:
+        """From now on templates and file references are filled in so; `frontmatter`: what is odd about that."""
         self._expand = expand
+        self._frontmatter = tuple(frontmatter)
         self._reading = Reading(self._document, expand)
 
     def refresh(self) -> bool:
@@ -345,7 +347,7 @@ class DocumentConversation:
         return self._reading.messages(self._memory.attachments(found) if found.kept else {})
 
     def diagnostics(self) -> Sequence[Diagnostic]:
-        return self._reading.diagnostics()
+        return [*self._frontmatter, *self._reading.diagnostics()]
 
     def awaits_reply(self) -> bool:
         return awaits_reply(self._document)

@@ -5,7 +5,7 @@ Where a value comes from is `load`; the JSON Schema, `docs/config.md` and the tr
 # fmt: off - one option per paragraph: type, rule, documentation, default
 # Annotations are values here: as text, msgspec evaluates each of them again whenever it looks at a struct.
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, get_args
 
 from msgspec import Meta, Struct
@@ -158,9 +158,14 @@ class ToolsConfig(Section, frozen=True, kw_only=True):
         " tools once you trusted that (`holdfast trust FOLDER/manifest.json`), until it changes."] = {}
     config: Annotated[dict[str, dict[str, Any]], KEEP,
         Approves(NAMED, _changed("other settings apply to {}")),
-        "Settings of single tools, by tool name."] = {}
+        "Settings of single tools, by tool name or alias."] = {}
     narrow: Annotated[tuple[PolicyLayer, ...], KEEP, Mark.COMPUTED,
         "Layers of untrusted files: a tool is left only if each of them leaves it too."] = ()
+
+    def settings_of(self, names: Sequence[str]) -> Table | None:
+        """The settings of a tool, under any of its names; those under the first of them win."""
+        found = [self.config[name] for name in reversed(names) if name in self.config]
+        return {key: value for settings in found for key, value in settings.items()} if found else None
 
 
 class Preset(Section, frozen=True, kw_only=True):

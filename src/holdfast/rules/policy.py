@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import translate
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, cast, get_args
 
 from msgspec import Struct, field
 
-from holdfast.config.model import PolicyLayer, ToolsConfig
+from holdfast.config.model import ApprovalConfig, Config, PolicyLayer, ToolsConfig
 from holdfast.contract.call import Caller, Decision
 from holdfast.contract.errors import BadJson, ConfigError
 from holdfast.contract.finding import TOOL_SEARCH
-from holdfast.contract.names import is_pattern, server_of
+from holdfast.contract.names import from_api_name, is_pattern, server_of
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Json, parse_json
-from holdfast.contract.vocabulary import Profile, Verdict
+from holdfast.contract.vocabulary import BuiltInPreset, Profile, Verdict
 from holdfast.text.suggest import did_you_mean
 
 GROUP_PREFIX: Final = "group:"
@@ -327,32 +328,67 @@ class _Only:
 AnyLayer = _Layer | _SkillLayer | _Only
 
 
-def check_names(rules: PolicyRules, known: Iterable[Tool]) -> list[str]:
-    """A warning for each name in the rules that no tool and no group has. Ask when all sources are ready."""
+def check_names(
+    config: Config, known: Iterable[Tool], skills: Mapping[str, SkillPermissions] | None = None
+) -> list[str]:
+    """A warning for each name in the configuration that no tool, group or preset has. Ask when all sources are ready.
+
+    Which tools an MCP server has is not known before it is there, so its names are not judged until then.
+    """
+    named = list(_named(config, skills or {}))
+    if not named:
+        return []
     tools = list(known)
-    names = {name for tool in tools for name in (*tool.names, tool.api_name)} | PLANNED
+    names = {name for tool in tools for name in (*tool.names, tool.api_name)} | PLANNED | {TOOL_SEARCH}
     groups = {f"{GROUP_PREFIX}{group}" for group in GROUPS.union(*(tool.groups for tool in tools))}
+    presets = {*get_args(BuiltInPreset), *config.approval.presets}
+    there = {server_of(tool.source) for tool in tools}
+    away = {name for name in config.mcp.servers if name not in there}
     warnings: list[str] = []
-    for where, entry in _entries(rules):
-        candidates = groups if entry.startswith(GROUP_PREFIX) else names
-        if entry in candidates or is_pattern(entry) or any(map(Names([entry]).match, tools)):
+    for where, entry in named:
+        kind = "preset" if entry.startswith("$") else "tool or group"
+        candidates = presets if entry.startswith("$") else groups if entry.startswith(GROUP_PREFIX) else names
+        server = server_of(entry if ":" in entry else from_api_name(entry) or "")
+        if entry in candidates or is_pattern(entry) or server in away or any(map(Names([entry]).match, tools)):
             continue
         meant = did_you_mean(entry, sorted(candidates))
-        hint = f"did you mean '{meant}'?" if meant else "it has no effect."
-        warnings.append(f"{where} names '{entry}', which no tool or group is called: {hint}")
+        hint = f"Did you mean '{meant}'?" if meant else "It has no effect."
+        warnings.append(f"{where} names '{entry}', but there is no such {kind}. {hint}")
     return warnings
 
 
-def _entries(rules: PolicyRules) -> Iterable[tuple[str, str]]:
-    layers: dict[str, PolicyRules | PolicyLayer] = {"tools": rules}
-    layers |= {f"tools.agents.{name}": layer for name, layer in rules.agents.items()}
-    layers |= {f"tools.providers.{name}": layer for name, layer in rules.providers.items()}
-    layers |= {f"tools.narrow[{place}]": layer for place, layer in enumerate(rules.narrow)}
+def _named(config: Config, skills: Mapping[str, SkillPermissions]) -> Iterator[tuple[str, str]]:
+    """Every place in the configuration that names tools, with the names there."""
+    tools, approval = config.tools, config.approval
+    layers: dict[str, ToolsConfig | PolicyLayer] = {"tools": tools}
+    layers |= {f"tools.agents.{name}": layer for name, layer in tools.agents.items()}
+    layers |= {f"tools.providers.{name}": layer for name, layer in tools.providers.items()}
+    layers |= {f"tools.narrow[{place}]": layer for place, layer in enumerate(tools.narrow)}
+    lists: dict[str, Iterable[str]] = {}
     for label, layer in layers.items():
-        yield from ((f"{label}.allow", entry) for entry in layer.allow)
-        yield from ((f"{label}.deny", entry) for entry in layer.deny)
-    for skill, permissions in rules.skills.items():
-        yield from ((f"The manifest of skill '{skill}'", entry) for entry in permissions.allow)
+        lists |= {f"{label}.allow": layer.allow, f"{label}.deny": layer.deny}
+    lists |= {f"The manifest of skill '{name}'": permissions.allow for name, permissions in skills.items()}
+    lists["tools.config"] = tools.config
+    if not isinstance(approval.auto_approve, str):
+        lists["approval.auto_approve"] = [
+            entry for entry in approval.auto_approve if not (entry in approval.importable and _is_module(entry))
+        ]
+    lists["The `remove` of approval.auto_approve"] = approval.excluded
+    lists |= {f"approval.narrow[{place}]": names for place, names in enumerate(approval.narrow)}
+    for name, preset in approval.presets.items():
+        lists |= {f"approval.presets.{name}.approve": preset.approve, f"approval.presets.{name}.deny": preset.deny}
+    lists["hooks.actions"] = config.hooks.actions
+    default = ApprovalConfig().auto_approve
+    return ((where, entry) for where, names in lists.items() for entry in names if entry not in default)
+
+
+def _is_module(entry: str) -> bool:
+    """Whether an import path leads to something: only then is it not the misspelt name of a tool."""
+    top = entry.partition(":")[0].partition(".")[0]
+    try:
+        return top.isidentifier() and find_spec(top) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 def _narrowing(label: str, layer: PolicyLayer) -> _Layer:

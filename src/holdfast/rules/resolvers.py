@@ -99,11 +99,6 @@ class ListPolicy:
         self._rules = expand(self.entries, presets or {})
         self._excluded = Names(excluded)
 
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Entries that mean nothing."""
-        return self._rules.warnings
-
     def approves(self, tool: Tool) -> bool:
         answer = self.answer(tool)
         return answer is not None and answer.verdict is Verdict.APPROVE
@@ -173,19 +168,17 @@ class Rule(Struct, frozen=True):
 
 
 class Expansion(Struct, frozen=True):
-    """A list with its presets opened: united approvals, united denials, and what could not be read."""
+    """A list with its presets opened: united approvals and united denials."""
 
     approve: tuple[Rule, ...]
     deny: tuple[Rule, ...]
-    warnings: tuple[str, ...] = ()
 
 
 def expand(entries: Iterable[str], presets: Mapping[str, Preset]) -> Expansion:
-    """Open the presets of a list. The user's presets replace built-in ones of the same name."""
+    """Open the presets of a list. The user's presets replace built-in ones of the same name; unknown ones are empty."""
     plain: list[str] = []
     approve: list[Rule] = []
     deny: list[Rule] = []
-    warnings: list[str] = []
     for entry in entries:
         if not entry.startswith(PREFIX):
             plain.append(entry)
@@ -196,10 +189,7 @@ def expand(entries: Iterable[str], presets: Mapping[str, Preset]) -> Expansion:
             deny.append(Rule(Names(preset.deny), where))
         elif entry in BUILT_IN:
             approve.append(Rule(Names(()), where, BUILT_IN[entry]))
-        else:
-            known = ", ".join(sorted({*BUILT_IN, *presets}))
-            warnings.append(f"There is no preset '{entry}', so it has no effect; known are {known}.")
-    return Expansion((Rule(Names(plain), "auto_approve"), *approve), tuple(deny), tuple(warnings))
+    return Expansion((Rule(Names(plain), "auto_approve"), *approve), tuple(deny))
 
 
 CONFIG: Final = f"{URN}config"
@@ -232,7 +222,7 @@ def config_resolver(
     """
     narrow = Narrowing(approval.narrow, presets=approval.presets)
     if function is None and not isinstance(approval.auto_approve, str):
-        names = _list_policy(approval.auto_approve, approval.presets, approval.excluded)
+        names = ListPolicy(approval.auto_approve, presets=approval.presets, excluded=approval.excluded)
 
         def by_list(name: str, args: Args, ctx: ResolveContext) -> Decision | None:
             tool = ctx.question.tool
@@ -293,7 +283,7 @@ def frontmatter_resolver(
             return narrowing.applied(answer, ctx.question.tool) if isinstance(answer, Decision) else answer
 
         return _resolver(FRONTMATTER, by_function, "The document's policy function.")
-    names = _list_policy(auto_approve, presets or {}, excluded)
+    names = ListPolicy(auto_approve, presets=presets, excluded=excluded)
 
     def by_list(name: str, args: Args, ctx: ResolveContext) -> Decision | None:
         return narrowing.applied(names.answer(ctx.question.tool), ctx.question.tool)
@@ -402,13 +392,6 @@ def _left(decision: Decision | None, document_decides: bool) -> Decision | None:
     if document_decides and decision is not None and decision.verdict is not Verdict.DENY:
         return decision if decision.source == FAILED else None
     return decision
-
-
-def _list_policy(entries: Iterable[str], presets: Mapping[str, Preset], excluded: Iterable[str]) -> ListPolicy:
-    policy = ListPolicy(entries, presets=presets, excluded=excluded)
-    for warning in policy.warnings:
-        warn(warning)
-    return policy
 
 
 def _resolver(

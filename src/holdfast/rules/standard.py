@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from holdfast.config.model import SHELL_READONLY, ApprovalConfig
+from holdfast.config.model import SHELL_READONLY, ApprovalConfig, ToolsConfig
 from holdfast.contract.call import Decision
 from holdfast.contract.command import standard_shell
 from holdfast.contract.tool import Tool
@@ -59,9 +59,9 @@ class CommandRules:
         approval: ApprovalConfig,
         sandbox_held: Callable[[], bool] | None = None,
         protected: tuple[str, ...] = (),
-        shells: Mapping[str, str] | None = None,
+        tools: ToolsConfig | None = None,
     ) -> None:
-        """`shells`: the shells that the configuration names, by tool."""
+        """`tools` names the shells that run commands."""
         names = () if isinstance(approval.auto_approve, str) else approval.auto_approve
         replaced = SHELL_READONLY in approval.presets or SHELL_READONLY in approval.excluded
         self._readers = SHELL_READONLY in names and not replaced
@@ -71,7 +71,7 @@ class CommandRules:
         self.carries_needs: Final = any(rule.network or rule.read or rule.write for rule in self._rules)
         self._held = sandbox_held or never
         self._protected = protected
-        self._shells = shells or {}
+        self._tools = tools or ToolsConfig()
         self._excluded = Names(not_approved(approval))
         self._narrow = approval.narrow
         self._narrowing = Narrowing(approval.narrow, presets=approval.presets)
@@ -98,7 +98,8 @@ class CommandRules:
         """How the shell that runs a tool's commands reads them. Which one a third party's tool runs is not known."""
         if tool.source != "builtin":
             return "posix"
-        return dialect_of(self._shells.get(tool.name) or standard_shell())
+        shell = (self._tools.settings_of(tool.names) or {}).get("shell")
+        return dialect_of(shell if isinstance(shell, str) and shell else standard_shell())
 
     def parts(self, question: Question) -> tuple[JudgedPart, ...]:
         judged = self.read(question)
@@ -200,11 +201,11 @@ def standard_chain(
     sandbox_held: Callable[[], bool] | None = None,
     is_tool: Callable[[str], bool] = lambda name: False,
     protected: tuple[str, ...] = (),
-    shells: Mapping[str, str] | None = None,
+    tools: ToolsConfig | None = None,
 ) -> Chain:
     """All built-in resolvers. `function` stands in for `auto_approve`; `is_tool` tells tool names from module paths;
-    `protected` are paths that the configuration protects beside the built-in ones, `shells` what runs commands."""
-    commands = CommandRules(approval, sandbox_held, protected, shells)
+    `protected` are paths that the configuration protects beside the built-in ones, `tools` names the shells."""
+    commands = CommandRules(approval, sandbox_held, protected, tools)
     commands.check()
     chain = Chain(on_error=approval.on_error, uncovered=commands.uncovered)
     outer = approval if document is None else document.outer
@@ -245,10 +246,10 @@ def standard_caps(
     is_protected: Callable[[Path], str | None] | None = None,
     sandbox_held: Callable[[], bool] | None = None,
     protected: tuple[str, ...] = (),
-    shells: Mapping[str, str] | None = None,
+    tools: ToolsConfig | None = None,
 ) -> tuple[Cap, ...]:
     """The built-in caps. More can be put beside them; their order does not matter to the verdict."""
-    commands = CommandRules(approval, sandbox_held, protected, shells)
+    commands = CommandRules(approval, sandbox_held, protected, tools)
     caps: list[Cap] = [commands.cap(), changed_definition_cap()]
     if commands.carries_needs:
         caps.append(commands.needs_cap())

@@ -19,7 +19,7 @@ from holdfast.contract.vocabulary import Failure, State, Verdict
 from holdfast.registry.listing import Format, Listing, ToolList
 from holdfast.registry.registry import Registry
 from holdfast.rules.gate import Hooks
-from holdfast.rules.policy import Policy, check_names
+from holdfast.rules.policy import Policy
 from holdfast.runtime.middleware import After, Before, Middleware
 from holdfast.runtime.results import failed
 
@@ -84,10 +84,6 @@ class ToolAccess:
         close = self.registry.suggest(name, self.visible(caller))
         hint = f" Did you mean '{close}'?" if close else " `holdfast tools` lists the tools there are."
         return failed(f"There is no tool '{name[:80]}'.{hint}", State.INVALID, Failure.UNKNOWN_TOOL)
-
-    def warnings(self) -> list[str]:
-        """What is odd about the tools and the names the policy uses; ask when the sources are ready."""
-        return [*self.registry.warnings, *check_names(self.policy.rules, self.registry.known())]
 
 
 class Plan(Struct, frozen=True, eq=False, kw_only=True):

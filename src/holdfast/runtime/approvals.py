@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -39,17 +39,16 @@ def standard_gate(
 ) -> Gate:
     """What decides unless a program brings its own; `caps` are put beside the built-in ones."""
     root, extra = commands.workspace.root, commands.protected
-    shells = _shells(config.tools.config)
     chain = standard_chain(
         config.approval, document=document, grants=grants, sandbox_held=commands.held, is_tool=registry.knows,
-        protected=extra, shells=shells,
+        protected=extra, tools=config.tools,
     )
     built_in = standard_caps(
         config.approval, chain, hooks=hooks, is_protected=lambda path: is_protected(path, root=root, extra=extra),
-        sandbox_held=commands.held, protected=extra, shells=shells,
+        sandbox_held=commands.held, protected=extra, tools=config.tools,
     )
     hiding = (secret_file_cap(lambda asked: _secrets(commands, asked)), unhidden_files_cap(commands.not_hidden))
-    rules = CommandRules(config.approval, commands.held, extra, shells)
+    rules = CommandRules(config.approval, commands.held, extra, config.tools)
     needs = rules.needs if rules.carries_needs else None
     return Gate(chain, (*built_in, containment_cap(commands.containment), *hiding, *caps), needs)
 
@@ -73,12 +72,6 @@ def _named(commands: Commands, tool: Tool, args: Args, cwd: str) -> tuple[Path, 
         raise
     except Exception as error:
         raise PathRefused(f"The paths of tool '{tool.name}' cannot be told: {error}.") from None
-
-
-def _shells(tools: Mapping[str, object]) -> dict[str, str]:
-    """The shells that tools are configured to run commands with."""
-    named = {name: cast(Mapping[str, object], part).get("shell") for name, part in tools.items()}
-    return {name: shell for name, shell in named.items() if isinstance(shell, str) and shell}
 
 
 class Approvals:

@@ -205,7 +205,7 @@ class Commands:
         return call_id not in self._asked_about
 
     def _settings(self, tool: Tool) -> str:
-        configured = to_builtins(self.config.tools.config.get(tool.name, {}))
+        configured = to_builtins(self.config.tools.settings_of(tool.names) or {})
         return digest_of([standard_shell(), configured])
 
     def containment(self) -> Containment:

@@ -182,7 +182,7 @@ class RunContext:
         self._stopped = True
 
     def config(self) -> Args | None:
-        subtree = self._environment.config.tools.config.get(self.tool.name)
+        subtree = self._environment.config.tools.settings_of(self.tool.names)
         return None if subtree is None else deepcopy(subtree)  # pyright: ignore[reportReturnType]
 
     def secret(self, scope: str) -> str:

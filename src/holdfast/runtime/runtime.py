@@ -26,7 +26,7 @@ from holdfast.contract.widening import Widening
 from holdfast.registry.listing import Format, ToolList
 from holdfast.registry.registry import Registry
 from holdfast.rules.gate import Cap, Gate, Hooks
-from holdfast.rules.policy import Policy, PolicyRules, SkillPermissions, read_skills
+from holdfast.rules.policy import Policy, PolicyRules, SkillPermissions, check_names, read_skills
 from holdfast.rules.standard import DocumentPolicy
 from holdfast.runtime import intake
 from holdfast.runtime.access import Plans, ToolAccess
@@ -104,6 +104,9 @@ class Runtime:
         self._chosen_ids = intake.ChosenIds(ledger)
         self._last_caller = (self.caller, self.caller)
         """The caller that was given last, and the same as it was taken."""
+        self._names: list[str] = []
+        self._names_at = -1
+        """Warnings of unknown names, and the revision of the registry they were found at."""
         self._closers: list[Callable[[], None]] = []
         self._leaving: list[Callable[[], Awaitable[None]]] = []
         self.registry = registry or Registry(
@@ -152,6 +155,7 @@ class Runtime:
         if self.ledger is not None:
             self.ledger.recover()
         await self.registry.start()
+        self.registry.on_ready(self._report_names)
         if self.ledger is not None:
             await self.pipeline.resume_all()
         return self
@@ -340,8 +344,23 @@ class Runtime:
         return self.events.subscribe(limit)
 
     def warnings(self) -> list[str]:
-        """What is odd about the tools and the names the policy uses; ask when the sources are ready."""
-        return [*self.access.warnings(), *faults(self.config.sandbox.read_deny)]
+        """What is odd about the tools, and every name or pattern in the configuration that can match nothing.
+
+        Names are judged when all sources are ready. Each warning also goes to the log once, as it is found.
+        """
+        return [*self.registry.warnings, *self._unknown_names(), *faults(self.config.sandbox.read_deny)]
+
+    def _unknown_names(self) -> list[str]:
+        if not self.registry.ready:
+            return []
+        if self._names_at != self.registry.revision:
+            self._names_at = self.registry.revision
+            self._names = check_names(self.config, self.registry.known(), self.access.policy.rules.skills)
+        return self._names
+
+    def _report_names(self) -> None:
+        for warning in self._unknown_names():
+            self.events.warn(warning)
 
     def on_close(self, close: Callable[[], Awaitable[None] | None]) -> None:
         """Call a function when the runtime is left. A coroutine function is awaited when every call has ended, before

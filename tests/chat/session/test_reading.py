@@ -50,8 +50,8 @@ def test_a_header_without_a_fence_is_not_a_call(tmp_path: Path, header: str) -> 
     parts = [part for message in conversation.messages() for part in message.parts]
     assert all(isinstance(part, Text) for part in parts)
     assert parts[1] == Text("**Tool Use:** `x` (`a`)")
-    assert [(one.severity, one.line) for one in conversation.diagnostics()][0] == ("warning", 5)
-    assert "without one it is not a call" in conversation.diagnostics()[0].message
+    told = conversation.diagnostics()[0]
+    assert (told.severity, told.line) == ("warning", 5) and "without one it is not a call" in told.message
 
 
 @pytest.mark.spec("D1")

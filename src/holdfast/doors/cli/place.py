@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, supp
 from getpass import getuser
 from typing import TYPE_CHECKING, Any
 
-from holdfast.assemble import Setting, build_registry, build_runtime, load_setting, open_ledger
+from holdfast.assemble import Setting, build_registry, build_runtime, load_setting, open_ledger, unknown_names
 from holdfast.config.model import McpServer
 from holdfast.contract.errors import BadJson, HoldfastError, LedgerError, LedgerUnavailable
 from holdfast.contract.finding import TOOL_SEARCH
@@ -52,7 +52,29 @@ def setting_here(flags: Flags) -> Setting:
     setting = load_setting(flags=flags or None)
     for notice in setting.loaded.notices:
         note_folded(shown_block(notice), "Note:")
+    warn_of_names(setting)
     return setting
+
+
+def warn_of_names(setting: Setting) -> None:
+    """Warn of names in the configuration that no tool has."""
+    show_warnings()
+    for warning in unknown_names(setting):
+        if warning not in _named:
+            _warn(warning)
+            _named.add(warning)
+
+
+_named: set[str] = set()
+"""Warnings of names that were shown; the runtime finds them again when its sources are ready."""
+
+
+def _warn(message: str) -> None:
+    if message in _named:
+        return
+    note_folded(shown_block(message), "Warning:")
+    if message not in screen.warnings:
+        screen.warnings.append(message)
 
 
 @contextmanager
@@ -176,7 +198,7 @@ def show_warnings() -> None:
 
     class Shown(logging.Handler):
         def emit(self, record: Any) -> None:
-            note_folded(shown_block(record.getMessage()), "Warning:")
+            _warn(record.getMessage())
 
     logger = logging.getLogger("holdfast")
     if not logger.handlers:

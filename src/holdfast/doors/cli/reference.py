@@ -77,6 +77,9 @@ sentence with the next step; `--debug` shows where an internal one happened.
 
 ## Exit codes
 """
+_JSON: Final = """\
+One object, or one per line. A command that fails writes `{"error": …}`. Warnings go to standard error, and into the
+field `warnings` of the object that is written next."""
 
 
 def reference() -> str:
@@ -118,7 +121,7 @@ def _lines() -> Iterator[str]:
         output = OUTPUTS.get(path.removeprefix(f"{PROGRAM} "))
         if output is not None:
             yield from ("", f"With `--json`: {output}.")
-    yield from ("", "## JSON", "", 'One object, or one per line. A command that fails writes `{"error": …}`.')
+    yield from ("", "## JSON", "", _JSON)
     for name, fields in objects().items():
         yield from ("", f"### `{name}`", "", "| field | meaning |", "|---|---|")
         yield from (f"| `{field}` | {meaning} |" for field, meaning in fields.items())

@@ -150,8 +150,22 @@ def put_output(text: str, *, raw: bool = False) -> None:
         _write(sys.stdout, safe if safe.endswith("\n") else f"{safe}\n")
 
 
-def put_json(value: object) -> None:
-    """One JSON value on one line, with every character that could act on a terminal written as an escape."""
+warnings: Final[list[str]] = []
+"""Said on standard error, and not yet part of a JSON object."""
+
+
+def put_json(value: object, *, with_warnings: bool = True) -> None:
+    """One JSON value on one line, with every character that could act on a terminal written as an escape.
+
+    An object that is written after a warning has it in its field `warnings`.
+    """
+    if warnings and with_warnings:
+        from msgspec import to_builtins
+
+        shape = to_builtins(value)
+        if isinstance(shape, dict) and "warnings" not in shape:
+            value = {**cast(dict[str, object], shape), "warnings": tuple(warnings)}
+            warnings.clear()
     try:
         text = encode_json(value).decode()
     except UnicodeEncodeError:

@@ -185,6 +185,7 @@ class Door:
         self._parked = Parked(runtime)
         self._levels: WeakKeyDictionary[Connection, str] = WeakKeyDictionary()
         self._connections: WeakSet[Connection] = WeakSet()
+        self._warned: WeakKeyDictionary[Connection, set[str]] = WeakKeyDictionary()
         self._bus = InMemorySubscriptionBus()
         self._listen = ListenHandler(self._bus)
         self._telling: asyncio.Task[None] | None = None
@@ -238,7 +239,17 @@ class Door:
 
     async def round(self, exchange: Exchange, ctx: Ctx) -> Result | types.InputRequiredResult:
         """Until the request is answered, or must be asked about."""
-        return await self._rounds.drive(exchange, ctx, Teller(ctx, self._levels_of(ctx)))
+        teller = Teller(ctx, self._levels_of(ctx))
+        self._tell_warnings(ctx, teller)
+        return await self._rounds.drive(exchange, ctx, teller)
+
+    def _tell_warnings(self, ctx: Ctx, teller: Teller) -> None:
+        """Each client is told once what is odd about the tools and the configuration here."""
+        told = self._warned.setdefault(_connection_of(ctx), set())
+        for warning in self._runtime.warnings():
+            if warning not in told:
+                told.add(warning)
+                teller.log("warning", "holdfast", warning)
 
     async def next_round(self, ctx: Ctx, params: Any) -> Result | types.InputRequiredResult:
         """The client is back with answers; the state has been unsealed and belongs to this very request."""

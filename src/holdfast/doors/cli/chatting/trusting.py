@@ -93,6 +93,8 @@ def review_lines(review: Review, stream: TextIO) -> Iterator[str]:
         yield from sentence(everywhere, stream)
     if review.functions:
         yield "It decides about calls with a function of its own."
+    for found in review.diagnostics:
+        yield from sentence(f"Warning: {screen.shown(found.message)}", stream)
     if is_trusted(review):
         yield "It is trusted already."
     elif not loosened(review) and not loosened_words(review.now, review.then):

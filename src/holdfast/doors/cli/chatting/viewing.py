@@ -218,7 +218,11 @@ class JsonView:
             self._settled = event.use.id
         elif isinstance(event, ReplyWritten):
             self._settled = None
-        self._put(event_output(event) if not isinstance(event, Outcome) else self._outcome(event))
+        if isinstance(event, Outcome):
+            assert self._chat is not None
+            self._put(OutcomeOutput.of(event, self._chat, self._settled), with_warnings=True)
+        else:
+            self._put(event_output(event))
 
     def runtime(self, event: Event) -> None:
         self._put(event_output(event))
@@ -229,12 +233,8 @@ class JsonView:
     def outcome(self, outcome: Outcome, waiting: Sequence[str]) -> None:
         """It has been written as an event."""
 
-    def _outcome(self, outcome: Outcome) -> OutcomeOutput:
-        assert self._chat is not None
-        return OutcomeOutput.of(outcome, self._chat, self._settled)
-
-    def _put(self, written: object) -> None:
-        screen.put_json(written)
+    def _put(self, written: object, *, with_warnings: bool = False) -> None:
+        screen.put_json(written, with_warnings=with_warnings)
         sys.stdout.flush()
 
 

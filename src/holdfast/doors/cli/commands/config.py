@@ -10,7 +10,7 @@ import click
 from msgspec import to_builtins
 from msgspec.structs import asdict
 
-from holdfast.assemble import check_config
+from holdfast.assemble import check_config, unknown_names
 from holdfast.config.load import load
 from holdfast.config.model import in_force
 from holdfast.config.roots import PROJECT_FILE, find_root
@@ -19,12 +19,10 @@ from holdfast.contract.errors import ConfigError
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.folding import sentence
 from holdfast.doors.cli.outputs import Check, Configuration, Places
-from holdfast.doors.cli.place import Flags, runtime_here, setting_here
+from holdfast.doors.cli.place import Flags, runtime_in, setting_here
 from holdfast.doors.cli.root import DefaultGroup, common, json_option
 from holdfast.fs.own_paths import user_config_file
-from holdfast.rules.policy import PolicyRules, check_names
 from holdfast.runtime.runtime import Runtime
-from holdfast.sandbox.hidden_files import faults
 from holdfast.text.visible import visible
 
 
@@ -90,19 +88,13 @@ def check(flags: Flags, as_json: bool) -> int:
     """Check the files for mistakes: options, values, and names no tool has."""
     whole = load(root=find_root(Path.cwd()), is_trusted=lambda path, digest: True, flags=flags or None)
     check_config(whole.config)
-    with runtime_here(flags, looking=True) as runtime:
+    setting = setting_here(flags)
+    with runtime_in(setting, looking=True) as runtime:
         _check_servers(runtime)
-        found = check_names(PolicyRules.of(runtime.config.tools), runtime.registry.known())
-    starts = [f"names '{prefix}" for name in whole.config.mcp.servers for prefix in (f"mcp:{name}:", f"mcp__{name}__")]
-    # which tools a server has is not known without starting it
-    warnings = [warning for warning in found if not any(start in warning for start in starts)]
-    warnings += faults(whole.config.sandbox.read_deny)
     if as_json:
-        screen.put_json(Check(ok=True, warnings=warnings))
-        return 0
-    for warning in warnings:
-        screen.say(f"Warning: {visible(warning)}")
-    screen.say("The configuration can be read and obeyed.")
+        screen.put_json(Check(ok=True, warnings=unknown_names(setting)))
+    else:
+        screen.say("Configuration OK.")
     return 0
 
 

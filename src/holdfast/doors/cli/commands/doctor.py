@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from holdfast.assemble import Setting, load_setting, open_ledger
+from holdfast.assemble import Setting, load_setting, open_ledger, unknown_names
 from holdfast.contract.errors import HoldfastError
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.commands.ledger import counted
@@ -92,7 +92,7 @@ def _place(setting: Setting, tell: Tell) -> Iterator[Finding]:
     loaded = setting.loaded
     files = ", ".join(layer.path for layer in loaded.layers if layer.path) or "no files, the defaults hold"
     yield Finding("project", "config", "ok", files)
-    for notice in loaded.notices:
+    for notice in (*loaded.notices, *unknown_names(setting)):
         yield Finding("project", "config", "note", notice)
     if setting.root is None:
         text = "none here, so no tool can change or search files"
