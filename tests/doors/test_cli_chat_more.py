@@ -100,9 +100,9 @@ def test_the_status_shows_what_is_wrong_with_a_document_and_where(cli: Cli) -> N
     document = cli.project / NAME
     document.write_text("```toml\nnonsense = [\n```\n\n@You:\nhello\n\n@Nobody:\nx\n")
     status = cli.run("chat", "status", NAME, "--json").json
-    assert [item["severity"] for item in status["diagnostics"]] == ["error", "warning"]
+    assert [item["severity"] for item in status["diagnostics"]] == ["error", "error"]
     shown = cli.run("chat", "status", NAME).out
-    assert f"warning   {NAME}:8\n" in shown and "Nobody is called @Nobody" in shown
+    assert f"error     {NAME}:8\n" in shown and "Unknown role @Nobody." in shown
     failed = cli.run("chat", NAME)
     assert failed.code == 2 and NAME in failed.sentence
     assert document.read_text().endswith("@Nobody:\nx\n")

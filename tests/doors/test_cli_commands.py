@@ -251,7 +251,7 @@ def test_check_warns_about_names_no_tool_has(cli: Cli) -> None:
     cli.configure('[tools]\ndeny = ["calculater"]\n')
     done = cli.run("config", "check")
     assert done.code == 0
-    assert "did you mean 'calculator'?" in done.out
+    assert "Did you mean 'calculator'?" in done.err
 
 
 @pytest.mark.spec("E1a")

@@ -26,7 +26,7 @@ def _look(folder: Path, see: Callable[[Any], Any], **options: Any) -> Any:
         return "ok"
 
     folder.mkdir(exist_ok=True)
-    looker = Tool(name="look.around", execute=execute, effects=frozenset(), timeout=12.5)
+    looker = Tool(name="look.around", aliases=("peek",), execute=execute, effects=frozenset(), timeout=12.5)
     place = {name: options.pop(name) for name in ("cwd", "document") if name in options}
     services = options.pop("services", {})
     runtime = Runtime(tools=[looker], workspace=Workspace(root=folder, **place), **options)
@@ -120,6 +120,12 @@ def test_config_is_a_deep_copy_of_the_tools_own_part(tmp_path: Path) -> None:
 
     assert _look(tmp_path, see, config=config) == {"shell": {"path": "zsh"}}
     assert _look(tmp_path, lambda ctx: ctx.config()) is None
+
+
+@pytest.mark.spec("T7")
+def test_config_is_found_by_an_alias_of_the_tool_and_its_own_name_wins(tmp_path: Path) -> None:
+    tools = ToolsConfig(config={"look.around": {"shell": "zsh"}, "peek": {"shell": "sh", "depth": 2}})
+    assert _look(tmp_path, lambda ctx: ctx.config(), config=Config(tools=tools)) == {"shell": "zsh", "depth": 2}
 
 
 @pytest.mark.spec("T7")

@@ -224,9 +224,18 @@ def test_a_skill_has_only_the_tools_its_manifest_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("R6")
-def test_a_misspelt_name_in_the_configuration_is_a_warning_with_a_suggestion() -> None:
+def test_a_misspelt_name_in_the_configuration_is_a_warning_with_a_suggestion(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     runtime = Runtime(tools=[add], config=Config(tools=ToolsConfig(deny=("adda",))))
     assert runtime.warnings() == ["tools.deny names 'adda', but there is no such tool or group. Did you mean 'add'?"]
+
+    async def enter() -> None:
+        async with runtime:
+            pass
+
+    run(enter())
+    assert [record.getMessage() for record in caplog.records if record.name == "holdfast"] == runtime.warnings()
 
 
 @pytest.mark.parametrize("effects", [frozenset[str](), frozenset({"external"})])

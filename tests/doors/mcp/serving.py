@@ -103,7 +103,7 @@ class Deeds:
 
 CONFIG = Config(
     tools=ToolsConfig(profile="full", agents={"small": PolicyLayer(deny=("erase",))}),
-    approval=ApprovalConfig(auto_approve=("math.add", "tell", "show", "wait", "around", "name_it", "halves")),
+    approval=ApprovalConfig(auto_approve=("math.add", "tell", "show", "wait", "around", "name_*", "halve*")),
     mcp=McpConfig(wait=0.2),
 )
 

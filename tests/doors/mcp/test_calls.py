@@ -109,6 +109,26 @@ def test_progress_only_grows_and_output_is_logged_before_the_answer(tmp_path: Pa
     run(body())
 
 
+@pytest.mark.spec("R6")
+def test_a_client_is_told_once_of_names_that_no_tool_has(tmp_path: Path, era: Era) -> None:
+    async def body() -> None:
+        logged: list[types.LoggingMessageNotificationParams] = []
+
+        async def log(params: types.LoggingMessageNotificationParams) -> None:
+            logged.append(params)
+
+        config = Config(tools=ToolsConfig(deny=("tel",)))
+        async with running(tmp_path, config=config) as runtime, served(runtime, era, logging_callback=log) as client:
+            wanted: Any = {} if era == "legacy" else {"io.modelcontextprotocol/logLevel": "warning"}
+            for _ in range(2):
+                await client.call_tool("math--add", {"a": 1, "b": 2}, meta=wanted)
+            (warning,) = logged
+            assert (warning.level, warning.logger) == ("warning", "holdfast")
+            assert warning.data == "tools.deny names 'tel', but there is no such tool or group. Did you mean 'tell'?"
+
+    run(body())
+
+
 def test_nothing_is_logged_to_a_client_that_does_not_want_it(tmp_path: Path, era: Era) -> None:
     async def body() -> None:
         logged: list[object] = []

@@ -156,6 +156,7 @@ INSTRUCTIONS: Final = (
 )
 ASKS: Final = "asks:"
 """A capability that begins like this names what a client must be able to answer: elicitation, sampling or roots."""
+_MAX_WARNED: Final = 10_000
 _MAX_NAME: Final = 100
 _BURST_SECONDS: Final = 0.05
 """Changes that come one after the other are told of once."""
@@ -185,7 +186,8 @@ class Door:
         self._parked = Parked(runtime)
         self._levels: WeakKeyDictionary[Connection, str] = WeakKeyDictionary()
         self._connections: WeakSet[Connection] = WeakSet()
-        self._warned: WeakKeyDictionary[Connection, set[str]] = WeakKeyDictionary()
+        self._warned: set[tuple[str | None, str | None, str]] = set()
+        """Which warnings which client was told of."""
         self._bus = InMemorySubscriptionBus()
         self._listen = ListenHandler(self._bus)
         self._telling: asyncio.Task[None] | None = None
@@ -240,15 +242,17 @@ class Door:
     async def round(self, exchange: Exchange, ctx: Ctx) -> Result | types.InputRequiredResult:
         """Until the request is answered, or must be asked about."""
         teller = Teller(ctx, self._levels_of(ctx))
-        self._tell_warnings(ctx, teller)
+        self._tell_warnings(exchange.caller, teller)
         return await self._rounds.drive(exchange, ctx, teller)
 
-    def _tell_warnings(self, ctx: Ctx, teller: Teller) -> None:
+    def _tell_warnings(self, caller: Caller, teller: Teller) -> None:
         """Each client is told once what is odd about the tools and the configuration here."""
-        told = self._warned.setdefault(_connection_of(ctx), set())
         for warning in self._runtime.warnings():
-            if warning not in told:
-                told.add(warning)
+            key = (caller.agent, caller.session, warning)
+            if key not in self._warned:
+                if len(self._warned) >= _MAX_WARNED:
+                    self._warned.clear()
+                self._warned.add(key)
                 teller.log("warning", "holdfast", warning)
 
     async def next_round(self, ctx: Ctx, params: Any) -> Result | types.InputRequiredResult:
