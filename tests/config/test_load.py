@@ -220,6 +220,11 @@ def test_skill_folders_are_taken_from_where_the_layer_is(load_here: LoadHere, ro
         ("[approval]\nimportable = ['x']", "approval.importable is not an option"),
         ("[approval]\nnarrow = [['x']]", "approval.narrow is not an option"),
         ("[tools", "is not valid TOML"),
+        (
+            "[[approval.commands]]\nrule = 'ls'\nverdict = 'permit'",
+            "approval.commands[0].verdict: expected one of approve, ask, deny, got 'permit'.",
+        ),
+        ("[[approval.commands]]\nrul = 'ls'", "approval.commands[0].rul is not an option; did you mean 'rule'?"),
     ],
 )
 @pytest.mark.parametrize("trust", [True, False])
@@ -229,6 +234,16 @@ def test_a_mistake_names_the_file_the_key_and_what_was_expected(
     path = write_project(text)
     message = refused(load_here, trust=trust)
     assert says in message and message.startswith(str(path)) and "\n" not in message
+
+
+@pytest.mark.spec("A11")
+@pytest.mark.parametrize(("word", "verdict"), [("allow", "approve"), ("confirm", "ask"), ("deny", "deny")])
+def test_the_words_of_other_tools_for_a_verdict_are_understood(
+    load_here: LoadHere, write_user: Write, word: str, verdict: str
+) -> None:
+    write_user(f"[[approval.commands]]\nrule = 'ls'\nverdict = '{word}'")
+    (rule,) = load_here().config.approval.commands
+    assert rule.verdict == verdict
 
 
 @pytest.mark.spec("E1a")

@@ -160,14 +160,30 @@ def test_what_is_no_document_is_refused_in_one_sentence(cli: Cli) -> None:
     assert cli.run("chat").code == 2
 
 
+@pytest.mark.spec("E1c", "D2")
+@pytest.mark.parametrize(
+    ("data", "code", "says"),
+    [
+        ("@You:\ncafé\n".encode("latin-1"), 1, f"{NAME}:2 is not UTF-8 text (byte 0xE9). Save the file as UTF-8."),
+        (b"@you:\nhello\n", 1, f"{NAME}:1: Unknown role @you. Use @You:."),
+        (b"---\nmodel:\n  name: operator\n---\n@You:\nhello\n", 2, 'model.name = "operator"'),
+    ],
+)
+def test_a_document_that_is_not_read_as_it_is_meant_fails(cli: Cli, data: bytes, code: int, says: str) -> None:
+    (cli.project / NAME).write_bytes(data)
+    done = cli.run("chat", NAME)
+    assert done.code == code and says in done.err
+    assert (cli.project / NAME).read_bytes() == data
+
+
 @pytest.mark.spec("E1c")
 def test_any_text_file_can_be_a_document(cli: Cli) -> None:
     document = cli.project / "talk.md"
-    document.write_bytes(b"\xff\xfe not utf-8\r\n@You:\r\ncalculate 6 * 7\r\n")
+    document.write_bytes(b"\x00 odd\r\n@You:\r\ncalculate 6 * 7\r\n")
     done = cli.run("chat", "talk.md")
     assert done.code == 0, done
     data = document.read_bytes()
-    assert data.startswith(b"\xff\xfe not utf-8\r\n@You:\r\n") and b"42" in data
+    assert data.startswith(b"\x00 odd\r\n@You:\r\n") and b"42" in data
     assert b"\n" not in data.replace(b"\r\n", b"")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from holdfast.chat.frontmatter.evaluated import (
     ruling,
 )
 from holdfast.chat.lua.host import LuaHost
+from holdfast.chat.parse import Preamble
 from holdfast.chat.templates.expand import Expanded, Files, Scope, expand
 from holdfast.config.load import Loaded, load
 from holdfast.config.model import Config, GuardrailsConfig, SecretSource
@@ -120,7 +121,7 @@ class _Read(Struct, frozen=True, kw_only=True, eq=False):
         if errors:
             told = "; ".join(item.message.rstrip(".") for item in errors)
             line = "" if errors[0].line is None else f":{errors[0].line}"
-            raise ConfigError(f"{self.path}{line}: {told}{'' if told.endswith('?') else '.'}")
+            raise ConfigError(f"{self.path}{line}: {told}{'' if told.endswith(('?', '`')) else '.'}")
         loaded = load(
             root=self.setting.root,
             is_trusted=self.setting.trust.is_trusted,
@@ -320,10 +321,16 @@ def _read(
     tools = tuple(policy.visible(registry.list()))
     hidden = frozenset(name for tool in registry.known() if tool not in tools for name in (*tool.names, tool.api_name))
     found = document.frontmatter
-    evaluated = NOTHING
+    evaluated = replace(NOTHING, diagnostics=tuple(_misread_frontmatter(document)))
     if found is not None:
         evaluated = evaluate(found.language, found.code, Base(config=config, tools=tools, hidden=hidden), lua)
     return _Read(path=path, setting=setting, evaluated=evaluated, tools=tools, flags=flags)
+
+
+def _misread_frontmatter(document: Document) -> Iterator[Diagnostic]:
+    """What is wrong at the top of a document that has no frontmatter holdfast reads, though it may be meant as one."""
+    leads = bool(document.blocks) and isinstance(document.blocks[0], Preamble)
+    return (item for item in document.diagnostics if leads and item.line == 1 and item.severity == "error")
 
 
 def _expander(read: _Read, ruled: Ruling, lua: LuaHost) -> Callable[[str, Role], Expanded]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 import time
 from contextlib import suppress
@@ -12,13 +13,13 @@ from typing import Final
 
 from msgspec import Struct
 
-from holdfast.chat import grammar
 from holdfast.contract.errors import HoldfastError
 from holdfast.fs.beneath import USERS_FILE, USERS_FOLDER, opened
 from holdfast.fs.replace import new_file, swap, sync_folder, traits_of
 from holdfast.fs.temporary import is_left
 
 MAX_BYTES: Final = 256 * 1024 * 1024
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _PAUSE: Final = 0.02
 _READS: Final = 50
 """An editor that writes in place is seen half-way; this often it is looked at again until it is still."""
@@ -56,37 +57,51 @@ class Snapshot(Struct, frozen=True):
 
 
 def decode(data: bytes) -> str:
-    return data.decode("utf-8", "surrogateescape")
+    return data.decode()
 
 
 def encode(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
+    return text.encode()
 
 
 def storable(text: str) -> str:
-    """The text as it would be read back: characters that no file can hold are replaced."""
-    return decode(encode(grammar.storable(text)))
+    """The text with every surrogate replaced: a document is UTF-8."""
+    return text if text.isascii() else _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def read(path: Path) -> Snapshot:
-    """Raises `Unreadable` for whatever is not a readable file of bearable size."""
+    """Raises `Unreadable` for whatever is not a readable file of UTF-8 text and of bearable size."""
     try:
-        return _read(path)
+        return _utf8(path, _read(path))
     except OSError as error:
         raise Unreadable(_why_unread(path, error)) from None
 
 
 def read_settled(path: Path, known: Snapshot) -> Snapshot:
     """Read; what differs from what is known is read until nobody writes it any more."""
-    found = read(path)
-    for _ in range(_READS):
-        if found.data == known.data:
-            break
-        time.sleep(_PAUSE)
-        again = read(path)
-        if again.identity == found.identity and again.data == found.data:
-            break
-        found = again
+    try:
+        found = _read(path)
+        for _ in range(_READS):
+            if found.data == known.data:
+                break
+            time.sleep(_PAUSE)
+            again = _read(path)
+            if again.identity == found.identity and again.data == found.data:
+                break
+            found = again
+    except OSError as error:
+        raise Unreadable(_why_unread(path, error)) from None
+    return found if found.data == known.data else _utf8(path, found)
+
+
+def _utf8(path: Path, found: Snapshot) -> Snapshot:
+    try:
+        found.data.decode()
+    except UnicodeDecodeError as error:
+        line = found.data.count(b"\n", 0, error.start) + 1
+        raise Unreadable(
+            f"{path}:{line} is not UTF-8 text (byte 0x{found.data[error.start]:02X}). Save the file as UTF-8."
+        ) from None
     return found
 
 

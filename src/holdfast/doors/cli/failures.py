@@ -8,7 +8,7 @@ from typing import Final
 
 from holdfast.contract import errors
 from holdfast.doors.cli.folding import note_folded
-from holdfast.doors.cli.screen import note, put_json, shown, shown_block
+from holdfast.doors.cli.screen import note, put_json, shown_block
 
 FAILED: Final = 1
 USAGE: Final = 2
@@ -63,7 +63,7 @@ def report(kind: str, message: str, exit_code: int, *, as_json: bool = False) ->
 
         put_json(Failed(error=Error(kind=kind, message=message, exit_code=exit_code)))
     else:
-        note_folded(shown(message), "Error:", "red")
+        note_folded(shown_block(message), "Error:", "red")
     return exit_code
 
 
