@@ -10,10 +10,11 @@ from typing import Any, Final, NamedTuple, cast
 
 from msgspec import Struct, structs
 
+from holdfast.config.machine import MACHINE, Machine, check_owner, held, with_ceilings
 from holdfast.config.merge import overlay, plain_table
 from holdfast.config.model import FUNCTION_PATH, Config, PolicyLayer, Table, in_force
 from holdfast.config.options import USER_ONLY, dotted, entry_shape, is_section, options, tightened
-from holdfast.config.roots import PROJECT_FILE, check_user_config, inside_project
+from holdfast.config.roots import PROJECT_FILE, check_user_config, inside_project, user_project_file
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.values import digest_of
 from holdfast.fs.beneath import NotRegular, read_regular
@@ -124,18 +125,41 @@ def user_layer(given: Path | None, root: Path | None, is_trusted: IsTrusted) -> 
     path = user_config_file() if given is None else given.absolute()
     foreign = given is None and root is not None and inside_project(path, root)
     if given is None:
-        check_user_config()
+        check_user_config(root)
     content = _read(path)
     if content is None:
         if given is not None:
             raise ConfigError(f"There is no configuration file {path}; create it or name another.")
         return None
+    return _own_layer("user", path, path.parent, content, foreign, is_trusted)
+
+
+def _own_layer(name: str, path: Path, folder: Path, content: bytes, foreign: bool, is_trusted: IsTrusted) -> Layer:
     label, digest = visible(str(path)), sha256(content).hexdigest()
     trusted = not foreign or is_trusted(path, digest)
     return Layer(
-        "user", label, path, path.parent, digest, _parse(content, label), trusted, user_level=trusted,
+        name, label, path, folder, digest, _parse(content, label), trusted, user_level=trusted,
         remedy=f"run `holdfast trust {label}`",
     )
+
+
+def machine_layer(machine: Machine) -> Layer | None:
+    path = machine.path
+    content = _read(path)
+    if content is None:
+        return None
+    check_owner(machine)
+    label = visible(str(path))
+    return Layer("machine", label, path, path.parent, sha256(content).hexdigest(), _parse(content, label))
+
+
+def user_project_layer(root: Path, is_trusted: IsTrusted) -> Layer | None:
+    """The user's own rules for one project; `user_layer` has looked at whose file it is."""
+    path = user_project_file(root)
+    content = _read(path)
+    if content is None:
+        return None
+    return _own_layer("user project", path, root, content, inside_project(path, root), is_trusted)
 
 
 def project_layer(root: Path, is_trusted: IsTrusted) -> Layer | None:
@@ -223,7 +247,7 @@ class LayerReport(Struct, frozen=True, kw_only=True):
     """What became of one layer."""
 
     name: str
-    """user, project, document or flags."""
+    """machine, user, user project, project, document or flags."""
     path: str | None
     digest: str
     trusted: bool
@@ -249,11 +273,13 @@ class Loaded(Struct, frozen=True, kw_only=True):
 def load(
     *, root: Path | None, is_trusted: IsTrusted, user_file: Path | None = None,
     document: Mapping[str, Any] | None = None, document_trusted: bool = False, document_name: str | None = None,
-    flags: Mapping[str, Any] | None = None,
+    flags: Mapping[str, Any] | None = None, machine: Machine = MACHINE,
 ) -> Loaded:
     """Read every layer and apply it under the trust rules. Flags are keyed by option: `tools.profile`."""
     found = (
+        machine_layer(machine),
         user_layer(user_file, root, is_trusted),
+        None if root is None else user_project_layer(root, is_trusted),
         None if root is None else project_layer(root, is_trusted),
         None if document is None else document_layer(document, document_name, root, document_trusted),
         flags_layer(flags) if flags else None,
@@ -268,25 +294,47 @@ def load(
 
 def _stack(layers: Sequence[Layer]) -> tuple[Config, list[LayerReport], list[str]]:
     config, reports, notices = Config(), list[LayerReport](), list[str]()
+    limits: Limits | None = None
     for layer in layers:
-        config, report, said = _apply(config, layer)
+        config, report, said = _apply(config, layer, limits)
+        if layer.name == "machine":
+            config = with_ceilings(config, report.keys, layer.label)
+            limits = Limits(config, frozenset(report.keys), layer.label)
         reports.append(report)
         notices += said
     return config, reports, notices
 
 
-def _apply(base: Config, layer: Layer) -> tuple[Config, LayerReport, list[str]]:
+class Limits(NamedTuple):
+    """What no other layer can loosen."""
+
+    config: Config
+    keys: frozenset[str]
+    label: str
+
+
+def _apply(base: Config, layer: Layer, limits: Limits | None) -> tuple[Config, LayerReport, list[str]]:
     table, refused = (layer.table, list[str]()) if layer.user_level else take_user_only(layer.table)
     wanted, keys, notes = overlay(base, table, name=layer.label, folder=layer.folder, user_level=layer.user_level)
     result, ignored = wanted, list[str]()
     if not layer.trusted:
         result = tighten(base, wanted)
         ignored = held_back(result, wanted)
+    over: list[str] = []
+    if limits is not None:
+        free, result = result, held(limits.config, result, limits.keys)
+        over = [key for key in held_back(result, free) if key not in ignored]
     report = LayerReport(
         name=layer.name, path=None if layer.path is None else str(layer.path), digest=layer.digest,
-        trusted=layer.trusted, applied=result != base, keys=keys, ignored=(*ignored, *refused),
+        trusted=layer.trusted, applied=result != base, keys=keys, ignored=(*ignored, *over, *refused),
     )
-    return result, report, [*notes, *_notices(layer, ignored, refused)]
+    told = [*notes, *_notices(layer, ignored, refused)]
+    if limits is not None and over:
+        told.append(
+            f"{limits.label} sets {_some(over)}, which {layer.label} can only tighten; ask whoever administers this "
+            "machine."
+        )
+    return result, report, told
 
 
 def _notices(layer: Layer, ignored: Sequence[str], refused: Sequence[str]) -> list[str]:

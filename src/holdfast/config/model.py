@@ -117,6 +117,7 @@ class PolicyLayer(Section, frozen=True, kw_only=True):
     allow: Annotated[Names, KEEP, "Tools added to the profile; never more than the caller has without this."] = ()
     deny: Annotated[Names, ADD, "Tools taken away."] = ()
     caps: Annotated[Caps | None, stricter("small"), "How much reading tools show at once."] = None
+    source: Annotated[str, KEEP, Mark.COMPUTED, "The file that narrows, for messages."] = ""
 
 
 LAYERS: Final = each("add names, and denials to known ones", new=lambda layer: layer)

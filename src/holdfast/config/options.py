@@ -103,7 +103,7 @@ def _option(item: structs.FieldInfo) -> Option:
         trust=next((note for note in notes if isinstance(note, Trust)), SECTION if is_section(bare) else KEEP),
         approves=next((note for note in notes if isinstance(note, Approves)), NOTHING),
         marks=frozenset(note for note in notes if isinstance(note, Mark)), field=item,
-        synonyms=next((note.words for note in notes if isinstance(note, Synonyms)), {}),
+        synonyms=next((note.words for note in notes if isinstance(note, Synonyms)), dict[str, str]()),
     )
 
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from holdfast.contract.errors import ConfigError
 from holdfast.fs.beneath import NotRegular, read_regular
-from holdfast.fs.own_paths import config_folder, state_folder, user_state_dir
+from holdfast.fs.own_paths import config_folder, state_folder, user_config_file, user_state_dir
 from holdfast.fs.replace import make_private_folder, write_private
 from holdfast.import_path import MARKERS, top_above
 from holdfast.text.visible import visible
@@ -90,10 +90,11 @@ def _folders_in(folder: Path, *names: str) -> list[Path]:
         return []
 
 
-def check_user_config() -> None:
-    """The same for the user's configuration."""
+def check_user_config(root: Path | None = None) -> None:
+    """The same for the user's configuration, and for the user's own rules for a project."""
     named = config_folder()
-    for path in (named, named / "config.toml"):
+    own = () if root is None else (named / "projects", named / "projects" / user_project_file(root).name)
+    for path in (named, named / "config.toml", *own):
         check_own(path, "The user configuration", instead="set XDG_CONFIG_HOME to a folder that is yours alone")
 
 
@@ -101,8 +102,17 @@ def state_dir(root: Path) -> Path:
     """The folder that remembers for one project: a readable name and a hash of where the root is."""
     real = Path(os.path.realpath(root))
     state = user_state_dir()
-    name = _UNTIDY.sub("-", real.name).strip("-")[:40] or "root"
-    return state / "projects" / f"{name}-{sha256(os.fsencode(real)).hexdigest()[:16]}"
+    return state / "projects" / _project_name(real)
+
+
+def user_project_file(root: Path) -> Path:
+    """The user's own rules for one project."""
+    return user_config_file().parent / "projects" / f"{_project_name(Path(os.path.realpath(root)))}.toml"
+
+
+def _project_name(root: Path) -> str:
+    name = _UNTIDY.sub("-", root.name).strip("-")[:40] or "root"
+    return f"{name}-{sha256(os.fsencode(root)).hexdigest()[:16]}"
 
 
 def inside_project(path: Path, root: Path) -> bool:
@@ -131,9 +141,9 @@ def check_own(path: Path, what: str, *, instead: str) -> None:
     """
     if not hasattr(os, "getuid"):
         return
-    for place, about, last in _way_to(path):
+    for place, about, last in way_to(path):
         name = f"{what} {visible(str(path))}"
-        if about.st_uid != os.getuid() and (last or not _is_system(about.st_uid)) and not _roots_own(about, last):
+        if about.st_uid != os.getuid() and (last or not is_system(about.st_uid)) and not _roots_own(about, last):
             how = "belongs" if last else f"is reached through {visible(place)}, which belongs"
             raise ConfigError(
                 f"{name} {how} to the user {_user(about.st_uid)}, who could change what holdfast trusts; "
@@ -147,7 +157,7 @@ def check_own(path: Path, what: str, *, instead: str) -> None:
             )
 
 
-def _way_to(path: Path) -> Iterator[tuple[str, os.stat_result, bool]]:
+def way_to(path: Path) -> Iterator[tuple[str, os.stat_result, bool]]:
     """Every folder and link on the way, as far as there is one; the last is where the path leads."""
     waiting = [part for part in reversed(path.parts) if part != os.sep]
     here, links = os.sep, 0
@@ -185,7 +195,7 @@ def _roots_own(about: os.stat_result, last: bool) -> bool:
     return last and stat.S_ISREG(about.st_mode) and about.st_uid == 0
 
 
-def _is_system(user: int) -> bool:
+def is_system(user: int) -> bool:
     """Root, or in a user namespace whoever is nobody there: root outside it is shown so."""
     return user == 0 or (user == _overflow() and _is_inside_a_namespace())
 

@@ -159,3 +159,5 @@ class Answer(Struct, frozen=True, kw_only=True):
     """For result: whether it counts as a success."""
     widen: Widening | None = None
     """For approve and edit: what this one call may reach beyond the sandbox's policy."""
+    user: str = ""
+    """The account of the operating system it came from. The ledger fills it in, whatever `by` says."""

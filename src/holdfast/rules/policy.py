@@ -189,7 +189,10 @@ class Policy:
         self._providers = {
             name: _narrowing(f"tools.providers.{name}", layer) for name, layer in self.rules.providers.items()
         }
-        self._narrow = [_narrowing(f"tools.narrow[{place}]", layer) for place, layer in enumerate(self.rules.narrow)]
+        self._narrow = [
+            _narrowing(f"{layer.source}: tools" if layer.source else f"tools.narrow[{place}]", layer)
+            for place, layer in enumerate(self.rules.narrow)
+        ]
 
     def compile(self, caller: Caller) -> CompiledPolicy:
         """What this kind of caller may use; the same object for callers that differ in nothing that counts."""

@@ -22,7 +22,7 @@ from holdfast.store.bodies import Before, BodyReader, Consumed, Grant, Granted, 
 from holdfast.store.changes import After, state_of, to_text
 from holdfast.store.database import GENESIS, IN_MEMORY, Database, Durability, Op, Transaction
 from holdfast.store.derived import encode
-from holdfast.store.owner import alive, this_process
+from holdfast.store.owner import alive, os_user, this_process
 from holdfast.store.queries import Queries
 from holdfast.store.redact import Redactor
 from holdfast.store.verify import verify
@@ -109,7 +109,8 @@ class Ledger(Queries):
     ) -> PendingCall:
         """Take the answer to what was shown. Only an approval lets the call run; an edit leaves it waiting. `becomes`
         is what an approval makes of the call, in the same transaction: it never waits as that."""
-        settled = self.run(operations.answer(self.seal, self.read_body, call_id, answer, digest, becomes))
+        said = replace(answer, user=os_user())
+        settled = self.run(operations.answer(self.seal, self.read_body, call_id, said, digest, becomes))
         if becomes is not None:
             self.remember(becomes)
         return self.as_shown(settled)

@@ -21,6 +21,18 @@ from holdfast.fs.temporary import pid_scope, start_time
 from holdfast.helper_process import run, system_program
 
 
+def os_user() -> str:
+    """The account this process really runs as: no variable has a say in it."""
+    if not hasattr(os, "getuid"):
+        return ""
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"uid {os.getuid()}"
+
+
 def this_process() -> Owner:
     return _own(os.getpid())
 

@@ -158,7 +158,7 @@ class CallOutput(Output):
     began_at: Annotated[float | None, Doc("when it began to run, or null")]
     ended_at: Annotated[float | None, Doc("when it ended, or null")]
     decisions: Annotated[Any, Doc("every decision about it: verdict, source, reason")]
-    answers: Annotated[Any, Doc("what people said: kind, by, message, at")]
+    answers: Annotated[Any, Doc("what people said: kind, by, user (the account of the operating system), message, at")]
     decided_by: Annotated[str, Doc("the person who answered last, else the rule that decided; empty while it waits")]
     preview: Annotated[str, Doc("one line as a person was shown it; empty if no person was asked")]
     result: Annotated[Any, Doc("null, or an object `result`")]
@@ -168,7 +168,10 @@ class CallOutput(Output):
     def of(cls, record: CallRecord) -> CallOutput:
         call = record.call
         answers = [
-            {"kind": given.answer.kind, "by": given.answer.by, "message": given.answer.message, "at": given.at}
+            {
+                "kind": given.answer.kind, "by": given.answer.by, "user": given.answer.user,
+                "message": given.answer.message, "at": given.at,
+            }
             for given in record.answers
         ]
         return cls(
@@ -276,8 +279,15 @@ class Check(Output):
     warnings: Annotated[list[str], Doc("names no tool or group has")]
 
 
+class Edited(Output):
+    path: Annotated[str, Doc("the file")]
+    changed: Annotated[bool, Doc("whether it was changed")]
+
+
 class Places(Output):
+    machine: Annotated[str, Doc("the machine's configuration file, which others can only tighten")]
     user: Annotated[str, Doc("the user's configuration file")]
+    own: Annotated[Maybe, Doc("the user's own rules for this project, or null")]
     project: Annotated[Maybe, Doc("the project's configuration file, or null")]
     root: Annotated[Maybe, Doc("the project's directory, or null")]
     state: Annotated[str, Doc("the folder that remembers for this project")]

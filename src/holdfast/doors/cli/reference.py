@@ -55,6 +55,7 @@ OUTPUTS: Final = {
     "config show": "one `configuration`",
     "config path": "one `places`",
     "config schema": "one JSON Schema",
+    "config edit": "one `edited`",
     "config check": "one `check`",
     "trust file": "one `trust`",
     "trust list": "a `trust` per line",

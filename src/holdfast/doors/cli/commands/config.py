@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
 
 import click
 from msgspec import to_builtins
@@ -12,16 +15,20 @@ from msgspec.structs import asdict
 
 from holdfast.assemble import check_config, unknown_names
 from holdfast.config.load import load
+from holdfast.config.machine import MACHINE
 from holdfast.config.model import in_force
-from holdfast.config.roots import PROJECT_FILE, find_root
+from holdfast.config.roots import PROJECT_FILE, check_user_config, find_root, user_project_file
 from holdfast.config.schema import json_schema
 from holdfast.contract.errors import ConfigError
 from holdfast.doors.cli import screen
+from holdfast.doors.cli.failures import UsageProblem
 from holdfast.doors.cli.folding import sentence
-from holdfast.doors.cli.outputs import Check, Configuration, Places
+from holdfast.doors.cli.outputs import Check, Configuration, Edited, Places
 from holdfast.doors.cli.place import Flags, runtime_in, setting_here
 from holdfast.doors.cli.root import DefaultGroup, common, json_option
+from holdfast.doors.cli.typing_in import edit as edited
 from holdfast.fs.own_paths import user_config_file
+from holdfast.fs.replace import write_private
 from holdfast.runtime.runtime import Runtime
 from holdfast.text.visible import visible
 
@@ -54,7 +61,9 @@ def path(flags: Flags, as_json: bool) -> int:
     setting = setting_here(flags)
     root = setting.root
     places = Places(
-        user=str(user_config_file()), project=None if root is None else str(root / PROJECT_FILE),
+        machine=str(MACHINE.path), user=str(user_config_file()),
+        own=None if root is None else str(user_project_file(root)),
+        project=None if root is None else str(root / PROJECT_FILE),
         root=None if root is None else str(root), state=str(setting.state), ledger=str(setting.ledger_path),
     )
     if as_json:
@@ -93,9 +102,58 @@ def check(flags: Flags, as_json: bool) -> int:
         _check_servers(runtime)
     if as_json:
         screen.put_json(Check(ok=True, warnings=unknown_names(setting)))
-    else:
-        screen.say("Configuration OK.")
+        return 0
+    screen.say("Configuration OK.")
+    for layer in setting.loaded.layers:
+        screen.say(f"  {layer.name:<12} {visible(layer.path or 'command line')}")
     return 0
+
+
+@config.command()
+@click.option("--project", "for_project", is_flag=True, help="Your own rules for this project, which need no trust.")
+@json_option
+def edit(for_project: bool, as_json: bool) -> int:
+    """Edit your configuration with your editor; it is kept only if it is right.
+
+    With --project it is kept in your configuration directory, never in the
+    project, and holds for this project only.
+    """
+    path = _to_edit(for_project)
+    before = path.read_text(encoding="utf-8") if path.exists() else ""
+    text = asyncio.run(edited(before or _HEAD.format(path=path), ".toml"))
+    if text is None:
+        raise UsageProblem("Nothing was changed: there is no editor, or it failed. Set VISUAL or EDITOR.")
+    changed = text != before and bool(before or text != _HEAD.format(path=path))
+    if changed:
+        _check_text(text, path)
+        write_private(path, text.encode())
+    if as_json:
+        screen.put_json(Edited(path=str(path), changed=changed))
+    else:
+        screen.say(f"{'Saved' if changed else 'Nothing changed in'} {visible(str(path))}.")
+    return 0
+
+
+_HEAD: Final = "# {path}\n# `holdfast config show` lists every option.\n"
+
+
+def _to_edit(for_project: bool) -> Path:
+    root = find_root(Path.cwd())
+    if for_project and root is None:
+        raise UsageProblem("There is no project here. `holdfast init` starts one; without --project you edit your own.")
+    check_user_config(root)
+    return user_project_file(root) if for_project and root is not None else user_config_file()
+
+
+def _check_text(text: str, path: Path) -> None:
+    """Raises `ConfigError` for what could not be loaded from there."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder, path.name)
+        file.write_text(text, encoding="utf-8")
+        try:
+            check_config(load(root=None, is_trusted=lambda path, digest: True, user_file=file).config)
+        except ConfigError as error:
+            raise ConfigError(f"Nothing was saved. {str(error).replace(str(file), str(path))}") from None
 
 
 def _check_servers(runtime: Runtime) -> None:

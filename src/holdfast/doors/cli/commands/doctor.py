@@ -92,6 +92,9 @@ def _place(setting: Setting, tell: Tell) -> Iterator[Finding]:
     loaded = setting.loaded
     files = ", ".join(layer.path for layer in loaded.layers if layer.path) or "no files, the defaults hold"
     yield Finding("project", "config", "ok", files)
+    if (machine := loaded.layer("machine")) is not None:
+        said = f"{machine.path} holds what you can only tighten: {', '.join(machine.keys)}"
+        yield Finding("project", "config", "note", said)
     for notice in (*loaded.notices, *unknown_names(setting)):
         yield Finding("project", "config", "note", notice)
     if setting.root is None:

@@ -22,7 +22,7 @@ from holdfast.doors.cli.failures import FAILED, UsageProblem
 from holdfast.doors.cli.folding import put_table, sentence
 from holdfast.doors.cli.outputs import Explanation as ExplanationOutput
 from holdfast.doors.cli.outputs import Fuzzing, Policy, Shape
-from holdfast.doors.cli.place import Flags, runtime_here, runtime_in, servers_for, setting_here, sources_started
+from holdfast.doors.cli.place import Flags, runtime_in, servers_for, setting_here, sources_started
 from holdfast.doors.cli.root import DefaultGroup, common, complete_tool
 from holdfast.rules.chain import source_name
 from holdfast.rules.gate import ExplainedStep, Explanation
@@ -154,7 +154,8 @@ def explain(flags: Flags, tool: str, words: tuple[str, ...], as_json: bool) -> i
     Without arguments the tool alone is judged. The line that decides begins
     with >.
     """
-    with runtime_here(flags, looking=True, servers=servers_for(tool)) as runtime:
+    setting = setting_here(flags)
+    with runtime_in(setting, looking=True, servers=servers_for(tool)) as runtime:
         explanation = asyncio.run(_explained(runtime, tool, words))
     if explanation.decision.source == "validate":
         raise UsageProblem(explanation.decision.reason)
@@ -169,6 +170,9 @@ def explain(flags: Flags, tool: str, words: tuple[str, ...], as_json: bool) -> i
     if explanation.parts:
         screen.say()
         put_table(["  part", "answer", "what", "why"], [_part(part) for part in explanation.parts])
+    if (machine := setting.loaded.layer("machine")) is not None:
+        held = f"{machine.path} holds what other files can only tighten: {', '.join(machine.keys)}."
+        screen.say_lines(("", *sentence(screen.shown(held), sys.stdout)))
     return 0
 
 

@@ -1,0 +1,106 @@
+"""The machine's own configuration: what root wrote down, and every other layer can only tighten."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar, cast, get_origin
+
+from msgspec import Struct, structs
+
+from holdfast.config.model import ApprovalConfig, Config, PolicyLayer
+from holdfast.config.options import NARROWED, Option, dotted, is_section, is_table_list, options, united
+from holdfast.config.roots import is_system, way_to
+from holdfast.contract.errors import ConfigError
+from holdfast.text.visible import visible
+
+S = TypeVar("S", bound=Struct)
+
+
+class Machine(NamedTuple):
+    """Where the machine's configuration is. No variable changes it: whoever it binds could set that."""
+
+    path: Path = Path("/etc/holdfast/config.toml")
+    owner: int | None = None
+    """Whose it must be; None: root's."""
+
+
+MACHINE: Final = Machine()
+
+
+def check_owner(machine: Machine) -> None:
+    """Raise `ConfigError` if another user than the owner could change the file, or exchange it on the way there."""
+    if not hasattr(os, "getuid"):
+        return
+    for place, about, last in way_to(machine.path):
+        # In a user namespace whatever real root owns is shown as nobody's.
+        owned = is_system(about.st_uid) or about.st_uid == machine.owner
+        shared = not stat.S_ISLNK(about.st_mode) and about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        sticky = about.st_mode & stat.S_ISVTX and not last
+        if owned and (not shared or sticky):
+            continue
+        where = visible(place)
+        fix = f"run `chmod go-w {where}`" if owned else f"run `chown root {where}`"
+        raise ConfigError(
+            f"{visible(str(machine.path))} is not root's alone: {where} "
+            f"{'can be written by others' if owned else 'belongs to another user'}. As root, {fix}, or remove the file."
+        )
+
+
+def with_ceilings(config: Config, keys: Collection[str], label: str) -> Config:
+    """The machine's configuration with its tools and its `auto_approve` as limits for whatever other layers add."""
+    tools, approval = config.tools, config.approval
+    if not {"tools.profile", "tools.allow"}.isdisjoint(keys):
+        ceiling = PolicyLayer(profile=tools.profile, allow=tools.allow, source=label)
+        tools = structs.replace(tools, narrow=(*tools.narrow, ceiling))
+    if "approval.auto_approve" in keys and not isinstance(approval.auto_approve, str):
+        approval = structs.replace(approval, narrow=(*approval.narrow, approval.auto_approve))
+    return structs.replace(config, tools=tools, approval=approval)
+
+
+def held(machine: Config, wanted: Config, keys: Collection[str]) -> Config:
+    """`wanted` with every option the machine sets (`keys`) at least as strict as the machine has it."""
+    kept = _held(machine, wanted, "", keys)
+    if "approval.auto_approve" in keys:
+        kept = structs.replace(kept, approval=_held_list(machine.approval, kept.approval))
+    return kept
+
+
+def _held_list(machine: ApprovalConfig, wanted: ApprovalConfig) -> ApprovalConfig:
+    """What another layer approves is limited by the machine's list already (`narrow`). Here also what the machine takes
+    out or denies stays so, and a preset in its list means what it means to the machine."""
+    named, asked = machine.auto_approve, wanted.auto_approve
+    presets = {name: preset for name, preset in wanted.presets.items() if name not in named}
+    presets |= {name: preset for name, preset in machine.presets.items() if name in named}
+    kept, narrow = asked, wanted.narrow
+    if isinstance(named, str) or isinstance(asked, str):
+        kept = named
+        narrow = narrow if isinstance(asked, str) else (*narrow, asked)
+    elif denying := tuple(name for name in named if name in presets and presets[name].deny and name not in asked):
+        kept, narrow = (*asked, *denying), (*narrow, asked)
+    return structs.replace(
+        wanted, auto_approve=kept, narrow=narrow, presets=presets, excluded=united(machine.excluded, wanted.excluded)
+    )
+
+
+def _held(machine: S, wanted: S, path: str, keys: Collection[str]) -> S:
+    changes: dict[str, Any] = {}
+    for option in options(type(machine)).values():
+        key, mine, theirs = dotted(path, option.name), getattr(machine, option.name), getattr(wanted, option.name)
+        if is_section(option.kind) and mine is not None and theirs is not None:
+            changes[option.name] = _held(mine, theirs, key, keys)
+        elif key in keys:
+            changes[option.name] = _stricter(option, key, mine, theirs)
+    return structs.replace(wanted, **changes)
+
+
+def _stricter(option: Option, key: str, mine: Any, theirs: Any) -> Any:
+    if option.trust is NARROWED or is_table_list(option.kind):
+        return theirs  # held by `with_ceilings`; every layer adds to tables, and the strictest rule wins
+    if get_origin(option.kind) is dict and key != "hooks.actions":
+        own, others = cast(Mapping[str, Any], mine), cast(Mapping[str, Any], theirs)
+        entries = option.trust.tighten(own, {name: others[name] for name in own if name in others})
+        return {**others, **entries}
+    return option.trust.tighten(mine, theirs)
