@@ -14,7 +14,7 @@ from tests.text.test_visible import unescape
 
 GUTTERS = ("│ ", "│↳")
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
-_PLAIN = re.compile(r"(?:\x1b\[[0-9;]*m|[ -~│↳‹›…×␠一-鿿])*")
+_PLAIN = re.compile(r"(?:\x1b\[[0-9;]*m|[ -~§│↳‹›…×␠↩一-鿿])*")
 _WIDE = re.compile("[一-鿿]")
 
 
@@ -64,7 +64,7 @@ def plain_rows(raw: str, columns: int) -> list[str] | None:
     rows: list[str] = []
     for line in raw.split("\r\n"):
         text = _STYLE.sub("", line)
-        if not _PLAIN.fullmatch(line) or len(text) + len(_WIDE.findall(text)) >= columns:
+        if not _PLAIN.fullmatch(line) or len(text) + len(_WIDE.findall(text)) > columns:
             return None
         rows.append(text.rstrip())
     return rows

@@ -119,7 +119,7 @@ def check(text: str, other: str, kind: str, view: str, columns: int) -> None:
             assert bare(given.replace("\n", "\n  ")) in bare(body.text)
 
 
-PLAIN_LINE = st.lists(st.sampled_from([*"ab  │↳‹›…×␠東鿿~", "\x1b[2m", "\x1b[0m"]), max_size=30).map("".join)
+PLAIN_LINE = st.lists(st.sampled_from([*"ab  §│↳‹›…×␠↩東鿿~", "\x1b[2m", "\x1b[0m"]), max_size=30).map("".join)
 
 
 @settings(deadline=None)
