@@ -100,6 +100,17 @@ def test_a_package_offers_static_tools_factories_lists_and_sources(install: Inst
     assert registry.list() == ()
 
 
+@pytest.mark.spec("R11", "T8")
+def test_a_function_with_optional_parameters_is_a_tool_and_not_a_factory(install: Install) -> None:
+    body = "def deploy(env='prod'):\n    raise SystemExit(env)\nclass Box:\n    def resolve(self, register, done):\n"
+    body += "        register('acme.boxed', {})\n        done()\n"
+    registry = Registry()
+    load_entry_points(registry, install("acme-deploy", body, deploy=":deploy", box=":Box"))
+    asyncio.run(asyncio.wait_for(registry.wait_ready(), 5))
+    assert registry.warnings == []
+    assert registry.names() == ("acme.boxed", "deploy")
+
+
 @pytest.mark.spec("T8")
 def test_a_package_offers_a_whole_module(install: Install) -> None:
     group = install("acme-module", "definitions = [{'name': 'acme.module'}]", everything="")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -236,8 +237,11 @@ def test_a_source_is_a_function_a_mapping_or_an_object_sync_or_async() -> None:
 @pytest.mark.parametrize(
     ("what", "words"),
     [
-        (load, "make it a tool with @tool"),
-        (object, "make it a tool with @tool"),
+        (load, "parameter 'registry' of 'load' has no JSON Schema"),
+        (object, "'builtins.object' is a class"),
+        (print, "takes \\*args"),
+        (lambda: None, "A lambda has no name"),
+        (partial(answer, {}), "an object that can be called; register a function"),
         (42, "int cannot be registered"),
         (None, "NoneType cannot be registered"),
         (b"x", "bytes cannot be registered"),
@@ -256,6 +260,46 @@ def test_anything_else_is_refused_with_what_to_give_instead(what: object, words:
     with pytest.raises(ToolError, match=words):
         registry.register(what)
     assert registry.list() == () and registry.ready
+
+
+@pytest.mark.spec("R11")
+def test_registering_runs_no_function_and_makes_a_tool_of_each() -> None:
+    ran: list[Any] = []
+
+    def transfer(to: str, amount: float) -> str:
+        """Send money."""
+        ran.append((to, amount))
+        return "sent"
+
+    async def wipe(first: Any, second: Any) -> None:
+        ran.append((first, second))
+
+    def defaults(env: str = "prod", force: bool = False) -> None:
+        ran.append(env)
+
+    async def registered() -> Registry:
+        registry = Registry()
+        for function in (transfer, wipe, defaults):
+            registry.register(function)
+        await asyncio.wait_for(registry.wait_ready(), 5)
+        return registry
+
+    registry = asyncio.run(registered())
+    assert ran == [] and registry.warnings == []
+    assert registry.names() == ("defaults", "transfer", "wipe")
+    made = registry.get("transfer")
+    assert made is not None
+    assert (made.description, made.input_schema["required"], made.effects) == ("Send money.", ["to", "amount"], None)
+
+
+@pytest.mark.spec("R11", "R1")
+def test_a_helper_called_resolve_does_not_make_a_module_a_source(module: Callable[[str, str], str]) -> None:
+    body = "ran = []\ndef resolve(host, port):\n    ran.append(host)\ndefinitions = [{'name': 'm.a'}]"
+    registry = Registry()
+    registry.register(module("helper", body))
+    assert registry.names() == ("m.a",) and registry.ready
+    with pytest.raises(ToolError, match=r"or let it export `definitions` or `resolve\(register, done\)`"):
+        registry.register(module("alone", "def resolve(host, port): 1 / 0"))
 
 
 @pytest.mark.spec("R1")

@@ -80,7 +80,7 @@ def test_removing_a_pending_source_stops_it_and_takes_its_tools_along() -> None:
             finally:
                 stopped.set()
 
-        handle = registry.register(source)
+        handle = registry.register({"resolve": source})
         await began.wait()
         assert registry.has("a")
         assert handle.remove()

@@ -271,6 +271,8 @@ def tool(
     more |= {key: tuple(more[key]) for key in ("required_secret_scopes", "aliases", "groups") if key in more}
 
     def make(function: _Function) -> Tool:
+        if name is None and function.__name__ == "<lambda>":
+            raise ToolError("A lambda has no name: write tool(name=...)(lambda ...), or a function.")
         hints = _hints(function)
         said, docs = _read_docstring(function)
         parameters, context_name = read_parameters(function, hints, docs)

@@ -12,12 +12,14 @@ from typing import Any, Final, cast
 from msgspec import Struct
 
 from holdfast.contract.errors import ToolError
+from holdfast.contract.function import tool
 from holdfast.contract.tool import Tool, define
 
 Resolve = Callable[..., Any]
 """`resolve(register, done)`, sync or async."""
 
 _SOURCE_FIELDS: Final = frozenset({"resolve", "timeout"})
+_SOURCE_PARAMETERS: Final = ["register", "done"]
 
 
 class Source(Struct, frozen=True):
@@ -46,6 +48,8 @@ def read_parts(what: object, definition: object = None) -> list[Part]:
         return [_from_mapping(cast(Mapping[str, Any], what))]
     if isinstance(what, PathLike | bytes):
         raise _unusable(cast(object, what))
+    if isinstance(what, type):
+        raise ToolError(f"'{_label(what)}' is a class; register one of its methods through an instance, or a function.")
     if callable(resolve := getattr(what, "resolve", None)):
         return [_source(resolve, type(what).__qualname__, getattr(what, "timeout", None))]
     if isinstance(what, Iterable):
@@ -53,17 +57,6 @@ def read_parts(what: object, definition: object = None) -> list[Part]:
     if callable(what):
         return [_from_function(what)]
     raise _unusable(what)
-
-
-def takes(function: Callable[..., object], *args: object) -> bool:
-    """Whether a function can be called with these arguments; yes if it does not say."""
-    try:
-        inspect.signature(function).bind(*args)
-    except TypeError:
-        return False
-    except ValueError:
-        return True
-    return True
 
 
 def _named(name: object, definition: object) -> Tool:
@@ -94,26 +87,38 @@ def _from_mapping(given: Mapping[str, Any]) -> Part:
     return _source(resolve, _label(resolve), given.get("timeout"))
 
 
-def _from_function(function: Callable[..., Any]) -> Source:
-    if not takes(function, None, None):
+def _from_function(function: Callable[..., Any]) -> Part:
+    """A function is a tool, unless its parameters say that it is a source: registering never runs a tool."""
+    if _is_source(function):
+        return _source(function, _label(function), None)
+    if not inspect.isroutine(function):
         raise ToolError(
-            f"The function '{_label(function)}' is neither a tool nor a source; "
-            "make it a tool with @tool, or let a source take (register, done)."
+            f"'{_label(function)}' is an object that can be called; register a function or a method, "
+            "or a source that takes (register, done)."
         )
-    return _source(function, _label(function), None)
+    return tool(function)
+
+
+def _is_source(function: Callable[..., Any]) -> bool:
+    try:
+        parameters = inspect.signature(function).parameters
+        inspect.signature(function).bind(None, None)
+    except (TypeError, ValueError):
+        return False
+    return list(parameters)[:2] == _SOURCE_PARAMETERS
 
 
 def _from_module(module: ModuleType) -> list[Part]:
     resolve: Any = getattr(module, "resolve", None)
-    if callable(resolve):
+    if callable(resolve) and _is_source(resolve):
         return [_source(resolve, module.__name__, getattr(module, "timeout", None))]
     definitions: Any = getattr(module, "definitions", None)
-    if definitions is None:
+    if definitions is None or isinstance(definitions, Tool):
         definitions = [value for value in vars(module).values() if isinstance(value, Tool)]
         if not definitions:
             raise ToolError(
                 f"The module '{module.__name__}' has no tools: write @tool over a function in it, "
-                "or let it export `definitions` or `resolve`."
+                "or let it export `definitions` or `resolve(register, done)`."
             )
     return read_parts(definitions() if callable(definitions) else definitions)
 

@@ -12,7 +12,7 @@ from holdfast.contract.call import Caller, Decision
 from holdfast.contract.errors import DuplicateTool, InvalidName, InvalidSchema, ToolError, UnknownTool
 from holdfast.contract.tool import Tool
 from holdfast.import_path import installed_folders, is_inside
-from holdfast.registry.forms import Source, read_parts, takes
+from holdfast.registry.forms import Source, read_parts
 from holdfast.registry.sources import Callback, CallLater, Handle, Sources
 from holdfast.text.suggest import did_you_mean
 
@@ -399,8 +399,10 @@ def _load(registry: Registry, point: EntryPoint, project: Path | None) -> Handle
 
 
 def _made(offered: object) -> object:
-    """What a factory makes; anything else is taken as it is."""
-    if isinstance(offered, Tool) or not callable(offered) or hasattr(offered, "resolve") or not takes(offered):
+    """What a factory makes; anything else is taken as it is. A factory takes nothing: with parameters it is a tool."""
+    if isinstance(offered, Tool) or not callable(offered) or inspect.signature(offered).parameters:
+        return offered
+    if hasattr(offered, "resolve") and not isinstance(offered, type):
         return offered
     made = offered()
     if inspect.iscoroutine(made):
