@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import sqlite3
 import subprocess
 import sys
-from typing import Annotated, Any, Literal, TypedDict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any, Literal, Protocol, TypedDict
 
 import pytest
 from pydantic import BaseModel, Field
 
-from holdfast import Attachment, Context, Result, Runtime, Tool, tool
+from holdfast import Attachment, Context, Result, Runtime, Tool, define, tool
 from holdfast.contract.errors import ToolError
 from tests.runtime.support import run
 
@@ -189,7 +193,7 @@ def test_what_cannot_be_a_tool_says_why() -> None:
         tool(starred)
     with pytest.raises(ToolError, match="parameter 'thing' of 'odd'"):
         tool(odd)
-    with pytest.raises(ToolError, match="unknown effects"):
+    with pytest.raises(ToolError, match="The effects of tool 'good' cannot be 'magic'"):
         tool(effects=("magic",))(good)  # pyright: ignore[reportArgumentType]
 
 
@@ -225,3 +229,166 @@ def test_a_tool_of_plain_types_needs_neither_pydantic_nor_griffe() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.split("\n")[:2] == ["2.0", "[]"]
+
+
+class Account:
+    def __init__(self, owner: str) -> None:
+        self.owner = owner
+
+    @tool(effects=())
+    def balance(self, currency: str = "EUR") -> str:
+        """What is left.
+
+        Args:
+            currency: which one
+        """
+        return f"{self.owner} {currency}"
+
+    @tool(effects=())
+    async def later(self) -> str:
+        return self.owner
+
+    @tool(effects=())
+    @classmethod
+    def kind(cls, plural: bool) -> str:
+        return cls.__name__ + "s" * plural
+
+    @classmethod
+    @tool(effects=())
+    def other_kind(cls) -> str:
+        return cls.__name__
+
+    @staticmethod
+    @tool(effects=())
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    @tool(effects=())
+    def copied(self) -> Account:
+        return Account(self.owner)
+
+    @tool(effects=(), runs="process")
+    def away(self) -> str:
+        return self.owner
+
+
+@pytest.mark.spec("T12")
+def test_a_decorated_function_can_still_be_called() -> None:
+    @tool(effects=())
+    def double(n: int) -> int:
+        return 2 * n
+
+    @tool
+    async def triple(n: int) -> int:
+        return 3 * n
+
+    assert (double(4), double(n=5), double.__name__) == (8, 10, "double")
+    assert run(triple(4)) == 12
+    assert double.with_(name="twice")(3) == 6
+
+
+@pytest.mark.spec("T12")
+def test_a_method_becomes_a_tool_of_its_instance() -> None:
+    ann, bob = Account("ann"), Account("bob")
+    assert properties(ann.balance) == {"currency": {"type": "string", "description": "which one", "default": "EUR"}}
+    assert ann.balance.description == "What is left."
+    assert (ann.balance("USD"), Account.balance(ann), bob.kind(True)) == ("ann USD", "ann EUR", "Accounts")
+    runtime = Runtime(tools=[ann.balance, bob.later, Account.kind, Account.other_kind, ann.add])
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("balance", {}), ("later", {}), ("kind", {"plural": False}), ("other_kind", {}), ("add", {"a": 1, "b": 2}),
+    ]  # fmt: skip
+    assert [run(runtime.call(name, args)).output for name, args in calls] == [
+        "ann EUR", "bob", "Account", "Account", "3"
+    ]  # fmt: skip
+
+
+@pytest.mark.spec("T12")
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Runtime(tools=[Account.balance]), r"register it through an instance: Account\(...\).balance"),
+        (lambda: Account("ann").copied, "'copied' returns Account, which cannot be kept as a result. Return text"),
+        (lambda: Account("ann").away, "runs in a process of its own, so it cannot be a method"),
+        (lambda: tool(Account), "not of the class 'Account'"),
+        (lambda: tool(Account("ann").balance), "not of 'balance', which is one"),
+    ],
+)
+def test_a_method_that_cannot_be_a_tool_says_why(make: Callable[[], Any], words: str) -> None:
+    with pytest.raises(ToolError, match=words):
+        make()
+
+
+def _nothing() -> None: ...
+def _connection() -> sqlite3.Connection: ...  # pyright: ignore[reportReturnType]
+def _several() -> dict[str, sqlite3.Connection | None]: ...  # pyright: ignore[reportReturnType]
+def _lines() -> Iterator[str]:
+    yield "a"
+
+
+@pytest.mark.spec("T12")
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (_connection, "'_connection' returns Connection, which cannot be kept as a result. Return text, JSON"),
+        (_several, "returns Connection, which cannot be kept"),
+        (_lines, "is a generator, which cannot be kept as a result. Return a list"),
+    ],
+)
+def test_a_result_that_cannot_be_kept_is_refused_before_the_tool_acts(function: Any, words: str) -> None:
+    with pytest.raises(ToolError, match=words):
+        tool(function)
+
+
+class Shape(Protocol):
+    sides: int
+
+
+@pytest.mark.spec("T12")
+@pytest.mark.parametrize(
+    "hint",
+    [
+        Any, object, None, dict[str, Any], list[Point], Point | None, Size, Order, Shape, Colour, Path, Decimal, bytes,
+        Mapping[str, int], Iterable[str], tuple[int, ...], Awaitable[str], Annotated[str, "x"], Literal["a"], Result,
+    ],
+)  # fmt: skip
+def test_what_a_return_annotation_leaves_open_or_can_be_kept_is_fine(hint: Any) -> None:
+    def function() -> Any: ...
+
+    function.__annotations__["return"] = hint
+    assert tool(function).name == "function"
+
+
+EFFECTS = "Choose from: external, fs.read, fs.write, network, person, process, secrets."
+
+
+@pytest.mark.spec("T12")
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"effects": "network"}, f"The effects of tool '_nothing' are a list: write effects=('network',). {EFFECTS}"),
+        ({"effects": ["netwrk"]}, f"cannot be 'netwrk'. Did you mean 'network'? {EFFECTS}"),
+        ({"effects": 5}, f"must be a list of names, not 5. {EFFECTS}"),
+        ({"efects": ()}, "@tool has no option 'efects'. Did you mean 'effects'? Choose from: aliases, "),
+        ({"risk": "hgih"}, "The risk of tool '_nothing' cannot be 'hgih'. Did you mean 'high'? Choose from: low, "),
+        ({"runs": "proces"}, "cannot be 'proces'. Did you mean 'process'? Choose from: inline, thread, process."),
+        ({"keeps": "hed"}, "cannot be 'hed'. Did you mean 'head'?"),
+        ({"groups": "fs"}, "The groups of tool '_nothing' are a list: write groups=('fs',)."),
+        ({"required_secret_scopes": "github"}, "write required_secret_scopes=('github',)."),
+        ({"timeout": "5"}, "must be a number of seconds above 0, not '5'"),
+        ({"summary": "text"}, "The `summary` of tool '_nothing' must be a function, not str."),
+    ],
+)
+def test_misspelt_keywords_and_values_name_the_choices(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ToolError) as refused:
+        tool(**options)(_nothing)
+    assert words in str(refused.value)
+
+
+@pytest.mark.spec("T1", "T12")
+def test_a_definition_names_the_choices_and_needs_functions_where_it_has_any() -> None:
+    with pytest.raises(ToolError, match=r"has no field 'exceute'\. Did you mean 'execute'\?"):
+        define(name="x", exceute=_nothing)
+    with pytest.raises(ToolError, match="The `execute` of tool 'x' must be a function, not str"):
+        define({"name": "x", "execute": "module.function"})
+    with pytest.raises(ToolError, match=r"Did you mean 'coding'\?"):
+        define(name="x", profiles=["codng"])

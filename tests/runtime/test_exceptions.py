@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from holdfast import Result, Runtime, State, Tool
+from holdfast import HoldfastError, Result, Runtime, State, Tool, tool
 from holdfast.contract.vocabulary import Failure
 from holdfast.rules.gate import Cap, Gate
 from holdfast.runtime.runtime import Rules
@@ -51,6 +52,63 @@ def test_no_tool_brings_an_exception_out_of_the_runtime(tmp_path: Path) -> None:
     assert states == [State.FAILED, State.FAILED]
     assert runtime.ledger is not None
     assert [record.state for record in runtime.ledger.calls()] == [State.FAILED, State.FAILED]
+
+
+@tool(effects=(), runs="process")
+def away(key: str) -> str:
+    """Looks into an empty dict, in a process of its own."""
+    return dict[str, str]()[key]
+
+
+@pytest.mark.spec("T4")
+@pytest.mark.parametrize("runs", ["inline", "thread", "process"])
+def test_the_model_gets_the_exception_and_the_log_the_traceback(
+    tmp_path: Path, runs: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    def look(key: str) -> str:
+        return dict[str, str]()[key]
+
+    made = away if runs == "process" else tool(effects=(), runs=runs)(look)
+    runtime = runtime_in(tmp_path, made)
+    result = run(runtime.call(made.name, {"key": "zz"}))
+    assert (result.error, result.failure) == ("KeyError: 'zz'", Failure.TOOL_ERROR)
+    (record,) = caplog.records
+    assert (record.name, record.levelname) == ("holdfast", "ERROR")
+    assert "return dict[str, str]()[key]" in caplog.text
+    assert f"Tool '{made.name}' raised" in record.message and result.call_id in record.message
+    assert runtime.ledger is not None
+    stored = runtime.ledger.result(result.call_id)
+    assert stored == result and stored is not None and stored.exception is None
+    if runs == "process":
+        assert str(result.exception) == "KeyError: 'zz'"
+    else:
+        assert isinstance(result.exception, KeyError) and result.exception.__traceback__ is not None
+
+
+@pytest.mark.spec("T4")
+def test_an_exception_is_kept_out_of_everything_that_is_stored_or_sent(caplog: pytest.LogCaptureFixture) -> None:
+    @tool(effects=())
+    def leak() -> str:
+        raise ValueError("the key is correct-horse-battery")
+
+    runtime = Runtime(tools=[leak])
+    runtime.redactor.add("password", "correct-horse-battery")
+    result = run(runtime.call("leak"))
+    assert result.error == "ValueError: the key is [secret password]"
+    assert "correct-horse-battery" not in caplog.text and "raise ValueError" in caplog.text
+    assert "exception" not in msgspec.to_builtins(result) and "exception" not in msgspec.structs.asdict(result)
+    assert isinstance(result.exception, ValueError)
+
+
+@pytest.mark.spec("T4")
+def test_a_refusal_of_our_own_is_no_fault_of_the_tool(caplog: pytest.LogCaptureFixture) -> None:
+    async def execute(args: Any, ctx: Any) -> str:
+        return str(ctx.path.confine("/etc/passwd"))
+
+    result = run(Runtime(tools=[Tool(name="reads", execute=execute, effects=frozenset())]).call("reads"))
+    assert (result.error or "").startswith("There is no project root here")
+    assert isinstance(result.exception, HoldfastError)
+    assert caplog.records == []
 
 
 @pytest.mark.spec("X2", "X3", "S5")

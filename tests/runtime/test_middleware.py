@@ -56,18 +56,46 @@ def test_a_hook_may_deny_with_a_reason_and_a_failing_hook_denies_too() -> None:
 
 
 @pytest.mark.spec("X2")
-def test_an_argument_called_deny_is_only_an_argument() -> None:
+@pytest.mark.parametrize(
+    ("returned", "words"),
+    [
+        ({"deny": True, "reason": "not on Sundays"}, "not on Sundays"),
+        ({"deny": True}, "tool `t` denied by middleware"),
+        ({"deny": True, "reason": "no", "code": 5}, "no"),
+        ({"deny": False}, "Return None to change nothing"),
+        ({"deny": "yes"}, "Return None to change nothing"),
+        (True, "returned bool. Return None to change nothing, a dict to replace the arguments, or Deny(reason)"),
+        ("no", "returned str. Return None to change nothing"),
+    ],
+)
+def test_a_before_hook_denies_in_the_shape_of_the_seed_and_whatever_else_it_returns_denies_too(
+    returned: Any, words: str
+) -> None:
     seen: list[Any] = []
 
     async def execute(args: Any) -> str:
         seen.append(args)
         return "ran"
 
-    takes_deny = Tool(name="t", execute=execute, effects=frozenset())
-    runtime = Runtime(tools=[takes_deny])
-    runtime.middleware_for("t", before=lambda args, ctx: {"deny": True, "reason": "just data"})
-    assert run(runtime.call("t")).output == "ran"
-    assert seen == [{"deny": True, "reason": "just data"}]
+    runtime = Runtime(tools=[Tool(name="t", execute=execute, effects=frozenset())])
+    runtime.middleware_for("t", before=lambda args, ctx: returned)
+    result = run(runtime.call("t"))
+    assert (result.state, result.failure) == (State.DENIED, Failure.DENIED_BY_MIDDLEWARE)
+    assert words in (result.error or "")
+    assert seen == []
+
+
+@pytest.mark.spec("X2")
+def test_a_tool_can_have_an_argument_called_deny() -> None:
+    @tool(effects=())
+    def firewall(deny: bool, port: int) -> str:
+        return f"{deny} {port}"
+
+    runtime = Runtime(tools=[firewall])
+    runtime.middleware_for("firewall", before=lambda args, ctx: {"deny": True, "port": 22})
+    assert run(runtime.call("firewall", {"deny": False, "port": 1})).output == "True 22"
+    runtime.middleware_for("firewall", before=lambda args, ctx: {"deny": True, "reason": "closed"})
+    assert run(runtime.call("firewall", {"deny": False, "port": 1})).error == "closed"
 
 
 @pytest.mark.spec("X2")
@@ -91,6 +119,9 @@ def test_after_hooks_replace_results_of_sync_async_and_nested_calls() -> None:
     assert run(runtime.call("outer")).output == "INNER"
     refused = run(runtime.call("blocking"))
     assert (refused.success, refused.error, refused.state) == (False, "no", State.FAILED)
+    runtime.middleware_for("outer", after=lambda args, ctx, result: {"content": "hidden", "is_error": True})
+    refused = run(runtime.call("outer"))
+    assert (refused.success, refused.error, refused.state) == (False, "hidden", State.FAILED)
 
 
 @pytest.mark.spec("X2")

@@ -116,11 +116,8 @@ def test_whatever_a_tool_raises_is_an_error_result(error: BaseException, runs: A
     broken = Tool(name="broken", execute=execute, effects=frozenset(), runs=runs)
     result = run(Runtime(tools=[broken, add]).call("broken"))
     assert (result.success, result.state, result.failure) == (False, State.FAILED, Failure.TOOL_ERROR)
-    assert result.error in (
-        str(error),
-        f"Tool 'broken' raised {type(error).__name__}.",
-        f"the tool raised {type(error).__name__}",
-    )
+    name = type(error).__name__
+    assert result.error == (f"{name}: {error}" if str(error) else name)
 
 
 @pytest.mark.spec("T4")
@@ -131,7 +128,7 @@ def test_an_async_tool_that_cancels_itself_does_not_cancel_its_caller() -> None:
         raise asyncio.CancelledError
 
     result = run(Runtime(tools=[gives_up]).call("gives_up"))
-    assert result.error == "Tool 'gives_up' raised CancelledError."
+    assert result.error == "CancelledError"
 
 
 @pytest.mark.parametrize("junk", [object(), {1, object()}, lambda: 1, {"a": object()}])
@@ -291,7 +288,6 @@ def test_what_is_not_json_is_refused_in_any_mapping() -> None:
         {"output": None},
         {"error": 5},
         {"structured": object()},
-        {"structured": float("nan")},
         {"metadata": None},
         {"metadata": {"a": object()}},
         {"attachments": ["not one"]},

@@ -6,7 +6,9 @@ Where a value comes from is `load`; the JSON Schema, `docs/config.md` and the tr
 # Annotations are values here: as text, msgspec evaluates each of them again whenever it looks at a struct.
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Final, Literal, get_args
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, cast, get_args
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
@@ -41,6 +43,7 @@ from holdfast.config.options import (
     tightened,
     when,
 )
+from holdfast.contract.errors import ConfigError
 from holdfast.contract.vocabulary import Profile, Risk
 from holdfast.contract.widening import WideningKind
 
@@ -583,6 +586,26 @@ class Config(Section, frozen=True, kw_only=True):
     protected: Annotated[Names, ADD,
         "Patterns of paths, beyond the built-in ones, that are always asked about. Every layer adds, none removes."
     ] = ()
+
+
+    def __post_init__(self) -> None:
+        for name, option in options(type(self)).items():
+            value: object = getattr(self, name)
+            if is_section(option.kind) and not isinstance(value, option.kind):
+                wanted, given = option.kind.__name__, type(value).__name__
+                raise ConfigError(
+                    f"Config({name}=...) takes {wanted}(...), not {given}. "
+                    f"For plain tables write Config.from_dict({{{name!r}: {{...}}}})."
+                )
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> "Config":
+        """What a file of your own with these tables means, such as `{"approval": {"auto_approve": [...]}}`."""
+        if not isinstance(cast(object, given), Mapping):
+            raise ConfigError(f"Config.from_dict takes a dict of tables, not {type(given).__name__}.")
+        merge: Any = import_module("holdfast.config.merge")  # by name: it is made of the sections above
+        table = merge.plain_table(given, "Config.from_dict")
+        return merge.overlay(cls(), table, name="Config.from_dict", folder=Path.cwd(), user_level=True).config
 
 
 def in_force(config: Config) -> dict[str, Any]:

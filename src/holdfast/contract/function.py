@@ -5,16 +5,23 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import is_dataclass
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, is_dataclass
+from datetime import date, time, timedelta
+from decimal import Decimal
 from enum import Enum
-from functools import partial
-from types import NoneType, UnionType
+from functools import partial, update_wrapper
+from pathlib import PurePath
+from types import MethodType, NoneType, UnionType
 from typing import (
     Annotated,
     Any,
+    Concatenate,
     Final,
+    Generic,
     Literal,
+    ParamSpec,
+    TypeVar,
     Union,
     cast,
     get_args,
@@ -23,13 +30,15 @@ from typing import (
     is_typeddict,
     overload,
 )
+from uuid import UUID
 
 import msgspec
 
+from holdfast.contract.call import Proposal
 from holdfast.contract.context import Context
 from holdfast.contract.errors import ToolError
 from holdfast.contract.result import Result
-from holdfast.contract.tool import Execute, Runs, Tool
+from holdfast.contract.tool import FIELDS, Execute, Runs, Tool, choices
 from holdfast.contract.values import Args, Json
 from holdfast.contract.vocabulary import Effect, Risk
 
@@ -43,7 +52,7 @@ _STYLES: Final[dict[_Style, str]] = {
 
 def _read_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     """What a docstring says of the function and of each parameter. Sections are read by griffe, when there are any."""
-    text = inspect.getdoc(function) or ""
+    text = inspect.cleandoc(function.__doc__ or "")
     styles: list[_Style] = [style for style, sign in _STYLES.items() if "\n" in text and re.search(sign, text)]
     if not styles:
         return text.strip(), {}
@@ -117,12 +126,55 @@ def describe_return(hint: Any) -> dict[str, Any] | None:
     if hint is Result:
         return None
     if _is_pydantic_model(hint):
-        return hint.model_json_schema(mode="serialization")
+        return _pydantic_schema("the return value", lambda: hint.model_json_schema(mode="serialization"))
     kind: Any = hint
     if isinstance(hint, type) and (is_dataclass(kind) or is_typeddict(kind) or issubclass(kind, msgspec.Struct)):
-        schema, definitions = _by_msgspec("the return value", kind)
+        if _needs_pydantic(hint):
+            schema, definitions, _ = _by_pydantic("the return value", hint, mode="serialization")
+        else:
+            schema, definitions = _by_msgspec("the return value", kind)
         return _inline(schema, definitions)
     return None
+
+
+_KEPT: Final = (
+    str, int, float, bytes, bytearray, NoneType, date, time, timedelta, Decimal, UUID, Enum, PurePath, list, tuple, set,
+    frozenset, Mapping, Result, Proposal, msgspec.Struct,
+)
+"""What a function can return: these types and those derived from them. Dataclasses and models can be, too."""
+_NOT_KEPT: Final = (Iterator, AsyncIterable)
+
+
+def check_return(function: _Function, hint: Any) -> None:
+    """Refuse a function whose results could not be kept, as far as it says what it returns: before it has acted."""
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ToolError(f"'{function.__name__}' is a generator, which cannot be kept as a result. Return a list.")
+    if (kind := _unkept(hint)) is not None:
+        raise ToolError(
+            f"'{function.__name__}' returns {kind.__name__}, which cannot be kept as a result. "
+            "Return text, JSON, a dataclass, a pydantic model or a Result."
+        )
+
+
+def _unkept(hint: Any) -> type | None:
+    """A type that a hint names, and that no result can hold. What a hint leaves open is not one."""
+    origin = get_origin(hint)
+    if origin is Annotated:
+        return _unkept(get_args(hint)[0])
+    if origin is Literal:
+        return None
+    kind: Any = hint if origin is None else origin
+    if isinstance(kind, type) and kind not in (object, Any, UnionType) and not _is_kept(kind):
+        return kind
+    return next((found for part in get_args(hint) if (found := _unkept(part)) is not None), None)
+
+
+def _is_kept(kind: Any) -> bool:
+    if issubclass(kind, _NOT_KEPT):
+        return False
+    left_open = inspect.isabstract(kind) or getattr(kind, "_is_protocol", False)
+    made_of_fields = hasattr(kind, "__attrs_attrs__") or _is_pydantic_model(kind)
+    return issubclass(kind, _KEPT) or left_open or made_of_fields or is_dataclass(kind)
 
 
 def _parameter(owner: str, parameter: inspect.Parameter, hint: Any, doc: str | None) -> Parameter:
@@ -148,7 +200,8 @@ def _describe(where: str, hint: Any) -> tuple[dict[str, Any], dict[str, Any], Co
         schema, definitions, convert = _by_pydantic(where, hint)
     else:
         schema, definitions = _by_msgspec(where, hint)
-        convert = None if _is_plain(hint) else _to_integer if hint is int else partial(msgspec.convert, type=hint)
+        into = partial(msgspec.convert, type=hint, dec_hook=_from_text)
+        convert = None if _is_plain(hint) else _to_integer if hint is int else into
     return {**schema, "description": description} if description else schema, definitions, convert
 
 
@@ -165,23 +218,47 @@ def _own_description(hint: Any) -> tuple[Any, str | None]:
 
 def _by_msgspec(where: str, hint: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     try:
-        (schema,), definitions = msgspec.json.schema_components([hint], ref_template=_DEFS)
+        (schema,), definitions = msgspec.json.schema_components([hint], schema_hook=_path_schema, ref_template=_DEFS)
     except (TypeError, ValueError) as error:
         raise ToolError(f"The type of {where} has no JSON Schema: {str(error).splitlines()[0]}") from None
     return schema, definitions
 
 
-def _by_pydantic(where: str, hint: Any) -> tuple[dict[str, Any], dict[str, Any], Convert]:
+def _by_pydantic(
+    where: str, hint: Any, *, mode: Literal["validation", "serialization"] = "validation"
+) -> tuple[dict[str, Any], dict[str, Any], Convert]:
     from pydantic import TypeAdapter
+
+    adapter: list[TypeAdapter[Any]] = []
+
+    def made() -> dict[str, Any]:
+        adapter.append(TypeAdapter(hint))
+        return adapter[0].json_schema(ref_template="#/$defs/{model}", mode=mode)
+
+    schema = _pydantic_schema(where, made)
+    definitions = cast(dict[str, Any], schema.pop("$defs", {}))
+    return schema, definitions, adapter[0].validate_python
+
+
+def _pydantic_schema(where: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     from pydantic.errors import PydanticUserError
 
     try:
-        adapter: TypeAdapter[Any] = TypeAdapter(hint)
-        schema = adapter.json_schema(ref_template="#/$defs/{model}")
+        return make()
     except PydanticUserError as error:
         raise ToolError(f"The type of {where} has no JSON Schema: {error.message}") from None
-    definitions = cast(dict[str, Any], schema.pop("$defs", {}))
-    return schema, definitions, adapter.validate_python
+
+
+def _path_schema(kind: type) -> dict[str, Any]:
+    if issubclass(kind, PurePath):
+        return {"type": "string"}
+    raise NotImplementedError
+
+
+def _from_text(kind: type, value: Any) -> Any:
+    if issubclass(kind, PurePath) and isinstance(value, str):
+        return kind(value)
+    raise NotImplementedError
 
 
 def _to_integer(value: Any) -> Any:
@@ -200,13 +277,25 @@ def _is_plain(hint: Any) -> bool:
     return False
 
 
-def _needs_pydantic(hint: Any) -> bool:
+def _needs_pydantic(hint: Any, above: tuple[Any, ...] = ()) -> bool:
     if get_origin(hint) is Annotated:
         inner, *notes = get_args(hint)
-        return any(not isinstance(note, msgspec.Meta) for note in notes) or _needs_pydantic(inner)
+        return any(not isinstance(note, msgspec.Meta) for note in notes) or _needs_pydantic(inner, above)
     if _is_pydantic_model(hint) or hasattr(hint, "__pydantic_fields__"):
         return True
-    return any(_needs_pydantic(part) for part in get_args(hint) if get_origin(hint) is not Literal)
+    kind: Any = hint
+    if isinstance(hint, type) and (is_dataclass(kind) or is_typeddict(kind)) and kind not in above:
+        return any(_needs_pydantic(part, (*above, kind)) for part in _fields_of(kind))
+    return any(_needs_pydantic(part, above) for part in get_args(hint) if get_origin(hint) is not Literal)
+
+
+def _fields_of(kind: Any) -> Iterable[Any]:
+    if "pydantic" not in sys.modules:
+        return ()
+    try:
+        return get_type_hints(kind, include_extras=True).values()
+    except (NameError, TypeError):
+        return ()
 
 
 def _is_pydantic_model(hint: Any) -> bool:
@@ -249,10 +338,63 @@ def _json_default(value: object) -> Json | object:
 
 
 _Function = Callable[..., Any]
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+_OPTIONS: Final = FIELDS - {"execute", "input_schema", "propose", "apply", "source", "profiles", "presets"}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FunctionTool(Tool, Generic[P, R]):
+    """A tool made of a function, which can still be called."""
+
+    function: Callable[P, R]
+
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = None, /) -> FunctionTool[P, R]: ...
+    @overload
+    def __get__(
+        self: FunctionTool[Concatenate[Any, Q], R], instance: object, owner: type | None = None, /
+    ) -> FunctionTool[Q, R]: ...
+    def __get__(self, instance: object, owner: type | None = None, /) -> Any:
+        """As a type checker sees a method. What is bound is a `ToolMethod`; a function is the same everywhere."""
+        return self
+
+    @property
+    def __wrapped__(self) -> Callable[P, R]:
+        return self.function
+
+    @property
+    def __name__(self) -> str:
+        return self.function.__name__
+
+
+class ToolMethod:
+    """`@tool` over a method: the tool is made when the method is taken from an instance."""
+
+    __name__: str
+    __qualname__: str
+
+    def __init__(self, function: Any, make: Callable[[_Function], Tool]) -> None:
+        update_wrapper(self, function)
+        self._function = function
+        self._make = make
+        self._of_class = isinstance(function, classmethod)
+
+    def __get__(self, instance: object, owner: type | None = None) -> Tool | ToolMethod:
+        if instance is None and not self._of_class:
+            return self
+        return self._make(self._function.__get__(instance, owner))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._function(*args, **kwargs)
 
 
 @overload
-def tool(function: _Function, /) -> Tool: ...
+def tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
 @overload
 def tool(
     *, name: str | None = None, description: str | None = None, effects: Iterable[Effect] | None = None,
@@ -261,14 +403,11 @@ def tool(
     required_secret_scopes: Iterable[str] = (), format_preview: Callable[[Args, int], str] | None = None,
     summary: Callable[[Args], str] | None = None, aliases: Iterable[str] = (), groups: Iterable[str] = (),
     enabled: bool = True, output_schema: dict[str, Any] | None = None,
-) -> Callable[[_Function], Tool]: ...
-def tool(
-    function: _Function | None = None, /, *, name: str | None = None, description: str | None = None,
-    effects: Iterable[Effect] | None = None, risk: Risk | str = Risk.MEDIUM, runs: Runs = "thread",
-    strict: bool = False, output_schema: dict[str, Any] | None = None, capabilities: Iterable[str] = (), **more: Any,
-) -> Tool | Callable[[_Function], Tool]:
+) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
+def tool(function: Any = None, /, *, name: str | None = None, strict: bool = False, **options: Any) -> Any:
     """Make a `Tool` of a function. Say `effects=()` if it is pure; what is not declared is asked about."""
-    more |= {key: tuple(more[key]) for key in ("required_secret_scopes", "aliases", "groups") if key in more}
+    if unknown := sorted(options.keys() - _OPTIONS):
+        raise ToolError(f"@tool has no option '{unknown[0]}'. {choices(unknown[0], sorted(_OPTIONS))}")
 
     def make(function: _Function) -> Tool:
         if name is None and function.__name__ == "<lambda>":
@@ -276,18 +415,45 @@ def tool(
         hints = _hints(function)
         said, docs = _read_docstring(function)
         parameters, context_name = read_parameters(function, hints, docs)
-        if runs == "process" and context_name:
-            raise ToolError(f"'{function.__name__}' runs in a process of its own, so it cannot take a context.")
-        return Tool(
-            name=name or function.__name__, execute=_executor(function, parameters, context_name, strict=strict),
-            description=said if description is None else description,
-            input_schema=object_schema(parameters, strict=strict),
-            output_schema=describe_return(hints.get("return")) if output_schema is None else output_schema,
-            effects=None if effects is None else frozenset(effects), risk=Risk(risk), runs=runs, strict=strict,
-            capabilities=frozenset(capabilities), **more,
+        if options.get("runs") == "process" and (context_name or inspect.ismethod(function)):
+            what = "take a context" if context_name else "be a method"
+            raise ToolError(f"'{function.__name__}' runs in a process of its own, so it cannot {what}.")
+        check_return(function, hints.get("return"))
+        derived: dict[str, Any] = {"description": said, "output_schema": describe_return(hints.get("return"))}
+        given = {key: value for key, value in options.items() if key not in derived or value is not None}
+        return FunctionTool(
+            name=name or function.__name__, function=function, strict=strict,
+            execute=_executor(function, parameters, context_name, strict=strict),
+            input_schema=object_schema(parameters, strict=strict), **derived | given,
         )
 
-    return make if function is None else make(function)
+    def decorate(function: Any) -> Tool | ToolMethod:
+        if isinstance(function, MethodType) and isinstance(function.__func__, ToolMethod):
+            return function.__func__.__get__(function.__self__)
+        if isinstance(function, staticmethod):
+            function = cast(_Function, function.__func__)
+        if isinstance(function, classmethod) or _is_method(function):
+            return ToolMethod(function, make)
+        if isinstance(function, Tool | ToolMethod) or not inspect.isroutine(function):
+            raise ToolError(f"@tool makes a tool of a function or a method, not of {_kind(function)}.")
+        return make(function)
+
+    return decorate if function is None else decorate(function)
+
+
+def _is_method(function: Any) -> bool:
+    """Whether a function stands in the body of a class, to be bound to an instance."""
+    if not inspect.isfunction(function):
+        return False
+    owner = function.__qualname__.rpartition(".")[0]
+    first = next(iter(inspect.signature(function).parameters), None)
+    return bool(owner) and not owner.endswith("<locals>") and first in ("self", "cls")
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, type):
+        return f"the class '{value.__name__}'"
+    return f"'{value.__name__}', which is one" if isinstance(value, FunctionTool | ToolMethod) else type(value).__name__
 
 
 def _hints(function: _Function) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""Which Python values are JSON as they stand, a plain copy of those that nearly are, and harmless slips put right."""
+"""Which Python values are JSON as they stand, a plain copy of those that nearly are, and harmless slips put right,
+in arguments and in results."""
 
 from __future__ import annotations
 
@@ -61,6 +62,39 @@ def plain_copy(value: Any, at: Steps = ()) -> Any:
     if isinstance(value, list | tuple):
         return [plain_copy(item, (*at, index)) for index, item in enumerate(cast(list[Any], value))]
     raise ValueError(f"{_subject(at)} a Python {type(value).__name__}, which JSON cannot carry")
+
+
+class Repairs:
+    """JSON's built-in types, made fit for JSON: what was wrong is put right and remembered."""
+
+    def __init__(self) -> None:
+        self.unicode = False
+        self.numbers = False
+
+    def text(self, value: str) -> str:
+        if _is_text(value):
+            return value
+        self.unicode = True
+        # Pairs of halves are one character each; what is left over is no character at all.
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+    def value(self, value: Any) -> Any:
+        """A copy in which half surrogate pairs are U+FFFD, and NaN and infinity null; other types stay as they are."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, float) and not isfinite(value):
+            self.numbers = True
+            return None
+        if isinstance(value, dict):
+            items = cast(dict[Any, Any], value).items()
+            return {self.text(key) if isinstance(key, str) else key: self.value(item) for key, item in items}
+        return [self.value(item) for item in cast(list[Any], value)] if isinstance(value, list) else value
+
+    @property
+    def notes(self) -> list[str]:
+        """What was repaired, in words."""
+        unicode = ["Text that is not valid Unicode was replaced by \ufffd."] if self.unicode else []
+        return [*unicode, "NaN or infinity was replaced by null."] if self.numbers else unicode
 
 
 def path_of(steps: Sequence[str | int]) -> str:

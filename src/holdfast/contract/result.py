@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from msgspec import Struct, field
+from msgspec.structs import force_setattr
 
 from holdfast.contract.values import Args, Doc, Identifier, Json
 from holdfast.contract.vocabulary import EXIT_CODES, Failure, State
@@ -20,7 +21,7 @@ class Attachment(Struct, frozen=True, kw_only=True, tag_field="type", tag="attac
     uri: str | None = None
 
 
-class Result(Struct, frozen=True):
+class Result(Struct, frozen=True, dict=True):
     """Exactly one per call. `output` is for the model and the user, `structured` is the typed form of it."""
 
     success: Annotated[bool, Doc("whether the tool did what was asked")]
@@ -46,6 +47,18 @@ class Result(Struct, frozen=True):
     @property
     def exit_code(self) -> int:
         return EXIT_CODES.get(self.state, 1)
+
+    @property
+    def exception(self) -> BaseException | None:
+        """What the tool raised, with its traceback: only in the process that ran it, never stored, sent or compared."""
+        return self.__dict__.get("_exception")
+
+
+def with_exception(result: Result, error: BaseException | None) -> Result:
+    """The result, which remembers what the tool raised; `replace` forgets it."""
+    if error is not None:
+        force_setattr(result, "_exception", error)
+    return result
 
 
 def ok(output: str = "", *, structured: Json = None, attachments: tuple[Attachment, ...] = ()) -> Result:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from inspect import iscoroutinefunction, unwrap
-from typing import Any, Final, Literal, cast
+from inspect import Parameter, iscoroutinefunction, signature, unwrap
+from math import isfinite
+from typing import Any, Final, Literal, Self, get_args
 
 from holdfast.contract.call import Proposal
 from holdfast.contract.context import Context
@@ -15,13 +16,19 @@ from holdfast.contract.result import Result
 from holdfast.contract.schema import CompiledSchema, JsonSchema, compile_schema, strict_problems
 from holdfast.contract.values import Args, digest_of
 from holdfast.contract.vocabulary import EFFECTS, READING_EFFECTS, BuiltInPreset, Effect, Profile, Risk
+from holdfast.text.suggest import did_you_mean
 
 Outcome = Result | str | Mapping[str, Any] | Sequence[Any] | int | float | bool | None
 Execute = Callable[..., Outcome | Awaitable[Outcome]]
-"""`execute(args)` or `execute(args, ctx)`; sync or async."""
+"""`execute(args)`, `execute(args, ctx)` or `execute(args, ctx, callback)`; sync or async.
+
+With a `callback` it may finish later: it calls `callback(result)` once, from any thread, and returns None or a function
+that cancels its work.
+"""
 Propose = Callable[[Args, Context], Result | Proposal | Awaitable[Result | Proposal]]
 Apply = Callable[[Args, Context], Outcome | Awaitable[Outcome]]
 Runs = Literal["inline", "thread", "process"]
+Keeps = Literal["head", "tail"]
 
 EMPTY_OBJECT: Final[JsonSchema] = {"type": "object", "properties": {}}
 
@@ -67,7 +74,7 @@ class Tool:
     needs_root: bool = False
     runs: Runs = "thread"
     """Where a sync function runs: `inline` promises that it does not block; `process` can be killed."""
-    keeps: Literal["head", "tail"] = "head"
+    keeps: Keeps = "head"
     """Which end of an output that is too long is kept."""
     source: str = "program"
     """Where the tool comes from: program, builtin, an entry point, an MCP server."""
@@ -85,11 +92,15 @@ class Tool:
             raise ToolError(f"Tool '{self.name}' needs both `propose` and `apply`, or neither.")
         if self.propose is not None and self.execute is not None:
             raise ToolError(f"Tool '{self.name}' has `execute` and `propose`: give one of them.")
-        if self.effects is not None and (unknown := self.effects - EFFECTS):
-            raise ToolError(
-                f"Tool '{self.name}' declares unknown effects {sorted(unknown)}; known are {sorted(EFFECTS)}."
-            )
         put, foreign, output = object.__setattr__, self.source.startswith(SERVER), self.output_schema
+        for name, collect in _COLLECTIONS.items():
+            put(self, name, _collected(self, name, collect))
+        put(self, "risk", Risk(_choice(self, "risk", self.risk, tuple(Risk))))
+        for name, known in _CHOICES.items():
+            given: Any = getattr(self, name)
+            for value in (given,) if isinstance(given, str) else given or ():
+                _choice(self, name, value, known)
+        _check_functions(self)
         what = f"The input schema of '{self.name}'"
         put(self, "schema", compile_schema(self.input_schema, what, renames=self.argument_aliases, foreign=foreign))
         what = f"The output schema of '{self.name}'"
@@ -131,9 +142,77 @@ class Tool:
         """What keeps the schema from meeting the strict rules, if the tool asks for strict."""
         return strict_problems(self.input_schema) if self.strict else []
 
-    def with_(self, **changes: Any) -> Tool:
+    def with_(self, **changes: Any) -> Self:
         """A copy with some fields changed."""
         return replace(self, **changes)
+
+
+_COLLECTIONS: Final[dict[str, Callable[[Iterable[str]], Any]]] = {
+    "effects": frozenset, "capabilities": frozenset, "required_secret_scopes": tuple, "aliases": tuple,
+    "timeout_in_seconds": tuple, "groups": tuple, "profiles": tuple, "presets": tuple,
+}
+_CHOICES: Final[dict[str, tuple[str, ...]]] = {
+    "effects": tuple(sorted(EFFECTS)), "runs": get_args(Runs), "keeps": get_args(Keeps),
+    "profiles": get_args(Profile), "presets": get_args(BuiltInPreset),
+}
+_FUNCTIONS: Final = ("execute", "propose", "apply", "touches", "format_preview", "summary")
+
+
+def _collected(tool: Tool, name: str, collect: Callable[[Iterable[str]], Any]) -> Any:
+    """A field that holds several names. One name alone would be taken for its letters."""
+    given: Any = getattr(tool, name)
+    if given is None and name == "effects":
+        return None
+    known = f" Choose from: {', '.join(_CHOICES[name])}." if name in _CHOICES else ""
+    if isinstance(given, str):
+        raise ToolError(f"The {name} of tool '{tool.name}' are a list: write {name}=({given!r},).{known}")
+    items: list[Any] | None = [*given] if isinstance(given, Iterable) else None
+    if items is None or not all(isinstance(item, str) for item in items):
+        raise ToolError(f"The {name} of tool '{tool.name}' must be a list of names, not {given!r}.{known}")
+    return collect(items)
+
+
+def _choice(tool: Tool, name: str, value: object, known: Sequence[str]) -> str:
+    if isinstance(value, str) and value in known:
+        return value
+    raise ToolError(f"The {name} of tool '{tool.name}' cannot be {value!r}. {choices(str(value), known)}")
+
+
+def choices(given: str, known: Iterable[str]) -> str:
+    """What can be written instead of a word that is not known."""
+    listed = [str(word) for word in known]
+    meant = did_you_mean(given, listed)
+    return f"{f'Did you mean {meant!r}? ' if meant else ''}Choose from: {', '.join(listed)}."
+
+
+def _check_functions(tool: Tool) -> None:
+    for name in _FUNCTIONS:
+        given: object = getattr(tool, name)
+        if given is not None and not callable(given):
+            raise ToolError(f"The `{name}` of tool '{tool.name}' must be a function, not {type(given).__name__}.")
+    timeout: Any = tool.timeout
+    is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+    if timeout is not None and not (is_number and isfinite(timeout) and timeout > 0):
+        raise ToolError(f"The timeout of tool '{tool.name}' must be a number of seconds above 0, not {timeout!r}.")
+    if tool.runs == "process" and takes_callback(tool.execute):
+        raise ToolError(f"Tool '{tool.name}' runs in a process of its own, so its `execute` cannot take a callback.")
+
+
+def parameters_by_position(function: Callable[..., Any]) -> list[Parameter] | None:
+    """What a function of a definition can be given by position; None if it does not say, or takes any number."""
+    try:
+        parameters = signature(function, follow_wrapped=False).parameters.values()
+    except (ValueError, TypeError):
+        return None
+    if any(item.kind is item.VAR_POSITIONAL for item in parameters):
+        return None
+    return [item for item in parameters if item.kind in (item.POSITIONAL_ONLY, item.POSITIONAL_OR_KEYWORD)]
+
+
+def takes_callback(execute: Callable[..., Any] | None) -> bool:
+    """Whether a third parameter of `execute` is for the callback: it is called so, or must be given."""
+    third = [] if execute is None else (parameters_by_position(execute) or [])[2:3]
+    return any(item.name == "callback" or item.default is item.empty for item in third)
 
 
 def is_async(function: Callable[..., Any] | None) -> bool:
@@ -141,7 +220,8 @@ def is_async(function: Callable[..., Any] | None) -> bool:
     return function is not None and iscoroutinefunction(unwrap(function))
 
 
-_FIELDS: Final = frozenset(name for name, item in Tool.__dataclass_fields__.items() if item.init)
+FIELDS: Final = frozenset(name for name, item in Tool.__dataclass_fields__.items() if item.init)
+"""What can be said of a tool."""
 _SEED_SPELLINGS: Final = {
     "inputSchema": "input_schema", "parameters": "input_schema", "outputSchema": "output_schema",
     "requiredSecretScopes": "required_secret_scopes", "run": "propose", "execute_approved": "apply",
@@ -151,27 +231,41 @@ _SEED_SPELLINGS: Final = {
 def define(definition: Mapping[str, Any] | None = None, /, **fields: Any) -> Tool:
     """A tool from a plain definition (name, JSON Schema, callable), in holdfast's or a seed's spelling."""
     given = {**(definition or {}), **fields}
+    later = given.pop("async", None)
     values: dict[str, Any] = {}
     for key, value in given.items():
         name = _SEED_SPELLINGS.get(key, key)
-        if name not in _FIELDS:
-            raise ToolError(f"A tool definition has no field '{key}'. Fields are: {', '.join(sorted(_FIELDS))}.")
+        if name not in FIELDS:
+            raise ToolError(f"A tool definition has no field '{key}'. {choices(key, sorted(FIELDS))}")
         if value is not None:
             values[name] = value
-    for name in ("effects", "capabilities"):
-        if name in values:
-            values[name] = frozenset(cast(Iterable[str], values[name]))
-    for name in ("required_secret_scopes", "aliases", "timeout_in_seconds", "groups", "profiles", "presets"):
-        if name in values:
-            values[name] = tuple(cast(Iterable[str], values[name]))
-    if "risk" in values:
-        values["risk"] = Risk(values["risk"])
     if "name" not in values:
         raise ToolError("A tool definition needs a `name`.")
     schema = values.get("input_schema")
     if schema is not None and not isinstance(schema, Mapping):
         raise InvalidSchema(f"The input schema of '{values['name']}' must be an object, not {type(schema).__name__}.")
+    if later is not None:
+        values["execute"] = _answering(values["name"], values.get("execute"), later)
     return Tool(**values)
+
+
+def _answering(name: str, execute: Any, later: object) -> Any:
+    """`execute` as the `async` of its definition says: with a callback, or with what it returns."""
+    if not isinstance(later, bool):
+        raise ToolError(f"The `async` of tool '{name}' must be true or false, not {later!r}.")
+    if not callable(execute):
+        return execute
+    if later and not takes_callback(execute) and not is_async(execute):
+        raise ToolError(
+            f"Tool '{name}' says `async`, but its `execute` takes no callback: write execute(args, ctx, callback)."
+        )
+    if later or not takes_callback(execute):
+        return execute
+
+    def without_callback(args: Args, ctx: Context) -> Any:
+        return execute(args, ctx)
+
+    return without_callback
 
 
 __all__ = ["Apply", "Context", "Effect", "Execute", "Outcome", "Propose", "Runs", "Tool", "define"]

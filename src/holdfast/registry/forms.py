@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 from msgspec import Struct
 
 from holdfast.contract.errors import ToolError
-from holdfast.contract.function import tool
+from holdfast.contract.function import ToolMethod, tool
 from holdfast.contract.tool import Tool, define
 
 Resolve = Callable[..., Any]
@@ -91,6 +91,9 @@ def _from_function(function: Callable[..., Any]) -> Part:
     """A function is a tool, unless its parameters say that it is a source: registering never runs a tool."""
     if _is_source(function):
         return _source(function, _label(function), None)
+    if isinstance(function, ToolMethod):
+        owner, _, name = function.__qualname__.rpartition(".")
+        raise ToolError(f"'{function.__qualname__}' is a method; register it through an instance: {owner}(...).{name}")
     if not inspect.isroutine(function):
         raise ToolError(
             f"'{_label(function)}' is an object that can be called; register a function or a method, "

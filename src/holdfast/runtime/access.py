@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from inspect import signature
 from typing import Any, Final
 
 from msgspec import Struct
@@ -13,13 +12,14 @@ from holdfast.contract.call import Caller, Decision
 from holdfast.contract.finding import TOOL_SEARCH
 from holdfast.contract.names import server_of
 from holdfast.contract.result import Result
-from holdfast.contract.tool import Tool, is_async
+from holdfast.contract.tool import Tool, is_async, parameters_by_position, takes_callback
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Failure, State, Verdict
 from holdfast.registry.listing import Format, Listing, ToolList
 from holdfast.registry.registry import Registry
 from holdfast.rules.gate import Hooks
 from holdfast.rules.policy import Policy
+from holdfast.runtime.execute import with_callback
 from holdfast.runtime.middleware import After, Before, Middleware
 from holdfast.runtime.results import failed
 
@@ -162,29 +162,28 @@ class Plans:
         approved = decision is not None and decision.verdict is Verdict.APPROVE
         only_planned = self._planning and tool.mutates
         return Plan(
-            tool=tool, execute=_with_context(tool.execute), is_valid=tool.schema.is_valid,
+            tool=tool, execute=_with_context(tool), is_valid=tool.schema.is_valid,
             open_schema=not tool.schema.closed, before=self._middleware.before(spellings),
             after=self._middleware.after(spellings), decision=decision,
             settled=decision if at_once and approved and not only_planned else None,
             timeout=tool.timeout if tool.timeout is not None else self._default_timeout,
             timeout_unit=_timeout_unit(tool, name),
             missing_scope=next((scope for scope in tool.required_secret_scopes if scope not in caller.scopes), None),
-            mutates=tool.mutates, direct=inline or is_async(tool.execute),
+            mutates=tool.mutates, direct=inline or is_async(tool.execute) or takes_callback(tool.execute),
             logged=self._hooks.outcome(tool, tool.risk, caller).action == "log",
             proposes_direct=inline or is_async(tool.propose), applies_direct=inline or is_async(tool.apply),
         )
 
 
-def _with_context(function: Callable[..., Any] | None) -> Callable[[Args, Any], Any] | None:
-    """`execute(args)` is allowed too: such a function is called without the context."""
+def _with_context(tool: Tool) -> Callable[[Args, Any], Any] | None:
+    """`execute(args)` and `execute(args, ctx, callback)` as functions of arguments and context."""
+    function = tool.execute
     if function is None:
         return None
-    try:
-        parameters = signature(function, follow_wrapped=False).parameters.values()
-    except (ValueError, TypeError):
-        return function
-    positional = [item for item in parameters if item.kind in (item.POSITIONAL_ONLY, item.POSITIONAL_OR_KEYWORD)]
-    if len(positional) > 1 or any(item.kind is item.VAR_POSITIONAL for item in parameters):
+    if takes_callback(function):
+        return with_callback(function, direct=tool.runs == "inline" or is_async(function))
+    positional = parameters_by_position(function)
+    if positional is None or len(positional) > 1:
         return function
     return lambda args, _: function(args)
 

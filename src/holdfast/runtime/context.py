@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import Struct
 
 from holdfast.config.model import Caps, Config
-from holdfast.contract.errors import CallError, PathRefused, SecretUnavailable
+from holdfast.contract.errors import CallError, HoldfastError, PathRefused, SecretUnavailable
 from holdfast.contract.event import Output, Progress
 from holdfast.contract.inquiry import CANCELLED, Inquiry, Question, Reply
 from holdfast.contract.result import Result
@@ -74,6 +74,8 @@ class RunContext:
     saw_secrets = False
     """It read such a file, or a call it made did: its result is not kept."""
     callbacks: Sequence[Callable[[], None]] = ()
+    exception: BaseException | None = None
+    """What the tool raised."""
 
     def __init__(
         self, environment: Environment, tool: Tool, call: Call, timeout: float | None, parent: RunContext | None = None
@@ -180,6 +182,12 @@ class RunContext:
 
     def stopping(self) -> None:
         self._stopped = True
+
+    def failed_with(self, error: BaseException) -> None:
+        """Remember what the tool raised. The traceback is for the log, not for the model."""
+        self.exception = error
+        if not self.dry_run and not isinstance(error, HoldfastError | asyncio.CancelledError):
+            self._environment.events.raised(self.tool.name, self.call_id, error)
 
     def config(self) -> Args | None:
         subtree = self._environment.config.tools.settings_of(self.tool.names)

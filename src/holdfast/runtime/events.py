@@ -9,6 +9,7 @@ import asyncio
 import logging
 import sys
 import threading
+import traceback
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -144,6 +145,16 @@ class Events:
     def notice(self, message: str) -> None:
         """Tell whoever watches, and nobody else."""
         self.emit(Warned("", message))
+
+    def raised(self, tool: str, call_id: str, error: BaseException) -> None:
+        """What a tool raised goes to the log with its traceback; the record has the `call_id`."""
+        lines = "".join(traceback.format_exception(error))
+        clean = self._redactor(lines)
+        told = f"Tool '{tool}' raised {type(error).__name__} in call {call_id}."
+        if clean == lines:
+            _LOG.error("%s", told, exc_info=error, extra={"call_id": call_id})
+        else:
+            _LOG.error("%s\n%s", told, clean, extra={"call_id": call_id})
 
     def report(self, error: Exception) -> None:
         """A fault of holdfast itself goes to the log with its traceback."""

@@ -16,7 +16,7 @@ from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Failure, State
 from holdfast.runtime.context import RunContext
-from holdfast.runtime.results import ABORTED, failed, is_well_formed, words_of
+from holdfast.runtime.results import ABORTED, failed, is_well_formed, raised_text
 from holdfast.runtime.stepping import GRACE_SECONDS, Closed, NoReply, Running, Stop, Stopped, ThreadPool, finish
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ class Executor:
 
         Raises only when the caller itself is cancelled or closed.
         """
+        if not isinstance(ctx.callbacks, list):
+            ctx.callbacks = []  # before a thread of the tool can add to it
         try:
             if direct:
                 value = function(args, ctx)
@@ -65,9 +67,9 @@ class Executor:
             except StopIteration as stop:
                 return stop.value
         except BaseException as error:
-            return _failed(tool, ctx, error)
-        running = Running([ctx.stopping, *ctx.callbacks])
-        ctx.callbacks = running.callbacks
+            return _failed(ctx, error)
+        ctx.callbacks.insert(0, ctx.stopping)
+        running = Running(ctx.callbacks)
         if ctx.timeout is not None:
             running.deadline(ctx.timeout)
         ctx.runs(running)
@@ -86,9 +88,9 @@ class Executor:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            return _failed(tool, ctx, error)
+            return _failed(ctx, error)
         except BaseException as error:
-            return _failed(tool, ctx, error)
+            return _failed(ctx, error)
         finally:
             self.running.pop(ctx.call_id, None)
             if self._idle is not None and not self.running:
@@ -142,9 +144,54 @@ def _seen(value: object, ctx: RunContext) -> Result | None:
     return value if value.state in (State.TIMED_OUT, State.CANCELLED) else None
 
 
-def _failed(tool: Tool, ctx: RunContext, error: BaseException) -> Ended:
-    text = words_of(error, f"Tool '{tool.name}' raised {type(error).__name__}.")
-    return Ended(failed(text, State.FAILED, Failure.TOOL_ERROR, ctx.call_id))
+def _failed(ctx: RunContext, error: BaseException) -> Ended:
+    ctx.failed_with(error)
+    return Ended(failed(raised_text(error), State.FAILED, Failure.TOOL_ERROR, ctx.call_id))
+
+
+def with_callback(function: Callable[..., Any], *, direct: bool) -> Function:
+    """`execute(args, ctx, callback)` as a coroutine function: it may finish later, and return a function that cancels.
+
+    The first result counts, be it handed to the callback or returned.
+    """
+
+    async def execute(args: Args, ctx: Context) -> Any:
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Any] = loop.create_future()
+
+        def callback(result: Any = None) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has been closed: nobody waits any more
+                loop.call_soon_threadsafe(_settle, answer, result)
+
+        def begin() -> Any:
+            value = function(args, ctx, callback)
+            return _cancelling(value, ctx) if callable(value) else value
+
+        value = begin() if direct else await _threads.run(begin)
+        if inspect.isawaitable(value):
+            value = await value
+            value = _cancelling(value, ctx) if callable(value) else value
+        return await answer if value is None else value
+
+    return execute
+
+
+def _settle(answer: asyncio.Future[Any], result: Any) -> None:
+    if not answer.done():
+        answer.set_result(result)
+
+
+def _cancelling(cancel: Callable[[], object], ctx: Context) -> None:
+    """Let a stop of the call cancel the work, once, also if it came before there was something to cancel."""
+    left = [cancel]
+
+    def once() -> None:
+        if left:
+            left.pop()()
+
+    ctx.on_cancel(once)
+    if ctx.cancelled:
+        once()
 
 
 async def _await(value: Any) -> Any:

@@ -14,6 +14,7 @@ from holdfast.contract.errors import CallError
 from holdfast.contract.event import Inquired
 from holdfast.contract.inquiry import CANCELLED, Inquirer, Inquiry, Reply
 from holdfast.contract.result import Result
+from holdfast.contract.tool import choices
 from holdfast.runtime.events import Events
 from holdfast.runtime.results import words_of
 
@@ -30,7 +31,8 @@ Nobody = Literal["deny", "park", "wait"]
 def checked_nobody(given: object) -> Nobody:
     if isinstance(given, str) and given in get_args(Nobody):
         return cast(Nobody, given)
-    raise CallError(f"nobody={words_of(given, type(given).__name__)[:40]!r} is not known; use deny, park or wait.")
+    shown = words_of(given, type(given).__name__)[:40]
+    raise CallError(f"nobody={shown!r} is not known. {choices(shown, get_args(Nobody))}")
 
 
 class Attachment(Struct, frozen=True, eq=False, kw_only=True):

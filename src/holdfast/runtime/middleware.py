@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from msgspec import Struct
 
@@ -13,7 +13,7 @@ from holdfast.contract.context import Context
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.result import Result
 from holdfast.contract.values import Args
-from holdfast.runtime.results import is_well_formed, words_of
+from holdfast.runtime.results import in_shape, is_well_formed, words_of
 
 
 class Deny(Struct, frozen=True):
@@ -23,9 +23,9 @@ class Deny(Struct, frozen=True):
 
 
 Before = Callable[[Args, Context], Any]
-"""Returns None, new arguments, or `Deny`; may be async."""
+"""Returns None, new arguments, `Deny` or `{"deny": True, "reason": ...}`; may be async."""
 After = Callable[[Args, Context, Result], Any]
-"""Returns None or a `Result`; may be async."""
+"""Returns None, a `Result` or a dict that `in_shape` reads as one; may be async."""
 
 
 class _Hook(Struct, frozen=True, eq=False):
@@ -81,8 +81,13 @@ class Middleware:
         return tuple(hook.after for hook in self._hooks if hook.after and (not hook.tool or hook.tool in names))
 
 
-async def run_before(hooks: tuple[Before, ...], args: Args, ctx: Context, seconds: float) -> Args | Deny:
-    """The arguments after all hooks. A hook that raises, hangs or returns something else denies."""
+async def run_before(
+    hooks: tuple[Before, ...], args: Args, ctx: Context, seconds: float, *, has_deny: bool = False
+) -> Args | Deny:
+    """The arguments after all hooks. A hook that raises, hangs or returns something else denies.
+
+    `has_deny` says that the tool itself has an argument `deny`.
+    """
     for hook in hooks:
         name = getattr(hook, "__name__", "before")
         try:
@@ -98,9 +103,19 @@ async def run_before(hooks: tuple[Before, ...], args: Args, ctx: Context, second
         if answer is None:
             continue
         if not isinstance(answer, dict):
-            return Deny(f"the hook '{name}' returned {type(answer).__name__}, not arguments")
+            return Deny(f"the hook '{name}' returned {type(answer).__name__}. {_BEFORE_FIX}")
         args = cast(Args, answer)
+        if "deny" in args and (not has_deny or args.keys() <= _DENIAL):
+            if args["deny"] is True:
+                return Deny(words_of(args.get("reason") or "", ""))
+            return Deny(f"the hook '{name}' returned a dict with `deny` that is not True. {_BEFORE_FIX}")
     return args
+
+
+_DENIAL: Final = frozenset({"deny", "reason"})
+_BEFORE_FIX: Final = (
+    "Return None to change nothing, a dict to replace the arguments, or Deny(reason) to stop the call."
+)
 
 
 async def run_after(hooks: tuple[After, ...], args: Args, ctx: Context, result: Result, seconds: float) -> Result | str:
@@ -117,10 +132,19 @@ async def run_after(hooks: tuple[After, ...], args: Args, ctx: Context, result: 
             return f"the hook '{name}' failed: {words_of(error, type(error).__name__)}"
         if answer is None:
             continue
-        if not isinstance(answer, Result) or not is_well_formed(answer):
+        replaced = _result_of(answer)
+        if replaced is None:
             return f"the hook '{name}' returned {type(answer).__name__}, not a Result"
-        result = answer
+        result = replaced
     return result
+
+
+def _result_of(answer: Any) -> Result | None:
+    try:
+        replaced = answer if isinstance(answer, Result) else in_shape(answer)
+    except Exception:
+        return None
+    return replaced if replaced is not None and is_well_formed(replaced) else None
 
 
 async def _bounded(value: Any, seconds: float) -> Any:

@@ -30,7 +30,7 @@ from holdfast.contract.errors import (
     UnknownCall,
 )
 from holdfast.contract.event import Decided, Event, Finished, Proposed, Received, Started
-from holdfast.contract.result import Result
+from holdfast.contract.result import Result, with_exception
 from holdfast.contract.values import MAX_ARGUMENT_BYTES, Args
 from holdfast.contract.vocabulary import CHECKS_IN_DRY_RUN, Failure, State, Verdict
 from holdfast.contract.widening import Widening
@@ -282,7 +282,8 @@ class Pipeline:
                     return await self._refuse(request, ctx.call_record, refusal, "propose")
                 proposal = await self._propose(plan, ctx)
                 if isinstance(proposal, Result):
-                    return await self._refuse(request, ctx.call_record, proposal, "propose")
+                    refusal = await self._refuse(request, ctx.call_record, proposal, "propose")
+                    return with_exception(refusal, ctx.exception)
         except asyncio.CancelledError:
             if if_cancelled is not None:
                 if_cancelled(ctx.call_record)
@@ -316,7 +317,10 @@ class Pipeline:
 
     async def _before(self, plan: Plan, ctx: RunContext) -> Result | None:
         """Let middleware change or refuse the arguments; the refusal, if there is one."""
-        answer = await run_before(plan.before, own(ctx.call_record.args), ctx, self._tools.default_timeout)
+        has_deny = "deny" in plan.tool.input_schema.get("properties", {})
+        answer = await run_before(
+            plan.before, own(ctx.call_record.args), ctx, self._tools.default_timeout, has_deny=has_deny
+        )
         if isinstance(answer, Deny):
             reason = answer.reason or f"tool `{ctx.tool.name}` denied by middleware"
             return failed(reason, State.DENIED, Failure.DENIED_BY_MIDDLEWARE)
@@ -734,6 +738,8 @@ class Pipeline:
             result = self._redactor.result(result)
         if len(result.output) >= self._surely_short:
             result = bound(result, tool, self._output, call.id, None if ctx.saw_secrets else ledger)
+        if ctx.exception is not None and result.failure is Failure.TOOL_ERROR:
+            with_exception(result, ctx.exception)
         if ledger is not None:
             kept = withheld(result) if ctx.saw_secrets else result
             try:

@@ -7,22 +7,28 @@ import contextlib
 import ctypes
 import importlib
 import inspect
+import json
 import os
 import runpy
 import signal
 import sys
+import traceback
 from functools import reduce
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
+
 from holdfast.contract.errors import ToolError
+from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args, encode_json, parse_json
 from holdfast.helper_process import own_module, start_async
 from holdfast.import_path import import_order
-from holdfast.runtime.stepping import NoReply
+from holdfast.runtime.results import raised_text, to_json
+from holdfast.runtime.stepping import NoReply, Raised
 
 _MAX_REPLY = 64 * 1024 * 1024
 
@@ -80,10 +86,12 @@ async def run_in_process(tool: Tool, args: Args, cwd: Path) -> Any:
         code = await asyncio.shield(child.wait())
     if not reply:
         raise NoReply(f"The process of tool '{tool.name}' ended with code {code} and no result.")
-    answer = cast(dict[str, Any], parse_json(reply, limit=_MAX_REPLY))
+    answer = cast(dict[str, Any], json.loads(reply))
     if "error" in answer:
-        raise ToolError(str(answer["error"]))
-    return answer.get("value")
+        raised = Raised(str(answer["error"]))
+        raised.add_note(str(answer.get("traceback")))
+        raise raised
+    return msgspec.convert(answer["result"], Result) if "result" in answer else answer.get("value")
 
 
 def kill_tree(pid: int) -> None:
@@ -132,11 +140,13 @@ def main() -> None:
         libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     request: Any = parse_json(sys.stdin.buffer.readline())
     try:
-        reply = {"value": _call(request)}
-        encoded = encode_json(reply)
+        value = _call(request)
+        reply = {"result": msgspec.to_builtins(value)} if isinstance(value, Result) else {"value": to_json(value)}
+        encoded = json.dumps(reply)  # which carries NaN and half surrogate pairs: they are repaired where all are
     except BaseException as error:
-        encoded = encode_json({"error": str(error) or type(error).__name__})
-    reply_to.write(encoded + b"\n")
+        lines = traceback.format_exception(error)
+        encoded = json.dumps({"error": raised_text(error), "traceback": "".join(lines)})
+    reply_to.write(encoded.encode() + b"\n")
     reply_to.flush()
     os._exit(0)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
@@ -12,11 +11,12 @@ from msgspec.structs import replace
 
 from holdfast.contract.call import Call, Decision, PendingCall, Proposal
 from holdfast.contract.errors import ArgumentsError, BadJson, CallError, HoldfastError, LedgerError, UnknownCall
-from holdfast.contract.plain import is_plain
+from holdfast.contract.plain import Repairs, is_plain
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
-from holdfast.contract.values import Json, encode_json, parse_json
+from holdfast.contract.values import Args, Json, encode_json
 from holdfast.contract.vocabulary import Failure, State, Verdict
+from holdfast.runtime.stepping import Raised
 from holdfast.text import truncate
 
 if TYPE_CHECKING:
@@ -68,6 +68,15 @@ def words_of(error: object, otherwise: str) -> str:
         return str(error) or otherwise
     except Exception:
         return otherwise
+
+
+def raised_text(error: BaseException) -> str:
+    """What the model is told of an exception: `KeyError: 'zz'`. Sentences of our own stand for themselves."""
+    kind = type(error).__name__
+    words = Repairs().text(words_of(error, ""))
+    if isinstance(error, HoldfastError | Raised):
+        return words or kind
+    return f"{kind}: {words}" if words else kind
 
 
 def broken(call: Call, error: Exception, *, unknown: bool) -> Result:
@@ -181,22 +190,92 @@ STOPPED: Final = frozenset({State.TIMED_OUT, State.CANCELLED, State.UNKNOWN})
 
 
 def to_result(value: Any, tool: Tool, call_id: str) -> Result:
-    """A `Result` as it is, text as success, anything JSON can carry as success with structure; junk is an error."""
+    """A `Result` as it is, text as success, anything JSON can carry as success with structure, a dict in the shape of
+    another system's result as what it says; junk is an error."""
     number = type(value) is int and abs(value) < 10**15
-    if tool.output_validator is None and (number or value is None or type(value) is str):
+    plain_text = type(value) is str and value.isascii()
+    if tool.output_validator is None and (number or plain_text or value is None):
         text = "" if value is None else str(value)
         return Result(True, text, structured=value if number else None, call_id=call_id)
-    if isinstance(value, Result):
-        if not is_well_formed(value):
-            return owned(_invalid(tool, "returned a Result with fields of the wrong type"), call_id)
-        return owned(checked(tool, value), call_id)
+    repairs = Repairs()
     try:
-        plain = to_json(value)
-        text = plain if isinstance(plain, str) else encode_json(plain).decode()
-    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
-        why = f"returned {type(value).__name__}, which is not text, JSON or a Result"
-        return owned(_invalid(tool, why), call_id)
-    return owned(checked(tool, Result(True, text, structured=plain)), call_id)
+        if isinstance(value, Result):
+            result = _repaired(value, repairs)
+            if not is_well_formed(result):
+                return owned(_invalid(tool, "returned a Result with fields of the wrong type"), call_id)
+        else:
+            given = None if tool.output_validator is not None else in_shape(value)
+            result = _repaired(given or _successful(to_json(value), tool.output_validator is not None), repairs)
+    except Exception as error:
+        return owned(_invalid(tool, f"returned {_unusable(value, error)}"), call_id)
+    result = checked(tool, result)
+    if notes := " ".join(repairs.notes):
+        metadata = {**result.metadata, "repaired": notes}
+        if result.success:
+            result = replace(result, output=f"{result.output}\n\n[{notes}]", metadata=metadata)
+        else:
+            result = replace(result, error=f"{result.error or 'Unknown error'} [{notes}]", metadata=metadata)
+    return owned(result, call_id)
+
+
+_SHAPES: Final = (
+    (frozenset({"success"}), frozenset({"success", "output", "error"})),
+    (frozenset({"content", "is_error"}), frozenset({"content", "is_error", "metadata"})),
+)
+"""The keys a result of another system has at least, and at most."""
+
+
+def in_shape(value: object) -> Result | None:
+    """What a dict means that is exactly `{success, output?, error?}` or `{content, is_error, metadata?}`. Any other
+    value is data."""
+    if not isinstance(value, dict):
+        return None
+    given = cast(dict[Any, Any], value)
+    if not any(least <= given.keys() <= most for least, most in _SHAPES):
+        return None
+    success = given["success"] if "success" in given else _negated(given["is_error"])
+    metadata: Any = {} if given.get("metadata") is None else given["metadata"]
+    if not isinstance(success, bool) or not isinstance(metadata, dict):
+        return None
+    body = _successful(to_json(given.get("output", given.get("content"))))
+    if success:
+        return replace(body, metadata=cast(Args, metadata))
+    error = given.get("error")
+    if "content" in given:
+        error, body = body.output, Result(False)
+    elif error is not None and not isinstance(error, str):
+        error = encode_json(to_json(error)).decode()
+    return replace(body, success=False, error=error or "Unknown error", metadata=cast(Args, metadata))
+
+
+def _negated(value: object) -> object:
+    return not value if isinstance(value, bool) else value
+
+
+def _successful(plain: Json, typed: bool = False) -> Result:
+    if plain is None or isinstance(plain, str):
+        return Result(True, plain or "", structured=plain if typed else None)
+    return Result(True, encode_json(Repairs().value(plain)).decode(), structured=plain)
+
+
+def _repaired(result: Result, repairs: Repairs) -> Result:
+    """The result with structure and metadata as plain JSON, and nothing in it that JSON cannot carry."""
+    if is_plain([result.output, result.error, result.structured, result.metadata]):
+        return result
+    result = replace(
+        result, output=repairs.value(result.output), error=repairs.value(result.error),
+        structured=repairs.value(to_json(result.structured)), metadata=repairs.value(to_json(result.metadata)),
+    )
+    if not is_plain([result.structured, result.metadata]):
+        raise ValueError("nested too deeply, or a number with too many digits")
+    return result
+
+
+def _unusable(value: object, error: Exception) -> str:
+    """What is wrong with a value that cannot be a result, and which part of it."""
+    part = str(error) if isinstance(error, _Unconvertible) else type(value).__name__
+    inside = "" if part == type(value).__name__ else f"{type(value).__name__} with "
+    return f"{inside}{part}, which cannot be kept. Return text, JSON, a dataclass, a pydantic model or a Result"
 
 
 def owned(result: Result, call_id: str) -> Result:
@@ -229,31 +308,25 @@ def is_well_formed(result: Result) -> bool:
     return type(result) is Result and is_plain([result.structured, result.metadata])
 
 
+class _Unconvertible(TypeError):
+    """A value of a type that has no form in JSON; the message is the name of the type."""
+
+
 def to_json(value: Any) -> Json:
-    """Plain JSON of a value: models, dataclasses, structs, enums, dates, sets and tuples included."""
-    pydantic = sys.modules.get("pydantic")
-    if pydantic is not None and isinstance(value, pydantic.BaseModel):
-        return cast(Json, value.model_dump(mode="json"))
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        value = msgspec.structs.asdict(value) if isinstance(value, msgspec.Struct) else value
-    plain = msgspec.to_builtins(value, str_keys=True, enc_hook=_encode)
-    return parse_json(encode_json(plain), limit=sys.maxsize) if _has_odd_number(plain) else cast(Json, plain)
+    """Plain JSON of a value: models, dataclasses, structs, enums, dates, paths, decimals, sets and tuples included.
+
+    Half surrogate pairs, NaN and infinity stay as they are.
+    """
+    return cast(Json, msgspec.to_builtins(value, str_keys=True, enc_hook=_encode))
 
 
 def _encode(value: Any) -> Any:
+    if isinstance(value, PurePath):
+        return str(value)
     pydantic = sys.modules.get("pydantic")
     if pydantic is not None and isinstance(value, pydantic.BaseModel):
         return value.model_dump(mode="json")
-    raise TypeError(type(value).__name__)
-
-
-def _has_odd_number(value: Any) -> bool:
-    """NaN and infinity become null, as the encoder writes them."""
-    if isinstance(value, float):
-        return value != value or value in (float("inf"), float("-inf"))
-    if isinstance(value, dict):
-        return any(_has_odd_number(item) for item in cast(dict[str, Any], value).values())
-    return isinstance(value, list) and any(_has_odd_number(item) for item in cast(list[Any], value))
+    raise _Unconvertible(type(value).__name__)
 
 
 def checked(tool: Tool, result: Result) -> Result:

@@ -16,10 +16,10 @@ from msgspec.structs import replace
 
 from holdfast.config.model import Config
 from holdfast.contract.call import Answer, Caller, Decision, PendingCall
-from holdfast.contract.errors import CallError, StaleApproval, UnknownCall
+from holdfast.contract.errors import CallError, ConfigError, StaleApproval, UnknownCall
 from holdfast.contract.inquiry import Inquirer
 from holdfast.contract.result import Result
-from holdfast.contract.tool import Tool
+from holdfast.contract.tool import Tool, choices
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import Failure, State
 from holdfast.contract.widening import Widening
@@ -39,7 +39,7 @@ from holdfast.runtime.interfaces import Asker, Attachment, Interfaces, Nobody, T
 from holdfast.runtime.middleware import After, Before, HookHandle, Middleware
 from holdfast.runtime.pending import Lifetimes, PendingCalls
 from holdfast.runtime.pipeline import CallRequest, Pipeline
-from holdfast.runtime.results import awaiting_program, failed
+from holdfast.runtime.results import awaiting_program, failed, words_of
 from holdfast.runtime.secrets import Secrets
 from holdfast.runtime.services import Services
 from holdfast.sandbox.hidden_files import faults
@@ -89,7 +89,7 @@ class Runtime:
         registry: Registry | None = None, workspace: Workspace | None = None, rules: Rules | None = None,
     ) -> None:
         """`workspace` says more than `root` about where the runtime works; it can have a sandbox of its own."""
-        self.config = config = config or Config()
+        self.config = config = _config(config)
         rules = rules or Rules()
         self.workspace = workspace = _workspace(workspace, root, ledger)
         self.ledger = ledger
@@ -147,6 +147,8 @@ class Runtime:
         )
         self.telemetry: Telemetry | None = Telemetry.find()
         """Where spans are recorded; None: nowhere."""
+        if isinstance(tools, Tool) or callable(tools):
+            raise CallError("The tools of a runtime are a list: Runtime(tools=[...]).")
         for tool in tools:
             self.registry.register(tool)
 
@@ -336,7 +338,8 @@ class Runtime:
     def tool_list(self, format: Format, caller: Caller | None = None) -> ToolList:  # noqa: A002
         """The tool list for a provider's API. Unchanged tools give the same object again."""
         if not isinstance(cast(object, format), str) or format not in get_args(Format):
-            raise CallError(f"There is no tool list in this format; use one of {', '.join(get_args(Format))}.")
+            shown = words_of(format, "this")[:40]
+            raise CallError(f"There is no tool list in the format {shown!r}. {choices(shown, get_args(Format))}")
         return self.access.tool_list(format, self._checked(caller))
 
     def subscribe(self, limit: int = QUEUE_LIMIT) -> Subscription:
@@ -369,6 +372,15 @@ class Runtime:
             self._leaving.append(close)
         else:
             self._closers.append(cast(Callable[[], None], close))
+
+
+def _config(given: object) -> Config:
+    if given is None:
+        return Config()
+    if isinstance(given, Config):
+        return given
+    kind = type(given).__name__
+    raise ConfigError(f"The config of a runtime is a Config, not {kind}. For plain tables write Config.from_dict(...).")
 
 
 def _request(item: Any) -> Request:

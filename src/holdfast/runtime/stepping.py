@@ -40,6 +40,10 @@ class NoReply(Exception):
     """The process that did the work is gone and said nothing."""
 
 
+class Raised(Exception):
+    """What a function raised where it cannot be passed on: as it is told, with the original as its cause or a note."""
+
+
 class Closed(Exception):
     """The coroutine that waits for the work was closed from outside."""
 
@@ -227,6 +231,8 @@ def _deliver(future: asyncio.Future[Any], outcome: Any, error: BaseException | N
     if error is None:
         future.set_result(outcome)
     elif isinstance(error, StopIteration | asyncio.CancelledError):
-        future.set_exception(RuntimeError(f"the tool raised {type(error).__name__}"))
+        raised = Raised(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+        raised.__cause__ = error  # neither can be raised through a future as it is
+        future.set_exception(raised)
     else:
         future.set_exception(error)

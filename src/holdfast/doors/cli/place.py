@@ -198,7 +198,8 @@ def show_warnings() -> None:
 
     class Shown(logging.Handler):
         def emit(self, record: Any) -> None:
-            _warn(record.getMessage())
+            if not hasattr(record, "call_id"):  # what a tool raised: the result of its call says so
+                _warn(record.getMessage())
 
     logger = logging.getLogger("holdfast")
     if not logger.handlers:

@@ -1,0 +1,113 @@
+"""`execute(args, ctx, callback)`: a tool that finishes later, and returns a function that cancels its work."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from holdfast import Config, Runtime, State, Tool, define
+from holdfast.config.model import ToolsConfig
+from holdfast.contract.errors import ToolError
+from holdfast.contract.event import Started
+from tests.runtime.support import run
+
+PURE: frozenset[str] = frozenset()
+
+
+def result_of(execute: Any, **fields: Any) -> Any:
+    return run(Runtime(tools=[define(name="later", execute=execute, effects=PURE, **fields)]).call("later"))
+
+
+@pytest.mark.spec("T4")
+@pytest.mark.parametrize("runs", ["thread", "inline"])
+def test_a_tool_finishes_when_it_calls_back_from_any_thread_and_only_the_first_time_counts(runs: str) -> None:
+    def execute(args: Any, ctx: Any, callback: Any) -> Any:
+        def work() -> None:
+            callback({"success": True, "output": "first"})
+            callback("second")
+
+        threading.Thread(target=work).start()
+        return lambda: None
+
+    assert result_of(execute, runs=runs).output == "first"
+    assert result_of(execute, runs=runs, **{"async": True}).output == "first"
+
+
+@pytest.mark.spec("T4")
+def test_a_coroutine_function_may_take_the_callback_and_what_is_returned_counts_as_well() -> None:
+    async def later(args: Any, ctx: Any, callback: Any) -> None:
+        asyncio.get_running_loop().call_soon(callback, {"content": "no such host", "is_error": True})
+
+    def at_once(args: Any, ctx: Any, callback: Any) -> str:
+        return "at once"
+
+    failed = result_of(later)
+    assert (failed.success, failed.error, failed.state) == (False, "no such host", State.FAILED)
+    assert result_of(at_once).output == "at once"
+
+
+@pytest.mark.spec("T4", "X4")
+def test_the_cancel_function_is_called_once_when_the_call_is_stopped_or_runs_out_of_time() -> None:
+    cancelled: list[str] = []
+    each = threading.Semaphore(0)
+
+    def execute(args: Any, ctx: Any, callback: Any) -> Any:
+        def cancel() -> None:
+            cancelled.append(ctx.call_id)
+            each.release()
+
+        return cancel
+
+    later = Tool(name="later", execute=execute, effects=PURE)
+
+    async def scene() -> list[Any]:
+        runtime = Runtime(tools=[later], config=Config(tools=ToolsConfig(default_timeout=0.05)))
+        late = await runtime.call("later")
+        patient = Runtime(tools=[later])
+        with patient.subscribe() as events:
+            call = asyncio.create_task(patient.call("later", call_id="mine"))
+            async for event in events:
+                if isinstance(event, Started):
+                    break
+            assert patient.cancel("mine")
+        return [late, await call]
+
+    late, stopped = run(scene())
+    assert (late.state, stopped.state) == (State.TIMED_OUT, State.CANCELLED)
+    assert each.acquire(timeout=30) and each.acquire(timeout=30)
+    assert sorted(cancelled) == sorted([late.call_id, "mine"])
+
+
+@pytest.mark.spec("T4", "X4")
+def test_work_that_begins_after_the_call_was_stopped_is_cancelled_too() -> None:
+    gate, cancelled = threading.Event(), threading.Event()
+
+    def execute(args: Any, ctx: Any, callback: Any) -> Any:
+        gate.wait(30)
+        return cancelled.set
+
+    runtime = Runtime(tools=[Tool(name="later", execute=execute, effects=PURE, timeout=0.05)])
+    assert run(runtime.call("later")).state is State.TIMED_OUT
+    gate.set()
+    assert cancelled.wait(30)
+
+
+@pytest.mark.spec("T4", "T3")
+def test_a_definition_may_say_whether_it_is_async() -> None:
+    def plain(args: Any, ctx: Any) -> dict[str, Any]:
+        return {"success": True, "output": "done"}
+
+    def optional(args: Any, ctx: Any, callback: Any = None) -> str:
+        return f"callback={callback}"
+
+    assert result_of(plain, **{"async": False}).output == "done"
+    assert result_of(optional, **{"async": False}).output == "callback=None"
+    with pytest.raises(ToolError, match=r"takes no callback: write execute\(args, ctx, callback\)"):
+        define({"name": "x", "execute": plain, "async": True})
+    with pytest.raises(ToolError, match="must be true or false, not 'no'"):
+        define({"name": "x", "execute": plain, "async": "no"})
+    with pytest.raises(ToolError, match="cannot take a callback"):
+        define(name="x", execute=optional, runs="process")
