@@ -396,3 +396,26 @@ def test_a_call_is_finished_from_outside_only_where_its_name_means_one_call(tmp_
     elsewhere = asked("c1", "another request")
     assert run(runtime.resolve("another request", "c1", "there it means one")).call_id == elsewhere
     assert [held.call.id for held in runtime.pending.list()] == [second, forged]
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_what_is_suggested_can_work_where_the_call_waits(tmp_path: Path, kept: bool) -> None:
+    note, _ = recorder()
+    tools = [note, Tool(name="ask.colleague")]
+    runtime = runtime_in(tmp_path, *tools, nobody="park") if kept else Runtime(tools=tools, nobody="park")
+    waiting = run(runtime.call("note", {"text": "x"}))
+    asked = run(runtime.call("ask.colleague"))
+    with pytest.raises(CallError) as no_yes:
+        run(runtime.approve(asked.call_id))
+    with pytest.raises(UnknownCall) as unknown:
+        run(runtime.approve("nothing"))
+    told = [waiting.error or "", asked.error or "", str(no_yes.value), str(unknown.value)]
+    commands = [
+        f"holdfast approve {waiting.call_id}", *[f"holdfast answer {asked.call_id} TEXT"] * 2, "`holdfast pending`",
+    ]  # fmt: skip
+    calls = [
+        f"runtime.approve({waiting.call_id!r})", *[f"runtime.respond({asked.call_id!r}, text)"] * 2,
+        "`runtime.pending.list()`",
+    ]  # fmt: skip
+    for text, command, call in zip(told, commands, calls, strict=True):
+        assert (command in text, call in text) == (kept, not kept), text

@@ -14,7 +14,7 @@ from holdfast.config.model import OutputConfig, PolicyLayer, SandboxConfig, Tool
 from holdfast.contract.call import Call
 from holdfast.contract.errors import CallError, PathRefused
 from holdfast.runtime.commands import Workspace
-from tests.runtime.support import recorder, run, runtime_in
+from tests.runtime.support import recorder, run, runtime_in, yes
 
 
 def _look(folder: Path, see: Callable[[Any], Any], **options: Any) -> Any:
@@ -173,3 +173,24 @@ def test_the_blocking_call_is_not_for_the_event_loop(tmp_path: Path) -> None:
         return "told"
 
     assert _look(tmp_path, see) == "told"
+
+
+@pytest.mark.spec("T7", "A5a")
+def test_the_id_the_model_gave_is_the_tool_id_in_every_phase(tmp_path: Path) -> None:
+    seen: list[tuple[str, str]] = []
+    note, _ = recorder()
+
+    async def execute(args: Any, ctx: Any) -> str:
+        seen.append(("run", ctx.tool_id))
+        return "ran"
+
+    runtime = runtime_in(tmp_path, note.with_(execute=execute), asker=yes())
+    runtime.approvals.chain.register("spy", lambda name, args, ctx: seen.append(("chain", ctx.tool_id)))
+    runtime.middleware_for("note", before=lambda args, ctx: seen.append(("before", ctx.tool_id)))
+    run(runtime.judge("note", {"text": "x"}, given_id="toolu_1"))
+    assert run(runtime.call("note", {"text": "x"}, given_id="toolu_1")).success
+    assert {phase for phase, _ in seen} == {"run", "chain", "before"}
+    assert {tool_id for _, tool_id in seen} == {"toolu_1"}
+    seen.clear()
+    result = run(runtime.call("note", {"text": "x"}))
+    assert {tool_id for _, tool_id in seen} == {result.call_id}

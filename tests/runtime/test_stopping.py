@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -363,3 +364,21 @@ def test_a_mutation_that_only_swallows_its_cancellation_stays_unknown() -> None:
     for seeing in (_seeing(State.DONE), _seeing(State.CANCELLED, seen=False)):
         result = run(Runtime(tools=[seeing], config=approving("seeing")).call("seeing"))
         assert result.state is State.UNKNOWN
+
+
+@pytest.mark.spec("X3")
+@pytest.mark.parametrize("first", [True, False])
+def test_a_tool_that_blocks_the_event_loop_past_its_timeout_is_reported(
+    first: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def execute(args: Any) -> str:
+        if not first:
+            await asyncio.sleep(0)
+        end = time.monotonic() + 0.05
+        while time.monotonic() < end:
+            pass
+        return "late"
+
+    run(Runtime(tools=[Tool(name="busy", execute=execute, effects=frozenset(), timeout=0.01)]).call("busy"))
+    assert re.search(r"Tool 'busy' blocked the event loop for \d+\.\d s; its timeout is 0\.01 s\.", caplog.text)
+    assert "make it a plain function: those run in a thread" in caplog.text

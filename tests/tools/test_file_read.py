@@ -295,7 +295,8 @@ def test_without_a_project_reading_stays_in_the_working_folder(tmp_path: Path) -
         ({"path": "config.lua", "offset": 100, "limit": 50, "label": "reading tail"},
          "read: config.lua  +100,50  # reading tail"),
         ({"path": "config.lua", "offset": 100}, "read: config.lua  +100"),
-        ({"path": "config.lua", "limit": 5}, "read: config.lua  +1,5"),
+        ({"path": "config.lua", "limit": 50, "label": "reading config"}, "read: config.lua  +0,50  # reading config"),
+        ({"path": "config.lua", "offset": 0, "limit": 50}, "read: config.lua  +0,50"),
         ({"path": "config.lua", "offset": None, "limit": None, "label": None}, "read: config.lua"),
     ],
 )  # fmt: skip

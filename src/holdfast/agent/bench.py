@@ -279,7 +279,7 @@ class Bench:
         return opened
 
     async def judge(self, slot: Slot) -> Decision:
-        return await self.runtime.judge(slot.use.name, _arguments(slot), caller=self.caller)
+        return await self.runtime.judge(slot.use.name, _arguments(slot), caller=self.caller, given_id=slot.use.id)
 
     async def prepare(self, slot: Slot) -> Ready:
         """Take a slot's call through every stage up to the decision, under the id it was opened with."""

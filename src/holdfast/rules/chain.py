@@ -101,6 +101,8 @@ class Question(Struct, frozen=True, kw_only=True):
     root: Path | None
     session: str
     document: str | None = None
+    given_id: str | None = None
+    """The id the model gave the call, if it gave one."""
     confinement: Callable[[], Confinement] = unconfined
     """What would hold the call; found out only where that matters."""
     files: Callable[[], tuple[NamedFile, ...]] = tuple
@@ -133,8 +135,8 @@ class ResolveContext(Struct, frozen=True):
 
     @property
     def tool_id(self) -> str:
-        """The seed's word for the call id."""
-        return self.question.call_id
+        """The id the model gave the call, in every phase; that of the ledger where it gave none."""
+        return self.question.given_id or self.question.call_id
 
     @property
     def names(self) -> tuple[str, ...]:

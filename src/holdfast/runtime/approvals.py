@@ -166,7 +166,7 @@ class Approvals:
             tool=tool, args=call.args, call_id=call.id, name_used=call.name_used, cwd=call.cwd, caller=call.caller,
             risk=proposal.risk if proposal is not None else tool.risk, paths=self.touched(tool, call),
             root=workspace.root, session=call.caller.session or self._session,
-            document=workspace.document.name if workspace.document else None,
+            document=workspace.document.name if workspace.document else None, given_id=call.given_id,
             confinement=lambda: self._commands.confinement(tool, call),
             files=lambda: self.files_named(tool, call, proposal), widening=call.widening,
         )

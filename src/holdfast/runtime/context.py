@@ -93,6 +93,10 @@ class RunContext:
         return self.call_record.id
 
     @property
+    def tool_id(self) -> str:
+        return self.call_record.given_id or self.call_record.id
+
+    @property
     def parent_call_id(self) -> str | None:
         return self.call_record.parent
 
@@ -182,6 +186,13 @@ class RunContext:
 
     def stopping(self) -> None:
         self._stopped = True
+
+    def blocked(self, seconds: float) -> None:
+        """Report that nothing else could run for longer than the tool may take: no deadline could end it."""
+        self._environment.events.warn(
+            f"Tool '{self.tool.name}' blocked the event loop for {seconds:.1f} s; its timeout is {self.timeout:g} s. "
+            "Await what it waits for, or make it a plain function: those run in a thread."
+        )
 
     def failed_with(self, error: BaseException) -> None:
         """Remember what the tool raised. The traceback is for the log, not for the model."""

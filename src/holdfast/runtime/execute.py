@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import inspect
 from collections.abc import Callable, Coroutine
+from time import monotonic
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -48,6 +49,7 @@ class Executor:
         """
         if not isinstance(ctx.callbacks, list):
             ctx.callbacks = []  # before a thread of the tool can add to it
+        started = monotonic()
         try:
             if direct:
                 value = function(args, ctx)
@@ -68,6 +70,8 @@ class Executor:
                 return stop.value
         except BaseException as error:
             return _failed(ctx, error)
+        finally:
+            _report_blocking(ctx, monotonic() - started, direct)
         ctx.callbacks.insert(0, ctx.stopping)
         running = Running(ctx.callbacks)
         if ctx.timeout is not None:
@@ -92,6 +96,7 @@ class Executor:
         except BaseException as error:
             return _failed(ctx, error)
         finally:
+            _report_blocking(ctx, running.longest_step, direct)
             self.running.pop(ctx.call_id, None)
             if self._idle is not None and not self.running:
                 self._idle.set()
@@ -113,6 +118,11 @@ class Executor:
             return False
         running.stop(Stop.CANCELLED)
         return True
+
+
+def _report_blocking(ctx: RunContext, seconds: float, direct: bool) -> None:
+    if direct and ctx.timeout is not None and seconds > ctx.timeout:
+        ctx.blocked(seconds)
 
 
 def _stopped(stopped: Stopped, ctx: RunContext, *, in_thread: bool, mutates: bool) -> Ended:

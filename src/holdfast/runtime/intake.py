@@ -158,7 +158,7 @@ def known_call_id(value: object) -> str:
     except UnicodeEncodeError:
         pass
     shown = words_of(value, type(value).__name__)[:80]
-    raise UnknownCall(f"{shown!a} is not the id of a call; `holdfast pending` lists the calls that wait.")
+    raise UnknownCall(f"{shown!a} is not the id of a call; use the id of a pending call.")
 
 
 def folder(value: object, otherwise: str) -> str:

@@ -24,7 +24,7 @@ from holdfast.rules.gate import HOOK as HOOK_SOURCE
 from holdfast.runtime import intake
 from holdfast.runtime.events import Events
 from holdfast.runtime.interfaces import Attachment, Interfaces
-from holdfast.runtime.results import cancelled, expired, words_of
+from holdfast.runtime.results import cancelled, expired, how_to_answer, words_of
 from holdfast.store import owner
 
 if TYPE_CHECKING:
@@ -60,6 +60,15 @@ class PendingCalls:
 
             self._kept = Ledger.in_memory(redact=self._redactor)
         return self._kept
+
+    @property
+    def shared(self) -> bool:
+        """Whether other processes, such as the `holdfast` command, see these calls."""
+        return self._kept is not None and not self._kept.volatile
+
+    def unknown(self, call_id: str) -> UnknownCall:
+        listed = "`holdfast pending`" if self.shared else "`runtime.pending.list()`"
+        return UnknownCall(f"No call '{call_id}' is waiting; {listed} lists those that are.")
 
     def list(self) -> list[PendingCall]:
         """Calls that wait for a person, or are approved and wait for their program; oldest first."""
@@ -119,9 +128,10 @@ class PendingCalls:
         ledger = self.ledger
         found = self.get(call_id)
         if found is None:
-            raise UnknownCall(f"No call '{call_id}' is waiting; `holdfast pending` lists those that are.")
+            raise self.unknown(call_id)
         if answer.kind == "approve" and found.definition_only:
-            raise CallError(f"Call {call_id} waits for its result, not for a yes: holdfast answer {call_id} TEXT")
+            how = how_to_answer(found, shared=self.shared)
+            raise CallError(f"Call {call_id} waits for its result, not for a yes: {how}")
         if answer.kind == "reject" and not answer.message:
             refused = found.decision.source == HOOK_SOURCE
             answer = replace(answer, message=CANCELLED_BY_USER if refused else REJECTED_BY_USER)

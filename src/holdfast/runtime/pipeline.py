@@ -55,6 +55,7 @@ from holdfast.runtime.results import (
     checked_proposal,
     denied,
     failed,
+    how_to_answer,
     invalid,
     invalid_for,
     lost_secret,
@@ -460,7 +461,7 @@ class Pipeline:
             return self._finish(ctx.call_record, failed(text, State.FAILED, Failure.LEDGER))
         ctx.begun = True
         if not stays:
-            return waits(pending)
+            return waits(pending, shared=self._pending.shared)
         attending = self._attend(pending, ctx.parent)
         try:
             return await (attending if ctx.parent is None else ctx.parent.while_waiting(attending))
@@ -476,7 +477,7 @@ class Pipeline:
         for _ in range(_MAX_ROUNDS):
             settled = await self._pending.wait(pending, self.answer)
             if settled is None and await self._pending.leave(pending):
-                return waits(pending)
+                return waits(pending, shared=self._pending.shared)
             if settled is None:
                 continue
             if isinstance(settled, Result):
@@ -487,7 +488,7 @@ class Pipeline:
             pending = outcome
             self._pending.announce(pending)
         await self._pending.leave(pending)
-        return waits(pending)
+        return waits(pending, shared=self._pending.shared)
 
     async def attend(self, call_id: str, seconds: float) -> Result:
         """Go on with a call that an earlier request left pending, like the request that asked for it. What another
@@ -533,7 +534,7 @@ class Pipeline:
     def _waiting(self, call_id: str) -> PendingCall:
         found = self._pending.get(call_id)
         if found is None:
-            raise UnknownCall(f"No call '{call_id}' is waiting; `holdfast pending` lists those that are.")
+            raise self._pending.unknown(call_id)
         return found
 
     async def widened(self, pending: PendingCall, widening: Widening) -> PendingCall:
@@ -553,7 +554,8 @@ class Pipeline:
         """A call as a person changed it, checked like any other."""
         call = pending.call
         if pending.definition_only:
-            raise CallError(f"Call {call.id} waits for its result, not for a yes: holdfast answer {call.id} TEXT")
+            how = how_to_answer(pending, shared=self._pending.shared)
+            raise CallError(f"Call {call.id} waits for its result, not for a yes: {how}")
         if not self._is_of_this_document(call):
             document = call.caller.document
             raise CallError(f"A changed call can be checked only where its document is open: holdfast chat {document}")
@@ -585,7 +587,9 @@ class Pipeline:
         if self._planning and isinstance(known, Plan) and known.mutates:
             return None
         outcome = await self._run_approved(pending, None)
-        return outcome if isinstance(outcome, Result) else waits(outcome, changed=what_changed(pending, outcome))
+        if isinstance(outcome, Result):
+            return outcome
+        return waits(outcome, shared=self._pending.shared, changed=what_changed(pending, outcome))
 
     async def resume_all(self) -> list[Result]:
         """Run calls that were approved while no process had their tool. Calls of a document run when it goes on."""
@@ -644,7 +648,8 @@ class Pipeline:
     async def _elsewhere(self, call_id: str, seconds: float | None = None) -> Result:
         """Another process runs it: its result is the call's one result."""
         ended = await self._pending.until_ended(call_id, seconds=seconds)
-        return ended or still_open(call_id, self._pending.get(call_id), runs=self._pending.goes_on(call_id))
+        shared, runs = self._pending.shared, self._pending.goes_on(call_id)
+        return ended or still_open(call_id, self._pending.get(call_id), shared=shared, runs=runs)
 
     def _is_of_this_document(self, call: Call) -> bool:
         document = self._environment.workspace.document

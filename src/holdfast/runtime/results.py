@@ -150,30 +150,38 @@ def denied(call: Call, decision: Decision) -> Result:
     return failed(text, State.DENIED, Failure.DENIED_BY_POLICY)
 
 
-def waits(pending: PendingCall, *, changed: str = "") -> Result:
-    """A call that waits for a person; `changed` says what is different from what was approved."""
+def how_to_answer(pending: PendingCall, *, shared: bool) -> str:
+    """What answers a pending call: a command where its ledger is a file, else only the program that has the call."""
     call_id = pending.call.id
+    if pending.definition_only:
+        return f"holdfast answer {call_id} TEXT" if shared else f"runtime.respond({call_id!r}, text)"
+    return f"holdfast approve {call_id}" if shared else f"runtime.approve({call_id!r})"
+
+
+def waits(pending: PendingCall, *, shared: bool, changed: str = "") -> Result:
+    """A call that waits for a person; `changed` says what is different from what was approved."""
+    call_id, how = pending.call.id, how_to_answer(pending, shared=shared)
     if changed:
-        text = f"Call {call_id} has changed since it was approved ({changed}) and waits again: "
-        text += f"holdfast approve {call_id}"
+        text = f"Call {call_id} has changed since it was approved ({changed}) and waits again: {how}"
     elif pending.definition_only:
-        text = f"Call {call_id} waits for its result: holdfast answer {call_id}"
+        text = f"Call {call_id} waits for its result: {how}"
     else:
-        text = f"Call {call_id} waits for approval: holdfast approve {call_id}"
+        text = f"Call {call_id} waits for approval: {how}"
     failure = Failure.AWAITING_ANSWER if pending.definition_only else Failure.AWAITING_APPROVAL
     return failed(text, State.PENDING, Failure.STALE if changed else failure, call_id)
 
 
-def still_open(call_id: str, pending: PendingCall | None, *, runs: bool = False) -> Result:
+def still_open(call_id: str, pending: PendingCall | None, *, shared: bool, runs: bool = False) -> Result:
     """A call that has not ended yet, as far as this process can tell."""
     if runs or (pending is not None and pending.state is State.RUNNING):
         text = f"Call {call_id} runs in another process and has not ended yet; its end: holdfast ledger show {call_id}"
         return failed(text, State.RUNNING, Failure.AWAITING_PROGRAM, call_id)
     if pending is None:
-        text = f"Call {call_id} is over, and no result of it is recorded: holdfast ledger show {call_id}"
+        look = f": holdfast ledger show {call_id}" if shared else "."
+        text = f"Call {call_id} is over, and no result of it is recorded{look}"
         return failed(text, State.UNKNOWN, Failure.OUTCOME_UNKNOWN, call_id)
     if pending.state is State.PENDING:
-        return waits(pending)
+        return waits(pending, shared=shared)
     text = awaiting_program(pending)
     return failed(text, pending.state, Failure.AWAITING_PROGRAM, call_id)
 

@@ -235,14 +235,21 @@ class Runtime:
             return False
         return self.pipeline.cancel(known) or self.pending.cancel(known)
 
-    def _dry(self, name: str, args: Arguments, caller: Caller | None, call_id: str) -> CallRequest:
+    def _dry(
+        self, name: str, args: Arguments, caller: Caller | None, call_id: str, given_id: str | None = None
+    ) -> CallRequest:
         name = intake.text(name, "The name of a tool")
-        return CallRequest(name, args, self._checked(caller), self.workspace.cwd, call_id=call_id, stages=[])
+        given_id = intake.optional_text(given_id, "The given id of a call")
+        return CallRequest(
+            name, args, self._checked(caller), self.workspace.cwd, given_id=given_id, call_id=call_id, stages=[]
+        )
 
-    async def judge(self, name: str, args: Arguments = None, *, caller: Caller | None = None) -> Decision:
+    async def judge(
+        self, name: str, args: Arguments = None, *, caller: Caller | None = None, given_id: str | None = None
+    ) -> Decision:
         """What a call would meet, with nothing run or recorded. A call that would end before the approval chain is
         denied by the stage that ends it."""
-        asked = self._dry(name, args, caller, "judged")
+        asked = self._dry(name, args, caller, "judged", given_id)
         decision, _ = await self.pipeline.dry_run(asked)
         return decision
 

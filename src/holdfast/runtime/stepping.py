@@ -13,6 +13,7 @@ import queue
 import threading
 from collections.abc import Callable, Coroutine, Generator
 from enum import StrEnum
+from time import monotonic
 from types import coroutine
 from typing import Any, Final
 
@@ -51,12 +52,16 @@ class Closed(Exception):
 class Running:
     """A call that waits for something, and the means to stop it."""
 
-    __slots__ = ("_grace", "_left", "_loop", "_task", "_timer", "abandon", "callbacks", "requests", "why")
+    __slots__ = (
+        "_grace", "_left", "_loop", "_task", "_timer", "abandon", "callbacks", "longest_step", "requests", "why"
+    )  # fmt: skip
 
     def __init__(self, callbacks: list[Callable[[], None]]) -> None:
         self.why: Stop | None = None
         self.abandon = False
         self.requests = 0
+        self.longest_step = 0.0
+        """Seconds for which the work kept the event loop to itself."""
         self.callbacks = callbacks
         self._loop = asyncio.get_running_loop()
         task = asyncio.current_task()
@@ -158,10 +163,13 @@ def _drive(work: Coroutine[Any, Any, Any], waited: Any, running: Running) -> Gen
             except StopIteration as stop:
                 return stop.value
         else:
+            begun = monotonic()
             try:
                 waited = work.send(sent)
             except StopIteration as stop:
                 return stop.value
+            finally:
+                running.longest_step = max(running.longest_step, monotonic() - begun)
 
 
 def _close(work: Coroutine[Any, Any, Any]) -> None:

@@ -152,7 +152,7 @@ def _preview(args: Args, width: int) -> str:
     body = str(args.get("path", ""))
     offset, limit = args.get("offset"), args.get("limit")
     if offset is not None or limit is not None:
-        body += f"  +{offset or 1}" + (f",{limit}" if limit is not None else "")
+        body += f"  +{offset or 0}" + (f",{limit}" if limit is not None else "")
     return with_label(body, args)
 
 
