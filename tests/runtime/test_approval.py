@@ -103,7 +103,7 @@ def test_edited_arguments_are_validated_and_judged_again(tmp_path: Path) -> None
     def no_evil(name: str, args: Any, ctx: Any) -> str | None:
         return "deny" if args.get("text") == "evil" else None
 
-    runtime.approvals.chain.register("no-evil", no_evil, priority=200)
+    runtime.approvals.register("no-evil", no_evil, priority=200)
     with pytest.raises(CallError, match="The changed call would not run"):
         run(runtime.approve(held.call.id, args={"text": "evil"}))
     assert runtime.pending.list()[0].digest == held.digest

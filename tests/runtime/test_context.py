@@ -185,7 +185,7 @@ def test_the_id_the_model_gave_is_the_tool_id_in_every_phase(tmp_path: Path) -> 
         return "ran"
 
     runtime = runtime_in(tmp_path, note.with_(execute=execute), asker=yes())
-    runtime.approvals.chain.register("spy", lambda name, args, ctx: seen.append(("chain", ctx.tool_id)))
+    runtime.approvals.register("spy", lambda name, args, ctx: seen.append(("chain", ctx.tool_id)))
     runtime.middleware_for("note", before=lambda args, ctx: seen.append(("before", ctx.tool_id)))
     run(runtime.judge("note", {"text": "x"}, given_id="toolu_1"))
     assert run(runtime.call("note", {"text": "x"}, given_id="toolu_1")).success

@@ -26,6 +26,7 @@ from holdfast.rules.gate import Cap
 from holdfast.rules.grants import StoredGrants
 from holdfast.rules.policy import check_names, read_skills
 from holdfast.rules.standard import CommandRules, DocumentPolicy
+from holdfast.runtime.approvals import load_resolvers
 from holdfast.runtime.commands import Workspace
 from holdfast.runtime.interfaces import Asker, Nobody
 from holdfast.runtime.runtime import Rules, Runtime
@@ -215,6 +216,7 @@ def build_runtime(
             skills=read_skills(config.tools.skills, setting.trust.is_trusted),
         ),
     )
+    load_resolvers(runtime.approvals.chain, registry.warn, project=setting.root or setting.cwd)
     if grants is not None:
         runtime.on_close(grants.close)
     remove_dead_runs(setting.state / "undo")

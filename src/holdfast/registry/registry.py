@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
@@ -374,20 +374,28 @@ def load_entry_points(registry: Registry, group: str = GROUP, *, project: Path |
     An entry point names a tool, a definition, a list, a factory without parameters that gives one of these, a module
     with `definitions` or `resolve`, or a source. Every tool is marked `package:NAME`, whatever it says of itself.
     """
+    offered = installed_points(group, project, "tools", "tools.modules", registry.warn)
+    return Handle.compose(*[_load(registry, point, package) for point, package in offered])
+
+
+def installed_points(
+    group: str, project: Path | None, what: str, option: str, warn: Callable[[str], None]
+) -> Iterator[tuple[EntryPoint, str]]:
+    """The entry points of installed packages, each with its package; the `option` names a module that is not one."""
     from importlib.metadata import entry_points
 
-    points = sorted(entry_points(group=group), key=lambda point: (_package(point), point.name))
-    return Handle.compose(*[_load(registry, point, project) for point in points])
-
-
-def _load(registry: Registry, point: EntryPoint, project: Path | None) -> Handle | None:
-    package = _package(point)
-    if project is not None and _lies_in(point, project):
-        registry.warn(
-            f"The package '{package}' lies in the project and is not installed, so the tools it offers as "
-            f"'{point.name}' are left out; install it, or name its module in tools.modules of your own configuration."
+    for point in sorted(entry_points(group=group), key=lambda point: (_package(point), point.name)):
+        package = _package(point)
+        if project is None or not _lies_in(point, project):
+            yield point, package
+            continue
+        warn(
+            f"The package '{package}' lies in the project and is not installed, so the {what} it offers as "
+            f"'{point.name}' are left out; install it, or name its module in {option} of your own configuration."
         )
-        return None
+
+
+def _load(registry: Registry, point: EntryPoint, package: str) -> Handle | None:
     try:
         return registry.register(_made(point.load()), source=f"package:{package}")
     except (Exception, SystemExit) as error:

@@ -307,11 +307,21 @@ class Chain:
         """Add a resolver, or replace the one of that name. A mapping has `resolve` and may have the other fields."""
         if not name or ("." in name and not name.startswith("urn:")):
             raise ConfigError(f"{show(name)} cannot name a resolver: dots are for module paths; write ':' or '_'.")
+        return self.add(self.made(name, resolver, priority=priority, description=description))
+
+    @staticmethod
+    def made(
+        name: str, resolver: Resolver | Resolve | Mapping[str, Any], *, priority: int = DEFAULT_PRIORITY,
+        description: str = "",
+    ) -> Resolver:
+        """A resolver from any form that `register` takes, under this name."""
         if isinstance(resolver, Resolver):
-            return self.add(replace(resolver, name=name))
+            return replace(resolver, name=name)
         fields: dict[str, Any] = {"priority": priority, "description": description}
         fields |= cast(Mapping[str, Any], resolver) if isinstance(resolver, Mapping) else {"resolve": resolver}
-        return self.add(_made(name, fields))
+        made = _made(name, fields)
+        _check(made)
+        return made
 
     def add(self, resolver: Resolver) -> ResolverHandle:
         """Add a finished resolver under its own name, which may be a module path."""

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
@@ -18,8 +22,17 @@ from holdfast.contract.vocabulary import Verdict
 from holdfast.contract.widening import Widening
 from holdfast.fs import paths
 from holdfast.fs.protected_paths import is_protected
-from holdfast.registry.registry import Registry
-from holdfast.rules.chain import FAILED, Question
+from holdfast.registry.registry import Registry, installed_points
+from holdfast.rules.chain import (
+    DEFAULT_PRIORITY,
+    FAILED,
+    Chain,
+    Question,
+    Resolve,
+    ResolveContext,
+    Resolver,
+    ResolverHandle,
+)
 from holdfast.rules.gate import Cap, Gate, Hooks, apply_caps, containment_cap, secret_file_cap, unhidden_files_cap
 from holdfast.rules.resolvers import GRANTS
 from holdfast.rules.shell.place import command_of, is_shell_tool
@@ -74,6 +87,48 @@ def _named(commands: Commands, tool: Tool, args: Args, cwd: str) -> tuple[Path, 
         raise PathRefused(f"The paths of tool '{tool.name}' cannot be told: {error}.") from None
 
 
+RESOLVERS: Final = "holdfast.resolvers"
+
+
+def load_resolvers(chain: Chain, warn: Callable[[str], None], *, project: Path | None, group: str = RESOLVERS) -> None:
+    """Add the resolvers that installed packages offer, each as `PACKAGE:NAME`. They can ask and deny; what they approve
+    counts only where the user's `auto_approve` names their module. One that is broken is a warning.
+
+    An entry point names a function, a `Resolver`, a mapping with `resolve`, or a module that has a function `resolve`.
+    """
+    if not _is_offered(group):
+        return
+    for point, package in installed_points(group, project, "resolvers", "approval.auto_approve", warn):
+        name = f"{package}:{point.name}"
+        try:
+            offered = point.load()
+            given = {"resolve": offered.resolve} if isinstance(offered, ModuleType) else offered
+            made = chain.made(name, given)
+            chain.add(replace(made, resolve=partial(_stricter, made.resolve)))
+        except (Exception, SystemExit) as error:
+            warn(
+                f"The package '{package}' offers a resolver as '{point.name}' ({point.value}), but it cannot be used: "
+                f"{type(error).__name__}: {error}"
+            )
+
+
+def _stricter(resolve: Resolve, name: str, args: Args, ctx: ResolveContext) -> object:
+    answer = resolve(name, args, ctx)
+    verdict = Verdict.parse(answer.verdict if isinstance(answer, Decision) else answer)
+    return None if verdict is Verdict.APPROVE else answer
+
+
+def _is_offered(group: str) -> bool:
+    """Whether any package offers something: reading what they all offer would take a cold start too long."""
+    wanted = f"[{group}]".encode()
+    for folder in filter(os.path.isdir, sys.path):
+        for info in Path(folder).iterdir():
+            with suppress(OSError):
+                if info.name.endswith("-info") and wanted in (info / "entry_points.txt").read_bytes():
+                    return True
+    return False
+
+
 class Approvals:
     """Puts calls to the chain and the caps, with the real paths they touch and the files they name."""
 
@@ -87,6 +142,14 @@ class Approvals:
         self.grants = grants
         self.chain = gate.chain
         self.caps = gate.caps
+
+    def register(
+        self, name: str, resolver: Resolver | Resolve | Mapping[str, Any], *, priority: int = DEFAULT_PRIORITY,
+        description: str = "",
+    ) -> ResolverHandle:
+        """Add a resolver to the chain, or replace the one of that name: `resolve(tool, args, ctx)` returns "approve",
+        "ask", "deny", a `Decision`, or None to pass. The handle has `remove()`."""
+        return self.chain.register(name, resolver, priority=priority, description=description)
 
     async def decide(self, tool: Tool, call: Call, proposal: Proposal | None) -> Decision:
         """The verdict on a call. What cannot be judged is denied."""
