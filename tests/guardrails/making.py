@@ -100,7 +100,7 @@ def listing(path: str, *names: str) -> Result:
             "entries": entries,
             "total": len(names),
             "complete": True,
-            "build_folders_not_entered": 0,
+            "build_folders_not_shown": [],
         },
     )
 

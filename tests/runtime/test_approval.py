@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Answer, Config, PendingCall, Precondition, Proposal, Result, Risk, Runtime, State, Tool
+from holdfast import Answer, Attachment, Config, PendingCall, Precondition, Proposal, Result, Risk, Runtime, State, Tool
 from holdfast.config.model import HooksConfig, SandboxConfig
 from holdfast.contract.errors import CallError, InvalidArguments, NotPending, StaleApproval, UnknownCall
 from holdfast.contract.vocabulary import Failure
@@ -419,3 +419,27 @@ def test_what_is_suggested_can_work_where_the_call_waits(tmp_path: Path, kept: b
     ]  # fmt: skip
     for text, command, call in zip(told, commands, calls, strict=True):
         assert (command in text, call in text) == (kept, not kept), text
+
+
+@pytest.mark.spec("X12")
+def test_a_call_resolved_from_outside_keeps_everything_in_its_result(tmp_path: Path) -> None:
+    image = Attachment(kind="image", mime_type="image/png", data=b"png")
+    whole = Result(True, "seen", structured={"n": 1}, metadata={"took": 3}, attachments=(image,))
+    runtime = runtime_in(tmp_path, Tool(name="ask.colleague"), nobody="park")
+
+    def asked(name: str) -> str:
+        return run(runtime.call("ask.colleague", request="r", given_id=name)).call_id
+
+    first, second, third = asked("a"), asked("b"), asked("c")
+    done = run(runtime.resolve("r", "a", whole))
+    assert (done.output, done.structured, done.metadata, done.attachments, done.call_id) == (
+        "seen", {"n": 1}, {"took": 3}, (image,), first,
+    )  # fmt: skip
+    assert runtime.ledger is not None and runtime.ledger.result(first) == done
+    failed = run(runtime.resolve("r", "b", {"content": "no answer", "is_error": True, "metadata": {"tries": 2}}))
+    assert (failed.success, failed.error, failed.metadata, failed.call_id) == (False, "no answer", {"tries": 2}, second)
+    wrong: list[Any] = [5, None, {"answer": 1}, {"content": object(), "is_error": False}, b"bytes"]
+    for value in wrong:
+        with pytest.raises(CallError, match=r"resolved with a Result, text or \{content, is_error\}, not "):
+            run(runtime.resolve("r", "c", value))
+    assert run(runtime.resolve("r", "c", "at last")).call_id == third

@@ -67,3 +67,8 @@ def test_paths_are_shown_from_the_working_folder_or_from_home(path: str, shown: 
 def test_the_root_folder_shortens_nothing() -> None:
     assert display_path("/etc/hosts", cwd="/", home="/") == "/etc/hosts"
     assert display_path("/etc/hosts") == "/etc/hosts"
+
+
+@pytest.mark.spec("X13")
+def test_without_arguments_there_is_nothing_to_say() -> None:
+    assert default_summary(None) == ""

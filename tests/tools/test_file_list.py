@@ -38,10 +38,9 @@ def _make(root: Path, *paths: str) -> None:
 def test_folders_come_first_then_names_whatever_their_case(tmp_path: Path) -> None:
     _make(tmp_path, "b.txt", "A.txt", "a.txt", ".hidden", "Zoo/", "src/", ".git/")
     result = _list(tmp_path)
-    assert result.output == ".git/\nsrc/\nZoo/\n.hidden\nA.txt\na.txt\nb.txt\n\n[7 entries]"
+    assert result.output == "src/\nZoo/\n.hidden\nA.txt\na.txt\nb.txt\n\n[6 entries, without .git]"
     assert isinstance(result.structured, dict)
     assert result.structured["entries"] == [
-        {"path": ".git", "kind": "dir", "size": None, "link": False},
         {"path": "src", "kind": "dir", "size": None, "link": False},
         {"path": "Zoo", "kind": "dir", "size": None, "link": False},
         {"path": ".hidden", "kind": "file", "size": 7, "link": False},
@@ -55,17 +54,16 @@ def test_folders_come_first_then_names_whatever_their_case(tmp_path: Path) -> No
 @pytest.mark.spec("B1")
 def test_below_only_if_asked_and_without_build_folders(tmp_path: Path) -> None:
     _make(tmp_path, "src/a/deep.py", "src/b.py", "node_modules/x.js", "top.md")
-    assert _list(tmp_path).output == "node_modules/\nsrc/\ntop.md\n\n[3 entries]"
+    assert _list(tmp_path).output == "src/\ntop.md\n\n[2 entries, without node_modules]"
     whole = _list(tmp_path, recursive=True)
     assert whole.output == (
-        "node_modules/\nsrc/\nsrc/a/\nsrc/a/deep.py\nsrc/b.py\ntop.md\n\n"
-        "[6 entries, depth=10, 1 build folder not entered]"
+        "src/\nsrc/a/\nsrc/a/deep.py\nsrc/b.py\ntop.md\n\n[5 entries, depth=10, without node_modules]"
     )
     assert isinstance(whole.structured, dict)
-    assert [item["size"] for item in whole.structured["entries"][3:]] == [13, 8, 6]  # pyright: ignore
+    assert [item["size"] for item in whole.structured["entries"][2:]] == [13, 8, 6]  # pyright: ignore
     two = _list(tmp_path, max_depth=2)
-    assert two.output.endswith("src/b.py\ntop.md\n\n[5 entries, depth=2, 1 build folder not entered]")
-    assert _list(tmp_path, recursive=False, max_depth=2).output.endswith("[3 entries]")
+    assert two.output.endswith("src/b.py\ntop.md\n\n[4 entries, depth=2, without node_modules]")
+    assert _list(tmp_path, recursive=False, max_depth=2).output.endswith("[2 entries, without node_modules]")
     assert "depth=10" in _list(tmp_path, max_depth=99).output
     assert _list(tmp_path, "node_modules").output == "x.js\n\n[1 entry]"
 

@@ -201,8 +201,11 @@ def test_a_process_is_named_by_its_pid_or_by_its_id(tmp_path: Path) -> None:
         started = _fields(await runtime.call("process.start", {"command": "sleep 100"}))
         by_id = _fields(await runtime.call("process.status", {"id": started["id"]}))
         assert by_id["pid"] == started["pid"]
-        for wrong in ({}, {"pid": started["pid"], "id": started["id"]}):
-            assert "by its pid or by its id" in ((await runtime.call("process.status", wrong)).error or "")
+        as_text = _fields(await runtime.call("process.status", {"pid": str(started["pid"])}))
+        assert as_text["id"] == started["id"]
+        for name in ("process.status", "process.output", "process.kill"):
+            missing = await runtime.call(name, {})
+            assert missing.state is State.INVALID and "pid" in (missing.error or "")
 
     _with(tmp_path, script)
 
@@ -276,7 +279,7 @@ def test_the_previews_say_what_would_happen() -> None:
     shown = [
         preview("process.start", serve, 80, PROCESS_START.format_preview),
         preview("process.kill", {"pid": 12, "signal": None}, 80, PROCESS_KILL.format_preview),
-        preview("process.output", {"id": "abc", "offset": 5}, 80, PROCESS_OUTPUT.format_preview),
+        preview("process.output", {"pid": "abc", "offset": 5}, 80, PROCESS_OUTPUT.format_preview),
         preview("process.list", {"label": "look"}, 80, PROCESS_LIST.format_preview),
     ]
     assert shown == [

@@ -133,8 +133,9 @@ def test_nothing_found_and_nothing_asked_are_told_apart(tmp_path: Path) -> None:
     _project(tmp_path, {"a.py": "x\n"})
     found = _search(tmp_path, "needle")
     assert (found.success, found.output) == (True, "No matches found.")
-    empty = _search(tmp_path, "")
-    assert (empty.success, empty.error) == (False, "The query is empty; say what to look for.")
+    for nothing in ("", "   ", " \t "):
+        empty = _search(tmp_path, nothing)
+        assert (empty.success, empty.error) == (False, "The query is empty; say what to look for.")
     assert "one line" in (_search(tmp_path, "a\nb").error or "")
 
 
@@ -354,3 +355,18 @@ def test_its_preview_says_what_is_looked_for_and_where() -> None:
     assert CODE_SEARCH.touches is not None
     assert CODE_SEARCH.touches({"query": "x", "path": "src"}) == ["src"]
     assert CODE_SEARCH.touches({"query": "x"}) == ["."]
+
+
+@pytest.mark.spec("B2")
+def test_the_conversation_itself_is_not_searched(tmp_path: Path) -> None:
+    root = _project(tmp_path, {"fix.chat": "needle", "other.chat": "needle", "src/a.py": "needle"})
+    runtime = runtime_in(tmp_path, CODE_SEARCH, document=root / "fix.chat")
+
+    def found(**args: Any) -> list[str]:
+        result = run(runtime.call("code.search", {"query": "needle", **args}))
+        files = cast("dict[str, Any]", result.structured)["files"]
+        return sorted(file["path"] for file in files)
+
+    assert found() == ["other.chat", "src/a.py"]
+    assert found(glob="*.chat") == ["other.chat"]
+    assert found(path="fix.chat") == ["fix.chat"], "unless it is named"

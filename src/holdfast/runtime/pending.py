@@ -121,10 +121,11 @@ class PendingCalls:
             self._events.emit(Pending(pending.call.id, pending.call, pending.preview, pending.digest))
 
     def answer(
-        self, call_id: str, answer: Answer, digest: str | None = None, *, becomes: PendingCall | None = None
+        self, call_id: str, answer: Answer, digest: str | None = None, *, result: Result | None = None,
+        becomes: PendingCall | None = None,
     ) -> PendingCall:
-        """Take an answer. `digest` is what the person was shown; without one, what is pending now. `becomes` is the
-        call as the approval widens it."""
+        """Take an answer. `digest` is what the person was shown; without one, what is pending now. `result` is all
+        of a result that the answer gives in words, `becomes` the call as the approval widens it."""
         ledger = self.ledger
         found = self.get(call_id)
         if found is None:
@@ -136,7 +137,7 @@ class PendingCalls:
             refused = found.decision.source == HOOK_SOURCE
             answer = replace(answer, message=CANCELLED_BY_USER if refused else REJECTED_BY_USER)
         shown = found.digest if digest is None else digest
-        answered = ledger.answer(call_id, answer, digest=shown, becomes=becomes)
+        answered = ledger.answer(call_id, answer, digest=shown, result=result, becomes=becomes)
         if answered.state is State.APPROVED and not self._events.idle:
             self._events.emit(Approved(call_id, answer.by))
         self._wake(call_id)

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.config.model import Config
-from holdfast.contract.call import Answer, Caller, Decision, PendingCall
+from holdfast.contract.call import Answer, Call, Caller, Decision, PendingCall
 from holdfast.contract.errors import CallError, ConfigError, StaleApproval, UnknownCall
 from holdfast.contract.inquiry import Inquirer
 from holdfast.contract.result import Result
@@ -39,7 +39,7 @@ from holdfast.runtime.interfaces import Asker, Attachment, Interfaces, Nobody, T
 from holdfast.runtime.middleware import After, Before, HookHandle, Middleware
 from holdfast.runtime.pending import Lifetimes, PendingCalls
 from holdfast.runtime.pipeline import CallRequest, Pipeline
-from holdfast.runtime.results import awaiting_program, failed, words_of
+from holdfast.runtime.results import awaiting_program, failed, in_shape, to_result, words_of
 from holdfast.runtime.secrets import Secrets
 from holdfast.runtime.services import Services
 from holdfast.sandbox.hidden_files import faults
@@ -296,8 +296,9 @@ class Runtime:
         """Answer in the tool's place."""
         return await self.answer(call_id, Answer(kind="result", by=by, message=output, success=success))
 
-    async def resolve(self, request_id: str, call_id: str, result: Result | str) -> Result:
-        """Finish a pending call from outside, by the ids the client knows it by."""
+    async def resolve(self, request_id: str, call_id: str, result: Result | str | Mapping[str, Any]) -> Result:
+        """Finish a pending call from outside, by the ids the client knows it by: with a `Result`, with text, or with a
+        dict `{content, is_error, metadata?}`. Structured content, metadata and attachments are kept."""
         request_id, call_id = intake.text(request_id, "The request"), intake.text(call_id, "The id of a call")
         asked = [pending.call for pending in self.pending.list() if pending.call.request == request_id]
         found = [call.id for call in asked if call_id in (call.id, call.given_id)]
@@ -306,9 +307,26 @@ class Runtime:
         # Models and clients choose ids, and may choose one twice, or one that another call has in the ledger.
         if len({*found, *self.pending.ledger.calls_given(call_id, request_id)}) > 1:
             raise UnknownCall(f"Several calls of request '{request_id}' are named '{call_id}'; give the ledger's id.")
-        done = result if isinstance(result, Result) else Result(True, result)
+        done = self._resolved(next(call for call in asked if call.id == found[0]), result)
         text = done.output if done.success else done.error or "Unknown error"
-        return await self.respond(found[0], text, by="resolve", success=done.success)
+        answer = intake.answer(Answer(kind="result", by="resolve", message=text, success=done.success))
+        self.pending.answer(found[0], answer, result=done)
+        return self.pending.result(found[0]) or done
+
+    def _resolved(self, call: Call, result: object) -> Result:
+        """What was handed in as a result, held to what a tool may return. Raises `CallError` for anything else."""
+        try:
+            given = result if isinstance(result, Result | str) else in_shape(result)
+        except Exception:
+            given = None
+        if given is None:
+            raise CallError(
+                f"A call is resolved with a Result, text or {{content, is_error}}, not {type(result).__name__}."
+            )
+        done = to_result(given, self.registry.find(call.tool) or Tool(name=call.tool), call.id)
+        if done.failure is Failure.INVALID_OUTPUT:
+            raise CallError(f"Call {call.id} is not resolved: {done.error}")
+        return done
 
     async def allow(self, pending: PendingCall, scope: Scope, *, by: str = "program", width: Width = "exact") -> Grant:
         """Remember a yes to calls like this one, narrowly. Raises `GrantRefused` if it would be too wide, and

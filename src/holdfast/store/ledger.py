@@ -105,12 +105,14 @@ class Ledger(Queries):
         self.remember(held)
 
     def answer(
-        self, call_id: str, answer: Answer, *, digest: str, becomes: PendingCall | None = None
+        self, call_id: str, answer: Answer, *, digest: str, result: Result | None = None,
+        becomes: PendingCall | None = None,
     ) -> PendingCall:
-        """Take the answer to what was shown. Only an approval lets the call run; an edit leaves it waiting. `becomes`
-        is what an approval makes of the call, in the same transaction: it never waits as that."""
+        """Take the answer to what was shown. Only an approval lets the call run; an edit leaves it waiting. `result` is
+        the whole of a result that the answer gives in words. `becomes` is what an approval makes of the call, in the
+        same transaction: it never waits as that."""
         said = replace(answer, user=os_user())
-        settled = self.run(operations.answer(self.seal, self.read_body, call_id, said, digest, becomes))
+        settled = self.run(operations.answer(self.seal, self.read_body, call_id, said, digest, result, becomes))
         if becomes is not None:
             self.remember(becomes)
         return self.as_shown(settled)

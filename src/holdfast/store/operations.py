@@ -64,9 +64,10 @@ def rehold(seal: Seal, held: PendingCall, why: str, *, only_pending: bool = Fals
 
 
 def answer(
-    seal: Seal, read: BodyReader, call_id: str, said: Answer, digest: str, becomes: PendingCall | None = None
+    seal: Seal, read: BodyReader, call_id: str, said: Answer, digest: str, given: Result | None = None,
+    becomes: PendingCall | None = None,
 ) -> Op[PendingCall]:
-    result = _result_of(call_id, said)
+    result = given or _result_of(call_id, said)
     body = seal(Answered(said, digest if becomes is None else becomes.digest, result))
     by = read(body, Answered).answer.by
     changed = None if becomes is None else seal(Held(becomes, f"widened by {by}"))

@@ -165,11 +165,12 @@ _FIELDS: Final = ("command", "file_path", "notebook_path", "path", "url", "query
 _PATHS: Final = frozenset({"file_path", "notebook_path", "path"})
 
 
-def default_summary(args: Mapping[str, object], cwd: str | None = None, home: str | None = None) -> str:
+def default_summary(args: Mapping[str, object] | None, cwd: str | None = None, home: str | None = None) -> str:
     """How many questions, else the pattern and where, else the first field of a fixed order; else nothing.
 
     The text is the argument's own: show it through `visible`.
     """
+    args = args or {}
     questions = args.get("questions")
     if isinstance(questions, list | tuple) and questions:
         count = len(cast(list[object], questions))

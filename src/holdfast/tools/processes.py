@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from holdfast.contract.call import Precondition, Proposal, Surroundings
 from holdfast.contract.command import Command, Outlook
 from holdfast.contract.context import Context
-from holdfast.contract.errors import CallError, HoldfastError, SandboxRefused
+from holdfast.contract.errors import HoldfastError, SandboxRefused
 from holdfast.contract.processes import Processes, ProcessInfo, ProcessOutput, Signal
 from holdfast.contract.result import Result, fail, ok
 from holdfast.contract.values import Args, Json
@@ -36,8 +36,10 @@ from holdfast.tools.schemas import (
     text,
 )
 
-PID: Final = optional("integer", "Process ID, as process.start gave it.")
-ID: Final = optional("string", "The id process.start gave, instead of the pid.")
+PID: Final = {
+    "type": ["integer", "string"], "description": "Process ID, as process.start gave it; the id it gave works as well.",
+}
+ALSO_CALLED: Final = {"id": "pid"}
 STATE: Final = {"enum": ["running", "exited", "lost"]}
 PROCESS: Final = {
     **strict_object(
@@ -56,11 +58,9 @@ _WAIT: Final = 1.0
 
 
 def name_of(args: Args) -> str | int:
-    """The id or the pid that was given; `CallError` for neither or both."""
-    pid, identifier = args.get("pid"), args.get("id")
-    if (pid is None) == (identifier is None):
-        raise CallError("Name one process, by its pid or by its id; process.list shows them.")
-    return cast("str | int", identifier if pid is None else pid)
+    """The pid or the id that was given. Some models write numbers as text."""
+    name = cast("str | int", args["pid"])
+    return int(name) if isinstance(name, str) and name.isdecimal() and len(name) < 10 else name
 
 
 def plain(info: ProcessInfo) -> Args:
@@ -81,7 +81,7 @@ def _state(info: ProcessInfo) -> str:
 
 
 def preview(args: Args, width: int) -> str:
-    name = args.get("id") if args.get("pid") is None else args.get("pid")
+    name = args.get("pid")
     return with_label("" if name is None else str(name), args)
 
 
@@ -245,7 +245,7 @@ async def _apply_kill(payload: Args, ctx: Context) -> Result:
 
 
 def _kill_preview(args: Args, width: int) -> str:
-    name = args.get("id") if args.get("pid") is None else args.get("pid")
+    name = args.get("pid")
     return with_label(f"{args.get('signal') or _DEFAULT_SIGNAL} {'' if name is None else name}", args)
 
 
@@ -273,7 +273,8 @@ PROCESS_START: Final = builtin(
 
 PROCESS_STATUS: Final = reader(
     name="process.status", description="Get the status of a background process.",
-    input_schema=strict_object(pid=PID, id=ID, label=LABEL), output_schema=PROCESS, execute=_status,
+    input_schema=strict_object(pid=PID, label=LABEL), output_schema=PROCESS, execute=_status,
+    argument_aliases=ALSO_CALLED,
     format_preview=preview, groups=("runtime",), profiles=("coding",), needs_root=True,
 )
 
@@ -281,7 +282,7 @@ PROCESS_OUTPUT: Final = reader(
     name="process.output",
     description="Read what a background process has printed: the last lines, or lines from an offset on.",
     input_schema=strict_object(
-        pid=PID, id=ID, offset=optional("integer", "First line, counted from 1 (default: the last lines).", minimum=1),
+        pid=PID, offset=optional("integer", "First line, counted from 1 (default: the last lines).", minimum=1),
         limit=optional("integer", f"How many lines (default {DEFAULT_LINES}).", minimum=1, maximum=2000), label=LABEL,
     ),
     output_schema=strict_object(
@@ -289,6 +290,7 @@ PROCESS_OUTPUT: Final = reader(
         dropped_lines=INTEGER, content=STRING,
     ),
     execute=_output,
+    argument_aliases=ALSO_CALLED,
     format_preview=_output_preview,
     groups=("runtime",),
     profiles=("coding",),
@@ -307,7 +309,6 @@ PROCESS_KILL: Final = builtin(
     description="Kill a background process that process.start started, with everything it started.",
     input_schema=strict_object(
         pid=PID,
-        id=ID,
         signal={
             "type": ["string", "null"], "enum": ["SIGTERM", "SIGKILL", "SIGINT", "SIGHUP", None],
             "description": "Signal to send (default: SIGTERM).",
@@ -315,6 +316,7 @@ PROCESS_KILL: Final = builtin(
         label=LABEL,
     ),
     output_schema=PROCESS,
+    argument_aliases=ALSO_CALLED,
     propose=_propose_kill,
     apply=_apply_kill,
     risk=Risk.MEDIUM,

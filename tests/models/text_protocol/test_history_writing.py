@@ -113,3 +113,12 @@ def test_nothing_in_a_result_opens_or_closes_a_frame(name: str, output: str, att
 def encodable(args: object) -> bool:
     """Half of a surrogate pair has no form in JSON: a call with one is refused, and shown as broken."""
     return not re.search("[\ud800-\udfff]", json.dumps(args, ensure_ascii=False))
+
+
+@pytest.mark.spec("M1")
+def test_an_offset_is_suggested_only_where_it_can_be_written() -> None:
+    note = "[Showing lines 1-200 of 900. Use offset=201 to continue.]"
+    shown = write_result(ToolResult("call-1", "file.read", f"text\n\n{note}"))
+    assert shown.split("\n")[-2] == "[Showing lines 1-200 of 900.]"
+    assert note in write_result(ToolResult("call-1", "output.read", f"text\n\n{note}"))
+    assert note in write_result(ToolResult("call-1", "file.read", f"a file that says\n{note}\nin its middle"))

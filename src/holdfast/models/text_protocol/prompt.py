@@ -225,6 +225,7 @@ _LOOKS_FRAMED: Final = re.compile(r"===(?=[^\S\n]*/?[^\S\n]*tool_(?:result|error
 _LOOKS_CALLED: Final = re.compile(rf"\[(?={ANY_TAG[2:]})|``(?=`)|~~(?=~)|---(?={CONTENT[3:]})")
 _TEXT_TYPE: Final = re.compile(r"text/.*|application/(json|xml|yaml|toml|javascript)|.*\+(json|xml|yaml)", re.DOTALL)
 _LONGEST_NAME: Final = 200
+_GO_ON: Final = re.compile(r" Use offset=[0-9]+ to continue\.(?=\]\Z)")
 
 
 def plain(messages: Sequence[Message], tools: Sequence[Tool], *, system_role: bool = True) -> list[Message]:
@@ -288,8 +289,10 @@ def _compact(name: str, args: dict[str, Any]) -> Iterator[str]:
 
 def write_result(result: ToolResult) -> str:
     """What came of a call, with the text that is attached to it, in a frame that nothing in it can open or close."""
-    kind = "tool_error" if result.error else "tool_result"
-    lines = [f"=== {kind}: {_label(small_name(result.name))} ===", _without_frames(result.output)]
+    kind, name = "tool_error" if result.error else "tool_result", small_name(result.name)
+    # `[read_file: PATH]` has no place for an offset.
+    output = _GO_ON.sub("", result.output) if name == "read_file" else result.output
+    lines = [f"=== {kind}: {_label(name)} ===", _without_frames(output)]
     for attached in result.attachments:
         if _is_text(attached):
             name = _label(attached.name or attached.uri or "a text")

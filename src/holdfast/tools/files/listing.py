@@ -51,14 +51,17 @@ class Listing:
         self.place = place
         self.depth = depth
         self.total = 0
-        self.not_entered = 0
-        """Build folders whose content is left out."""
+        self.left_out: set[str] = set()
+        """Names of the build and version control folders that are not shown."""
 
     def entries(self) -> Iterator[Entry]:
         # A folder that is gone, swapped for a link, or closed to us is listed, and not entered.
         for path, found, _ in self._folders.walk(enter=self._may_enter, failed=lambda _path, _error: None):
             if self.total >= MAX_VISITED or (self.total % 1024 == 0 and self._ctx.cancelled):
                 return
+            if found.name in _BUILD_FOLDERS and found.is_dir(follow_symlinks=False):
+                self.left_out.add(found.name)
+                continue
             self.total += 1
             link = found.is_symlink()
             if found.is_dir(follow_symlinks=False) or (link and self._leads_to_folder(path)):
@@ -79,7 +82,6 @@ class Listing:
         if path.count("/") + 1 >= self.depth:
             return False
         if path.rpartition("/")[2] in _BUILD_FOLDERS:
-            self.not_entered += 1
             return False
         return self._ctx.sandbox.is_path_readable(self.place.path / path)
 
@@ -124,7 +126,7 @@ def _result(entries: list[Entry], listing: Listing, ctx: Context) -> Result:
     done: Args = {
         "path": listing.place.shown, "depth": listing.depth,
         "entries": [listing.described(entry) for entry in entries[:count]], "total": listing.total,
-        "complete": listing.total < MAX_VISITED, "build_folders_not_entered": listing.not_entered,
+        "complete": listing.total < MAX_VISITED, "build_folders_not_shown": sorted(listing.left_out),
     }
     return ok(f"{shown.content if names else _EMPTY}\n\n{_footer(done, count)}", structured=done)
 
@@ -135,8 +137,8 @@ def _footer(done: Args, count: int) -> str:
         parts.append(f"depth={done['depth']}")
     if hidden := cast(int, done["total"]) - count:
         parts.append(f"{hidden if done['complete'] else f'at least {hidden}'} more not shown")
-    if skipped := cast(int, done["build_folders_not_entered"]):
-        parts.append(f"{skipped} build {'folder' if skipped == 1 else 'folders'} not entered")
+    if left_out := cast("list[str]", done["build_folders_not_shown"]):
+        parts.append(f"without {', '.join(left_out)}")
     return f"[{', '.join(parts)}]"
 
 
@@ -169,7 +171,7 @@ def _touches(args: Args) -> list[str]:
 
 FILE_LIST: Final = reader(
     name="file.list",
-    description="List a folder, folders first. Below it only if asked, and then without build folders.",
+    description="List a folder, folders first. Below it only if asked. Build and version control folders are left out.",
     input_schema=strict_object(
         path=optional("string", "The folder, relative to the project root (default: the root)."),
         recursive=optional("boolean", "List recursively (default: false)."),
@@ -189,7 +191,7 @@ FILE_LIST: Final = reader(
         },
         total={"type": "integer", "description": "Entries found, shown or not."},
         complete={"type": "boolean", "description": "Everything was looked at."},
-        build_folders_not_entered={"type": "integer"},
+        build_folders_not_shown={"type": "array", "items": {"type": "string"}},
     ),
     execute=_execute,
     capabilities=frozenset({CHECKS_IN_DRY_RUN}),

@@ -54,7 +54,7 @@ def read_query(text: str, *, regex: bool = False, fold: bool = False) -> Query:
     """Raises `BadQuery`. A regular expression without special characters is a text."""
     if regex and text.startswith("(?i)"):
         text, fold = text[4:], True
-    if not text:
+    if not text.strip():
         raise BadQuery("The query is empty; say what to look for.")
     if "\n" in text or "\0" in text:
         raise BadQuery("The query spans lines or contains NUL; search looks at one line at a time, so give one line.")
@@ -74,6 +74,8 @@ class Scope(Struct, frozen=True, kw_only=True):
     below: str
     """Its path below the root (bytes that are not UTF-8 as lone surrogates); empty for the root itself."""
     is_file: bool
+    document: str | None = None
+    """The conversation itself, below the root: what was asked is not found in the question."""
     small: bool = False
     """For models with little room: ignore files are not asked, and the folders and extensions above count instead."""
 
@@ -99,7 +101,14 @@ def scope_of(given: str | None, ctx: Context) -> Scope:
     if not is_file and not stat.S_ISDIR(mode):
         raise PathRefused(f"{given} is neither a folder nor a regular file; name one of these.")
     below = "" if path == root else str(path.relative_to(root))
-    return Scope(root=root, below=below, is_file=is_file, small=ctx.caps == "small")
+    return Scope(root=root, below=below, is_file=is_file, document=_document(root, ctx), small=ctx.caps == "small")
+
+
+def _document(root: Path, ctx: Context) -> str | None:
+    if ctx.document_dir is None or ctx.document_name is None:
+        return None
+    path = Path(os.path.realpath(ctx.document_dir)) / ctx.document_name
+    return str(path.relative_to(root)) if path.is_relative_to(root) else None
 
 
 def extension(path: str) -> str:
@@ -117,11 +126,12 @@ def wanted_by(glob: str | None, scope: Scope) -> Callable[[str], bool] | None:
     start = len(scope.below) + 1 if scope.below and not scope.is_file else 0
     extensions = SMALL_EXTENSIONS if scope.small and not scope.is_file else None
     matches = None if glob is None else glob_matcher(glob)
-    if extensions is None and matches is None:
+    document = None if scope.is_file else scope.document
+    if extensions is None and matches is None and document is None:
         return None
 
     def wanted(path: str) -> bool:
-        if extensions is not None and extension(path) not in extensions:
+        if path == document or (extensions is not None and extension(path) not in extensions):
             return False
         return matches is None or matches(path[start:])
 
