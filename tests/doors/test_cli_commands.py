@@ -15,13 +15,28 @@ from tests.doors.command import Cli
 
 @pytest.mark.spec("A10", "E1a")
 def test_explain_prints_the_whole_chain_and_marks_who_decided(cli: Cli) -> None:
-    text = cli.run("policy", "explain", "calculator", "expression=1+1").out
+    text = cli.run("policy", "explain", "calculator", "expression=1+1", "--all").out
     assert text.startswith("calculator: approve\n")
     marked = [line for line in text.splitlines() if line.startswith(">")]
     assert len(marked) == 1
     assert "approval:pure" in marked[0]
     for voice in ("tools.profile", "approval:config", "approval:grants", "cap:protected-path", "cap:hook"):
         assert voice in text
+
+
+@pytest.mark.spec("A10", "A22")
+def test_explain_says_the_verdict_and_the_reason_and_every_stage_only_when_asked(cli: Cli) -> None:
+    explain = ("policy", "explain", "calculator", "expression=1+1")
+    assert cli.run(*explain).out == "calculator: approve\n  The tool declares that it has no effects.\n"
+    (profile,) = [line for line in cli.run(*explain, "--all").out.splitlines() if "tools.profile" in line]
+    assert "available" in profile and "approve" not in profile
+
+
+@pytest.mark.spec("A22")
+def test_a_tool_that_is_judged_without_arguments_says_that_these_can_change_it(cli: Cli) -> None:
+    assert "Judged without arguments" in cli.run("policy", "explain", "shell.exec").out
+    assert "Judged without arguments" not in cli.run("policy", "explain", "git.status").out
+    assert cli.run("policy", "explain", "shell.exec", "--json").json["depends"] is True
 
 
 @pytest.mark.spec("A10")

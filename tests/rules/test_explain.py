@@ -30,7 +30,7 @@ def test_everyone_in_the_chain_is_shown_and_who_decided() -> None:
     told = explain(ALLOWED, chain, [Hooks().cap()], question(SHELL))
     assert told.decision == Decision(Verdict.APPROVE, CATCH_ALL, "Approval is switched off.")
     assert answers(told) == [
-        ("policy", "tools.profile", "approve", False),
+        ("policy", "tools.profile", "available", False),
         ("chain", CONFIG, "pass", False),
         ("chain", "third", "pass", False),
         ("chain", PURE, "pass", False),

@@ -19,7 +19,7 @@ from holdfast.sandbox.sandbox import Sandbox
 from holdfast.tools import builtin_tools
 
 Table = dict[str, Any]
-PATHS: Final = ("notes.txt", "Makefile", "src/a.py", "missing.txt", "../outside.txt", ".git/config", "hidden")
+PATHS: Final = ("notes.txt", "Makefile", "src/a.py", "missing.txt", "../outside.txt", ".git/config", "hidden", "a\0b")
 COMMANDS: Final = (
     "ls", "make test", "git push origin main", "git status", "echo hi", "cd src && make test", "ls; rm notes.txt",
     "cat ../outside.txt", "$x", "true", "cat notes.txt | tail -1", "pwd",
@@ -54,6 +54,12 @@ def _sending(args: Any, ctx: Any) -> Proposal:
     return Proposal(tool_name="send", summary="send", risk=risk, payload={})
 
 
+def _unready(args: Any, ctx: Any) -> Any:
+    if "urgent" in args.get("text", ""):
+        raise RuntimeError("not ready")
+    return "nothing to do"
+
+
 _TEXT: Final = {"type": "object", "properties": {"text": {"type": "string"}}, "additionalProperties": False}
 OTHERS: Final = (
     Tool(name="note", input_schema=_TEXT, execute=_ran, effects=frozenset({"external"})),
@@ -63,6 +69,7 @@ OTHERS: Final = (
     Tool(name="manual", input_schema=_TEXT, effects=frozenset({"external"})),
     Tool(name="mail", input_schema=_TEXT, execute=_ran, effects=frozenset(), required_secret_scopes=("mail",)),
     Tool(name="send", input_schema=_TEXT, propose=_sending, apply=_ran, effects=frozenset({"external"})),
+    Tool(name="unready", input_schema=_TEXT, propose=_unready, apply=_ran, effects=frozenset({"external"})),
     Tool(
         name="changed", input_schema=_TEXT, execute=_ran, effects=frozenset({"external"}),
         capabilities=frozenset({CHANGED_DEFINITION}),

@@ -24,7 +24,7 @@ from tests.runtime.predicting import CALLS, Setting, laid_over, layers, project_
 from tests.runtime.support import run
 from tests.soak import rounds
 
-RANDOM = settings(max_examples=rounds(25, 1000), deadline=None)
+RANDOM = settings(max_examples=rounds(25, 300), deadline=None)
 
 
 class Change:
@@ -127,6 +127,7 @@ def root() -> Iterator[Path]:
 
 
 @pytest.mark.spec("A20")
+@pytest.mark.timeout(600)
 @RANDOM
 @given(first=layers, added=setting, user_level=st.booleans(), works=st.booleans())
 def test_adding_an_option_approves_no_call_that_it_does_not_speak_of(
@@ -144,6 +145,7 @@ def test_adding_an_option_approves_no_call_that_it_does_not_speak_of(
 
 
 @pytest.mark.spec("A20", "A2")
+@pytest.mark.timeout(600)
 @RANDOM
 @given(first=layers, more=layers, works=st.booleans())
 def test_an_untrusted_layer_approves_no_call_at_all(

@@ -239,6 +239,7 @@ class Gate:
 
 
 NOT_ASKED = "not asked"
+AVAILABLE = "available"
 
 
 class ExplainedStep(Struct, frozen=True, kw_only=True):
@@ -258,7 +259,8 @@ class Explanation(Struct, frozen=True, kw_only=True):
     steps: tuple[ExplainedStep, ...]
     parts: tuple[JudgedPart, ...] = ()
     """What a shell command is made of, and what the rules say about each part."""
-
+    depends: bool = False
+    """Whether the tool was judged without arguments, and these could change the decision."""
 
 
 def explain(policy: Decision | None, chain: Chain, caps: Iterable[Cap], question: Question) -> Explanation:
@@ -269,12 +271,8 @@ def explain(policy: Decision | None, chain: Chain, caps: Iterable[Cap], question
     steps: list[ExplainedStep] = []
     caps = tuple(caps)
     if policy is not None:
-        refused = policy.verdict is Verdict.DENY
-        answer = policy.verdict.value
-        steps.append(
-            ExplainedStep(stage="policy", source=policy.source, answer=answer, reason=policy.reason, decided=refused)
-        )
-        if refused:
+        steps.append(available(policy))
+        if policy.verdict is Verdict.DENY:
             steps += nobody_asked(chain, caps)
             return Explanation(tool=question.tool.name, decision=policy, steps=tuple(steps))
     heard = chain.judge(question)
@@ -284,6 +282,13 @@ def explain(policy: Decision | None, chain: Chain, caps: Iterable[Cap], question
     steps += [_explained("cap", step, decision) for step in capped.steps]
     parts = tuple(part for cap in caps for part in _parts(cap, question))
     return Explanation(tool=question.tool.name, decision=decision, steps=tuple(steps), parts=parts)
+
+
+def available(policy: Decision) -> ExplainedStep:
+    """What the tool policy says of a tool: whether it can be called at all."""
+    refused = policy.verdict is Verdict.DENY
+    answer = policy.verdict.value if refused else AVAILABLE
+    return ExplainedStep(stage="policy", source=policy.source, answer=answer, reason=policy.reason, decided=refused)
 
 
 def _parts(cap: Cap, question: Question) -> tuple[JudgedPart, ...]:

@@ -48,6 +48,7 @@ from holdfast.runtime.locks import Claim, PathQueue
 from holdfast.runtime.middleware import Deny, run_after, run_before
 from holdfast.runtime.pending import PendingCalls
 from holdfast.runtime.results import (
+    OUTSIDE,
     PLANNING,
     STOPPED,
     bound,
@@ -390,17 +391,25 @@ class Pipeline:
         plan, ctx, proposal = prepared.plan, prepared.ctx, prepared.proposal
         if decision.source == GRANTS and not self._planning and not self._use_grant(prepared):
             decision = Decision(Verdict.ASK, GRANTS, "The grant that covered this call has been used up.")
-        if decision.verdict is Verdict.DENY:
+        decision = self._final(plan, decision)
+        if decision.verdict is not Verdict.APPROVE:
             self._tell(Decided(ctx.call_id, decision))
+        if decision is PLANNING:
+            return await self.end_early(ctx.call_record, planned(plan.tool, ctx.call_record, proposal), PLANNING.source)
+        if decision.verdict is Verdict.DENY:
             refusal = denied(ctx.call_record, decision)
             return await self.end_early(ctx.call_record, refusal, decision.source, decision=decision)
-        if self._planning and plan.mutates:
-            self._tell(Decided(ctx.call_id, PLANNING))
-            return await self.end_early(ctx.call_record, planned(plan.tool, ctx.call_record, proposal), PLANNING.source)
-        if decision.verdict is Verdict.ASK or plan.tool.definition_only:
-            self._tell(Decided(ctx.call_id, decision))
+        if decision.verdict is Verdict.ASK:
             return await self._ask(prepared, decision)
         return await self.perform(prepared, Approval(decision))
+
+    def _final(self, plan: Plan, decision: Decision) -> Decision:
+        """What becomes of a call that chain and caps decided about, for the run and the dry run alike."""
+        if decision.verdict is Verdict.DENY:
+            return decision
+        if self._planning and plan.mutates:
+            return PLANNING
+        return OUTSIDE if decision.verdict is Verdict.APPROVE and plan.tool.definition_only else decision
 
     def _use_grant(self, prepared: Prepared) -> bool:
         try:
@@ -417,11 +426,8 @@ class Pipeline:
             verdict = Verdict.APPROVE if prepared.success else Verdict.DENY
             reason = "It is answered without running." if prepared.success else prepared.error or "Unknown error"
             return Decision(verdict, request.stages[-1].name, reason), None
-        decision = await self.decide(prepared)
-        plan = prepared.plan
-        if decision.verdict is not Verdict.DENY and self._planning and plan.mutates:
-            return PLANNING, prepared
-        if decision.verdict is not Verdict.DENY:
+        decision = self._final(prepared.plan, await self.decide(prepared))
+        if decision.verdict is Verdict.APPROVE:  # a call that needs a person is not tried before one has answered
             refusal = await self._try(prepared)
             if refusal is not None:
                 return Decision(Verdict.DENY, "run", refusal.error or "Unknown error"), prepared

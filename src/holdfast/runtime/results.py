@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 ABORTED: Final = "User aborted tool execution."
 PLANNING: Final = Decision(Verdict.DENY, "plan", "This session only plans: what would change something is not run.")
+OUTSIDE: Final = Decision(Verdict.ASK, "outside", "The tool has no code here: someone has to give its result.")
 _PREVIEW_WIDTH: Final = 160
 
 

@@ -137,10 +137,13 @@ class Explanation(Output):
     decision: Annotated[Any, Doc("verdict, source and reason")]
     steps: Annotated[Any, Doc("everyone who had a say: stage, source, priority, answer, reason, decided")]
     parts: Annotated[Any, Doc("of a shell command: kind, text, inside (what hides it), verdict or null, rule, reason")]
+    depends: Annotated[bool, Doc("whether it was judged without arguments, and these could change the decision")]
 
     @classmethod
     def of(cls, found: Explained) -> Explanation:
-        return cls(tool=found.tool, decision=found.decision, steps=found.steps, parts=found.parts)
+        return cls(
+            tool=found.tool, decision=found.decision, steps=found.steps, parts=found.parts, depends=found.depends
+        )
 
 
 class CallOutput(Output):

@@ -147,12 +147,13 @@ def show(flags: Flags, as_json: bool) -> int:
 @policy.command()
 @click.argument("tool", shell_complete=complete_tool)
 @click.argument("words", nargs=-1, metavar="[JSON | - | KEY=VALUE]...")
+@click.option("--all", "everything", is_flag=True, help="Show every stage and what it said.")
 @common
-def explain(flags: Flags, tool: str, words: tuple[str, ...], as_json: bool) -> int:
-    """Show who would decide about a call, and why; nothing is run.
+def explain(flags: Flags, tool: str, words: tuple[str, ...], everything: bool, as_json: bool) -> int:
+    """Show what a call would meet, and why. Nothing is run or recorded.
 
-    Without arguments the tool alone is judged. The line that decides begins
-    with >.
+    A tool that needs arguments is judged alone where none are given. With
+    --all the line that decides begins with >.
     """
     setting = setting_here(flags)
     with runtime_in(setting, looking=True, servers=servers_for(tool)) as runtime:
@@ -165,8 +166,11 @@ def explain(flags: Flags, tool: str, words: tuple[str, ...], as_json: bool) -> i
     decision = explanation.decision
     screen.say(screen.paint(f"{visible_name(explanation.tool)}: {decision.verdict}", "bold"))
     screen.say(f"  {visible(decision.reason)}")
-    screen.say()
-    put_table(["  stage", "answer", "who", "why"], [_told(step) for step in explanation.steps])
+    if explanation.depends:
+        screen.say("  Judged without arguments, which can change this: give those of the call.")
+    if everything:
+        screen.say()
+        put_table(["  stage", "answer", "who", "why"], [_told(step) for step in explanation.steps])
     if explanation.parts:
         screen.say()
         put_table(["  part", "answer", "what", "why"], [_part(part) for part in explanation.parts])
