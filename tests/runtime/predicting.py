@@ -165,7 +165,9 @@ OPTIONS: Final[dict[str, st.SearchStrategy[Any]]] = {
 """What layers may say, of the options that calls could meet."""
 
 Setting = tuple[str, Any]
-setting: st.SearchStrategy[Setting] = st.sampled_from(sorted(OPTIONS)).flatmap(
+_OFTEN: Final = {"approval.auto_approve": 10, "approval.presets": 3, "approval.commands": 3, "sandbox.mode": 3}
+_paths: Final = [path for path in OPTIONS for _ in range(_OFTEN.get(path, 1))]
+setting: st.SearchStrategy[Setting] = st.sampled_from(_paths).flatmap(
     lambda path: st.tuples(st.just(path), OPTIONS[path])
 )
 layers: st.SearchStrategy[list[Setting]] = st.lists(setting, max_size=4, unique_by=lambda made: made[0])
@@ -192,10 +194,12 @@ def laid_over(base: Config, *layer: Setting, user_level: bool = True) -> Config:
 
 
 CALLS: Final[tuple[tuple[str, Any], ...]] = (
-    *((name, {"path": path}) for name in ("file.read", "read") for path in PATHS),
+    *(("file.read", {"path": path}) for path in PATHS),
+    ("read", {"path": "notes.txt"}),
     *(("file.write", {"path": path, "content": "x"}) for path in PATHS),
     *(("file.list", {"path": path}) for path in (".", "src", "..", "hidden")),
-    *((name, {"command": command}) for name in ("shell.exec", "bash", "process.start") for command in COMMANDS),
+    *(("shell.exec", {"command": command}) for command in COMMANDS),
+    *((name, {"command": "make test"}) for name in ("bash", "process.start")),
     ("calculator", {"expression": "1+1"}),
     ("calculator", {"expression": "1/0"}),
     ("git.status", {}),

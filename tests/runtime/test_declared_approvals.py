@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from holdfast import Config, Decision, Runtime, Tool, Verdict
@@ -25,6 +25,14 @@ from tests.runtime.support import run
 from tests.soak import rounds
 
 RANDOM = settings(max_examples=rounds(25, 300), deadline=None)
+
+
+REMOVED: list[Setting] = [
+    ("approval.auto_approve", {"remove": ["shell.exec", "calculator"]}),
+    ("approval.auto_approve_sandboxed", True),
+]
+SAYS_NOTHING = "tests.runtime.predicting:says_nothing"
+MAKE = {"rule": "make test", "verdict": "approve"}
 
 
 class Change:
@@ -130,6 +138,11 @@ def root() -> Iterator[Path]:
 @pytest.mark.timeout(600)
 @RANDOM
 @given(first=layers, added=setting, user_level=st.booleans(), works=st.booleans())
+@example(first=[], added=("approval.auto_approve", []), user_level=True, works=True)
+@example(first=REMOVED, added=("approval.auto_approve", ["$readonly"]), user_level=False, works=True)
+@example(first=REMOVED, added=("approval.auto_approve", SAYS_NOTHING), user_level=True, works=True)
+@example(first=[], added=("approval.commands", [MAKE]), user_level=True, works=True)
+@example(first=[], added=("sandbox.mode", "off"), user_level=True, works=False)
 def test_adding_an_option_approves_no_call_that_it_does_not_speak_of(
     root: Path, first: list[Setting], added: Setting, user_level: bool, works: bool
 ) -> None:

@@ -26,12 +26,19 @@ def _raises(args: Any, ctx: Any) -> Any:
     raise RuntimeError("broken")
 
 
-MIDDLEWARE: dict[str, Any] = {
-    "note": lambda args, ctx: Deny("not today") if args.get("text") == "urgent" else None,
-    "risky": _raises,
-    "send": lambda args, ctx: {"text": "urgent"},
-    "sum": lambda args, ctx: {"text": 7} if args.get("text") == "urgent" else None,
-}
+def _denies(args: Any, ctx: Any) -> Any:
+    return Deny("not today") if args.get("text") == "urgent" else None
+
+
+def _changes(args: Any, ctx: Any) -> Any:
+    return {"text": "urgent"}
+
+
+def _breaks(args: Any, ctx: Any) -> Any:
+    return {"text": 7} if args.get("text") == "urgent" else None
+
+
+MIDDLEWARE: dict[str, Any] = {"note": _denies, "risky": _raises, "send": _changes, "sum": _breaks}
 
 
 def agrees(told: Decision, met: Result) -> bool:
