@@ -114,7 +114,7 @@ def test_the_sandbox_approves_when_everything_holds() -> None:
     assert decided(chain, UNKNOWN) == ("default", ASK)
 
 
-@pytest.mark.spec("A8")
+@pytest.mark.spec("A8", "A20")
 @pytest.mark.parametrize(
     "approval",
     [

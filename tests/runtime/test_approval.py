@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import Answer, Attachment, Config, PendingCall, Precondition, Proposal, Result, Risk, Runtime, State, Tool
-from holdfast.config.model import HooksConfig, SandboxConfig
+from holdfast.config.model import ApprovalConfig, HooksConfig, SandboxConfig
 from holdfast.contract.errors import CallError, InvalidArguments, NotPending, StaleApproval, UnknownCall
 from holdfast.contract.vocabulary import Failure
 from tests.runtime.support import add, open_ledger, recorder, run, runtime_in, until_held, yes
@@ -91,6 +91,34 @@ def test_a_logged_tool_is_logged_when_it_executes_and_a_silent_one_is_not(caplog
     run(runtime.call("note", {"text": "x"}))
     assert len(caplog.messages) == 1
     assert "Tool 'note' runs" in caplog.messages[0]
+
+
+@pytest.mark.spec("A9")
+def test_a_call_whose_proposal_is_of_high_risk_is_logged_though_its_tool_is_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "holdfast")
+
+    def propose(args: Any, ctx: Any) -> Proposal:
+        return Proposal(tool_name="send", summary="send", risk=Risk(args["risk"]), payload={})
+
+    send = Tool(name="send", propose=propose, apply=lambda payload, ctx: "sent", effects=frozenset({"external"}))
+    runtime = Runtime(tools=[send], config=Config(approval=ApprovalConfig(auto_approve=("send",))))
+    assert run(runtime.call("send", {"risk": "low"})).success
+    assert caplog.messages == []
+    assert run(runtime.call("send", {"risk": "high"})).success
+    assert len(caplog.messages) == 1 and "Tool 'send' runs" in caplog.messages[0]
+
+
+@pytest.mark.spec("A9")
+def test_a_confirmation_is_asked_for_when_the_call_executes_whoever_approved_it(tmp_path: Path) -> None:
+    """The tool stays listed, and a list, no effects and switched-off approval do not take the question away."""
+    note, seen = recorder(effects=frozenset())
+    free = ApprovalConfig(auto_approve=("*",), require_approval=False)
+    config = Config(approval=free, hooks=HooksConfig(actions={"note": "confirm"}))
+    runtime, held = _parked(tmp_path, note, config=config)
+    assert [tool.name for tool in runtime.visible()] == ["note"] and seen == []
+    assert run(runtime.approve(held.call.id)).success and len(seen) == 1
 
 
 @pytest.mark.spec("A14")

@@ -14,7 +14,7 @@ from holdfast.contract.names import server_of
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool, is_async, parameters_by_position, takes_callback
 from holdfast.contract.values import Args
-from holdfast.contract.vocabulary import Failure, State, Verdict
+from holdfast.contract.vocabulary import Failure, Risk, State, Verdict
 from holdfast.registry.listing import Format, Listing, ToolList
 from holdfast.registry.registry import Registry
 from holdfast.rules.gate import Hooks
@@ -107,8 +107,8 @@ class Plan(Struct, frozen=True, eq=False, kw_only=True):
     mutates: bool
     direct: bool
     """`execute` may be called in the event loop: it is a coroutine function or promises not to block."""
-    logged: bool
-    """Executions of this tool go to the log."""
+    logged: frozenset[Risk]
+    """Executions at these risks go to the log."""
     proposes_direct: bool
     applies_direct: bool
 
@@ -170,7 +170,7 @@ class Plans:
             timeout_unit=_timeout_unit(tool, name),
             missing_scope=next((scope for scope in tool.required_secret_scopes if scope not in caller.scopes), None),
             mutates=tool.mutates, direct=inline or is_async(tool.execute) or takes_callback(tool.execute),
-            logged=self._hooks.outcome(tool, tool.risk, caller).action == "log",
+            logged=frozenset(risk for risk in Risk if self._hooks.outcome(tool, risk, caller).action == "log"),
             proposes_direct=inline or is_async(tool.propose), applies_direct=inline or is_async(tool.apply),
         )
 

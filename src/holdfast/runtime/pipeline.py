@@ -728,7 +728,7 @@ class Pipeline:
         if not self._events.idle:
             self._events.emit(Decided(call.id, decision))
             self._events.emit(Started(call.id, tool.name, call.parent))
-        if plan.logged:
+        if (tool.risk if proposal is None else proposal.risk) in plan.logged:
             self._events.log(f"Tool '{tool.name}' runs as call {call.id}: {decision.reason}")
         args = call.args if ledger is None and not plan.after else own(call.args)
         try:
