@@ -385,7 +385,7 @@ def test_a_later_list_that_does_not_name_a_removed_tool_leaves_it_removed(
     assert (approval.excluded, approval.removed) == ((), ())
 
 
-@pytest.mark.spec("A20")
+@pytest.mark.spec("A20", "A20a")
 @pytest.mark.parametrize(("path", "value"), LOOSER)
 def test_what_a_looser_value_lets_run_or_reach_is_said_in_words(load_here: LoadHere, path: str, value: Any) -> None:
     """An option that can approve says so when it gets a value that loosens; what approves nothing says nothing."""

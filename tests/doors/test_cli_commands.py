@@ -224,7 +224,7 @@ def test_trust_is_for_exactly_the_content_and_can_be_taken_back(cli: Cli) -> Non
     assert cli.run("trust", "list").out == "No file is trusted.\n"
 
 
-@pytest.mark.spec("A8", "A20")
+@pytest.mark.spec("A8", "A20", "A20a")
 def test_trust_and_policy_say_in_words_what_will_run_without_asking(cli: Cli) -> None:
     (cli.project / "holdfast.toml").write_text(
         '[approval]\nauto_approve_sandboxed = true\n[[approval.commands]]\nrule = "make test"\nverdict = "approve"\n'
