@@ -65,7 +65,10 @@ def test_relative_paths_are_taken_from_the_document_else_from_the_root(tmp_path:
 
 @pytest.mark.spec("N5", "A6")
 def test_what_a_tool_of_somebody_else_touches_counts_from_the_document_and_from_the_root(tmp_path: Path) -> None:
-    note, _ = recorder(effects=frozenset({"fs.write"}), touches=lambda args: [args["text"]])
+    def touches(args: Any) -> list[str]:
+        return [args["text"]]
+
+    note, _ = recorder(effects=frozenset({"fs.write"}), touches=touches)
     runtime = runtime_in(tmp_path, note, document=tmp_path / "project" / "talks" / "one.chat")
     call = Call("a", "note", "note", {"text": "x"}, Caller(), str(tmp_path / "project"))
     found = {str(path.relative_to(tmp_path / "project")) for path in runtime.approvals.touched(note, call)}
