@@ -56,6 +56,24 @@ def typed(result: Result) -> Any:
     return result.structured
 
 
+@pytest.mark.spec("B3", "N2")
+def test_hidden_files_are_not_compared_and_named(tmp_path: Path) -> None:
+    root = repository(tmp_path / "project")
+    (root / "sub").mkdir()
+    (root / "sub" / "server.key").write_text("one\n")
+    git(root, "add", ".")
+    git(root, "commit", "-q", "-m", "Second")
+    (root / ".gitignore").write_text(".env\n")
+    for name in ("a.txt", "sub/server.key", ".env"):
+        (root / name).write_text("hunter2\n")
+    for name in ("git.status", "git.diff"):
+        result = look(root, name)
+        assert result.success, result.error
+        assert "a.txt" in result.output and result.output.count("server.key") == 1
+        assert "[Not compared, hidden by sandbox.read_deny: " in result.output
+    assert ".env" not in look(root, "git.status").output, "git ignores it"
+
+
 @pytest.mark.spec("B3", "T11")
 def test_status_names_the_branch_and_every_changed_path(tmp_path: Path) -> None:
     root = repository(tmp_path / "repo")

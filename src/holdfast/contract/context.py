@@ -50,8 +50,8 @@ class PathTools(Protocol):
         ...
 
     def confine(self, path: str, *, mutating: bool = False) -> Path:
-        """An absolute path in the project; relative ones are taken from its root, as built-in tools take and print them.
-        Refuses (`PathRefused`) what lies outside."""
+        """An absolute path in the project; relative ones are taken from its root, as built-in tools take and print
+        them. Refuses (`PathRefused`) what lies outside."""
         ...
 
 

@@ -8,7 +8,7 @@ from typing import Final
 from holdfast.contract.context import Context
 from holdfast.contract.result import Result, ok
 from holdfast.contract.values import Json
-from holdfast.tools.git.repository import checked, clipped, git, git_tool
+from holdfast.tools.git.repository import checked, clipped, git, git_tool, with_hidden
 from holdfast.tools.schemas import BOOLEAN, INTEGER, INTEGER_OR_NULL, STRING, STRING_OR_NULL, array, strict_object
 
 MAX_ENTRIES: Final = 100
@@ -22,7 +22,7 @@ _COUNT: Final = re.compile(r"(ahead|behind) (\d+)")
 async def _status(ctx: Context) -> Result:
     ran = await git(ctx, "status", *_STATUS_ARGUMENTS, max_bytes=MAX_STATUS_BYTES, converts=True)
     facts = parse_status(checked(ran, "status"), cut=ran.truncated)
-    return ok(render_status(facts), structured=facts)
+    return ok(with_hidden(render_status(facts), ran, ctx), structured=facts)
 
 
 def parse_status(output: str, *, cut: bool = False) -> dict[str, Json]:
@@ -96,7 +96,7 @@ _DIFF_ARGUMENTS: Final = (*_NOTHING_RUNS, "--no-color", "-O/dev/null", "--numsta
 async def _diff(ctx: Context) -> Result:
     ran = await git(ctx, "diff", *_DIFF_ARGUMENTS, max_bytes=MAX_DIFF_BYTES, converts=True)
     facts = parse_diff(checked(ran, "diff"), cut=ran.truncated)
-    return ok(render_diff(facts), structured=facts)
+    return ok(with_hidden(render_diff(facts), ran, ctx), structured=facts)
 
 
 def parse_diff(output: str, *, cut: bool = False) -> dict[str, Json]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast.contract.command import Command, Ran
 from holdfast.contract.context import Context
@@ -151,7 +152,8 @@ class GitFailed(Exception):
 async def git(ctx: Context, *args: str, max_bytes: int, converts: bool = False) -> Ran:
     """One git command in the project root. Raises `GitFailed` with a sentence where git cannot work.
 
-    `converts`: it compares files of the working tree with the index, for which git runs filters.
+    `converts`: it compares files of the working tree with the index, for which git runs filters, and ends in the paths
+    it is about.
     """
     program = system_program("git")
     if program is None:
@@ -165,7 +167,25 @@ async def git(ctx: Context, *args: str, max_bytes: int, converts: bool = False) 
     without = _as_variables([])
     if converts and await asyncio.to_thread(repository.may_define_filters):
         without = _as_variables(await _filters(run))
-    return await run(args, without, max_bytes)
+    ran = await run(args, without, max_bytes)
+    left_out = [path for path in hidden(ran, ctx) if converts and (ran.code != 0 or path in ran.output)]
+    if not left_out:
+        return replace(ran, hidden=())
+    # What stands in the place of a hidden file is no file: git calls it changed, and fails to compare it.
+    ran = await run((*args, *(f":(exclude,literal){path}" for path in left_out)), without, max_bytes)
+    return replace(ran, hidden=tuple(f"{ctx.root}/{path}" for path in left_out))
+
+
+def hidden(ran: Ran, ctx: Context) -> list[str]:
+    """The files of the project that git could not read, from the root."""
+    top = f"{ctx.root}/"
+    return [path.removeprefix(top) for path in ran.hidden if path.startswith(top)]
+
+
+def with_hidden(text: str, ran: Ran, ctx: Context) -> str:
+    """The text, with what was not compared."""
+    names = hidden(ran, ctx)
+    return f"{text}\n[Not compared, hidden by sandbox.read_deny: {', '.join(names)}]" if names else text
 
 
 async def _run(
