@@ -35,7 +35,7 @@ class Confinement(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_
     hidden: tuple[str, ...] = ()
     """What cannot be read."""
     patterns: tuple[str, ...] = ()
-    """Patterns of what cannot be read; the last that matches counts."""
+    """Patterns of what cannot be read, each after its folder; the last that matches counts, `!` makes an exception."""
     protected: tuple[str, ...] = ()
     """Patterns of what cannot be changed in a writable folder, beside those that always hold."""
     environment: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class Confinement(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_
             and _reaches_no_more(self.network, given.network)
             and _all_inside(self.writable, given.writable)
             and _all_inside(given.hidden, self.hidden)
-            and (not given.patterns or given.patterns == self.patterns)
+            and _hides_as_much(self.patterns, given.patterns)
             and set(given.protected) <= set(self.protected)
             and set(self.environment) <= set(given.environment)
             and self.settings == given.settings
@@ -76,6 +76,11 @@ def _reaches_no_more(now: Network, given: Network) -> bool:
     if now == "off" or given == "on":
         return True
     return isinstance(now, tuple) and isinstance(given, tuple) and set(now) <= set(given)
+
+
+def _hides_as_much(now: tuple[str, ...], given: tuple[str, ...]) -> bool:
+    """Nothing was taken away and no exception was added; what is new comes after the rest."""
+    return now[: len(given)] == given and not any(": !" in pattern for pattern in now[len(given) :])
 
 
 def _all_inside(paths: Iterable[str], folders: Iterable[str]) -> bool:

@@ -166,28 +166,31 @@ class Patterns:
         found: dict[str, None] = {}
         until = monotonic() + MOST_SECONDS
         looked, unseen = 0, ""
-        waiting = [(base, len(base), depth) for base, depth in self._depths.items()]
+        waiting = [(base, False, depth) for base, depth in self._depths.items()]
         while waiting:
-            here, start, depth = waiting.pop()
+            here, near, depth = waiting.pop()
             try:
                 entries = list(os.scandir(here))
             except OSError:
                 unseen = unseen or (f"{here} cannot be looked into" if _is_own(here) else "")
                 continue
             looked += len(entries)
-            if looked > MOST_ENTRIES or monotonic() > until:
+            if looked > MOST_ENTRIES:
                 return Found(tuple(found), f"there are more than {MOST_ENTRIES:,} files to look through")
+            if monotonic() > until:
+                return Found(tuple(found), f"to look through the files takes more than {MOST_SECONDS:g} seconds")
             above = here.rstrip("/")
             for entry in entries:
                 path, is_folder = f"{above}/{entry.name}", entry.is_dir(follow_symlinks=False)
                 if is_folder and _is_skipped(entry.name):
                     continue
-                if self._resembles.search(path, start) and self._of(f"{path}/" if is_folder else path) is not None:
+                likely = near or self._resembles.search(entry.name) is not None
+                if likely and self._of(f"{path}/" if is_folder else path) is not None:
                     found |= dict.fromkeys(self._hidden(path, entry))
                     if len(found) > MOST_HIDDEN:
                         return Found(tuple(found)[:MOST_HIDDEN], f"more than {MOST_HIDDEN} files match")
                 elif is_folder and depth > 1:
-                    waiting.append((path, start, depth - 1))
+                    waiting.append((path, likely, depth - 1))
         return Found(tuple(found), unseen)
 
     def _hidden(self, path: str, entry: os.DirEntry[str]) -> Iterator[str]:
