@@ -48,6 +48,7 @@ Effect = Literal["ask", "deny"]
 neither."""
 Placed = tuple[str, str]
 """A pattern with the folder it is about."""
+_KERNEL: Final = frozenset({"/proc", "/sys", "/dev"})
 _SPECIAL: Final = re.compile(r"[*?\[]")
 _LITERALS: Final = re.compile(r"\[[^]]*\]?|[*?/!]+")
 
@@ -182,7 +183,7 @@ class Patterns:
             above = here.rstrip("/")
             for entry in entries:
                 path, is_folder = f"{above}/{entry.name}", entry.is_dir(follow_symlinks=False)
-                if is_folder and _is_skipped(entry.name):
+                if is_folder and (_is_skipped(entry.name) or path in _KERNEL):
                     continue
                 likely = near or self._resembles.search(entry.name) is not None
                 if likely and self._of(f"{path}/" if is_folder else path) is not None:
