@@ -125,6 +125,15 @@ def test_a_link_that_comes_to_lead_to_a_secret_is_not_read_unasked(
 
 
 @pytest.mark.spec("N2", "N2a")
+@pytest.mark.parametrize("path", ["", "a\0b", "~nobody/x", "\ud800"])
+def test_a_path_that_cannot_be_used_is_refused_as_such(tmp_path: Path, path: str) -> None:
+    runtime = project(tmp_path, asker=yes())
+    for tool, more in (("file.write", {"content": "x"}), ("file.read", {})):
+        result = run(runtime.call(tool, {"path": path, **more}))
+        assert not result.success and "internal" not in result.text.lower() and "Traceback" not in result.text
+
+
+@pytest.mark.spec("N2", "N2a")
 def test_a_pattern_that_matches_nothing_is_a_warning(tmp_path: Path) -> None:
     runtime = project(tmp_path, sandbox={"read_deny": ("a/../*.key", "*.key")})
     (warning,) = (each for each in runtime.warnings() if "read_deny" in each)

@@ -60,15 +60,16 @@ def standard_gate(
         config.approval, chain, hooks=hooks, is_protected=lambda path: is_protected(path, root=root, extra=extra),
         sandbox_held=commands.held, protected=extra, tools=config.tools,
     )
-    hiding = (secret_file_cap(lambda asked: _secrets(commands, asked)), unhidden_files_cap(commands.not_hidden))
+    secrets = secret_file_cap(lambda asked: _secrets(commands, asked.tool, asked.args, asked.cwd))
+    hiding = (secrets, unhidden_files_cap(commands.not_hidden))
     rules = CommandRules(config.approval, commands.held, extra, config.tools)
     needs = rules.needs if rules.carries_needs else None
     return Gate(chain, (*built_in, containment_cap(commands.containment), *hiding, *caps), needs)
 
 
-def _secrets(commands: Commands, question: Question) -> tuple[Path, ...]:
+def _secrets(commands: Commands, tool: Tool, args: Args, cwd: str) -> tuple[Path, ...]:
     """The real paths of the files a call names that must be asked about."""
-    named = _named(commands, question.tool, question.args, question.cwd)
+    named = _named(commands, tool, args, cwd)
     return tuple(dict.fromkeys(path.resolve() for path in named if commands.sandbox.is_secret(path)))
 
 
@@ -240,9 +241,10 @@ class Approvals:
 
     def secrets(self, tool: Tool, call: Call) -> tuple[Path, ...]:
         """The real paths of the files a call names that it may read only if a person says so."""
-        if tool.touches is None:
-            return ()
-        return tuple(map(Path, _secrets(self._commands, self.question(tool, call, None))))
+        try:
+            return _secrets(self._commands, tool, call.args, call.cwd)
+        except PathRefused:
+            return ()  # the tool refuses it, too
 
     def files_named(self, tool: Tool, call: Call, proposal: Proposal | None) -> tuple[NamedFile, ...]:
         """The project files that the command of a call names, unless all it does is read."""
