@@ -97,6 +97,8 @@ class Ran(Struct, frozen=True, kw_only=True):
     """What it changed in the writable folders; None if that was not recorded."""
     hidden: tuple[str, ...] = ()
     """What is there and it could not read, by `sandbox.read_deny`; those in the project first."""
+    together: tuple[str, ...] = ()
+    """Other calls whose commands ran at the same time: their changes are recorded, and undone, with these."""
     violations: tuple[str, ...] = ()
     """Protected paths it tried to change; none of them is changed."""
     notes: tuple[str, ...] = ()

@@ -12,7 +12,7 @@ import os
 import threading
 import weakref
 from codecs import getincrementaldecoder
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
@@ -30,7 +30,6 @@ from holdfast.contract.values import digest_of
 from holdfast.contract.vocabulary import AUTO_APPROVED_IF_SANDBOXED, NEEDS_CONTAINMENT, RUNS_COMMANDS
 from holdfast.contract.widening import Widening
 from holdfast.fs.protected_paths import exact
-from holdfast.fs.replace import open_lock, try_lock
 from holdfast.rules.chain import Confinement
 from holdfast.rules.gate import Containment
 from holdfast.rules.policy import MANIFEST
@@ -42,6 +41,7 @@ from holdfast.sandbox.warden.client import Exit, Job, NotStarted, WardenLost
 
 if TYPE_CHECKING:
     from holdfast.runtime.undo.recorder import Recorder
+    from holdfast.runtime.undo.turns import Turns
     from holdfast.sandbox.launch import Backend
     from holdfast.sandbox.policy import Policy
     from holdfast.sandbox.proxy import Doorway
@@ -54,7 +54,6 @@ _COMMANDS: Final = frozenset({AUTO_APPROVED_IF_SANDBOXED, NEEDS_CONTAINMENT, RUN
 TERM_GRACE: Final = 0.3
 """Seconds a bare command has after SIGTERM; well within the grace a stopped call has."""
 _LAST_WAIT: Final = 5.0
-_TURN_PAUSE: Final = 0.01
 _MAX_WIDENED: Final = 16
 """Sandboxes of widened calls that are kept for the next one alike."""
 _threads: Final = ThreadPool()
@@ -94,6 +93,8 @@ class Commands:
         self.on_close = on_close
         self._tried = False
         self._asked_about: set[str] = set()
+        self.coming: weakref.WeakSet[RunningCall] = weakref.WeakSet()
+        """Calls of tools that run commands, from when they are prepared until they end or wait for a person."""
         self._widened: dict[Widening, tuple[Sandbox, Recorder]] = {}
 
     @cached_property
@@ -128,6 +129,13 @@ class Commands:
         from holdfast.runtime.undo.recorder import Recorder
 
         return Recorder(self.ledger, sandbox, self.config.sandbox, self.workspace.state)
+
+    @cached_property
+    def turns(self) -> Turns | None:
+        """None where nothing is recorded."""
+        from holdfast.runtime.undo.turns import Turns
+
+        return None if self.workspace.state is None else Turns(self.workspace.state)
 
     def sandbox_of(self, call: Call) -> Sandbox:
         """Where the commands of a call run. Raises `SandboxRefused` for a widening nobody can give."""
@@ -283,37 +291,14 @@ class CallSandbox:
         paths = (*(f"also reads {path}" for path in widened.read), *(f"also changes {path}" for path in widened.write))
         return Outlook(contained_by=backend.name, network=_network(sandbox.policy), paths=paths, undo_note=note)
 
-    async def run(self, command: Command) -> Ran:
-        async with self._turn(command):
-            return await self._run(command)
-
-    @contextlib.asynccontextmanager
-    async def _turn(self, command: Command) -> AsyncGenerator[None]:
-        """Recorded commands take turns: each sees what the one before it left. Waiting does not use up their time."""
-        state = self._commands.workspace.state
-        if not self._is_recorded(command) or state is None:
-            yield
-            return
-        self._ctx.pause()
-        try:
-            held = await _take_turn(state)
-        finally:
-            self._ctx.go_on()
-        try:
-            yield
-        finally:
-            os.close(held)
-
     def _is_recorded(self, command: Command) -> bool:
         return command.undoable and self._commands.ledger is not None and self._commands.config.sandbox.undo != "off"
 
-    async def _run(self, command: Command) -> Ran:
+    async def run(self, command: Command) -> Ran:
         with contextlib.ExitStack() as doors:
             doorway = await self._doorway(command, doors)
-            recording, cancelled = await self._record(command)
+            recording = await self._record(command)
             try:
-                if cancelled is not None:
-                    raise cancelled
                 launch = await self.launch(command, recording, doorway)
             except BaseException:
                 if recording is not None:
@@ -322,14 +307,20 @@ class CallSandbox:
             running = _Running(self._commands, self._ctx, command, launch, recording)
             return await running.go(() if doorway is None else doorway.passed)
 
-    async def _record(self, command: Command) -> tuple[Recording | None, asyncio.CancelledError | None]:
-        if not self._is_recorded(command):
-            return None, None
+    async def _record(self, command: Command) -> Recording | None:
+        """Waiting for its turn does not use up a command's time."""
+        turns, coming = self._commands.turns, self._commands.coming
+        if turns is None or not self._is_recorded(command):
+            return None
         recorder = self._recorder
-        recording, cancelled = await _through(_threads.run(recorder.begin, self._ctx.call_id))
-        if recording is None and cancelled is None and await _threads.run(recorder.note) is None:
+        self._ctx.pause()
+        try:
+            recording = await turns.take(recorder, self._ctx.call_id, company=lambda: len(coming) > 1)
+        finally:
+            self._ctx.go_on()
+        if recording is None and await _threads.run(recorder.note) is None:
             raise SandboxRefused("What it changes could not be recorded as was promised; nothing was run, ask again.")
-        return recording, cancelled
+        return recording
 
     async def launch(
         self, command: Command, recording: Recording | None = None, doorway: Doorway | None = None
@@ -397,7 +388,11 @@ class _Running:
             if self._recording is None and not self._launch.contained:
                 found = _settle(self._launch, None)
             else:
-                found, again = await _through(_threads.run(_settle, self._launch, self._recording))
+                self._ctx.pause()  # others that ran at the same time may take longer
+                try:
+                    found, again = await _through(_threads.run(_settle, self._launch, self._recording))
+                finally:
+                    self._ctx.go_on()
                 cancelled = cancelled or again
         except NotStarted as error:
             raise SandboxRefused(f"The command could not be started: {error}.") from None
@@ -507,6 +502,7 @@ class _Running:
             spilled_bytes=0 if shown.spill is None else shown.spill.size, contained=self._launch.contained,
             network=network, writable=writable, hidden=self._launch.hidden,
             changes=None if self._recording is None else found.changes,
+            together=tuple(call for call in found.together if call != self._ctx.call_id),
             violations=found.violations, notes=found.notes, stopped=_stopped(self._ctx.stopped_by),
         )
 
@@ -549,18 +545,6 @@ async def _through(work: Any) -> tuple[Any, asyncio.CancelledError | None]:
                 raise
             cancelled = error
     return future.result(), cancelled
-
-
-async def _take_turn(state: Path) -> int:
-    """Wait for the turn among all processes; it ends when the returned descriptor is closed."""
-    held = open_lock(state / "undo" / "turn")
-    try:
-        while not try_lock(held):  # noqa: ASYNC110 - another process tells nobody when its turn ends
-            await asyncio.sleep(_TURN_PAUSE)
-    except BaseException:
-        os.close(held)
-        raise
-    return held
 
 
 def signal_name(number: int) -> str:

@@ -32,7 +32,7 @@ from holdfast.contract.errors import (
 from holdfast.contract.event import Decided, Event, Finished, Proposed, Received, Started
 from holdfast.contract.result import Result, with_exception
 from holdfast.contract.values import MAX_ARGUMENT_BYTES, Args
-from holdfast.contract.vocabulary import CHECKS_IN_DRY_RUN, Failure, State, Verdict
+from holdfast.contract.vocabulary import CHECKS_IN_DRY_RUN, RUNS_COMMANDS, Failure, State, Verdict
 from holdfast.contract.widening import Widening
 from holdfast.registry.sources import WAITING
 from holdfast.rules.gate import SECRET
@@ -168,6 +168,7 @@ class Pipeline:
         self._redactor = environment.redactor
         self._tools = environment.config.tools
         self._output = environment.config.output
+        self._coming = environment.commands.coming
         self._planning = planning
         self._registry = plans.registry
         self._session = session
@@ -268,6 +269,8 @@ class Pipeline:
     ) -> Prepared | Result:
         """The stages that run code of others: middleware and the tool's own proposal."""
         dry_run = ctx.dry_run = request.stages is not None
+        if RUNS_COMMANDS in plan.tool.capabilities and not dry_run and not request.unrecorded:
+            self._coming.add(ctx)
         proposal: Proposal | Result | None = None
         try:
             if plan.before:
@@ -389,6 +392,8 @@ class Pipeline:
     async def _settle(self, prepared: Prepared, decision: Decision) -> Result:
         """Run, leave pending or refuse, as was decided."""
         plan, ctx, proposal = prepared.plan, prepared.ctx, prepared.proposal
+        if decision.verdict is not Verdict.APPROVE:
+            self._coming.discard(ctx)
         if decision.source == GRANTS and not self._planning and not self._use_grant(prepared):
             decision = Decision(Verdict.ASK, GRANTS, "The grant that covered this call has been used up.")
         decision = self._final(plan, decision)
@@ -743,6 +748,8 @@ class Pipeline:
         except (asyncio.CancelledError, GeneratorExit):
             self._record_cancelled(call, decision, opened=opened, unknown=mutates)
             raise
+        finally:
+            self._coming.discard(ctx)
         if ctx.streamed:
             ctx.finish_stream()
         if self._redactor.active:

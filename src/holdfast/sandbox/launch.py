@@ -299,6 +299,8 @@ class Changes(Struct, frozen=True, kw_only=True):
     """What could not be taken over, and why."""
     kept: str | None = None
     """The folder where that is kept."""
+    together: tuple[str, ...] = ()
+    """The calls whose commands ran at the same time and are recorded as one, where there are several."""
 
 
 class Recording(Protocol):

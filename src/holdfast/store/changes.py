@@ -92,6 +92,12 @@ class Undone(Struct, frozen=True):
     by: str
 
 
+class Together(Struct, frozen=True):
+    """Commands that ran at the same time: what they changed is recorded as one, with the first of these calls."""
+
+    calls: tuple[str, ...]
+
+
 class Altered(Struct, frozen=True, kw_only=True):
     """What one call did to one path, all of it taken together."""
 
@@ -147,8 +153,20 @@ def record_changes(ledger: Entries, call_id: str, root: str, changes: Sequence[P
         ledger.run(lambda tx: [tx.append(call_id, "recorded", body) for body in bodies])
 
 
+def record_together(ledger: Entries, calls: Sequence[str]) -> None:
+    body = ledger.seal(Together(tuple(calls)))
+    ledger.run(lambda tx: [tx.append(call_id, "together", body) for call_id in calls])
+
+
+def together_with(ledger: Entries, call_id: str) -> tuple[str, ...]:
+    """The calls that are undone with this one, itself among them and the one they are recorded with first."""
+    rows = ledger.rows("SELECT body FROM entries WHERE call = ? AND kind = 'together' LIMIT 1", (call_id,))
+    return ledger.read_body(rows[0][0], Together).calls if rows else (call_id,)
+
+
 def changes_of(ledger: Entries, call_id: str) -> list[Altered]:
     """Every path the call changed: the first thing known before it and the last after it."""
+    call_id, *_ = together_with(ledger, call_id)
     found: dict[str, Altered] = {}
     sql = "SELECT kind, body FROM entries WHERE call = ? AND kind IN ('before', 'after', 'recorded') ORDER BY id"
     for kind, body in ledger.rows(sql, (call_id,)):
@@ -183,7 +201,8 @@ def changing_calls(ledger: Entries, limit: int) -> list[str]:
 
 def mark_undone(ledger: Entries, call_id: str, undo: str, by: str) -> None:
     body = ledger.seal(Undone(undo, by))
-    ledger.run(lambda tx: tx.append(call_id, "undone", body))
+    calls = together_with(ledger, call_id)
+    ledger.run(lambda tx: [tx.append(call, "undone", body) for call in calls])
 
 
 def undone_by(ledger: Entries, call_id: str) -> str | None:

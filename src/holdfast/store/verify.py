@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from holdfast.contract.errors import LedgerError
 from holdfast.store.bodies import Before, BodyReader, Ended, Pruned, Unreadable, Verification, Whole, is_linked
-from holdfast.store.changes import After, Recorded, Undone
+from holdfast.store.changes import After, Recorded, Together, Undone
 from holdfast.store.database import GENESIS, PRUNING_VERSION, Database
 from holdfast.store.derived import Derived, difference
 
@@ -23,6 +23,7 @@ _UNDERIVED: Final[dict[str, type[Struct]]] = {
     "after": After,
     "recorded": Recorded,
     "undone": Undone,
+    "together": Together,
 }
 """Kinds no table follows from, so that nothing but reading them shows whether they can be read."""
 

@@ -184,7 +184,11 @@ def _changed(ran: Ran, ctx: Context) -> list[str]:
         return []
     one = len(ran.changes) == 1
     paths, them = ("path", "it") if one else ("paths", "them")
-    return [f"[Changed {len(ran.changes)} {paths}; holdfast undo {ctx.call_id} puts {them} back]"]
+    undo = f"holdfast undo {ctx.call_id} puts {them} back"
+    if ran.together:
+        others = ", ".join(ran.together)
+        return [f"[Changed {len(ran.changes)} {paths}, together with {others}, which ran at the same time; {undo}]"]
+    return [f"[Changed {len(ran.changes)} {paths}; {undo}]"]
 
 
 def _surrounded(ran: Ran) -> list[str]:

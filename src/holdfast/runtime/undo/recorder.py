@@ -17,7 +17,7 @@ from holdfast.fs.temporary import is_left, new_name
 from holdfast.runtime.undo.judging import by_the_command, judge
 from holdfast.runtime.undo.overlay import OverlayPart
 from holdfast.sandbox.launch import Changes, Overlay
-from holdfast.store.changes import PathChange, record_changes, shown_change
+from holdfast.store.changes import PathChange, record_changes, record_together, shown_change
 
 if TYPE_CHECKING:
     from holdfast.config.model import SandboxConfig
@@ -104,14 +104,15 @@ class Recorder:
         self._config = config
         self._state = None if state is None else state / "undo"
 
-    def begin(self, call_id: str) -> Running | None:
-        """Start to record a call's command; None where that cannot be done."""
+    def begin(self, call_id: str, *, overlays: bool = True) -> Running | None:
+        """Start to record a call's command; None where that cannot be done. Without `overlays` other commands can run
+        at the same time."""
         if self._ledger is None or self._state is None or self._why_never() is not None:
             return None
         remove_dead_runs(self._state)
         run = new_run(self._state)
         try:
-            parts = self._parts(run, self._ledger)
+            parts = self._parts(run, self._ledger, overlays=overlays)
         except BaseException:
             remove(run)
             raise
@@ -161,11 +162,11 @@ class Recorder:
             return f"{root} cannot be read ({error.strerror})"
         return None
 
-    def _parts(self, run: Path, ledger: Ledger) -> list[Part] | None:
+    def _parts(self, run: Path, ledger: Ledger, *, overlays: bool) -> list[Part] | None:
         parts: list[Part] = []
         copied: list[Path] = []
         for number, root in enumerate(self._roots()):
-            if self._overlays(root):
+            if overlays and self._overlays(root):
                 parts.append(OverlayPart(root, run / str(number), ledger.blobs))
             else:
                 copied.append(root)
@@ -206,7 +207,7 @@ class Recorder:
 
 
 class Running:
-    """A recording; satisfies `Recording`."""
+    """A recording, of one command or of several that run at the same time."""
 
     def __init__(self, ledger: Ledger, call_id: str, sandbox: Ground, parts: Sequence[Part], run: Path) -> None:
         self._ledger = ledger
@@ -220,12 +221,16 @@ class Running:
     def overlays(self) -> tuple[Overlay, ...]:
         return tuple(part.overlay for part in self._parts if part.overlay is not None)
 
-    def finish(self) -> Changes:
-        """Keep what was there before, refuse what is protected, write all of it down, and only then take it over."""
+    def finish(self, calls: Sequence[str] = ()) -> Changes:
+        """Keep what was there before, refuse what is protected, write all of it down, and only then take it over.
+
+        `calls`: all calls whose commands it recorded, the one it was begun for first."""
         changes: list[Change] = []
         violations: list[str] = []
         lost: list[str] = []
         try:
+            if len(calls) > 1:
+                record_together(self._ledger, calls)
             for part in self._parts:
                 with _one_at_a_time:
                     found = part.changes()
@@ -241,7 +246,10 @@ class Running:
             lost.append(str(error) or type(error).__name__)
         kept = str(keep_run(self._run, self._call_id)) if lost else None
         self.discard()
-        return Changes(changes=tuple(changes), violations=tuple(violations), lost=tuple(lost), kept=kept)
+        return Changes(
+            changes=tuple(changes), violations=tuple(violations), lost=tuple(lost), kept=kept,
+            together=tuple(calls) if len(calls) > 1 else (),
+        )
 
     def discard(self) -> None:
         for part in self._parts:

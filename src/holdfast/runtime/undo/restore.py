@@ -24,6 +24,7 @@ from holdfast.store.changes import (
     changes_of,
     mark_undone,
     record_changes,
+    together_with,
     undone_by,
 )
 from holdfast.text.diff import unified_diff
@@ -56,6 +57,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     items: tuple[Planned, ...]
     undone_by: str | None = None
     """The call that undid it before."""
+    together: tuple[str, ...] = ()
+    """Other calls that are undone with it: their commands ran at the same time."""
 
     @property
     def refused(self) -> list[Planned]:
@@ -86,7 +89,10 @@ class Undo:
         for root, inside in by_root.items():
             items += _outside(inside) if root is None else self._plan_in(root, inside)
         items.sort(key=lambda item: item.path.split("/"))
-        return Plan(call_id=call_id, items=tuple(items), undone_by=undone_by(self._ledger, call_id))
+        others = tuple(other for other in together_with(self._ledger, call_id) if other != call_id)
+        return Plan(
+            call_id=call_id, items=tuple(items), undone_by=undone_by(self._ledger, call_id), together=others
+        )
 
     def carry_out(self, plan: Plan, *, by: str, partial: bool = False, door: str = "cli") -> Result:
         """Put back what is planned; without `partial` all of it or nothing. It is a call of its own in the ledger."""
@@ -272,7 +278,16 @@ def _refusal(plan: Plan) -> str:
 def _summary(plan: Plan) -> str:
     count = len(plan.to_put_back)
     left = f"; {len(plan.refused)} left as they are" if plan.refused else ""
-    return f"Put back {count} {'path' if count == 1 else 'paths'} that call {plan.call_id} had changed{left}."
+    paths = "path" if count == 1 else "paths"
+    return f"Put back {count} {paths} that {named_calls(plan)} had changed{left}."
+
+
+def named_calls(plan: Plan) -> str:
+    """In words, the calls that are undone."""
+    if not plan.together:
+        return f"call {plan.call_id}"
+    *some, last = (plan.call_id, *plan.together)
+    return f"calls {', '.join(some)} and {last}, which ran at the same time,"
 
 
 MAX_BYTES: Final = 1024 * 1024

@@ -22,7 +22,7 @@ from holdfast.doors.cli.outputs import Change, ChangingCall, UndoOutput
 from holdfast.doors.cli.place import Flags, setting_here, tools_by_name, whoami
 from holdfast.doors.cli.root import common, complete_call
 from holdfast.doors.cli.typing_in import confirmed
-from holdfast.runtime.undo.restore import TOOL, Plan, Planned, Undo, check, diff_of
+from holdfast.runtime.undo.restore import TOOL, Plan, Planned, Undo, check, diff_of, named_calls
 from holdfast.store.changes import changes_of, changing_calls, undone_by
 from holdfast.store.ledger import Ledger
 from holdfast.text.visible import visible, visible_name
@@ -196,7 +196,7 @@ def _last(ledger: Ledger) -> str:
 
 def _show(plan: Plan, setting: Setting, ledger: Ledger) -> None:
     if plan.items:
-        screen.note(screen.paint(f"Undo call {visible_name(plan.call_id)}:", "bold"))
+        screen.note(screen.paint(f"Undo {visible(named_calls(plan)).rstrip(',')}:", "bold"))
     room = MAX_SHOWN
     for item in plan.items[:MAX_PATHS]:
         name = visible_path(name_of(item, setting))
