@@ -269,3 +269,41 @@ def test_always_is_not_offered_where_it_cannot_work(asking: Cli) -> None:
         person.press(b"q")
         assert person.finish() == 4
     assert "[a]" not in person.text and "[y] yes" in person.text
+
+
+@pytest.mark.spec("A19", "A14")
+def test_a_person_widens_the_sandbox_for_one_call_and_sees_its_new_limits(cli: Cli) -> None:
+    other = cli.project.parent / "other"
+    other.mkdir()
+    with Terminal(cli, "call", "shell.exec", f"command=echo hello > {other}/file") as person:
+        person.expect("network off")
+        person.expect(PROMPT)
+        person.press(b"w")
+        person.expect("What may it reach?")
+        person.type("read")
+        person.expect("Cannot read 'read'.")
+        person.expect(PROMPT)
+        person.press(b"w")
+        person.expect("What may it reach?")
+        person.type("write ../other, example.com")
+        person.expect("network only example.com; also changes")
+        person.expect("what it sends cannot")
+        person.expect(PROMPT)
+        assert not (other / "file").exists()
+        assert "[a]" not in person.text.rpartition("what it sends cannot")[2]
+        person.press(b"y")
+        assert person.finish() == 0
+    assert (other / "file").read_text() == "hello\n"
+
+
+@pytest.mark.spec("A19", "A14")
+def test_a_person_who_looked_at_a_wider_sandbox_can_still_say_no(cli: Cli) -> None:
+    with Terminal(cli, "call", "shell.exec", "command=true") as person:
+        person.expect(PROMPT)
+        person.press(b"w")
+        person.expect("What may it reach?")
+        person.type("network")
+        person.expect("network on")
+        person.expect(PROMPT)
+        person.press(b"n")
+        assert person.finish() == 3

@@ -14,6 +14,7 @@ from msgspec import ValidationError, convert
 from holdfast.contract.call import Answer, PendingCall
 from holdfast.contract.errors import HoldfastError, NotPending, UnknownCall
 from holdfast.contract.values import Args
+from holdfast.contract.widening import Widening
 from holdfast.doors.cli.arguments import read_object
 from holdfast.doors.cli.folding import note_folded, quote, sentence
 from holdfast.doors.cli.held import HeldView, note_shown
@@ -21,6 +22,8 @@ from holdfast.doors.cli.place import whoami
 from holdfast.doors.cli.screen import note, note_lines, screen_width, shown
 from holdfast.doors.cli.typing_in import Leave, page, read_key, read_line, turn
 from holdfast.doors.cli.typing_in import edit as edit_text
+from holdfast.doors.cli.widening import HELP as WIDEN
+from holdfast.doors.cli.widening import typed_widening
 from holdfast.rules.grants import PROJECT, GrantPattern, Width
 from holdfast.runtime.approvals import what_changed
 from holdfast.runtime.runtime import Runtime
@@ -200,6 +203,8 @@ class TerminalAsker:
         """Whether an answer was given here, and not at another door."""
         self._edited = False
         """The call changed because the person changed it here."""
+        self._narrow: PendingCall | None = None
+        """The call that waits, where what is asked about is that call with a wider sandbox."""
         self._cut = False
         """Whether something of the call that is asked about was not shown yet."""
         self._offers: list[Offer] = []
@@ -241,7 +246,8 @@ class TerminalAsker:
             said = await step(self, held)
             if not isinstance(said, Answer):
                 return held if said is None else said
-            await self._runtime.pipeline.answer(held.call.id, said, digest=held.digest)
+            about = held if said.widen else self._unwidened(held)
+            await self._runtime.pipeline.answer(held.call.id, said, digest=about.digest)
         except (NotPending, UnknownCall) as error:
             note_folded(shown(str(error)))
         except HoldfastError as error:
@@ -261,7 +267,7 @@ class TerminalAsker:
         self._offers = [] if held.definition_only else offers(self._runtime, held, self._by)
         note()
         if view.short_is_whole:
-            note_shown(self._runtime.workspace.state, [held])
+            self._whole_was_shown(held)
 
     def _tell_change(self, held: PendingCall) -> None:
         """Why a call is shown again: what was approved here is not what would happen now."""
@@ -282,7 +288,21 @@ class TerminalAsker:
         raise Leave
 
     async def approve(self, held: PendingCall) -> Answer | None:
-        return Answer(kind="approve", by=self._by) if await self._seen(held) else None
+        return Answer(kind="approve", by=self._by, widen=held.widened) if await self._seen(held) else None
+
+    async def widen(self, held: PendingCall) -> PendingCall | None:
+        """The same call with a wider sandbox, to be shown and asked about next; the one that waits stays as it is."""
+        widening = typed_widening(await read_line(WIDEN) or "")
+        if not widening:
+            return None
+        narrow = self._unwidened(held)
+        wide = await self._runtime.pipeline.widened(narrow, widening | (held.widened or Widening()))
+        self._narrow = narrow
+        self._edited = True
+        return wide
+
+    def _unwidened(self, held: PendingCall) -> PendingCall:
+        return held if held.widened is None or self._narrow is None else self._narrow
 
     async def reject(self, held: PendingCall) -> Answer:
         return Answer(kind="reject", by=self._by)
@@ -292,6 +312,7 @@ class TerminalAsker:
         return Answer(kind="reject", by=self._by, message=text.strip()) if text and text.strip() else None
 
     async def edit(self, held: PendingCall) -> PendingCall | None:
+        held = self._unwidened(held)
         old = json.dumps(held.call.args, indent=2, ensure_ascii=False)
         new = await edit_text(f"{old}\n", ".json")
         if new is None:
@@ -332,7 +353,13 @@ class TerminalAsker:
 
     def _whole_was_shown(self, held: PendingCall) -> None:
         self._cut = False
-        note_shown(self._runtime.workspace.state, [held])
+        if held.widened is None:
+            note_shown(self._runtime.workspace.state, [held])
+
+
+def _is_contained(asker: TerminalAsker, held: PendingCall) -> bool:
+    around = None if held.proposal is None else held.proposal.surroundings
+    return around is not None and around.sandbox.startswith("contained")
 
 
 class Answered(Exception):
@@ -345,7 +372,8 @@ def _runs(asker: TerminalAsker, held: PendingCall) -> bool:
 
 
 def _has_offers(asker: TerminalAsker, held: PendingCall) -> bool:
-    return asker.can_always
+    """A wider sandbox is for one call; to have it each time takes a command rule."""
+    return asker.can_always and held.widened is None
 
 
 KEYS: Final = (
@@ -354,6 +382,7 @@ KEYS: Final = (
     Key("m", "no, with a message", TerminalAsker.reject_with_message),
     Key("e", "edit the arguments", TerminalAsker.edit, _runs),
     Key("a", "always allow", TerminalAsker.always, _has_offers),
+    Key("w", "widen the sandbox", TerminalAsker.widen, _is_contained),
     Key("r", "give the result yourself", TerminalAsker.result),
     Key("d", "details", TerminalAsker.details),
     Key("q", "quit, leave it pending", TerminalAsker.leave),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 import click
@@ -28,6 +27,7 @@ from holdfast.doors.cli.outputs import Pending
 from holdfast.doors.cli.place import Flags, is_builtin, kept_ledger, ledger_here, runtime_here, servers_for, whoami
 from holdfast.doors.cli.root import common, complete_pending
 from holdfast.doors.cli.typing_in import Leave
+from holdfast.doors.cli.widening import absolute
 from holdfast.runtime.runtime import Runtime
 from holdfast.store.owner import alive
 from holdfast.text.visible import visible_name
@@ -211,9 +211,6 @@ async def _show_changed(held: PendingCall) -> None:
 def _widening(
     *, hosts: Sequence[str], network: bool, read: Sequence[str], write: Sequence[str], outside: bool
 ) -> Widening:
-    def absolute(paths: Sequence[str]) -> tuple[str, ...]:
-        return tuple(str(Path(path).expanduser().absolute()) for path in paths)
-
     return Widening(hosts=tuple(hosts), network=network, read=absolute(read), write=absolute(write), outside=outside)
 
 
