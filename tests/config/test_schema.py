@@ -100,7 +100,7 @@ def test_the_schema_is_a_2020_12_schema_that_describes_every_option_and_hides_in
         for name, option in definition.get("properties", {}).items():
             assert definition["title"] == "List operations" or option["description"], name
     computed = {name for shape in Section.__subclasses__() for name in declared(shape).keys() - options(shape)}
-    assert computed == {"narrow", "excluded", "removed", "importable"}
+    assert computed == {"narrow", "source", "excluded", "removed", "importable"}
     assert schema["$defs"]["OutputConfig"]["properties"]["max_bytes"]["default"] == 51200
 
 

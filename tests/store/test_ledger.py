@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import pwd
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from holdfast.contract.call import Answer
 from holdfast.contract.errors import LedgerUnavailable, NotPending, StaleApproval, UnknownCall
@@ -125,7 +128,8 @@ def test_an_approval_is_recorded_with_its_approver_and_used_once(ledger: Ledger)
 
     asyncio.run(scenario())
     record = ledger.call(call_id)
-    assert [given.answer for given in record.answers] == [YES]
+    account = pwd.getpwuid(os.getuid()).pw_name
+    assert [given.answer for given in record.answers] == [structs.replace(YES, user=account)]
     assert record.answers[0].digest == held.digest
     assert record.decisions == (ASKED, APPROVED)
     assert ledger.held(call_id) is None

@@ -189,10 +189,7 @@ class Policy:
         self._providers = {
             name: _narrowing(f"tools.providers.{name}", layer) for name, layer in self.rules.providers.items()
         }
-        self._narrow = [
-            _narrowing(f"{layer.source}: tools" if layer.source else f"tools.narrow[{place}]", layer)
-            for place, layer in enumerate(self.rules.narrow)
-        ]
+        self._narrow = [_narrowing(f"tools.narrow[{place}]", layer) for place, layer in enumerate(self.rules.narrow)]
 
     def compile(self, caller: Caller) -> CompiledPolicy:
         """What this kind of caller may use; the same object for callers that differ in nothing that counts."""
@@ -366,7 +363,7 @@ def _named(config: Config, skills: Mapping[str, SkillPermissions]) -> Iterator[t
     layers: dict[str, ToolsConfig | PolicyLayer] = {"tools": tools}
     layers |= {f"tools.agents.{name}": layer for name, layer in tools.agents.items()}
     layers |= {f"tools.providers.{name}": layer for name, layer in tools.providers.items()}
-    layers |= {f"tools.narrow[{place}]": layer for place, layer in enumerate(tools.narrow)}
+    layers |= {f"tools.narrow[{place}]": layer for place, layer in enumerate(tools.narrow) if not layer.source}
     lists: dict[str, Iterable[str]] = {}
     for label, layer in layers.items():
         lists |= {f"{label}.allow": layer.allow, f"{label}.deny": layer.deny}
@@ -377,7 +374,8 @@ def _named(config: Config, skills: Mapping[str, SkillPermissions]) -> Iterator[t
             entry for entry in approval.auto_approve if not (entry in approval.importable and _is_module(entry))
         ]
     lists["The `remove` of approval.auto_approve"] = approval.excluded
-    lists |= {f"approval.narrow[{place}]": names for place, names in enumerate(approval.narrow)}
+    narrow = {f"approval.narrow[{place}]": names for place, names in enumerate(approval.narrow)}
+    lists |= {where: names for where, names in narrow.items() if names != approval.auto_approve}
     for name, preset in approval.presets.items():
         lists |= {f"approval.presets.{name}.approve": preset.approve, f"approval.presets.{name}.deny": preset.deny}
     lists["hooks.actions"] = config.hooks.actions
@@ -395,6 +393,7 @@ def _is_module(entry: str) -> bool:
 
 
 def _narrowing(label: str, layer: PolicyLayer) -> _Layer:
+    label = f"{layer.source}: tools" if layer.source else label
     profile = None if layer.profile is None else _profile(layer.profile, f"{label}.profile")
     return _Layer(label, profile, layer.allow, layer.deny)
 
