@@ -471,3 +471,16 @@ def test_a_contained_command_of_a_hostile_project_still_runs(hostile: HostilePro
     """The traps are for processes of ours: a command may use what the person allows it."""
     sandbox = Sandbox(SandboxConfig(mode="off"), root=hostile.root)
     assert sandbox.launch(Command(argv=("/bin/true",))).argv == ("/bin/true",)
+
+
+@pytest.mark.spec("X4")
+def test_a_spawned_helper_has_a_session_of_its_own_from_its_first_instruction_on() -> None:
+    """Ctrl-C at a terminal reaches every process of the session in the foreground."""
+    reading, writing = os.pipe()
+    told = "import os; os.write(1, b'%d %d' % (os.getsid(0), os.getpid()))"
+    pid = helper_process.spawn(helper_process.isolated_python("-c", told), {}, [(os.POSIX_SPAWN_DUP2, writing, 1)])
+    os.close(writing)
+    with os.fdopen(reading) as file:
+        session, own = map(int, file.read().split())
+    os.waitpid(pid, 0)
+    assert session == own == pid

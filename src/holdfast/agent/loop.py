@@ -91,6 +91,14 @@ _SORTED: Final = frozenset({Step.JUDGE, Step.SHOW})
 _SHOWN: Final = 3
 
 
+def _runs_here(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether this is code of the loop, and not of another thread."""
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
+
+
 class Stale(Exception):
     """Somebody changed the rules of the conversation."""
 
@@ -153,6 +161,9 @@ class Loop:
         running = self._running
         if running is None:
             return False
+        if _runs_here(running):
+            self._bench.stop.set()  # now: whatever is scheduled already must see it
+            return True
         try:
             running.call_soon_threadsafe(self._bench.stop.set)
         except RuntimeError:  # its event loop is gone, and all of it with it

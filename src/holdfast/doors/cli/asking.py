@@ -247,10 +247,12 @@ class TerminalAsker:
             if not isinstance(said, Answer):
                 return held if said is None else said
             about = held if said.widen else self._unwidened(held)
+            self.answered = True  # from here on it may run, also if we are stopped before we know
             await self._runtime.pipeline.answer(held.call.id, said, digest=about.digest)
         except (NotPending, UnknownCall) as error:
             note_folded(shown(str(error)))
         except HoldfastError as error:
+            self.answered = False
             note_folded(shown(str(error)), "Not possible:", "red")
             return held
         raise Answered

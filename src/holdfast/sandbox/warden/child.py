@@ -30,7 +30,8 @@ def main(control: str) -> None:
     """Fork a worker for every socket that arrives; end when the runtime does."""
     control_fd = int(control)
     process.be_reaper()
-    os.setsid()
+    if os.getsid(0) != os.getpid():
+        os.setsid()
     os.chdir("/")  # it was started where the runtime is, in the project
     _close_others(control_fd)
     connection = _socket.socket(fileno=control_fd)

@@ -179,15 +179,25 @@ class Questions:
         screen.note_lines(sentence(f"At {place(self._chat.path, slot.line)}", sys.stderr, "dim"))
         asker.answered = False
         _, others, _ = await first_of(asker(held), self._others(slot), self._interrupt.wanted.wait())
+        if self._interrupt.pressed:
+            self._stop(held.call.id)
+            return False
         if asker.answered:
             return True
-        if self._interrupt.pressed or others.cancelled():
-            if self._interrupt.pressed:
-                screen.note(CANCELLED)
+        if others.cancelled():
             self.left = True
             return False
         screen.note("It was answered elsewhere, or the document has changed.")
         return True
+
+    def _stop(self, call_id: str) -> None:
+        """Ctrl-C at a question, or right after its answer: what was just approved does not run, now or later."""
+        self.left = True
+        pending = self._chat.runtime.pending
+        found = pending.get(call_id)
+        if found is not None and found.state is State.APPROVED:
+            pending.cancel(call_id)
+        screen.note(CANCELLED)
 
     def _held(self, slot: Slot) -> PendingCall | None:
         if slot.open is None or slot.status is not Status.PENDING:
