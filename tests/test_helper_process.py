@@ -289,7 +289,7 @@ def test_an_editor_or_browser_that_leads_into_the_project_is_refused_by_name(
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     monkeypatch.setattr(helper_process, "start", _never)
     assert asyncio.run(typing_in.edit("text", ".json")) is None
-    assert "The editor cannot be started: " in capfd.readouterr().err
+    assert "Cannot start the editor: " in capfd.readouterr().err
     with pytest.raises(helper_process.NotStarted, match=r"project|quotes"):
         helper_process.person_command(command, hostile.root)
 

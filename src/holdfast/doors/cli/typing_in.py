@@ -219,9 +219,9 @@ async def edit(text: str, suffix: str) -> str | None:
 
 
 def _editor(project: Path) -> tuple[str, ...] | None:
-    """The command of `VISUAL` or `EDITOR`; where that is not set, or cannot be started, `vi` or `nano`."""
+    """The command of `VISUAL` or `EDITOR`; where neither is set, `vi` or `nano`."""
     chosen = os.environ.get("VISUAL") or os.environ.get("EDITOR")
-    for editor in (chosen, *_EDITORS) if chosen else _EDITORS:
+    for editor in (chosen,) if chosen else _EDITORS:
         try:
             return person_command(editor, project)
         except NotStarted as error:
