@@ -226,3 +226,38 @@ def test_what_is_allowed_in_all_projects_is_allowed_in_another_one(careful: Cli)
     assert careful.run("call", "shell.exec", "command=touch made.txt", "timeout:=60000", cwd=other).code == 0
     assert (other / "made.txt").exists()
     assert careful.run("call", "--json", "shell.exec", "command=touch other.txt", cwd=other).code == 4
+
+
+@pytest.mark.spec("A13a", "E1a")
+def test_pending_calls_are_listed_by_origin_with_the_same_ones_together(asking: Cli) -> None:
+    first, second, third = asking.park(*WRITE), asking.park(*WRITE), asking.park("file.write", "path=b", "content=b")
+    shown = asking.run("pending").out
+    assert shown.count("From command line:") == 1
+    assert shown.count("+hello") == 1 and f"  same    {second}\n" in shown
+    assert all(call_id in shown for call_id in (first, second, third))
+    other = asking.project.parent / "other"
+    (other / ".git").mkdir(parents=True)
+    assert asking.run("pending", cwd=other).out == "Nothing is waiting.\n"
+    everywhere = asking.run("pending", "--project", "all", cwd=other)
+    assert third in everywhere.out and str(asking.project) in everywhere.out
+
+
+@pytest.mark.spec("A13a", "A23")
+def test_an_answer_needs_no_id_where_one_call_is_pending_and_all_where_all_were_shown(asking: Cli) -> None:
+    assert "Nothing is pending." in asking.run("approve").err
+    asking.park(*WRITE)
+    assert asking.run("approve").code == 0
+    ids = [asking.park("file.write", f"path={name}", "content=x") for name in "abc"]
+    several = asking.run("reject")
+    assert several.code == 2 and all(call_id in several.err for call_id in ids)
+    asking.forget_shown()
+    unseen = asking.run("approve", "--all")
+    assert unseen.code == 2 and "not shown" in unseen.err and not (asking.project / "a").exists()
+    asking.run("reject", ids[0])
+    asking.run("pending")
+    assert asking.run("approve", "--all").code == 0
+    assert [(asking.project / name).exists() for name in "abc"] == [False, True, True]
+    asking.park("file.write", "path=d", "content=x")
+    asking.park("file.write", "path=e", "content=x")
+    assert asking.run("reject", "--all").code == 0
+    assert asking.run("pending").out == "Nothing is waiting.\n"

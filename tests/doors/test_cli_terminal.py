@@ -307,3 +307,17 @@ def test_a_person_who_looked_at_a_wider_sandbox_can_still_say_no(cli: Cli) -> No
         person.expect(PROMPT)
         person.press(b"n")
         assert person.finish() == 3
+
+
+@pytest.mark.spec("A13a")
+def test_all_pending_calls_are_shown_before_one_yes_approves_them(asking: Cli) -> None:
+    for name in "ab":
+        asking.park("file.write", f"path={name}", f"content=hello {name}")
+    with Terminal(asking, "approve", "--all", rows=200) as person:
+        person.expect("+hello a")
+        person.expect("+hello b")
+        person.expect("Approve all 2? [y/N] ")
+        assert not (asking.project / "a").exists()
+        person.press(b"y")
+        assert person.finish() == 0
+    assert (asking.project / "a").exists() and (asking.project / "b").exists()

@@ -288,6 +288,38 @@ def find_held(ledger: Ledger, given: str) -> PendingCall:
     )
 
 
+def origin(held: PendingCall) -> str:
+    """Where a call comes from, as a person knows it: the document, the agent, or the program."""
+    caller = held.call.caller
+    if caller.document is not None:
+        return f"document {display_path(caller.document, str(Path.cwd()))}"
+    if caller.agent is not None:
+        return f"agent {caller.agent} ({caller.door})"
+    running = "" if held.waiter is None else f", process {held.waiter.pid}"
+    names = {"cli": "command line", "python": "Python program"}
+    return f"{names.get(caller.door, caller.door)}{running}"
+
+
+def grouped(calls: Sequence[PendingCall]) -> list[list[PendingCall]]:
+    """Calls with the same origin that an approval could not tell apart, oldest first."""
+    groups: dict[tuple[str, str], list[PendingCall]] = {}
+    for held in calls:
+        groups.setdefault((origin(held), held.digest), []).append(held)
+    return list(groups.values())
+
+
+def only_held(ledger: Ledger, command: str) -> PendingCall:
+    """The one call that is pending; otherwise an error that names those that are."""
+    waiting = [held for held in ledger.pending() if held.state is State.PENDING]
+    if len(waiting) == 1:
+        return waiting[0]
+    if not waiting:
+        raise NotPending("Nothing is pending.")
+    ids = ", ".join(held.call.id for held in waiting[:_NAMED])
+    more = f" and {len(waiting) - _NAMED:,} more" if len(waiting) > _NAMED else ""
+    raise UsageProblem(f"{len(waiting):,} calls are pending: {ids}{more}. Use `holdfast {command} ID`, or --all.")
+
+
 def note_shown(state: Path | None, calls: Sequence[PendingCall]) -> None:
     """This user has just been shown all of these calls: `holdfast approve ID` is an approval of what they are now."""
     if state is not None and state.exists():
@@ -341,9 +373,20 @@ def _changed(ledger: Ledger, held: PendingCall, digest: str) -> StaleApproval:
 
 async def review(held: PendingCall) -> bool:
     """Show all of a call, a screenful at a time, and ask whether to approve it."""
+    return await _reviewed(HeldView(held).whole(), "Approve this? [y/N] ")
+
+
+async def review_all(calls: Sequence[PendingCall]) -> bool:
+    """The same for several calls, which are approved together or not at all."""
+    lines = [line for held in calls for line in (*HeldView(held).whole(), "")]
+    what = "this" if len(calls) == 1 else f"all {len(calls):,}"
+    return await _reviewed(lines, f"Approve {what}? [y/N] ")
+
+
+async def _reviewed(lines: Sequence[str], question: str) -> bool:
     try:
-        await page(HeldView(held).whole())
-        return await confirmed("Approve this? [y/N] ")
+        await page(lines)
+        return await confirmed(question)
     except Leave:
         return False
     except asyncio.CancelledError:

@@ -208,7 +208,7 @@ def waiting_lines(chat: Chat, slots: Sequence[Slot], *, watching: bool = False) 
             yield from own_field("why", _why(known, runtime, goes_on), sys.stderr)
             yield from given_lines(slot.use.name, slot.use.arguments, sys.stderr)
     if asked:
-        for words in _how(path, asked[0], watching=watching):
+        for words in _how(path, asked, watching=watching):
             yield from sentence(words, sys.stderr)
 
 
@@ -230,12 +230,14 @@ def _why(known: Standing, runtime: Runtime, goes_on: str) -> str:
     return f"It is approved and could not run here: {goes_on} tries again, status=rejected gives it up."
 
 
-def _how(path: Path, held: PendingCall, *, watching: bool) -> Iterator[str]:
-    name, first = place(path), held.call.id
-    if held.definition_only:
-        yield f"Answer with `holdfast answer {first} TEXT`, or write the result into the block in {name}."
-    else:
-        yield f"Approve with `holdfast approve {first}`, or by writing status=approved into the block in {name}."
+def _how(path: Path, asked: Sequence[PendingCall], *, watching: bool) -> Iterator[str]:
+    name = place(path)
+    answers = [f"`holdfast answer {held.call.id} TEXT`" for held in asked if held.definition_only]
+    approvals = [f"`holdfast approve {held.call.id}`" for held in asked if not held.definition_only]
+    if answers:
+        yield f"Answer with {', '.join(answers)}, or write the result into the block in {name}."
+    if approvals:
+        yield f"Approve with {', '.join(approvals)}, or by writing status=approved into the block in {name}."
     if watching:
         yield f"Then saving {name} goes on."
     else:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import click
 from msgspec.structs import replace
 
 from holdfast.contract.call import Answer, PendingCall
+from holdfast.contract.errors import LedgerError, NotPending
 from holdfast.contract.result import Result
 from holdfast.contract.vocabulary import Failure, State
 from holdfast.contract.widening import Widening
@@ -20,28 +22,56 @@ from holdfast.doors.cli.asking import allow, ask_questions
 from holdfast.doors.cli.calling import show_result
 from holdfast.doors.cli.chatting.documents import place
 from holdfast.doors.cli.failures import WAITING, UsageProblem
-from holdfast.doors.cli.folding import note_folded
-from holdfast.doors.cli.held import HeldView, find_held, note_shown, note_unreadable, review, show_held, was_shown
+from holdfast.doors.cli.folding import note_folded, own_field, quoted_field, sentence
+from holdfast.doors.cli.held import (
+    HeldView,
+    find_held,
+    grouped,
+    note_shown,
+    note_unreadable,
+    only_held,
+    origin,
+    review,
+    review_all,
+    show_held,
+    was_shown,
+)
 from holdfast.doors.cli.inquiring import TerminalInquirer, stand_in
 from holdfast.doors.cli.outputs import Pending
-from holdfast.doors.cli.place import Flags, is_builtin, kept_ledger, ledger_here, runtime_here, servers_for, whoami
+from holdfast.doors.cli.place import (
+    Flags,
+    is_builtin,
+    kept_ledger,
+    ledger_here,
+    runtime_here,
+    servers_for,
+    setting_here,
+    whoami,
+)
 from holdfast.doors.cli.root import common, complete_pending
 from holdfast.doors.cli.typing_in import Leave
 from holdfast.doors.cli.widening import absolute
 from holdfast.runtime.runtime import Runtime
+from holdfast.store.ledger import Ledger
 from holdfast.store.owner import alive
 from holdfast.text.visible import visible_name
 
 
 @click.command()
 @click.argument("call_id", metavar="[ID]", required=False, shell_complete=complete_pending)
+@click.option("--project", type=click.Choice(["this", "all"]), default="this", help="List those of all your projects.")
 @common
-def pending(flags: Flags, call_id: str | None, as_json: bool) -> int:
+def pending(flags: Flags, call_id: str | None, project: Literal["this", "all"], as_json: bool) -> int:
     """List the calls that wait for a person, or show all about one.
 
+    Each is listed under where it comes from: a document, an agent or a program.
     ID may be cut short before its dash, if only one call has it. What is shown in
     full, with ID or --json, is what `holdfast approve ID` approves.
     """
+    if project == "all":
+        if call_id is not None:
+            raise UsageProblem("--project all lists calls; show one with `holdfast pending ID` in its project.")
+        return _list_everywhere(flags, as_json=as_json)
     with ledger_here(flags, expire=True) as ledger:
         waiting = ledger.pending() if call_id is None else [find_held(ledger, call_id)]
         note_unreadable(ledger.unreadable_pending() if call_id is None else ())
@@ -55,21 +85,61 @@ def pending(flags: Flags, call_id: str | None, as_json: bool) -> int:
     elif not waiting:
         screen.say("Nothing is waiting.")
     else:
-        for held in waiting:
-            if show_held(held, sys.stdout, listed=True):
-                note_shown(ledger.path.parent, [held])
-            screen.say()
+        show_list(waiting, ledger.path.parent)
         if any(held.state is State.PENDING for held in waiting):
             note_folded("Answer with `holdfast approve ID`, `holdfast reject ID -m TEXT` or `holdfast answer ID TEXT`.")
     return 0
 
 
+def _list_everywhere(flags: Flags, *, as_json: bool) -> int:
+    """The pending calls of every project of this user. They are answered in their own project, under its rules."""
+    folders = sorted(path.parent for path in setting_here(flags).state.parent.glob("*/ledger.db"))
+    found = 0
+    for folder in folders:
+        try:
+            with Ledger.open(folder / "ledger.db", read_only=True) as ledger:
+                waiting = ledger.pending()
+        except LedgerError as error:
+            note_folded(screen.shown(str(error)), "Warning:")
+            continue
+        found += len(waiting)
+        for where in dict.fromkeys(held.call.cwd for held in waiting):
+            here = [held for held in waiting if held.call.cwd == where]
+            if as_json:
+                for held in here:
+                    screen.put_json(Pending.of(held))
+                continue
+            screen.say_lines(quoted_field("folder", where, sys.stdout))
+            show_list(here, folder)
+    if not found and not as_json:
+        screen.say("Nothing is waiting.")
+    elif not as_json:
+        note_folded("Answer a call in its folder, for example with `holdfast approve ID`.")
+    return 0
+
+
+def show_list(waiting: Sequence[PendingCall], state: Path) -> None:
+    """Every pending call under where it comes from, the same ones together."""
+    groups = grouped(waiting)
+    for where in dict.fromkeys(origin(group[0]) for group in groups):
+        screen.say_lines(sentence(f"From {where}:", sys.stdout, "bold"))
+        for group in (group for group in groups if origin(group[0]) == where):
+            if show_held(group[0], sys.stdout, listed=True):
+                note_shown(state, group)
+            if len(group) > 1:
+                same = ", ".join(visible_name(held.call.id) for held in group[1:])
+                screen.say_lines(own_field("same", same, sys.stdout))
+            screen.say()
+
+
 _by = click.option("--by", metavar="NAME", help="Who answers; your user name unless given.")
 _call_id = click.argument("call_id", metavar="ID", shell_complete=complete_pending)
+_maybe_id = click.argument("call_id", metavar="[ID]", required=False, shell_complete=complete_pending)
 
 
 @click.command()
-@_call_id
+@_maybe_id
+@click.option("--all", "every", is_flag=True, help="Every pending call, after all of them are shown.")
 @click.option("--args", "new_args", metavar="JSON", help="Approve it with these arguments instead (- reads stdin).")
 @click.option("--digest", metavar="DIGEST", help="What you approve: at least 12 digits of the digest of the call.")
 @click.option("--always", type=click.Choice(["project", "user"]), help="Also allow this exact call from now on.")
@@ -81,12 +151,13 @@ _call_id = click.argument("call_id", metavar="ID", shell_complete=complete_pendi
 @_by
 @common
 def approve(
-    flags: Flags, call_id: str, new_args: str | None, digest: str | None, always: Literal["project", "user"] | None,
-    by: str | None, as_json: bool, **wider: Any,
+    flags: Flags, call_id: str | None, every: bool, new_args: str | None, digest: str | None,
+    always: Literal["project", "user"] | None, by: str | None, as_json: bool, **wider: Any,
 ) -> int:
     """Say yes to a waiting call.
 
-    ID may be cut short before its dash, if only one call has it. What is approved
+    Without ID, to the only one that is pending. ID may be cut short before its
+    dash, if only one call has it. What is approved
     is the call as you were last shown it in full, or as --digest names it; if it
     has changed since, nothing is approved and the exit code is 4. On a terminal a
     call you were never shown is shown first.
@@ -101,6 +172,10 @@ def approve(
     you are asked again. To widen a command each time, write a rule with `network`,
     `read` or `write` (approval.commands).
     """
+    if every:
+        if call_id is not None or new_args is not None or digest is not None or always is not None or any(wider.values()):
+            raise UsageProblem("--all stands alone: every other option is about one call.")
+        return _approve_all(flags, by, as_json=as_json)
     args = None if new_args is None else read_object(new_args, "--args")
     widen = _widening(**wider)
     if widen and always is not None:
@@ -109,7 +184,8 @@ def approve(
         )
     answer = Answer(kind="approve" if args is None else "edit", by=whoami(by), args=args, widen=widen or None)
     with ledger_here(flags, expire=True) as ledger:
-        held, state = find_held(ledger, call_id), ledger.path.parent
+        held = only_held(ledger, "approve") if call_id is None else find_held(ledger, call_id)
+        state = ledger.path.parent
         unseen = not held.definition_only and not was_shown(ledger, held, digest)
     try:
         if unseen and not widen:
@@ -122,20 +198,55 @@ def approve(
     return show_result(result, now, as_json=as_json, state=state, seen=now is not None and now.digest == shown)
 
 
+def _approve_all(flags: Flags, by: str | None, *, as_json: bool) -> int:
+    """Every call that is pending now, as it is shown now: a person says yes to all, or was shown each before."""
+    with ledger_here(flags, expire=True) as ledger:
+        waiting = [held for held in ledger.pending() if held.state is State.PENDING and not held.definition_only]
+        state = ledger.path.parent
+        if not screen.can_ask():
+            for held in waiting:
+                was_shown(ledger, held, None)  # raises where it was not
+    if not waiting:
+        raise NotPending("Nothing is pending.")
+    if screen.can_ask():
+        if not asyncio.run(review_all(waiting)):
+            screen.note("Nothing was approved.")
+            return WAITING
+        note_shown(state, waiting)
+    code = 0
+    for held in waiting:
+        result, now, _ = _answer(flags, held, Answer(kind="approve", by=whoami(by)), quiet=True)
+        code = max(code, show_result(result, now, as_json=as_json, state=state, seen=True))
+    return code
+
+
 @click.command()
-@_call_id
+@_maybe_id
+@click.option("--all", "every", is_flag=True, help="Every pending call, after all of them are shown.")
 @click.option("-m", "--message", default="", metavar="TEXT", help="What the model is told.")
 @_by
 @common
-def reject(flags: Flags, call_id: str, message: str, by: str | None, as_json: bool) -> int:
+def reject(
+    flags: Flags, call_id: str | None, every: bool, message: str, by: str | None, as_json: bool
+) -> int:
     """Say no to a waiting call.
 
-    ID may be cut short before its dash, if only one call has it. The exit code is
-    0 when the answer was taken.
+    Without ID, to the only one that is pending. ID may be cut short before its
+    dash, if only one call has it. The exit code is 0 when the answer was taken.
     """
     said = Answer(kind="reject", by=whoami(by), message=message)
+    if every:
+        if call_id is not None:
+            raise UsageProblem("--all stands alone; leave ID out.")
+        with ledger_here(flags, expire=True) as ledger:
+            waiting = [held for held in ledger.pending() if held.state is State.PENDING]
+        for held in waiting:
+            _taken(_answer(flags, held, said, quiet=as_json)[0], f"Rejected {held.call.id}.", as_json=as_json)
+        if not waiting:
+            raise NotPending("Nothing is pending.")
+        return 0
     with ledger_here(flags, expire=True) as ledger:
-        found = ledger.find(call_id)
+        found = only_held(ledger, "reject").call.id if call_id is None else ledger.find(call_id)
         held = None if found in ledger.unreadable_pending() else find_held(ledger, found)
     result = _ended(flags, found, said) if held is None else _answer(flags, held, said, quiet=as_json)[0]
     return _taken(result, "Rejected.", as_json=as_json)
