@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from holdfast.agent.guarding import Send
+from holdfast.config.model import GuardrailsConfig
 from holdfast.contract.result import Result, fail
+from holdfast.guardrails.guard import GuardRails
+from holdfast.models.text_protocol.grammar import small_name
 from tests.guardrails.making import (
     TOOLS,
     WHERE,
@@ -180,3 +183,15 @@ def test_of_a_call_that_has_no_result_yet_nobody_says_that_it_is_above(rules: st
     done = turn_of("Update the parser", round_of(reading("a.py")))
     text = refusal(rails(only(rules)), done, second)
     assert text is not None and "is above" in text
+
+
+@pytest.mark.spec("M4")
+def test_notes_and_refusals_name_tools_as_the_model_writes_them() -> None:
+    guard = GuardRails(GuardrailsConfig(), lambda: list(TOOLS.values()), lambda tool: small_name(tool.name))
+    turn = turn_of("Where is parse_config defined?")
+    sent = guard.prepare(turn)
+    assert isinstance(sent, Send)
+    assert "search_code" in " ".join(sent.notes) and "code.search" not in " ".join(sent.notes)
+    text = refusal(guard, turn, use("git.status"))
+    assert text is not None and "git_status is not among the tools" in text.replace("'", "").replace("`", "")
+    assert "read_file" in text and "file.read" not in text

@@ -44,6 +44,8 @@ from holdfast.contract.message import Role
 from holdfast.contract.tool import Tool
 from holdfast.models.opening import open_model, settings_for
 from holdfast.models.port import Model
+from holdfast.models.text_protocol.grammar import small_name
+from holdfast.models.text_protocol.model import chosen_for
 from holdfast.registry.registry import Registry
 from holdfast.registry.sources import WAITING
 from holdfast.rules.policy import Policy, PolicyRules, read_skills
@@ -203,7 +205,7 @@ async def open_chat(
                 autopilot=config.chat.autopilot,
                 max_turns=config.chat.max_turns,
                 context=config.model.context,
-                guard=_guard(config.guardrails, lambda: loop.tools()),  # noqa: PLW0108 - it is being made
+                guard=_guard(config.guardrails, answering, lambda: loop.tools()),  # noqa: PLW0108 - it is being made
                 caller=_Asking(caller, read, runtime, on_event, trusted=trusted) if config.mcp.servers else None,
                 by=by,
                 is_current=lambda: _is_current(conversation, setting, read.evaluated.digest, trusted),
@@ -273,12 +275,15 @@ def _as_flagged(config: Config, flags: Flags | None) -> Config:
     return replace(config, model=replace(config.model, providers=providers))
 
 
-def _guard(rules: GuardrailsConfig, tools: Callable[[], Sequence[Tool]]) -> Guard | None:
+def _guard(rules: GuardrailsConfig, model: Model, tools: Callable[[], Sequence[Tool]]) -> Guard | None:
     if not rules.enabled:
         return None
     from holdfast.guardrails.guard import GuardRails
 
-    return GuardRails(rules, tools)
+    def written(tool: Tool) -> str:
+        return small_name(tool.name) if chosen_for(model).protocol == "text" else tool.api_name
+
+    return GuardRails(rules, tools, written)
 
 
 def review(path: Path, *, flags: Flags | None = None) -> Review | None:

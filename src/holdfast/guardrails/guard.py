@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Final, cast
 
 from holdfast.agent.guarding import Accept, Act, Again, Finish, Refused, Send, Turn
@@ -26,6 +27,7 @@ from holdfast.guardrails.turn_facts import (
     Catalogue,
     End,
     TurnFacts,
+    Written,
     facts_of,
     is_by_runtime,
 )
@@ -55,10 +57,13 @@ _SAID_BY_POLICY: Final = frozenset({"surfaces", "evidence"})
 class GuardRails:
     """A `Guard`. It keeps nothing: everything follows from the turn, the rules and the tools there are."""
 
-    def __init__(self, config: GuardrailsConfig, tools: Callable[[], Sequence[Tool]]) -> None:
+    def __init__(
+        self, config: GuardrailsConfig, tools: Callable[[], Sequence[Tool]], written: Written = attrgetter("name")
+    ) -> None:
         self._rules = config
         self._tools = tools
         """Those the caller can see without a surface."""
+        self._written = written
         self._idle = not any(getattr(config, rule) for rule in config.__struct_fields__ if rule not in _ELSEWHERE)
 
     def prepare(self, turn: Turn) -> Send | Act | Finish:
@@ -102,7 +107,7 @@ class GuardRails:
         return {called.step.use.id: refused for called, refused in calls if refused is not None}
 
     def _facts(self, turn: Turn) -> TurnFacts:
-        return facts_of(self._rules, self._tools(), turn)
+        return facts_of(self._rules, self._tools(), turn, self._written)
 
 
 def _named_outright(facts: TurnFacts) -> Act | None:
@@ -135,7 +140,7 @@ def _notes(state: State) -> tuple[str, ...]:
         shown = several(state.evidence().shown)
         notes.append(f"You have read {shown}. Answer now from what it says, and ask for nothing more.")
     elif facts.surface is not None:
-        left = f"Tools for this message: {', '.join(facts.left)}."
+        left = f"Tools for this message: {', '.join(map(facts.tools.written, facts.left))}."
         notes.append(left if facts.left else "This message needs no tools: answer it in words.")
     if not state.answered and state.gathers and not state.candidates and not state.has_evidence():
         notes.append("Look before you answer: search for one word of the code, then read a file the search finds.")

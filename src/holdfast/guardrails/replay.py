@@ -206,19 +206,24 @@ def refused(state: State, before: Before, called: Called) -> Refused | None:
     return None
 
 
+def _written(state: State, called: Called) -> str:
+    return quoted(state.turn.tools.written(called.name))
+
+
 def _after_evidence(state: State, before: Before, called: Called) -> str | None:
     if not state.answered or state.turn.surface is None:
         return None
     shown = several(state.evidence().shown)
-    return f"{quoted(called.name)} was not run: you have read {shown}, which shows it. Answer now."
+    return f"{_written(state, called)} was not run: you have read {shown}, which shows it. Answer now."
 
 
 def _outside_surface(state: State, before: Before, called: Called) -> str | None:
     names = state.turn.left
     if state.turn.surface is None or called.name in names:
         return None
-    left = f"Call one of {', '.join(names)}, or answer." if names else "There are none: answer in words."
-    return f"{quoted(called.name)} is not among the tools for this message. {left}"
+    written = ", ".join(map(state.turn.tools.written, names))
+    left = f"Call one of {written}, or answer." if names else "There are none: answer in words."
+    return f"{_written(state, called)} is not among the tools for this message. {left}"
 
 
 def _weak_query(state: State, before: Before, called: Called) -> str | None:
@@ -268,7 +273,7 @@ def _repeated(state: State, before: Before, called: Called) -> str | None:
     """Only for tools whose answer is known to stay the same: one that waits for something is asked again and again."""
     if called.name not in LOOKING | CHANGES:
         return None
-    again = f"{quoted(called.name)} was not run again with the same arguments:"
+    again = f"{_written(state, called)} was not run again with the same arguments:"
     if called.key == state.last_done:
         return f"{again} its result is above. Go on from it."
     doubled = any(each.key == called.key for each in before)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum, auto
 from typing import Any, Final, cast
 
@@ -127,15 +127,24 @@ def is_by_runtime(each: Round) -> bool:
     return bool(each.steps) and all(step.use.id.startswith(RUNTIME) for step in each.steps)
 
 
+Written = Callable[[Tool], str]
+"""The name of a tool as the model writes it."""
+
+
 class Catalogue:
     """The tools a caller can see, by every name they have."""
 
-    def __init__(self, tools: Sequence[Tool]) -> None:
+    def __init__(self, tools: Sequence[Tool], written: Written) -> None:
         self._tools = tuple(tools)
+        self._written = {tool.name: written(tool) for tool in tools}
         self._names = {name: tool.name for tool in tools for name in (*tool.names, tool.api_name)}
 
     def has(self, *names: str) -> bool:
         return all(name in self._names for name in names)
+
+    def written(self, name: str) -> str:
+        """The tool of this name as the model writes it."""
+        return self._written.get(name, name)
 
     def left_by(self, surface: Surface) -> tuple[str, ...]:
         return tuple(sorted(tool.name for tool in surface.of(self._tools)))
@@ -211,8 +220,8 @@ class TurnFacts(Struct, frozen=True, kw_only=True):
         return shows_alone(self.mode, path, content, self.asking.names)
 
 
-def facts_of(rules: GuardrailsConfig, tools: Sequence[Tool], turn: Turn) -> TurnFacts:
-    catalogue = Catalogue(tools)
+def facts_of(rules: GuardrailsConfig, tools: Sequence[Tool], turn: Turn, written: Written) -> TurnFacts:
+    catalogue = Catalogue(tools, written)
     asking, named = (None, ()) if turn.foreign else _asked(turn, catalogue)
     if asking is None:
         return TurnFacts(rules=rules, tools=catalogue, named=named)
