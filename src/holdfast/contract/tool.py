@@ -175,13 +175,13 @@ def _collected(tool: Tool, name: str, collect: Callable[[Iterable[str]], Any]) -
 def _choice(tool: Tool, name: str, value: object, known: Sequence[str]) -> str:
     if isinstance(value, str) and value in known:
         return value
-    raise ToolError(f"The {name} of tool '{tool.name}' cannot be {value!r}. {choices(str(value), known)}")
+    raise ToolError(f"The {name} of tool '{tool.name}' cannot be {value!r}. {choices(value, known)}")
 
 
-def choices(given: str, known: Iterable[str]) -> str:
+def choices(given: object, known: Iterable[str]) -> str:
     """What can be written instead of a word that is not known."""
     listed = [str(word) for word in known]
-    meant = did_you_mean(given, listed)
+    meant = did_you_mean(str(given), listed)
     return f"{f'Did you mean {meant!r}? ' if meant else ''}Choose from: {', '.join(listed)}."
 
 
