@@ -103,9 +103,9 @@ UNDERSTOOD: list[tuple[str, list[Calls]]] = [
     ("run `make serve` in the background in web", one("process.start", command="make serve", cwd="web")),
     ("list the processes", one("process.list")),
     ("is process 42 still running?", one("process.status", pid=42)),
-    ("show the output of process ab12-3", one("process.output", id="ab12-3")),
+    ("show the output of process ab12-3", one("process.output", pid="ab12-3")),
     ("kill process 42", one("process.kill", pid=42)),
-    ("stop process `abc`", one("process.kill", id="abc")),
+    ("stop process `abc`", one("process.kill", pid="abc")),
     # changing files
     ('edit a.py: replace "x" with "y"', one("file.edit", path="a.py", search="x", replace="y")),
     ("in a.py, change 'don't' to “do not”", one("file.edit", path="a.py", search="don't", replace="do not")),

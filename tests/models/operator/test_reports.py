@@ -54,7 +54,7 @@ SAID = [
     ("read dot.png", "Attached: `image/png`."),
     ("read nope.txt", "This did not succeed: read `nope.txt`."),
     ("list src", "List `src`: 1 entry."),
-    ("ls", "List the project's folder: 5 entries."),
+    ("ls", "List the project's folder: 4 entries."),
     ("find *.py", "Find files like `*.py`: 1 file (`src/a.py`)."),
     ("find *.rs", "Find files like `*.rs`: no files."),
     ("search for os", "Search for `os`: 2 matches in 1 file."),

@@ -82,7 +82,7 @@ def nothing(slots: Slots) -> list[Args]:
 
 def _process(slots: Slots) -> list[Args]:
     name = slots["ID"]
-    return [{"pid": int(name)} if name.isdigit() and len(name) < 10 else {"id": name}]
+    return [{"pid": int(name) if name.isdigit() and len(name) < 10 else name}]
 
 
 def _ask(slots: Slots) -> list[Args] | None:
