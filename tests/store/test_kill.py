@@ -15,6 +15,7 @@ import pytest
 
 from holdfast.contract.vocabulary import State
 from holdfast.store.ledger import Ledger
+from holdfast.store.queries import CallFilter
 from tests.soak import rounds
 
 KILLS = rounds(8, 40)
@@ -114,7 +115,7 @@ def _check_all(ledger: Ledger, told: list[tuple[str, str]]) -> None:
         assert ledger.call(call_id).state in (State.DONE, State.UNKNOWN)
     results = Counter(entry.call for entry in ledger.entries() if entry.kind in _ENDED)
     assert max(results.values()) == 1
-    unknown = ledger.calls(100_000, state=State.UNKNOWN)
+    unknown = ledger.calls(100_000, CallFilter(state=State.UNKNOWN))
     assert unknown
     told_ended = {call_id for what, call_id in told if what == "ended"}
     assert not told_ended & {record.call.id for record in unknown}

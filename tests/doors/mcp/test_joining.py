@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from holdfast import Runtime, tool
 from holdfast.contract.vocabulary import State
 from holdfast.doors.mcp import rounds
+from holdfast.store.queries import CallFilter
 from tests.doors.mcp.people import BOTH, YES, Person, ask, at, first_round, nobody
 from tests.doors.mcp.serving import CONFIG, Deeds, Era, running, served, text_of
 from tests.doors.mcp.test_calls import run
@@ -112,7 +113,7 @@ def test_a_person_who_dismissed_it_is_asked_about_the_same_call_again(tmp_path: 
             done = await erase(client)
             assert text_of(done) == "Erased all." and done.meta is not None and done.meta["holdfast/call"] == call
             assert len(person.seen) == 2 and deeds.done == ["all"] and runtime.pending.list() == []
-            (record,) = [] if runtime.ledger is None else runtime.ledger.calls(tool="erase")
+            (record,) = [] if runtime.ledger is None else runtime.ledger.calls(wanted=CallFilter(tool="erase"))
             assert "tester 1.2 over MCP" in str(record)
 
     run(body())

@@ -18,6 +18,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from holdfast.contract.vocabulary import State
 from holdfast.store.ledger import Ledger
+from holdfast.store.queries import CallFilter
 from tests.doors.mcp.serving import ERAS, Era, text_of
 from tests.doors.mcp.test_calls import run
 
@@ -104,7 +105,7 @@ def test_the_end_of_stdin_ends_everything_and_the_running_call_is_recorded(tmp_p
         wire.process.stdin.close()
         assert wire.process.wait(5) == 0
     with Ledger.open(tmp_path / "ledger.db", read_only=True) as ledger:
-        (ended,) = ledger.calls(tool="wait")
+        (ended,) = ledger.calls(wanted=CallFilter(tool="wait"))
         assert ended.state is State.CANCELLED
 
 
@@ -118,7 +119,7 @@ def test_a_client_that_goes_away_while_its_person_is_asked_leaves_nothing_that_c
         assert wire.process.wait(5) == 0
     with Ledger.open(tmp_path / "ledger.db") as ledger:
         assert ledger.pending() == []
-        assert [item.state for item in ledger.calls(tool="erase")] == [State.CANCELLED]
+        assert [item.state for item in ledger.calls(wanted=CallFilter(tool="erase"))] == [State.CANCELLED]
 
 
 def test_lines_that_are_too_long_or_no_json_harm_only_themselves(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def _result(entries: list[Entry], listing: Listing, ctx: Context) -> Result:
     done: Args = {
         "path": listing.place.shown, "depth": listing.depth,
         "entries": [listing.described(entry) for entry in entries[:count]], "total": listing.total,
-        "complete": listing.total < MAX_VISITED, "build_folders_not_shown": sorted(listing.left_out),
+        "complete": listing.total < MAX_VISITED, "build_folders_not_shown": [*sorted(listing.left_out)],
     }
     return ok(f"{shown.content if names else _EMPTY}\n\n{_footer(done, count)}", structured=done)
 

@@ -173,7 +173,7 @@ def approve(
     `read` or `write` (approval.commands).
     """
     if every:
-        if call_id is not None or new_args is not None or digest is not None or always is not None or any(wider.values()):
+        if any(given is not None for given in (call_id, new_args, digest, always)) or any(wider.values()):
             raise UsageProblem("--all stands alone: every other option is about one call.")
         return _approve_all(flags, by, as_json=as_json)
     args = None if new_args is None else read_object(new_args, "--args")
