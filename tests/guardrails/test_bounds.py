@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -206,7 +207,7 @@ class Drive:
         for place, refused in enumerate(self.live):
             then = replace(self.turn, rounds=self.turn.rounds[: place + 1])
             assert self.guard.refusals(then) == refused
-        state = replay(facts_of(self.config, list(TOOLS.values()), self.turn), self.turn.rounds)
+        state = replay(facts_of(self.config, list(TOOLS.values()), self.turn, attrgetter("name")), self.turn.rounds)
         assert state.rounds == len(self.turn.rounds)
         assert sum(state.acts.values()) == sum(
             all(step.use.id.startswith("runtime-") for step in each.steps) for each in self.turn.rounds
