@@ -160,3 +160,15 @@ def test_a_fault_of_our_own_ends_the_call_and_is_not_raised(
     assert "please report this" in caplog.text
     assert runtime.ledger is not None
     assert runtime.ledger.call(result.call_id).state is State.UNKNOWN
+
+
+@pytest.mark.spec("T4")
+def test_a_traceback_with_half_a_character_can_be_written_to_a_log(caplog: pytest.LogCaptureFixture) -> None:
+    @tool(effects=())
+    def halves() -> str:
+        """Fails."""
+        raise ValueError("half \ud800")
+
+    run(Runtime(tools=[halves]).call("halves"))
+    assert r"half \ud800" in caplog.text
+    caplog.text.encode()

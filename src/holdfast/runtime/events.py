@@ -149,7 +149,7 @@ class Events:
     def raised(self, tool: str, call_id: str, error: BaseException) -> None:
         """What a tool raised goes to the log with its traceback; the record has the `call_id`."""
         lines = "".join(traceback.format_exception(error))
-        clean = self._redactor(lines)
+        clean = self._redactor(lines).encode("utf-8", "backslashreplace").decode()  # a log is a text file
         told = f"Tool '{tool}' raised {type(error).__name__} in call {call_id}."
         if clean == lines:
             _LOG.error("%s", told, exc_info=error, extra={"call_id": call_id})

@@ -117,7 +117,7 @@ def test_what_is_ours_stands_before_the_call() -> None:
     around = Surroundings(where="./sub", sandbox="not contained; network on", undo="cannot be undone", lasts="for ever")
     text, _ = approval_text(replace(item, proposal=replace(item.proposal, surroundings=around)), "high")
     assert text == (
-        "May this run? erase\nAsked by: tester\nCall: s-1, tool erase\nWhy: Nobody has said yes. (default)\nRisk: low\n"
+        "May this run? erase\nAsked by: tester\nCall: s-1, tool erase\nWhy: Nobody has said yes.\nRisk: low\n"
         "Where: ./sub\nSandbox: not contained; network on\nUndo: cannot be undone\nLasts: for ever\nLabel: build\n"
         "What it would do:\n│ make\n│ all"
     )

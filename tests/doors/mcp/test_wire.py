@@ -28,6 +28,7 @@ from tests.doors.mcp.test_stdio import wired
 
 pytestmark = pytest.mark.spec("K3a")
 
+HALVED = "half �\n\n[Text that is not valid Unicode was replaced by �.]"
 TEXT = st.text(st.characters(codec=None, categories=None) | st.characters(min_codepoint=0xD800, max_codepoint=0xDFFF))
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | TEXT,
@@ -97,9 +98,9 @@ def test_half_a_character_does_not_end_the_server_on_stdio(tmp_path: Path) -> No
         told = wire.read()["params"]
         assert (told["message"], told["progress"], told.get("total")) == ("half �", 1.0, None)
         result = wire.answer(2)["result"]
-        assert result["content"][0]["text"] == "half �" and result["content"][1]["resource"]["uri"] == "x:�"
+        assert result["content"][0]["text"] == HALVED and result["content"][1]["resource"]["uri"] == "x:�"
         wire.call(3, "halves", fail=True)
-        assert wire.answer(3)["result"]["content"][0]["text"] == "half �"
+        assert wire.answer(3)["result"]["content"][0]["text"] == "ValueError: half �"
         wire.send(id=4, method="ping")
         assert wire.answer(4)["result"] == {}
 
@@ -112,8 +113,8 @@ def test_half_a_character_reaches_a_client_over_http(tmp_path: Path, era: Era) -
             httpx2.AsyncClient(headers=HOLDER) as web,
             Client(streamable_http_client(address, http_client=web), mode=era) as client,
         ):
-            assert text_of(await client.call_tool("halves", {})) == "half �"
-            assert text_of(await client.call_tool("halves", {"fail": True})) == "half �"
+            assert text_of(await client.call_tool("halves", {})) == HALVED
+            assert text_of(await client.call_tool("halves", {"fail": True})) == "ValueError: half �"
 
     run(body())
 
