@@ -112,31 +112,29 @@ class Mounts:
             return
         home = Path.home()
         granted = [str(path.relative_to(home)) for path in self._policy.granted if _is_below(path, home)]
-        for name in dict.fromkeys((*_GIT_CONFIG, *granted)):
-            if (home / name).exists():
+        names = sorted({*_GIT_CONFIG, *granted})
+        for name in names:
+            if (home / name).exists() and not any(inside(name, above) for above in names if above != name):
                 yield from ("--symlink", str(home / name), f"{HOME}/{name}")
-        names = os.path.realpath("/etc/resolv.conf")
-        if self._policy.network == "on" and names.startswith("/run/"):
-            yield from ("--ro-bind-try", names, names)
+        resolver = os.path.realpath("/etc/resolv.conf")
+        if self._policy.network == "on" and resolver.startswith("/run/"):
+            yield from ("--ro-bind-try", resolver, resolver)
 
     def _granted(self) -> Iterator[str]:
-        """What this call may see in folders that are denied: they are emptied before anything is mounted in them."""
-        for path in self._policy.read_deny if self._whole else ():
+        """Denied folders in which this call may change something: what is mounted there later must not be covered."""
+        for path in (*self._policy.read_deny, *self._policy.found):
             if self._is_emptied_first(path):
                 yield from self._emptied(path)
 
     def _is_emptied_first(self, path: Path) -> bool:
-        """Not in a writable folder: what is mounted there later would cover it."""
-        return path.is_dir() and bool(self._granted_in(path)) and not _is_in(path, self._writable)
+        return path.is_dir() and any(one != path and one.is_relative_to(path) for one in self._writable)
 
     def _emptied(self, path: Path) -> Iterator[str]:
-        granted = self._granted_in(path)
+        given = self._policy.readable if path in self._policy.found else self._policy.granted
+        granted = [one for one in given if one.is_relative_to(path)]
         yield from ("--perms", "0555" if granted else "0000", "--tmpfs", str(path))
         for one in granted:
             yield from ("--ro-bind", str(one), str(one))
-
-    def _granted_in(self, path: Path) -> list[Path]:
-        return [one for one in self._policy.granted if one.is_relative_to(path)]
 
     def _revealed(self, program: str, cwd: str, shows: tuple[Path, ...]) -> Iterator[str]:
         """What lies where the command would see nothing: the project, its own program, the interpreter."""
@@ -260,10 +258,6 @@ class Mounts:
             yield from ("--remount-ro", str(path))
         elif path.exists():
             yield from ("--ro-bind", "/dev/null", str(path))
-
-
-def _is_in(path: Path, folders: Iterable[Path]) -> bool:
-    return any(path.is_relative_to(folder) for folder in folders)
 
 
 def _is_below(path: Path, home: Path) -> bool:

@@ -82,11 +82,16 @@ class Policy(Struct, frozen=True, kw_only=True):
             return "deny"
         if _within(real, self.readable):
             return None
-        if _within(real, self.read_deny) and not _within(real, self.granted):
+        if self._is_denied(real, self.read_deny):
             return "deny"
+        return self.matched(path)
+
+    def matched(self, path: str | Path) -> Effect | None:
+        """What patterns alone say of a path."""
+        real = os.path.realpath(path)
         folder, name = os.path.split(os.path.normpath(path))
         known = hidden_files.patterns(self.patterns)
-        places = dict.fromkeys((str(real), f"{os.path.realpath(folder)}/{name}", f"{folder}/{name}"))
+        places = dict.fromkeys((real, f"{os.path.realpath(folder)}/{name}", f"{folder}/{name}"))
         return next((effect for place in places if (effect := known.effect(place)) is not None), None)
 
     def granting(self, files: Iterable[Path]) -> Policy:
@@ -95,9 +100,18 @@ class Policy(Struct, frozen=True, kw_only=True):
 
     def expanded(self, found: Iterable[str]) -> Policy:
         """The policy of one command, with what the patterns match now."""
-        paths = tuple(path for path in map(Path, found) if not _within(path, self.readable))
         kept = tuple(path for path in self.read_deny if path not in self.granted or path in self.hidden)
-        return replace(self, found=_deduplicated(paths), read_deny=kept)
+        shown = (path for path in map(Path, found) if not self._is_denied(path, kept))
+        paths = _deduplicated(path for path in shown if not _within(path, self.readable))
+        lost = {path for path in self.granted if _within(path, paths) and not _within(path, self.readable)}
+        granted, writable = ([path for path in some if path not in lost] for some in (self.granted, self.writable))
+        return replace(self, found=paths, read_deny=kept, granted=tuple(granted), writable=tuple(writable))
+
+    def _is_denied(self, path: Path, denied: Iterable[Path]) -> bool:
+        """Whether it lies in what is denied, and in nothing there that is granted. A folder to change above what is
+        denied does not show it."""
+        given = [one for one in self.granted if _within(path, (one,))]
+        return any(_within(path, (one,)) and not any(_within(inner, (one,)) for inner in given) for one in denied)
 
     def is_hidden(self, path: str | Path) -> bool:
         return _within(Path(os.path.realpath(path)), self.hidden)
@@ -177,7 +191,10 @@ def widen(policy: Policy, widening: Widening) -> Policy:
             raise SandboxRefused(f"{path} cannot be made writable in a sandbox; name another folder.")
         if _within(path, own_folders()):
             raise SandboxRefused(f"{path} is where holdfast is installed, which stays read-only.")
-    kept = [path for path in policy.read_deny if path in policy.hidden or not _within(path, granted)]
+        if not _within(path, readable) and policy.matched(path) is not None:
+            raise SandboxRefused(f"{path} is hidden by a pattern of sandbox.read_deny; give it to read, too.")
+    kept = {path for path in policy.read_deny if path not in granted and not _within(path, readable)}
+    kept |= {path for path in policy.hidden if not _within(path, kept) or _within(path, granted)}
     network = policy.network
     if widening.network:
         network = "on"
@@ -188,7 +205,8 @@ def widen(policy: Policy, widening: Widening) -> Policy:
     for path in own:
         _first_seen.setdefault(path, identity(path))
     return replace(
-        policy, network=network, granted=granted, readable=readable, read_deny=tuple(kept), writable=every, own=own
+        policy, network=network, granted=granted, readable=readable, read_deny=tuple(sorted(kept)), writable=every,
+        own=own,
     )
 
 
