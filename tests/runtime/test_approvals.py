@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Runtime, State
+from holdfast import Config, Runtime, State
 from holdfast.runtime.approvals import load_resolvers
 from tests.runtime.support import recorder, run
 
@@ -63,6 +63,18 @@ def test_resolvers_of_packages_ask_and_deny_and_do_not_approve_by_themselves(ins
     assert run(runtime.explain("note", {"text": "fine"})).decision.verdict == "ask", "its approval does not count"
     assert run(runtime.call("note", {"text": "evil"})).state is State.DENIED
     assert seen == []
+
+
+@pytest.mark.spec("A2")
+@pytest.mark.parametrize("on_error", ["skip", "ask"])
+def test_a_package_that_asks_first_does_not_lift_a_denial(install: Install, on_error: str) -> None:
+    note, _ = recorder()
+    approval = {"auto_approve": ["$none"], "presets": {"$none": {"deny": ["note"]}}, "on_error": on_error}
+    runtime = Runtime(tools=[note], config=Config.from_dict({"approval": approval}))
+    assert run(runtime.explain("note", {"text": "odd"})).decision.verdict == "deny"
+    load_resolvers(runtime.approvals.chain, pytest.fail, project=None, group=install(first=":first"))
+    assert run(runtime.explain("note", {"text": "odd"})).decision.verdict == "deny"
+    assert run(runtime.call("note", {"text": "odd"})).state is State.DENIED
 
 
 @pytest.mark.spec("A2", "A3")

@@ -245,6 +245,8 @@ class Resolver(Struct, frozen=True):
     """The answer depends on the tool only. Such a resolver is shown no arguments and no caller."""
     applies: Callable[[Tool], bool] = every_tool
     """Tools it never answers about are not shown to it."""
+    yields: bool = False
+    """When it asks, the others are heard all the same: one of them may deny."""
 
 
 class Step(Struct, frozen=True):
@@ -391,13 +393,14 @@ class Chain:
         steps: list[Step] = []
         for resolver in resolvers:
             steps.append(_heard(resolver, question))
-            if self.on_error == "skip" and _is_answer(steps[-1]):
+            goes_on = resolver.yields and steps[-1].answer == Verdict.ASK
+            if self.on_error == "skip" and _is_answer(steps[-1]) and not goes_on:
                 break
         return steps
 
     def _decide(self, steps: list[Step]) -> Decision:
         strict = self.on_error == "ask"
-        denies = [step for step in steps if step.answer == Verdict.DENY] if strict else []
+        denies = [step for step in steps if step.answer == Verdict.DENY]
         chosen = next(iter(denies or filter(_is_answer, steps)), None)
         decision = DEFAULT if chosen is None else Decision(Verdict(chosen.answer), chosen.source, chosen.reason)
         failure = next((step for step in steps if step.answer == FAILED), None)

@@ -92,8 +92,9 @@ RESOLVERS: Final = "holdfast.resolvers"
 
 
 def load_resolvers(chain: Chain, warn: Callable[[str], None], *, project: Path | None, group: str = RESOLVERS) -> None:
-    """Add the resolvers that installed packages offer, each as `PACKAGE:NAME`. They can ask and deny; what they approve
-    counts only where the user's `auto_approve` names their module. One that is broken is a warning.
+    """Add the resolvers that installed packages offer, each as `PACKAGE:NAME`. They can ask and deny, and lift no
+    denial; what they approve counts only where the user's `auto_approve` names their module. One that is broken is a
+    warning.
 
     An entry point names a function, a `Resolver`, a mapping with `resolve`, or a module that has a function `resolve`.
     """
@@ -105,7 +106,7 @@ def load_resolvers(chain: Chain, warn: Callable[[str], None], *, project: Path |
             offered = point.load()
             given = {"resolve": offered.resolve} if isinstance(offered, ModuleType) else offered
             made = chain.made(name, given)
-            chain.add(replace(made, resolve=partial(_stricter, made.resolve)))
+            chain.add(replace(made, resolve=partial(_stricter, made.resolve), static=False, yields=True))
         except (Exception, SystemExit) as error:
             warn(
                 f"The package '{package}' offers a resolver as '{point.name}' ({point.value}), but it cannot be used: "
