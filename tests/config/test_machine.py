@@ -130,6 +130,27 @@ def test_what_is_held_is_said_with_the_file_and_in_the_report(load_here: LoadHer
     assert notice.startswith(f"{machine.path} sets sandbox.mode, which flags can only tighten;")
 
 
+@pytest.mark.spec("P8", "A19")
+@pytest.mark.parametrize(
+    ("setting", "left"),
+    [
+        ("network = 'off'", {"read", "write"}),
+        ("read_deny = ['*.bak']", {"hosts", "network", "write"}),
+        ("writable = ['$root']", {"hosts", "network", "read"}),
+        ("mode = 'auto'", {"hosts", "network", "read", "write"}),
+        ("memory = 1000000", {"hosts", "network", "read", "write", "outside"}),
+        ("network = 'off'\n[approval]\nwiden = ['hosts']", {"hosts"}),
+    ],
+)
+def test_neither_an_approval_nor_a_rule_widens_what_the_machine_sets(
+    load_here: LoadHere, machine: Machine, setting: str, left: set[str]
+) -> None:
+    machine.path.write_text(f"[sandbox]\n{setting}\n")
+    own = {"approval.widen": ["hosts", "network", "read", "write", "outside"]}
+    assert set(load_here(machine=machine).config.approval.widen) == left
+    assert set(load_here(machine=machine, flags=own).config.approval.widen) == left
+
+
 @pytest.mark.spec("P8")
 def test_what_the_machine_takes_out_or_denies_in_its_list_stays_so(load_here: LoadHere, machine: Machine) -> None:
     machine.path.write_text(
@@ -197,3 +218,7 @@ def test_rules_for_a_project_that_others_can_write_are_refused(load_here: LoadHe
     file.chmod(0o666)
     with pytest.raises(ConfigError, match="can be written by others"):
         load_here()
+    named = root.parent / "named.toml"
+    named.touch()
+    with pytest.raises(ConfigError, match="can be written by others"):
+        load_here(user_file=named)

@@ -53,7 +53,9 @@ def seen(
     root = place / "project"
     sandbox = _Probed(SandboxConfig(read_deny=("$secrets", "~/.ssh", *deny), backend=backend), root=root, cwd=root)
     if widening:
-        given: dict[str, Any] = {kind: tuple(str(place / path) for path in paths.split()) for kind, paths in widening.items()}
+        given: dict[str, Any] = {}
+        for kind, paths in widening.items():
+            given[kind] = tuple(str(place / path) for path in paths.split())
         sandbox = sandbox.widened(sandbox.located(Widening(**given)))
     script = "; ".join(f"grep -q content '{place / name}' 2>/dev/null && echo {name}" for name in names.split())
     launch = sandbox.launch(Command(argv=("sh", "-c", f"{script}; echo end"), **(command or {})), granted=granted)

@@ -125,7 +125,7 @@ def user_layer(given: Path | None, root: Path | None, is_trusted: IsTrusted) -> 
     path = user_config_file() if given is None else given.absolute()
     foreign = given is None and root is not None and inside_project(path, root)
     if given is None:
-        check_user_config(root)
+        check_user_config()
     content = _read(path)
     if content is None:
         if given is not None:
@@ -154,11 +154,12 @@ def machine_layer(machine: Machine) -> Layer | None:
 
 
 def user_project_layer(root: Path, is_trusted: IsTrusted) -> Layer | None:
-    """The user's own rules for one project; `user_layer` has looked at whose file it is."""
+    """The user's own rules for one project."""
     path = user_project_file(root)
     content = _read(path)
     if content is None:
         return None
+    check_user_config(root)
     return _own_layer("user project", path, root, content, inside_project(path, root), is_trusted)
 
 

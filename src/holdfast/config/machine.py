@@ -14,6 +14,7 @@ from holdfast.config.model import ApprovalConfig, Config, PolicyLayer
 from holdfast.config.options import NARROWED, Option, dotted, is_section, is_table_list, options, united
 from holdfast.config.roots import is_system, way_to
 from holdfast.contract.errors import ConfigError
+from holdfast.contract.widening import WideningKind
 from holdfast.text.visible import visible
 
 S = TypeVar("S", bound=Struct)
@@ -57,12 +58,24 @@ def with_ceilings(config: Config, keys: Collection[str], label: str) -> Config:
         tools = structs.replace(tools, narrow=(*tools.narrow, ceiling))
     if "approval.auto_approve" in keys and not isinstance(approval.auto_approve, str):
         approval = structs.replace(approval, narrow=(*approval.narrow, approval.auto_approve))
+    if "approval.widen" not in keys:
+        held_kinds = {kind for option, kinds in _WIDENED.items() if option in keys for kind in kinds}
+        approval = structs.replace(approval, widen=tuple(kind for kind in approval.widen if kind not in held_kinds))
     return structs.replace(config, tools=tools, approval=approval)
+
+
+_WIDENED: Final[Mapping[str, tuple[WideningKind, ...]]] = {
+    "sandbox.network": ("hosts", "network", "outside"), "sandbox.read_deny": ("read", "outside"),
+    "sandbox.writable": ("write", "outside"), "sandbox.mode": ("outside",),
+}
+"""Options with what an approval could give beyond them; the machine gives that only if its `approval.widen` says so."""
 
 
 def held(machine: Config, wanted: Config, keys: Collection[str]) -> Config:
     """`wanted` with every option the machine sets (`keys`) at least as strict as the machine has it."""
     kept = _held(machine, wanted, "", keys)
+    widen = tuple(kind for kind in kept.approval.widen if kind in machine.approval.widen)
+    kept = structs.replace(kept, approval=structs.replace(kept.approval, widen=widen))
     if "approval.auto_approve" in keys:
         kept = structs.replace(kept, approval=_held_list(machine.approval, kept.approval))
     return kept
