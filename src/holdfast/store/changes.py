@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
@@ -162,6 +162,51 @@ def together_with(ledger: Entries, call_id: str) -> tuple[str, ...]:
     """The calls that are undone with this one, itself among them and the one they are recorded with first."""
     rows = ledger.rows("SELECT body FROM entries WHERE call = ? AND kind = 'together' LIMIT 1", (call_id,))
     return ledger.read_body(rows[0][0], Together).calls if rows else (call_id,)
+
+
+def last_entry(ledger: Entries) -> int:
+    return ledger.rows("SELECT coalesce(max(id), 0) FROM entries")[0][0]
+
+
+def left_by_others(ledger: Entries, since: int, calls: Sequence[str]) -> dict[str, PathState]:
+    """What calls other than these left at which paths after an entry of the ledger."""
+    found: dict[str, PathState] = {}
+    sql = "SELECT call, kind, body FROM entries WHERE id > ? AND kind IN ('after', 'recorded') ORDER BY id"
+    for call_id, kind, body in ledger.rows(sql, (since,)):
+        if call_id in calls:
+            continue
+        if kind == "after":
+            left = ledger.read_body(body, After)
+            found[from_text(left.path)] = left.state
+            continue
+        recorded = ledger.read_body(body, Recorded)
+        root = from_text(recorded.root)
+        found |= {absolute(root, change.path): change.after for change in map(_read, recorded.changes)}
+    return found
+
+
+def without_others(root: str, changes: Sequence[PathChange], others: Mapping[str, PathState]) -> list[PathChange]:
+    """The changes without those that other calls made, and without the folders those needed."""
+
+    def is_theirs(change: PathChange) -> bool:
+        left = others.get(absolute(root, change.path))
+        return left is not None and left.same_as(change.after)
+
+    kept = [change for change in changes if not is_theirs(change)]
+    files = (change.path for change in kept if change.after.kind != "directory")
+    made = _above(change.path for change in changes if is_theirs(change)) - _above(files)
+    return [change for change in kept if change.path not in made or change.before.kind != "absent"]
+
+
+def after_others(root: str, changes: Sequence[PathChange], others: Mapping[str, PathState]) -> list[PathChange]:
+    """The changes, each beginning with what another call left there meanwhile."""
+    left = ((change, others.get(absolute(root, change.path), change.before)) for change in changes)
+    return [change if state.same_as(change.before) else replace(change, before=state) for change, state in left]
+
+
+def _above(paths: Iterable[str]) -> set[str]:
+    """Every folder on the way to these paths."""
+    return {path[:at] for path in paths for at, letter in enumerate(path) if letter == "/"}
 
 
 def changes_of(ledger: Entries, call_id: str) -> list[Altered]:

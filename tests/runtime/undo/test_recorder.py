@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.config.model import SandboxConfig
+from holdfast.contract.result import Result
 from holdfast.fs.temporary import new_name
 from holdfast.runtime.undo import copies
 from holdfast.runtime.undo.recorder import Recorder
@@ -52,6 +53,38 @@ def test_where_undo_cannot_serve_the_note_says_so(tmp_path: Path) -> None:
     (place.root / ".envrc").write_text("x")
     assert [change.kind for change in recording.finish().changes] == ["created"]
     assert (place.root / ".envrc").exists()
+    place.ledger.close()
+
+
+@pytest.mark.spec("X5", "X11")
+def test_what_another_call_changes_meanwhile_is_not_the_commands(tmp_path: Path) -> None:
+    place = Place(tmp_path, "copy")
+    for name in ("theirs", "both"):
+        (place.root / name).write_text("old")
+    calls, other = (place.begin(), place.begin()), place.begin()
+    recording = place.recorder.begin(calls[0], overlays=False)
+    assert recording is not None
+    for name in ("theirs", "both", "new/file", ".envrc"):
+        path = place.root / name
+        place.ledger.before_image(other, path, path.read_bytes() if path.exists() else None)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("another call")
+        place.ledger.after_image(other, path, b"another call")
+    (place.root / "both").write_text("the command")
+    (place.root / "own").mkdir()
+    (place.root / "own" / "file").write_text("the command")
+
+    done = recording.finish(calls)
+    assert place.changed(done) == {"both": "modified", "own": "created", "own/file": "created"}
+    assert (done.violations, (place.root / ".envrc").read_text()) == ((), "another call")
+    for call_id in (*calls, other):
+        place.ledger.end_now(call_id, Result(True))
+    plan = place.undo.plan(calls[1])
+    assert [(Path(item.path).name, item.fate) for item in plan.items if item.fate == "refused"] == [("both", "refused")]
+    assert place.undo_call(calls[1], partial=True).success
+    left = {name: (place.root / name).read_text() for name in ("theirs", "both", "new/file")}
+    assert left == {"theirs": "another call", "both": "the command", "new/file": "another call"}
+    assert not (place.root / "own").exists()
     place.ledger.close()
 
 

@@ -17,7 +17,17 @@ from holdfast.fs.temporary import is_left, new_name
 from holdfast.runtime.undo.judging import by_the_command, judge
 from holdfast.runtime.undo.overlay import OverlayPart
 from holdfast.sandbox.launch import Changes, Overlay
-from holdfast.store.changes import PathChange, record_changes, record_together, shown_change
+from holdfast.store.changes import (
+    PathChange,
+    PathState,
+    after_others,
+    last_entry,
+    left_by_others,
+    record_changes,
+    record_together,
+    shown_change,
+    without_others,
+)
 
 if TYPE_CHECKING:
     from holdfast.config.model import SandboxConfig
@@ -110,7 +120,7 @@ class Recorder:
         if self._ledger is None or self._state is None or self._why_never() is not None:
             return None
         remove_dead_runs(self._state)
-        run = new_run(self._state)
+        run, since = new_run(self._state), last_entry(self._ledger)
         try:
             parts = self._parts(run, self._ledger, overlays=overlays)
         except BaseException:
@@ -119,7 +129,7 @@ class Recorder:
         if parts is None:
             remove(run)
             return None
-        return Running(self._ledger, call_id, self._sandbox, parts, run)
+        return Running(self._ledger, call_id, self._sandbox, parts, run, since)
 
     def note(self) -> str | None:
         """Why what a command changes could not be undone; None if it could."""
@@ -209,7 +219,11 @@ class Recorder:
 class Running:
     """A recording, of one command or of several that run at the same time."""
 
-    def __init__(self, ledger: Ledger, call_id: str, sandbox: Ground, parts: Sequence[Part], run: Path) -> None:
+    def __init__(
+        self, ledger: Ledger, call_id: str, sandbox: Ground, parts: Sequence[Part], run: Path, since: int
+    ) -> None:
+        """`since`: the last entry of the ledger before it began."""
+        self._since = since
         self._ledger = ledger
         self._call_id = call_id
         self._sandbox = sandbox
@@ -234,11 +248,14 @@ class Running:
             for part in self._parts:
                 with _one_at_a_time:
                     found = part.changes()
+                    others = self._others(part, calls)
+                    found = without_others(part.root, found, others)
                     if part.overlay is None and self._contained:
                         found = by_the_command(part.root, found, self._sandbox)
                     judged = judge(part.root, found, self._sandbox if self._contained else None, part.left)
                     part.roll_back(judged.refused)
-                    record_changes(self._ledger, self._call_id, part.root, judged.allowed)
+                    allowed = after_others(part.root, judged.allowed, others)
+                    record_changes(self._ledger, self._call_id, part.root, allowed)
                     lost += part.take_over(judged.allowed)
                 changes += (shown_change(part.root, change) for change in judged.allowed)
                 violations += judged.violations
@@ -250,6 +267,12 @@ class Running:
             changes=tuple(changes), violations=tuple(violations), lost=tuple(lost), kept=kept,
             together=tuple(calls) if len(calls) > 1 else (),
         )
+
+    def _others(self, part: Part, calls: Sequence[str]) -> dict[str, PathState]:
+        """What other calls left meanwhile in a folder that the commands changed themselves."""
+        if part.overlay is not None:
+            return {}
+        return left_by_others(self._ledger, self._since, (self._call_id, *calls))
 
     def discard(self) -> None:
         for part in self._parts:
