@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from holdfast.contract.errors import GrantRefused
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args
-from holdfast.rules.chain import Question
+from holdfast.rules.chain import Confinement, Question
 from holdfast.rules.grants import NEVER_WIDENED, Width, matches, narrow_grant
 from holdfast.store.ledger import Grant, Scope
 
@@ -111,6 +112,19 @@ def test_a_grant_for_a_session_ends_with_it(scope: Scope) -> None:
     assert grant.session == "session-1"
     assert not matches(grant, question(UNKNOWN, {}, session="session-2"))
     assert not matches(granted(asked, scope, session=None), asked)
+
+
+@pytest.mark.spec("A12", "N2")
+def test_a_grant_for_all_projects_holds_where_the_same_patterns_hide_files() -> None:
+    def asked(root: str, *patterns: str) -> Question:
+        about = question(SHELL, {"command": "make test"}, cwd=root, root=Path(root))
+        given = (f"{root}: $secrets", "/home/a/notes: *.txt", *patterns)
+        return structs.replace(about, confinement=lambda: Confinement(writable=(root,), patterns=given))
+
+    grant = granted(asked("/srv/one"), "user")
+    assert matches(grant, asked("/srv/one")) and matches(grant, asked("/srv/two"))
+    assert matches(grant, asked("/srv/two", "/srv/two: more"))
+    assert not matches(grant, asked("/srv/two", "/srv/two: !.env"))
 
 
 @pytest.mark.spec("A12")

@@ -134,6 +134,27 @@ def test_an_unasked_command_reaches_more_only_if_all_of_it_may(
     assert (decision.verdict, prepared.call.widening) == (verdict, widening)
 
 
+@pytest.mark.spec("A19", "A20")
+@pytest.mark.parametrize(
+    ("command", "verdict"), [("fetch", Verdict.APPROVE), ("cat .env && fetch", Verdict.ASK), ("ls", Verdict.APPROVE)]
+)
+def test_what_a_rule_lets_its_command_read_no_other_program_prints_unasked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, verdict: Verdict
+) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "fetch").write_text("#!/bin/sh\n")
+    (programs / "fetch").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+    rules = (CommandRule(rule="fetch", verdict="approve", read=(".env",)),)
+    approval = ApprovalConfig(commands=rules, auto_approve=("$shell-readonly",))
+    runtime = _runtime(tmp_path, Config(approval=approval, sandbox=_config().sandbox))
+    (tmp_path / "project" / ".env").write_text(SECRET)
+    asked = CallRequest("shell.exec", {"command": command}, runtime.caller, str(tmp_path / "project"), stages=[])
+    decision, _ = run(runtime.pipeline.dry_run(asked))
+    assert decision.verdict is verdict, decision
+
+
 @pytest.mark.spec("A19")
 def test_what_is_shown_widened_has_another_digest_and_the_waiting_call_stays_as_it_is(tmp_path: Path) -> None:
     runtime = _runtime(tmp_path)

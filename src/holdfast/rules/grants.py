@@ -185,12 +185,18 @@ def _moved(pattern: GrantPattern, before: str, after: str) -> GrantPattern:
     held = pattern.given_under
     if held is not None:
         held = msgspec.structs.replace(
-            held, writable=moved(held.writable), hidden=moved(held.hidden), protected=moved(held.protected)
+            held, writable=moved(held.writable), hidden=moved(held.hidden), protected=moved(held.protected),
+            patterns=tuple(": ".join((move(folder), text)) for folder, text in map(_placed, held.patterns)),
         )
     return msgspec.structs.replace(
         pattern, paths=None if pattern.paths is None else moved(pattern.paths), folders=moved(pattern.folders),
         cwd=None if pattern.cwd is None else move(pattern.cwd), given_under=held,
     )
+
+
+def _placed(pattern: str) -> tuple[str, str]:
+    folder, _, text = pattern.partition(": ")
+    return folder, text
 
 
 def _is_about(pattern: GrantPattern, question: Question) -> bool:

@@ -126,6 +126,8 @@ class ShellJudgement(Struct, frozen=True, kw_only=True):
         return all_of(part.needs for part in self.parts)
 
     def needs_all(self, harmless: str) -> bool:
-        """Whether the rules approve everything in it with all that it needs, but for what `harmless` approves."""
-        commands = [part for part in self.parts if part.kind == "command" and part.rule != harmless]
+        """Whether the rules approve everything in it with all that it needs, but for what `harmless` approves: that is
+        known to change nothing and to send nothing, and prints what it can read."""
+        shows = bool(self.needs.read)
+        commands = [part for part in self.parts if part.kind == "command" and (shows or part.rule != harmless)]
         return self.verdict is Verdict.APPROVE and all(part.needs == self.needs for part in commands)
