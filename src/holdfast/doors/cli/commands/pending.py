@@ -12,7 +12,7 @@ import click
 from msgspec.structs import replace
 
 from holdfast.contract.call import Answer, PendingCall
-from holdfast.contract.errors import LedgerError, NotPending
+from holdfast.contract.errors import NotPending, UnknownCall
 from holdfast.contract.result import Result
 from holdfast.contract.vocabulary import Failure, State
 from holdfast.contract.widening import Widening
@@ -45,9 +45,9 @@ from holdfast.doors.cli.place import (
     ledger_here,
     runtime_here,
     servers_for,
-    setting_here,
     whoami,
 )
+from holdfast.doors.cli.projects import Projects, each_project, enter_project, ledgers_everywhere, say_where
 from holdfast.doors.cli.root import common, complete_pending
 from holdfast.doors.cli.typing_in import Leave
 from holdfast.doors.cli.widening import absolute
@@ -59,9 +59,9 @@ from holdfast.text.visible import visible_name
 
 @click.command()
 @click.argument("call_id", metavar="[ID]", required=False, shell_complete=complete_pending)
-@click.option("--project", type=click.Choice(["this", "all"]), default="this", help="List those of all your projects.")
+@click.option("--project", type=click.Choice(["this", "all"]), default="this", help="Look in all your projects.")
 @common
-def pending(flags: Flags, call_id: str | None, project: Literal["this", "all"], as_json: bool) -> int:
+def pending(flags: Flags, call_id: str | None, project: Projects, as_json: bool) -> int:
     """List the calls that wait for a person, or show all about one.
 
     Each is listed under where it comes from: a document, an agent or a program.
@@ -69,11 +69,11 @@ def pending(flags: Flags, call_id: str | None, project: Literal["this", "all"], 
     full, with ID or --json, is what `holdfast approve ID` approves.
     """
     if project == "all":
-        if call_id is not None:
-            raise UsageProblem("--project all lists calls; show one with `holdfast pending ID` in its project.")
-        return _list_everywhere(flags, as_json=as_json)
+        if call_id is None:
+            return _list_everywhere(flags, as_json=as_json)
+        enter_project(flags, call_id, "pending")
     with ledger_here(flags, expire=True) as ledger:
-        waiting = ledger.pending() if call_id is None else [find_held(ledger, call_id)]
+        waiting = ledger.pending() if call_id is None else [_found(flags, ledger, call_id, "pending")]
         note_unreadable(ledger.unreadable_pending() if call_id is None else ())
     if as_json:
         for held in waiting:
@@ -92,16 +92,10 @@ def pending(flags: Flags, call_id: str | None, project: Literal["this", "all"], 
 
 
 def _list_everywhere(flags: Flags, *, as_json: bool) -> int:
-    """The pending calls of every project of this user. They are answered in their own project, under its rules."""
-    folders = sorted(path.parent for path in setting_here(flags).state.parent.glob("*/ledger.db"))
+    """The pending calls of every project of this user."""
     found = 0
-    for folder in folders:
-        try:
-            with Ledger.open(folder / "ledger.db", read_only=True) as ledger:
-                waiting = ledger.pending()
-        except LedgerError as error:
-            note_folded(screen.shown(str(error)), "Warning:")
-            continue
+    for ledger in ledgers_everywhere(flags):
+        waiting = ledger.pending()
         found += len(waiting)
         for where in dict.fromkeys(held.call.cwd for held in waiting):
             here = [held for held in waiting if held.call.cwd == where]
@@ -110,12 +104,23 @@ def _list_everywhere(flags: Flags, *, as_json: bool) -> int:
                     screen.put_json(Pending.of(held))
                 continue
             screen.say_lines(quoted_field("folder", where, sys.stdout))
-            show_list(here, folder)
+            show_list(here, ledger.path.parent)
     if not found and not as_json:
         screen.say("Nothing is waiting.")
     elif not as_json:
-        note_folded("Answer a call in its folder, for example with `holdfast approve ID`.")
+        note_folded("Answer with `holdfast approve ID --project all` or `holdfast reject ID --project all`.")
     return 0
+
+
+def _found(flags: Flags, ledger: Ledger, call_id: str, command: str) -> PendingCall:
+    return find_held(ledger, _id(flags, ledger, call_id, command))
+
+
+def _id(flags: Flags, ledger: Ledger, call_id: str, command: str) -> str:
+    try:
+        return ledger.find(call_id)
+    except UnknownCall as error:
+        raise say_where(flags, call_id, command, error) from None
 
 
 def show_list(waiting: Sequence[PendingCall], state: Path) -> None:
@@ -134,6 +139,9 @@ def show_list(waiting: Sequence[PendingCall], state: Path) -> None:
 
 _by = click.option("--by", metavar="NAME", help="Who answers; your user name unless given.")
 _call_id = click.argument("call_id", metavar="ID", shell_complete=complete_pending)
+_project = click.option(
+    "--project", type=click.Choice(["this", "all"]), default="this", help="Find the call in all your projects."
+)
 _maybe_id = click.argument("call_id", metavar="[ID]", required=False, shell_complete=complete_pending)
 
 
@@ -148,19 +156,21 @@ _maybe_id = click.argument("call_id", metavar="[ID]", required=False, shell_comp
 @click.option("--read", metavar="PATH", multiple=True, help="Let this call read a path that the sandbox hides.")
 @click.option("--write", metavar="PATH", multiple=True, help="Let this call change files in another folder.")
 @click.option("--no-sandbox", "outside", is_flag=True, help="Run this call without a sandbox.")
+@_project
 @_by
 @common
 def approve(
     flags: Flags, call_id: str | None, every: bool, new_args: str | None, digest: str | None,
-    always: Literal["project", "user"] | None, by: str | None, as_json: bool, **wider: Any,
+    always: Literal["project", "user"] | None, project: Projects, by: str | None, as_json: bool, **wider: Any,
 ) -> int:
     """Say yes to a waiting call.
 
     Without ID, to the only one that is pending. ID may be cut short before its
-    dash, if only one call has it. What is approved
-    is the call as you were last shown it in full, or as --digest names it; if it
-    has changed since, nothing is approved and the exit code is 4. On a terminal a
-    call you were never shown is shown first.
+    dash, if only one call has it. What is approved is the call as you were last
+    shown it in full, or as --digest names it; if it has changed since, nothing is
+    approved and the exit code is 4. On a terminal a call you were never shown is
+    shown first. A call of another project (--project all) is answered, and runs,
+    under the rules of that project.
 
     If the tool is known here and nobody else waits to run the call, it runs at
     once, and the exit code is that of its result. A call of a document runs when
@@ -175,7 +185,7 @@ def approve(
     if every:
         if any(given is not None for given in (call_id, new_args, digest, always)) or any(wider.values()):
             raise UsageProblem("--all stands alone: every other option is about one call.")
-        return _approve_all(flags, by, as_json=as_json)
+        return max(_approve_all(flags, by, as_json=as_json) for _ in each_project(flags, project))
     args = None if new_args is None else read_object(new_args, "--args")
     widen = _widening(**wider)
     if widen and always is not None:
@@ -183,8 +193,10 @@ def approve(
             "--always does not remember what is widened: write a rule with network, read or write (approval.commands)."
         )
     answer = Answer(kind="approve" if args is None else "edit", by=whoami(by), args=args, widen=widen or None)
+    if project == "all":
+        enter_project(flags, call_id, "approve")
     with ledger_here(flags, expire=True) as ledger:
-        held = only_held(ledger, "approve") if call_id is None else find_held(ledger, call_id)
+        held = only_held(ledger, "approve") if call_id is None else _found(flags, ledger, call_id, "approve")
         state = ledger.path.parent
         unseen = not held.definition_only and not was_shown(ledger, held, digest)
     try:
@@ -224,10 +236,11 @@ def _approve_all(flags: Flags, by: str | None, *, as_json: bool) -> int:
 @_maybe_id
 @click.option("--all", "every", is_flag=True, help="Every pending call, after all of them are shown.")
 @click.option("-m", "--message", default="", metavar="TEXT", help="What the model is told.")
+@_project
 @_by
 @common
 def reject(
-    flags: Flags, call_id: str | None, every: bool, message: str, by: str | None, as_json: bool
+    flags: Flags, call_id: str | None, every: bool, message: str, project: Projects, by: str | None, as_json: bool
 ) -> int:
     """Say no to a waiting call.
 
@@ -238,27 +251,37 @@ def reject(
     if every:
         if call_id is not None:
             raise UsageProblem("--all stands alone; leave ID out.")
-        with ledger_here(flags, expire=True) as ledger:
-            waiting = [held for held in ledger.pending() if held.state is State.PENDING]
-        for held in waiting:
-            _taken(_answer(flags, held, said, quiet=as_json)[0], f"Rejected {held.call.id}.", as_json=as_json)
-        if not waiting:
-            raise NotPending("Nothing is pending.")
+        for _ in each_project(flags, project):
+            _reject_all(flags, said, as_json=as_json)
         return 0
+    if project == "all":
+        enter_project(flags, call_id, "reject")
     with ledger_here(flags, expire=True) as ledger:
-        found = only_held(ledger, "reject").call.id if call_id is None else ledger.find(call_id)
+        found = only_held(ledger, "reject").call.id if call_id is None else _id(flags, ledger, call_id, "reject")
         held = None if found in ledger.unreadable_pending() else find_held(ledger, found)
     result = _ended(flags, found, said) if held is None else _answer(flags, held, said, quiet=as_json)[0]
     return _taken(result, "Rejected.", as_json=as_json)
+
+
+def _reject_all(flags: Flags, said: Answer, *, as_json: bool) -> None:
+    with ledger_here(flags, expire=True) as ledger:
+        waiting = [held for held in ledger.pending() if held.state is State.PENDING]
+    if not waiting:
+        raise NotPending("Nothing is pending.")
+    for held in waiting:
+        _taken(_answer(flags, held, said, quiet=as_json)[0], f"Rejected {held.call.id}.", as_json=as_json)
 
 
 @click.command()
 @_call_id
 @click.argument("text", required=False)
 @click.option("--failed", is_flag=True, help="The text is an error, not a success.")
+@_project
 @_by
 @common
-def answer(flags: Flags, call_id: str, text: str | None, failed: bool, by: str | None, as_json: bool) -> int:
+def answer(
+    flags: Flags, call_id: str, text: str | None, failed: bool, project: Projects, by: str | None, as_json: bool
+) -> int:
     """Give the result of a waiting call in the tool's place.
 
     ID may be cut short before its dash, if only one call has it. TEXT is the
@@ -266,8 +289,10 @@ def answer(flags: Flags, call_id: str, text: str | None, failed: bool, by: str |
     one on a terminal when no TEXT is given. The exit code is 0 when the answer
     was taken.
     """
+    if project == "all":
+        enter_project(flags, call_id, "answer")
     with ledger_here(flags, expire=True) as ledger:
-        held = find_held(ledger, call_id)
+        held = _found(flags, ledger, call_id, "answer")
     said = _asked(held) if text is None else read_text(text)
     given = Answer(kind="result", by=whoami(by), message=said, success=not failed)
     result, *_ = _answer(flags, held, given, quiet=as_json)
