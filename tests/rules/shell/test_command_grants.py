@@ -146,8 +146,11 @@ def test_a_grant_of_a_command_holds_with_any_timeout(root: Path) -> None:
 def test_a_grant_of_the_user_holds_in_another_project_under_its_sandbox_and_nowhere_wider(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
 
-    def asked(root: Path, writable: Path | None = None, cwd: Path | None = None) -> Question:
-        held = Confinement(backend="bubblewrap", network="off", writable=(str(writable or root), "/scratch"))
+    def asked(root: Path, writable: Path | None = None, cwd: Path | None = None, hides: str = "$secrets") -> Question:
+        writable = writable or root
+        held = Confinement(
+            backend="bubblewrap", network="off", writable=(str(writable), "/scratch"), patterns=(f"{root}: {hides}",)
+        )
         return question(
             SHELL, {"command": "npm test"}, root=root, cwd=str(cwd or root), confinement=lambda: held
         )
@@ -159,6 +162,7 @@ def test_a_grant_of_the_user_holds_in_another_project_under_its_sandbox_and_nowh
     assert not matches(grant, asked(two, writable=tmp_path))
     assert not matches(grant, asked(two, writable=one)), "another project is not the one of the call"
     assert not matches(grant, asked(two, cwd=two / "src"))
+    assert not matches(grant, asked(two, hides="other")), "what was hidden is hidden there, too"
     narrow = narrow_grant(asked(one), "project", "ann")
     assert not matches(
         Grant(id="g", tool=narrow.tool, pattern=narrow.pattern, scope="project", by="ann", created=1.0), asked(two)
