@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import Config, Runtime, Verdict
+from holdfast import Answer, Config, PendingCall, Runtime, Verdict
 from holdfast.config.model import ApprovalConfig, SandboxConfig
 from holdfast.contract.vocabulary import State
+from holdfast.contract.widening import Widening
 from holdfast.rules.gate import UNHIDDEN
 from holdfast.sandbox import hidden_files
 from holdfast.tools import builtin_tools
@@ -20,7 +21,8 @@ CONTENT = "API_KEY=hunter2hunter2\n"
 
 def project(folder: Path, **options: Any) -> Runtime:
     config = Config(
-        approval=ApprovalConfig(require_approval=False), sandbox=SandboxConfig(undo="off", **options.pop("sandbox", {}))
+        approval=options.pop("approval", ApprovalConfig(require_approval=False)),
+        sandbox=SandboxConfig(undo="off", **options.pop("sandbox", {})),
     )
     runtime = runtime_in(folder, *builtin_tools(), config=config, **options)
     root = folder / "project"
@@ -64,6 +66,35 @@ def test_what_a_person_approves_is_read_and_not_kept(tmp_path: Path) -> None:
     kept = [runtime.ledger.call(one.call_id).result for one in (read, found)]
     assert all(result is not None and result.output.startswith("[not kept") for result in kept)
     assert "unter2hunter2" not in b"".join(runtime.ledger.export()).decode()
+
+
+@pytest.mark.spec("N2", "N2a")
+def test_the_proposal_to_replace_one_says_that_what_is_there_is_not_shown(tmp_path: Path) -> None:
+    seen: list[PendingCall] = []
+
+    async def asker(held: PendingCall) -> Answer:
+        seen.append(held)
+        return Answer(kind="reject", by="ann")
+
+    runtime = project(tmp_path, asker=asker)
+    for path in (".env", "new.key"):
+        run(runtime.call("file.write", {"path": path, "content": "x"}))
+    old, new = (held.proposal for held in seen)
+    assert old is not None and "what it replaces is not shown" in old.summary and old.preview.startswith("--- .env\n")
+    assert new is not None and "not shown" not in new.summary and new.preview.startswith("--- /dev/null\n")
+
+
+@pytest.mark.spec("N2", "N2a", "A19")
+@pytest.mark.parametrize("read", [".env", "."])
+def test_what_a_command_reads_because_its_approval_shows_it_is_not_kept(tmp_path: Path, read: str) -> None:
+    async def asker(held: PendingCall) -> Answer:
+        return Answer(kind="approve", by="ann", widen=Widening(read=(str(tmp_path / "project" / read),)))
+
+    runtime = project(tmp_path, asker=asker, approval=ApprovalConfig(auto_approve=()))
+    result = run(runtime.call("shell.exec", {"command": "cat .env"}))
+    assert result.output == CONTENT.strip()
+    assert runtime.ledger is not None
+    assert "hunter2hunter2" not in b"".join(runtime.ledger.export()).decode()
 
 
 @pytest.mark.spec("N2", "N2a")

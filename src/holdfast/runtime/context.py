@@ -178,11 +178,15 @@ class RunContext:
             self._running.go_on()
 
     def grant(self, paths: tuple[Path, ...]) -> None:
-        """Let this call read these files; what it returns, and what the calls above it return, is not kept."""
+        """Let this call read these files."""
         self.granted = paths
         if paths:
-            for ctx in self._and_above():
-                ctx.saw_secrets = True
+            self.keep_nothing()
+
+    def keep_nothing(self) -> None:
+        """The call can read secrets: what it returns, and what the calls above it return, is not kept."""
+        for ctx in self._and_above():
+            ctx.saw_secrets = True
 
     def stopping(self) -> None:
         self._stopped = True

@@ -730,6 +730,8 @@ class Pipeline:
                     raise  # the approval has been used elsewhere
                 return self._finish(call, unrecorded(tool.name, error))
         ctx.begun = True
+        if call.widening is not None and self._environment.commands.sandbox.shows_hidden(call.widening):
+            ctx.keep_nothing()
         if not self._events.idle:
             self._events.emit(Decided(call.id, decision))
             self._events.emit(Started(call.id, tool.name, call.parent))

@@ -121,6 +121,16 @@ class Sandbox:
         command, or else of now."""
         return patterns(self.policy.patterns).find().incomplete
 
+    def shows_hidden(self, widening: Widening) -> bool:
+        """Whether a command with this widening can read what `sandbox.read_deny` hides from others."""
+        if not widening.read:
+            return False
+        hidden = (*map(str, self.policy.read_deny), *patterns(self.policy.patterns).find().paths)
+        shown = [Path(path) for path in widening.read]
+        return any(self.policy.is_hidden(path) for path in shown) or any(
+            Path(path).is_relative_to(folder) for path in hidden for folder in shown
+        )
+
     def is_protected(self, path: str | Path) -> str | None:
         """Why a command may not change a path, even in a writable folder; None if it may."""
         root = self.policy.root

@@ -200,6 +200,8 @@ def proposal(
 ) -> Proposal:
     """`said`: what the call itself says of what was there and what comes, shown where the file's content is not."""
     old, new = said if place.secret else (state.content, after)
+    if place.secret and old is None and state.content is not None:
+        old, summary = b"", f"{summary}; what it replaces is not shown: it may hold secrets"
     diff = _diff(old, new, place.shown, None)
     cut = len(diff) > MAX_SHOWN or _is_large(old, new)
     return Proposal(
