@@ -19,9 +19,10 @@ def test_explain_prints_the_whole_chain_and_marks_who_decided(cli: Cli) -> None:
     assert text.startswith("calculator: approve\n")
     marked = [line for line in text.splitlines() if line.startswith(">")]
     assert len(marked) == 1
-    assert "approval:pure" in marked[0]
-    for voice in ("tools.profile", "approval:config", "approval:grants", "cap:protected-path", "cap:hook"):
+    assert marked[0].split()[:5] == [">", "chain", "20", "approve", "pure"]
+    for voice in ("tools.profile", " config\n", " grants\n", " protected path\n", " hook\n"):
         assert voice in text
+    assert "urn:" not in text
 
 
 @pytest.mark.spec("A10", "A22")
@@ -67,7 +68,7 @@ def test_the_policy_shows_what_is_in_force_and_which_file_is_not_trusted(cli: Cl
     done = cli.run("policy")
     assert "coding" in done.out
     assert "ask.user" in done.out
-    assert "not trusted: it can only tighten; not in force: tools.profile" in done.out
+    assert "not trusted: it can only tighten; as limits only: tools.profile" in done.out
     assert "holdfast trust" in done.err
 
 
@@ -180,13 +181,18 @@ verdict = "approve"
 @pytest.mark.spec("E1e")
 def test_the_policy_is_printed_as_a_file_that_says_the_same(cli: Cli) -> None:
     cli.configure(RULES)
-    text = cli.run("policy").out.partition("who is asked")[0]
+
+    def printed() -> str:
+        out = cli.run("policy").out
+        return out[out.index("[tools]") : out.index("who is asked")]
+
+    text = printed()
     for line in RULES.splitlines():
         assert line in text.splitlines()
     assert 'profile = "coding"  # default\n' in text and "# max_risk" not in text
     again = tomllib.loads(text)
     cli.configure(text)
-    assert tomllib.loads(cli.run("policy").out.partition("who is asked")[0]) == again
+    assert tomllib.loads(printed()) == again
     assert again["approval"]["commands"] == tomllib.loads(RULES)["approval"]["commands"]
 
 
@@ -242,6 +248,17 @@ def test_a_list_says_nothing_about_commands_in_the_sandbox(cli: Cli) -> None:
     cli.configure('[approval]\nauto_approve = ["$readonly"]\n')
     words = cli.run("policy", "--json").json["words"]
     assert words == ["the tools of $readonly will run without asking"]
+
+
+@pytest.mark.spec("A8", "P7")
+def test_a_stricter_list_of_an_untrusted_project_is_said_and_needs_no_trust(cli: Cli) -> None:
+    (cli.project / "holdfast.toml").write_text('[approval]\nauto_approve = ["$readonly"]\n')
+    shown = cli.run("policy")
+    assert 'but only what auto_approve = ["$readonly"]' in shown.out and not shown.err
+    told = cli.run("policy", "explain", "file.write", "path=a", "content=b")
+    assert told.out.startswith("file.write: ask\n") and "limits auto_approve" in told.out and not told.err
+    (cli.project / "holdfast.toml").write_text('[approval]\nauto_approve = ["$readonyl"]\n')
+    assert "auto_approve of the machine or of an untrusted file names '$readonyl'" in cli.run("policy").err
 
 
 @pytest.mark.spec("P4")

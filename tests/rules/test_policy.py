@@ -358,7 +358,8 @@ def test_names_that_no_tool_has_are_warned_about_with_what_was_meant() -> None:
         "approval.auto_approve names '$defualt'": "preset. Did you mean '$default'?",
         "approval.auto_approve names 'file.raed'": "tool or group. Did you mean 'file.read'?",
         "The `remove` of approval.auto_approve names 'file.wirte'": "tool or group. Did you mean 'file.write'?",
-        "approval.narrow[0] names 'git.dif'": "tool or group. Did you mean 'git.diff'?",
+        "approval.auto_approve of the machine or of an untrusted file names 'git.dif'":
+            "tool or group. Did you mean 'git.diff'?",
         "approval.presets.$mine.approve names 'file.lst'": "tool or group. Did you mean 'file.list'?",
         "approval.presets.$mine.deny names 'bassh'": "tool or group. Did you mean 'bash'?",
         "hooks.actions names 'shell.exek'": "tool or group. Did you mean 'shell.exec'?",

@@ -63,7 +63,9 @@ def _fully_narrowed(kept: Config, wanted: Config) -> set[str]:
     if set(wanted.tools.allow) <= set(kept.tools.allow):
         met.add("tools.allow")
     mine, theirs = kept.approval.auto_approve, wanted.approval.auto_approve
-    if isinstance(mine, tuple) and isinstance(theirs, tuple) and set(theirs) <= set(mine):
+    redefined = {"$default", "$readonly"} & {*kept.approval.presets, *wanted.approval.presets}
+    within = {"$readonly"} if "$default" in mine and not redefined else set[str]()  # as the built-in lists are
+    if isinstance(mine, tuple) and isinstance(theirs, tuple) and set(theirs) <= {*mine, *within}:
         met.add("approval.auto_approve")
     return met
 

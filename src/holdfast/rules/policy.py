@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import translate
 from hashlib import sha256
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Final, cast, get_args
 
@@ -374,8 +375,8 @@ def _named(config: Config, skills: Mapping[str, SkillPermissions]) -> Iterator[t
             entry for entry in approval.auto_approve if not (entry in approval.importable and _is_module(entry))
         ]
     lists["The `remove` of approval.auto_approve"] = approval.excluded
-    narrow = {f"approval.narrow[{place}]": names for place, names in enumerate(approval.narrow)}
-    lists |= {where: names for where, names in narrow.items() if names != approval.auto_approve}
+    limits = [names for names in approval.narrow if names != approval.auto_approve]
+    lists["approval.auto_approve of the machine or of an untrusted file"] = list(chain.from_iterable(limits))
     for name, preset in approval.presets.items():
         lists |= {f"approval.presets.{name}.approve": preset.approve, f"approval.presets.{name}.deny": preset.deny}
     lists["hooks.actions"] = config.hooks.actions

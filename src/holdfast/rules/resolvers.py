@@ -138,7 +138,10 @@ class Narrowing:
             return denied
         if decision is None or decision.verdict is not Verdict.APPROVE or self.leaves(tool, entry):
             return decision
-        reason = f"A file that is not trusted does not approve '{tool.name}'; look at it with `holdfast trust`."
+        reason = (
+            f"The machine's file, or one that is not trusted, limits auto_approve and leaves out '{tool.name}'; "
+            "`holdfast policy` shows the limit."
+        )
         return Decision(Verdict.ASK, "narrow", reason)
 
 
@@ -324,7 +327,7 @@ def sandbox_resolver(approval: ApprovalConfig, held: Callable[[], bool]) -> Reso
         reason = "It runs in the sandbox, which passed its escape tests here (approval.auto_approve_sandboxed)."
         return Decision(Verdict.APPROVE, SANDBOX, reason)
 
-    return _resolver(SANDBOX, resolve, "The sandbox.", applies=applies)
+    return _resolver(SANDBOX, resolve, "Commands in the sandbox, with auto_approve_sandboxed.", applies=applies)
 
 
 def pure_resolver(excluded: Iterable[str] = ()) -> Resolver:

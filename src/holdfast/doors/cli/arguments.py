@@ -57,7 +57,8 @@ def _pair(word: str, schema: Mapping[str, Any]) -> tuple[str, Json]:
     key = name.removesuffix(":")
     if not sign or not key or not all(letter.isalnum() or letter in "_.$-" for letter in key):
         typed = clip(visible(word), _MAX_SHOWN)
-        raise UsageProblem(f"'{typed}' is no argument; write key=value, key:=JSON, one JSON object, or - for stdin.")
+        ways = "key=value, key:=JSON, one JSON object, or - for stdin"
+        raise UsageProblem(f"Cannot read '{typed}' as an argument. Use {ways}.")
     given: str | bytes = _read_file(value[1:]) if value.startswith("@") else value
     if key != name:
         try:

@@ -68,7 +68,7 @@ FULL: Final = """\
 
 _NEXT: Final = {
     "holdfast tour": "a demonstration that changes nothing here",
-    "holdfast chat new task.chat": "a conversation in a file; `holdfast chat task.chat` goes on with it",
+    "holdfast chat new task.chat": "a conversation in a file; continue with `holdfast chat task.chat`",
     "holdfast tools": "what agents can call here",
     "holdfast policy": "the rules in force",
     "holdfast doctor": "whether everything works on this machine",

@@ -105,7 +105,7 @@ _SECTIONS: Final = ("tools", "approval", "hooks")
 _COMPUTED: Final = {
     "excluded": "removed from auto_approve",
     "removed": "removed from auto_approve by an earlier list",
-    "narrow": "narrowed by files that are not trusted, to",
+    "narrow": "limited by the machine or by files that are not trusted, to",
 }
 """What comes out of several files, and no single one says."""
 
@@ -126,14 +126,14 @@ def show(flags: Flags, as_json: bool) -> int:
         screen.put_json(rules)
         return 0
     screen.say(screen.paint("in words", "bold"))
-    screen.say_lines(unasked_lines(rules.words or ["every call will be asked about"], sys.stdout))
+    screen.say_lines(unasked_lines(rules.words or ["only tools without effects will run without asking"], sys.stdout))
     for line in _written(setting.loaded.config):
         screen.say_lines(sentence(line, sys.stdout, *(("bold",) if line.startswith("[") else ())))
     screen.say(screen.paint("who is asked, in this order", "bold"))
     for voice in rules.chain:
         name = visible(source_name(voice["name"]))
         screen.say(f"  {voice['priority']:>4}  {name}  {visible(voice['description'])}".rstrip())
-    screen.say("        then nobody has answered: ask a person")
+    screen.say("        otherwise a person is asked")
     screen.say(screen.paint("caps after that; none can loosen", "bold"))
     for cap in rules.caps:
         screen.say(f"  {visible(source_name(cap))}")
@@ -204,7 +204,7 @@ def _part(part: JudgedPart) -> list[str]:
 def _rules(runtime: Runtime, layers: Iterable[LayerReport]) -> Policy:
     config = runtime.config
     return Policy(
-        words=loosened(_STRICTEST, config),
+        words=[*loosened(_STRICTEST, config), *_limits(config.approval)],
         **{section: to_builtins(getattr(config, section)) for section in _SECTIONS},
         protected=config.protected,
         chain=[
@@ -214,6 +214,13 @@ def _rules(runtime: Runtime, layers: Iterable[LayerReport]) -> Policy:
         caps=[cap.name for cap in runtime.approvals.caps],
         layers=[to_builtins(layer) for layer in layers],
     )
+
+
+def _limits(approval: ApprovalConfig) -> Iterator[str]:
+    for names in approval.narrow:
+        if names != approval.auto_approve:
+            listed = toml_value(as_given(names))
+            yield f"but only what auto_approve = {listed} of the machine or of an untrusted file approves as well"
 
 
 def _written(config: Config) -> Iterator[str]:
@@ -242,4 +249,4 @@ def _standing(layer: Shape) -> str:
     if layer["trusted"]:
         return ""
     ignored = ", ".join(layer["ignored"])
-    return f" (not trusted: it can only tighten{f'; not in force: {visible(ignored)}' if ignored else ''})"
+    return f" (not trusted: it can only tighten{f'; as limits only: {visible(ignored)}' if ignored else ''})"
