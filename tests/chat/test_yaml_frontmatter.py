@@ -44,6 +44,12 @@ Hi.
 
 
 @pytest.mark.spec("D6")
+def test_what_is_shown_for_plain_keys_is_a_frontmatter_that_works() -> None:
+    told = yaml_problem("---\nmodel: operator\ntools:\n  - bash\n---\n@You:\nHi.\n")
+    assert toml_in(told) == {"model": {"name": "operator"}, "tools": {"allow": ["bash"]}}
+
+
+@pytest.mark.spec("D6")
 @pytest.mark.parametrize(
     "text", ["---\n@You:\nHi.\n", "---\nwords\n---\n@You:\n", "- a: b\n@You:\n", "@You:\n---\na: b\n---\n"]
 )

@@ -79,7 +79,7 @@ def test_a_language_frontmatter_does_not_have_is_followed_by_those_it_has(cli: C
 def test_what_became_of_a_call_that_was_run_alone_is_said(cli: Cli) -> None:
     document = write_calls(cli, "echo 1", "exit 3", "echo 3")
     assert cli.run("chat", NAME).code == 4
-    goes_on = f"; `holdfast chat {NAME}` goes on."
+    goes_on = f". Continue with `holdfast chat {NAME}`."
     assert cli.run("chat", "run", "c1", NAME).err.endswith(f"Call 'c1' is done{goes_on}\n")
     assert cli.run("chat", "run", "c2", NAME).err.endswith(f"Call 'c2' failed{goes_on}\n")
     answer(document, "rejected")

@@ -17,10 +17,10 @@ from tests.doors.command import Cli
 def test_a_new_document_is_never_written_over_another(cli: Cli) -> None:
     made = cli.run("chat", "new", NAME, "--system", "Be brief.", "-m", "hello")
     document = cli.project / NAME
-    assert made.code == 0 and f"`holdfast chat {NAME}` goes on" in made.err
+    assert made.code == 0 and f"Continue with `holdfast chat {NAME}`." in made.err
     assert document.read_text() == "@System:\nBe brief.\n\n@You:\nhello\n"
     again = cli.run("chat", "new", NAME, "-m", "other")
-    assert again.code == 2 and "is there already" in again.sentence
+    assert again.code == 2 and "exists already" in again.sentence
     assert document.read_text().endswith("hello\n")
     assert cli.run("chat", "new", "empty.chat", "--json").json == {
         "path": str(cli.project / "empty.chat"),

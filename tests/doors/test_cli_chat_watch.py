@@ -73,7 +73,7 @@ def test_it_takes_in_answers_of_the_editor_and_of_other_doors(cli: Cli) -> None:
         watching.expect(READY)
         answer(document, "approved")
         watching.expect("✓ shell.exec: $ echo 1 > one")
-        watching.expect(f"Then saving {NAME} goes on.")
+        watching.expect(f"Then save {NAME} to continue.")
         assert "on a terminal it asks" not in watching.text
         assert (cli.project / "one").exists() and not (cli.project / "two").exists()
         assert cli.run("approve", cli.run("pending", "--json").json["call_id"]).code == 4

@@ -14,6 +14,8 @@ _LITERAL: Final = re.compile(r"true|false|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?")
 _STRANGE: Final = re.compile(r"[\[\]{}&*!|>%@`#]")
 """What means more in YAML than a plain text."""
 _EXAMPLE: Final = 'tools.profile = "minimal"'
+_SHORT: Final = {"model": "model.name", "tools": "tools.allow", "temperature": "model.temperature"}
+"""Keys that others write with a plain value, where holdfast has a table."""
 _LONGEST: Final = 20_000
 
 
@@ -51,7 +53,7 @@ def _toml(body: str) -> list[str]:
         above.append((len(entry["indent"]), entry["key"]))
         if entry["value"]:
             values[_path(above)] = _value(entry["value"].strip())
-    written = ((key, f"[{', '.join(value)}]" if isinstance(value, list) else value) for key, value in values.items())
+    written = ((_SHORT.get(key, key), f"[{', '.join(value)}]" if isinstance(value, list) else value) for key, value in values.items())
     return [f"{key} = {value}" for key, value in written]
 
 

@@ -139,7 +139,7 @@ def no_words(path: Path) -> str:
 def became(use_id: str, result: Result, path: Path) -> str:
     """What a call came to that was run alone."""
     end = _ENDS.get(result.state, "failed")
-    return f"Call '{visible(use_id)}' {end}; `holdfast chat {place(path)}` goes on."
+    return f"Call '{visible(use_id)}' {end}. Continue with `holdfast chat {place(path)}`."
 
 
 _LOOK: Final = 0.2

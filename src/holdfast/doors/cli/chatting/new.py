@@ -41,8 +41,8 @@ def start_document(
         screen.put_json(Written(path=os.path.realpath(path), content=text))
         return 0
     then = "`holdfast chat FILE`" if path.name.startswith("-") else f"`holdfast chat {place(path)}`"
-    first = "" if message is not None else "write below @You:, then "
-    screen.note(f"Written to {place(path)}; {first}{then} goes on.")
+    next_step = "Continue" if message is not None else "Write below @You:, then continue"
+    screen.note(f"Created {place(path)}. {next_step} with {then}.")
     return 0
 
 
@@ -63,7 +63,7 @@ def _create(path: Path, text: str) -> None:
             file.write(text)
     except FileExistsError:
         raise UsageProblem(
-            f"{visible(str(path))} is there already; `holdfast chat {place(path)}` goes on with it."
+            f"{visible(str(path))} exists already. Continue with `holdfast chat {place(path)}`."
         ) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "that is no file name"

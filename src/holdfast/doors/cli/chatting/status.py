@@ -216,7 +216,7 @@ def _why(known: Standing, runtime: Runtime, goes_on: str) -> str:
     """Why nobody is asked about it, and what to do."""
     slot, held = known.slot, known.held
     if slot.status is None or slot.status in (Status.DENIED, Status.REJECTED, Status.ABORTED):
-        return f"Its turn has not come yet; {goes_on} goes on."
+        return f"Its turn has not come yet; {goes_on} continues."
     if slot.text.strip():
         return "There is text where its result goes: remove the fence to send it, or the text to let the call run."
     if known.state is State.RUNNING or (held is not None and held.state is State.APPROVED and held.waiter is not None):
@@ -239,6 +239,6 @@ def _how(path: Path, asked: Sequence[PendingCall], *, watching: bool) -> Iterato
     if approvals:
         yield f"Approve with {', '.join(approvals)}, or by writing status=approved into the block in {name}."
     if watching:
-        yield f"Then saving {name} goes on."
+        yield f"Then save {name} to continue."
     else:
-        yield f"Then `holdfast chat {name}` goes on; on a terminal it asks."
+        yield f"Then continue with `holdfast chat {name}`, which asks on a terminal."
