@@ -179,11 +179,11 @@ def test_a_document_that_is_not_read_as_it_is_meant_fails(cli: Cli, data: bytes,
 @pytest.mark.spec("E1c")
 def test_any_text_file_can_be_a_document(cli: Cli) -> None:
     document = cli.project / "talk.md"
-    document.write_bytes(b"\x00 odd\r\n@You:\r\ncalculate 6 * 7\r\n")
+    document.write_bytes(b"\x01 odd\r\n@You:\r\ncalculate 6 * 7\r\n")
     done = cli.run("chat", "talk.md")
     assert done.code == 0, done
     data = document.read_bytes()
-    assert data.startswith(b"\x00 odd\r\n@You:\r\n") and b"42" in data
+    assert data.startswith(b"\x01 odd\r\n@You:\r\n") and b"42" in data
     assert b"\n" not in data.replace(b"\r\n", b"")
 
 
