@@ -207,7 +207,8 @@ class Drive:
         for place, refused in enumerate(self.live):
             then = replace(self.turn, rounds=self.turn.rounds[: place + 1])
             assert self.guard.refusals(then) == refused
-        state = replay(facts_of(self.config, list(TOOLS.values()), self.turn, attrgetter("name")), self.turn.rounds)
+        facts = facts_of(self.config, list(TOOLS.values()), self.turn, attrgetter("name"))
+        state = replay(facts, self.turn.rounds)
         assert state.rounds == len(self.turn.rounds)
         assert sum(state.acts.values()) == sum(
             all(step.use.id.startswith("runtime-") for step in each.steps) for each in self.turn.rounds

@@ -37,9 +37,12 @@ from tests.guardrails.making import (
 
 DEFINES = {"src/parse.py": ["def parse_line(text):"]}
 
+NAME = attrgetter("name")
+"""Tools are named as they are registered."""
+
 
 def state_of(turn: Turn) -> State:
-    return replay(facts_of(GuardrailsConfig(), list(TOOLS.values()), turn, attrgetter("name")), turn.rounds)
+    return replay(facts_of(GuardrailsConfig(), list(TOOLS.values()), turn, NAME), turn.rounds)
 
 
 @pytest.mark.spec("M4")
@@ -154,7 +157,7 @@ def test_what_the_runtime_asked_for_is_known_from_where_the_turn_stood() -> None
 )
 def test_how_a_call_ended_is_read_from_its_typed_result(result: Result | None, end: End) -> None:
     step = Step(use("file.read"), ToolResult("c1", "file.read", "whatever", error=True), result)
-    assert Catalogue([], attrgetter("name")).called(step).end is end
+    assert Catalogue([], NAME).called(step).end is end
 
 
 @pytest.mark.spec("M4")
@@ -162,7 +165,7 @@ def test_how_a_call_ended_is_read_from_its_typed_result(result: Result | None, e
 @pytest.mark.parametrize("name", ["file.read", "code.search", "file.list", "file.edit", "nobody.knows", ""])
 def test_arguments_that_cannot_be_read_are_left_to_the_path(name: str, arguments: str) -> None:
     asked = ToolUse("c1", name, arguments)
-    called = Catalogue(list(TOOLS.values()), attrgetter("name")).called(Step(asked))
+    called = Catalogue(list(TOOLS.values()), NAME).called(Step(asked))
     assert called.path == ""
     text = refusal(rails(), turn_of("Update the parser"), asked)
     assert text is None or "not among the tools" in text
@@ -170,7 +173,7 @@ def test_arguments_that_cannot_be_read_are_left_to_the_path(name: str, arguments
 
 @pytest.mark.spec("M4")
 def test_earlier_calls_are_known_by_their_arguments_where_their_results_are_gone() -> None:
-    tools = Catalogue(list(TOOLS.values()), attrgetter("name"))
+    tools = Catalogue(list(TOOLS.values()), NAME)
     gone = Step(use("read_file", path="src/a.py"), ToolResult("c1", "read_file", "x"))
     failed = Step(use("read_file", path="src/b.py"), ToolResult("c1", "read_file", "x", error=True))
     searched = round_of((use("code.search", query="parse_line", path="lib"), found(DEFINES)))
