@@ -36,7 +36,11 @@ async def all_calls(runtime: Runtime) -> None:
         assert (await runtime.call("file.read", {"path": name})).output == f"needle of {name}"
     inner = await runtime.call("code.search", {"query": "needle", "path": "docs/deep"})
     assert inner.output.startswith("docs/deep/b.py (1 match)") or "\ndocs/deep/b.py (1 match)" in inner.output
-    assert "deep/" in (await runtime.call("file.list", {"path": "docs"})).output
+    inside = (await runtime.call("file.list", {"path": "docs", "recursive": True})).structured
+    assert isinstance(inside, dict)
+    entries: Any = inside["entries"]
+    assert [item["path"] for item in entries if item["kind"] == "file"][:2] == ["docs/a.py", "docs/deep/b.py"]
+    assert (await runtime.call("file.list", {"path": "docs"})).output.startswith("docs/deep/\ndocs/a.py\n")
     assert (await runtime.call("file.write", {"path": "new.txt", "content": "x"})).success
     root = runtime.workspace.root
     assert root is not None and (root / "new.txt").exists()

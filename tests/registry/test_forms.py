@@ -302,6 +302,21 @@ def test_a_helper_called_resolve_does_not_make_a_module_a_source(module: Callabl
         registry.register(module("alone", "def resolve(host, port): 1 / 0"))
 
 
+@pytest.mark.spec("R11", "R1")
+def test_an_object_with_another_resolve_is_no_source() -> None:
+    ran: list[str] = []
+
+    class Names:
+        def resolve(self, host: str, port: int) -> None:
+            ran.append(host)
+
+    registry = Registry()
+    with pytest.raises(ToolError, match=r"Names' does not take \(register, done\), so that .* register its methods"):
+        registry.register(Names())
+    registry.register(Names().resolve)
+    assert registry.names() == ("resolve",) and ran == []
+
+
 @pytest.mark.spec("R1")
 def test_a_function_is_not_a_definition() -> None:
     registry = Registry()

@@ -437,13 +437,15 @@ def test_what_is_suggested_can_work_where_the_call_waits(tmp_path: Path, kept: b
         run(runtime.approve(asked.call_id))
     with pytest.raises(UnknownCall) as unknown:
         run(runtime.approve("nothing"))
-    told = [waiting.error or "", asked.error or "", str(no_yes.value), str(unknown.value)]
+    missing = run(runtime.call("nothing.like.it"))
+    told = [waiting.error or "", asked.error or "", str(no_yes.value), str(unknown.value), missing.error or ""]
     commands = [
         f"holdfast approve {waiting.call_id}", *[f"holdfast answer {asked.call_id} TEXT"] * 2, "`holdfast pending`",
+        "`holdfast tools`",
     ]  # fmt: skip
     calls = [
         f"runtime.approve({waiting.call_id!r})", *[f"runtime.respond({asked.call_id!r}, text)"] * 2,
-        "`runtime.pending.list()`",
+        "`runtime.pending.list()`", "`runtime.visible()`",
     ]  # fmt: skip
     for text, command, call in zip(told, commands, calls, strict=True):
         assert (command in text, call in text) == (kept, not kept), text

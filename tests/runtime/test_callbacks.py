@@ -82,6 +82,32 @@ def test_the_cancel_function_is_called_once_when_the_call_is_stopped_or_runs_out
 
 
 @pytest.mark.spec("T4", "X4")
+@pytest.mark.parametrize("cancels", [True, False])
+def test_a_program_that_stops_waiting_for_the_call_cancels_its_work(cancels: bool) -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    def with_function(args: Any, ctx: Any, callback: Any) -> Any:
+        begun.set()
+        return ended.set
+
+    def looking(args: Any, ctx: Any) -> None:
+        ctx.on_cancel(ended.set)
+        begun.set()
+        assert ended.wait(30) and ctx.cancelled
+
+    async def scene() -> None:
+        runtime = Runtime(tools=[define(name="later", execute=with_function if cancels else looking, effects=PURE)])
+        call = asyncio.create_task(runtime.call("later"))
+        await asyncio.to_thread(begun.wait, 30)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert await asyncio.to_thread(ended.wait, 30)
+
+    run(scene())
+
+
+@pytest.mark.spec("T4", "X4")
 def test_work_that_begins_after_the_call_was_stopped_is_cancelled_too() -> None:
     gate, cancelled = threading.Event(), threading.Event()
 

@@ -6,8 +6,10 @@ import threading
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from math import nan
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import pytest
 from pydantic import BaseModel
@@ -87,6 +89,17 @@ class Report:
     orders: list[Order]
 
 
+class Point(NamedTuple):
+    x: int
+    y: int
+
+
+@dataclass
+class Measured:
+    span: tuple[int, str]
+    mean: float
+
+
 REPORT = Report(datetime(2026, 1, 2, tzinfo=UTC), Decimal("0.50"), Path("a/b"), [Order(item="x", file=Path("c"))])
 PLAIN = {
     "at": "2026-01-02T00:00:00Z", "price": "0.50", "folder": "a/b", "orders": [{"item": "x", "file": "c"}],
@@ -101,6 +114,9 @@ PLAIN = {
         (date(2026, 1, 2), "2026-01-02", None),
         (Decimal("0.50"), "0.50", None),
         ([Path("a"), Decimal(1)], '["a","1"]', ["a", "1"]),
+        ((1, "a"), '[1,"a"]', [1, "a"]),
+        ({"at": [(1, 2), Point(3, 4)]}, '{"at":[[1,2],[3,4]]}', {"at": [[1, 2], [3, 4]]}),
+        (MappingProxyType({"a": (1,)}), '{"a":[1]}', {"a": [1]}),
         (Order(item="x", file=Path("c")), '{"item":"x","file":"c"}', {"item": "x", "file": "c"}),
         (Result(True, "see", structured={"path": Path("a")}), "see", {"path": "a"}),  # pyright: ignore
     ],
@@ -108,6 +124,17 @@ PLAIN = {
 def test_the_usual_python_values_are_converted(value: Any, output: str, structured: Any) -> None:
     result = returned(value)
     assert (result.success, result.output, result.structured) == (True, output, structured)
+
+
+@pytest.mark.spec("T12", "T9")
+def test_a_dataclass_may_hold_tuples_and_numbers_that_are_none() -> None:
+    @tool(effects=())
+    def measure() -> Measured:
+        return Measured((1, "a"), nan)
+
+    result = run(Runtime(tools=[measure]).call("measure"))
+    assert (result.success, result.structured) == (True, {"span": [1, "a"], "mean": None})
+    assert result.metadata["repaired"] == "NaN or infinity was replaced by null."
 
 
 @pytest.mark.spec("T12", "T9")

@@ -65,7 +65,7 @@ def test_below_only_if_asked_and_without_build_folders(tmp_path: Path) -> None:
     assert two.output.endswith("src/b.py\ntop.md\n\n[4 entries, depth=2, without node_modules]")
     assert _list(tmp_path, recursive=False, max_depth=2).output.endswith("[2 entries, without node_modules]")
     assert "depth=10" in _list(tmp_path, max_depth=99).output
-    assert _list(tmp_path, "node_modules").output == "x.js\n\n[1 entry]"
+    assert _list(tmp_path, "node_modules").output == "node_modules/x.js\n\n[1 entry]"
 
 
 @pytest.mark.spec("N3")

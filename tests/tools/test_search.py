@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from holdfast import Config, Result
+from holdfast import Config, Result, State
 from holdfast.config.model import ToolsConfig
 from holdfast.text.preview import preview
 from holdfast.tools.search import engines
@@ -135,7 +135,8 @@ def test_nothing_found_and_nothing_asked_are_told_apart(tmp_path: Path) -> None:
     assert (found.success, found.output) == (True, "No matches found.")
     for nothing in ("", "   ", " \t "):
         empty = _search(tmp_path, nothing)
-        assert (empty.success, empty.error) == (False, "The query is empty; say what to look for.")
+        assert (empty.state, empty.exit_code) == (State.INVALID, 2)
+        assert (empty.error or "").endswith("but must not be blank")
     assert "one line" in (_search(tmp_path, "a\nb").error or "")
 
 

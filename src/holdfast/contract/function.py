@@ -123,6 +123,21 @@ def object_schema(parameters: Sequence[Parameter], *, strict: bool) -> dict[str,
 
 def describe_return(hint: Any) -> dict[str, Any] | None:
     """An output schema for functions that return a typed object; other returns are text, free JSON or a `Result`."""
+    schema = _returned(hint)
+    return None if schema is None else _numbers_or_null(schema)
+
+
+def _numbers_or_null(schema: Any) -> Any:
+    """A float can be NaN or infinite, which a result says as null."""
+    if isinstance(schema, list):
+        return [_numbers_or_null(part) for part in cast(list[Any], schema)]
+    if not isinstance(schema, dict):
+        return schema
+    parts = {key: _numbers_or_null(part) for key, part in cast(dict[str, Any], schema).items()}
+    return _or_null(parts) if parts.get("type") == "number" else parts
+
+
+def _returned(hint: Any) -> dict[str, Any] | None:
     if hint is Result:
         return None
     if _is_pydantic_model(hint):

@@ -79,7 +79,7 @@ class Repairs:
         return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
     def value(self, value: Any) -> Any:
-        """A copy in which half surrogate pairs are U+FFFD, and NaN and infinity null; other types stay as they are."""
+        """A copy: half surrogate pairs as U+FFFD, NaN and infinity as null, tuples as lists; other types stay."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, float) and not isfinite(value):
@@ -88,7 +88,7 @@ class Repairs:
         if isinstance(value, dict):
             items = cast(dict[Any, Any], value).items()
             return {self.text(key) if isinstance(key, str) else key: self.value(item) for key, item in items}
-        return [self.value(item) for item in cast(list[Any], value)] if isinstance(value, list) else value
+        return [self.value(item) for item in cast(list[Any], value)] if isinstance(value, list | tuple) else value
 
     @property
     def notes(self) -> list[str]:

@@ -164,6 +164,8 @@ def _alternative(error: jsonschema_rs.ValidationError, inside: str) -> str:
     return f"one whose {inside} must {phrase(facts)}" if inside else phrase(facts).removeprefix("be ")
 
 
+NOT_BLANK: Final = r"\S"
+"""The pattern of a text that has more than blanks in it."""
 _PHRASES: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
     "type": lambda facts: f"be {type_words(facts['types'])}",
     "enum": lambda facts: f"be one of {_options(facts['options'])}",
@@ -176,7 +178,7 @@ _PHRASES: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
     "maxLength": "have at most {limit} characters".format_map,
     "minItems": "have at least {limit} items".format_map,
     "maxItems": "have at most {limit} items".format_map,
-    "pattern": lambda facts: f"match {facts['pattern']!r}"[:200],
+    "pattern": lambda facts: "not be blank" if facts["pattern"] == NOT_BLANK else f"match {facts['pattern']!r}"[:200],
     "falseSchema": "not be given".format_map,
 }
 

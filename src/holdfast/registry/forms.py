@@ -51,6 +51,12 @@ def read_parts(what: object, definition: object = None) -> list[Part]:
     if isinstance(what, type):
         raise ToolError(f"'{_label(what)}' is a class; register one of its methods through an instance, or a function.")
     if callable(resolve := getattr(what, "resolve", None)):
+        if not _is_source(resolve):
+            kind = type(what).__qualname__
+            raise ToolError(
+                f"The `resolve` of '{kind}' does not take (register, done), so that '{kind}' is no tool source; "
+                "register its methods one by one."
+            )
         return [_source(resolve, type(what).__qualname__, getattr(what, "timeout", None))]
     if isinstance(what, Iterable):
         return [part for item in cast(Iterable[object], what) for part in read_parts(item)]

@@ -30,7 +30,9 @@ _MAX_TIMEOUT: Final = 10.0**9
 class ToolAccess:
     """Registry and policy together: the tools there are for a caller."""
 
-    def __init__(self, registry: Registry, policy: Policy, config: ToolsConfig) -> None:
+    def __init__(self, registry: Registry, policy: Policy, config: ToolsConfig, *, shared: bool) -> None:
+        """`shared` says that state is kept on disk, so that the `holdfast` command sees the same."""
+        self._shared = shared
         self.registry = registry
         self.policy = policy
         self._config = config
@@ -79,10 +81,12 @@ class ToolAccess:
     def unknown(self, name: str, caller: Caller) -> Result:
         hidden = self.registry.waits_for_root(name)
         if hidden is not None and self.policy.compile(caller).allows(hidden):
-            text = f"Tool '{name}' needs a project, and there is none here; `holdfast init` makes one."
+            how = "`holdfast init` makes one" if self._shared else "give the runtime one: Runtime(root=...)"
+            text = f"Tool '{name}' needs a project, and there is none here; {how}."
             return failed(text, State.INVALID, Failure.UNKNOWN_TOOL)
         close = self.registry.suggest(name, self.visible(caller))
-        hint = f" Did you mean '{close}'?" if close else " `holdfast tools` lists the tools there are."
+        listed = "`holdfast tools`" if self._shared else "`runtime.visible()`"
+        hint = f" Did you mean '{close}'?" if close else f" {listed} lists the tools there are."
         return failed(f"There is no tool '{name[:80]}'.{hint}", State.INVALID, Failure.UNKNOWN_TOOL)
 
 

@@ -291,7 +291,7 @@ class ContextPaths:
     def confine(self, path: str, *, mutating: bool = False) -> Path:
         if self._root is None:
             raise PathRefused(
-                "There is no project root here: run holdfast inside a git repository, or `holdfast init` first."
+                "There is no project root here: run in a project (`holdfast init`), or give the Runtime a root."
             )
         return paths.confine(path, root=self._root, base=self._root, mutating=mutating)
 

@@ -87,10 +87,12 @@ class Executor:
             failure = Failure.OUTCOME_UNKNOWN if mutates else Failure.TOOL_ERROR
             return Ended(failed(str(error), state, failure, ctx.call_id))
         except Closed:
+            running.tell()
             raise GeneratorExit from None
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
+                running.tell()  # nobody waits for the result any more
                 raise
             return _failed(ctx, error)
         except BaseException as error:

@@ -537,7 +537,7 @@ class Pipeline:
             if now.digest != found.digest:  # a new digest would approve what nobody was shown
                 raise StaleApproval(
                     f"Call {call_id} is not what was shown: {what_changed(found, now)} changed since; "
-                    f"look at it again with `holdfast pending {call_id}`."
+                    f"look at it again{f' with `holdfast pending {call_id}`' if self._pending.shared else ''}."
                 )
         shown = found.digest if digest in (None, fresh.digest) else digest
         return self._pending.answer(call_id, answer, shown, becomes=fresh)

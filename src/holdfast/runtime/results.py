@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -332,6 +333,8 @@ def to_json(value: Any) -> Json:
 def _encode(value: Any) -> Any:
     if isinstance(value, PurePath):
         return str(value)
+    if isinstance(value, Mapping):
+        return dict(cast(Mapping[Any, Any], value))
     pydantic = sys.modules.get("pydantic")
     if pydantic is not None and isinstance(value, pydantic.BaseModel):
         return value.model_dump(mode="json")

@@ -116,7 +116,7 @@ class Runtime:
         skills = read_skills(config.tools.skills) if rules.skills is None else rules.skills
         policy = Policy(PolicyRules.of(config.tools, skills, config.mcp.servers))
         self.registry.set_policy(policy)
-        self.access = ToolAccess(self.registry, policy, config.tools)
+        self.access = ToolAccess(self.registry, policy, config.tools, shared=workspace.state is not None)
         self.commands = Commands(config, workspace, ledger, self.redactor, self.events, self._closers.append)
         self.services = Services(self.commands, self.access, end_with_call=self.caller.door == "cli")
         self.interfaces = Interfaces(self.events, nobody)

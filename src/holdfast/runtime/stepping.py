@@ -97,13 +97,17 @@ class Running:
         if self.why is not None:
             return
         self.why = why
+        self.tell()
+        self._grace = self._loop.call_later(GRACE_SECONDS, self._force)
+        self._cancel()
+
+    def tell(self) -> None:
+        """Tell the tool that its call is over, so that it ends what it started elsewhere."""
         for callback in self.callbacks:
             try:
                 callback()
             except Exception:
                 _log_failed_callback()
-        self._grace = self._loop.call_later(GRACE_SECONDS, self._force)
-        self._cancel()
 
     def _force(self) -> None:
         self.abandon = True

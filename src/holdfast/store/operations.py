@@ -77,9 +77,7 @@ def answer(
         if state is not State.PENDING:
             raise NotPending(f"Call {call_id} is {state}: it does not wait for an answer.")
         if shown != digest:
-            raise StaleApproval(
-                f"Call {call_id} has changed since it was shown; look at it again with `holdfast pending`."
-            )
+            raise StaleApproval(f"Call {call_id} has changed since it was shown; look at it again.")
         if becomes is not None and changed is not None:
             entry = tx.append(call_id, "held", changed)
             tx.execute(

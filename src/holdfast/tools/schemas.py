@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
+from holdfast.contract.schema import NOT_BLANK
 from holdfast.contract.tool import Tool
 from holdfast.contract.vocabulary import Risk
 
@@ -29,6 +30,11 @@ def array(items: Schema) -> Schema:
 
 def text(description: str) -> Schema:
     return {"type": "string", "description": description}
+
+
+def filled(description: str) -> Schema:
+    """A text with something in it: blanks alone are invalid."""
+    return {"type": "string", "description": description, "pattern": NOT_BLANK}
 
 
 def optional(kind: str, description: str, **more: Any) -> Schema:

@@ -7,13 +7,13 @@ from typing import Any, Final, cast
 
 from holdfast.contract.context import Context
 from holdfast.contract.finding import TOOL_SEARCH, ToolFinder, parameters_of
-from holdfast.contract.result import Result, fail
+from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
 from holdfast.contract.values import Args, Json
 from holdfast.contract.vocabulary import Risk
 from holdfast.text.preview import with_label
 from holdfast.text.visible import clip
-from holdfast.tools.schemas import INTEGER, LABEL, STRING, array, builtin, optional, strict_object, text
+from holdfast.tools.schemas import INTEGER, LABEL, STRING, array, builtin, filled, optional, strict_object
 
 DEFAULT_LIMIT: Final = 8
 MAX_LIMIT: Final = 25
@@ -24,8 +24,6 @@ _PARAMETERS: Final = 20
 
 def _execute(args: Args, ctx: Context) -> Result:
     query = cast(str, args["query"])
-    if not query.strip():
-        return fail("The query is empty: say in a few words what the tool is to do.")
     found = ctx.service(ToolFinder).find(ctx, query, cast(int, args.get("limit") or DEFAULT_LIMIT))
     matches = [_match(tool) for tool in found.tools]
     structured = cast(Json, {"query": query, "tools": found.among, "matches": matches})
@@ -72,7 +70,7 @@ TOOL_SEARCH_TOOL: Final = builtin(
         "and the tools that fit can be called from your next turn on."
     ),
     input_schema=strict_object(
-        query=text("What the tool is to do, or its name, in a few words: `create issue github`."),
+        query=filled("What the tool is to do, or its name, in a few words: `create issue github`."),
         limit=optional("integer", f"How many to find at most (default {DEFAULT_LIMIT}).", minimum=1, maximum=MAX_LIMIT),
         label=LABEL,
     ),

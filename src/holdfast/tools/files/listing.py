@@ -70,13 +70,18 @@ class Listing:
                 kind = "link" if link else "file" if found.is_file(follow_symlinks=False) else "other"
             yield Entry(kind != "dir", path.casefold(), path, kind, link)
 
+    def shown(self, entry: Entry) -> str:
+        """Its path from the root: what is listed here, another tool can read."""
+        folder = self.place.shown
+        return _readable(entry.path if folder == "." else f"{folder}/{entry.path}")
+
     def described(self, entry: Entry) -> Json:
         size: int | None = None
         if entry.kind == "file":
             with suppress(OSError):
                 folder, name = self._folders.parent(entry.path)
                 size = os.stat(name, dir_fd=folder, follow_symlinks=False).st_size
-        return {"path": _readable(entry.path), "kind": entry.kind, "size": size, "link": entry.link}
+        return {"path": self.shown(entry), "kind": entry.kind, "size": size, "link": entry.link}
 
     def _may_enter(self, path: str) -> bool:
         if path.count("/") + 1 >= self.depth:
@@ -119,7 +124,7 @@ def _no_folder(given: str, place: Place | None) -> str:
 
 
 def _result(entries: list[Entry], listing: Listing, ctx: Context) -> Result:
-    names = [visible(_readable(entry.path)) + ("/" if entry.kind == "dir" else "") for entry in entries]
+    names = [visible(listing.shown(entry)) + ("/" if entry.kind == "dir" else "") for entry in entries]
     limits = ctx.truncate
     shown = limits.head("\n".join(names), limits.MAX_LINES - NOTICE_LINES, limits.MAX_BYTES - NOTICE_BYTES)
     count = shown.output_lines if names else 0
@@ -171,7 +176,10 @@ def _touches(args: Args) -> list[str]:
 
 FILE_LIST: Final = reader(
     name="file.list",
-    description="List a folder, folders first. Below it only if asked. Build and version control folders are left out.",
+    description=(
+        "List a folder, folders first, with paths relative to the project root. Below it only if asked. "
+        "Build and version control folders are left out."
+    ),
     input_schema=strict_object(
         path=optional("string", "The folder, relative to the project root (default: the root)."),
         recursive=optional("boolean", "List recursively (default: false)."),
@@ -184,7 +192,7 @@ FILE_LIST: Final = reader(
         entries={
             "type": "array",
             "items": strict_object(
-                path=text("Relative to the folder."), kind={"enum": ["dir", "file", "link", "other"]},
+                path=text("Relative to the project root."), kind={"enum": ["dir", "file", "link", "other"]},
                 size=optional("integer", "Bytes of a file."),
                 link={"type": "boolean", "description": "It is a symbolic link; to a folder, if its kind is dir."},
             ),

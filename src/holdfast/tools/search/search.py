@@ -13,7 +13,7 @@ from holdfast.contract.result import Result, fail, ok
 from holdfast.contract.values import Args
 from holdfast.contract.vocabulary import CHECKS_IN_DRY_RUN
 from holdfast.text.preview import with_label
-from holdfast.tools.schemas import LABEL, optional, reader, strict_object, text
+from holdfast.tools.schemas import LABEL, filled, optional, reader, strict_object
 from holdfast.tools.search import engines
 from holdfast.tools.search.ranking import LOOKED_AT, FileHits, Hit, in_order, look_at
 from holdfast.tools.search.scope import (
@@ -136,7 +136,7 @@ CODE_SEARCH: Final = reader(
         "documentation, grouped by file; files that git ignores, hidden and binary files are left out."
     ),
     input_schema=strict_object(
-        query=text("The text to look for: one line, taken literally unless regex is true."),
+        query=filled("The text to look for: one line, taken literally unless regex is true."),
         path=optional("string", "Folder or file to search in, relative to the project root (default: the root)."),
         glob=optional("string", "Only files whose name matches, such as *.py; with a slash, whose path matches."),
         regex=optional("boolean", "Read the query as a regular expression (default false; Python's without ripgrep)."),
@@ -211,7 +211,7 @@ FILE_FIND: Final = reader(
         "Hidden files and files that git ignores are left out."
     ),
     input_schema=strict_object(
-        pattern=text("The glob: *, ?, **, [abc], {a,b}."),
+        pattern=filled("The glob: *, ?, **, [abc], {a,b}."),
         path=optional("string", "Folder to look in, relative to the project root (default: the root)."),
         limit=optional("integer", f"How many files to list (default {LIMIT}).", minimum=1, maximum=10_000), label=LABEL,
     ),
