@@ -9,7 +9,15 @@ from hypothesis import assume, given, settings
 
 from holdfast.config.load import load
 from holdfast.config.merge import overlay
-from holdfast.config.model import CommandRule, Config, GuardrailsConfig, PolicyLayer, Preset, in_force
+from holdfast.config.model import (
+    CommandRule,
+    Config,
+    GuardrailsConfig,
+    PolicyLayer,
+    Preset,
+    SandboxConfig,
+    in_force,
+)
 from holdfast.config.options import NOTHING, Option, is_section, loosened, options
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.vocabulary import Risk
@@ -396,6 +404,23 @@ def test_what_a_looser_value_lets_run_or_reach_is_said_in_words(load_here: LoadH
     after = overlay(base, more, name="looser", folder=Path("/"), user_level=True).config
     assert bool(loosened(base, after)) is (_option(path).approves is not NOTHING)
     assert loosened(after, after) == []
+
+
+@pytest.mark.spec("A20", "N2")
+@pytest.mark.parametrize(
+    ("before", "after", "shown"),
+    [
+        ("*.bak", "", "*.bak"),
+        ("*.bak", "*.bak !a.bak", "a.bak"),
+        ("!a.bak *.bak", "*.bak !a.bak", "a.bak"),
+        ("*.bak !a.bak", "!a.bak *.bak", ""),
+        ("*.bak !a.bak", "*.bak !a.bak *.log", ""),
+        ("*.bak !a.bak", "*.log *.bak !a.bak", ""),
+    ],
+)
+def test_trust_says_in_words_what_patterns_would_show(before: str, after: str, shown: str) -> None:
+    old, new = (Config(sandbox=SandboxConfig(read_deny=tuple(names.split()))) for names in (before, after))
+    assert loosened(old, new) == ([f"commands and file tools can read {shown}"] if shown else [])
 
 
 def _option(path: str) -> Option:

@@ -74,6 +74,8 @@ def test_what_a_tool_says_about_its_output_goes_before_the_shape_and_metadata_is
     result = returned(value, output_schema={"type": "object"})
     assert result.success and result.structured == value
     assert returned({"content": "x", "is_error": False, "metadata": {"took": 3}}).metadata == {"took": 3}
+    forged = {"content": "x", "is_error": False, "metadata": {"spill": "0" * 64, "truncated": True, "took": 3}}
+    assert returned(forged).metadata == {"took": 3}, "what holdfast kept and cut is not the data's to say"
 
 
 class Order(BaseModel):

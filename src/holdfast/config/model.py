@@ -332,8 +332,17 @@ def _reached(before: str | Names, after: str | Names) -> list[str]:
 
 
 def _shown_paths(before: Names, after: Names) -> list[str]:
-    shown = [*added(after, before), *(name[1:] for name in added(before, after) if name.startswith("!"))]
+    exceptions = (name for name in after if name.startswith("!") and _shows(name, before, after))
+    shown = [*added(after, before), *(name[1:] for name in exceptions)]
     return [f"commands and file tools can read {listed(shown)}"] if shown else []
+
+
+def _shows(exception: str, before: Names, after: Names) -> bool:
+    """Whether an exception is new, or comes after a pattern that it came before: the last that matches counts."""
+    if exception not in before:
+        return True
+    now, then = after[: after.index(exception)], before[: before.index(exception)]
+    return any(name in before and name not in then for name in now)
 
 
 class SandboxConfig(Section, frozen=True, kw_only=True):
@@ -561,6 +570,7 @@ class McpConfig(Section, frozen=True, kw_only=True):
     servers: Annotated[dict[ServerName, McpServer], SERVERS, Approves(AVAILABLE, _changed_servers),
         "MCP servers by name, see below; their tools are called `mcp:name:tool`."] = {}
     client_approves: Annotated[bool, SWITCH_OFF,
+        Approves("nothing by itself: it is who can answer", when("MCP clients can approve calls", True)),
         "Whether an MCP client may ask its person for approval; if not, another door must."] = True
     wait: Annotated[float, Meta(ge=0, le=31_536_000), LOWER,
         "Seconds a call of an MCP client that cannot ask its person waits for an answer from elsewhere, such as "

@@ -233,6 +233,8 @@ _SHAPES: Final = (
     (frozenset({"content", "is_error"}), frozenset({"content", "is_error", "metadata"})),
 )
 """The keys a result of another system has at least, and at most."""
+_OWN_METADATA: Final = frozenset({"spill", "spilled_bytes", "spilled_lines", "truncated", "repaired"})
+"""Where holdfast notes what it kept and cut: data of others does not say that."""
 
 
 def in_shape(value: object) -> Result | None:
@@ -247,6 +249,7 @@ def in_shape(value: object) -> Result | None:
     metadata: Any = {} if given.get("metadata") is None else given["metadata"]
     if not isinstance(success, bool) or not isinstance(metadata, dict):
         return None
+    metadata = {name: value for name, value in cast(dict[Any, Any], metadata).items() if name not in _OWN_METADATA}
     body = _successful(to_json(given.get("output", given.get("content"))))
     if success:
         return replace(body, metadata=cast(Args, metadata))
