@@ -88,6 +88,10 @@ def test_a_users_rules_for_a_project_are_edited_outside_it_and_need_no_trust(cli
     assert refused.code == 2 and "Nothing was saved." in refused.sentence
     assert "did you mean 'tools'?" in refused.sentence
     assert "profile = 'full'" in path.read_text()
+    script = editor(cli, "")
+    Path(script["EDITOR"]).write_text("#!/bin/sh\nsed -i s/tols/tools/ \"$1\"\n")
+    assert cli.run("config", "edit", "--project", env=script).code == 0, "the next edit begins with what was refused"
+    assert path.read_text() == "[tools]\n" and list(path.parent.iterdir()) == [path]
     outside = cli.run("config", "edit", "--project", cwd=cli.project.parent, env=editor(cli, ""))
     assert outside.code == 2 and "no project here" in outside.sentence
 

@@ -53,8 +53,8 @@ def _toml(body: str) -> list[str]:
         above.append((len(entry["indent"]), entry["key"]))
         if entry["value"]:
             values[_path(above)] = _value(entry["value"].strip())
-    written = ((_SHORT.get(key, key), f"[{', '.join(value)}]" if isinstance(value, list) else value) for key, value in values.items())
-    return [f"{key} = {value}" for key, value in written]
+    written = ((key, f"[{', '.join(value)}]" if isinstance(value, list) else value) for key, value in values.items())
+    return [f"{_SHORT.get(key, key)} = {value}" for key, value in written]
 
 
 def _add(values: dict[str, str | list[str]], above: list[tuple[int, str]], item: str) -> None:

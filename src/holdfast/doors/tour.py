@@ -10,7 +10,7 @@ import sys
 import tempfile
 import textwrap
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -85,7 +85,8 @@ class Guide:
 
     def heard(self, event: AgentEvent) -> None:
         if isinstance(event, ReplyWritten | CallSettled):
-            self.show_growth()
+            with suppress(BrokenPipeError):  # the next line of the tour itself meets it, and ends the tour
+                self.show_growth()
 
 
 def main() -> int:

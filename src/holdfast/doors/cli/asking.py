@@ -294,7 +294,8 @@ class TerminalAsker:
 
     async def widen(self, held: PendingCall) -> PendingCall | None:
         """The same call with a wider sandbox, to be shown and asked about next; the one that waits stays as it is."""
-        widening = typed_widening(await read_line(WIDEN) or "")
+        note_folded(WIDEN)
+        widening = typed_widening(await read_line("What may it reach? ") or "")
         if not widening:
             return None
         narrow = self._unwidened(held)

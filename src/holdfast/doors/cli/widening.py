@@ -8,7 +8,7 @@ from pathlib import Path
 from holdfast.contract.errors import CallError
 from holdfast.contract.widening import Widening, all_of
 
-HELP = "What may it reach? A host, network, read PATH, write PATH or outside; commas between several: "
+HELP = "Name a host, network, read PATH, write PATH or outside, with commas between several."
 
 
 def typed_widening(text: str) -> Widening:

@@ -113,20 +113,29 @@ def check(flags: Flags, as_json: bool) -> int:
 @click.option("--project", "for_project", is_flag=True, help="Your own rules for this project, which need no trust.")
 @json_option
 def edit(for_project: bool, as_json: bool) -> int:
-    """Edit your configuration with your editor; it is kept only if it is right.
+    """Edit your configuration with your editor; it is saved only if it is right.
+
+    A text that is not right is kept as a draft, and the next edit begins with it.
 
     With --project it is kept in your configuration directory, never in the
     project, and holds for this project only.
     """
     path = _to_edit(for_project)
     before = path.read_text(encoding="utf-8") if path.exists() else ""
-    text = asyncio.run(edited(before or _HEAD.format(path=path), ".toml"))
+    draft = path.with_name(f"{path.name}.draft")
+    begun = draft.read_text(encoding="utf-8") if draft.exists() else before or _HEAD.format(path=path)
+    text = asyncio.run(edited(begun, ".toml"))
     if text is None:
         raise UsageProblem("Nothing was changed: there is no editor, or it failed. Set VISUAL or EDITOR.")
     changed = text != before and bool(before or text != _HEAD.format(path=path))
     if changed:
-        _check_text(text, path)
+        try:
+            _check_text(text, path)
+        except ConfigError:
+            write_private(draft, text.encode())
+            raise
         write_private(path, text.encode())
+    draft.unlink(missing_ok=True)
     if as_json:
         screen.put_json(Edited(path=str(path), changed=changed))
     else:
@@ -153,7 +162,8 @@ def _check_text(text: str, path: Path) -> None:
         try:
             check_config(load(root=None, is_trusted=lambda path, digest: True, user_file=file).config)
         except ConfigError as error:
-            raise ConfigError(f"Nothing was saved. {str(error).replace(str(file), str(path))}") from None
+            said = str(error).replace(str(file), str(path)).replace("; correct it there.", ".")
+            raise ConfigError(f"Nothing was saved. {said} Your text is kept; run the command again to edit it.") from None
 
 
 def _check_servers(runtime: Runtime) -> None:

@@ -10,12 +10,14 @@ import click
 
 from holdfast.contract.errors import UnknownTool
 from holdfast.contract.tool import Tool
+from holdfast.contract.vocabulary import Verdict
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.folding import note_folded, put_table, quote, quoted_field
 from holdfast.doors.cli.inquiring import stand_in
 from holdfast.doors.cli.outputs import ToolOutput
 from holdfast.doors.cli.place import Flags, need_server, runtime_here, servers_for, sources_started
 from holdfast.doors.cli.root import common, complete_tool
+from holdfast.rules.gate import AVAILABLE
 from holdfast.runtime.runtime import Runtime
 from holdfast.text.visible import visible, visible_name
 
@@ -90,7 +92,7 @@ def _show(runtime: Runtime, tool: Tool, *, as_json: bool) -> None:
         "also": ", ".join(tool.aliases),
         "groups": ", ".join(tool.groups),
         "secrets": ", ".join(tool.required_secret_scopes),
-        "policy": f"{policy.verdict}: {policy.reason}",
+        "policy": f"{AVAILABLE if policy.verdict is Verdict.APPROVE else policy.verdict}: {policy.reason}",
         "enabled": "" if runtime.access.is_enabled(tool) else "no; name it in tools.allow to see it in lists",
     }
     for label, value in facts.items():

@@ -208,6 +208,8 @@ def review_changes(flags: Flags, server: str | None, tool: str | None, *, yes: b
         raise UsageProblem("--yes accepts one definition: name its SERVER and TOOL; without --yes you are shown each.")
     setting = setting_here(flags)
     servers = chosen(setting, () if server is None else (server,))
+    if not servers and not as_json:
+        screen.note("No MCP server is configured.")
     left = asyncio.run(_review(setting, servers, tool, yes=yes, as_json=as_json)) if servers else 0
     return WAITING if left else 0
 
