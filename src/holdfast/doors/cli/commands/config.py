@@ -163,7 +163,7 @@ def _check_text(text: str, path: Path) -> None:
             check_config(load(root=None, is_trusted=lambda path, digest: True, user_file=file).config)
         except ConfigError as error:
             said = str(error).replace(str(file), str(path)).replace("; correct it there.", ".")
-            raise ConfigError(f"Nothing was saved. {said} Your text is kept; run the command again to edit it.") from None
+            raise ConfigError(f"Nothing was saved. {said} Your text is kept; run this again to edit it.") from None
 
 
 def _check_servers(runtime: Runtime) -> None:

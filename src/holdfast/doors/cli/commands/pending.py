@@ -100,6 +100,7 @@ def _list_everywhere(flags: Flags, *, as_json: bool) -> int:
         for where in dict.fromkeys(held.call.cwd for held in waiting):
             here = [held for held in waiting if held.call.cwd == where]
             if as_json:
+                note_shown(ledger.path.parent, here)
                 for held in here:
                     screen.put_json(Pending.of(held))
                 continue
