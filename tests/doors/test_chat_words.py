@@ -65,8 +65,8 @@ def test_marks_that_come_one_by_one_do_not_pile_up() -> None:
     assert shown.startswith("a") and shown.endswith("b\n")
 
 
-def test_a_pipe_gets_the_words_as_they_are_and_a_last_newline() -> None:
-    assert _streamed(["a\x1b[2J", "‹", "b"], terminal=False) == "a\x1b[2J‹b\n"
+def test_a_pipe_gets_the_words_escaped_too_and_a_last_newline() -> None:
+    assert _streamed(["a\x1b[2J", "‹", "b"], terminal=False) == "a‹\\x1b›[2J‹\\u{2039}›b\n"
     assert _streamed(["a\n"], terminal=False) == "a\n"
     assert _streamed([], terminal=False) == ""
 

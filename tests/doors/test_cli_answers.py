@@ -141,10 +141,9 @@ def test_whatever_showed_a_call_in_full_counts_as_shown(asking: Cli, words: list
 
 @pytest.mark.spec("A23")
 def test_a_list_that_shows_only_the_beginning_of_a_call_does_not_count(asking: Cli) -> None:
-    asking.park("file.write", "path=one.txt", f"content={LONG}")
+    call_id = asking.park("file.write", "path=one.txt", f"content={LONG}")
     asking.forget_shown()
     listed = asking.run("pending")
-    call_id = listed.out.split()[0]
     assert digest_of(asking, call_id)[:12] in listed.out
     assert asking.run("approve", call_id).code == 2, "the middle of the content is not in the list"
     assert made(asking) == []
