@@ -95,7 +95,7 @@ def check_config(config: Config) -> None:
             AllowList(network)
 
 
-def unknown_names(setting: Setting) -> list[str]:
+def config_warnings(setting: Setting) -> list[str]:
     """A warning for each name in the configuration that no tool has, and each pattern that can match nothing. What
     packages and modules offer is looked at only where the built-in tools leave a doubt; before every source is ready,
     names are not judged."""

@@ -86,8 +86,12 @@ def test_what_it_can_see_it_is_asked_about(lua: LuaHost, args: dict[str, Any], a
 def test_a_call_it_cannot_see_asks_a_person_in_a_trusted_document_too(lua: LuaHost, tmp_path: Path) -> None:
     place = Place(tmp_path)
     document = clean(lua_document("flemma.opt.tools.auto_approve = function() return true end", lua, place))
+
+    async def execute(args: Any) -> str:
+        return ""
+
     schema = {"type": "object", "properties": {"paths": {"type": "array"}}}
-    tool = Tool(name="many", execute=lambda args, ctx: "", input_schema=schema)
+    tool = Tool(name="many", execute=execute, input_schema=schema)
 
     async def judge(args: dict[str, Any]) -> tuple[str, str]:
         async with place.runtime(document, trusted=True) as runtime:

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, supp
 from getpass import getuser
 from typing import TYPE_CHECKING, Any
 
-from holdfast.assemble import Setting, build_registry, build_runtime, load_setting, open_ledger, unknown_names
+from holdfast.assemble import Setting, build_registry, build_runtime, config_warnings, load_setting, open_ledger
 from holdfast.config.model import McpServer
 from holdfast.contract.errors import BadJson, HoldfastError, LedgerError, LedgerUnavailable
 from holdfast.contract.finding import TOOL_SEARCH
@@ -52,14 +52,14 @@ def setting_here(flags: Flags) -> Setting:
     setting = load_setting(flags=flags or None)
     for notice in setting.loaded.notices:
         note_folded(shown_block(notice), "Note:")
-    warn_of_names(setting)
+    warn_of_config(setting)
     return setting
 
 
-def warn_of_names(setting: Setting) -> None:
+def warn_of_config(setting: Setting) -> None:
     """Warn of names in the configuration that no tool has."""
     show_warnings()
-    for warning in unknown_names(setting):
+    for warning in config_warnings(setting):
         if warning not in _named:
             _warn(warning)
             _named.add(warning)

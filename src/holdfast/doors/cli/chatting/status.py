@@ -28,7 +28,7 @@ from holdfast.doors.cli.failures import UsageProblem
 from holdfast.doors.cli.folding import own_field, quoted_field, sentence
 from holdfast.doors.cli.held import HeldView, given_lines, note_shown
 from holdfast.doors.cli.outputs import Document, SlotOutput, Stop, position
-from holdfast.doors.cli.place import Flags, runtime_in, warn_of_names
+from holdfast.doors.cli.place import Flags, runtime_in, warn_of_config
 from holdfast.runtime.runtime import Runtime
 from holdfast.text.visible import visible
 
@@ -70,7 +70,7 @@ def show_status(flags: Flags, file: str | None, *, as_json: bool) -> int:
 def _document(path: Path, flags: Flags) -> tuple[Document, list[PendingCall]]:
     """What is known of it, and the pending calls that are in that."""
     setting = setting_of(path, flags)
-    warn_of_names(setting)
+    warn_of_config(setting)
     conversation = looked_at(path, setting)
     config, problems, trusted = _frontmatter(path, flags)
     slots = conversation.slots()

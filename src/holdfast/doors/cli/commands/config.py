@@ -13,7 +13,7 @@ import click
 from msgspec import to_builtins
 from msgspec.structs import asdict
 
-from holdfast.assemble import check_config, unknown_names
+from holdfast.assemble import check_config, config_warnings
 from holdfast.config.load import load
 from holdfast.config.machine import MACHINE
 from holdfast.config.model import in_force
@@ -101,7 +101,7 @@ def check(flags: Flags, as_json: bool) -> int:
     with runtime_in(setting, looking=True) as runtime:
         _check_servers(runtime)
     if as_json:
-        screen.put_json(Check(ok=True, warnings=unknown_names(setting)))
+        screen.put_json(Check(ok=True, warnings=config_warnings(setting)))
         return 0
     screen.say("Configuration OK.")
     for layer in setting.loaded.layers:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from holdfast.assemble import Setting, load_setting, open_ledger, unknown_names
+from holdfast.assemble import Setting, config_warnings, load_setting, open_ledger
 from holdfast.contract.errors import HoldfastError
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.commands.ledger import counted
@@ -95,7 +95,7 @@ def _place(setting: Setting, tell: Tell) -> Iterator[Finding]:
     if (machine := loaded.layer("machine")) is not None:
         said = f"{machine.path} holds what you can only tighten: {', '.join(machine.keys)}"
         yield Finding("project", "config", "note", said)
-    for notice in (*loaded.notices, *unknown_names(setting)):
+    for notice in (*loaded.notices, *config_warnings(setting)):
         yield Finding("project", "config", "note", notice)
     if setting.root is None:
         text = "none here, so no tool can change or search files"

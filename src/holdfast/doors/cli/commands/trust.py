@@ -33,7 +33,7 @@ from holdfast.doors.cli.chatting.trusting import (
 from holdfast.doors.cli.failures import UsageProblem
 from holdfast.doors.cli.folding import own_field, put_table, quoted_field, sentence
 from holdfast.doors.cli.outputs import Shape, Trust
-from holdfast.doors.cli.place import Flags, warn_of_names, whoami
+from holdfast.doors.cli.place import Flags, warn_of_config, whoami
 from holdfast.doors.cli.root import DefaultGroup, common
 from holdfast.doors.cli.typing_in import confirmed
 from holdfast.fs.own_paths import user_config_file
@@ -191,7 +191,7 @@ def _unlisted(setting: Setting, file: str | None) -> Path:
 
 def _setting(flags: Flags) -> Setting:
     setting = load_setting(flags=flags or None, checked=False)
-    warn_of_names(setting)
+    warn_of_config(setting)
     return setting
 
 
