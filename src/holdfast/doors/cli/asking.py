@@ -29,6 +29,7 @@ from holdfast.runtime.approvals import what_changed
 from holdfast.runtime.runtime import Runtime
 from holdfast.text.preview import generic_body
 from holdfast.text.visible import clip_middle, visible
+from holdfast.tools.shell import SHELL_EXEC
 
 QUESTIONS: Final = "ask.user"
 
@@ -74,7 +75,6 @@ LastingScope = Literal["project", "user"]
 
 _SCOPES: Final[dict[LastingScope, str]] = {"project": "in this project", "user": "in all your projects"}
 _WIDTHS: Final[tuple[Width, ...]] = ("exact", "folder", "tool", "command")
-_SHELL: Final = "shell.exec"
 _LISTED: Final = 160
 _WHOLE: Final = 1_000_000
 """Columns of a rule in a list, and of one that somebody is about to keep."""
@@ -147,7 +147,7 @@ def _covered(tool: str, pattern: GrantPattern, width: int) -> str:
     command = given.pop("command", None)
     if pattern.command:
         words = _commands(pattern)
-    elif isinstance(command, str) and tool == _SHELL:
+    elif isinstance(command, str) and tool == SHELL_EXEC.name:
         words = f"`{visible(clip_middle(command, width))}` with any timeout"
     else:
         words = f"{visible(tool)} with {generic_body(pattern.args, width) or 'no arguments'}"
