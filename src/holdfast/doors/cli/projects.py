@@ -61,7 +61,11 @@ def each_project(flags: Flags, projects: Projects) -> Iterator[None]:
     if not waiting:
         raise NotPending("Nothing is pending.")
     for held, state in waiting:
-        _enter(held, state)
+        try:
+            _enter(held, state)
+        except NotPending as error:
+            note_folded(screen.shown(str(error)), "Warning:")
+            continue
         note_folded(f"In {screen.shown(held.call.cwd)}:")
         yield
 

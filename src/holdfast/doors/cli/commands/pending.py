@@ -186,7 +186,7 @@ def approve(
     if every:
         if any(given is not None for given in (call_id, new_args, digest, always)) or any(wider.values()):
             raise UsageProblem("--all stands alone: every other option is about one call.")
-        return max(_approve_all(flags, by, as_json=as_json) for _ in each_project(flags, project))
+        return max((_approve_all(flags, by, as_json=as_json) for _ in each_project(flags, project)), default=WAITING)
     args = None if new_args is None else read_object(new_args, "--args")
     widen = _widening(**wider)
     if widen and always is not None:
