@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,13 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
     max_leaves=20,
 )
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog: pytest.LogCaptureFixture) -> None:
+    """Keep half characters out of the reports of these tests, which are sent between processes as UTF-8."""
+    caplog.set_level(logging.CRITICAL + 1)
+    caplog.set_level(logging.CRITICAL + 1, logger="holdfast")
 
 
 @given(VALUES)
