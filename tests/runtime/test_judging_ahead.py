@@ -143,7 +143,7 @@ def test_what_a_document_asked_for_runs_only_where_that_document_is_open(tmp_pat
     async def approved_elsewhere(call_id: str) -> None:
         with Ledger.open(tmp_path / "ledger.db") as ledger:
             async with Runtime([made], ledger=ledger, nobody="park") as runtime:
-                with pytest.raises(CallError, match="Only where its document is open"):
+                with pytest.raises(CallError, match="only where its document is open"):
                     await runtime.approve(call_id, args={"text": "y"})
                 result = await runtime.approve(call_id)
                 assert result.state is State.APPROVED and f"holdfast chat '{chat}'" in result.text

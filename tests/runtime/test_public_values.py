@@ -137,6 +137,7 @@ async def _handed_in(runtime: Runtime, kind: str, field: str, wrong: Any) -> obj
         "Request": {"tool": "note", "args": {"text": "x"}},
         "Result": {"success": True},
         "PendingCall": {},
+        "Widening": {},
     }
     if kind == "PendingCall":
         pending = await runtime.call("note", {"text": runtime.pipeline.new_call_id()})
@@ -148,6 +149,9 @@ async def _handed_in(runtime: Runtime, kind: str, field: str, wrong: Any) -> obj
         case "Answer":
             pending = await runtime.call("note", {"text": "x"})
             return await runtime.answer(pending.call_id, value)
+        case "Widening":
+            pending = await runtime.call("note", {"text": "x"})
+            return await runtime.answer(pending.call_id, Answer(kind="approve", by="ann", widen=value))
         case "Caller":
             return await runtime.call("note", {"text": "x"}, caller=value)
         case "Request":

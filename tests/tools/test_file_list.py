@@ -80,7 +80,7 @@ def test_links_are_shown_and_not_entered(tmp_path: Path) -> None:
     os.mkfifo(root / "pipe")
     result = _list(root, recursive=True)
     assert result.output == "inner/\nloop/\nsrc/\ngone\nouter\npipe\nsrc/a.py\n\n[7 entries, depth=10]"
-    assert _list(root, "inner").output == "a.py\n\n[1 entry]"
+    assert _list(root, "inner").output == "src/a.py\n\n[1 entry]"
     for path in ("outer", "..", "/etc", "outer/."):
         refused = _list(root, path)
         assert "outside the project root" in (refused.error or "")

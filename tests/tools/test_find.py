@@ -101,7 +101,7 @@ def test_a_folder_can_be_looked_in_by_itself(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("pattern", "words"),
     [
-        ("", "empty"),
+        ("", "must not be blank"),
         ("{a", "never closed"),
         ("a\\", "backslash"),
         ("[z-a]", "backwards"),

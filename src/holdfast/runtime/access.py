@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import inspect
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -9,6 +12,7 @@ from msgspec import Struct
 
 from holdfast.config.model import ToolsConfig
 from holdfast.contract.call import Caller, Decision
+from holdfast.contract.context import Context
 from holdfast.contract.finding import TOOL_SEARCH
 from holdfast.contract.names import server_of
 from holdfast.contract.result import Result
@@ -19,10 +23,11 @@ from holdfast.registry.listing import Format, Listing, ToolList
 from holdfast.registry.registry import Registry
 from holdfast.rules.gate import Hooks
 from holdfast.rules.policy import Policy
-from holdfast.runtime.execute import with_callback
 from holdfast.runtime.middleware import After, Before, Middleware
 from holdfast.runtime.results import failed
+from holdfast.runtime.stepping import ThreadPool
 
+_threads: Final = ThreadPool()
 _MAX_PLANS: Final = 16_384
 _MAX_TIMEOUT: Final = 10.0**9
 
@@ -185,7 +190,7 @@ def _with_context(tool: Tool) -> Callable[[Args, Any], Any] | None:
     if function is None:
         return None
     if takes_callback(function):
-        return with_callback(function, direct=tool.runs == "inline" or is_async(function))
+        return _with_callback(function, direct=tool.runs == "inline" or is_async(function))
     positional = parameters_by_position(function)
     if positional is None or len(positional) > 1:
         return function
@@ -200,3 +205,48 @@ def _timeout_unit(tool: Tool, name_used: str) -> float:
     if not isinstance(properties, dict) or "timeout" not in properties:
         return 0.0
     return 1.0 if name_used in tool.timeout_in_seconds else 0.001
+
+
+def _with_callback(function: Callable[..., Any], *, direct: bool) -> Callable[[Args, Context], Any]:
+    """`execute(args, ctx, callback)` as a coroutine function: it may finish later, and return a function that cancels.
+
+    The first result counts, be it handed to the callback or returned.
+    """
+
+    async def execute(args: Args, ctx: Context) -> Any:
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Any] = loop.create_future()
+
+        def callback(result: Any = None) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has been closed: nobody waits any more
+                loop.call_soon_threadsafe(_settle, answer, result)
+
+        def begin() -> Any:
+            value = function(args, ctx, callback)
+            return _cancelling(value, ctx) if callable(value) else value
+
+        value = begin() if direct else await _threads.run(begin)
+        if inspect.isawaitable(value):
+            value = await value
+            value = _cancelling(value, ctx) if callable(value) else value
+        return await answer if value is None else value
+
+    return execute
+
+
+def _settle(answer: asyncio.Future[Any], result: Any) -> None:
+    if not answer.done():
+        answer.set_result(result)
+
+
+def _cancelling(cancel: Callable[[], object], ctx: Context) -> None:
+    """Let a stop of the call cancel the work, once, also if it came before there was something to cancel."""
+    left = [cancel]
+
+    def once() -> None:
+        if left:
+            left.pop()()
+
+    ctx.on_cancel(once)
+    if ctx.cancelled:
+        once()

@@ -161,51 +161,6 @@ def _failed(ctx: RunContext, error: BaseException) -> Ended:
     return Ended(failed(raised_text(error), State.FAILED, Failure.TOOL_ERROR, ctx.call_id))
 
 
-def with_callback(function: Callable[..., Any], *, direct: bool) -> Function:
-    """`execute(args, ctx, callback)` as a coroutine function: it may finish later, and return a function that cancels.
-
-    The first result counts, be it handed to the callback or returned.
-    """
-
-    async def execute(args: Args, ctx: Context) -> Any:
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Any] = loop.create_future()
-
-        def callback(result: Any = None) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop has been closed: nobody waits any more
-                loop.call_soon_threadsafe(_settle, answer, result)
-
-        def begin() -> Any:
-            value = function(args, ctx, callback)
-            return _cancelling(value, ctx) if callable(value) else value
-
-        value = begin() if direct else await _threads.run(begin)
-        if inspect.isawaitable(value):
-            value = await value
-            value = _cancelling(value, ctx) if callable(value) else value
-        return await answer if value is None else value
-
-    return execute
-
-
-def _settle(answer: asyncio.Future[Any], result: Any) -> None:
-    if not answer.done():
-        answer.set_result(result)
-
-
-def _cancelling(cancel: Callable[[], object], ctx: Context) -> None:
-    """Let a stop of the call cancel the work, once, also if it came before there was something to cancel."""
-    left = [cancel]
-
-    def once() -> None:
-        if left:
-            left.pop()()
-
-    ctx.on_cancel(once)
-    if ctx.cancelled:
-        once()
-
-
 async def _await(value: Any) -> Any:
     return await value
 
