@@ -14,7 +14,7 @@ from holdfast.config.model import SandboxConfig
 from holdfast.contract.command import Command
 from holdfast.contract.errors import ConfigError, SandboxRefused
 from holdfast.sandbox import battery, probing
-from holdfast.sandbox.launch import Backend, Held, Overlay, run_launch
+from holdfast.sandbox.launch import Backend, Changed, Held, Launch, Overlay, finish, run_launch
 from holdfast.sandbox.sandbox import Sandbox
 from tests.sandbox.places import bubblewraps
 
@@ -293,3 +293,25 @@ def test_an_overlay_is_known_not_to_work_where_it_does_not(root: Path) -> None:
     elsewhere = Overlay(lower=root.parent, upper=root, work=root)
     with pytest.raises(SandboxRefused):
         sandbox(root).launch(Command(argv=("true",)), overlays=(elsewhere,))
+
+
+@pytest.mark.spec("X5", "N2")
+def test_a_command_is_made_ready_anew_where_a_mask_of_another_one_has_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sandbox = Sandbox(SandboxConfig(), root=tmp_path, state=tmp_path.parent / "state")
+    backend = sandbox.backend()
+    if backend is None:
+        pytest.skip("no sandbox works here")
+    real, tried = type(backend).launch, [0]
+
+    def restless(self: Backend, *given: Any) -> Launch:
+        tried[0] += 1
+        if tried[0] < 3:
+            raise Changed("a mask has gone")
+        return real(self, *given)
+
+    monkeypatch.setattr(type(backend), "launch", restless)
+    launch = sandbox.launch(Command(argv=("true",), cwd=tmp_path))
+    finish(launch)
+    assert tried == [3]

@@ -64,8 +64,12 @@ def open_same(folder: Path, path: str, identity: tuple[int, int] | None) -> int:
     return fd
 
 
-def _changed(path: str) -> SandboxRefused:
-    return SandboxRefused(f"{path} changed while the command was made ready; try again.")
+class Changed(SandboxRefused):
+    """Something moved between the look at a writable folder and the mounts: a new look may find it at rest."""
+
+
+def _changed(path: str) -> Changed:
+    return Changed(f"{path} changed while the command was made ready; try again.")
 
 
 _running: Counter[Path] = Counter()

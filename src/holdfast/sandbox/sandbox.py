@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from copy import copy
 from functools import cached_property
 from pathlib import Path
@@ -30,13 +31,15 @@ from holdfast.fs.replace import make_private_folder
 from holdfast.helper_process import own_module
 from holdfast.net.hosts import is_entry
 from holdfast.sandbox.hidden_files import patterns
-from holdfast.sandbox.launch import Backend, Held, Launch, Overlay, Progress, finish, found_program, started
+from holdfast.sandbox.launch import Backend, Changed, Held, Launch, Overlay, Progress, finish, found_program, started
 from holdfast.sandbox.limits import Groups, rlimits
 from holdfast.sandbox.policy import Places, Policy, check_own, expand, resolve, variables, widen
 from holdfast.sandbox.probing import Probing, backends
 from holdfast.sandbox.sweep import recover
 
 CANNOT: Final = 126
+_MOST_LOOKS: Final = 10
+"""How often a command is made ready anew where something changes meanwhile."""
 
 
 class Sandbox:
@@ -198,7 +201,7 @@ class Sandbox:
             left = Recovered()
             recover(self.policy.blocked, left.notes)
             policy = self._expanded(granted, whole=whole)
-            launch = replace(backend.launch(policy, command, overlays), hidden=_shown(policy))
+            launch = replace(_launched(backend, policy, command, overlays), hidden=_shown(policy))
             return replace(launch, cleanup=(*launch.cleanup, left)) if left.notes else launch
         if self.mode == "required":
             raise SandboxRefused(
@@ -245,6 +248,14 @@ class Sandbox:
     @cached_property
     def _probing(self) -> Probing:
         return Probing(self._config.backend, self.policy, user_state_dir() if self._remember else None)
+
+
+def _launched(backend: Backend, policy: Policy, command: Command, overlays: tuple[Overlay, ...]) -> Launch:
+    """Commands that run at the same time put up masks and take them away, so one look may be out of date."""
+    for _ in range(_MOST_LOOKS - 1):
+        with suppress(Changed):
+            return backend.launch(policy, command, overlays)
+    return backend.launch(policy, command, overlays)
 
 
 def _shown(policy: Policy) -> tuple[str, ...]:
