@@ -183,7 +183,6 @@ def test_an_address_is_shown_with_its_host_and_opened_by_nobody_but_the_person(c
         person.expect("https://login.example/start?a=1")
         person.expect("host: login.example")
         person.expect("[n] no\n> ")
-        person.press(b"\r")
         assert not Path(f"{browser}.opened").exists()
         person.press(b"o")
         person.expect("host: login.example")

@@ -203,4 +203,5 @@ def test_a_newline_in_a_name_does_not_make_a_second_line_of_an_error(cli: Cli) -
     call_id = change_files(cli, {"a\nError: all is well": "new\n", "b.txt": "new\n"})
     (cli.project / "a\nError: all is well").write_text("mine\n")
     refused = cli.run("undo", call_id, "--yes")
-    assert "a↵Error: all is well' cannot be" in refused.err.splitlines()[-1]
+    assert "\n│ Error: all is well cannot be" in refused.err, "the rest of a message is behind the gutter"
+    assert refused.err.count("\nError: ") == 1

@@ -28,7 +28,6 @@ from holdfast.store.changes import (
     undone_by,
 )
 from holdfast.text.diff import unified_diff
-from holdfast.text.visible import visible_name
 
 if TYPE_CHECKING:
     from holdfast.store.blobs import Blobs
@@ -273,7 +272,7 @@ def _refusal(plan: Plan) -> str:
     first = plan.refused[0]
     more = f", and {len(plan.refused) - 1} more" if len(plan.refused) > 1 else ""
     rest = f"`holdfast undo --partial {plan.call_id}` puts back the rest" if plan.to_put_back else "no others are left"
-    return f"Nothing was put back: {visible_name(first.path)} cannot be, because {first.why}{more}; {rest}."
+    return f"Nothing was put back: {first.path} cannot be, because {first.why}{more}; {rest}."
 
 
 def _summary(plan: Plan) -> str:
