@@ -7,14 +7,15 @@ import json
 import sys
 import textwrap
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, cast
 
 from msgspec import ValidationError, convert
 
 from holdfast.contract.call import Answer, PendingCall
-from holdfast.contract.errors import HoldfastError, NotPending, UnknownCall
+from holdfast.contract.errors import CallError, HoldfastError, NotPending, UnknownCall
 from holdfast.contract.values import Args
-from holdfast.contract.widening import Widening
+from holdfast.contract.widening import Widening, all_of
 from holdfast.doors.cli.arguments import read_object
 from holdfast.doors.cli.folding import note_folded, quote, sentence
 from holdfast.doors.cli.held import HeldView, note_shown
@@ -22,8 +23,6 @@ from holdfast.doors.cli.place import whoami
 from holdfast.doors.cli.screen import note, note_lines, screen_width, shown
 from holdfast.doors.cli.typing_in import Leave, page, read_key, read_line, turn
 from holdfast.doors.cli.typing_in import edit as edit_text
-from holdfast.doors.cli.widening import HELP as WIDEN
-from holdfast.doors.cli.widening import typed_widening
 from holdfast.rules.grants import PROJECT, GrantPattern, Width
 from holdfast.runtime.approvals import what_changed
 from holdfast.runtime.runtime import Runtime
@@ -32,6 +31,7 @@ from holdfast.text.visible import clip_middle, visible
 from holdfast.tools.shell import SHELL_EXEC
 
 QUESTIONS: Final = "ask.user"
+_WIDEN: Final = "Name a host, network, read PATH, write PATH or outside, with commas between several."
 
 
 async def ask_questions(held: PendingCall) -> str | None:
@@ -294,7 +294,7 @@ class TerminalAsker:
 
     async def widen(self, held: PendingCall) -> PendingCall | None:
         """The same call with a wider sandbox, to be shown and asked about next; the one that waits stays as it is."""
-        note_folded(WIDEN)
+        note_folded(_WIDEN)
         widening = typed_widening(await read_line("What may it reach? ") or "")
         if not widening:
             return None
@@ -363,6 +363,31 @@ class TerminalAsker:
 def _is_contained(asker: TerminalAsker, held: PendingCall) -> bool:
     around = None if held.proposal is None else held.proposal.surroundings
     return around is not None and around.sandbox.startswith("contained")
+
+
+def typed_widening(text: str) -> Widening:
+    """Raises `CallError` for what means nothing."""
+    return all_of(_piece(piece.strip()) for piece in text.split(",") if piece.strip())
+
+
+def absolute(paths: Iterable[str]) -> tuple[str, ...]:
+    """Paths as the person's own shell would mean them."""
+    return tuple(str(Path(path).expanduser().absolute()) for path in paths)
+
+
+def _piece(piece: str) -> Widening:
+    word, _, path = piece.partition(" ")
+    if word == "read" and path:
+        return Widening(read=absolute((path.strip(),)))
+    if word == "write" and path:
+        return Widening(write=absolute((path.strip(),)))
+    if piece == "network":
+        return Widening(network=True)
+    if piece == "outside":
+        return Widening(outside=True)
+    if path or word in ("read", "write"):
+        raise CallError(f"Cannot read {piece!a}. Use a host, network, read PATH, write PATH or outside.")
+    return Widening(hosts=(word,))
 
 
 class Answered(Exception):

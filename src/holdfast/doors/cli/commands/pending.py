@@ -18,7 +18,7 @@ from holdfast.contract.vocabulary import Failure, State
 from holdfast.contract.widening import Widening
 from holdfast.doors.cli import screen
 from holdfast.doors.cli.arguments import read_object, read_text
-from holdfast.doors.cli.asking import allow, ask_questions
+from holdfast.doors.cli.asking import absolute, allow, ask_questions
 from holdfast.doors.cli.calling import show_result
 from holdfast.doors.cli.chatting.documents import place
 from holdfast.doors.cli.failures import WAITING, UsageProblem
@@ -50,7 +50,6 @@ from holdfast.doors.cli.place import (
 from holdfast.doors.cli.projects import Projects, each_project, enter_project, ledgers_everywhere, say_where
 from holdfast.doors.cli.root import common, complete_pending
 from holdfast.doors.cli.typing_in import Leave
-from holdfast.doors.cli.widening import absolute
 from holdfast.runtime.runtime import Runtime
 from holdfast.store.ledger import Ledger
 from holdfast.store.owner import alive
