@@ -13,7 +13,7 @@ from pathlib import Path
 from measure import FULL, QUICK, Effort, Run, race, repeat
 
 from holdfast import Runtime
-from holdfast.tools.files.listing import FILE_LIST
+from holdfast.tools.files.file_list import FILE_LIST
 from holdfast.tools.files.read import FILE_READ
 
 SMALL_BYTES = 1024

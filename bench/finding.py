@@ -16,9 +16,9 @@ from environments import HERE, Contender, clean_environ, prepare
 from measure import Effort, race
 
 from holdfast import Caller, Config, Runtime, Tool
-from holdfast.config.model import ToolsConfig
-from holdfast.contract.finding import TOOL_SEARCH
-from holdfast.registry.listing import ToolIndex
+from holdfast.config.config import ToolsConfig
+from holdfast.contract.tool_finder import TOOL_SEARCH
+from holdfast.registry.tool_lists import ToolIndex
 from holdfast.tools.tool_search import TOOL_SEARCH_TOOL
 
 COUNT = 10_000
@@ -55,9 +55,7 @@ def tool(chance: random.Random, number: int) -> Tool:
     rest, verb = divmod(rest, len(VERBS))
     noun = NOUNS[rest % len(NOUNS)]
     said = f"{VERBS[verb].capitalize()} {noun.replace('_', ' ')} in {SERVERS[server]}. {_prose(chance, 12)}"
-    properties = {
-        name: {"type": "string", "description": _prose(chance, 6)} for name in chance.sample(PARAMETERS, 4)
-    }
+    properties = {name: {"type": "string", "description": _prose(chance, 6)} for name in chance.sample(PARAMETERS, 4)}
     return Tool(
         name=f"mcp:{SERVERS[server]}:{VERBS[verb]}_{noun}_{number}",
         description=said,
@@ -74,9 +72,7 @@ def ours(tools: list[Tool], *, quick: bool) -> dict[str, float]:
     index = ToolIndex(tools)
     mask = index.mask(tools)
     assert index.search(QUERIES["name"], 8, mask)[0].name == QUERIES["name"]
-    subjects = {
-        name: again(lambda query=query: index.search(query, 8, mask)) for name, query in QUERIES.items()
-    }
+    subjects = {name: again(lambda query=query: index.search(query, 8, mask)) for name, query in QUERIES.items()}
     best = asyncio.run(race(subjects, Effort(5 if quick else 40, 0.05)))
     best |= asyncio.run(race({"build": again(lambda: ToolIndex(tools))}, Effort(3 if quick else 10, 0.1)))
     return best | asyncio.run(_called(tools, quick=quick))
@@ -85,6 +81,7 @@ def ours(tools: list[Tool], *, quick: bool) -> dict[str, float]:
 async def _called(tools: list[Tool], *, quick: bool) -> dict[str, float]:
     config = Config(tools=ToolsConfig(profile="full"))
     async with Runtime([TOOL_SEARCH_TOOL, tools], config=config, caller=Caller(door="bench")) as runtime:
+
         async def run(count: int) -> None:
             for _ in range(count):
                 result = await runtime.call(TOOL_SEARCH, {"query": QUERIES["words"], "limit": None, "label": None})

@@ -16,8 +16,8 @@ from typing import Any
 from measure import Effort, race
 
 from holdfast import Config, Runtime
-from holdfast.assemble import add_servers
-from holdfast.config.model import ApprovalConfig, McpConfig, McpServer, SandboxConfig
+from holdfast.config.config import ApprovalConfig, McpConfig, McpServer, SandboxConfig
+from holdfast.factory.runtime import add_servers
 from holdfast.store.ledger import Ledger
 
 PEER = str(Path(__file__).resolve().with_name("mcp_peer.py"))

@@ -58,7 +58,7 @@ async def fastmcp(port: int | None) -> None:
 
 async def holdfast(port: int | None) -> None:
     from holdfast import Runtime, tool
-    from holdfast.doors.mcp import serve_http, serve_stdio
+    from holdfast.mcp.server import serve_http, serve_stdio
     from holdfast.store.ledger import Ledger
 
     @tool(effects=())

@@ -22,7 +22,7 @@ from measure import ARGUMENTS, FULL, QUICK, Call, Effort, Run, add, add_sync, ra
 from targets import SECTIONS
 
 from holdfast import Config, Runtime, define, tool
-from holdfast.config.model import ApprovalConfig
+from holdfast.config.config import ApprovalConfig
 from holdfast.store.ledger import Ledger
 
 Times = dict[str, float]

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from documents import again
 from measure import Effort, race
 
-from holdfast.models.text_protocol.grammar import TAGS
 from holdfast.models.text_protocol.parser import parse
 from holdfast.models.text_protocol.stream import Preview
+from holdfast.models.text_protocol.syntax import TAGS
 
 SIZE = 1_000_000
 PIECE = 4

@@ -131,10 +131,7 @@ def _many_table(names: Sequence[str], m: Measured) -> str:
 def _does_table(names: Sequence[str], contenders: Mapping[str, Contender]) -> str:
     return _table(
         ("contender", "by name", "cheapest way round", "what a call by name does"),
-        (
-            (name, contenders[name].by_name, contenders[name].direct or "–", contenders[name].checks)
-            for name in names
-        ),
+        ((name, contenders[name].by_name, contenders[name].direct or "–", contenders[name].checks) for name in names),
     )
 
 

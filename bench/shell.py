@@ -15,9 +15,9 @@ from time import perf_counter
 from measure import FULL, QUICK, Effort, Run, race
 
 from holdfast import Config, Runtime
-from holdfast.config.model import ApprovalConfig, OutputConfig, SandboxConfig
+from holdfast.config.config import ApprovalConfig, OutputConfig, SandboxConfig
 from holdfast.contract.command import Command
-from holdfast.sandbox.confine import filled, open_file
+from holdfast.sandbox.privileges import filled, open_file
 from holdfast.store.ledger import Ledger
 from holdfast.tools.shell import SHELL_EXEC
 

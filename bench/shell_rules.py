@@ -122,10 +122,10 @@ def reaches_out(found: re.Match[str], folder: Path) -> bool:
 
 def judged(lines: list[str], reading: list[str]) -> dict[str, Any]:
     """What the checkout that runs this says about the commands; also run with the baseline's Python."""
-    from holdfast.config.model import CommandRule
+    from holdfast.config.config import CommandRule
     from holdfast.rules.shell import parts
-    from holdfast.rules.shell.judge import Judge, compiled
-    from holdfast.rules.shell.place import Place
+    from holdfast.rules.shell.judgement import Judge, compiled
+    from holdfast.rules.shell.location import Place
 
     logging.disable(logging.CRITICAL)
     with tempfile.TemporaryDirectory() as name:
@@ -155,8 +155,8 @@ def elsewhere(checkout: str, lines: list[str], reading: list[str]) -> dict[str, 
 
 
 def hidden() -> tuple[int, int]:
-    from holdfast.config.model import CommandRule
-    from holdfast.rules.shell.judge import Judge, compiled
+    from holdfast.config.config import CommandRule
+    from holdfast.rules.shell.judgement import Judge, compiled
     from tests.rules.shell.hidden import hidden_commands
 
     judge = Judge(compiled((CommandRule(rule="evil", verdict="deny"),)))

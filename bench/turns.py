@@ -19,9 +19,9 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from time import perf_counter, sleep
 
-from holdfast.assemble.chat import open_chat
 from holdfast.contract.message import Message, Text, ToolUse
 from holdfast.contract.tool import Tool
+from holdfast.factory.chat import open_chat
 from holdfast.models.port import Ended, ModelEvent, PartEnded, Settings, Usage
 
 WARM_UP = 50

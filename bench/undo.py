@@ -17,11 +17,11 @@ from pathlib import Path
 from time import perf_counter
 from typing import Literal
 
-from holdfast.config.model import SandboxConfig
+from holdfast.config.config import SandboxConfig
 from holdfast.contract.call import Call, Caller, Decision
 from holdfast.contract.command import Command
+from holdfast.contract.enums import Verdict
 from holdfast.contract.result import Result
-from holdfast.contract.vocabulary import Verdict
 from holdfast.runtime.undo.recorder import Recorder
 from holdfast.runtime.undo.restore import Undo
 from holdfast.sandbox.launch import run_launch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.contract.inquiry import Inquirer
+from holdfast.contract.elicitation import Inquirer
 from holdfast.runtime.interfaces import Asker
 from holdfast.runtime.runtime import Runtime
 

@@ -36,7 +36,7 @@ class HostileProject:
             (self.root / f"{name}.py").write_text(trap)
         for name in ONLY_HERE:
             (self.root / "src" / f"{name}.py").write_text(trap)
-        for package in ("holdfast", "holdfast/runtime", "holdfast/sandbox", "holdfast/doors"):
+        for package in ("holdfast", "holdfast/runtime", "holdfast/sandbox", "holdfast/cli"):
             (self.root / package).mkdir()
             (self.root / package / "__init__.py").write_text(trap)
         (self.root / "holdfast" / "runtime" / "child.py").write_text(trap)

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import Answer, PendingCall, Runtime
-from holdfast.assemble import build_runtime, load_setting
-from holdfast.chat import files
-from holdfast.config.model import McpServer
-from holdfast.doors.cli import typing_in
-from holdfast.doors.cli.mcp import client_file
-from holdfast.mcp.oauth_store import Kept, login_file
+from holdfast.chat import document_file
+from holdfast.cli import prompt
+from holdfast.cli.mcp import client_file
+from holdfast.config.config import McpServer
+from holdfast.factory.runtime import build_runtime, load_setting
+from holdfast.mcp.client.oauth_store import Kept, login_file
 from holdfast.sandbox.sandbox import Sandbox
 
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.chmod", "os.truncate"}
@@ -59,8 +59,8 @@ def document(project: Path) -> None:
     load_setting(project)
     path = project / "doc.chat"
     for text in (b"@You:\none\n", b"@You:\ntwo\n"):
-        files.replace(path, files.read(path), text)
-    files.keep_beside(project.parent / "outside" / "doc.chat", project.parent, b"kept")
+        document_file.replace(path, document_file.read(path), text)
+    document_file.keep_beside(project.parent / "outside" / "doc.chat", project.parent, b"kept")
 
 
 def settings(project: Path) -> None:
@@ -75,7 +75,7 @@ def settings(project: Path) -> None:
 def editor(project: Path) -> None:
     load_setting(project)
     os.environ["EDITOR"] = "/bin/true"
-    asyncio.run(typing_in.edit("text", ".json"))
+    asyncio.run(prompt.edit("text", ".json"))
 
 
 def probe(project: Path) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.config.load import load
-from holdfast.rules.standard import CommandRules
+from holdfast.config.layers import load
+from holdfast.rules.from_config import CommandRules
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()

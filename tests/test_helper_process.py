@@ -17,11 +17,11 @@ import pytest
 
 import holdfast
 from holdfast import Config, Runtime, helper_process, import_path, tool
-from holdfast.assemble import build_registry, load_setting
 from holdfast.chat.lua.host import LuaHost, Script
-from holdfast.config.model import SandboxConfig, SecretSource
+from holdfast.cli import elicitation, prompt
+from holdfast.config.config import SandboxConfig, SecretSource
 from holdfast.contract.command import Command
-from holdfast.doors.cli import inquiring, typing_in
+from holdfast.factory.runtime import build_registry, load_setting
 from holdfast.fuzz.run import plant
 from holdfast.runtime.commands import Workspace
 from holdfast.sandbox.sandbox import Sandbox
@@ -40,30 +40,30 @@ EXCEPTIONS: dict[str, tuple[str, set[str]]] = {
         "it is the one that starts them",
         {"asyncio.create_subprocess_exec", "os.posix_spawn", "subprocess.Popen", "subprocess.run", "sys.executable"},
     ),
-    "sandbox/warden/process.py": (
+    "sandbox/supervisor/process.py": (
         "the supervisor, or a parent of its own, starts a model's command, as the sandbox says",
         {"__import__", "ctypes", "os.execve", "os.fork", "os.posix_spawn"},
     ),
-    "sandbox/warden/child.py": ("the supervisor forks its workers, which import nothing more", {"os.fork"}),
-    "sandbox/relay.py": ("inside the sandbox; starts the model's command", {"ctypes", "os.posix_spawnp"}),
+    "sandbox/supervisor/server.py": ("the supervisor forks its workers, which import nothing more", {"os.fork"}),
+    "sandbox/network_relay.py": ("inside the sandbox; starts the model's command", {"ctypes", "os.posix_spawnp"}),
     "sandbox/attacks.py": ("inside the sandbox; an escape test forks", {"ctypes", "globals", "os.fork"}),
     "fuzz/driver.py": ("inside the sandbox; runs commands in order to see what they do", {"subprocess.Popen"}),
     "fs/own_paths.py": ("names the interpreter in order to protect it", {"sys.executable"}),
-    "doors/tour.py": ("prints how to start holdfast", {"sys.executable"}),
-    "runtime/processes.py": (
+    "cli/tour.py": ("prints how to start holdfast", {"sys.executable"}),
+    "runtime/tool_process.py": (
         "runs the function of a tool in its own process",
         {"ctypes", "importlib.import_module", "runpy", "sys.modules", "sys.modules.get"},
     ),
-    "chat/lua/child.py": (C_LIBRARY, {"ctypes"}),
-    "sandbox/confine.py": (C_LIBRARY, {"ctypes"}),
+    "chat/lua/worker.py": (C_LIBRARY, {"ctypes"}),
+    "sandbox/privileges.py": (C_LIBRARY, {"ctypes"}),
     "fs/beneath.py": (C_LIBRARY, {"ctypes"}),
     "fs/replace.py": (C_LIBRARY, {"ctypes"}),
     "__init__.py": (GIVEN_NAME, {"globals", "importlib.import_module"}),
-    "doors/cli/root.py": (GIVEN_NAME, {"importlib.import_module"}),
+    "cli/root.py": (GIVEN_NAME, {"importlib.import_module"}),
     "tools/__init__.py": (GIVEN_NAME, {"importlib.import_module"}),
-    "registry/forms.py": (GIVEN_NAME, {"importlib.import_module"}),
-    "contract/function.py": (LOADED, {"sys.modules", "sys.modules.get"}),
-    "config/model.py": (GIVEN_NAME, {"importlib.import_module"}),
+    "registry/registration.py": (GIVEN_NAME, {"importlib.import_module"}),
+    "contract/function_tool.py": (LOADED, {"sys.modules", "sys.modules.get"}),
+    "config/config.py": (GIVEN_NAME, {"importlib.import_module"}),
     "rules/resolvers.py": (GIVEN_NAME, {"importlib.import_module"}),
     "registry/sources.py": (LOADED, {"asyncio", "sys.modules.get"}),
     "runtime/results.py": (LOADED, {"sys.modules.get"}),
@@ -74,9 +74,7 @@ EXCEPTIONS: dict[str, tuple[str, set[str]]] = {
 
 @pytest.mark.spec("N8")
 def test_every_process_is_started_by_the_one_module_that_isolates_it() -> None:
-    found = {
-        str(file.relative_to(PACKAGE)): set(starts(ast.parse(file.read_text()))) for file in PACKAGE.rglob("*.py")
-    }
+    found = {str(file.relative_to(PACKAGE)): set(starts(ast.parse(file.read_text()))) for file in PACKAGE.rglob("*.py")}
     allowed = {name: used for name, (_, used) in EXCEPTIONS.items()}
     assert {name: used for name, used in found.items() if used} == allowed
 
@@ -264,12 +262,12 @@ def test_editor_and_browser_are_never_a_program_of_the_project(
     for name in ("editor", "xdg-open"):
         (outside / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"bin:{hostile.root}/bin:{outside}:/usr/bin:/bin")
-    left = asyncio.run(typing_in.edit("text", ".json"))
+    left = asyncio.run(prompt.edit("text", ".json"))
     assert left is not None and not left.startswith(str(hostile.root))
-    assert asyncio.run(inquiring.open_address("https://example.org/")) is None
+    assert asyncio.run(elicitation.open_address("https://example.org/")) is None
     assert (outside / "opened").read_text() == "https://example.org/\n"
     monkeypatch.setenv("EDITOR", "./editor")
-    assert asyncio.run(typing_in.edit("text", ".json")) is None
+    assert asyncio.run(prompt.edit("text", ".json")) is None
 
 
 @pytest.mark.spec("N8")
@@ -289,7 +287,7 @@ def test_an_editor_or_browser_that_leads_into_the_project_is_refused_by_name(
     monkeypatch.setenv("BROWSER", command)
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     monkeypatch.setattr(helper_process, "start", _never)
-    assert asyncio.run(typing_in.edit("text", ".json")) is None
+    assert asyncio.run(prompt.edit("text", ".json")) is None
     assert "Cannot start the editor: " in capfd.readouterr().err
     with pytest.raises(helper_process.NotStarted, match=r"project|quotes"):
         helper_process.person_command(command, hostile.root)

@@ -2,17 +2,17 @@
 
 TYPE_CHECKING = False  # `typing` is not imported: the names below are looked up when they are used
 if TYPE_CHECKING:
-    from holdfast.assemble import open_runtime
-    from holdfast.config.model import Config
+    from holdfast.config.config import Config
     from holdfast.contract.call import Answer, Call, Caller, Decision, PendingCall, Precondition, Proposal
     from holdfast.contract.context import Context
+    from holdfast.contract.enums import Risk, State, Verdict
     from holdfast.contract.errors import HoldfastError
     from holdfast.contract.event import Event
-    from holdfast.contract.function import tool
+    from holdfast.contract.function_tool import tool
     from holdfast.contract.result import Attachment, Result, fail, ok
     from holdfast.contract.tool import Tool, define
-    from holdfast.contract.vocabulary import Risk, State, Verdict
     from holdfast.contract.widening import Widening
+    from holdfast.factory.runtime import open_runtime
     from holdfast.runtime.middleware import Deny
     from holdfast.runtime.runtime import Request, Runtime
 
@@ -23,7 +23,7 @@ _HOMES = {
     "Attachment": "contract.result",
     "Call": "contract.call",
     "Caller": "contract.call",
-    "Config": "config.model",
+    "Config": "config.config",
     "Context": "contract.context",
     "Decision": "contract.call",
     "Deny": "runtime.middleware",
@@ -34,17 +34,17 @@ _HOMES = {
     "Proposal": "contract.call",
     "Request": "runtime.runtime",
     "Result": "contract.result",
-    "Risk": "contract.vocabulary",
+    "Risk": "contract.enums",
     "Runtime": "runtime.runtime",
-    "State": "contract.vocabulary",
+    "State": "contract.enums",
     "Tool": "contract.tool",
-    "Verdict": "contract.vocabulary",
+    "Verdict": "contract.enums",
     "Widening": "contract.widening",
     "define": "contract.tool",
     "fail": "contract.result",
     "ok": "contract.result",
-    "open_runtime": "assemble",
-    "tool": "contract.function",
+    "open_runtime": "factory.runtime",
+    "tool": "contract.function_tool",
 }
 
 __all__ = [

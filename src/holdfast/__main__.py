@@ -17,7 +17,7 @@ def main() -> int:
     import gc
 
     gc.set_threshold(100_000, 50, 50)  # what is imported does not become garbage; looking for some takes time
-    from holdfast.doors.cli.app import run
+    from holdfast.cli.app import run
 
     code = run(sys.argv[1:])
     _leave(code)

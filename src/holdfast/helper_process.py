@@ -132,15 +132,28 @@ def _login_home() -> str | None:
 
 
 def start(
-    argv: Sequence[str], *, env: Mapping[str, str] | None = None, stdin: int | None = None, stdout: int | None = None,
-    stderr: int | None = None, pass_fds: Sequence[int] = (), start_new_session: bool = False,
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    stdin: int | None = None,
+    stdout: int | None = None,
+    stderr: int | None = None,
+    pass_fds: Sequence[int] = (),
+    start_new_session: bool = False,
 ) -> subprocess.Popen[bytes]:
     """A helper, with an empty environment unless it is given one. Its pipes are not buffered."""
     import subprocess
 
     return subprocess.Popen(
-        _absolute(argv), env=dict(env or ()), cwd=_NOWHERE, stdin=stdin, stdout=stdout, stderr=stderr,
-        pass_fds=pass_fds, start_new_session=start_new_session, bufsize=0,
+        _absolute(argv),
+        env=dict(env or ()),
+        cwd=_NOWHERE,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        pass_fds=pass_fds,
+        start_new_session=start_new_session,
+        bufsize=0,
     )
 
 
@@ -151,21 +164,39 @@ def run(
     import subprocess
 
     return subprocess.run(
-        _absolute(argv), env=dict(env or ()), cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout,
+        _absolute(argv),
+        env=dict(env or ()),
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=timeout,
         check=True,
     ).stdout
 
 
 async def start_async(
-    argv: Sequence[str], *, env: Mapping[str, str], cwd: Path | str = _NOWHERE, stdin: int | None = None,
-    stdout: int | None = None, stderr: int | None = None, start_new_session: bool = False, limit: int = 65_536,
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: Path | str = _NOWHERE,
+    stdin: int | None = None,
+    stdout: int | None = None,
+    stderr: int | None = None,
+    start_new_session: bool = False,
+    limit: int = 65_536,
 ) -> asyncio.subprocess.Process:
     """The same for the event loop."""
     import asyncio
 
     return await asyncio.create_subprocess_exec(
-        *_absolute(argv), env=env, cwd=cwd, stdin=stdin, stdout=stdout, stderr=stderr,
-        start_new_session=start_new_session, limit=limit,
+        *_absolute(argv),
+        env=env,
+        cwd=cwd,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        start_new_session=start_new_session,
+        limit=limit,
     )
 
 

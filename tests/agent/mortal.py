@@ -14,16 +14,16 @@ from msgspec import json
 from holdfast import Call, Caller, Config, Runtime, Tool
 from holdfast.agent.events import Outcome
 from holdfast.agent.loop import Loop
-from holdfast.config.model import ApprovalConfig, Preset
+from holdfast.config.config import ApprovalConfig, Preset
 from holdfast.contract.message import Message
 from holdfast.models.port import ModelEvent, Settings
 from holdfast.runtime.commands import Workspace
-from holdfast.store import owner
+from holdfast.store import process_identity
 from holdfast.store.blobs import Blobs
 from holdfast.store.database import Database, Op
 from holdfast.store.ledger import Ledger
 from holdfast.store.redact import Redactor
-from holdfast.testing.memory import MemoryConversation, Person, Shelf
+from holdfast.testing.memory_conversation import MemoryConversation, Person, Shelf
 from tests.agent.scripted import said
 
 CONFIG = Config(
@@ -73,7 +73,7 @@ def open_ledger(folder: Path, life: Life) -> tuple[Ledger, Database]:
 
 def bury(folder: Path) -> None:
     """Make the owner of what runs in the ledger a process that is no more."""
-    me = owner.this_process()
+    me = process_identity.this_process()
     gone = f"{me.started.rpartition(':')[0]}:0"
     with Ledger.open(folder / "ledger.db") as ledger:
         ledger.run(

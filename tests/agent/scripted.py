@@ -11,12 +11,12 @@ from holdfast import Config, Runtime, Tool
 from holdfast.agent.conversation import Conversation, Slot
 from holdfast.agent.events import AgentEvent, Outcome
 from holdfast.agent.loop import Loop
-from holdfast.config.model import ApprovalConfig
+from holdfast.config.config import ApprovalConfig
+from holdfast.contract.enums import State
 from holdfast.contract.message import Message, Part, Text, ToolResult, ToolUse
-from holdfast.contract.vocabulary import State
 from holdfast.models.port import Ended, ModelEvent, PartEnded, Settings, TextDelta, Usage
 from holdfast.store.ledger import Ledger
-from holdfast.testing.memory import MemoryConversation, Person
+from holdfast.testing.memory_conversation import MemoryConversation, Person
 from tests.runtime.support import recorder, runtime_in
 
 SPENT = Usage(input=10, output=5)

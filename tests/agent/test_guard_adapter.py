@@ -10,14 +10,14 @@ import pytest
 
 from holdfast import Config, Context, Tool
 from holdfast.agent.events import Guarded, ReplyWritten
-from holdfast.agent.guarding import Accept, Act, Again, Finish, Refused, Send, Turn
-from holdfast.agent.loading import Surface
+from holdfast.agent.guard import Accept, Act, Again, Finish, Refused, Send, Turn
 from holdfast.agent.loop import Loop
-from holdfast.config.model import ApprovalConfig
+from holdfast.agent.surface import Surface
+from holdfast.config.config import ApprovalConfig
+from holdfast.contract.enums import Failure, State
 from holdfast.contract.message import Message, Part, Text, ToolUse
-from holdfast.contract.vocabulary import Failure, State
 from holdfast.models.port import Ended, ModelError, ModelEvent, ModelFault, PartEnded
-from holdfast.testing.memory import MemoryConversation, Said
+from holdfast.testing.memory_conversation import MemoryConversation, Said
 from tests.agent.scripted import SPENT, Stage, results_in, said, saying, use
 
 pytestmark = pytest.mark.spec("M4")

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from holdfast import Config, Tool
-from holdfast.agent.loading import MOST, Crowd, Loading, Notebook, Surface
-from holdfast.config.model import ApprovalConfig, ToolsConfig
-from holdfast.contract.finding import TOOL_SEARCH
+from holdfast.agent.surface import MOST, Crowd, Loading, Notebook, Surface
+from holdfast.config.config import ApprovalConfig, ToolsConfig
 from holdfast.contract.message import Message, Text, ToolResult, ToolUse
 from holdfast.contract.result import Result
-from holdfast.models.text_protocol.model import TextModel
+from holdfast.contract.tool_finder import TOOL_SEARCH
+from holdfast.models.text_protocol.text_model import TextModel
 from holdfast.tools import builtin_tools
 from holdfast.tools.tool_search import TOOL_SEARCH_TOOL
 from tests.agent.scripted import Scripted, Stage, said, saying
@@ -216,7 +216,7 @@ def test_what_follows_from_the_tools_is_worked_out_once(tmp_path: Path, monkeypa
             made.append(len(tools))
             super().__init__(tools, search)
 
-    monkeypatch.setattr("holdfast.agent.bench.Crowd", Counted)
+    monkeypatch.setattr("holdfast.agent.loop_context.Crowd", Counted)
     stage = Crowded(tmp_path, said(searching("a", word(90))), said(searching("b", word(7))))
     stage.options["surface"] = Surface("most", ("mcp:x:*",))
     assert stage.advance().kind == "done"

@@ -22,10 +22,10 @@ from holdfast.agent.conversation import Slot, Status
 from holdfast.agent.events import AgentEvent, Outcome
 from holdfast.agent.loop import Loop
 from holdfast.agent.reply import unanswered
+from holdfast.contract.enums import State
 from holdfast.contract.errors import HoldfastError
+from holdfast.contract.json import Args
 from holdfast.contract.message import Message, ToolUse
-from holdfast.contract.values import Args
-from holdfast.contract.vocabulary import State
 from holdfast.models.port import ModelError, ModelEvent, ModelFault
 from holdfast.store.ledger import Ledger
 from tests.agent.mortal import Life, World

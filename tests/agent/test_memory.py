@@ -6,8 +6,8 @@ from pathlib import Path
 
 from holdfast.agent.conversation import Conversation
 from holdfast.testing.conversation import ConversationConformance, Person
-from holdfast.testing.memory import MemoryConversation, Shelf
-from holdfast.testing.memory import Person as Visitor
+from holdfast.testing.memory_conversation import MemoryConversation, Shelf
+from holdfast.testing.memory_conversation import Person as Visitor
 
 
 class TestMemory(ConversationConformance):

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.agent.loading import SEARCHES, Notebook
-from holdfast.contract.finding import TOOL_SEARCH
+from holdfast.agent.surface import SEARCHES, Notebook
+from holdfast.contract.enums import Failure, State
 from holdfast.contract.message import ToolResult, ToolUse
 from holdfast.contract.result import Result
-from holdfast.contract.vocabulary import Failure, State
+from holdfast.contract.tool_finder import TOOL_SEARCH
 from holdfast.tools import builtin_tools
 from tests.runtime.support import run, runtime_in
 

@@ -13,8 +13,8 @@ from holdfast import Caller, Config, Runtime, Tool
 from holdfast.agent.conversation import Status
 from holdfast.agent.events import AgentEvent, PhaseBegun
 from holdfast.agent.loop import Loop
-from holdfast.config.model import ApprovalConfig
-from holdfast.contract.vocabulary import State
+from holdfast.config.config import ApprovalConfig
+from holdfast.contract.enums import State
 from tests.agent.scripted import Stage, said, use
 from tests.runtime.support import runtime_in
 

@@ -11,10 +11,10 @@ import pytest
 from holdfast import Config, Tool
 from holdfast.agent.conversation import Open, Status
 from holdfast.agent.events import CallPlaced, CallSettled
-from holdfast.config.model import ApprovalConfig, Preset, ToolsConfig
+from holdfast.config.config import ApprovalConfig, Preset, ToolsConfig
+from holdfast.contract.enums import State
 from holdfast.contract.event import Warned
 from holdfast.contract.message import Text
-from holdfast.contract.vocabulary import State
 from tests.agent.scripted import Stage, said, use
 
 DENYING = Config(approval=ApprovalConfig(auto_approve=("$mine",), presets={"$mine": Preset(deny=("ask",))}))
@@ -194,7 +194,7 @@ def test_what_is_remembered_for_another_digest_approves_nothing(tmp_path: Path) 
 @pytest.mark.spec("U2")
 def test_a_call_that_would_do_something_else_by_now_waits_again(tmp_path: Path) -> None:
     from holdfast import Proposal
-    from holdfast.contract.vocabulary import Risk
+    from holdfast.contract.enums import Risk
 
     target = tmp_path / "target"
     target.write_text("one")

@@ -13,7 +13,7 @@ from holdfast import Config, Tool
 from holdfast.agent.conversation import Status
 from holdfast.agent.events import AgentEvent
 from holdfast.agent.reply import distinct, unanswered
-from holdfast.config.model import ApprovalConfig, ToolsConfig
+from holdfast.config.config import ApprovalConfig, ToolsConfig
 from holdfast.contract.event import Warned
 from holdfast.contract.message import Aborted, Message, Text, Thinking, ToolResult, ToolUse
 from holdfast.models.port import (

@@ -13,9 +13,9 @@ import pytest
 from holdfast import Config, Tool
 from holdfast.agent.conversation import Status
 from holdfast.agent.loop import Loop
-from holdfast.config.model import ApprovalConfig, ToolsConfig
+from holdfast.config.config import ApprovalConfig, ToolsConfig
+from holdfast.contract.enums import State
 from holdfast.contract.message import Aborted, Text
-from holdfast.contract.vocabulary import State
 from holdfast.models.port import ModelEvent, PartEnded, TextDelta
 from tests.agent.scripted import Stage, hang, said, use
 

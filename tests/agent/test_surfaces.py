@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from holdfast import Caller, Config, Tool
-from holdfast.agent.loading import (
+from holdfast.agent.surface import (
     ANSWER_ONLY,
     GIT_READ_ONLY,
     MUTATION_ENABLED,
     RETRIEVAL_FIRST,
     Surface,
 )
-from holdfast.config.model import ApprovalConfig
-from holdfast.contract.vocabulary import State
+from holdfast.config.config import ApprovalConfig
+from holdfast.contract.enums import State
 from holdfast.tools import builtin_tools
 from tests.agent.scripted import Stage, said, saying, use
 

@@ -58,9 +58,7 @@ ANY_TEXT: Final = st.lists(st.one_of(_LINES, _LINES, _NOISE, _BLANKS), max_size=
 FIELD: Final = st.one_of(st.text(CHARACTERS, max_size=8), st.sampled_from(MARKUP))
 NEWLINE: Final = st.sampled_from(["\n", "\r\n"])
 
-THINKING: Final = st.builds(
-    Thinking, ANY_TEXT, st.none() | FIELD, st.none() | FIELD, st.booleans()
-)
+THINKING: Final = st.builds(Thinking, ANY_TEXT, st.none() | FIELD, st.none() | FIELD, st.booleans())
 TOOL_USE: Final = st.builds(ToolUse, FIELD, FIELD, ANY_TEXT)
 PARTS: Final[st.SearchStrategy[list[Part]]] = st.lists(
     st.one_of(st.builds(Text, ANY_TEXT), THINKING, TOOL_USE), max_size=4

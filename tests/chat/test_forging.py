@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from holdfast.agent.conversation import Status
 from holdfast.chat import grammar
 from holdfast.chat.document import Document
-from holdfast.chat.parse import (
+from holdfast.chat.parser import (
     AbortedSegment,
     Message,
     Segment,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.chat.document import Document
-from holdfast.chat.parse import (
+from holdfast.chat.parser import (
     AbortedSegment,
     Frontmatter,
     Message,

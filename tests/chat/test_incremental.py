@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from holdfast.chat import document as parts_module
-from holdfast.chat import scan as scan_module
+from holdfast.chat import scanner as scan_module
 from holdfast.chat.document import Document
-from holdfast.chat.scan import Piece, State
+from holdfast.chat.scanner import Piece, State
 from tests.soak import rounds
 
 from .strategies import ANY_TEXT, EDIT, MARKUP

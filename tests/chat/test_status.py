@@ -7,7 +7,7 @@ import pytest
 from holdfast.agent.conversation import Status
 from holdfast.chat import grammar
 from holdfast.chat.document import Document
-from holdfast.chat.parse import ToolResultSegment
+from holdfast.chat.parser import ToolResultSegment
 from holdfast.chat.turns import last_turn
 
 

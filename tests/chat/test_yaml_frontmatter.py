@@ -7,7 +7,7 @@ import tomllib
 import pytest
 
 from holdfast.chat.document import Document
-from holdfast.chat.yaml_frontmatter import yaml_problem
+from holdfast.chat.frontmatter.yaml import yaml_problem
 
 
 def toml_in(message: str | None) -> object:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.config.load import Loaded, load
+from holdfast.config.layers import Loaded, load
 
 Write = Callable[[str], Path]
 LoadHere = Callable[..., Loaded]

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 from hypothesis import strategies as st
 
-from holdfast.config.model import Config, PolicyLayer, Preset
-from holdfast.contract.vocabulary import Risk
+from holdfast.config.config import Config, PolicyLayer, Preset
+from holdfast.contract.enums import Risk
 
 READING = frozenset({"file.read", "git.log"})
 RISKS = {

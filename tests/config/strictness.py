@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from holdfast.config.model import (
+from holdfast.config.config import (
     PENDING_TTL,
     ApprovalConfig,
     ChatConfig,

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.config.load import load
-from holdfast.config.model import Config, PolicyLayer, Preset, SecretSource
+from holdfast.config.config import Config, PolicyLayer, Preset, SecretSource
+from holdfast.config.layers import load
+from holdfast.contract.enums import Risk
 from holdfast.contract.errors import ConfigError
-from holdfast.contract.vocabulary import Risk
 from tests.config.conftest import LoadHere, Write
 
 
@@ -209,7 +209,7 @@ def test_skill_folders_are_taken_from_where_the_layer_is(load_here: LoadHere, ro
         ("tools = 3", "tools: expected a table, got 3."),
         ("[tools]\nagents = ['x']", "tools.agents: expected a table, got ['x']."),
         ("[tools]\nconfig = { x = 3 }", "tools.config.x: expected `object`, got `int`."),
-        ("[hooks.actions]\n'file.*' = 'conform'", "hooks.actions.\"file.*\": expected one of confirm, log, silent"),
+        ("[hooks.actions]\n'file.*' = 'conform'", 'hooks.actions."file.*": expected one of confirm, log, silent'),
         ("[approval]\nmax_risk = 'hihg'", "approval.max_risk: expected one of low, medium, high, got 'hihg'; did you"),
         ("[approval]\nauto_approve = '$default'", "to name tools or presets, give a list"),
         ("[approval.presets.mine]\napprove = []", "approval.presets.mine: the name of a preset begins with `$`"),

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import assume, given, settings
 from msgspec import structs, to_builtins
 
-from holdfast.config.load import Loaded, load
+from holdfast.config.config import Config, PolicyLayer, Preset, in_force
+from holdfast.config.layers import Loaded, load
 from holdfast.config.machine import Machine
-from holdfast.config.model import Config, PolicyLayer, Preset, in_force
 from holdfast.config.roots import user_project_file
 from holdfast.contract.errors import ConfigError
 from tests.config.conftest import LoadHere, Write
@@ -25,7 +25,9 @@ from tests.soak import rounds
 NARROWED: Final = frozenset({"tools.profile", "tools.allow", "approval.auto_approve"})
 ADDED: Final = frozenset({"approval.commands", "approval.presets"})
 TABLES: Final = (
-    ("tools", ("agents", "providers", "skills", "config")), ("model", ("providers",)), ("mcp", ("servers",))
+    ("tools", ("agents", "providers", "skills", "config")),
+    ("model", ("providers",)),
+    ("mcp", ("servers",)),
 )
 
 
@@ -45,8 +47,13 @@ def loaded(machine: Table, *above: Table) -> Loaded:
         (root / "holdfast.toml").write_text(to_toml(project))
         try:
             return load(
-                root=root, user_file=user_file, is_trusted=lambda _p, _d: True, document=document,
-                document_trusted=True, flags=flags, machine=Machine(machine_file, owner=os.getuid()),
+                root=root,
+                user_file=user_file,
+                is_trusted=lambda _p, _d: True,
+                document=document,
+                document_trusted=True,
+                flags=flags,
+                machine=Machine(machine_file, owner=os.getuid()),
             )
         except ConfigError as error:
             assume("there is no list to change" not in str(error) and "belong to a command" not in str(error))

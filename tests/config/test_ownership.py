@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from holdfast import HoldfastError
-from holdfast.assemble import load_setting
 from holdfast.config import roots
 from holdfast.config.roots import check_own
 from holdfast.contract.errors import ConfigError
+from holdfast.factory.runtime import load_setting
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 OTHER = 12_345
@@ -175,7 +175,7 @@ def test_root_has_no_private_group(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_holdfast_makes_is_its_users_alone(home: Path) -> None:
-    from holdfast.assemble import open_ledger
+    from holdfast.factory.runtime import open_ledger
 
     setting = load_setting(home / "project")
     open_ledger(setting).close()

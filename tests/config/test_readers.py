@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.config.model import ModelProvider, PendingConfig, Section, ToolsConfig
+from holdfast.config.config import ModelProvider, PendingConfig, Section, ToolsConfig
 from tests.config.readers import NOTHING, Fields, fields_of, unread
 
 PRODUCT = Path(holdfast.__file__).parent

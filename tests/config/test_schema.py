@@ -11,9 +11,9 @@ from typing import Any, get_args
 import jsonschema_rs
 import pytest
 
-from holdfast.config.model import Config, Section, in_force
+from holdfast.config.config import Config, Section, in_force
+from holdfast.config.json_schema import json_schema, with_tables
 from holdfast.config.options import Trust, declared, is_section, options
-from holdfast.config.schema import json_schema, with_tables
 from tests.config.conftest import LoadHere, Write
 from tests.config.layers import to_toml
 
@@ -107,7 +107,7 @@ def test_the_schema_is_a_2020_12_schema_that_describes_every_option_and_hides_in
 @pytest.mark.spec("E1a")
 def test_the_user_reference_is_made_from_the_options() -> None:
     text = DOCS.read_text()
-    assert with_tables(text) == text, "run `python -m holdfast.config.schema docs/config.md`"
+    assert with_tables(text) == text, "run `python -m holdfast.config.json_schema docs/config.md`"
     assert [path for path in in_force(Config()) if f"`{path}`" not in text] == []
 
 
@@ -131,7 +131,7 @@ def test_every_field_of_the_configuration_is_documented_and_every_option_has_a_t
 @pytest.mark.spec("E1a")
 def test_importing_the_configuration_brings_nothing_heavy() -> None:
     script = (
-        "import sys, holdfast.config.load, holdfast.fs.protected_paths, holdfast.fs.paths\n"
+        "import sys, holdfast.config.layers, holdfast.fs.protected_paths, holdfast.fs.paths\n"
         "print([name for name in ('pydantic', 'anyio', 'asyncio', 'tomllib', 'shlex', 'difflib', 'click', 'rich')"
         " if name in sys.modules])"
     )

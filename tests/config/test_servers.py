@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import to_builtins
 
-from holdfast.config.model import Config, McpConfig, McpOAuth, McpServer, SecretSource
+from holdfast.config.config import Config, McpConfig, McpOAuth, McpServer, SecretSource
 from holdfast.config.options import IDENTITY as IDENTITY_RULE
 from holdfast.config.options import options
-from holdfast.config.references import check_references, fill, scopes_in
+from holdfast.config.secret_references import check_references, fill, scopes_in
 from holdfast.contract.errors import ConfigError
 from tests.config.conftest import LoadHere, Write
 from tests.config.layers import to_toml

@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import assume, given, settings
 
-from holdfast.config.load import load
-from holdfast.config.merge import overlay
-from holdfast.config.model import (
+from holdfast.config.config import (
     CommandRule,
     Config,
     GuardrailsConfig,
@@ -18,9 +16,11 @@ from holdfast.config.model import (
     SandboxConfig,
     in_force,
 )
+from holdfast.config.layers import load
+from holdfast.config.merge import overlay
 from holdfast.config.options import NOTHING, Option, is_section, loosened, options
+from holdfast.contract.enums import Risk
 from holdfast.contract.errors import ConfigError
-from holdfast.contract.vocabulary import Risk
 from tests.config.conftest import LoadHere, Write
 from tests.config.layers import ACTIONS, PRECEDENCES, TOOLS, Table, action, exists, layers, severity, to_toml
 from tests.config.strictness import at_least_as_strict, looser_options

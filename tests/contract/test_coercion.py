@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.contract.coercion import coerce
 from holdfast.contract.errors import InvalidArguments
-from holdfast.contract.plain import coerce
 from holdfast.contract.schema import CompiledSchema, compile_schema
 
 INTEGER = {"type": "integer"}

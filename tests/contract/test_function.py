@@ -101,9 +101,7 @@ def test_rich_types_arrive_as_themselves() -> None:
 
     args = {"colour": "red", "point": {"x": 1}, "size": {"width": 3}, "order": {"item": "nut", "count": 2}}
     result = run(Runtime(tools=[rich]).call("rich", args))
-    assert result.output == (
-        "<Colour.RED: 'red'> Point(x=1, y=2.0) {'width': 3} Order(item='nut', count=2) None"
-    )
+    assert result.output == ("<Colour.RED: 'red'> Point(x=1, y=2.0) {'width': 3} Order(item='nut', count=2) None")
     refused = run(Runtime(tools=[rich]).call("rich", {**args, "order": {"item": "nut", "count": 0}}))
     assert "order.count is 0 but must be more than 0" in (refused.error or "")
 

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.contract.coercion import MAX_DEPTH, is_plain, path_of, plain_copy
 from holdfast.contract.errors import BadJson, InvalidArguments
-from holdfast.contract.plain import MAX_DEPTH, is_plain, path_of, plain_copy
+from holdfast.contract.json import MAX_ARGUMENT_BYTES, canonical_json, digest_of, parse_json
 from holdfast.contract.schema import compile_schema
-from holdfast.contract.values import MAX_ARGUMENT_BYTES, canonical_json, digest_of, parse_json
 from tests.quick import quickly
 
 ANYTHING = compile_schema({"type": "object"}, "The schema")

@@ -8,19 +8,17 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.agent.guarding import Act, Finish, Round, Send, Step, Turn
-from holdfast.config.model import GuardrailsConfig
+from holdfast.agent.guard import Act, Finish, Round, Send, Step, Turn
+from holdfast.config.config import GuardrailsConfig
+from holdfast.contract.enums import Failure, State
 from holdfast.contract.message import Part, Text, ToolResult, ToolUse
 from holdfast.contract.result import Result, fail, ok
 from holdfast.contract.tool import Tool
-from holdfast.contract.vocabulary import Failure, State
-from holdfast.guardrails.guard import GuardRails
+from holdfast.guardrails.guardrails import GuardRails
 from holdfast.tools import builtin_tools
 
 TOOLS = {tool.name: tool for tool in builtin_tools()}
-RULES = tuple(
-    rule for rule in GuardrailsConfig.__struct_fields__ if rule not in ("enabled", "edit_repair")
-)
+RULES = tuple(rule for rule in GuardrailsConfig.__struct_fields__ if rule not in ("enabled", "edit_repair"))
 OFF = GuardrailsConfig(**dict.fromkeys(RULES, False))
 
 WHERE = "Where is parse_line defined?"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from holdfast.agent.guarding import Finish, Send
+from holdfast.agent.guard import Finish, Send
+from holdfast.contract.enums import Failure, State
 from holdfast.contract.message import ToolUse
 from holdfast.contract.result import Result, fail
-from holdfast.contract.vocabulary import Failure, State
 from tests.guardrails.making import (
     WHERE,
     acted,

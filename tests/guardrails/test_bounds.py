@@ -16,14 +16,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from holdfast.agent.guarding import Accept, Act, Again, Finish, Refused, Round, Send, Step, Turn
+from holdfast.agent.guard import Accept, Act, Again, Finish, Refused, Round, Send, Step, Turn
 from holdfast.agent.reply import distinct
-from holdfast.config.model import GuardrailsConfig
+from holdfast.config.config import GuardrailsConfig
+from holdfast.contract.enums import Failure, State
 from holdfast.contract.message import Part, Text, ToolUse
 from holdfast.contract.result import Result, fail
-from holdfast.contract.vocabulary import Failure, State
-from holdfast.guardrails.guard import GuardRails
-from holdfast.guardrails.replay import replay
+from holdfast.guardrails.guardrails import GuardRails
+from holdfast.guardrails.progress import replay
 from holdfast.guardrails.turn_facts import facts_of
 from tests.guardrails.making import (
     OFF,
@@ -69,7 +69,6 @@ NAMES = [
 ]  # fmt: skip
 ANSWERS = ["", "It is so.", "See src/main.py.", "See src/parse.py and imagined.py.", "In `other.py`.", "`lib/a.py`"]
 QUERIES = ["parse_line", "where is parse_line", "git", "", "other_name", "a b c"]
-
 
 
 def with_path(path: str) -> str:

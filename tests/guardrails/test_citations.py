@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.agent.guarding import Accept, Again, Round
+from holdfast.agent.guard import Accept, Again, Round
 from tests.guardrails.making import (
     WHERE,
     acted,

@@ -86,8 +86,10 @@ def test_a_file_that_is_named_twice_is_one_candidate() -> None:
 
 JSON: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | ANY_TEXT,
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(st.sampled_from(["query", "files", "path", "matches", "lines", "text"]), inner, max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["query", "files", "path", "matches", "lines", "text"]), inner, max_size=5)
+    ),
     max_leaves=12,
 )
 
@@ -232,9 +234,7 @@ def some_file(path: str, lines: list[str], more: int, exact: bool) -> Candidate:
     return found(path, *lines, matches=len(lines) + more, exact=exact)
 
 
-FOUND = st.builds(
-    some_file, st.sampled_from(NAMES), st.lists(LINES, max_size=3), st.integers(0, 2), st.booleans()
-)
+FOUND = st.builds(some_file, st.sampled_from(NAMES), st.lists(LINES, max_size=3), st.integers(0, 2), st.booleans())
 SEARCHED = st.lists(FOUND, min_size=1, max_size=6, unique_by=lambda one: one.path)
 
 

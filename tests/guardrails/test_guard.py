@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.agent.guarding import Accept, Again, Finish, Send, Turn
-from holdfast.agent.loading import ANSWER_ONLY, GIT_READ_ONLY, MUTATION_ENABLED, RETRIEVAL_FIRST, Surface
+from holdfast.agent.guard import Accept, Again, Finish, Send, Turn
+from holdfast.agent.surface import ANSWER_ONLY, GIT_READ_ONLY, MUTATION_ENABLED, RETRIEVAL_FIRST, Surface
 from holdfast.contract.message import ToolUse
 from holdfast.contract.result import Result
 from tests.guardrails.making import (
@@ -271,4 +271,3 @@ def _definition() -> tuple[ToolUse, Result]:
 
 def _failed() -> Turn:
     return turn_of("read a.py", direct_round("file.read", not_found("a.py"), path="a.py"))
-

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.agent.loading import ANSWER_ONLY, MUTATION_ENABLED, RETRIEVAL_FIRST, Surface
+from holdfast.agent.surface import ANSWER_ONLY, MUTATION_ENABLED, RETRIEVAL_FIRST, Surface
 from holdfast.guardrails.intent import Earlier, Mode, is_assent, read_message
 from tests.guardrails.test_intent import MESSY
 

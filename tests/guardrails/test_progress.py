@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.agent.guarding import Accept, Again, Finish, Round, Send, Step
-from holdfast.agent.loading import ANSWER_ONLY, RETRIEVAL_FIRST
+from holdfast.agent.guard import Accept, Again, Finish, Round, Send, Step
+from holdfast.agent.surface import ANSWER_ONLY, RETRIEVAL_FIRST
 from holdfast.contract.message import ToolResult, ToolUse
 from holdfast.contract.result import Result, fail
 from tests.guardrails.making import (

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.agent.guarding import Send
-from holdfast.config.model import GuardrailsConfig
+from holdfast.agent.guard import Send
+from holdfast.config.config import GuardrailsConfig
 from holdfast.contract.result import Result, fail
-from holdfast.guardrails.guard import GuardRails
-from holdfast.models.text_protocol.grammar import small_name
+from holdfast.guardrails.guardrails import GuardRails
+from holdfast.models.text_protocol.syntax import small_name
 from tests.guardrails.making import (
     TOOLS,
     WHERE,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.agent.guarding import Accept
+from holdfast.agent.guard import Accept
 from holdfast.contract.message import Part, Text, ToolUse
 from tests.guardrails.making import WHERE, rails, turn_of, use, without
 

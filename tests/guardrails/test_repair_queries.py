@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.guardrails.replay import is_weak, simplified
+from holdfast.guardrails.progress import is_weak, simplified
 from tests.text.strategies import ANY_TEXT
 
 SCRAPS = ["the", "fn", "Where", "is", "git", "a", "parse_line", "x", "(", "::", ".", "`", "é"]

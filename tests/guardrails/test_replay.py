@@ -6,15 +6,15 @@ from operator import attrgetter
 
 import pytest
 
-from holdfast.agent.guarding import Round, Step, Turn
-from holdfast.config.model import GuardrailsConfig
+from holdfast.agent.guard import Round, Step, Turn
+from holdfast.config.config import GuardrailsConfig
+from holdfast.contract.enums import Failure
+from holdfast.contract.enums import State as Ended
 from holdfast.contract.message import ToolResult, ToolUse
 from holdfast.contract.result import Result, fail
-from holdfast.contract.vocabulary import Failure
-from holdfast.contract.vocabulary import State as Ended
 from holdfast.guardrails.evidence import is_inside
 from holdfast.guardrails.intent import Earlier
-from holdfast.guardrails.replay import State, replay
+from holdfast.guardrails.progress import State, replay
 from holdfast.guardrails.turn_facts import Catalogue, End, earlier_of, facts_of
 from tests.guardrails.making import (
     TOOLS,

@@ -111,4 +111,3 @@ def call(id: str, name: str = "file.read", arguments: str = '{"path": "a"}') -> 
 
 def result(id: str, output: str = "fine", *, error: bool = False) -> Message:  # noqa: A002
     return Message("user", (ToolResult(id, "file.read", output, error),))
-

@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from holdfast.config.model import ModelApi
+from holdfast.config.config import ModelApi
 from holdfast.models.dialects import DIALECTS
 
 

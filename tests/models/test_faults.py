@@ -44,9 +44,16 @@ def said(caught: ModelError) -> str:
 @pytest.mark.parametrize(
     ("status", "expected"),
     [
-        (400, ModelFault.BAD_REQUEST), (401, ModelFault.AUTH), (403, ModelFault.AUTH), (404, ModelFault.BAD_REQUEST),
-        (409, ModelFault.OVERLOADED), (413, ModelFault.CONTEXT), (422, ModelFault.BAD_REQUEST),
-        (429, ModelFault.RATE_LIMIT), (500, ModelFault.OVERLOADED), (503, ModelFault.OVERLOADED),
+        (400, ModelFault.BAD_REQUEST),
+        (401, ModelFault.AUTH),
+        (403, ModelFault.AUTH),
+        (404, ModelFault.BAD_REQUEST),
+        (409, ModelFault.OVERLOADED),
+        (413, ModelFault.CONTEXT),
+        (422, ModelFault.BAD_REQUEST),
+        (429, ModelFault.RATE_LIMIT),
+        (500, ModelFault.OVERLOADED),
+        (503, ModelFault.OVERLOADED),
         (529, ModelFault.OVERLOADED),
     ],
 )

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.config.load import load
-from holdfast.config.model import ModelConfig, SecretSource
-from holdfast.models.opening import KNOWN, open_model
-from holdfast.models.text_protocol.model import TextModel, Trying
+from holdfast.config.config import ModelConfig, SecretSource
+from holdfast.config.layers import load
+from holdfast.models.from_config import KNOWN, open_model
+from holdfast.models.text_protocol.text_model import TextModel, Trying
 from holdfast.models.transport import Transport
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "models.md").read_text()

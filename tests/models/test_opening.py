@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.config.model import ModelConfig, ModelProvider, SecretSource
+from holdfast.config.config import ModelConfig, ModelProvider, SecretSource
 from holdfast.contract.errors import ConfigError, SecretUnavailable
-from holdfast.models import opening
-from holdfast.models.opening import open_model
+from holdfast.models import from_config
+from holdfast.models.from_config import open_model
 from holdfast.models.port import Model, ModelError, ModelFault
 from holdfast.models.transport import Transport
 
@@ -146,7 +146,8 @@ def test_a_key_may_go_to_ones_own_machine_unencrypted() -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("anthropic:c", "ANTHROPIC_API_KEY"), ("openai:g", "OPENAI_API_KEY"),
+        ("anthropic:c", "ANTHROPIC_API_KEY"),
+        ("openai:g", "OPENAI_API_KEY"),
         ("google:g", "GEMINI_API_KEY or GOOGLE_API_KEY"),
     ],
 )
@@ -173,7 +174,7 @@ def test_packages_that_are_not_installed_are_named_with_the_command(
     def find(name: str) -> Any:
         return None if name == missing else object()
 
-    monkeypatch.setattr(opening, "find_spec", find)
+    monkeypatch.setattr(from_config, "find_spec", find)
     with pytest.raises(ModelError, match=r"pip install 'holdfast\[models\]'") as caught:
         opened("anthropic:c", secret=secrets(ANTHROPIC_API_KEY="k"))
     assert caught.value.fault is ModelFault.NOT_INSTALLED
@@ -182,7 +183,8 @@ def test_packages_that_are_not_installed_are_named_with_the_command(
 @pytest.mark.spec("M1")
 def test_opening_a_model_loads_none_of_the_heavy_packages() -> None:
     script = (
-        "import sys; from holdfast.config.model import ModelConfig; from holdfast.models.opening import open_model; "
+        "import sys; from holdfast.config.config import ModelConfig; "
+        "from holdfast.models.from_config import open_model; "
         "open_model(ModelConfig(name='ollama:m'), secret=lambda s: ''); "
         "print([name for name in ('pydantic_ai', 'openai', 'anthropic', 'httpx2') if name in sys.modules])"
     )

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.config.model import ModelConfig, ModelProvider
+from holdfast.config.config import ModelConfig, ModelProvider
 from holdfast.contract.message import Message, Text
 from holdfast.models.dialects import level_of, max_output, max_tokens
-from holdfast.models.opening import settings_for
+from holdfast.models.from_config import settings_for
 from holdfast.models.port import Settings
 from tests.models.servers.apis import ANTHROPIC, CHAT, GOOGLE, OPENAI, VERTEX, Api
 from tests.models.support import HELLO, body
@@ -23,9 +23,16 @@ def set_to(**values: Any) -> Settings:
 @pytest.mark.parametrize(
     ("wanted", "limit", "used"),
     [
-        ("50%", 64_000, 32_000), ("1%", 64_000, 1024), ("100%", 65_537, 65_537), ("33%", 100_001, 33_000),
-        ("50%", None, 4000), ("half", 64_000, 4000), (9000, 64_000, 9000), (9000, None, 9000),
-        (None, 64_000, None), ("50%", 512, 512),
+        ("50%", 64_000, 32_000),
+        ("1%", 64_000, 1024),
+        ("100%", 65_537, 65_537),
+        ("33%", 100_001, 33_000),
+        ("50%", None, 4000),
+        ("half", 64_000, 4000),
+        (9000, 64_000, 9000),
+        (9000, None, 9000),
+        (None, 64_000, None),
+        ("50%", 512, 512),
     ],
 )
 @pytest.mark.spec("D7")
@@ -75,7 +82,10 @@ ADAPTIVE = {"type": "adaptive", "display": "summarized"}
 @pytest.mark.parametrize(
     ("level", "budget", "effort"),
     [
-        ("minimal", 1024, "low"), ("low", 2048, "low"), ("medium", 8192, "medium"), ("high", 16_384, "high"),
+        ("minimal", 1024, "low"),
+        ("low", 2048, "low"),
+        ("medium", 8192, "medium"),
+        ("high", 16_384, "high"),
         ("max", 32_768, "max"),
     ],
 )
@@ -194,7 +204,12 @@ def test_nothing_is_cached_where_none_is_wanted() -> None:
 @pytest.mark.spec("D7")
 def test_what_a_provider_has_of_its_own_wins_over_what_is_general() -> None:
     own = ModelProvider(
-        thinking="low", thinking_budget=20_000, reasoning="high", effort="max", max_tokens=100, temperature=0.1,
+        thinking="low",
+        thinking_budget=20_000,
+        reasoning="high",
+        effort="max",
+        max_tokens=100,
+        temperature=0.1,
         cache_retention="long",
     )
     config = ModelConfig(thinking="high", max_tokens="10%", temperature=0.9, retries=2, providers={"anthropic": own})

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.contract.message import Text, Thinking, ToolUse
-from holdfast.models.opening import KNOWN
+from holdfast.models.from_config import KNOWN
 from holdfast.models.port import CallBegun, Ended, PartEnded, TextDelta, ThinkingDelta
 from tests.models.servers import chat
 from tests.models.servers.apis import ANTHROPIC, APIS, CHAT, GOOGLE, OPENAI, Api
@@ -32,7 +32,8 @@ def test_parallel_calls_come_with_their_own_names_and_arguments(api: Api) -> Non
     ]
     assert end(events).stop == "tool_use"
     assert [one for one in events if isinstance(one, CallBegun)] == [
-        CallBegun("call_a", "file.read"), CallBegun("call_b", "shell.run"),
+        CallBegun("call_a", "file.read"),
+        CallBegun("call_b", "shell.run"),
     ]
 
 
@@ -53,8 +54,11 @@ def test_calls_that_are_written_by_turns_are_put_together() -> None:
         return {"tool_calls": [{"index": index, **head, "function": function}]}
 
     deltas = [
-        delta(0, name="file--read", arguments='{"pa'), delta(1, name="shell--run", arguments=""),
-        delta(0, arguments='th": 1}'), delta(1, arguments='{"b":'), delta(1, arguments=" 2}"),
+        delta(0, name="file--read", arguments='{"pa'),
+        delta(1, name="shell--run", arguments=""),
+        delta(0, arguments='th": 1}'),
+        delta(1, arguments='{"b":'),
+        delta(1, arguments=" 2}"),
     ]
     base: dict[str, Any] = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m"}
     chunks = [event({**base, "choices": [{"index": 0, "delta": one, "finish_reason": None}]}) for one in deltas]

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from holdfast.contract.message import Aborted, Message, Text, ToolResult, ToolUse
-from holdfast.models.arguments import CallIds
-from holdfast.models.connection import WrongAnswer, http_client
+from holdfast.models.call_arguments import CallIds
+from holdfast.models.http import WrongAnswer, http_client
 from holdfast.models.port import Settings
 from tests.models.servers.apis import ANTHROPIC, APIS, CHAT, GOOGLE, KEY, OPENAI, VERTEX, Api
 from tests.models.servers.http import Answer, serving
@@ -218,8 +218,11 @@ def test_an_aborted_reply_says_so_only_where_it_asked_for_nothing(api: Api) -> N
 def test_text_of_any_bytes_can_be_sent(api: Api) -> None:
     odd = b"caf\xe9 \x00 end".decode("utf-8", "surrogateescape")
     history = [
-        Message("system", (Text("sys " + odd),)), Message("user", (Text(odd),)), Message("assistant", (Text(odd),)),
-        call("id" + odd, arguments=odd), result("id" + odd, odd),
+        Message("system", (Text("sys " + odd),)),
+        Message("user", (Text(odd),)),
+        Message("assistant", (Text(odd),)),
+        call("id" + odd, arguments=odd),
+        result("id" + odd, odd),
     ]
     assert "caf\N{REPLACEMENT CHARACTER}" in json.dumps(sent(api, history).json, ensure_ascii=False)
 
@@ -228,8 +231,11 @@ def test_text_of_any_bytes_can_be_sent(api: Api) -> None:
 @pytest.mark.spec("M1")
 def test_empty_messages_and_blank_text_are_left_out(api: Api) -> None:
     history = [
-        Message("user", (Text("  \n"), Text("Hello"))), Message("assistant", (Text(" \n "),)),
-        Message("user", (Text("Still there?"),)), Message("assistant", ()), Message("user", (Text("x"),)),
+        Message("user", (Text("  \n"), Text("Hello"))),
+        Message("assistant", (Text(" \n "),)),
+        Message("user", (Text("Still there?"),)),
+        Message("assistant", ()),
+        Message("user", (Text("x"),)),
     ]
     made = body(api, history)
     key = {"openai": "input", "google": "contents", "vertex": "contents"}.get(api.name, "messages")

@@ -93,8 +93,12 @@ def test_a_reasoning_item_without_a_summary_is_kept() -> None:
 @pytest.mark.spec("M1")
 def test_thinking_of_others_is_sent_as_text_or_dropped(api: Api) -> None:
     said = (
-        Thinking(" one ", "somebody", "c2ln"), Text("Well."), Thinking("two", "somebody", "c2ln"),
-        Thinking("  "), Thinking("hidden", "somebody", None, True), ToolUse("call_a", "file.read"),
+        Thinking(" one ", "somebody", "c2ln"),
+        Text("Well."),
+        Thinking("two", "somebody", "c2ln"),
+        Thinking("  "),
+        Thinking("hidden", "somebody", None, True),
+        ToolUse("call_a", "file.read"),
     )
     kept = json.dumps(again(api, said))
     assert r"<thinking>\none\n\ntwo\n</thinking>" in kept

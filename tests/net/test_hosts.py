@@ -11,13 +11,17 @@ from holdfast.net.addresses import is_near, on_this_machine
 from holdfast.net.hosts import AllowList, fault_of, origin_of, to_host
 
 
-@pytest.mark.parametrize("url", ["https://as.example/authorize", "https://as.example:8443/a?b=c", "https://[2001:db8::1]/"])
+@pytest.mark.parametrize(
+    "url", ["https://as.example/authorize", "https://as.example:8443/a?b=c", "https://[2001:db8::1]/"]
+)
 @pytest.mark.spec("K1")
 def test_https_is_fine_anywhere(url: str) -> None:
     assert fault_of(url, loopback=False) is None
 
 
-@pytest.mark.parametrize("url", ["http://localhost:1/a", "http://127.0.0.1/a", "http://127.1.2.3/a", "http://[::1]:80/"])
+@pytest.mark.parametrize(
+    "url", ["http://localhost:1/a", "http://127.0.0.1/a", "http://127.1.2.3/a", "http://[::1]:80/"]
+)
 @pytest.mark.spec("K1")
 def test_plain_http_is_fine_on_this_machine_for_a_server_of_this_machine(url: str) -> None:
     assert fault_of(url, loopback=True) is None

@@ -131,9 +131,7 @@ def test_a_package_offers_a_whole_module(install: Install) -> None:
         ("_nowhere:x", "ModuleNotFoundError"),
     ],
 )
-def test_a_broken_package_is_a_warning_that_names_it_and_others_load(
-    install: Install, target: str, words: str
-) -> None:
+def test_a_broken_package_is_a_warning_that_names_it_and_others_load(install: Install, target: str, words: str) -> None:
     group = install("broken", entry=target)
     install("fine", "definitions = [{'name': 'fine.tool'}]", entry="")
     registry = Registry()

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from holdfast.contract.errors import InvalidName, ToolError
-from holdfast.contract.function import tool
+from holdfast.contract.function_tool import tool
+from holdfast.contract.json import Args
 from holdfast.contract.tool import Tool
-from holdfast.contract.values import Args
 from holdfast.registry.registry import Registry
 
 SCHEMA = {"type": "object", "properties": {"q": {"type": "string"}}, "x-kept": [1, {"a": None}]}

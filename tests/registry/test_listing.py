@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from holdfast.contract.json import encode_json
 from holdfast.contract.tool import Tool
-from holdfast.contract.values import encode_json
-from holdfast.registry.listing import Format, Listing, provider_list
 from holdfast.registry.registry import Registry
+from holdfast.registry.tool_lists import Format, Listing, provider_list
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

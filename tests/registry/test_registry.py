@@ -10,9 +10,9 @@ from time import perf_counter
 import pytest
 
 from holdfast.contract.call import Caller, Decision
+from holdfast.contract.enums import Verdict
 from holdfast.contract.errors import DuplicateTool, InvalidSchema
 from holdfast.contract.tool import Tool
-from holdfast.contract.vocabulary import Verdict
 from holdfast.registry.registry import Registry
 from holdfast.registry.sources import Handle
 

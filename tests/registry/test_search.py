@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import Tool
-from holdfast.registry.listing import K1, MAX_PARAMETER, MAX_PARAMETERS, MAX_TEXT, NAME_WEIGHT, B, ToolIndex
+from holdfast.registry.tool_lists import K1, MAX_PARAMETER, MAX_PARAMETERS, MAX_TEXT, NAME_WEIGHT, B, ToolIndex
 from tests.registry.many import many_tools, schema
 
 pytestmark = pytest.mark.spec("R9")
@@ -161,9 +161,7 @@ def test_the_order_is_that_of_bm25_worked_out_by_hand(given: list[tuple[str, str
         Tool(name=f"n{number:02}.{name}", description=said, input_schema=schema(p=explained) if explained else {})
         for number, (name, said, explained) in enumerate(given)
     ]
-    texts = [
-        Counter([*[name] * NAME_WEIGHT, *said.split(), *explained.split()]) for name, said, explained in given
-    ]
+    texts = [Counter([*[name] * NAME_WEIGHT, *said.split(), *explained.split()]) for name, said, explained in given]
     # Beside its words a name has a number, and a parameter its own name.
     lengths = [text.total() + NAME_WEIGHT + bool(given[place][2]) for place, text in enumerate(texts)]
     assert_ranked(tools, texts, lengths, query)

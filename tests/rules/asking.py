@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.contract.call import Caller
+from holdfast.contract.enums import AUTO_APPROVED_IF_SANDBOXED, RUNS_COMMANDS, Risk
+from holdfast.contract.json import Args
 from holdfast.contract.tool import Tool
-from holdfast.contract.values import Args
-from holdfast.contract.vocabulary import AUTO_APPROVED_IF_SANDBOXED, RUNS_COMMANDS, Risk
 from holdfast.rules.chain import Question
 
 ROOT = Path("/srv/project")

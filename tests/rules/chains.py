@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from holdfast.config.model import ApprovalConfig
+from holdfast.config.config import ApprovalConfig
+from holdfast.contract.enums import Verdict
+from holdfast.contract.json import Args
 from holdfast.contract.tool import Tool
-from holdfast.contract.values import Args
-from holdfast.contract.vocabulary import Verdict
 from holdfast.rules.chain import Chain
 
 from .asking import READ, question

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.config.model import ApprovalConfig, HooksConfig
+from holdfast.config.config import ApprovalConfig, HooksConfig
 from holdfast.contract.call import Caller, Decision, Proposal
 from holdfast.contract.context import Context
+from holdfast.contract.enums import Risk, Verdict
 from holdfast.contract.errors import ConfigError
+from holdfast.contract.json import Args
 from holdfast.contract.tool import Tool
-from holdfast.contract.values import Args
-from holdfast.contract.vocabulary import Risk, Verdict
 from holdfast.rules.chain import DEFAULT, Chain, Question, ResolveContext
-from holdfast.rules.gate import (
+from holdfast.rules.decider import (
     CHANGED,
     HOOK,
     MAX_RISK,
@@ -26,8 +26,8 @@ from holdfast.rules.gate import (
     max_risk_cap,
     protected_path_cap,
 )
+from holdfast.rules.from_config import SHELL_PARTS, standard_caps, standard_chain
 from holdfast.rules.resolvers import CONFIG, GRANTS, PURE
-from holdfast.rules.standard import SHELL_PARTS, standard_caps, standard_chain
 
 from .asking import CALCULATOR, EDIT, READ, SHELL, UNKNOWN, WRITE, question, tool
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.contract.call import Decision
-from holdfast.contract.vocabulary import Verdict
+from holdfast.contract.enums import Verdict
 from holdfast.rules.chain import Question
-from holdfast.rules.gate import Cap, apply_caps
+from holdfast.rules.decider import Cap, apply_caps
 
 from .asking import question
 

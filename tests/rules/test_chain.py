@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from holdfast.contract.call import Decision
+from holdfast.contract.enums import Verdict
 from holdfast.contract.errors import ConfigError
+from holdfast.contract.json import Args
 from holdfast.contract.tool import Tool
-from holdfast.contract.values import Args
-from holdfast.contract.vocabulary import Verdict
 from holdfast.rules.chain import Chain, Resolve, ResolveContext, Resolver
 
 from .asking import READ, SHELL, question

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.config.model import ApprovalConfig
-from holdfast.contract.vocabulary import Verdict
+from holdfast.config.config import ApprovalConfig
+from holdfast.contract.enums import Verdict
 from holdfast.rules.chain import Chain
+from holdfast.rules.from_config import standard_chain
 from holdfast.rules.resolvers import CONFIG, PURE
-from holdfast.rules.standard import standard_chain
 
 from .asking import READ, SHELL
 from .chains import decided, listed
@@ -48,9 +48,7 @@ def importing(*paths: str, **fields: object) -> Chain:
 @pytest.mark.spec("A2", "A5a")
 @pytest.mark.usefixtures("package")
 def test_a_module_path_in_the_list_is_a_resolver_of_its_own() -> None:
-    module, dotted, colon = (
-        f"policies_under_test.{name}" for name in ("strict", "loose.approve", "loose:approve")
-    )
+    module, dotted, colon = (f"policies_under_test.{name}" for name in ("strict", "loose.approve", "loose:approve"))
     chain = importing(module, dotted, colon)
     assert decided(chain, READ) == (module, DENY)
     assert decided(chain, SHELL) == (dotted, APPROVE)

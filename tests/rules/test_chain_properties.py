@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.contract.vocabulary import Verdict
+from holdfast.contract.enums import Verdict
 from holdfast.rules.chain import Chain, OnError, Resolver
 
 from .asking import READ, question
@@ -18,9 +18,7 @@ from .asking import READ, question
 ANSWERS = ["approve", "ask", "deny", None, "junk", "raise"]
 
 
-def voice(
-    name: str, answer: str | None, priority: int, *, static: bool = False, applies: bool = True
-) -> Resolver:
+def voice(name: str, answer: str | None, priority: int, *, static: bool = False, applies: bool = True) -> Resolver:
     def resolve(*_: Any) -> str | None:
         if answer == "raise":
             raise RuntimeError(name)
@@ -43,9 +41,9 @@ def numbered(items: list[tuple[str | None, int, bool, bool]]) -> list[Resolver]:
     ]
 
 
-voices = st.lists(
-    st.tuples(st.sampled_from(ANSWERS), st.integers(0, 3), st.booleans(), st.booleans()), max_size=6
-).map(numbered)
+voices = st.lists(st.tuples(st.sampled_from(ANSWERS), st.integers(0, 3), st.booleans(), st.booleans()), max_size=6).map(
+    numbered
+)
 
 
 @pytest.mark.spec("A18")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.config.model import ApprovalConfig, Preset
+from holdfast.config.config import ApprovalConfig, Preset
 from holdfast.contract.call import Decision
-from holdfast.contract.values import Args
-from holdfast.contract.vocabulary import Verdict
+from holdfast.contract.enums import Verdict
+from holdfast.contract.json import Args
 from holdfast.rules.chain import Question, Resolve, ResolveContext
+from holdfast.rules.from_config import DocumentPolicy, standard_chain
 from holdfast.rules.resolvers import CATCH_ALL, CONFIG, FRONTMATTER, GRANTS, PURE, SANDBOX
-from holdfast.rules.standard import DocumentPolicy, standard_chain
 from holdfast.store.ledger import Grant
 
 from .asking import CALCULATOR, EDIT, READ, SHELL, UNKNOWN, WRITE, question

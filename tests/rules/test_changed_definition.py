@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from holdfast.config.model import ApprovalConfig, Preset
+from holdfast.config.config import ApprovalConfig, Preset
 from holdfast.contract.call import Caller, Decision
+from holdfast.contract.enums import AUTO_APPROVED_IF_SANDBOXED, CHANGED_DEFINITION, Verdict
+from holdfast.contract.json import Args
 from holdfast.contract.tool import Tool
-from holdfast.contract.values import Args
-from holdfast.contract.vocabulary import AUTO_APPROVED_IF_SANDBOXED, CHANGED_DEFINITION, Verdict
 from holdfast.rules.chain import DEFAULT, Chain, Question, ResolveContext
-from holdfast.rules.gate import CHANGED, Gate, apply_caps, changed_definition_cap, explain
+from holdfast.rules.decider import CHANGED, Gate, apply_caps, changed_definition_cap, explain
+from holdfast.rules.from_config import standard_caps, standard_chain
 from holdfast.rules.resolvers import CATCH_ALL, CONFIG, GRANTS, PURE, SANDBOX
-from holdfast.rules.standard import standard_caps, standard_chain
-from holdfast.store.bodies import Grant
+from holdfast.store.entries import Grant
 
 from .asking import question, tool
 

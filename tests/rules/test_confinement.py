@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec import convert, to_builtins
 from msgspec.structs import replace
 
-from holdfast.contract.values import Args
+from holdfast.contract.json import Args
 from holdfast.rules.chain import UNCONFINED, Confinement
 from holdfast.rules.grants import matches, narrow_grant
 from holdfast.store.ledger import Grant

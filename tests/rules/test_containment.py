@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from holdfast.contract.call import Decision
-from holdfast.contract.vocabulary import NEEDS_CONTAINMENT, RUNS_COMMANDS, Verdict
-from holdfast.rules.gate import CONTAINMENT, Containment, apply_caps, containment_cap
+from holdfast.contract.enums import NEEDS_CONTAINMENT, RUNS_COMMANDS, Verdict
+from holdfast.rules.decider import CONTAINMENT, Containment, apply_caps, containment_cap
 
 from .asking import READ, question, tool
 
@@ -25,9 +25,7 @@ OBEYS = tool("git.status", capabilities=frozenset({NEEDS_CONTAINMENT}))
         ("refused", Verdict.DENY, Verdict.DENY),
     ],
 )
-def test_what_would_run_uncontained_is_asked_about_or_denied(
-    state: Containment, runs: Verdict, obeys: Verdict
-) -> None:
+def test_what_would_run_uncontained_is_asked_about_or_denied(state: Containment, runs: Verdict, obeys: Verdict) -> None:
     caps = [containment_cap(lambda: state)]
     assert apply_caps(YES, caps, question(RUNS)).decision.verdict is runs
     assert apply_caps(YES, caps, question(OBEYS)).decision.verdict is obeys

@@ -5,14 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from holdfast.config.model import ApprovalConfig, HooksConfig
+from holdfast.config.config import ApprovalConfig, HooksConfig
 from holdfast.contract.call import Decision
-from holdfast.contract.values import Args
-from holdfast.contract.vocabulary import Verdict
+from holdfast.contract.enums import Verdict
+from holdfast.contract.json import Args
 from holdfast.rules.chain import Chain, ResolveContext
-from holdfast.rules.gate import HOOK, Explanation, Gate, Hooks, explain
+from holdfast.rules.decider import HOOK, Explanation, Gate, Hooks, explain
+from holdfast.rules.from_config import standard_chain
 from holdfast.rules.resolvers import CATCH_ALL, CONFIG, PURE
-from holdfast.rules.standard import standard_chain
 
 from .asking import READ, SHELL, WRITE, question
 

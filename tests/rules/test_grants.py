@@ -9,8 +9,8 @@ import pytest
 from msgspec import structs
 
 from holdfast.contract.errors import GrantRefused
+from holdfast.contract.json import Args
 from holdfast.contract.tool import Tool
-from holdfast.contract.values import Args
 from holdfast.rules.chain import Confinement, Question
 from holdfast.rules.grants import NEVER_WIDENED, Width, matches, narrow_grant
 from holdfast.store.ledger import Grant, Scope

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.contract.values import Args, canonical_json
+from holdfast.contract.json import Args, canonical_json
 from holdfast.rules.grants import matches, narrow_grant
 from holdfast.store.ledger import Grant
 

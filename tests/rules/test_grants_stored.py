@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.config.model import ApprovalConfig
+from holdfast.config.config import ApprovalConfig
+from holdfast.contract.enums import Verdict
 from holdfast.contract.errors import GrantRefused
-from holdfast.contract.vocabulary import Verdict
+from holdfast.rules.from_config import standard_chain
 from holdfast.rules.grants import StoredGrants, narrow_grant
 from holdfast.rules.resolvers import GRANTS
-from holdfast.rules.standard import standard_chain
 from holdfast.store.ledger import Grants, Ledger
 
 from .asking import READ, SHELL, question

@@ -7,11 +7,11 @@ from typing import get_args
 
 import pytest
 
-from holdfast.config.model import Action, Autonomy, HooksConfig
+from holdfast.config.config import Action, Autonomy, HooksConfig
 from holdfast.contract.call import Caller, Decision
+from holdfast.contract.enums import Risk, Verdict
 from holdfast.contract.tool import Tool
-from holdfast.contract.vocabulary import Risk, Verdict
-from holdfast.rules.gate import CANCELLED, HOOK, Hooks, apply_caps, shifted
+from holdfast.rules.decider import CANCELLED, HOOK, Hooks, apply_caps, shifted
 
 from .asking import READ, SHELL, UNKNOWN, WRITE, question
 
@@ -91,9 +91,7 @@ def test_between_equally_specific_hooks_the_stricter_counts() -> None:
         ("autonomous", "standard", "log"),
     ],
 )
-def test_a_caller_can_only_ask_for_more_caution(
-    configured: Autonomy, asked: Autonomy | None, expected: Action
-) -> None:
+def test_a_caller_can_only_ask_for_more_caution(configured: Autonomy, asked: Autonomy | None, expected: Action) -> None:
     hooks = Hooks(HooksConfig(autonomy=configured, actions={"read": "log"}))
     assert action(hooks, READ, Caller(autonomy=asked)) == expected
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast.rules import named_files as module
 from holdfast.rules.named_files import named_files
-from holdfast.rules.shell import mentions
+from holdfast.rules.shell import path_mentions
 
 
 @pytest.fixture
@@ -215,7 +215,7 @@ def test_more_than_can_be_looked_for_is_bound_to_every_file_of_the_project(
     project: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     limit, value, command = OVERRUNS[what]
-    monkeypatch.setattr(mentions if hasattr(mentions, limit) else module, limit, value)
+    monkeypatch.setattr(path_mentions if hasattr(path_mentions, limit) else module, limit, value)
 
     def bound() -> tuple[str, str]:
         (file,) = named_files(command, [str(project)], str(project))
@@ -255,7 +255,7 @@ def test_signs_in_code_and_prose_are_not_taken_for_patterns(project: Path) -> No
 
 @pytest.mark.spec("A12b")
 def test_a_project_too_large_to_compare_is_never_the_same(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mentions, "MAX_TEXT", 1)
+    monkeypatch.setattr(path_mentions, "MAX_TEXT", 1)
     monkeypatch.setattr(module, "_MAX_TREE", 3)
     one, two = (named_files("sh build.sh", [str(project)], str(project)) for _ in range(2))
     assert one != two
@@ -263,7 +263,7 @@ def test_a_project_too_large_to_compare_is_never_the_same(project: Path, monkeyp
 
 @pytest.mark.spec("A12b")
 def test_links_to_folders_are_compared_once_each(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mentions, "MAX_TEXT", 1)
+    monkeypatch.setattr(path_mentions, "MAX_TEXT", 1)
     (project / "sub" / "up").symlink_to(project)
     (project / "gone").symlink_to(project / "nothing")
     one, two = (named_files("sh build.sh", [str(project)], str(project)) for _ in range(2))

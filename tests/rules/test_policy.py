@@ -6,7 +6,7 @@ from time import perf_counter
 
 import pytest
 
-from holdfast.config.model import (
+from holdfast.config.config import (
     ApprovalConfig,
     Config,
     HooksConfig,
@@ -18,9 +18,9 @@ from holdfast.config.model import (
     ToolsConfig,
 )
 from holdfast.contract.call import Caller
+from holdfast.contract.enums import Verdict
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.tool import Tool
-from holdfast.contract.vocabulary import Verdict
 from holdfast.rules.policy import GROUPS, CompiledPolicy, Policy, PolicyRules, SkillPermissions, check_names
 
 ALIASES = {"file.read": ("read", "read_file"), "shell.exec": ("bash",), "file.write": ("write",)}
@@ -340,8 +340,10 @@ def test_names_that_no_tool_has_are_warned_about_with_what_was_meant() -> None:
         config={"bash": {}, "shel.exec": {}},
     )
     approval = ApprovalConfig(
-        auto_approve=("$defualt", "file.raed", "json", "$mine"), importable=("json", "file.raed"),
-        excluded=("file.wirte",), presets={"$mine": Preset(approve=("file.lst",), deny=("bassh",))},
+        auto_approve=("$defualt", "file.raed", "json", "$mine"),
+        importable=("json", "file.raed"),
+        excluded=("file.wirte",),
+        presets={"$mine": Preset(approve=("file.lst",), deny=("bassh",))},
         narrow=(("git.dif",),),
     )
     config = Config(tools=tools, approval=approval, hooks=HooksConfig(actions={"git.*": "log", "shell.exek": "log"}))
@@ -358,8 +360,9 @@ def test_names_that_no_tool_has_are_warned_about_with_what_was_meant() -> None:
         "approval.auto_approve names '$defualt'": "preset. Did you mean '$default'?",
         "approval.auto_approve names 'file.raed'": "tool or group. Did you mean 'file.read'?",
         "The `remove` of approval.auto_approve names 'file.wirte'": "tool or group. Did you mean 'file.write'?",
-        "approval.auto_approve of the machine or of an untrusted file names 'git.dif'":
-            "tool or group. Did you mean 'git.diff'?",
+        "approval.auto_approve of the machine or of an untrusted file names 'git.dif'": (
+            "tool or group. Did you mean 'git.diff'?"
+        ),
         "approval.presets.$mine.approve names 'file.lst'": "tool or group. Did you mean 'file.list'?",
         "approval.presets.$mine.deny names 'bassh'": "tool or group. Did you mean 'bash'?",
         "hooks.actions names 'shell.exek'": "tool or group. Did you mean 'shell.exec'?",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.config.model import PolicyLayer, Profile
+from holdfast.config.config import PolicyLayer, Profile
 from holdfast.contract.call import Caller
 from holdfast.contract.tool import Tool
 from holdfast.rules.policy import GROUPS, Names, Policy, PolicyRules, SkillPermissions

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from holdfast.config.config import Preset
 from holdfast.config.merge import NameList
-from holdfast.config.model import Preset
+from holdfast.contract.enums import Verdict
 from holdfast.contract.tool import Tool
-from holdfast.contract.vocabulary import Verdict
 from holdfast.rules.resolvers import ListPolicy, Narrowing
 from holdfast.tools import builtin_tools
 

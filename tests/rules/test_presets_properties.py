@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.config.config import Preset
 from holdfast.config.merge import NameList
-from holdfast.config.model import Preset
-from holdfast.contract.vocabulary import Verdict
+from holdfast.contract.enums import Verdict
 from holdfast.rules.resolvers import ListPolicy, Narrowing
 
 from .asking import CALCULATOR, EDIT, FETCH, READ, SHELL, UNKNOWN, WRITE

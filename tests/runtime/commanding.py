@@ -9,7 +9,7 @@ from typing import Any, Literal
 from uuid import uuid4
 
 from holdfast import Config, Result, Runtime, Tool
-from holdfast.config.model import ApprovalConfig, OutputConfig, SandboxConfig
+from holdfast.config.config import ApprovalConfig, OutputConfig, SandboxConfig
 from holdfast.contract.event import Output, Received
 from holdfast.tools import processes
 from holdfast.tools.shell import SHELL_EXEC

@@ -14,7 +14,11 @@ from pathlib import Path
 def git(folder: Path, *words: str) -> str:
     named = {f"GIT_{role}_{part}": "ann" for role in ("AUTHOR", "COMMITTER") for part in ("NAME", "EMAIL")}
     ran = subprocess.run(
-        ("git", "-C", str(folder), *words), check=True, capture_output=True, text=True, timeout=60,
+        ("git", "-C", str(folder), *words),
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
         env={**os.environ, **named},
     )
     return ran.stdout.strip()
@@ -30,11 +34,18 @@ def serving(folder: Path) -> Generator[str]:
             path, _, query = self.path.partition("?")
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             told = {
-                "GIT_PROJECT_ROOT": str(folder), "GIT_HTTP_EXPORT_ALL": "1", "REQUEST_METHOD": self.command,
-                "PATH_INFO": path, "QUERY_STRING": query, "CONTENT_LENGTH": str(len(body)), "REMOTE_USER": "ann",
-                "CONTENT_TYPE": self.headers.get("Content-Type", ""), "REMOTE_ADDR": "127.0.0.1",
+                "GIT_PROJECT_ROOT": str(folder),
+                "GIT_HTTP_EXPORT_ALL": "1",
+                "REQUEST_METHOD": self.command,
+                "PATH_INFO": path,
+                "QUERY_STRING": query,
+                "CONTENT_LENGTH": str(len(body)),
+                "REMOTE_USER": "ann",
+                "CONTENT_TYPE": self.headers.get("Content-Type", ""),
+                "REMOTE_ADDR": "127.0.0.1",
                 "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
-                "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""), "PATH": os.environ["PATH"],
+                "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
+                "PATH": os.environ["PATH"],
             }
             said = subprocess.run((str(program),), input=body, capture_output=True, env=told, timeout=60, check=True)
             head, _, rest = said.stdout.partition(b"\r\n\r\n")

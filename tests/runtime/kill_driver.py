@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import Answer, Runtime, State, Tool
-from holdfast.config.model import ApprovalConfig, Config
+from holdfast.config.config import ApprovalConfig, Config
 from holdfast.contract.errors import CallError
 from holdfast.runtime.commands import Workspace
 from holdfast.store.ledger import Ledger

@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from holdfast import Config, Proposal, Risk, Runtime, Tool
 from holdfast.config.merge import overlay
+from holdfast.contract.enums import CHANGED_DEFINITION
 from holdfast.contract.errors import ConfigError
-from holdfast.contract.vocabulary import CHANGED_DEFINITION
 from holdfast.runtime.commands import Workspace
 from holdfast.sandbox.launch import Backend
 from holdfast.sandbox.sandbox import Sandbox

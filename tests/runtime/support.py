@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from holdfast import Answer, Config, PendingCall, Result, Runtime, Tool, tool
-from holdfast.config.model import ApprovalConfig
+from holdfast.config.config import ApprovalConfig
 from holdfast.contract.event import Pending
 from holdfast.runtime.commands import Workspace
 from holdfast.runtime.runtime import Rules

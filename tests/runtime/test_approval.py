@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from holdfast import Answer, Attachment, Config, PendingCall, Precondition, Proposal, Result, Risk, Runtime, State, Tool
-from holdfast.config.model import ApprovalConfig, HooksConfig, SandboxConfig
+from holdfast.config.config import ApprovalConfig, HooksConfig, SandboxConfig
+from holdfast.contract.enums import Failure
 from holdfast.contract.errors import CallError, InvalidArguments, NotPending, StaleApproval, UnknownCall
-from holdfast.contract.vocabulary import Failure
 from tests.runtime.support import add, open_ledger, recorder, run, runtime_in, until_held, yes
 
 

@@ -16,9 +16,9 @@ import pytest
 from holdfast import Result, Runtime
 from holdfast.contract.event import Warned
 from holdfast.contract.processes import Processes
-from holdfast.runtime.background import read_page
+from holdfast.runtime.background_processes import read_page
 from holdfast.sandbox import limits
-from holdfast.sandbox.warden.client import Job, Warden
+from holdfast.sandbox.supervisor.client import Job, Warden
 from tests.runtime.commanding import mark, shell_in, survivors, until
 from tests.runtime.support import run
 

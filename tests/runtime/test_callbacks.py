@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import Config, Runtime, State, Tool, define
-from holdfast.config.model import ToolsConfig
+from holdfast.config.config import ToolsConfig
 from holdfast.contract.errors import ToolError
 from holdfast.contract.event import Started
 from tests.runtime.support import run

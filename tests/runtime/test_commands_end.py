@@ -66,9 +66,7 @@ def test_a_timeout_kills_all_of_it_and_keeps_what_was_printed(tmp_path: Path, mo
 
     result = run(main())
     assert result.state is State.TIMED_OUT
-    assert result.error == (
-        "Tool 'shell.exec' timed out after 700ms\n\nfirst\n\nCommand timed out after 0.7 seconds."
-    )
+    assert result.error == ("Tool 'shell.exec' timed out after 700ms\n\nfirst\n\nCommand timed out after 0.7 seconds.")
 
 
 @pytest.mark.spec("X3")

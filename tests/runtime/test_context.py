@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import pytest
 
 from holdfast import Caller, Config, HoldfastError, Runtime, Tool
-from holdfast.config.model import OutputConfig, PolicyLayer, SandboxConfig, ToolsConfig
+from holdfast.config.config import OutputConfig, PolicyLayer, SandboxConfig, ToolsConfig
 from holdfast.contract.call import Call
 from holdfast.contract.errors import CallError, PathRefused
 from holdfast.runtime.commands import Workspace

@@ -12,12 +12,12 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from holdfast import Config, Decision, Runtime, Tool, Verdict
-from holdfast.config.load import tighten
-from holdfast.config.model import Preset
+from holdfast.config.config import Preset
+from holdfast.config.layers import tighten
 from holdfast.config.options import Option, options
+from holdfast.contract.enums import AUTO_APPROVED_IF_SANDBOXED, NEEDS_CONTAINMENT, RUNS_COMMANDS
 from holdfast.contract.errors import ConfigError
-from holdfast.contract.vocabulary import AUTO_APPROVED_IF_SANDBOXED, NEEDS_CONTAINMENT, RUNS_COMMANDS
-from holdfast.rules.gate import HOOK, MAX_RISK
+from holdfast.rules.decider import HOOK, MAX_RISK
 from holdfast.rules.policy import Names
 from holdfast.rules.resolvers import BUILT_IN
 from tests.runtime.predicting import CALLS, Setting, laid_over, layers, project_in, runtime_for, setting

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from holdfast import Answer, Result, State, Tool
-from holdfast.contract.vocabulary import Failure
+from holdfast.contract.enums import Failure
 from tests.runtime.support import open_ledger, recorder, run, runtime_in, until_held
 
 PARK = """

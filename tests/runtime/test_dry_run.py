@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import Config, Deny, Proposal, Risk, Runtime, Tool, Verdict
-from holdfast.config.model import SandboxConfig, SecretSource
+from holdfast.config.config import SandboxConfig, SecretSource
 from holdfast.contract.call import Caller
 from holdfast.tools import builtin_tools
 from tests.runtime.support import recorder, run, runtime_in
@@ -80,9 +80,7 @@ def test_secret_scopes_are_checked_and_their_values_are_not_fetched(tmp_path: Pa
         assert ctx.dry_run
         return Proposal(tool_name="send", summary=ctx.secret("mail"), risk=Risk.LOW, payload={})
 
-    send = Tool(
-        name="send", propose=propose, apply=lambda payload, ctx: "sent", required_secret_scopes=("mail",)
-    )
+    send = Tool(name="send", propose=propose, apply=lambda payload, ctx: "sent", required_secret_scopes=("mail",))
     config = Config(secrets={"mail": SecretSource(command=(str(script),))})
     runtime = runtime_in(tmp_path, send, config=config)
     assert run(runtime.judge("send", {})).verdict is Verdict.ASK

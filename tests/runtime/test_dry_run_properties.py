@@ -11,8 +11,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from holdfast import Config, Decision, Deny, Result, Runtime, Verdict
+from holdfast.contract.enums import Failure, State
 from holdfast.contract.errors import ConfigError
-from holdfast.contract.vocabulary import Failure, State
 from holdfast.runtime.runtime import Rules
 from tests.runtime.predicting import Setting, calls, laid_over, layers, project_in, runtime_for
 from tests.runtime.support import run

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from holdfast import HoldfastError, Result, Runtime, State, Tool, tool
-from holdfast.contract.vocabulary import Failure
-from holdfast.rules.gate import Cap, Gate
+from holdfast.contract.enums import Failure
+from holdfast.rules.decider import Cap, Gate
 from holdfast.runtime.runtime import Rules
 from tests.runtime.support import add, approving, recorder, run, runtime_in
 

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from holdfast import Answer, Caller, Config, Deny, PendingCall, Result, Runtime, State, Tool, tool
-from holdfast.config.model import ToolsConfig
+from holdfast.config.config import ToolsConfig
+from holdfast.contract.enums import Failure
 from holdfast.contract.errors import CallError
 from holdfast.contract.event import Queued, Warned
-from holdfast.contract.vocabulary import Failure
 from tests.runtime.support import add, approving, recorder, run, runtime_in, until_held
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from holdfast import Config, Proposal, Risk, State, Tool
-from holdfast.config.model import ApprovalConfig, ToolsConfig
+from holdfast.config.config import ApprovalConfig, ToolsConfig
 from holdfast.contract.context import Context
-from holdfast.contract.values import Args
+from holdfast.contract.json import Args
 from tests.runtime.support import approving, run, runtime_in
 
 APPROVED = ApprovalConfig(auto_approve=("mcp:*",))

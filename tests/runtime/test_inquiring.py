@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from holdfast import Config, Context, Runtime, Tool
+from holdfast.contract.elicitation import CANCELLED, Form, Inquirer, Inquiry, Reply, Roots
+from holdfast.contract.enums import State
 from holdfast.contract.event import Inquired
-from holdfast.contract.inquiry import CANCELLED, Form, Inquirer, Inquiry, Reply, Roots
-from holdfast.contract.values import Args
-from holdfast.contract.vocabulary import State
+from holdfast.contract.json import Args
 from tests.attached import attached
 from tests.runtime.support import run
 

@@ -10,10 +10,10 @@ import pytest
 
 from holdfast import Answer, Attachment, Caller, Decision, Deny, HoldfastError, Result, Runtime, State, Tool, Verdict
 from holdfast.contract.call import Call
+from holdfast.contract.enums import Failure
 from holdfast.contract.errors import CallError, LedgerUnavailable, StaleApproval
-from holdfast.contract.vocabulary import Failure
 from holdfast.runtime.runtime import Request
-from holdfast.store.bodies import Ended
+from holdfast.store.entries import Ended
 from holdfast.store.ledger import Ledger
 from tests.runtime.support import recorder, run, runtime_in, until_held
 

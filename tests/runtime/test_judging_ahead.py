@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast import Context, Runtime, State, Tool, Verdict
+from holdfast.contract.enums import Failure
 from holdfast.contract.errors import CallError
-from holdfast.contract.values import Args
-from holdfast.contract.vocabulary import Failure
+from holdfast.contract.json import Args
 from holdfast.runtime.commands import Workspace
 from holdfast.store.ledger import Ledger
 from holdfast.tools import builtin_tools

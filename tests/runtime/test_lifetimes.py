@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from holdfast import Answer, Config, PendingCall, Runtime, State, Tool
-from holdfast.config.model import PENDING_TTL, ApprovalConfig, PendingConfig
+from holdfast.config.config import PENDING_TTL, ApprovalConfig, PendingConfig
 from holdfast.contract.call import Caller
+from holdfast.contract.enums import Failure
 from holdfast.contract.errors import UnknownCall
-from holdfast.contract.vocabulary import Failure
 from tests.runtime.support import recorder, run, runtime_in
 
 DAY = 86_400.0

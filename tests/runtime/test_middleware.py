@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from holdfast import Config, Deny, Result, Runtime, State, Tool, tool
-from holdfast.config.model import ToolsConfig
-from holdfast.contract.vocabulary import Failure
+from holdfast.config.config import ToolsConfig
+from holdfast.contract.enums import Failure
 from tests.runtime.support import add, approving, recorder, run, text_of
 
 
@@ -39,6 +39,7 @@ def test_a_hook_may_deny_with_a_reason_and_a_failing_hook_denies_too() -> None:
         await asyncio.get_running_loop().create_future()
 
     config = Config(tools=ToolsConfig(default_timeout=0.05), approval=approving("note").approval)
+
     def denies(args: Any, ctx: Any) -> Deny:
         return Deny("not on Sundays")
 
@@ -148,5 +149,3 @@ def test_a_hook_that_gives_what_json_cannot_carry_denies() -> None:
     runtime.middleware_for("note", before=junk)
     assert run(runtime.call("note", {})).failure is Failure.DENIED_BY_MIDDLEWARE
     assert seen == []
-
-

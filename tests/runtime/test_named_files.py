@@ -9,10 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast import Config, Result, Runtime, State
-from holdfast.config.model import SandboxConfig, ToolsConfig
+from holdfast.config.config import SandboxConfig, ToolsConfig
 from holdfast.contract.call import PendingCall
+from holdfast.contract.enums import Failure
 from holdfast.contract.errors import StaleApproval
-from holdfast.contract.vocabulary import Failure
 from holdfast.tools.shell import SHELL_EXEC
 from tests.runtime.commanding import PROCESS_TOOLS
 from tests.runtime.support import run, runtime_in

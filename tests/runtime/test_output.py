@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import Attachment, Config, Result, Runtime, Tool
-from holdfast.config.model import OutputConfig
+from holdfast.config.config import OutputConfig
 from holdfast.tools.output_read import OUTPUT_READ_TOOL
 from tests.runtime.support import approving, run, runtime_in
 

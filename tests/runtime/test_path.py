@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from holdfast import Caller, Config, Proposal, Result, Risk, Runtime, State, Tool, tool
-from holdfast.config.model import PolicyLayer, ToolsConfig
-from holdfast.contract.values import MAX_ARGUMENT_BYTES
-from holdfast.contract.vocabulary import Failure
+from holdfast.config.config import PolicyLayer, ToolsConfig
+from holdfast.contract.enums import Failure
+from holdfast.contract.json import MAX_ARGUMENT_BYTES
 from tests.runtime.support import add, approving, recorder, run, runtime_in
 
 

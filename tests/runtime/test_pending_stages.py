@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from holdfast import Answer, Config, PendingCall, Result, Runtime, State, Tool
-from holdfast.config.model import ToolsConfig
+from holdfast.config.config import ToolsConfig
 from holdfast.contract.call import Caller
+from holdfast.contract.enums import Failure
 from holdfast.contract.event import Finished, Pending
-from holdfast.contract.vocabulary import Failure
 from holdfast.runtime.middleware import Deny
 from tests.runtime.support import recorder, run, runtime_in, until_held
 

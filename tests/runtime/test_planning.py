@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast import Config, Context, Runtime, State, Tool, Verdict
-from holdfast.config.model import ApprovalConfig
-from holdfast.contract.values import Args
-from holdfast.contract.vocabulary import EFFECTS, Failure
+from holdfast.config.config import ApprovalConfig
+from holdfast.contract.enums import EFFECTS, Failure
+from holdfast.contract.json import Args
 from holdfast.runtime.runtime import Rules
 from holdfast.store.ledger import Ledger
 from holdfast.tools import builtin_tools

@@ -16,7 +16,7 @@ import pytest
 
 import holdfast
 from holdfast import Answer, Caller, HoldfastError, Result, Runtime, Tool
-from holdfast.contract.vocabulary import Failure
+from holdfast.contract.enums import Failure
 from holdfast.store.ledger import Ledger
 from tests.runtime.support import recorder, run, runtime_in
 from tests.runtime.test_intake import BAD
@@ -173,8 +173,12 @@ async def _handed_in(runtime: Runtime, kind: str, field: str, wrong: Any) -> obj
             finally:
                 hook.remove()
         case _:
-            proposal = value if kind == "Proposal" else holdfast.Proposal(
-                tool_name="two", summary="s", risk=holdfast.Risk.LOW, payload={}, preconditions=(value,)
+            proposal = (
+                value
+                if kind == "Proposal"
+                else holdfast.Proposal(
+                    tool_name="two", summary="s", risk=holdfast.Risk.LOW, payload={}, preconditions=(value,)
+                )
             )
             two = Tool(name="two", propose=_giving(proposal), apply=_giving("done"))
             runtime.register(two, replace=True)

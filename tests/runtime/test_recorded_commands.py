@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import Config, Result, Runtime, State
-from holdfast.config.model import ApprovalConfig, SandboxConfig
+from holdfast.config.config import ApprovalConfig, SandboxConfig
 from holdfast.runtime.undo.tree import Tree
 from holdfast.tools.shell import SHELL_EXEC
 from tests.runtime.commanding import PROCESS_TOOLS
@@ -90,7 +90,7 @@ def test_what_cannot_be_taken_over_is_kept_and_the_outcome_is_unknown(
 
 @pytest.mark.spec("A12", "B4")
 def test_an_approved_process_is_asked_about_again_when_its_shell_is_another(tmp_path: Path) -> None:
-    from holdfast.config.model import ToolsConfig
+    from holdfast.config.config import ToolsConfig
 
     async def parked() -> str:
         async with runtime_in(tmp_path, *PROCESS_TOOLS, nobody="park") as runtime:

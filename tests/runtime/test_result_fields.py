@@ -14,20 +14,20 @@ import pytest
 
 import holdfast
 
-ADDED = '''
+ADDED = """
     notes: Annotated[str, Doc("what a tool wants to say beside its output")] = ""
     facts: Annotated[Json, Doc("what else a tool knows")] = None
 
     @property
-    def text('''
+    def text("""
 SECRET = "correct-horse-battery"
 PROGRAM = f'''
 import asyncio, json, sys
 from pathlib import Path
 from holdfast import Result, Runtime, tool
-from holdfast.doors.cli.outputs import result_output
-from holdfast.doors.cli.reference import objects
-from holdfast.doors.mcp.wire import to_wire
+from holdfast.cli.json_output import result_output
+from holdfast.cli.reference import objects
+from holdfast.mcp.server.wire import to_wire
 from holdfast.store.ledger import Ledger
 from msgspec import to_builtins
 import msgspec

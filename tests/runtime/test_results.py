@@ -15,7 +15,7 @@ import pytest
 from pydantic import BaseModel
 
 from holdfast import Result, Runtime, State, Tool, tool
-from holdfast.contract.vocabulary import Failure
+from holdfast.contract.enums import Failure
 from tests.runtime.support import run, runtime_in
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import Config, HoldfastError, Runtime, tool
-from holdfast.config.model import SandboxConfig
+from holdfast.config.config import SandboxConfig
 from tests.runtime.support import recorder, run
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from holdfast import Config, Result, State
-from holdfast.config.model import ApprovalConfig, SandboxConfig
-from holdfast.contract.vocabulary import Failure
+from holdfast.config.config import ApprovalConfig, SandboxConfig
+from holdfast.contract.enums import Failure
 from holdfast.sandbox.launch import Held
-from holdfast.sandbox.probing import Probing
+from holdfast.sandbox.probe import Probing
 from holdfast.tools.shell import SHELL_EXEC
 from tests.runtime.commanding import PROCESS_TOOLS
 from tests.runtime.support import run, runtime_in
@@ -54,7 +54,7 @@ def test_otherwise_a_person_is_asked(tmp_path: Path, approval: ApprovalConfig, s
 @pytest.mark.spec("A8", "N1")
 def test_one_attack_that_gets_through_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def leaks(self: Probing, backend: object, what: object) -> object:
-        from holdfast.sandbox.probing import Seen
+        from holdfast.sandbox.probe import Seen
 
         return Seen(at=0.0, cases=(Held(name="remount", held=False, detail="it got out"),))
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from holdfast import Answer, Config, PendingCall, Runtime, Verdict
-from holdfast.config.model import ApprovalConfig, SandboxConfig
-from holdfast.contract.vocabulary import State
+from holdfast.config.config import ApprovalConfig, SandboxConfig
+from holdfast.contract.enums import State
 from holdfast.contract.widening import Widening
-from holdfast.rules.gate import UNHIDDEN
+from holdfast.rules.decider import UNHIDDEN
 from holdfast.sandbox import hidden_files
 from holdfast.tools import builtin_tools
 from tests.runtime.support import run, runtime_in, yes

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from holdfast import Caller, Config, Runtime, State, Tool
-from holdfast.config.model import SecretSource
+from holdfast.config.config import SecretSource
+from holdfast.contract.enums import Failure
 from holdfast.contract.event import Output
-from holdfast.contract.vocabulary import Failure
 from holdfast.runtime.commands import Workspace
 from tests.runtime.support import open_ledger, recorder, run, runtime_in
 

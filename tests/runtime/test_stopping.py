@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from holdfast import Config, Result, Runtime, State, Tool, tool
-from holdfast.config.model import ToolsConfig
-from holdfast.contract.vocabulary import Failure
+from holdfast.config.config import ToolsConfig
+from holdfast.contract.enums import Failure
 from tests.runtime.support import approving, run, runtime_in, until_held
 
 
@@ -62,7 +62,7 @@ def test_the_calls_own_timeout_counts_before_the_tools_and_the_default() -> None
 
 @pytest.mark.spec("X3")
 def test_a_coroutine_that_swallows_its_cancellation_is_stopped_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.runtime.stepping.GRACE_SECONDS", 0.02)
+    monkeypatch.setattr("holdfast.runtime.cancellation.GRACE_SECONDS", 0.02)
     steps: list[int] = []
 
     async def execute(args: Any) -> str:

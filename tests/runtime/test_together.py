@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from holdfast import Caller, Config, Request, Result, Runtime, State, Tool
-from holdfast.config.model import PolicyLayer, ToolsConfig
+from holdfast.config.config import PolicyLayer, ToolsConfig
+from holdfast.contract.enums import Failure
 from holdfast.contract.event import Output, Received, Started
-from holdfast.contract.vocabulary import Failure
 from tests.runtime.support import add, approving, recorder, run, runtime_in
 
 

@@ -12,15 +12,15 @@ import pytest
 import holdfast
 from holdfast import Config, Context, Decision, Deny, Result, Runtime, State, Tool, Verdict
 from holdfast.agent.loop import Loop
-from holdfast.config.model import ApprovalConfig, McpConfig, Preset, ToolsConfig
+from holdfast.config.config import ApprovalConfig, McpConfig, Preset, ToolsConfig
+from holdfast.contract.enums import Failure
 from holdfast.contract.errors import HoldfastError
-from holdfast.contract.vocabulary import Failure
 from holdfast.models.port import Settings
 from holdfast.rules.chain import Question
-from holdfast.rules.gate import Cap
-from holdfast.testing.memory import MemoryConversation
+from holdfast.rules.decider import Cap
+from holdfast.testing.memory_conversation import MemoryConversation
 from tests.agent.scripted import Scripted, said, use
-from tests.doors.mcp.serving import served, text_of
+from tests.mcp.server.serving import served, text_of
 from tests.runtime.support import open_ledger, run, runtime_in
 
 ARGS: dict[str, Any] = {"text": "hello"}
@@ -299,11 +299,11 @@ def test_the_same_call_runs_where_no_stage_refuses(tmp_path: Path) -> None:
 def test_nothing_but_the_pipeline_runs_a_tool() -> None:
     """A way in that does not take the pipeline would have to call the executor, or a tool's functions."""
     folder = Path(holdfast.__file__).parent
-    pipeline = {"runtime/pipeline.py", "runtime/execute.py"}
+    pipeline = {"runtime/pipeline.py", "runtime/executor.py"}
     for path in sorted(folder.rglob("*.py")):
         name = path.relative_to(folder).as_posix()
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.module == "holdfast.runtime.execute":
+            if isinstance(node, ast.ImportFrom) and node.module == "holdfast.runtime.executor":
                 assert name in pipeline, f"{name} uses the executor"
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 of = node.func.value
@@ -322,4 +322,3 @@ def test_the_matrix_speaks_of_every_stage() -> None:
     widens = {"widen"}  # met only by a call that a rule or its approval widens: test_widening
     assert named <= {stage.name for stage in STAGES} | widens
     assert {"validate", "secrets", "before", "propose"} <= named
-

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import Answer, Config, PendingCall, Result, Runtime, State, Verdict, Widening
-from holdfast.config.model import ApprovalConfig, CommandRule, SandboxConfig
+from holdfast.config.config import ApprovalConfig, CommandRule, SandboxConfig
 from holdfast.contract.errors import CallError, HoldfastError, StaleApproval
 from holdfast.runtime.pipeline import CallRequest
 from holdfast.tools.shell import SHELL_EXEC

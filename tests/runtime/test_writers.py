@@ -9,7 +9,7 @@ from time import time
 
 import pytest
 
-from holdfast.store.owner import Noted, wrote
+from holdfast.store.process_identity import Noted, wrote
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ def test_a_writer_counts_while_it_lives_and_for_what_was_shown_before_it_ended(t
 
 @pytest.mark.spec("U2")
 def test_one_that_was_killed_counts_until_that_was_seen(tmp_path: Path) -> None:
-    script = "import os, sys; from pathlib import Path; from holdfast.store.owner import Noted\n"
+    script = "import os, sys; from pathlib import Path; from holdfast.store.process_identity import Noted\n"
     script += "Noted([Path(sys.argv[1])]); os._exit(0)"
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, timeout=60)
     assert not wrote(tmp_path / "x.md", None)

@@ -16,7 +16,7 @@ from holdfast.sandbox import bubblewrap, seccomp
 from holdfast.sandbox.landlock import Landlock
 from holdfast.sandbox.launch import Backend, Launch, Overlay
 from holdfast.sandbox.policy import Policy
-from holdfast.sandbox.probing import backends, register
+from holdfast.sandbox.probe import backends, register
 from holdfast.testing.backend import BackendConformance
 from tests.sandbox.places import bubblewraps, policy, run
 
@@ -45,7 +45,7 @@ class TestLandlock(BackendConformance):
         return Landlock()
 
     def test_what_it_does_not_hold_is_known(self) -> None:
-        from holdfast.sandbox.battery import CASES
+        from holdfast.sandbox.escape_tests import CASES
 
         missing = set(CASES) - self.backend().guarantees
         assert missing == {"change-protected", "create-protected", "rename-parent", "host-processes"}
@@ -209,7 +209,7 @@ def test_every_jump_of_the_filter_stays_inside_it(machine: str, sockets: bool) -
 @pytest.mark.spec("N1")
 def test_a_kernel_without_user_namespaces_means_the_probe_does_not_hold(tmp_path: Path) -> None:
     script = (
-        "from pathlib import Path; from holdfast.config.model import SandboxConfig;"
+        "from pathlib import Path; from holdfast.config.config import SandboxConfig;"
         "from holdfast.sandbox.sandbox import Sandbox;"
         "one = Sandbox(SandboxConfig(mode='required', backend='bubblewrap'), root=Path.cwd(), remember=False);"
         "print(one.backend(), one.held(), one.why_not())"

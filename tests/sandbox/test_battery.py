@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.contract.command import Command
-from holdfast.sandbox import battery
+from holdfast.sandbox import escape_tests
 from holdfast.sandbox.bubblewrap import Bubblewrap
 from holdfast.sandbox.launch import Backend, Launch, Overlay
 from holdfast.sandbox.policy import Policy
@@ -90,14 +90,14 @@ def wide_open(policy: Policy) -> Policy:
     ids=["net", "pid", "first", "seccomp", "sweep", "limits", "variables", "denied", "writable"],
 )
 def test_without_its_defence_an_attack_gets_through(backend: Backend, escapes: set[str]) -> None:
-    found = battery.run(backend, escapes)
+    found = escape_tests.run(backend, escapes)
     assert {case.name for case in found if not case.held} == escapes, found
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's own settings need it")
 @pytest.mark.spec("N1", "A8")
 def test_root_could_change_the_kernel_without_the_cover_of_proc() -> None:
-    found = battery.run(Weakened(without("--ro-bind", "/proc/sys", "/proc/sys")), ["kernel-settings"])
+    found = escape_tests.run(Weakened(without("--ro-bind", "/proc/sys", "/proc/sys")), ["kernel-settings"])
     assert not found[0].held
     assert "core_pattern" in found[0].detail
 
@@ -107,7 +107,7 @@ def test_an_attack_that_does_not_run_to_its_end_is_not_held() -> None:
     def broken(launch: Launch) -> Launch:
         return replace(launch, argv=(*launch.argv[:-2], "no_such_attack", "{}"))
 
-    for case in battery.run(Weakened(broken), ["remount", "tcp"]):
+    for case in escape_tests.run(Weakened(broken), ["remount", "tcp"]):
         assert not case.held
         assert "no answer" in case.detail
 
@@ -117,4 +117,4 @@ def test_a_backend_that_cannot_make_a_launch_holds_nothing() -> None:
     def refusing(_launch: Launch) -> Launch:
         raise PermissionError(1, "not today")
 
-    assert [case.held for case in battery.run(Weakened(refusing))] == [False] * len(battery.CASES)
+    assert [case.held for case in escape_tests.run(Weakened(refusing))] == [False] * len(escape_tests.CASES)

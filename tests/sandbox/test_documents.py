@@ -11,13 +11,13 @@ from typing import Literal
 import pytest
 from msgspec.structs import replace
 
-from holdfast.config.model import SandboxConfig
+from holdfast.config.config import SandboxConfig
 from holdfast.contract.command import Command
 from holdfast.fs.protected_paths import exact, is_protected
 from holdfast.runtime.undo.recorder import Recorder
-from holdfast.sandbox import protection
+from holdfast.sandbox import protected_mounts
 from holdfast.sandbox.launch import Backend, finish, run_launch, started, told
-from holdfast.sandbox.protection import find, holding
+from holdfast.sandbox.protected_mounts import find, holding
 from holdfast.sandbox.sandbox import Sandbox
 from tests.runtime.undo.support import Place
 from tests.sandbox.places import bubblewraps, launched, policy, run_noting
@@ -86,7 +86,7 @@ def test_a_document_that_was_saved_while_a_command_ran_is_left_whoever_wrote_it_
 def test_a_document_that_could_not_be_mounted_is_left_as_it_is_and_that_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protection, "DOCUMENTS", 0)
+    monkeypatch.setattr(protected_mounts, "DOCUMENTS", 0)
     for name in ("a.chat", "b.chat", "gone.chat"):
         (tmp_path / name).write_text("old")
     launch = launched(bubblewraps()[0], policy(tmp_path), ["rm", "gone.chat"], cwd=tmp_path)
@@ -113,7 +113,7 @@ def test_a_document_saved_where_a_command_moved_the_folder_away_is_left(tmp_path
 
 @pytest.mark.spec("N2")
 def test_of_many_documents_those_changed_last_are_mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protection, "DOCUMENTS", 2)
+    monkeypatch.setattr(protected_mounts, "DOCUMENTS", 2)
     for name in ("z-driven.md", "a-old.chat", "b-new.chat", "Makefile"):
         (tmp_path / name).write_text(name)
     extra = (exact(tmp_path / "z-driven.md"),)
@@ -125,7 +125,7 @@ def test_of_many_documents_those_changed_last_are_mounted(tmp_path: Path, monkey
 LEFT = """
 import os, sys
 from pathlib import Path
-from holdfast.config.model import SandboxConfig
+from holdfast.config.config import SandboxConfig
 from holdfast.contract.command import Command
 from holdfast.sandbox.sandbox import Sandbox
 root, state = map(Path, sys.argv[1:])

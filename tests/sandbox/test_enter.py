@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.config.model import SandboxConfig
+from holdfast.config.config import SandboxConfig
 from holdfast.sandbox.sandbox import Sandbox
 
 _IMPATIENT = """

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.sandbox.protection import find
+from holdfast.sandbox.protected_mounts import find
 from tests.runtime.undo.support import Place, overlay_bwrap
 from tests.sandbox.places import bubblewraps, git, policy, repository, run_noting
 
@@ -89,9 +89,7 @@ def test_a_step_planted_into_a_persons_own_rebase_does_not_run(contained: tuple[
     outside(root, "rebase", "main")
     todo = root / ".git/rebase-merge/git-rebase-todo"
     assert todo.exists()
-    assert run(f"echo 'x touch {mark}' >> .git/rebase-merge/git-rebase-todo") == {
-        ".git/rebase-merge/git-rebase-todo"
-    }
+    assert run(f"echo 'x touch {mark}' >> .git/rebase-merge/git-rebase-todo") == {".git/rebase-merge/git-rebase-todo"}
     (root / "a.txt").write_text("both\n")
     git(root, "add", "-A")
     outside(root, "rebase", "--continue")

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
-from holdfast.config.model import SandboxConfig
+from holdfast.config.config import SandboxConfig
 from holdfast.contract.command import Command
 from holdfast.contract.errors import SandboxRefused
 from holdfast.contract.widening import Widening
@@ -46,8 +46,13 @@ class _Probed(Sandbox):
 
 
 def seen(
-    place: Path, backend: Name, deny: Sequence[str], names: str, granted: Sequence[Path] = (),
-    command: dict[str, Any] | None = None, **widening: Any,
+    place: Path,
+    backend: Name,
+    deny: Sequence[str],
+    names: str,
+    granted: Sequence[Path] = (),
+    command: dict[str, Any] | None = None,
+    **widening: Any,
 ) -> str:
     """Which of the paths, from the folder of the test, a command can read; file tools must be told the same."""
     root = place / "project"

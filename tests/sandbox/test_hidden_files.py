@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.config.model import SandboxConfig
+from holdfast.config.config import SandboxConfig
 from holdfast.contract.command import Command
 from holdfast.contract.errors import SandboxRefused
 from holdfast.sandbox import hidden_files
@@ -59,9 +59,7 @@ def test_templates_certificates_and_ordinary_files_are_not(name: str) -> None:
         (("secret",), "secret x/secret", "secrets"),
     ],
 )
-def test_patterns_are_read_as_in_a_gitignore(
-    tmp_path: Path, entries: tuple[str, ...], hidden: str, seen: str
-) -> None:
+def test_patterns_are_read_as_in_a_gitignore(tmp_path: Path, entries: tuple[str, ...], hidden: str, seen: str) -> None:
     place = policy(tmp_path, read_deny=entries)
     assert {name: place.effect(tmp_path / name) for name in hidden.split()} == dict.fromkeys(hidden.split(), "deny")
     assert {name: place.effect(tmp_path / name) for name in seen.split()} == dict.fromkeys(seen.split())

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast import Answer, Config, Result, Runtime
-from holdfast.config.model import ApprovalConfig, SandboxConfig
+from holdfast.config.config import ApprovalConfig, SandboxConfig
 from holdfast.contract.call import PendingCall
 from holdfast.contract.command import Command
 from holdfast.sandbox import limits
@@ -19,7 +19,7 @@ from holdfast.sandbox.landlock import Landlock
 from holdfast.sandbox.launch import Backend, finish
 from holdfast.sandbox.limits import Groups, Limits, group_parents, rlimits
 from holdfast.sandbox.sandbox import Sandbox
-from holdfast.sandbox.warden.client import Warden
+from holdfast.sandbox.supervisor.client import Warden
 from holdfast.tools.shell import SHELL_EXEC
 from tests.runtime.support import run as run_async
 from tests.sandbox.places import bubblewraps, policy, run, working
@@ -186,7 +186,7 @@ for pid in started:
 AS_NOBODY = """
 import json, sys
 from pathlib import Path
-from holdfast.config.model import SandboxConfig
+from holdfast.config.config import SandboxConfig
 from holdfast.contract.command import Command
 from holdfast.sandbox import limits
 from holdfast.sandbox.launch import run_launch

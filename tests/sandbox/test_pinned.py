@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from holdfast.config.model import SandboxConfig
+from holdfast.config.config import SandboxConfig
 from holdfast.contract.command import Command
 from holdfast.contract.errors import SandboxRefused
-from holdfast.sandbox import bubblewrap, protection
+from holdfast.sandbox import bubblewrap, protected_mounts
 from holdfast.sandbox import policy as policies
 from holdfast.sandbox.bubblewrap import Bubblewrap
 from holdfast.sandbox.launch import LIMIT, Backend, Opened, Overlay, Turn, finish, open_same, run_launch
 from holdfast.sandbox.policy import Policy
 from holdfast.sandbox.sandbox import Sandbox
-from holdfast.sandbox.warden.client import Warden
+from holdfast.sandbox.supervisor.client import Warden
 from tests.sandbox.places import bubblewraps, launched, policy, repository, run, run_noting
 
 each = pytest.mark.parametrize("backend", bubblewraps(), ids=lambda one: one.title.partition(" (")[0])
@@ -101,7 +101,7 @@ def test_a_project_inside_a_writable_folder_is_masked_and_stays_where_it_is(tmp_
 def test_patterns_of_the_configuration_take_no_mount_from_the_built_in_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protection, "MOUNTED", 2)
+    monkeypatch.setattr(protected_mounts, "MOUNTED", 2)
     (tmp_path / "deep" / "er").mkdir(parents=True)
     (tmp_path / "deep" / "er" / ".npmrc").write_text("x")
     for name in ("a.mine", "b.mine", "c.mine"):
@@ -167,7 +167,7 @@ def test_bubblewrap_gets_no_name_it_could_follow_out_of_a_writable_folder(tmp_pa
 def test_content_that_is_kept_does_not_come_from_where_a_link_leads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protection, "MOUNTED", 0)
+    monkeypatch.setattr(protected_mounts, "MOUNTED", 0)
     root, secrets = tmp_path / "root", tmp_path / "secrets"
     (root / "d").mkdir(parents=True)
     secrets.mkdir()
@@ -175,7 +175,7 @@ def test_content_that_is_kept_does_not_come_from_where_a_link_leads(
     (root / "d" / ".npmrc").write_text("plain")
     real = bubblewrap.find
 
-    def find(*args: Any, **options: Any) -> list[protection.Locked]:
+    def find(*args: Any, **options: Any) -> list[protected_mounts.Locked]:
         """As if somebody exchanged the folder while it was being looked at."""
         (item,) = real(*args, **options)
         (root / "d").rename(root / "e")

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from holdfast.config.model import SandboxConfig
+from holdfast.config.config import SandboxConfig
 from holdfast.fs.protected_paths import locked_reason
-from holdfast.sandbox import protection
+from holdfast.sandbox import protected_mounts
 from holdfast.sandbox.launch import Backend, finish, run_launch
 from holdfast.sandbox.policy import Places, resolve
-from holdfast.sandbox.protection import Stubs, find
-from holdfast.sandbox.sweep import Sweep
+from holdfast.sandbox.protected_mounts import Stubs, find
+from holdfast.sandbox.restore_protected import Sweep
 from tests.sandbox.places import bubblewraps, git, launched, policy, repository, run, run_noting
 
 each = pytest.mark.parametrize("backend", bubblewraps(), ids=lambda one: one.title.partition(" (")[0])
@@ -99,7 +99,7 @@ def test_putting_right_follows_no_symlink(tmp_path: Path) -> None:
     (root / "sub" / ".envrc").write_text("mine")
     outside.mkdir()
     (outside / ".envrc").write_text("theirs")
-    before = protection.holding(find(root))
+    before = protected_mounts.holding(find(root))
     sweep = Sweep(root, [_unmounted(item) for item in before], keep=tmp_path / "kept")
     (root / "sub" / ".envrc").unlink()
     (root / "sub").rmdir()
@@ -109,7 +109,7 @@ def test_putting_right_follows_no_symlink(tmp_path: Path) -> None:
     assert sweep.violations == (str(root / "sub" / ".envrc"),)
 
 
-def _unmounted(item: protection.Locked) -> protection.Locked:
+def _unmounted(item: protected_mounts.Locked) -> protected_mounts.Locked:
     return replace(item, mounted=False, content=Path(item.path).read_bytes())
 
 
@@ -117,7 +117,7 @@ def _unmounted(item: protection.Locked) -> protection.Locked:
 def test_files_beyond_those_that_are_mounted_are_put_back_as_they_were(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protection, "MOUNTED", 2)
+    monkeypatch.setattr(protected_mounts, "MOUNTED", 2)
     for name in ("a", "b", "c", "d"):
         (tmp_path / name).mkdir()
         (tmp_path / name / ".npmrc").write_text(name)
@@ -210,8 +210,8 @@ def test_many_commands_at_once_leave_the_project_as_it_was(tmp_path: Path) -> No
 def test_when_a_launch_cannot_be_made_its_masks_are_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from holdfast.contract.errors import SandboxRefused
 
-    monkeypatch.setattr(protection, "MOUNTED", 0)
-    monkeypatch.setattr(protection, "KEPT_BYTES", 3)
+    monkeypatch.setattr(protected_mounts, "MOUNTED", 0)
+    monkeypatch.setattr(protected_mounts, "KEPT_BYTES", 3)
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
     (tmp_path / "two" / "Makefile").write_text("long enough")

@@ -13,10 +13,10 @@ import pytest
 
 from holdfast.fs.beneath import remove
 from holdfast.fs.protected_paths import locked_reason
-from holdfast.sandbox import sweep
+from holdfast.sandbox import restore_protected
 from holdfast.sandbox.launch import Launch, finish
-from holdfast.sandbox.protection import find, holding
-from holdfast.sandbox.sweep import Sweep
+from holdfast.sandbox.protected_mounts import find, holding
+from holdfast.sandbox.restore_protected import Sweep
 from tests.sandbox.places import bubblewraps, git, policy, repository, run_noting
 from tests.sandbox.unprivileged import run_as_nobody
 
@@ -97,7 +97,7 @@ def test_build_files_of_a_project_in_a_larger_writable_folder_are_found(tmp_path
 def test_a_plant_too_deep_to_be_copied_is_taken_away_and_the_rest_too(tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
-    sweep = Sweep(root, [], keep=tmp_path / "kept")
+    restore_protected = Sweep(root, [], keep=tmp_path / "kept")
     here = os.open(root, os.O_RDONLY)
     for name in (".bash_aliases", *["a"] * 1100):
         os.mkdir(name, dir_fd=here)
@@ -106,8 +106,8 @@ def test_a_plant_too_deep_to_be_copied_is_taken_away_and_the_rest_too(tmp_path: 
         here = below
     os.close(here)
     (root / ".envrc").write_text("x")
-    sweep()
-    assert set(sweep.violations) == {str(root / ".bash_aliases"), str(root / ".envrc")}
+    restore_protected()
+    assert set(restore_protected.violations) == {str(root / ".bash_aliases"), str(root / ".envrc")}
     assert not (root / ".bash_aliases").exists() and not (root / ".envrc").exists()
     left = next(path for path in root.iterdir() if path.name.endswith(".blocked"))
     assert left.stat().st_mode & 0o777 == 0
@@ -119,15 +119,15 @@ def test_a_plant_too_deep_to_be_copied_is_taken_away_and_the_rest_too(tmp_path: 
 
 @pytest.mark.spec("N2")
 def test_what_is_kept_of_plants_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.sandbox.sweep.KEPT_TOTAL", 40_000)
+    monkeypatch.setattr("holdfast.sandbox.restore_protected.KEPT_TOTAL", 40_000)
     root, kept = tmp_path / "root", tmp_path / "kept"
     for count in range(6):
         root.mkdir(exist_ok=True)
-        sweep = Sweep(root, [], keep=kept)
+        restore_protected = Sweep(root, [], keep=kept)
         with (root / ".envrc").open("wb") as file:
             file.truncate(10_000)
-        sweep()
-        assert sweep.violations == (str(root / ".envrc"),), count
+        restore_protected()
+        assert restore_protected.violations == (str(root / ".envrc"),), count
     assert len(list(kept.iterdir())) == 2
     assert not (root / ".envrc").exists()
 
@@ -161,7 +161,7 @@ def test_every_step_of_cleaning_up_is_done_even_if_one_fails() -> None:
 SHUT = """
 import json, os
 from pathlib import Path
-from holdfast.sandbox.sweep import Sweep
+from holdfast.sandbox.restore_protected import Sweep
 found = {}
 for number, (plant, folder, mode) in enumerate([
     ("a/.git/config", "a/.git", 0o555), ("b/.envrc", "b", 0o311), ("b/.envrc", "b", 0o444), (".envrc", ".", 0o311),
@@ -203,8 +203,8 @@ def test_builds_and_packages_go_on(tmp_path: Path) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from holdfast.sandbox.protection import Stubs, find, holding
-from holdfast.sandbox.sweep import Sweep
+from holdfast.sandbox.protected_mounts import Stubs, find, holding
+from holdfast.sandbox.restore_protected import Sweep
 root, keep = Path(sys.argv[1]), Path(sys.argv[2])
 before = holding(find(root))
 stubs = Stubs(root)
@@ -222,8 +222,8 @@ def test_what_a_killed_process_left_is_put_right_by_the_next(tmp_path: Path) -> 
     assert done.returncode == -signal.SIGKILL
     assert (root / ".envrc").exists() and (root / "sub" / ".npmrc").exists()
     living = Sweep(root, [], keep=keep)
-    assert sweep.recover(keep) == ()
+    assert restore_protected.recover(keep) == ()
     living.forget()
-    assert sweep.recover(keep) == (str(root / "sub" / ".npmrc"),)
+    assert restore_protected.recover(keep) == (str(root / "sub" / ".npmrc"),)
     assert [path.name for path in root.rglob("*")] == ["sub"]
     assert list((tmp_path / "state" / "sweeps").iterdir()) == []

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.config.model import SandboxConfig
+from holdfast.config.config import SandboxConfig
 from holdfast.contract.command import Command
 from holdfast.contract.errors import ConfigError, SandboxRefused
-from holdfast.sandbox import battery, probing
+from holdfast.sandbox import escape_tests, probe
 from holdfast.sandbox.launch import Backend, Changed, Held, Launch, Overlay, finish, run_launch
 from holdfast.sandbox.sandbox import Sandbox
 from tests.sandbox.places import bubblewraps
@@ -23,7 +23,7 @@ from tests.sandbox.places import bubblewraps
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Nothing remembered, neither on disk nor in this process."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr(probing, "_in_process", {})
+    monkeypatch.setattr(probe, "_in_process", {})
     return tmp_path / "state" / "holdfast"
 
 
@@ -42,7 +42,7 @@ def _use(monkeypatch: pytest.MonkeyPatch, backend: Backend) -> None:
     def only(_wanted: str) -> list[Backend]:
         return [backend]
 
-    monkeypatch.setattr(probing, "backends", only)
+    monkeypatch.setattr(probe, "backends", only)
 
 
 class Counting:
@@ -60,7 +60,7 @@ class Counting:
 @pytest.fixture
 def counting(monkeypatch: pytest.MonkeyPatch) -> Counting:
     stand_in = Counting()
-    monkeypatch.setattr(battery, "run", stand_in)
+    monkeypatch.setattr(escape_tests, "run", stand_in)
     return stand_in
 
 
@@ -155,7 +155,7 @@ def test_what_a_probe_showed_is_remembered_on_disk(root: Path, counting: Countin
     for _ in range(2):
         assert sandbox(root).backend() is not None
     assert counting.runs == ["bubblewrap probe"]
-    probing._in_process.clear()  # pyright: ignore[reportPrivateUsage]
+    probe._in_process.clear()  # pyright: ignore[reportPrivateUsage]
     one = sandbox(root)
     assert one.backend() is not None
     assert counting.runs == ["bubblewrap probe"]
@@ -168,7 +168,7 @@ def test_what_a_probe_showed_is_remembered_on_disk(root: Path, counting: Countin
 @pytest.mark.parametrize("spoilt", [b"", b"{}", b'{"at": 99999999999, "cases": []}', b"\0" * 100])
 def test_a_spoilt_memory_is_not_believed(root: Path, counting: Counting, state: Path, spoilt: bytes) -> None:
     sandbox(root).backend()
-    probing._in_process.clear()  # pyright: ignore[reportPrivateUsage]
+    probe._in_process.clear()  # pyright: ignore[reportPrivateUsage]
     for file in (state / "probes").iterdir():
         file.write_bytes(spoilt)
     sandbox(root).backend()
@@ -186,8 +186,8 @@ def test_failures_are_forgotten_soon_and_successes_late(
     _use(monkeypatch, bubblewraps()[0])
     sandbox(root).backend()
     counting.runs.clear()
-    now = probing.time.time()
-    monkeypatch.setattr(probing.time, "time", lambda: now + age)
+    now = probe.time.time()
+    monkeypatch.setattr(probe.time, "time", lambda: now + age)
     sandbox(root).backend()
     assert len(counting.runs) == runs
 
@@ -198,9 +198,9 @@ def test_another_program_or_kernel_or_user_is_probed_again(
 ) -> None:
     sandbox(root).backend()
     for target, name, value in (
-        (probing.platform, "release", lambda: "99.0"),
-        (probing.os, "geteuid", lambda: 4711),
-        (probing, "own_code", lambda: "changed"),
+        (probe.platform, "release", lambda: "99.0"),
+        (probe.os, "geteuid", lambda: 4711),
+        (probe, "own_code", lambda: "changed"),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(target, name, value)

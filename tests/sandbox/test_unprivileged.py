@@ -13,7 +13,7 @@ from tests.sandbox.unprivileged import run_as_nobody
 SCRIPT = """
 import json, os
 from holdfast.sandbox import battery
-from holdfast.sandbox.probing import backends
+from holdfast.sandbox.probe import backends
 found = {one.title: {case.name: [case.held, case.detail] for case in battery.run(one)} for one in backends()}
 print(json.dumps({"user": os.geteuid(), "found": found}))
 """

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from holdfast.contract.errors import SandboxRefused
-from holdfast.sandbox import confine
+from holdfast.sandbox import privileges
 from holdfast.sandbox.launch import Launch
-from holdfast.sandbox.warden import client
-from holdfast.sandbox.warden.client import Exit, Job, Logged, NotStarted, Warden, WardenLost
+from holdfast.sandbox.supervisor import client
+from holdfast.sandbox.supervisor.client import Exit, Job, Logged, NotStarted, Warden, WardenLost
 
 PATH = {"PATH": "/usr/bin:/bin"}
 
@@ -122,8 +122,8 @@ def test_what_is_left_of_a_namespace_is_dead_when_the_end_is_told(warden: Warden
 def test_limits_and_locks_hold_from_the_first_instruction(warden: Warden, tmp_path: Path) -> None:
     limited = _launch("ulimit -n; ulimit -f", rlimits=((resource.RLIMIT_NOFILE, 99), (resource.RLIMIT_FSIZE, 1024)))
     assert _run(warden, limited, tmp_path)[1] == "99\n1\n"
-    if confine.landlock_abi():
-        read = confine.EXECUTE | confine.READ_FILE | confine.READ_DIR
+    if privileges.landlock_abi():
+        read = privileges.EXECUTE | privileges.READ_FILE | privileges.READ_DIR
         locked = _launch(f"echo x > {tmp_path}/planted; grep Seccomp: /proc/self/status", landlock=(("/", read),))
         text = _run(warden, locked, tmp_path)[1]
         assert "Permission denied" in text

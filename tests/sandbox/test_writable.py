@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.config.model import SandboxConfig
+from holdfast.config.config import SandboxConfig
 from holdfast.contract.errors import ConfigError
 from holdfast.sandbox.policy import Places, Policy, resolve
 

@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 
 from holdfast.contract.call import Answer
+from holdfast.contract.enums import State
 from holdfast.contract.errors import NotPending
-from holdfast.contract.vocabulary import State
 from holdfast.store.ledger import Ledger
 from tests.store.making import APPROVED, DONE, YES, begin, make_call, make_held
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import count
 
 from holdfast.contract.call import Answer, Call, Caller, Decision, PendingCall
+from holdfast.contract.enums import State, Verdict
+from holdfast.contract.json import Args, digest_of
 from holdfast.contract.result import Result
-from holdfast.contract.values import Args, digest_of
-from holdfast.contract.vocabulary import State, Verdict
-from holdfast.store.bodies import Before
+from holdfast.store.entries import Before
 from holdfast.store.ledger import Ledger
 
 APPROVED = Decision(Verdict.APPROVE, "urn:holdfast:approval:config", "It is in the list.")

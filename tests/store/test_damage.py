@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from holdfast.contract.call import Answer
+from holdfast.contract.enums import State
 from holdfast.contract.errors import HoldfastError, LedgerCorrupt
-from holdfast.contract.vocabulary import State
-from holdfast.store.bodies import TrustedContent
 from holdfast.store.changes import changes_of, changing_calls
+from holdfast.store.entries import TrustedContent
 from holdfast.store.ledger import Ledger
 from holdfast.store.retention import prune
 from holdfast.store.trust import Trust

@@ -150,9 +150,7 @@ asyncio.run(scenario())
 @pytest.mark.spec("X10")
 @pytest.mark.parametrize("content", [b"This is a letter. " * 500, b"SQLite format 3\0" + b"\xff" * 8192])
 @pytest.mark.parametrize("read_only", [False, True])
-def test_a_file_that_is_no_ledger_is_refused_and_left_as_it_is(
-    tmp_path: Path, content: bytes, read_only: bool
-) -> None:
+def test_a_file_that_is_no_ledger_is_refused_and_left_as_it_is(tmp_path: Path, content: bytes, read_only: bool) -> None:
     path = tmp_path / "l.db"
     path.write_bytes(content)
     with pytest.raises(LedgerCorrupt, match=r"l\.db"):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.contract.vocabulary import State
+from holdfast.contract.enums import State
 from holdfast.store.ledger import Ledger
 from holdfast.store.queries import CallFilter
 from tests.soak import rounds

@@ -13,9 +13,9 @@ import pytest
 from msgspec import structs
 
 from holdfast.contract.call import Answer
+from holdfast.contract.enums import Failure, State
 from holdfast.contract.errors import LedgerUnavailable, NotPending, StaleApproval, UnknownCall
 from holdfast.contract.result import Attachment, Result
-from holdfast.contract.vocabulary import Failure, State
 from holdfast.store.ledger import Ledger
 from tests.store.making import APPROVED, ASKED, DONE, YES, before_images, begin, make_call, make_held
 

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.contract.errors import LedgerCorrupt
-from holdfast.contract.values import Json, canonical_json
+from holdfast.contract.json import Json, canonical_json
 from holdfast.store import trust as module
 from holdfast.store.ledger import Ledger
 from holdfast.store.trust import DAMAGED, Pins

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.contract.vocabulary import State
+from holdfast.contract.enums import State
 from holdfast.store.ledger import Ledger
 from tests.store.making import APPROVED, DONE, YES, make_call, make_held
 

@@ -13,9 +13,9 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.contract.call import Caller
+from holdfast.contract.enums import State
 from holdfast.contract.errors import UnknownCall
 from holdfast.contract.result import Result
-from holdfast.contract.vocabulary import State
 from holdfast.store.ledger import Ledger
 from holdfast.store.queries import CallFilter
 from tests.store.making import APPROVED, DONE, YES, begin, make_call, make_held

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from holdfast.contract.call import Owner
-from holdfast.contract.vocabulary import Failure, State
+from holdfast.contract.enums import Failure, State
 from holdfast.store import ledger as ledger_module
 from holdfast.store.ledger import Ledger
 from holdfast.store.operations import interrupt
-from holdfast.store.owner import alive, this_process
+from holdfast.store.process_identity import alive, this_process
 from tests.store.making import DONE, YES, begin, make_call, make_held
 
 
@@ -41,9 +41,7 @@ def dead(monkeypatch: pytest.MonkeyPatch) -> Owner:
 
 
 @pytest.mark.spec("X10")
-def test_an_interrupted_mutation_becomes_unknown_and_an_interrupted_reading_failed(
-    ledger: Ledger, dead: Owner
-) -> None:
+def test_an_interrupted_mutation_becomes_unknown_and_an_interrupted_reading_failed(ledger: Ledger, dead: Owner) -> None:
     writing, reading = make_call(), make_call()
     asyncio.run(begin(ledger, writing))
     asyncio.run(begin(ledger, reading, mutates=False))
@@ -60,9 +58,7 @@ def test_an_interrupted_mutation_becomes_unknown_and_an_interrupted_reading_fail
 
 
 @pytest.mark.spec("X10", "A13a")
-def test_what_waits_keeps_waiting_and_what_lives_keeps_running(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_waits_keeps_waiting_and_what_lives_keeps_running(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     running, pending, approved, lost = make_call(), make_held(), make_held(), make_held()
 
     async def scenario() -> None:
@@ -104,7 +100,9 @@ def test_a_reused_pid_is_not_taken_for_the_process_that_had_it() -> None:
 
 @pytest.mark.spec("X10")
 def test_a_process_that_only_waits_to_be_reaped_is_dead_and_a_live_one_is_not() -> None:
-    script = "from holdfast.store.owner import this_process; print(this_process().started, flush=True); input()"
+    script = (
+        "from holdfast.store.process_identity import this_process; print(this_process().started, flush=True); input()"
+    )
     child = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     with child:
         assert child.stdout is not None

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.contract.call import Answer
+from holdfast.contract.json import Json
 from holdfast.contract.result import Attachment, Result
-from holdfast.contract.values import Json
 from holdfast.store.ledger import Ledger
 from holdfast.store.redact import Redactor
 from tests.store.making import APPROVED, DONE, begin, make_call, make_held

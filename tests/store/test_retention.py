@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from holdfast.config.model import LedgerConfig
+from holdfast.config.config import LedgerConfig
 from holdfast.contract.errors import UnknownCall
 from holdfast.contract.result import Result
-from holdfast.store import bodies, database
+from holdfast.store import database, entries
 from holdfast.store.ledger import Ledger
 from holdfast.store.retention import DAY, prune, prune_by
 from tests.store.making import APPROVED, DONE, YES, before_images, begin, make_call, make_held
@@ -235,7 +235,7 @@ def test_a_ledger_of_the_first_format_is_read_and_migrated(tmp_path: Path) -> No
     connection = sqlite3.connect(path, isolation_level=None)
     database.migrate(connection, str(path), database.MIGRATIONS[:1])
     body = '{"id":"g","by":"ada"}'
-    digest = bodies.link(database.GENESIS, "", "revoked", 1.0, body)
+    digest = entries.link(database.GENESIS, "", "revoked", 1.0, body)
     connection.execute("INSERT INTO entries VALUES (1, '', 'revoked', 1.0, ?, ?, 1)", (body, digest))
     connection.close()
     with Ledger.open(path, read_only=True) as old:

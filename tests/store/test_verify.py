@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.contract.call import Answer
-from holdfast.store.bodies import link
+from holdfast.store.entries import link
 from holdfast.store.ledger import Ledger
 from tests.store.making import APPROVED, DONE, YES, begin, make_call, make_held
 

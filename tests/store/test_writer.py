@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.contract.call import PendingCall
+from holdfast.contract.enums import State
 from holdfast.contract.errors import LedgerUnavailable, NotPending
-from holdfast.contract.vocabulary import State
 from holdfast.store import database as database_module
 from holdfast.store.database import Transaction
 from holdfast.store.ledger import Ledger

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.contract.json import Args
 from holdfast.contract.tool import Tool
-from holdfast.contract.values import Args
+from holdfast.text.escape import text_width
 from holdfast.text.preview import arguments_text, generic_body, preview, with_label
-from holdfast.text.visible import text_width
 
 from .strategies import ANY_TEXT
 

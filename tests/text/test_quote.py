@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from holdfast.text.escape import text_width, visible
 from holdfast.text.quote import GOES_ON, GUTTER, both_ends, quoted, rows_of, wrapped
-from holdfast.text.visible import text_width, visible
 
 from .strategies import ANY_TEXT
 from .test_visible import is_hidden, unescape

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from wcwidth import wcwidth
 
-from holdfast.text.visible import char_width, visible, visible_block, visible_block_once, visible_once, visible_url
+from holdfast.text.escape import char_width, visible, visible_block, visible_block_once, visible_once, visible_url
 from tests.soak import rounds
 
 from .strategies import ANY_TEXT, PLAIN_TEXT

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.text.visible import clip, clip_middle, fingerprint, text_width
+from holdfast.text.escape import clip, clip_middle, fingerprint, text_width
 
 from .strategies import ANY_TEXT
 
@@ -60,7 +60,7 @@ def test_a_text_cut_in_the_middle_shows_both_ends_and_what_is_hidden() -> None:
 def test_a_middle_cut_keeps_its_limit_and_counts_what_it_hides(text: str, limit: int) -> None:
     shown = clip_middle(text, limit)
     assert len(shown) <= max(0, limit)
-    if "characters hidden]…" in shown :
+    if "characters hidden]…" in shown:
         head, _, rest = shown.partition("…[")
         count, _, tail = rest.partition(" characters hidden]…")
         assert text.startswith(head) and text.endswith(tail) and head and tail

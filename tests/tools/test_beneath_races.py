@@ -15,7 +15,7 @@ import pytest
 from holdfast.contract.result import Result
 from holdfast.fs import beneath
 from holdfast.tools.files.edit import FILE_EDIT
-from holdfast.tools.files.listing import FILE_LIST
+from holdfast.tools.files.file_list import FILE_LIST
 from holdfast.tools.files.read import FILE_READ
 from holdfast.tools.files.write import FILE_WRITE
 from tests.soak import rounds

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import Config, Result, Runtime, State
-from holdfast.config.model import ToolsConfig
+from holdfast.config.config import ToolsConfig
 from holdfast.contract.tool import Tool
 from holdfast.text.preview import preview
 from holdfast.tools import builtin_tools

@@ -13,10 +13,10 @@ import pytest
 
 import holdfast
 from holdfast import Runtime, tools
-from holdfast.agent.loading import GIT_READ_ONLY, MUTATION_ENABLED, RETRIEVAL_FIRST, Surface
+from holdfast.agent.surface import GIT_READ_ONLY, MUTATION_ENABLED, RETRIEVAL_FIRST, Surface
 from holdfast.contract.call import Caller
+from holdfast.contract.enums import RUNS_COMMANDS, Profile
 from holdfast.contract.tool import Tool
-from holdfast.contract.vocabulary import RUNS_COMMANDS, Profile
 from holdfast.rules.policy import GROUPS, PLANNED, Names, Policy, PolicyRules
 from holdfast.rules.resolvers import ListPolicy
 from holdfast.tools import builtin_tools

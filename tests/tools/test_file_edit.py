@@ -12,9 +12,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from holdfast import Config, Result, Risk, Runtime, State
-from holdfast.config.model import ApprovalConfig
+from holdfast.config.config import ApprovalConfig
+from holdfast.contract.enums import Failure
 from holdfast.contract.errors import InvalidArguments
-from holdfast.contract.vocabulary import Failure
 from holdfast.text.preview import preview
 from holdfast.tools.files.edit import FILE_EDIT, Mode, NotFound, NotUnique, occurrences, replaced
 from tests.runtime.support import run, runtime_in

@@ -30,7 +30,7 @@ from pathlib import Path
 from holdfast.text import diff
 from holdfast.fs.beneath import opener
 from holdfast.tools.files.edit import FILE_EDIT
-from holdfast.tools.files.listing import FILE_LIST
+from holdfast.tools.files.file_list import FILE_LIST
 from holdfast.tools.files.read import FILE_READ
 from holdfast.tools.files.write import FILE_WRITE
 from tests.tools.files_support import StandIn, use

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import Config, Result, Runtime
-from holdfast.config.model import ToolsConfig
+from holdfast.config.config import ToolsConfig
 from holdfast.runtime.commands import Workspace
 from holdfast.text import truncate
 from holdfast.text.preview import preview
-from holdfast.tools.files import listing
-from holdfast.tools.files.listing import FILE_LIST
+from holdfast.tools.files import file_list
+from holdfast.tools.files.file_list import FILE_LIST
 from tests.runtime.support import run, runtime_in
 from tests.tools.files_support import StandIn, use
 
@@ -116,7 +116,7 @@ def test_long_names_are_cut_by_bytes(tmp_path: Path) -> None:
 
 @pytest.mark.spec("B1")
 def test_a_tree_without_end_is_left_at_some_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "MAX_VISITED", 20)
+    monkeypatch.setattr(file_list, "MAX_VISITED", 20)
     _make(tmp_path, *(f"{folder}/{number}" for folder in "abc" for number in range(10)))
     output = _list(tmp_path, recursive=True, limit=5).output
     assert output.endswith("[5 entries, depth=10, at least 15 more not shown]")

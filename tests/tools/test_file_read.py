@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import Attachment, Config, Result, Runtime
-from holdfast.config.model import SandboxConfig, ToolsConfig
+from holdfast.config.config import SandboxConfig, ToolsConfig
 from holdfast.runtime.commands import Workspace
 from holdfast.text import truncate
 from holdfast.text.preview import preview

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from holdfast import Config, Result, Risk, Runtime, State
-from holdfast.config.model import ApprovalConfig, SandboxConfig
-from holdfast.contract.vocabulary import Failure
-from holdfast.tools.files.state import MAX_BYTES, MAX_DIFFED, Stale, read_state, replace_file
+from holdfast.config.config import ApprovalConfig, SandboxConfig
+from holdfast.contract.enums import Failure
+from holdfast.tools.files.file_state import MAX_BYTES, MAX_DIFFED, Stale, read_state, replace_file
 from holdfast.tools.files.write import FILE_WRITE
 from tests.runtime.support import run, runtime_in
 from tests.store.making import before_images

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import Config, Result, Runtime, helper_process
-from holdfast.config.model import SandboxConfig
+from holdfast.config.config import SandboxConfig
 from holdfast.tools.git.commands import GIT_DIFF, GIT_LOG, GIT_STATUS, parse_diff, parse_log, parse_status
 from tests.runtime.support import run
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import Answer, Config, PendingCall, Result, Runtime
-from holdfast.config.model import SandboxConfig
+from holdfast.config.config import SandboxConfig
 from tests.runtime.support import run
 from tests.tools.test_git import ENVIRONMENT, GIT_TOOLS, git, repository
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.tools.search.engines import find_ripgrep
-from holdfast.tools.search.scan import Scan
+from holdfast.tools.search.plain_scan import Scan
 from tests.tools.trees import write_tree
 
 RIPGREP = find_ripgrep(Path("/nowhere")) or ""

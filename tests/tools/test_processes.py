@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 from holdfast import Config, Result, Risk, Runtime, State
-from holdfast.config.model import ApprovalConfig, SandboxConfig
+from holdfast.config.config import ApprovalConfig, SandboxConfig
 from holdfast.contract.call import Answer, Caller, Owner
 from holdfast.contract.processes import Processes
-from holdfast.runtime.background import MAX_ENDED, Record
+from holdfast.runtime.background_processes import MAX_ENDED, Record
 from holdfast.text.preview import preview
 from holdfast.tools.processes import PROCESS_KILL, PROCESS_LIST, PROCESS_OUTPUT, PROCESS_START
 from tests.runtime.commanding import PROCESS_TOOLS, Mode, mark, shell_in, survivors, until

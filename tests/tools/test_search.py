@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from holdfast import Config, Result, State
-from holdfast.config.model import ToolsConfig
+from holdfast.config.config import ToolsConfig
 from holdfast.text.preview import preview
 from holdfast.tools.search import engines
 from holdfast.tools.search.engines import find_ripgrep

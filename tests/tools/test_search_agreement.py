@@ -14,7 +14,7 @@ from holdfast import Result, Tool
 from holdfast.contract.context import Context
 from holdfast.tools.search import engines
 from holdfast.tools.search.engines import PlainScan, Ripgrep, find_ripgrep
-from holdfast.tools.search.scan import lines_of
+from holdfast.tools.search.plain_scan import lines_of
 from holdfast.tools.search.scope import Query, Scope
 from holdfast.tools.search.search import CODE_SEARCH
 from tests.runtime.support import approving, run, runtime_in

@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import Config, Result, State
-from holdfast.config.model import SandboxConfig
+from holdfast.config.config import SandboxConfig
 from holdfast.contract.context import Context
-from holdfast.tools.search import engines, ranking, scan, search
+from holdfast.tools.search import engines, plain_scan, ranking, search
 from holdfast.tools.search.engines import Found, PlainScan, find_ripgrep
+from holdfast.tools.search.plain_scan import Scan, lines_of
 from holdfast.tools.search.ranking import Line, look_at
-from holdfast.tools.search.scan import Scan, lines_of
 from holdfast.tools.search.scope import BadQuery, Query, Scope, glob_matcher
 from holdfast.tools.search.search import CODE_SEARCH, FILE_FIND
 from tests.quick import quickly
@@ -135,7 +135,7 @@ def _scanning() -> bool:
                 parent = (entry / "stat").read_text().rpartition(")")[2].split()
             except OSError:
                 continue
-            if b"tools/search/scan.py" in words and parent[0] != "Z" and _is_below(int(entry.name), os.getpid()):
+            if b"tools/search/plain_scan.py" in words and parent[0] != "Z" and _is_below(int(entry.name), os.getpid()):
                 return True
     return False
 
@@ -236,8 +236,8 @@ def test_a_file_read_in_blocks_shows_the_same_lines(lines: list[str], block: int
     text = "\n".join(lines)
     wanted = [Line(number, line) for number, line in enumerate(text.split("\n"), 1) if "needle" in line]
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryFile() as file:
-        patch.setattr(scan, "BLOCK", block)
-        patch.setattr(scan, "LONGEST", longest)
+        patch.setattr(plain_scan, "BLOCK", block)
+        patch.setattr(plain_scan, "LONGEST", longest)
         file.write(text.encode())
         file.seek(0)
         hits = ranking.matching(file.fileno(), Query("needle"), None)

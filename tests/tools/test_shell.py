@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 
 from holdfast import Config, Result, Risk, State
-from holdfast.config.model import ApprovalConfig, SandboxConfig, ToolsConfig
+from holdfast.config.config import ApprovalConfig, SandboxConfig, ToolsConfig
 from holdfast.contract.call import PendingCall, Surroundings
-from holdfast.contract.vocabulary import Failure
+from holdfast.contract.enums import Failure
 from holdfast.text.preview import preview
 from holdfast.tools.shell import SHELL_EXEC
 from tests.runtime.commanding import Mode, config, shell_in
@@ -164,7 +164,8 @@ def test_a_contained_command_is_less_risky_and_can_be_undone(tmp_path: Path) -> 
     assert held.risk is Risk.MEDIUM
     assert held.preview == "make"
     assert held.surroundings == Surroundings(
-        where="the project's root", sandbox="contained by bubblewrap; network off",
+        where="the project's root",
+        sandbox="contained by bubblewrap; network off",
         undo="changes to files can be undone",
     )
 

@@ -8,12 +8,12 @@ from typing import Any, cast
 import pytest
 
 from holdfast import Caller, Config, Result, Runtime, State, Tool
-from holdfast.config.model import PolicyLayer, ToolsConfig
+from holdfast.cli.project_context import servers_for
+from holdfast.config.config import PolicyLayer, ToolsConfig
 from holdfast.contract.context import Context
 from holdfast.contract.errors import CallError
-from holdfast.contract.finding import TOOL_SEARCH, ToolFinder
-from holdfast.doors.cli.place import servers_for
-from holdfast.doors.mcp.listing import Shown
+from holdfast.contract.tool_finder import TOOL_SEARCH, ToolFinder
+from holdfast.mcp.server.tool_list import Shown
 from holdfast.tools import builtin_tools
 from holdfast.tools.tool_search import MAX_LIMIT
 from tests.registry.many import many_tools

@@ -10,20 +10,20 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.agent.bench import Bench, Stopped
 from holdfast.agent.conversation import Conflict, Conversation, Diagnostic, Open, Placed, Slot, Status
 from holdfast.agent.events import EXIT_CODES, Guarded, Kind, OnEvent, Outcome, PhaseBegun, ReplyWritten, UsageCounted
-from holdfast.agent.execute import RUNNING_STEPS, Job, carry_out, categorise, execute
-from holdfast.agent.guarding import Accept, Act, Again, Finish, Guard, GuardAdapter, Send
-from holdfast.agent.loading import Loading, Surface, in_own_names
+from holdfast.agent.guard import Accept, Act, Again, Finish, Guard, GuardAdapter, Send
+from holdfast.agent.loop_context import Bench, Stopped
+from holdfast.agent.phases import RUNNING_STEPS, Job, carry_out, categorise, execute
 from holdfast.agent.reply import Reply, ask, unanswered
-from holdfast.agent.standing import INTERRUPTED, Standing, Step, standing_of
+from holdfast.agent.slot_state import INTERRUPTED, Standing, Step, standing_of
+from holdfast.agent.surface import Loading, Surface, in_own_names
 from holdfast.contract.call import Caller
+from holdfast.contract.enums import Verdict
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.message import Message, Part, Text, Thinking, ToolResult, ToolUse
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
-from holdfast.contract.vocabulary import Verdict
 from holdfast.models.port import Model, Settings, TextDelta, Usage
 from holdfast.runtime.results import ABORTED
 from holdfast.runtime.runtime import Runtime

@@ -11,8 +11,8 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.agent.bench import Bench
-from holdfast.agent.standing import INTERRUPTED
+from holdfast.agent.loop_context import Bench
+from holdfast.agent.slot_state import INTERRUPTED
 from holdfast.contract.message import Message, Part, Text, ToolResult, ToolUse
 from holdfast.models import port
 from holdfast.runtime.results import words_of

@@ -13,16 +13,23 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.agent.conversation import NOT_RECORDED, Conflict, Diagnostic, Open, Placed, Settled, Slot
-from holdfast.chat import files, turns
+from holdfast.chat import document_file, turns
 from holdfast.chat.document import Document
-from holdfast.chat.merging import Mismatch, changed, difference, repaired, replied, unplaced, with_own_ids
-from holdfast.chat.parse import AbortedSegment, Segment, TextSegment, ThinkingSegment, ToolResultSegment, ToolUseSegment
-from holdfast.chat.parse import Message as DocumentMessage
-from holdfast.chat.remembering import DocumentLock, Key, Memory, OpenCalls, key, key_of
+from holdfast.chat.edits import Mismatch, changed, difference, repaired, replied, unplaced, with_own_ids
+from holdfast.chat.parser import (
+    AbortedSegment,
+    Segment,
+    TextSegment,
+    ThinkingSegment,
+    ToolResultSegment,
+    ToolUseSegment,
+)
+from holdfast.chat.parser import Message as DocumentMessage
+from holdfast.chat.state_file import DocumentLock, Key, Memory, OpenCalls, key, key_of
 from holdfast.contract.message import Aborted, Message, Part, Role, Text, Thinking, ToolResult, ToolUse
 from holdfast.contract.result import Attachment
 from holdfast.models.port import Usage
-from holdfast.text.visible import visible
+from holdfast.text.escape import visible
 
 _ROLES: Final[dict[str, Role]] = {turns.YOU: "user", turns.SYSTEM: "system"}
 
@@ -233,8 +240,8 @@ class DocumentConversation:
         self._expand = expand
         self._lock = DocumentLock(self._path, state)
         self._memory = Memory(self._path, state)
-        self._known = files.read(self._path)
-        self._document = Document.parse(files.decode(self._known.data))
+        self._known = document_file.read(self._path)
+        self._document = Document.parse(document_file.decode(self._known.data))
         self._reading = Reading(self._document, expand)
         self._sent: Document | None = None
         self._frontmatter: tuple[Diagnostic, ...] = ()
@@ -270,7 +277,7 @@ class DocumentConversation:
     def held(self, wait: float = 0.0) -> Generator[None]:
         """Drive the document alone. Raises `DocumentBusy` when others do so for longer than `wait` seconds."""
         with self._lock.held(wait):
-            files.sweep(self._path)
+            document_file.sweep(self._path)
             yield
 
     def expand_with(self, expand: Expand, frontmatter: Sequence[Diagnostic] = ()) -> None:
@@ -283,7 +290,7 @@ class DocumentConversation:
         self._reading = Reading(self._document, self._expand)
         if self._known.is_still(self._path):
             return False
-        return self._take_in(files.read_settled(self._path, self._known))
+        return self._take_in(document_file.read_settled(self._path, self._known))
 
     def slots(self) -> Sequence[Slot]:
         turn = turns.last_turn(self._document)
@@ -374,7 +381,7 @@ class DocumentConversation:
             for found in document.diagnostics:
                 if found.severity == "error":
                     line = "" if found.line is None else f":{found.line}"
-                    raise files.DocumentError(f"{self._path}{line}: {found.message}")
+                    raise document_file.DocumentError(f"{self._path}{line}: {found.message}")
             return turns.spoken(document, text)
 
         self._write(op, lambda base: turns.spoken(base, text).text)
@@ -385,38 +392,40 @@ class DocumentConversation:
         with self._lock.held(_WAIT):
             for _ in range(_TRIES):
                 try:
-                    self._take_in(files.read_settled(self._path, self._known))
+                    self._take_in(document_file.read_settled(self._path, self._known))
                     new = op(self._document)
-                except files.Unreadable as error:
+                except document_file.Unreadable as error:
                     raise self._conflict(str(error).rstrip("."), ours(base)) from None
                 except Mismatch as found:
                     raise self._conflict(f"In {self._path} {found} meanwhile", ours(base)) from None
-                data = files.encode(new.text)
+                data = document_file.encode(new.text)
                 if data == self._known.data:
                     return
                 try:
-                    self._adopt(files.replace(self._path, self._known, data), new)
-                except files.Changed:
+                    self._adopt(document_file.replace(self._path, self._known, data), new)
+                except document_file.Changed:
                     continue
                 return
-        raise files.DocumentError(f"{self._path} is changed all the time by something else; stop that and run again.")
+        raise document_file.DocumentError(
+            f"{self._path} is changed all the time by something else; stop that and run again."
+        )
 
     def _conflict(self, found: str, ours: str) -> Conflict:
-        kept = files.keep_beside(self._path, self._state, files.encode(files.storable(ours)))
+        kept = document_file.keep_beside(self._path, self._state, document_file.encode(document_file.storable(ours)))
         return Conflict(
             f"{found}; {self._path} was left as it is, and what was to be written is in {kept}: "
             "take from it what you want and run again."
         )
 
-    def _take_in(self, found: files.Snapshot) -> bool:
+    def _take_in(self, found: document_file.Snapshot) -> bool:
         if found.data == self._known.data:
             self._known = found
             return False
-        start, end, new = difference(self._document.text, files.decode(found.data))
+        start, end, new = difference(self._document.text, document_file.decode(found.data))
         self._adopt(found, self._document.edit(start, end, new))
         return True
 
-    def _adopt(self, known: files.Snapshot, document: Document) -> None:
+    def _adopt(self, known: document_file.Snapshot, document: Document) -> None:
         self._known, self._document = known, document
         self._reading = Reading(document, self._expand)
 

@@ -11,8 +11,8 @@ from typing import Final, cast
 from msgspec import Struct
 
 from holdfast.agent.conversation import Diagnostic
-from holdfast.chat.parse import OPEN_TEXT, Block, Frontmatter, Message, Note, open_fence, read_block
-from holdfast.chat.scan import Kind, Mode, Piece, State, scan
+from holdfast.chat.parser import OPEN_TEXT, Block, Frontmatter, Message, Note, open_fence, read_block
+from holdfast.chat.scanner import Kind, Mode, Piece, State, scan
 
 _BLOCKS: Final = frozenset[Kind | None](("frontmatter", "preamble", "marker"))
 _BATCH: Final = 8

@@ -13,10 +13,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.agent.conversation import Status
-from holdfast.chat import files
+from holdfast.chat import document_file
 from holdfast.chat.document import Document
 from holdfast.chat.grammar import escape_lines, reader_of
-from holdfast.chat.parse import AbortedSegment, Message, Segment, TextSegment, ToolResultSegment, ToolUseSegment
+from holdfast.chat.parser import AbortedSegment, Message, Segment, TextSegment, ToolResultSegment, ToolUseSegment
 from holdfast.contract.message import ToolUse
 
 YOU: Final = "You"
@@ -219,5 +219,5 @@ def _awaits_fence(document: Document) -> bool:
 
 
 def _lines(words: str, role: str, newline: str) -> str:
-    escaped = escape_lines(files.storable(words).strip("\n"), reader_of(role))
+    escaped = escape_lines(document_file.storable(words).strip("\n"), reader_of(role))
     return escaped.replace("\r\n", "\n").replace("\n", newline) + newline

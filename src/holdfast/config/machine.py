@@ -10,12 +10,12 @@ from typing import Any, Final, NamedTuple, TypeVar, cast, get_origin
 
 from msgspec import Struct, structs
 
-from holdfast.config.model import ApprovalConfig, Config, PolicyLayer
+from holdfast.config.config import ApprovalConfig, Config, PolicyLayer
 from holdfast.config.options import NARROWED, Option, dotted, is_section, is_table_list, options, united
 from holdfast.config.roots import is_system, way_to
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.widening import WideningKind
-from holdfast.text.visible import visible
+from holdfast.text.escape import visible
 
 S = TypeVar("S", bound=Struct)
 
@@ -65,8 +65,10 @@ def with_ceilings(config: Config, keys: Collection[str], label: str) -> Config:
 
 
 _WIDENED: Final[Mapping[str, tuple[WideningKind, ...]]] = {
-    "sandbox.network": ("hosts", "network", "outside"), "sandbox.read_deny": ("read", "outside"),
-    "sandbox.writable": ("write", "outside"), "sandbox.mode": ("outside",),
+    "sandbox.network": ("hosts", "network", "outside"),
+    "sandbox.read_deny": ("read", "outside"),
+    "sandbox.writable": ("write", "outside"),
+    "sandbox.mode": ("outside",),
 }
 """Options with what an approval could give beyond them; the machine gives that only if its `approval.widen` says so."""
 

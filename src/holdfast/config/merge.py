@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, cast, get_args, get_origin
 
 from msgspec import NODEFAULT, Struct, ValidationError, convert, to_builtins
 
-from holdfast.config.model import FUNCTION_PATH, PRESET_NAME, Config, McpServer, SecretSource, Table
+from holdfast.config.config import FUNCTION_PATH, PRESET_NAME, Config, McpServer, SecretSource, Table
 from holdfast.config.options import (
     IDENTITY,
     Mark,

@@ -98,11 +98,13 @@ def _option(item: structs.FieldInfo) -> Option:
     bare, *notes = get_args(item.type) if get_origin(item.type) is Annotated else (item.type,)
     limits = [note for note in notes if isinstance(note, Meta)]
     return Option(
-        name=item.name, kind=cast(Any, Annotated)[(bare, *limits)] if limits else bare,
+        name=item.name,
+        kind=cast(Any, Annotated)[(bare, *limits)] if limits else bare,
         doc=next((note for note in notes if isinstance(note, str)), ""),
         trust=next((note for note in notes if isinstance(note, Trust)), SECTION if is_section(bare) else KEEP),
         approves=next((note for note in notes if isinstance(note, Approves)), NOTHING),
-        marks=frozenset(note for note in notes if isinstance(note, Mark)), field=item,
+        marks=frozenset(note for note in notes if isinstance(note, Mark)),
+        field=item,
         synonyms=next((note.words for note in notes if isinstance(note, Synonyms)), dict[str, str]()),
     )
 

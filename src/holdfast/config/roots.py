@@ -17,7 +17,7 @@ from holdfast.fs.beneath import NotRegular, read_regular
 from holdfast.fs.own_paths import config_folder, state_folder, user_config_file, user_state_dir
 from holdfast.fs.replace import make_private_folder, write_private
 from holdfast.import_path import MARKERS, top_above
-from holdfast.text.visible import visible
+from holdfast.text.escape import visible
 
 PROJECT_FILE: Final = MARKERS[0]
 _MARK: Final = "place"

@@ -6,8 +6,8 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from holdfast.contract.values import Args, Identifier
-from holdfast.contract.vocabulary import Risk, State, Verdict
+from holdfast.contract.enums import Risk, State, Verdict
+from holdfast.contract.json import Args, Identifier
 from holdfast.contract.widening import Widening
 
 

@@ -9,9 +9,9 @@ from typing import Literal, Protocol, TypeVar
 from msgspec import Struct
 
 from holdfast.contract.command import Command, Outlook, Ran
-from holdfast.contract.inquiry import Question, Reply
+from holdfast.contract.elicitation import Question, Reply
+from holdfast.contract.json import Args
 from holdfast.contract.result import Result
-from holdfast.contract.values import Args
 
 T = TypeVar("T")
 Caps = Literal["standard", "small"]

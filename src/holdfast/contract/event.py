@@ -5,9 +5,9 @@ from __future__ import annotations
 from msgspec import Struct
 
 from holdfast.contract.call import Call, Caller, Decision, Proposal
-from holdfast.contract.inquiry import Inquiry
+from holdfast.contract.elicitation import Inquiry
+from holdfast.contract.enums import State
 from holdfast.contract.result import Result
-from holdfast.contract.vocabulary import State
 
 
 class _Event(Struct, frozen=True, tag_field="event"):

@@ -7,8 +7,8 @@ from typing import Literal
 from msgspec import Struct
 
 from holdfast.contract.errors import BadJson
+from holdfast.contract.json import Args, parse_json
 from holdfast.contract.result import Attachment
-from holdfast.contract.values import Args, parse_json
 
 Role = Literal["system", "user", "assistant"]
 

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
-from holdfast.contract.values import Args, Doc, Identifier, Json
-from holdfast.contract.vocabulary import EXIT_CODES, Failure, State
+from holdfast.contract.enums import EXIT_CODES, Failure, State
+from holdfast.contract.json import Args, Doc, Identifier, Json
 
 
 class Attachment(Struct, frozen=True, kw_only=True, tag_field="type", tag="attachment"):

@@ -10,9 +10,9 @@ from urllib.parse import unquote
 import jsonschema_rs
 from msgspec import Struct
 
+from holdfast.contract.coercion import coerce_errors, fill_nullable, is_nullable, is_plain, path_of, plain_copy
 from holdfast.contract.errors import InvalidArguments, InvalidSchema
-from holdfast.contract.plain import coerce_errors, fill_nullable, is_nullable, is_plain, path_of, plain_copy
-from holdfast.contract.values import Args, encode_json
+from holdfast.contract.json import Args, encode_json
 
 Node = Mapping[str, Any]
 
@@ -348,8 +348,12 @@ def _renamed(args: Args, renames: Mapping[str, str]) -> Args:
 
 
 def compile_schema(
-    schema: JsonSchema, what: str, *, resources: Mapping[str, Any] | None = None,
-    renames: Mapping[str, str] | None = None, foreign: bool = False,
+    schema: JsonSchema,
+    what: str,
+    *,
+    resources: Mapping[str, Any] | None = None,
+    renames: Mapping[str, str] | None = None,
+    foreign: bool = False,
 ) -> CompiledSchema:
     """Compile a schema, or raise `InvalidSchema`.
 
@@ -361,8 +365,12 @@ def compile_schema(
 
 
 def compile_any(
-    schema: JsonSchema | bool, what: str, *, resources: Mapping[str, Any] | None = None,
-    renames: Mapping[str, str] | None = None, foreign: bool = False,
+    schema: JsonSchema | bool,
+    what: str,
+    *,
+    resources: Mapping[str, Any] | None = None,
+    renames: Mapping[str, str] | None = None,
+    foreign: bool = False,
 ) -> CompiledSchema:
     """`compile_schema` for parts of schemas too, where `true` and `false` are schemas."""
     try:
@@ -382,9 +390,16 @@ def compile_any(
     properties = _mapping(fields.get("properties"))
     required = cast(list[str], fields.get("required") or ())
     return CompiledSchema(
-        is_valid=validator.is_valid, source=fields, properties=tuple(properties), closed=_is_closed(fields),
-        nullable=tuple(name for name in required if is_nullable(properties.get(name))), parts=parts,
-        weight=max(1, parts + _BACKTRACKING * slow), foreign=foreign, renames=renames or {}, _validator=validator,
+        is_valid=validator.is_valid,
+        source=fields,
+        properties=tuple(properties),
+        closed=_is_closed(fields),
+        nullable=tuple(name for name in required if is_nullable(properties.get(name))),
+        parts=parts,
+        weight=max(1, parts + _BACKTRACKING * slow),
+        foreign=foreign,
+        renames=renames or {},
+        _validator=validator,
     )
 
 

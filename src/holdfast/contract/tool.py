@@ -10,12 +10,12 @@ from typing import Any, Final, Literal, Self, get_args
 
 from holdfast.contract.call import Proposal
 from holdfast.contract.context import Context
+from holdfast.contract.enums import EFFECTS, READING_EFFECTS, BuiltInPreset, Effect, Profile, Risk
 from holdfast.contract.errors import InvalidSchema, ToolError
+from holdfast.contract.json import Args, digest_of
 from holdfast.contract.names import SERVER, check_name, to_api_name
 from holdfast.contract.result import Result
 from holdfast.contract.schema import CompiledSchema, JsonSchema, compile_schema, strict_problems
-from holdfast.contract.values import Args, digest_of
-from holdfast.contract.vocabulary import EFFECTS, READING_EFFECTS, BuiltInPreset, Effect, Profile, Risk
 from holdfast.text.suggest import did_you_mean
 
 Outcome = Result | str | Mapping[str, Any] | Sequence[Any] | int | float | bool | None
@@ -148,12 +148,21 @@ class Tool:
 
 
 _COLLECTIONS: Final[dict[str, Callable[[Iterable[str]], Any]]] = {
-    "effects": frozenset, "capabilities": frozenset, "required_secret_scopes": tuple, "aliases": tuple,
-    "timeout_in_seconds": tuple, "groups": tuple, "profiles": tuple, "presets": tuple,
+    "effects": frozenset,
+    "capabilities": frozenset,
+    "required_secret_scopes": tuple,
+    "aliases": tuple,
+    "timeout_in_seconds": tuple,
+    "groups": tuple,
+    "profiles": tuple,
+    "presets": tuple,
 }
 _CHOICES: Final[dict[str, tuple[str, ...]]] = {
-    "effects": tuple(sorted(EFFECTS)), "runs": get_args(Runs), "keeps": get_args(Keeps),
-    "profiles": get_args(Profile), "presets": get_args(BuiltInPreset),
+    "effects": tuple(sorted(EFFECTS)),
+    "runs": get_args(Runs),
+    "keeps": get_args(Keeps),
+    "profiles": get_args(Profile),
+    "presets": get_args(BuiltInPreset),
 }
 _FUNCTIONS: Final = ("execute", "propose", "apply", "touches", "format_preview", "summary")
 
@@ -223,8 +232,12 @@ def is_async(function: Callable[..., Any] | None) -> bool:
 FIELDS: Final = frozenset(name for name, item in Tool.__dataclass_fields__.items() if item.init)
 """What can be said of a tool."""
 _SEED_SPELLINGS: Final = {
-    "inputSchema": "input_schema", "parameters": "input_schema", "outputSchema": "output_schema",
-    "requiredSecretScopes": "required_secret_scopes", "run": "propose", "execute_approved": "apply",
+    "inputSchema": "input_schema",
+    "parameters": "input_schema",
+    "outputSchema": "output_schema",
+    "requiredSecretScopes": "required_secret_scopes",
+    "run": "propose",
+    "execute_approved": "apply",
 }
 
 

@@ -29,8 +29,10 @@ class Widening(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
 
     def __or__(self, other: Widening) -> Widening:
         return Widening(
-            hosts=_united(self.hosts, other.hosts), network=self.network or other.network,
-            read=_united(self.read, other.read), write=_united(self.write, other.write),
+            hosts=_united(self.hosts, other.hosts),
+            network=self.network or other.network,
+            read=_united(self.read, other.read),
+            write=_united(self.write, other.write),
             outside=self.outside or other.outside,
         )
 
@@ -46,7 +48,10 @@ class Widening(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     def kinds(self) -> tuple[WideningKind, ...]:
         """What it adds to."""
         given: dict[WideningKind, object] = {
-            "hosts": self.hosts, "network": self.network, "read": self.read, "write": self.write,
+            "hosts": self.hosts,
+            "network": self.network,
+            "read": self.read,
+            "write": self.write,
             "outside": self.outside,
         }
         return tuple(kind for kind, value in given.items() if value)

@@ -283,7 +283,10 @@ class Folders:
         return here, name
 
     def walk(
-        self, scope: str = "", *, enter: Callable[[str], bool] | None = None,
+        self,
+        scope: str = "",
+        *,
+        enter: Callable[[str], bool] | None = None,
         failed: Callable[[str, OSError], None] = _raise_unless_gone,
     ) -> Iterator[Found]:
         """Everything below a folder, each folder before what is in it. No link is entered, nor what `enter` refuses.

@@ -108,7 +108,8 @@ _EITHER_REBASE: Final[Mapping[str, bytes]] = {
 }
 _FORMS: Final[Mapping[str, Mapping[str, bytes]]] = {
     "rebase-merge": {
-        **_EITHER_REBASE, **dict.fromkeys(("git-rebase-todo", "git-rebase-todo.backup", "done", "dropped"), _STEPS),
+        **_EITHER_REBASE,
+        **dict.fromkeys(("git-rebase-todo", "git-rebase-todo.backup", "done", "dropped"), _STEPS),
         **dict.fromkeys(("msgnum", "end"), _NUMBER),
         **dict.fromkeys(("message", "message-squash", "message-fixup", "trailer"), _TEXT),
         **dict.fromkeys(("amend", "squash-onto"), _OBJECT),
@@ -116,8 +117,10 @@ _FORMS: Final[Mapping[str, Mapping[str, bytes]]] = {
         **dict.fromkeys(("drop_redundant_commits", "keep_redundant_commits"), _NOTHING),
         **dict.fromkeys(("reschedule-failed-exec", "no-reschedule-failed-exec"), _NOTHING),
         "current-fixups": rb"(?:(?:squash|fixup(?: -[cC])?) %b\n?)*" % _HEX,
-        "rewritten-list": rb"(?:%b %b\n)*" % (_HEX, _HEX), "rewritten-pending": rb"(?:%b\n)*" % _HEX,
-        "update-refs": rb"(?:%b\n%b\n%b\n)*" % (_REF, _HEX, _HEX), "refs-to-delete": rb"(?:%b\n)*" % _REF,
+        "rewritten-list": rb"(?:%b %b\n)*" % (_HEX, _HEX),
+        "rewritten-pending": rb"(?:%b\n)*" % _HEX,
+        "update-refs": rb"(?:%b\n%b\n%b\n)*" % (_REF, _HEX, _HEX),
+        "refs-to-delete": rb"(?:%b\n)*" % _REF,
     },
     "rebase-apply": {
         **_EITHER_REBASE,

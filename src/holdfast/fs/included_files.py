@@ -412,6 +412,7 @@ _SOURCES: Final[Mapping[str, list[Reader]]] = {
     for source in names.split()
 }
 _HOOK_FOLDERS: Final[Mapping[str, Reader]] = {
-    **dict.fromkeys((".git/hooks", ".husky", ".githooks", ".git-hooks"), _in_script), ".github/hooks": _in_strings
+    **dict.fromkeys((".git/hooks", ".husky", ".githooks", ".git-hooks"), _in_script),
+    ".github/hooks": _in_strings,
 }
 """Folders of which every file is a source."""

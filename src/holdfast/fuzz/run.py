@@ -16,13 +16,13 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.config.model import SandboxConfig
+from holdfast.config.config import SandboxConfig
 from holdfast.contract.command import Command
 from holdfast.contract.errors import HoldfastError, SandboxRefused
 from holdfast.fs.temporary import make_folder, remove_folder
 from holdfast.fuzz.corpus import HARM, SECRETS, TEMPLATES, WRITTEN
 from holdfast.helper_process import FOLDERS, isolated_python, run, system_program
-from holdfast.rules.shell.place import Place
+from holdfast.rules.shell.location import Place
 from holdfast.rules.shell.programs import dialect_of
 from holdfast.sandbox.launch import run_launch
 from holdfast.sandbox.sandbox import Sandbox

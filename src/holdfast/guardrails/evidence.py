@@ -10,8 +10,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from holdfast.contract.json import Json
 from holdfast.contract.result import Result
-from holdfast.contract.values import Json
 from holdfast.guardrails.intent import Mode
 from holdfast.models.requests.words import is_code, is_configuration, is_lockfile, is_prose, is_settings
 from holdfast.tools.search.ranking import defined_name

@@ -10,9 +10,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from holdfast.agent.loading import ANSWER_ONLY, GIT_READ_ONLY, MUTATION_ENABLED, RETRIEVAL_FIRST, Surface
+from holdfast.agent.surface import ANSWER_ONLY, GIT_READ_ONLY, MUTATION_ENABLED, RETRIEVAL_FIRST, Surface
 from holdfast.guardrails.negation import CHANGES, asks_for_change
-from holdfast.models.requests.masked import Form, Masked, Slot, mask, telling
+from holdfast.models.requests.masked_text import Form, Masked, Slot, mask, telling
 from holdfast.models.requests.words import (
     FOLDERS,
     LONGEST,

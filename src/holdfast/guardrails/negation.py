@@ -10,7 +10,7 @@ from typing import Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.models.requests.masked import LITERAL, Masked, sentences_of
+from holdfast.models.requests.masked_text import LITERAL, Masked, sentences_of
 from holdfast.models.requests.words import plain_word, words_of
 
 CHANGES: Final = words_of(

@@ -11,12 +11,12 @@ from typing import Any, Final, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.agent.guarding import Round, Step, Turn
-from holdfast.agent.loading import Surface
-from holdfast.config.model import GuardrailsConfig
+from holdfast.agent.guard import Round, Step, Turn
+from holdfast.agent.surface import Surface
+from holdfast.config.config import GuardrailsConfig
+from holdfast.contract.enums import Failure, State
+from holdfast.contract.json import Args
 from holdfast.contract.tool import Tool
-from holdfast.contract.values import Args
-from holdfast.contract.vocabulary import Failure, State
 from holdfast.guardrails.evidence import is_inside, is_plain, plain_path, shows_alone
 from holdfast.guardrails.intent import EDIT, LIST, READ, SEARCH, Asking, Earlier, Mode, is_assent, read_message
 from holdfast.models.requests.words import paths_in

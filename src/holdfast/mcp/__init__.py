@@ -1,1 +1,1 @@
-"""MCP servers whose tools become governed tools: connections, transports and what a person has seen of them."""
+"""MCP in both directions: servers as sources of tools (`client`), and holdfast as a server (`server`)."""

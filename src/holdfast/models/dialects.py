@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, cast
 import msgspec
 from msgspec import Meta, Struct
 
-from holdfast.config.model import ModelApi, ModelProvider, ThinkingLevel
+from holdfast.config.config import ModelApi, ModelProvider, ThinkingLevel
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.message import Part, Text, Thinking, ToolUse
-from holdfast.models.arguments import sendable
-from holdfast.models.connection import trusted_certificates
+from holdfast.models.call_arguments import sendable
+from holdfast.models.http import trusted_certificates
 from holdfast.models.port import Settings
 from holdfast.models.providers import Endpoint
 
@@ -31,8 +31,10 @@ Profile = Mapping[str, Any]
 _NO_KEY: Final = "not-needed"
 """SDKs insist on a key where a server wants none."""
 _AS_GIVEN: Final[Any] = {
-    "json_schema_transformer": None, "anthropic_binds_thinking_blocks": False,
-    "google_supports_strict_tool_definition": False, "openai_chat_streaming_requires_finish_reason": True,
+    "json_schema_transformer": None,
+    "anthropic_binds_thinking_blocks": False,
+    "google_supports_strict_tool_definition": False,
+    "openai_chat_streaming_requires_finish_reason": True,
     "openai_chat_supports_max_completion_tokens": False,
 }
 """Schemas go out as they are, no request is silently repeated, and a stream without an end is a cut one."""

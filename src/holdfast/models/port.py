@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
-from holdfast.config.model import CacheRetention, ForeignThinking, ThinkingLevel
+from holdfast.config.config import CacheRetention, ForeignThinking, ThinkingLevel
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.message import Message, Part
 from holdfast.contract.tool import Tool
@@ -54,9 +54,12 @@ class Usage(Struct, frozen=True, kw_only=True):
     def __add__(self, other: Usage) -> Usage:
         known = [cost for cost in (self.cost, other.cost) if cost is not None]
         return Usage(
-            input=self.input + other.input, output=self.output + other.output,
-            cache_read=self.cache_read + other.cache_read, cache_write=self.cache_write + other.cache_write,
-            thinking=self.thinking + other.thinking, cost=sum(known, Decimal(0)) if known else None,
+            input=self.input + other.input,
+            output=self.output + other.output,
+            cache_read=self.cache_read + other.cache_read,
+            cache_write=self.cache_write + other.cache_write,
+            thinking=self.thinking + other.thinking,
+            cost=sum(known, Decimal(0)) if known else None,
         )
 
 

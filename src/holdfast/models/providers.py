@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from holdfast.config.model import ModelApi, ModelConfig
+from holdfast.config.config import ModelApi, ModelConfig
 
 OPERATOR: Final = "operator"
 

@@ -12,16 +12,16 @@ from typing import Any, Final, cast
 from msgspec import Struct
 from pydantic_ai import messages as wire
 
-from holdfast.config.model import ForeignThinking
+from holdfast.config.config import ForeignThinking
 from holdfast.contract.message import Aborted, Message, Part, Text, Thinking, ToolResult, ToolUse
 from holdfast.contract.names import to_api_name
 from holdfast.contract.result import Attachment
 from holdfast.contract.tool import Tool
-from holdfast.models.arguments import BROKEN, CallIds, as_object, as_text, sendable
+from holdfast.models.call_arguments import BROKEN, CallIds, as_object, as_text, sendable
 from holdfast.models.dialects import DIALECTS
 from holdfast.models.port import CallBegun, ModelEvent, PartEnded, TextDelta, ThinkingDelta
 from holdfast.models.providers import Endpoint
-from holdfast.text.visible import visible
+from holdfast.text.escape import visible
 
 BEGINNING: Final = "(The conversation begins here.)"
 """What the user says where the assistant would have the first word: not every provider lets it."""
@@ -131,7 +131,9 @@ class _Writer:
         if len(inside) < len(files):
             self._said.extend([f"[attached to the result of {call.sent_id}]", *files])
         return wire.ToolReturnPart(
-            tool_name=call.name, content=given[0] if len(given) == 1 else given, tool_call_id=call.sent_id,
+            tool_name=call.name,
+            content=given[0] if len(given) == 1 else given,
+            tool_call_id=call.sent_id,
             outcome="failed" if result.error and dialect.flags_errors else "success",
         )
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from holdfast.contract.message import Message
 from holdfast.contract.tool import Tool
-from holdfast.models import connection
-from holdfast.models.connection import http_client
+from holdfast.models import http
 from holdfast.models.dialects import DIALECTS
+from holdfast.models.http import http_client
 from holdfast.models.port import Ended, ModelEvent, ModelFault, Retrying, Settings, Stop, Usage
 from holdfast.models.providers import Endpoint
 
@@ -52,7 +52,7 @@ class Transport:
     ) -> AsyncGenerator[ModelEvent]:
         attempt = 1
         while True:
-            failed: list[connection.Failed] = []
+            failed: list[http.Failed] = []
             async with aclosing(self._attempt(messages, tools, settings, failed)) as events:
                 async for event in events:
                     yield event
@@ -65,7 +65,7 @@ class Transport:
             await self.sleep(pause)
             attempt += 1
 
-    def _pause(self, failed: connection.Failed, attempt: int) -> float | None:
+    def _pause(self, failed: http.Failed, attempt: int) -> float | None:
         if not failed.again:
             return None
         asked = failed.error.retry_after
@@ -74,7 +74,7 @@ class Transport:
         return min(_FIRST_DELAY * 2 ** (attempt - 1), _LONGEST_DELAY) * (0.5 + self.chance() / 2)
 
     async def _attempt(
-        self, messages: Sequence[Message], tools: Sequence[Tool], settings: Settings, failed: list[connection.Failed]
+        self, messages: Sequence[Message], tools: Sequence[Tool], settings: Settings, failed: list[http.Failed]
     ) -> AsyncGenerator[ModelEvent]:
         """One request. What came before it failed is given out; why it failed is put into `failed`."""
         from holdfast.models.translation import Reply
@@ -94,7 +94,7 @@ class Transport:
             except Exception as error:
                 # Whatever breaks after the provider has said that its reply is whole does not matter.
                 if stream is None or not _finish(stream):
-                    failed.append(connection.judge(error, self.endpoint, begun=begun))
+                    failed.append(http.judge(error, self.endpoint, begun=begun))
         if not failed and stream is not None and (problem := self._ended_badly(stream)):
             failed.append(problem)
         if failed:
@@ -148,16 +148,16 @@ class Transport:
             instrument=False,
         )
 
-    def _ended_badly(self, stream: StreamedResponse) -> connection.Failed | None:
+    def _ended_badly(self, stream: StreamedResponse) -> http.Failed | None:
         details: dict[str, Any] = stream.provider_details or {}
         if not _finish(stream):
-            return connection.cut(self.endpoint)
+            return http.cut(self.endpoint)
         if stream.finish_reason == "content_filter":
             why = details.get("refusal") or details.get("block_reason") or details.get("finish_reason") or ""
-            return connection.ended_badly(self.endpoint, ModelFault.REFUSED, "refused to answer", str(why))
+            return http.ended_badly(self.endpoint, ModelFault.REFUSED, "refused to answer", str(why))
         if stream.finish_reason == "error":
             why = details.get("finish_reason") or ""
-            return connection.ended_badly(self.endpoint, ModelFault.PROTOCOL, "ended its reply with an error", str(why))
+            return http.ended_badly(self.endpoint, ModelFault.PROTOCOL, "ended its reply with an error", str(why))
         return None
 
 
@@ -172,8 +172,12 @@ def _usage(stream: StreamedResponse, endpoint: Endpoint) -> Usage:
     details: dict[str, Any] = counted.details
     thinking = details.get("reasoning_tokens") or details.get("thoughts_tokens") or details.get("thinking_tokens") or 0
     return Usage(
-        input=counted.input_tokens, output=counted.output_tokens, cache_read=counted.cache_read_tokens,
-        cache_write=counted.cache_write_tokens, thinking=thinking, cost=_cost(stream, endpoint),
+        input=counted.input_tokens,
+        output=counted.output_tokens,
+        cache_read=counted.cache_read_tokens,
+        cache_write=counted.cache_write_tokens,
+        thinking=thinking,
+        cost=_cost(stream, endpoint),
     )
 
 

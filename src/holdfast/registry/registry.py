@@ -12,7 +12,7 @@ from holdfast.contract.call import Caller, Decision
 from holdfast.contract.errors import DuplicateTool, InvalidName, InvalidSchema, ToolError, UnknownTool
 from holdfast.contract.tool import Tool
 from holdfast.import_path import installed_folders, is_inside
-from holdfast.registry.forms import Source, read_parts
+from holdfast.registry.registration import Source, read_parts
 from holdfast.registry.sources import Callback, CallLater, Handle, Sources
 from holdfast.text.suggest import did_you_mean
 
@@ -133,7 +133,11 @@ class Registry:
     """All tools by name. Reads are dictionary look-ups; changes are atomic and may come from any thread."""
 
     def __init__(
-        self, *, default_timeout: float = 30.0, strict_check: Literal["warn", "error"] = "warn", has_root: bool = True,
+        self,
+        *,
+        default_timeout: float = 30.0,
+        strict_check: Literal["warn", "error"] = "warn",
+        has_root: bool = True,
         call_later: CallLater | None = None,
     ) -> None:
         self.warnings: list[str] = []
@@ -353,7 +357,10 @@ def _strict_doubt(tool: Tool, problems: Sequence[str]) -> str:
 
 def _spec(tool: Tool) -> dict[str, Any]:
     spec: dict[str, Any] = {
-        "name": tool.name, "api_name": tool.api_name, "description": tool.description, "input_schema": tool.input_schema
+        "name": tool.name,
+        "api_name": tool.api_name,
+        "description": tool.description,
+        "input_schema": tool.input_schema,
     }
     if tool.output_schema is not None:
         spec["output_schema"] = tool.output_schema

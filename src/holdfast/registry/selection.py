@@ -16,8 +16,13 @@ Edit = tuple[str, Iterable[str]]
 """An operation (`set`, `append`, `prepend`, `remove`, `+`, `-`, `^`) and the names it is given."""
 
 _EDITS: Final[Mapping[str, Callable[[NameList, Sequence[str]], NameList]]] = {
-    "set": NameList.set, "append": NameList.append, "+": NameList.append, "prepend": NameList.prepend,
-    "^": NameList.prepend, "remove": NameList.remove, "-": NameList.remove,
+    "set": NameList.set,
+    "append": NameList.append,
+    "+": NameList.append,
+    "prepend": NameList.prepend,
+    "^": NameList.prepend,
+    "remove": NameList.remove,
+    "-": NameList.remove,
 }
 REMOVING: Final = frozenset(name for name, edit in _EDITS.items() if edit is NameList.remove)
 

@@ -10,7 +10,7 @@ from threading import RLock, Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from holdfast.registry.forms import Source
+from holdfast.registry.registration import Source
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Task

@@ -13,10 +13,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from holdfast.contract.call import Caller, Decision, NamedFile
+from holdfast.contract.enums import Risk, Verdict
 from holdfast.contract.errors import ConfigError
+from holdfast.contract.json import Args, Json
 from holdfast.contract.tool import Tool
-from holdfast.contract.values import Args, Json
-from holdfast.contract.vocabulary import Risk, Verdict
 from holdfast.contract.widening import Widening
 
 Network = Literal["off", "on"] | tuple[str, ...]
@@ -199,7 +199,7 @@ def reason_of(value: object) -> str:
 def warn(message: str) -> None:
     import logging
 
-    from holdfast.text.visible import visible
+    from holdfast.text.escape import visible
 
     logging.getLogger("holdfast").warning("%s", visible(message))
 
@@ -318,7 +318,10 @@ class Chain:
 
     @staticmethod
     def made(
-        name: str, resolver: Resolver | Resolve | Mapping[str, Any], *, priority: int = DEFAULT_PRIORITY,
+        name: str,
+        resolver: Resolver | Resolve | Mapping[str, Any],
+        *,
+        priority: int = DEFAULT_PRIORITY,
         description: str = "",
     ) -> Resolver:
         """A resolver from any form that `register` takes, under this name."""

@@ -17,10 +17,10 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.contract.call import NamedFile
+from holdfast.contract.enums import READING_EFFECTS
 from holdfast.contract.errors import GrantRefused
+from holdfast.contract.json import Args, canonical_json
 from holdfast.contract.tool import Tool
-from holdfast.contract.values import Args, canonical_json
-from holdfast.contract.vocabulary import READING_EFFECTS
 from holdfast.rules.chain import Confinement, Question
 from holdfast.rules.shell.verdicts import word_set
 
@@ -185,12 +185,18 @@ def _moved(pattern: GrantPattern, before: str, after: str) -> GrantPattern:
     held = pattern.given_under
     if held is not None:
         held = msgspec.structs.replace(
-            held, writable=moved(held.writable), hidden=moved(held.hidden), protected=moved(held.protected),
+            held,
+            writable=moved(held.writable),
+            hidden=moved(held.hidden),
+            protected=moved(held.protected),
             patterns=tuple(": ".join((move(folder), text)) for folder, text in map(_placed, held.patterns)),
         )
     return msgspec.structs.replace(
-        pattern, paths=None if pattern.paths is None else moved(pattern.paths), folders=moved(pattern.folders),
-        cwd=None if pattern.cwd is None else move(pattern.cwd), given_under=held,
+        pattern,
+        paths=None if pattern.paths is None else moved(pattern.paths),
+        folders=moved(pattern.folders),
+        cwd=None if pattern.cwd is None else move(pattern.cwd),
+        given_under=held,
     )
 
 
@@ -252,8 +258,8 @@ def _first_word(command: object) -> str:
 
 
 def _for_command(question: Question, pattern: GrantPattern) -> GrantPattern:
-    from holdfast.rules.shell.judge import checking_prefix, reading_prefix, script_prefix
-    from holdfast.rules.shell.place import is_shell_tool
+    from holdfast.rules.shell.judgement import checking_prefix, reading_prefix, script_prefix
+    from holdfast.rules.shell.location import is_shell_tool
 
     if not is_shell_tool(question.tool):
         raise GrantRefused(_runs_commands(question))
@@ -269,8 +275,8 @@ def _for_command(question: Question, pattern: GrantPattern) -> GrantPattern:
 
 
 def _has_command(pattern: GrantPattern, question: Question, given: Args) -> bool:
-    from holdfast.rules.shell.judge import checking_prefix, has_prefix, script_prefix
-    from holdfast.rules.shell.place import is_shell_tool
+    from holdfast.rules.shell.judgement import checking_prefix, has_prefix, script_prefix
+    from holdfast.rules.shell.location import is_shell_tool
 
     fixed = {name: value for name, value in given.items() if name != "command"}
     if canonical_json(fixed) != canonical_json(pattern.args) or not is_shell_tool(question.tool):

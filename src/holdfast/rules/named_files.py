@@ -21,8 +21,8 @@ from unicodedata import normalize
 
 from holdfast.contract.call import NamedFile
 from holdfast.fs.beneath import USERS_FILE, opened
-from holdfast.rules.shell.mentions import Mentions, TooMany, mentions
 from holdfast.rules.shell.parts import Reading, read
+from holdfast.rules.shell.path_mentions import Mentions, TooMany, mentions
 from holdfast.rules.shell.verdicts import Part, word_set
 
 MAX_FILES: Final = 64

@@ -14,14 +14,14 @@ from typing import Final, cast, get_args
 
 from msgspec import Struct, field
 
-from holdfast.config.model import ApprovalConfig, Config, PolicyLayer, ToolsConfig
+from holdfast.config.config import ApprovalConfig, Config, PolicyLayer, ToolsConfig
 from holdfast.contract.call import Caller, Decision
+from holdfast.contract.enums import BuiltInPreset, Profile, Verdict
 from holdfast.contract.errors import BadJson, ConfigError
-from holdfast.contract.finding import TOOL_SEARCH
+from holdfast.contract.json import Json, parse_json
 from holdfast.contract.names import from_api_name, is_pattern, server_of
 from holdfast.contract.tool import Tool
-from holdfast.contract.values import Json, parse_json
-from holdfast.contract.vocabulary import BuiltInPreset, Profile, Verdict
+from holdfast.contract.tool_finder import TOOL_SEARCH
 from holdfast.text.suggest import did_you_mean
 
 GROUP_PREFIX: Final = "group:"

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from msgspec import Struct
 
-from holdfast.config.model import SHELL_READONLY, ApprovalConfig, Preset
+from holdfast.config.config import SHELL_READONLY, ApprovalConfig, Preset
 from holdfast.contract.call import Decision
+from holdfast.contract.enums import AUTO_APPROVED_IF_SANDBOXED, BuiltInPreset, Verdict
 from holdfast.contract.errors import ConfigError
+from holdfast.contract.json import Args
 from holdfast.contract.tool import Tool
-from holdfast.contract.values import Args
-from holdfast.contract.vocabulary import AUTO_APPROVED_IF_SANDBOXED, BuiltInPreset, Verdict
 from holdfast.rules.chain import (
     FAILED,
     RAISED,
@@ -81,8 +81,6 @@ def _imported(name: str) -> object | None:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
             return None
         raise
-
-
 
 
 class ListPolicy:

@@ -10,22 +10,22 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from holdfast.config.model import ToolsConfig
+from holdfast.config.config import ToolsConfig
 from holdfast.contract.call import Caller, Decision
 from holdfast.contract.context import Context
-from holdfast.contract.finding import TOOL_SEARCH
+from holdfast.contract.enums import Failure, Risk, State, Verdict
+from holdfast.contract.json import Args
 from holdfast.contract.names import server_of
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool, is_async, parameters_by_position, takes_callback
-from holdfast.contract.values import Args
-from holdfast.contract.vocabulary import Failure, Risk, State, Verdict
-from holdfast.registry.listing import Format, Listing, ToolList
+from holdfast.contract.tool_finder import TOOL_SEARCH
 from holdfast.registry.registry import Registry
-from holdfast.rules.gate import Hooks
+from holdfast.registry.tool_lists import Format, Listing, ToolList
+from holdfast.rules.decider import Hooks
 from holdfast.rules.policy import Policy
+from holdfast.runtime.cancellation import ThreadPool
 from holdfast.runtime.middleware import After, Before, Middleware
 from holdfast.runtime.results import failed
-from holdfast.runtime.stepping import ThreadPool
 
 _threads: Final = ThreadPool()
 _MAX_PLANS: Final = 16_384
@@ -133,8 +133,14 @@ class Plans:
     """The cache of plans. Anything that could change one empties it."""
 
     def __init__(
-        self, access: ToolAccess, middleware: Middleware, hooks: Hooks,
-        static_decision: Callable[[Tool, Caller], Decision | None], *, default_timeout: float, planning: bool,
+        self,
+        access: ToolAccess,
+        middleware: Middleware,
+        hooks: Hooks,
+        static_decision: Callable[[Tool, Caller], Decision | None],
+        *,
+        default_timeout: float,
+        planning: bool,
     ) -> None:
         self._access = access
         self.registry = access.registry
@@ -171,16 +177,22 @@ class Plans:
         approved = decision is not None and decision.verdict is Verdict.APPROVE
         only_planned = self._planning and tool.mutates
         return Plan(
-            tool=tool, execute=_with_context(tool), is_valid=tool.schema.is_valid,
-            open_schema=not tool.schema.closed, before=self._middleware.before(spellings),
-            after=self._middleware.after(spellings), decision=decision,
+            tool=tool,
+            execute=_with_context(tool),
+            is_valid=tool.schema.is_valid,
+            open_schema=not tool.schema.closed,
+            before=self._middleware.before(spellings),
+            after=self._middleware.after(spellings),
+            decision=decision,
             settled=decision if at_once and approved and not only_planned else None,
             timeout=tool.timeout if tool.timeout is not None else self._default_timeout,
             timeout_unit=_timeout_unit(tool, name),
             missing_scope=next((scope for scope in tool.required_secret_scopes if scope not in caller.scopes), None),
-            mutates=tool.mutates, direct=inline or is_async(tool.execute) or takes_callback(tool.execute),
+            mutates=tool.mutates,
+            direct=inline or is_async(tool.execute) or takes_callback(tool.execute),
             logged=frozenset(risk for risk in Risk if self._hooks.outcome(tool, risk, caller).action == "log"),
-            proposes_direct=inline or is_async(tool.propose), applies_direct=inline or is_async(tool.apply),
+            proposes_direct=inline or is_async(tool.propose),
+            applies_direct=inline or is_async(tool.apply),
         )
 
 

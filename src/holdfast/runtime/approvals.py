@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
-from holdfast.config.model import Config
+from holdfast.config.config import Config
 from holdfast.contract.call import Call, Caller, Decision, NamedFile, PendingCall, Precondition, Proposal
+from holdfast.contract.enums import Verdict
 from holdfast.contract.errors import CallError, GrantRefused, HoldfastError, PathRefused
+from holdfast.contract.json import Args, digest_of
 from holdfast.contract.tool import Tool
-from holdfast.contract.values import Args, digest_of
-from holdfast.contract.vocabulary import Verdict
 from holdfast.contract.widening import Widening
 from holdfast.fs import paths
 from holdfast.fs.protected_paths import is_protected
@@ -33,10 +33,10 @@ from holdfast.rules.chain import (
     Resolver,
     ResolverHandle,
 )
-from holdfast.rules.gate import Cap, Gate, Hooks, apply_caps, containment_cap, secret_file_cap, unhidden_files_cap
+from holdfast.rules.decider import Cap, Gate, Hooks, apply_caps, containment_cap, secret_file_cap, unhidden_files_cap
+from holdfast.rules.from_config import CommandRules, DocumentPolicy, standard_caps, standard_chain
 from holdfast.rules.resolvers import GRANTS
-from holdfast.rules.shell.place import command_of, is_shell_tool
-from holdfast.rules.standard import CommandRules, DocumentPolicy, standard_caps, standard_chain
+from holdfast.rules.shell.location import command_of, is_shell_tool
 from holdfast.runtime.commands import Commands
 from holdfast.store.changes import to_text
 from holdfast.text.preview import display_path
@@ -47,18 +47,33 @@ if TYPE_CHECKING:
 
 
 def standard_gate(
-    config: Config, registry: Registry, hooks: Hooks, commands: Commands, grants: StoredGrants | None,
-    document: DocumentPolicy | None = None, caps: Sequence[Cap] = (),
+    config: Config,
+    registry: Registry,
+    hooks: Hooks,
+    commands: Commands,
+    grants: StoredGrants | None,
+    document: DocumentPolicy | None = None,
+    caps: Sequence[Cap] = (),
 ) -> Gate:
     """What decides unless a program brings its own; `caps` are put beside the built-in ones."""
     root, extra = commands.workspace.root, commands.protected
     chain = standard_chain(
-        config.approval, document=document, grants=grants, sandbox_held=commands.held, is_tool=registry.knows,
-        protected=extra, tools=config.tools,
+        config.approval,
+        document=document,
+        grants=grants,
+        sandbox_held=commands.held,
+        is_tool=registry.knows,
+        protected=extra,
+        tools=config.tools,
     )
     built_in = standard_caps(
-        config.approval, chain, hooks=hooks, is_protected=lambda path: is_protected(path, root=root, extra=extra),
-        sandbox_held=commands.held, protected=extra, tools=config.tools,
+        config.approval,
+        chain,
+        hooks=hooks,
+        is_protected=lambda path: is_protected(path, root=root, extra=extra),
+        sandbox_held=commands.held,
+        protected=extra,
+        tools=config.tools,
     )
     secrets = secret_file_cap(lambda asked: _secrets(commands, asked.tool, asked.args, asked.cwd))
     hiding = (secrets, unhidden_files_cap(commands.not_hidden))
@@ -146,7 +161,11 @@ class Approvals:
         self.caps = gate.caps
 
     def register(
-        self, name: str, resolver: Resolver | Resolve | Mapping[str, Any], *, priority: int = DEFAULT_PRIORITY,
+        self,
+        name: str,
+        resolver: Resolver | Resolve | Mapping[str, Any],
+        *,
+        priority: int = DEFAULT_PRIORITY,
         description: str = "",
     ) -> ResolverHandle:
         """Add a resolver to the chain, or replace the one of that name: `resolve(tool, args, ctx)` returns "approve",
@@ -228,12 +247,21 @@ class Approvals:
     def question(self, tool: Tool, call: Call, proposal: Proposal | None) -> Question:
         workspace = self._commands.workspace
         return Question(
-            tool=tool, args=call.args, call_id=call.id, name_used=call.name_used, cwd=call.cwd, caller=call.caller,
-            risk=proposal.risk if proposal is not None else tool.risk, paths=self.touched(tool, call),
-            root=workspace.root, session=call.caller.session or self._session,
-            document=workspace.document.name if workspace.document else None, given_id=call.given_id,
+            tool=tool,
+            args=call.args,
+            call_id=call.id,
+            name_used=call.name_used,
+            cwd=call.cwd,
+            caller=call.caller,
+            risk=proposal.risk if proposal is not None else tool.risk,
+            paths=self.touched(tool, call),
+            root=workspace.root,
+            session=call.caller.session or self._session,
+            document=workspace.document.name if workspace.document else None,
+            given_id=call.given_id,
             confinement=lambda: self._commands.confinement(tool, call),
-            files=lambda: self.files_named(tool, call, proposal), widening=call.widening,
+            files=lambda: self.files_named(tool, call, proposal),
+            widening=call.widening,
         )
 
     def touched(self, tool: Tool, call: Call) -> tuple[Path, ...]:
@@ -253,7 +281,7 @@ class Approvals:
         if text is None:
             return ()
         from holdfast.rules.named_files import named_files
-        from holdfast.rules.shell.judge import only_reads
+        from holdfast.rules.shell.judgement import only_reads
 
         try:
             if only_reads(self.question(tool, call, proposal)):
@@ -278,7 +306,11 @@ class Approvals:
         return [str(Path(base, inner)) for base in bases if "\0" not in inner]
 
     def digest(
-        self, tool: Tool, call: Call, proposal: Proposal | None, files: tuple[NamedFile, ...],
+        self,
+        tool: Tool,
+        call: Call,
+        proposal: Proposal | None,
+        files: tuple[NamedFile, ...],
         secrets: tuple[Path, ...] = (),
     ) -> str:
         """What an approval is bound to. Change any part and the approval is for something else."""
@@ -326,7 +358,9 @@ def approval_digest(
     shown = None
     if proposal is not None:
         shown = [
-            proposal.summary, proposal.risk, proposal.payload,
+            proposal.summary,
+            proposal.risk,
+            proposal.payload,
             [[item.kind, item.subject, item.value] for item in proposal.preconditions],
         ]
     folder = to_text(os.path.realpath(call.cwd))

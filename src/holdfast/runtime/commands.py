@@ -20,33 +20,33 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from holdfast.config.model import SHELL_READONLY, Config
+from holdfast.config.config import SHELL_READONLY, Config
 from holdfast.contract.call import Call
 from holdfast.contract.command import Command, Outlook, Ran, standard_shell
+from holdfast.contract.enums import AUTO_APPROVED_IF_SANDBOXED, NEEDS_CONTAINMENT, RUNS_COMMANDS
 from holdfast.contract.errors import SandboxRefused, UndoRefused
+from holdfast.contract.json import digest_of
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
-from holdfast.contract.values import digest_of
-from holdfast.contract.vocabulary import AUTO_APPROVED_IF_SANDBOXED, NEEDS_CONTAINMENT, RUNS_COMMANDS
 from holdfast.contract.widening import Widening
 from holdfast.fs.protected_paths import exact
 from holdfast.rules.chain import Confinement
-from holdfast.rules.gate import Containment
+from holdfast.rules.decider import Containment
 from holdfast.rules.policy import MANIFEST
+from holdfast.runtime.cancellation import NoReply, Stop, ThreadPool
 from holdfast.runtime.events import Events
-from holdfast.runtime.pump import Kept, Limits, Pump, Sink
-from holdfast.runtime.stepping import NoReply, Stop, ThreadPool
+from holdfast.runtime.output_reader import Kept, Limits, Pump, Sink
 from holdfast.sandbox.launch import Changes, Launch, Recording
-from holdfast.sandbox.warden.client import Exit, Job, NotStarted, WardenLost
+from holdfast.sandbox.supervisor.client import Exit, Job, NotStarted, WardenLost
 
 if TYPE_CHECKING:
     from holdfast.runtime.undo.recorder import Recorder
-    from holdfast.runtime.undo.turns import Turns
+    from holdfast.runtime.undo.recording_lock import Turns
     from holdfast.sandbox.launch import Backend
     from holdfast.sandbox.policy import Policy
     from holdfast.sandbox.proxy import Doorway
     from holdfast.sandbox.sandbox import Sandbox
-    from holdfast.sandbox.warden.client import Warden
+    from holdfast.sandbox.supervisor.client import Warden
     from holdfast.store.ledger import Ledger
     from holdfast.store.redact import Redactor
 
@@ -82,7 +82,12 @@ class Commands:
     """The sandbox, the process that starts commands, and the recorder of what they change."""
 
     def __init__(
-        self, config: Config, workspace: Workspace, ledger: Ledger | None, redactor: Redactor, events: Events,
+        self,
+        config: Config,
+        workspace: Workspace,
+        ledger: Ledger | None,
+        redactor: Redactor,
+        events: Events,
         on_close: Callable[[Callable[[], None]], None],
     ) -> None:
         self.config = config
@@ -117,8 +122,12 @@ class Commands:
 
         workspace = self.workspace
         return Sandbox(
-            self.config.sandbox, root=workspace.root, document_dir=workspace.document_dir, state=workspace.state,
-            extra_protected=self.protected, cwd=Path(workspace.cwd),
+            self.config.sandbox,
+            root=workspace.root,
+            document_dir=workspace.document_dir,
+            state=workspace.state,
+            extra_protected=self.protected,
+            cwd=Path(workspace.cwd),
         )
 
     @cached_property
@@ -133,7 +142,7 @@ class Commands:
     @cached_property
     def turns(self) -> Turns | None:
         """None where nothing is recorded."""
-        from holdfast.runtime.undo.turns import Turns
+        from holdfast.runtime.undo.recording_lock import Turns
 
         return None if self.workspace.state is None else Turns(self.workspace.state)
 
@@ -154,7 +163,7 @@ class Commands:
 
     @cached_property
     def warden(self) -> Warden:
-        from holdfast.sandbox.warden.client import Warden
+        from holdfast.sandbox.supervisor.client import Warden
 
         warden = Warden()
         self.on_close(warden.close)
@@ -194,10 +203,14 @@ class Commands:
             return Confinement(environment=policy.environment, settings=self._settings(tool) if runs else None)
         return Confinement(
             backend=None if backend is None else backend.name,
-            guarantees=() if backend is None else tuple(sorted(backend.guarantees)), network=policy.network,
-            writable=tuple(map(str, policy.writable)), hidden=tuple(map(str, policy.read_deny)),
+            guarantees=() if backend is None else tuple(sorted(backend.guarantees)),
+            network=policy.network,
+            writable=tuple(map(str, policy.writable)),
+            hidden=tuple(map(str, policy.read_deny)),
             patterns=tuple(f"{base}: {pattern}" for base, pattern in policy.patterns),
-            protected=policy.protected, environment=policy.environment, settings=self._settings(tool) if runs else None,
+            protected=policy.protected,
+            environment=policy.environment,
+            settings=self._settings(tool) if runs else None,
         )
 
     def not_hidden(self, call_id: str) -> str:
@@ -412,7 +425,7 @@ class _Running:
         return ran
 
     def _start(self, passed: Sequence[int]) -> None:
-        from holdfast.sandbox.confine import open_file
+        from holdfast.sandbox.privileges import open_file
 
         command = self._command
         with contextlib.ExitStack() as ours:
@@ -495,15 +508,26 @@ class _Running:
         shown: Kept = kept[0]
         network, writable = self._bounds()
         return Ran(
-            code=ended.code, signal=None if ended.signal is None else signal_name(ended.signal), output=shown.text,
-            error_output=kept[1].text if len(kept) > 1 else "", total_bytes=shown.total_bytes,
-            total_lines=shown.total_lines, output_lines=shown.output_lines, truncated=shown.truncated,
-            notice=shown.notice, spill=None if shown.spill is None else shown.spill.reference,
-            spilled_bytes=0 if shown.spill is None else shown.spill.size, contained=self._launch.contained,
-            network=network, writable=writable, hidden=self._launch.hidden,
+            code=ended.code,
+            signal=None if ended.signal is None else signal_name(ended.signal),
+            output=shown.text,
+            error_output=kept[1].text if len(kept) > 1 else "",
+            total_bytes=shown.total_bytes,
+            total_lines=shown.total_lines,
+            output_lines=shown.output_lines,
+            truncated=shown.truncated,
+            notice=shown.notice,
+            spill=None if shown.spill is None else shown.spill.reference,
+            spilled_bytes=0 if shown.spill is None else shown.spill.size,
+            contained=self._launch.contained,
+            network=network,
+            writable=writable,
+            hidden=self._launch.hidden,
             changes=None if self._recording is None else found.changes,
             together=tuple(call for call in found.together if call != self._ctx.call_id),
-            violations=found.violations, notes=found.notes, stopped=_stopped(self._ctx.stopped_by),
+            violations=found.violations,
+            notes=found.notes,
+            stopped=_stopped(self._ctx.stopped_by),
         )
 
     def _bounds(self) -> tuple[str, tuple[str, ...]]:

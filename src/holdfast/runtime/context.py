@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
-from holdfast.config.model import Caps, Config
+from holdfast.config.config import Caps, Config
+from holdfast.contract.elicitation import CANCELLED, Inquiry, Question, Reply
 from holdfast.contract.errors import CallError, HoldfastError, PathRefused, SecretUnavailable
 from holdfast.contract.event import Output, Progress
-from holdfast.contract.inquiry import CANCELLED, Inquiry, Question, Reply
+from holdfast.contract.json import Args
 from holdfast.contract.result import Result
-from holdfast.contract.values import Args
 from holdfast.fs import paths
 from holdfast.runtime.results import CallKeeper
 from holdfast.text.truncate import Limits
@@ -23,11 +23,11 @@ from holdfast.text.truncate import Limits
 if TYPE_CHECKING:
     from holdfast.contract.call import Call
     from holdfast.contract.tool import Tool
+    from holdfast.runtime.cancellation import Running, Stop
     from holdfast.runtime.commands import CallSandbox, Commands, Workspace
     from holdfast.runtime.events import Events
-    from holdfast.runtime.locks import Claim
+    from holdfast.runtime.path_locks import Claim
     from holdfast.runtime.secrets import Secrets
-    from holdfast.runtime.stepping import Running, Stop
     from holdfast.store.ledger import Ledger
     from holdfast.store.redact import RedactedStream, Redactor
 

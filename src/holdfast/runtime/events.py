@@ -181,7 +181,9 @@ class Telemetry:
 
     async def span(self, name: str, call_id: str, work: Awaitable[Result]) -> Result:
         attributes = {
-            "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name, "gen_ai.tool.call.id": call_id,
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": name,
+            "gen_ai.tool.call.id": call_id,
             "gen_ai.tool.type": "function",
         }
         with self._tracer.start_as_current_span(f"execute_tool {name}", attributes=attributes) as span:

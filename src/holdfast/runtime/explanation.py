@@ -5,11 +5,11 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from holdfast.contract.call import Decision
+from holdfast.contract.enums import Verdict
 from holdfast.contract.errors import HoldfastError, UnknownTool
-from holdfast.contract.vocabulary import Verdict
 from holdfast.rules.chain import Question
-from holdfast.rules.gate import ExplainedStep, Explanation, available, nobody_asked
-from holdfast.rules.gate import explain as explain_decision
+from holdfast.rules.decider import ExplainedStep, Explanation, available, nobody_asked
+from holdfast.rules.decider import explain as explain_decision
 from holdfast.runtime.access import ToolAccess
 from holdfast.runtime.approvals import Approvals
 from holdfast.runtime.pipeline import CallRequest, Pipeline, Prepared
@@ -51,6 +51,9 @@ def _question(approvals: Approvals, prepared: Prepared) -> Question | None:
 def _step(decision: Decision) -> ExplainedStep:
     """The stage that ends the call."""
     return ExplainedStep(
-        stage=decision.source, source=decision.source, answer=decision.verdict.value, reason=decision.reason,
+        stage=decision.source,
+        source=decision.source,
+        answer=decision.verdict.value,
+        reason=decision.reason,
         decided=True,
     )

@@ -10,9 +10,9 @@ from typing import Any, Literal, cast, get_args
 from msgspec import Struct
 
 from holdfast.contract.call import Answer, PendingCall
+from holdfast.contract.elicitation import CANCELLED, Inquirer, Inquiry, Reply
 from holdfast.contract.errors import CallError
 from holdfast.contract.event import Inquired
-from holdfast.contract.inquiry import CANCELLED, Inquirer, Inquiry, Reply
 from holdfast.contract.result import Result
 from holdfast.contract.tool import choices
 from holdfast.runtime.events import Events
@@ -76,8 +76,13 @@ class Interfaces:
         self._on_change: list[Callable[[], None]] = []
 
     def attach(
-        self, asker: Asker | None = None, *, inquirer: Inquirer | None = None, told: Told | None = None,
-        nobody: Nobody | None = None, by: str = "program",
+        self,
+        asker: Asker | None = None,
+        *,
+        inquirer: Inquirer | None = None,
+        told: Told | None = None,
+        nobody: Nobody | None = None,
+        by: str = "program",
     ) -> Attachment:
         for what, given in (("asker", asker), ("inquirer", inquirer), ("told", told)):
             if given is not None and not callable(given):

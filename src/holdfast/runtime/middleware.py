@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from holdfast.contract.context import Context
 from holdfast.contract.errors import HoldfastError
+from holdfast.contract.json import Args
 from holdfast.contract.result import Result
-from holdfast.contract.values import Args
 from holdfast.runtime.results import in_shape, is_well_formed, words_of
 
 
@@ -113,9 +113,7 @@ async def run_before(
 
 
 _DENIAL: Final = frozenset({"deny", "reason"})
-_BEFORE_FIX: Final = (
-    "Return None to change nothing, a dict to replace the arguments, or Deny(reason) to stop the call."
-)
+_BEFORE_FIX: Final = "Return None to change nothing, a dict to replace the arguments, or Deny(reason) to stop the call."
 
 
 async def run_after(hooks: tuple[After, ...], args: Args, ctx: Context, result: Result, seconds: float) -> Result | str:

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from holdfast.config.model import PENDING_TTL, Config
+from holdfast.config.config import PENDING_TTL, Config
 from holdfast.contract.call import Answer, PendingCall
+from holdfast.contract.enums import State
 from holdfast.contract.errors import CallError, HoldfastError, NotPending, UnknownCall
 from holdfast.contract.event import Approved, Pending
 from holdfast.contract.result import Result
-from holdfast.contract.vocabulary import State
-from holdfast.rules.gate import CANCELLED as CANCELLED_BY_USER
-from holdfast.rules.gate import HOOK as HOOK_SOURCE
-from holdfast.runtime import intake
+from holdfast.rules.decider import CANCELLED as CANCELLED_BY_USER
+from holdfast.rules.decider import HOOK as HOOK_SOURCE
+from holdfast.runtime import input_checks
 from holdfast.runtime.events import Events
 from holdfast.runtime.interfaces import Attachment, Interfaces
 from holdfast.runtime.results import cancelled, expired, how_to_answer, words_of
-from holdfast.store import owner
+from holdfast.store import process_identity
 
 if TYPE_CHECKING:
     from holdfast.store.ledger import Ledger
@@ -90,7 +90,7 @@ class PendingCalls:
 
     def result(self, call_id: str) -> Result | None:
         """The result of a call that has ended, from the ledger."""
-        return None if self._kept is None else self._kept.result(intake.known_call_id(call_id))
+        return None if self._kept is None else self._kept.result(input_checks.known_call_id(call_id))
 
     def expire(self) -> list[str]:
         """End what has waited too long, for an answer or for being run."""
@@ -121,7 +121,12 @@ class PendingCalls:
             self._events.emit(Pending(pending.call.id, pending.call, pending.preview, pending.digest))
 
     def answer(
-        self, call_id: str, answer: Answer, digest: str | None = None, *, result: Result | None = None,
+        self,
+        call_id: str,
+        answer: Answer,
+        digest: str | None = None,
+        *,
+        result: Result | None = None,
         becomes: PendingCall | None = None,
     ) -> PendingCall:
         """Take an answer. `digest` is what the person was shown; without one, what is pending now. `result` is all
@@ -212,7 +217,7 @@ class PendingCalls:
         if found is None:
             return self._runs(call_id)
         if found.state is State.APPROVED:
-            return found.waiter is not None and owner.alive(found.waiter)
+            return found.waiter is not None and process_identity.alive(found.waiter)
         return found.state is State.RUNNING
 
     def _runs(self, call_id: str) -> bool:

@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.contract.call import Answer, Call, Caller, Decision, PendingCall, Proposal
+from holdfast.contract.enums import CHECKS_IN_DRY_RUN, RUNS_COMMANDS, Failure, State, Verdict
 from holdfast.contract.errors import (
     ArgumentsError,
     BadJson,
@@ -30,22 +31,21 @@ from holdfast.contract.errors import (
     UnknownCall,
 )
 from holdfast.contract.event import Decided, Event, Finished, Proposed, Received, Started
+from holdfast.contract.json import MAX_ARGUMENT_BYTES, Args
 from holdfast.contract.result import Result, with_exception
-from holdfast.contract.values import MAX_ARGUMENT_BYTES, Args
-from holdfast.contract.vocabulary import CHECKS_IN_DRY_RUN, RUNS_COMMANDS, Failure, State, Verdict
 from holdfast.contract.widening import Widening
 from holdfast.registry.sources import WAITING
-from holdfast.rules.gate import SECRET
+from holdfast.rules.decider import SECRET
 from holdfast.rules.resolvers import GRANTS
-from holdfast.runtime import intake
+from holdfast.runtime import input_checks
 from holdfast.runtime.access import Plan, Plans
 from holdfast.runtime.approvals import Approvals, what_changed
 from holdfast.runtime.context import Environment, RunContext
-from holdfast.runtime.execute import Ended, Executor
-from holdfast.runtime.intake import Arguments, own, parse_object, read_arguments, recordable
+from holdfast.runtime.executor import Ended, Executor
+from holdfast.runtime.input_checks import Arguments, own, parse_object, read_arguments, recordable
 from holdfast.runtime.interfaces import Interfaces
-from holdfast.runtime.locks import Claim, PathQueue
 from holdfast.runtime.middleware import Deny, run_after, run_before
+from holdfast.runtime.path_locks import Claim, PathQueue
 from holdfast.runtime.pending import PendingCalls
 from holdfast.runtime.results import (
     OUTSIDE,
@@ -74,7 +74,7 @@ from holdfast.runtime.results import (
     withheld,
     words_of,
 )
-from holdfast.store import owner
+from holdfast.store import process_identity
 
 _CANCELLED_EARLY: Final = Decision(Verdict.DENY, "caller", "The caller was cancelled before the tool ran.")
 _MAX_ROUNDS: Final = 5
@@ -107,13 +107,19 @@ class CallRequest(Struct, frozen=True):
 
     @classmethod
     def checked(
-        cls, name: object, arguments: Arguments, caller: Caller, cwd: str,
-        request: object = None, given_id: object = None, call_id: str | None = None,
+        cls,
+        name: object,
+        arguments: Arguments,
+        caller: Caller,
+        cwd: str,
+        request: object = None,
+        given_id: object = None,
+        call_id: str | None = None,
     ) -> CallRequest:
         """With what a program handed in; raises `CallError` for what could not be kept."""
-        name = name[: intake.MAX_TEXT] if type(name) is str else words_of(name, type(name).__name__)
-        request = intake.optional_text(request, "The request of a call")
-        given_id = intake.optional_text(given_id, "The given id of a call")
+        name = name[: input_checks.MAX_TEXT] if type(name) is str else words_of(name, type(name).__name__)
+        request = input_checks.optional_text(request, "The request of a call")
+        given_id = input_checks.optional_text(given_id, "The given id of a call")
         return cls(name, arguments, caller, cwd, request=request, given_id=given_id, call_id=call_id)
 
     @classmethod
@@ -122,8 +128,15 @@ class CallRequest(Struct, frozen=True):
         call = pending.call
         given = args if args is not None else call.args if call.asked is None else call.asked
         return cls(
-            call.name_used, own(given), call.caller, call.cwd, request=call.request, given_id=call.given_id,
-            call_id=call.id, pending=pending, **more,
+            call.name_used,
+            own(given),
+            call.caller,
+            call.cwd,
+            request=call.request,
+            given_id=call.given_id,
+            call_id=call.id,
+            pending=pending,
+            **more,
         )
 
 
@@ -155,8 +168,15 @@ class Approval(Struct, frozen=True):
 
 class Pipeline:
     def __init__(
-        self, plans: Plans, approvals: Approvals, pending: PendingCalls, interfaces: Interfaces,
-        environment: Environment, *, session: str, planning: bool,
+        self,
+        plans: Plans,
+        approvals: Approvals,
+        pending: PendingCalls,
+        interfaces: Interfaces,
+        environment: Environment,
+        *,
+        session: str,
+        planning: bool,
     ) -> None:
         self._plans = plans
         self._approvals = approvals
@@ -464,7 +484,7 @@ class Pipeline:
             refusal = nobody_to_ask(plan.tool, ctx.call_record, decision)
             denial = Decision(Verdict.DENY, "nobody", refusal.error or "")
             return await self.end_early(ctx.call_record, refusal, "nobody", decision=denial)
-        pending = self._as_pending(prepared, decision, waiter=owner.this_process() if stays else None)
+        pending = self._as_pending(prepared, decision, waiter=process_identity.this_process() if stays else None)
         try:
             await self._pending.store(pending)
         except LedgerError as error:
@@ -515,7 +535,7 @@ class Pipeline:
 
     async def answer(self, call_id: str, answer: Answer, digest: str | None = None) -> PendingCall:
         """Take an answer to a pending call. `digest` is what the person was shown; without one, what is pending now."""
-        answer, digest = intake.answer(answer), intake.optional_text(digest, "The digest of an answer")
+        answer, digest = input_checks.answer(answer), input_checks.optional_text(digest, "The digest of an answer")
         if answer.kind == "edit":
             found = self._waiting(call_id)
             fresh = await self.change(replace(found, digest=digest or found.digest), answer.args or {}, by=answer.by)
@@ -555,7 +575,7 @@ class Pipeline:
 
     async def change(self, pending: PendingCall, args: Args, *, by: str) -> PendingCall:
         """The call with other arguments, checked like any others and not approved yet: to be shown first."""
-        said = intake.answer(Answer(kind="edit", by=by, args=args))
+        said = input_checks.answer(Answer(kind="edit", by=by, args=args))
         fresh = await self._again(pending, dict(said.args or {}))
         self._pending.ledger.answer(pending.call.id, said, digest=pending.digest)
         await self._pending.store_again(fresh, f"arguments changed by {said.by}")
@@ -588,7 +608,7 @@ class Pipeline:
     async def resume(self, pending: PendingCall) -> Result | None:
         """Run an approved call here; None if its own process waits for it, or this one cannot run it."""
         call = pending.call
-        if pending.definition_only or (pending.waiter is not None and owner.alive(pending.waiter)):
+        if pending.definition_only or (pending.waiter is not None and process_identity.alive(pending.waiter)):
             return None
         if not self._is_of_this_document(call):
             return None  # its paths and its rules are those of that document
@@ -675,11 +695,18 @@ class Pipeline:
         files = self._approvals.files_named(tool, call, proposal)
         secrets = self._approvals.secrets(tool, call)
         return PendingCall(
-            call=call, state=State.PENDING, digest=self._approvals.digest(tool, call, proposal, files, secrets),
-            definition_digest=tool.digest, decision=decision,
+            call=call,
+            state=State.PENDING,
+            digest=self._approvals.digest(tool, call, proposal, files, secrets),
+            definition_digest=tool.digest,
+            decision=decision,
             preview=preview(call.name_used, shown, _PREVIEW_WIDTH, tool.format_preview),
-            summary=proposal.summary if proposal else summary_of(shown, tool.summary, call.cwd), proposal=proposal,
-            files=files, secrets=tuple(map(str, secrets)), definition_only=tool.definition_only, held_at=time.time(),
+            summary=proposal.summary if proposal else summary_of(shown, tool.summary, call.cwd),
+            proposal=proposal,
+            files=files,
+            secrets=tuple(map(str, secrets)),
+            definition_only=tool.definition_only,
+            held_at=time.time(),
             waiter=waiter,
         )
 
@@ -857,7 +884,16 @@ def _call(request: CallRequest, call_id: str, tool: str, args: Args, original: A
         return replace(request.pending.call, args=args, asked=None, widening=None)
     above = None if request.parent is None else request.parent.call_record
     return Call(
-        call_id, tool, request.name, args, request.caller, request.cwd, None if above is None else above.id,
-        request.request, request.given_id, 0 if above is None else above.depth + 1,
-        call_id if above is None else above.group, original,
+        call_id,
+        tool,
+        request.name,
+        args,
+        request.caller,
+        request.cwd,
+        None if above is None else above.id,
+        request.request,
+        request.given_id,
+        0 if above is None else above.depth + 1,
+        call_id if above is None else above.group,
+        original,
     )

@@ -11,17 +11,17 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.contract.call import Call, Decision, PendingCall, Proposal
+from holdfast.contract.coercion import Repairs, is_plain
+from holdfast.contract.enums import Failure, State, Verdict
 from holdfast.contract.errors import ArgumentsError, BadJson, CallError, HoldfastError, LedgerError, UnknownCall
-from holdfast.contract.plain import Repairs, is_plain
+from holdfast.contract.json import Args, Json, encode_json
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
-from holdfast.contract.values import Args, Json, encode_json
-from holdfast.contract.vocabulary import Failure, State, Verdict
-from holdfast.runtime.stepping import Raised
+from holdfast.runtime.cancellation import Raised
 from holdfast.text import truncate
 
 if TYPE_CHECKING:
-    from holdfast.config.model import OutputConfig
+    from holdfast.config.config import OutputConfig
     from holdfast.store.blobs import Spill
     from holdfast.store.ledger import Ledger
 
@@ -276,8 +276,11 @@ def _repaired(result: Result, repairs: Repairs) -> Result:
     if is_plain([result.output, result.error, result.structured, result.metadata]):
         return result
     result = replace(
-        result, output=repairs.value(result.output), error=repairs.value(result.error),
-        structured=repairs.value(to_json(result.structured)), metadata=repairs.value(to_json(result.metadata)),
+        result,
+        output=repairs.value(result.output),
+        error=repairs.value(result.error),
+        structured=repairs.value(to_json(result.structured)),
+        metadata=repairs.value(to_json(result.metadata)),
     )
     if not is_plain([result.structured, result.metadata]):
         raise ValueError("nested too deeply, or a number with too many digits")

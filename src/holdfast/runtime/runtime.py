@@ -14,27 +14,27 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.config.model import Config
+from holdfast.config.config import Config
 from holdfast.contract.call import Answer, Call, Caller, Decision, PendingCall
+from holdfast.contract.elicitation import Inquirer
+from holdfast.contract.enums import Failure, State
 from holdfast.contract.errors import CallError, ConfigError, StaleApproval, UnknownCall
-from holdfast.contract.inquiry import Inquirer
+from holdfast.contract.json import Args
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool, choices
-from holdfast.contract.values import Args
-from holdfast.contract.vocabulary import Failure, State
 from holdfast.contract.widening import Widening
-from holdfast.registry.listing import Format, ToolList
 from holdfast.registry.registry import Registry
-from holdfast.rules.gate import Cap, Gate, Hooks
+from holdfast.registry.tool_lists import Format, ToolList
+from holdfast.rules.decider import Cap, Gate, Hooks
+from holdfast.rules.from_config import DocumentPolicy
 from holdfast.rules.policy import Policy, PolicyRules, SkillPermissions, check_names, read_skills
-from holdfast.rules.standard import DocumentPolicy
-from holdfast.runtime import intake
+from holdfast.runtime import input_checks
 from holdfast.runtime.access import Plans, ToolAccess
 from holdfast.runtime.approvals import Approvals, standard_gate, what_changed
 from holdfast.runtime.commands import Commands, Workspace
 from holdfast.runtime.context import Environment, RunContext
 from holdfast.runtime.events import QUEUE_LIMIT, Events, Subscription, Telemetry
-from holdfast.runtime.intake import Arguments
+from holdfast.runtime.input_checks import Arguments
 from holdfast.runtime.interfaces import Asker, Attachment, Interfaces, Nobody, Told
 from holdfast.runtime.middleware import After, Before, HookHandle, Middleware
 from holdfast.runtime.pending import Lifetimes, PendingCalls
@@ -46,7 +46,7 @@ from holdfast.sandbox.hidden_files import faults
 from holdfast.store.redact import Redactor
 
 if TYPE_CHECKING:
-    from holdfast.rules.gate import Explanation
+    from holdfast.rules.decider import Explanation
     from holdfast.rules.grants import StoredGrants, Width
     from holdfast.sandbox.sandbox import Sandbox
     from holdfast.store.ledger import Grant, Ledger, Scope
@@ -84,9 +84,18 @@ class Runtime:
     """
 
     def __init__(
-        self, tools: Iterable[Any] = (), *, config: Config | None = None, root: Path | None = None,
-        ledger: Ledger | None = None, asker: Asker | None = None, nobody: Nobody = "deny", caller: Caller | None = None,
-        registry: Registry | None = None, workspace: Workspace | None = None, rules: Rules | None = None,
+        self,
+        tools: Iterable[Any] = (),
+        *,
+        config: Config | None = None,
+        root: Path | None = None,
+        ledger: Ledger | None = None,
+        asker: Asker | None = None,
+        nobody: Nobody = "deny",
+        caller: Caller | None = None,
+        registry: Registry | None = None,
+        workspace: Workspace | None = None,
+        rules: Rules | None = None,
     ) -> None:
         """`workspace` says more than `root` about where the runtime works; it can have a sandbox of its own."""
         self.config = config = _config(config)
@@ -100,8 +109,8 @@ class Runtime:
         self.events = Events(self.redactor)
         self.secrets = Secrets(config.secrets, self.redactor.add, workspace.root or Path(workspace.cwd))
         own = Caller(session=self.session, scopes=self.secrets.scopes)
-        self.caller = own if caller is None else intake.caller(caller)
-        self._chosen_ids = intake.ChosenIds(ledger)
+        self.caller = own if caller is None else input_checks.caller(caller)
+        self._chosen_ids = input_checks.ChosenIds(ledger)
         self._last_caller = (self.caller, self.caller)
         """The caller that was given last, and the same as it was taken."""
         self._names: list[str] = []
@@ -110,7 +119,8 @@ class Runtime:
         self._closers: list[Callable[[], None]] = []
         self._leaving: list[Callable[[], Awaitable[None]]] = []
         self.registry = registry or Registry(
-            default_timeout=config.tools.default_timeout, strict_check=config.tools.strict_check,
+            default_timeout=config.tools.default_timeout,
+            strict_check=config.tools.strict_check,
             has_root=workspace.root is not None,
         )
         skills = read_skills(config.tools.skills) if rules.skills is None else rules.skills
@@ -132,17 +142,33 @@ class Runtime:
         lifetimes = Lifetimes(config) if rules.clock is None else Lifetimes(config, rules.clock)
         self.pending = PendingCalls(ledger, self.redactor, self.events, self.interfaces, lifetimes)
         plans = Plans(
-            self.access, self.middleware, hooks, self.approvals.static_decision,
-            default_timeout=config.tools.default_timeout, planning=rules.plan,
+            self.access,
+            self.middleware,
+            hooks,
+            self.approvals.static_decision,
+            default_timeout=config.tools.default_timeout,
+            planning=rules.plan,
         )
         self.approvals.chain.on_change(plans.forget)
         environment = Environment(
-            config=config, workspace=workspace, ledger=ledger, redactor=self.redactor, events=self.events,
-            secrets=self.secrets, commands=self.commands, service=self.services.get, inquire=self.interfaces.inquire,
+            config=config,
+            workspace=workspace,
+            ledger=ledger,
+            redactor=self.redactor,
+            events=self.events,
+            secrets=self.secrets,
+            commands=self.commands,
+            service=self.services.get,
+            inquire=self.interfaces.inquire,
             call=self._call_nested,
         )
         self.pipeline = Pipeline(
-            plans, self.approvals, self.pending, self.interfaces, environment, session=self.session,
+            plans,
+            self.approvals,
+            self.pending,
+            self.interfaces,
+            environment,
+            session=self.session,
             planning=rules.plan,
         )
         self.telemetry: Telemetry | None = Telemetry.find()
@@ -179,8 +205,15 @@ class Runtime:
     # Calls
 
     def call(
-        self, name: str, args: Arguments = None, *, caller: Caller | None = None, request: str | None = None,
-        given_id: str | None = None, cwd: str | None = None, call_id: str | None = None,
+        self,
+        name: str,
+        args: Arguments = None,
+        *,
+        caller: Caller | None = None,
+        request: str | None = None,
+        given_id: str | None = None,
+        cwd: str | None = None,
+        call_id: str | None = None,
     ) -> Coroutine[Any, Any, Result]:
         """Ask for one action: `await runtime.call("add", {"a": 1})`. Whatever happens is in the result.
 
@@ -192,7 +225,7 @@ class Runtime:
             known = None
             try:
                 known = self._chosen_ids.take(call_id)
-                cwd = intake.folder(cwd, self.workspace.cwd)
+                cwd = input_checks.folder(cwd, self.workspace.cwd)
                 asked = CallRequest.checked(name, args, self._checked(caller), cwd, request, given_id, known)
             except CallError as error:
                 plain = CallRequest.checked(name, None, self.caller, self.workspace.cwd, call_id=known)
@@ -205,11 +238,14 @@ class Runtime:
         if caller is None or caller is self.caller:
             return self.caller
         if caller is not self._last_caller[0]:
-            self._last_caller = (caller, intake.caller(caller))
+            self._last_caller = (caller, input_checks.caller(caller))
         return self._last_caller[1]
 
     async def call_many(
-        self, requests: Sequence[Request | tuple[str, Any]], *, caller: Caller | None = None,
+        self,
+        requests: Sequence[Request | tuple[str, Any]],
+        *,
+        caller: Caller | None = None,
         request: str | None = None,
     ) -> list[Result]:
         """Calls of one turn: together, up to `tools.max_concurrent`; results in the order of the calls."""
@@ -230,7 +266,7 @@ class Runtime:
     def cancel(self, call_id: str) -> bool:
         """Stop a running call or withdraw a pending one; it still gets its result. False if there is no such call."""
         try:
-            known = intake.known_call_id(call_id)
+            known = input_checks.known_call_id(call_id)
         except UnknownCall:
             return False
         return self.pipeline.cancel(known) or self.pending.cancel(known)
@@ -238,8 +274,8 @@ class Runtime:
     def _dry(
         self, name: str, args: Arguments, caller: Caller | None, call_id: str, given_id: str | None = None
     ) -> CallRequest:
-        name = intake.text(name, "The name of a tool")
-        given_id = intake.optional_text(given_id, "The given id of a call")
+        name = input_checks.text(name, "The name of a tool")
+        given_id = input_checks.optional_text(given_id, "The given id of a call")
         return CallRequest(
             name, args, self._checked(caller), self.workspace.cwd, given_id=given_id, call_id=call_id, stages=[]
         )
@@ -262,14 +298,14 @@ class Runtime:
 
     async def undo(self, call_id: str, *, by: str = "program", partial: bool = False) -> Result:
         """Put back what a call changed on disk, all of it or nothing; raises `UndoRefused` where it cannot be."""
-        call_id, by = intake.known_call_id(call_id), intake.text(by, "The name of who asks")
+        call_id, by = input_checks.known_call_id(call_id), input_checks.text(by, "The name of who asks")
         return await asyncio.to_thread(self.commands.undo, call_id, by=by, partial=partial, door=self.caller.door)
 
     # Pending calls
 
     async def answer(self, call_id: str, answer: Answer, *, digest: str | None = None) -> Result:
         """Answer a pending call. If it may run and nobody else waits to run it, it runs here, now."""
-        call_id = intake.known_call_id(call_id)
+        call_id = input_checks.known_call_id(call_id)
         answered = await self.pipeline.answer(call_id, answer, digest)
         if answered.state is not State.APPROVED:
             return self.pending.result(call_id) or Result(False, state=answered.state, call_id=call_id)
@@ -280,7 +316,12 @@ class Runtime:
         return failed(text, State.APPROVED, Failure.AWAITING_PROGRAM, call_id)
 
     async def approve(
-        self, call_id: str, *, by: str = "program", args: Args | None = None, digest: str | None = None,
+        self,
+        call_id: str,
+        *,
+        by: str = "program",
+        args: Args | None = None,
+        digest: str | None = None,
         widen: Widening | None = None,
     ) -> Result:
         """Yes to what was shown (`digest`), or without one to what is pending now; `args` replace the arguments.
@@ -299,7 +340,10 @@ class Runtime:
     async def resolve(self, request_id: str, call_id: str, result: Result | str | Mapping[str, Any]) -> Result:
         """Finish a pending call from outside, by the ids the client knows it by: with a `Result`, with text, or with a
         dict `{content, is_error, metadata?}`. Structured content, metadata and attachments are kept."""
-        request_id, call_id = intake.text(request_id, "The request"), intake.text(call_id, "The id of a call")
+        request_id, call_id = (
+            input_checks.text(request_id, "The request"),
+            input_checks.text(call_id, "The id of a call"),
+        )
         asked = [pending.call for pending in self.pending.list() if pending.call.request == request_id]
         found = [call.id for call in asked if call_id in (call.id, call.given_id)]
         if not found:
@@ -309,7 +353,7 @@ class Runtime:
             raise UnknownCall(f"Several calls of request '{request_id}' are named '{call_id}'; give the ledger's id.")
         done = self._resolved(next(call for call in asked if call.id == found[0]), result)
         text = done.output if done.success else done.error or "Unknown error"
-        answer = intake.answer(Answer(kind="result", by="resolve", message=text, success=done.success))
+        answer = input_checks.answer(Answer(kind="result", by="resolve", message=text, success=done.success))
         self.pending.answer(found[0], answer, result=done)
         return self.pending.result(found[0]) or done
 
@@ -331,7 +375,7 @@ class Runtime:
     async def allow(self, pending: PendingCall, scope: Scope, *, by: str = "program", width: Width = "exact") -> Grant:
         """Remember a yes to calls like this one, narrowly. Raises `GrantRefused` if it would be too wide, and
         `StaleApproval` if the call is not what was shown any more: a rule is for what somebody has seen."""
-        by, pending = intake.text(by, "The name of who allows it"), intake.pending(pending)
+        by, pending = input_checks.text(by, "The name of who allows it"), input_checks.pending(pending)
         now = await self.pipeline.current(pending)
         if now.digest != pending.digest:
             changed = what_changed(pending, now)
@@ -339,8 +383,13 @@ class Runtime:
         return self.approvals.remember(now, scope, by, width)
 
     def attach(
-        self, asker: Asker | None = None, *, inquirer: Inquirer | None = None, told: Told | None = None,
-        nobody: Nobody | None = None, by: str = "program",
+        self,
+        asker: Asker | None = None,
+        *,
+        inquirer: Inquirer | None = None,
+        told: Told | None = None,
+        nobody: Nobody | None = None,
+        by: str = "program",
     ) -> Attachment:
         """Let an interface be asked about pending calls, beside others: the first valid answer counts, and the others
         are told. An asker may be async or not, and returns an `Answer`, True, False, or None if nobody answered."""

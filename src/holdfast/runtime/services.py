@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from holdfast.contract.call import Caller
 from holdfast.contract.context import Context
 from holdfast.contract.errors import CallError, HoldfastError
-from holdfast.contract.finding import TOOL_SEARCH, FoundTools, ToolFinder
 from holdfast.contract.processes import Processes
+from holdfast.contract.tool_finder import TOOL_SEARCH, FoundTools, ToolFinder
 from holdfast.runtime.access import ToolAccess
 from holdfast.runtime.commands import Commands
 from holdfast.runtime.context import RunContext
 
 if TYPE_CHECKING:
-    from holdfast.registry.listing import ToolIndex
-    from holdfast.runtime.background import Background
+    from holdfast.registry.tool_lists import ToolIndex
+    from holdfast.runtime.background_processes import Background
 
 T = TypeVar("T")
 _MAX_SEARCHERS: Final = 64
@@ -48,12 +48,12 @@ class Services:
 
     def writers_alive(self, since: float | None = None) -> bool:
         """Whether something that belongs to no call could write into the document, now or since then."""
-        from holdfast.runtime.background import writers_alive
+        from holdfast.runtime.background_processes import writers_alive
 
         return writers_alive(self._commands, self._background, since)
 
     def _processes(self) -> Background:
-        from holdfast.runtime.background import Background
+        from holdfast.runtime.background_processes import Background
 
         commands = self._commands
         _ = commands.warden  # closed after the processes
@@ -84,7 +84,7 @@ class Finder:
         registry = self._access.registry
         revision = registry.revision
         if self._index is None or revision != self._revision:
-            from holdfast.registry.listing import ToolIndex
+            from holdfast.registry.tool_lists import ToolIndex
 
             self._index = ToolIndex(tool for tool in registry.list() if tool.name != TOOL_SEARCH)
             self._revision = revision

@@ -24,8 +24,8 @@ from holdfast.sandbox import seccomp
 from holdfast.sandbox.launch import FIRST_FD, PRIORITY, Launch, Opened, Overlay, Turn, found_program, open_same
 from holdfast.sandbox.limits import Groups, rlimits
 from holdfast.sandbox.policy import Policy, identity, inside, own_folders, variables
-from holdfast.sandbox.protection import Locked, Stubs, at_top, find, holding, is_only_kept, is_vacant
-from holdfast.sandbox.sweep import Sweep
+from holdfast.sandbox.protected_mounts import Locked, Stubs, at_top, find, holding, is_only_kept, is_vacant
+from holdfast.sandbox.restore_protected import Sweep
 
 HOME: Final = "/tmp/home"  # noqa: S108 - inside the sandbox, where /tmp is private
 _PRIVATE: Final = ("/tmp", "/var/tmp", "/run")  # noqa: S108
@@ -323,7 +323,7 @@ class Bubblewrap(Struct, frozen=True, kw_only=True):
 
     @property
     def guarantees(self) -> frozenset[str]:
-        from holdfast.sandbox.battery import CASES
+        from holdfast.sandbox.escape_tests import CASES
 
         return frozenset(CASES)
 

@@ -16,13 +16,13 @@ from msgspec import Struct
 from holdfast.contract.command import Command
 from holdfast.contract.errors import SandboxRefused
 from holdfast.fs.temporary import make_folder, remove_folder
-from holdfast.sandbox import confine, seccomp
+from holdfast.sandbox import privileges, seccomp
 from holdfast.sandbox.launch import Launch, Overlay, found_program
 from holdfast.sandbox.limits import Groups, rlimits
 from holdfast.sandbox.policy import Policy, own_folders, variables
 
-READ: Final = confine.EXECUTE | confine.READ_FILE | confine.READ_DIR
-WRITE: Final = confine.handled(5) & ~confine.MAKE_DEVICES
+READ: Final = privileges.EXECUTE | privileges.READ_FILE | privileges.READ_DIR
+WRITE: Final = privileges.handled(5) & ~privileges.MAKE_DEVICES
 _DEVICES: Final = ("null", "zero", "full", "random", "urandom")
 _NOT_SHOWN: Final = tuple(map(Path, ("/run", "/tmp", "/var/tmp", "/dev", "/sys")))  # noqa: S108
 _LEAST_ABI: Final = 3
@@ -35,22 +35,22 @@ class Landlock(Struct, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        return f"landlock version {confine.landlock_abi()}"
+        return f"landlock version {privileges.landlock_abi()}"
 
     @property
     def identity(self) -> str:
-        return f"landlock {confine.landlock_abi()} {platform.machine()}"
+        return f"landlock {privileges.landlock_abi()} {platform.machine()}"
 
     @property
     def guarantees(self) -> frozenset[str]:
-        from holdfast.sandbox.battery import CASES
+        from holdfast.sandbox.escape_tests import CASES
 
         return frozenset(CASES) - NOT_HELD
 
     def available(self) -> str | None:
         if not seccomp.supported():
             return "there is no filter of system calls for this processor"
-        abi = confine.landlock_abi()
+        abi = privileges.landlock_abi()
         if abi < _LEAST_ABI:
             return f"the kernel has version {abi} of it, and {_LEAST_ABI} is the first that can be relied on"
         return None
@@ -115,7 +115,7 @@ def _rules(policy: Policy, command: Command, program: str, cwd: str, home: str) 
     # Rights hold for all that is below, so a folder with hidden files is given file by file; to list it shows names.
     for folder in {path.parent for path in policy.found if not path.is_dir()}:
         if not any(path.is_dir() and path.is_relative_to(folder) for path in denied):
-            yield str(folder), confine.READ_DIR
+            yield str(folder), privileges.READ_DIR
     for path in seen:
         for allowed in _around(path, (*denied, *(() if path != Path("/") else _NOT_SHOWN))):
             yield str(allowed), READ
@@ -125,12 +125,12 @@ def _rules(policy: Policy, command: Command, program: str, cwd: str, home: str) 
     for place in {program, os.path.realpath(program)}:
         yield place, READ
     for name in _DEVICES:
-        yield f"/dev/{name}", READ | confine.WRITE_FILE
+        yield f"/dev/{name}", READ | privileges.WRITE_FILE
     yield home, WRITE
     if not command.read_only:
         for folder in policy.writable:
             for allowed in _around(folder, (*denied, *policy.own)):
-                yield str(allowed), WRITE if allowed == folder or allowed.is_dir() else WRITE & confine.FILE_RIGHTS
+                yield str(allowed), WRITE if allowed == folder or allowed.is_dir() else WRITE & privileges.FILE_RIGHTS
 
 
 def _around(folder: Path, denied: Iterable[Path]) -> Iterator[Path]:

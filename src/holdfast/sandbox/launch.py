@@ -23,7 +23,7 @@ from holdfast import helper_process
 from holdfast.contract.command import Change, Command
 from holdfast.contract.errors import SandboxRefused
 from holdfast.fs.beneath import HANDLE, open_beneath
-from holdfast.sandbox import confine
+from holdfast.sandbox import privileges
 from holdfast.sandbox.policy import Policy
 
 LIMIT: Final = 200
@@ -182,10 +182,10 @@ def started(
 ) -> Generator[subprocess.Popen[bytes]]:
     """The process of a launch. A small parent applies what the launch says and, where the backend has no process
     namespace of its own, ends whatever the command leaves behind."""
-    contents = [confine.open_file(content) for content in launch.files]
+    contents = [privileges.open_file(content) for content in launch.files]
     fds = [*contents, *launch.opened.fds]
-    told = confine.open_file(marshal.dumps((launch.request(), fds)))
-    argv = own_part("holdfast.sandbox.warden.process", str(told))
+    told = privileges.open_file(marshal.dumps((launch.request(), fds)))
+    argv = own_part("holdfast.sandbox.supervisor.process", str(told))
     try:
         process = helper_process.start(argv, pass_fds=[told, *fds], stdin=stdin, stdout=stdout, stderr=stderr)
     finally:
@@ -287,7 +287,7 @@ class Launch(Struct, frozen=True, kw_only=True):
 
     def request(self) -> dict[str, Any]:
         """What the process that starts it is told, beside its open files."""
-        argv = confine.filled(self.argv, range(FIRST_FD, FIRST_FD + len(self.files)))
+        argv = privileges.filled(self.argv, range(FIRST_FD, FIRST_FD + len(self.files)))
         return {"argv": argv, **{name: getattr(self, name) for name in _TOLD}}
 
 

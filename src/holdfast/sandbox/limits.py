@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from holdfast import helper_process
-from holdfast.config.model import SandboxConfig
+from holdfast.config.config import SandboxConfig
 
 _V1: Final = {"pids": "pids.max", "memory": "memory.limit_in_bytes"}
 _V2: Final = {"pids": "pids.max", "memory": "memory.max"}

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.config.model import SandboxConfig
+from holdfast.config.config import SandboxConfig
 from holdfast.contract.command import Command
 from holdfast.contract.errors import ConfigError, SandboxRefused
 from holdfast.contract.widening import Widening
@@ -205,7 +205,12 @@ def widen(policy: Policy, widening: Widening) -> Policy:
     for path in own:
         _first_seen.setdefault(path, identity(path))
     return replace(
-        policy, network=network, granted=granted, readable=readable, read_deny=tuple(sorted(kept)), writable=every,
+        policy,
+        network=network,
+        granted=granted,
+        readable=readable,
+        read_deny=tuple(sorted(kept)),
+        writable=every,
         own=own,
     )
 

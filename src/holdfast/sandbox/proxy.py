@@ -17,7 +17,7 @@ from holdfast.net.gateway import Gateway
 from holdfast.net.hosts import AllowList
 from holdfast.net.proxy import serve
 from holdfast.sandbox.launch import Launch
-from holdfast.sandbox.warden.client import FIRST_FD
+from holdfast.sandbox.supervisor.client import FIRST_FD
 
 PORT: Final = 3128
 MAX_CONNECTIONS: Final = 128

@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from holdfast.config.model import SandboxConfig
+from holdfast.config.config import SandboxConfig
 from holdfast.contract.command import Command
 from holdfast.contract.errors import HoldfastError, SandboxRefused
 from holdfast.contract.widening import Widening
@@ -34,8 +34,8 @@ from holdfast.sandbox.hidden_files import patterns
 from holdfast.sandbox.launch import Backend, Changed, Held, Launch, Overlay, Progress, finish, found_program, started
 from holdfast.sandbox.limits import Groups, rlimits
 from holdfast.sandbox.policy import Places, Policy, check_own, expand, resolve, variables, widen
-from holdfast.sandbox.probing import Probing, backends
-from holdfast.sandbox.sweep import recover
+from holdfast.sandbox.probe import Probing, backends
+from holdfast.sandbox.restore_protected import recover
 
 CANNOT: Final = 126
 _MOST_LOOKS: Final = 10

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.store.bodies import Before, BodyReader
+from holdfast.store.entries import Before, BodyReader
 
 if TYPE_CHECKING:
     from holdfast.contract.command import Change
-    from holdfast.store.bodies import Sealer
     from holdfast.store.database import Op
+    from holdfast.store.entries import Sealer
 
 Kind = Literal["absent", "file", "symlink", "directory", "fifo", "other"]
 ChangeKind = Literal["created", "modified", "deleted", "mode", "replaced"]
@@ -291,5 +291,3 @@ def to_text(path: str) -> str:
 
 def from_text(text: str) -> str:
     return os.fsdecode(bytes.fromhex(text[1:])) if text.startswith(_RAW) else text
-
-

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeVar
 
 from holdfast.contract.errors import HoldfastError, LedgerCorrupt, LedgerUnavailable, NotPending
 from holdfast.fs.replace import make_private_folder
-from holdfast.store.bodies import link
+from holdfast.store.entries import link
 
 APPLICATION_ID: Final = 0x486F6C64
 """Marks the file as ours: "Hold"."""
@@ -329,7 +329,10 @@ def _connect_to_read(path: Path) -> sqlite3.Connection:
     complete = not path.with_name(f"{path.name}-wal").exists()
     options = "mode=ro&immutable=1" if complete and not os.access(path.parent, os.W_OK) else "mode=ro"
     connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?{options}", uri=True, timeout=PATIENCE, isolation_level=None,
+        f"{path.absolute().as_uri()}?{options}",
+        uri=True,
+        timeout=PATIENCE,
+        isolation_level=None,
         check_same_thread=False,
     )
     connection.text_factory = _text

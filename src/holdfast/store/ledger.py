@@ -12,17 +12,17 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.contract.call import Answer, Call, Decision, Owner, PendingCall
+from holdfast.contract.enums import Failure, State
 from holdfast.contract.errors import GrantRefused
+from holdfast.contract.json import Args
 from holdfast.contract.result import Result
-from holdfast.contract.values import Args
-from holdfast.contract.vocabulary import Failure, State
 from holdfast.store import operations
 from holdfast.store.blobs import Blobs
-from holdfast.store.bodies import Before, BodyReader, Consumed, Grant, Granted, Revoked, Scope, Sealer, Verification
 from holdfast.store.changes import After, state_of, to_text
 from holdfast.store.database import GENESIS, IN_MEMORY, Database, Durability, Op, Transaction
-from holdfast.store.derived import encode
-from holdfast.store.owner import alive, os_user, this_process
+from holdfast.store.entries import Before, BodyReader, Consumed, Grant, Granted, Revoked, Scope, Sealer, Verification
+from holdfast.store.process_identity import alive, os_user, this_process
+from holdfast.store.projections import encode
 from holdfast.store.queries import Queries
 from holdfast.store.redact import Redactor
 from holdfast.store.verify import verify
@@ -105,7 +105,12 @@ class Ledger(Queries):
         self.remember(held)
 
     def answer(
-        self, call_id: str, answer: Answer, *, digest: str, result: Result | None = None,
+        self,
+        call_id: str,
+        answer: Answer,
+        *,
+        digest: str,
+        result: Result | None = None,
         becomes: PendingCall | None = None,
     ) -> PendingCall:
         """Take the answer to what was shown. Only an approval lets the call run; an edit leaves it waiting. `result` is
@@ -223,15 +228,28 @@ class Grants:
             self._user.close()
 
     def add(
-        self, *, tool: str, pattern: Args, scope: Scope, by: str, session: str | None = None,
+        self,
+        *,
+        tool: str,
+        pattern: Args,
+        scope: Scope,
+        by: str,
+        session: str | None = None,
         expires: float | None = None,
     ) -> Grant:
         """Remember a yes. `pattern` says what the arguments must be; `expires` is a time of the clock."""
         if scope == "session" and session is None:
             raise GrantRefused("A grant for a session must name the session; give one, or choose another scope.")
         grant = Grant(
-            id=f"g{os.urandom(5).hex()}", tool=tool, pattern=pattern, scope=scope, by=by, created=time.time(),
-            session=session, expires=expires, uses=1 if scope == "once" else None,
+            id=f"g{os.urandom(5).hex()}",
+            tool=tool,
+            pattern=pattern,
+            scope=scope,
+            by=by,
+            created=time.time(),
+            session=session,
+            expires=expires,
+            uses=1 if scope == "once" else None,
         )
         _write(self._home_of(scope), grant)
         return grant

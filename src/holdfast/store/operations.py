@@ -9,11 +9,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.contract.call import Answer, Call, Decision, Owner, PendingCall
+from holdfast.contract.enums import Failure, State
 from holdfast.contract.errors import LedgerCorrupt, NotPending, StaleApproval, UnknownCall
 from holdfast.contract.result import Result
-from holdfast.contract.vocabulary import Failure, State
-from holdfast.store.bodies import Answered, BodyReader, Ended, Held, Intent, Whole
 from holdfast.store.database import Op, Transaction
+from holdfast.store.entries import Answered, BodyReader, Ended, Held, Intent, Whole
 
 Seal = Callable[[Struct], str]
 
@@ -64,7 +64,12 @@ def rehold(seal: Seal, held: PendingCall, why: str, *, only_pending: bool = Fals
 
 
 def answer(
-    seal: Seal, read: BodyReader, call_id: str, said: Answer, digest: str, given: Result | None = None,
+    seal: Seal,
+    read: BodyReader,
+    call_id: str,
+    said: Answer,
+    digest: str,
+    given: Result | None = None,
     becomes: PendingCall | None = None,
 ) -> Op[PendingCall]:
     result = given or _result_of(call_id, said)
@@ -80,9 +85,7 @@ def answer(
             raise StaleApproval(f"Call {call_id} has changed since it was shown; look at it again.")
         if becomes is not None and changed is not None:
             entry = tx.append(call_id, "held", changed)
-            tx.execute(
-                "UPDATE open_calls SET digest = ?, entry = ? WHERE call = ?", (becomes.digest, entry, call_id)
-            )
+            tx.execute("UPDATE open_calls SET digest = ?, entry = ? WHERE call = ?", (becomes.digest, entry, call_id))
         held = held_of(tx, read, call_id)
         tx.append(call_id, "answered", body)
         if said.kind == "approve":

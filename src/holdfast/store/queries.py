@@ -17,12 +17,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.contract.call import Answer, Call, Decision, PendingCall
+from holdfast.contract.enums import State, Verdict
 from holdfast.contract.errors import LedgerCorrupt, LedgerError, UnknownCall
+from holdfast.contract.json import Json, encode_json
 from holdfast.contract.result import Result
-from holdfast.contract.values import Json, encode_json
-from holdfast.contract.vocabulary import State, Verdict
-from holdfast.store.bodies import Answered, BodyReader, Ended, Entry, Held, Intent, Pruned, Whole, link
 from holdfast.store.database import Database
+from holdfast.store.entries import Answered, BodyReader, Ended, Entry, Held, Intent, Pruned, Whole, link
 from holdfast.store.operations import state_of, unknown_call
 from holdfast.text.preview import arguments_text
 
@@ -351,9 +351,7 @@ class Queries:
             else:
                 yield Entry(id=number, call=name, kind=kind, at=at, hash=digest.hex(), body=content)
 
-    def export(
-        self, wanted: CallFilter | None = None, *, unreadable: list[str] | None = None
-    ) -> Generator[bytes]:
+    def export(self, wanted: CallFilter | None = None, *, unreadable: list[str] | None = None) -> Generator[bytes]:
         """Each entry as one line of ASCII JSON: nothing in it can end the line or steer a terminal.
 
         With `wanted`, the entries of those calls; the ids of calls that cannot be read are added to `unreadable`.
@@ -391,8 +389,13 @@ class Queries:
         if kind == "call":
             whole = self.read_body(body, Whole)
             return CallRecord(
-                call=whole.call, state=whole.result.state, received_at=at, ended_at=at, decisions=(whole.decision,),
-                result=whole.result, original_args=whole.original_args,
+                call=whole.call,
+                state=whole.result.state,
+                received_at=at,
+                ended_at=at,
+                decisions=(whole.decision,),
+                result=whole.result,
+                original_args=whole.original_args,
             )
         if kind == "held":
             held = self.read_body(body, Held).held
@@ -437,8 +440,13 @@ def _about(call_id: str) -> Generator[None]:
 def _damaged(row: tuple[Any, ...], problem: str) -> Entry:
     number, name, kind, at, _, digest = row
     return Entry(
-        id=number, call=_shown(name), kind=_shown(kind), at=at if _is_time(at) else 0.0,
-        hash=digest.hex() if isinstance(digest, bytes) else "", body=None, problem=_shown(problem),
+        id=number,
+        call=_shown(name),
+        kind=_shown(kind),
+        at=at if _is_time(at) else 0.0,
+        hash=digest.hex() if isinstance(digest, bytes) else "",
+        body=None,
+        problem=_shown(problem),
     )
 
 

@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from holdfast.contract.json import IDENTIFIER, Json
 from holdfast.contract.result import Result
-from holdfast.contract.values import IDENTIFIER, Json
 
 V = TypeVar("V", bound=Struct)
 

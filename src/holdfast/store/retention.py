@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 from holdfast.contract.errors import LedgerError
-from holdfast.store.bodies import Pruned
 from holdfast.store.database import Transaction
+from holdfast.store.entries import Pruned
 
 if TYPE_CHECKING:
-    from holdfast.config.model import LedgerConfig
+    from holdfast.config.config import LedgerConfig
     from holdfast.store.ledger import Ledger
 
 DAY: Final = 86_400.0
@@ -157,7 +157,7 @@ def _references(ledger: Ledger, without: set[str]) -> dict[str, _Kept]:
     open_calls = {call for (call,) in ledger.rows("SELECT call FROM open_calls")}
     sql = (
         "SELECT id, call, body FROM entries WHERE id > ? AND id <= ? "
-        "AND (instr(body, '\"blob\":\"') OR instr(body, '\"spill\":\"'))"
+        'AND (instr(body, \'"blob":"\') OR instr(body, \'"spill":"\'))'
     )
     last = ledger.rows("SELECT coalesce(max(id), 0) FROM entries")[0][0]
     for start in range(0, last, _PAGE):

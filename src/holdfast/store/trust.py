@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from holdfast.contract.errors import BadJson
-from holdfast.contract.values import Json, canonical_json, parse_json
+from holdfast.contract.json import Json, canonical_json, parse_json
 from holdfast.fs.replace import read_private, write_private
-from holdfast.store.bodies import Pinned, TrustedContent, Unpinned, Untrusted
 from holdfast.store.database import Transaction
-from holdfast.store.derived import encode
+from holdfast.store.entries import Pinned, TrustedContent, Unpinned, Untrusted
 from holdfast.store.ledger import Ledger
+from holdfast.store.projections import encode
 
 if TYPE_CHECKING:
     from holdfast.contract.call import PendingCall

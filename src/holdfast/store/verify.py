@@ -9,10 +9,10 @@ from typing import Final
 from msgspec import Struct, field
 
 from holdfast.contract.errors import LedgerError
-from holdfast.store.bodies import Before, BodyReader, Ended, Pruned, Unreadable, Verification, Whole, is_linked
 from holdfast.store.changes import After, Recorded, Together, Undone
 from holdfast.store.database import GENESIS, PRUNING_VERSION, Database
-from holdfast.store.derived import Derived, difference
+from holdfast.store.entries import Before, BodyReader, Ended, Pruned, Unreadable, Verification, Whole, is_linked
+from holdfast.store.projections import Derived, difference
 
 Execute = Callable[..., sqlite3.Cursor]
 _PAGE = 1000
@@ -136,6 +136,11 @@ def _failed(progress: _Progress, first_bad: int | None, problem: str) -> Verific
 
 def _found(progress: _Progress, *, ok: bool, first_bad: int | None = None, problem: str | None = None) -> Verification:
     return Verification(
-        ok=ok, entries=progress.last - progress.pruned, head=progress.head.hex(), first_bad=first_bad, problem=problem,
-        pruned=progress.pruned, unreadable=tuple(progress.unreadable),
+        ok=ok,
+        entries=progress.last - progress.pruned,
+        head=progress.head.hex(),
+        first_bad=first_bad,
+        problem=problem,
+        pruned=progress.pruned,
+        unreadable=tuple(progress.unreadable),
     )

@@ -1,8 +1,8 @@
 """The tests every backend must pass. Subclass it in a test module and say which backend:
 
-    class TestMine(BackendConformance):
-        def backend(self) -> Backend:
-            return MyBackend()
+class TestMine(BackendConformance):
+    def backend(self) -> Backend:
+        return MyBackend()
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from holdfast.contract.command import Command
 from holdfast.helper_process import isolated_python
-from holdfast.sandbox import battery
-from holdfast.sandbox.battery import Range
+from holdfast.sandbox import escape_tests
+from holdfast.sandbox.escape_tests import Range
 from holdfast.sandbox.launch import Backend, run_launch
 
 
@@ -28,20 +28,20 @@ class BackendConformance:
     def run(self, ground: Range, script: str, **changes: object) -> tuple[int, str]:
         command = Command(argv=isolated_python("-c", script), cwd=ground.project)
         launch = self.backend().launch(ground.policy, replace(command, **changes), ())
-        code, out, err = run_launch(launch, battery.TIMEOUT)
+        code, out, err = run_launch(launch, escape_tests.TIMEOUT)
         return code, (out + err).decode("utf-8", "replace")
 
     def test_it_holds_every_attack_it_claims_to_hold_and_no_other(self) -> None:
-        found = battery.run(self.backend())
+        found = escape_tests.run(self.backend())
         escaped = {case.name: case.detail for case in found if not case.held}
         claimed = self.backend().guarantees
         assert not {name: detail for name, detail in escaped.items() if name in claimed}, escaped
-        assert set(escaped) == set(battery.CASES) - claimed
+        assert set(escaped) == set(escape_tests.CASES) - claimed
 
     def test_a_launch_starts_an_absolute_program_and_says_it_is_contained(self) -> None:
         with Range() as ground:
             launch = self.backend().launch(ground.policy, Command(argv=("sh", "-c", "true"), cwd=ground.project), ())
-            code, _out, _err = run_launch(launch, battery.TIMEOUT)
+            code, _out, _err = run_launch(launch, escape_tests.TIMEOUT)
         assert Path(launch.argv[0]).is_absolute()
         assert launch.contained
         assert code == 0
@@ -49,7 +49,7 @@ class BackendConformance:
     def test_exit_code_and_both_streams_arrive(self) -> None:
         with Range() as ground:
             command = Command(argv=("/bin/sh", "-c", "echo out; echo err >&2; exit 7"), cwd=ground.project)
-            found = run_launch(self.backend().launch(ground.policy, command, ()), battery.TIMEOUT)
+            found = run_launch(self.backend().launch(ground.policy, command, ()), escape_tests.TIMEOUT)
         assert found == (7, b"out\n", b"err\n")
 
     def test_it_runs_where_it_was_told_with_the_variables_it_was_given(self) -> None:
@@ -79,7 +79,7 @@ class BackendConformance:
     def test_words_of_the_command_are_not_taken_for_open_files(self) -> None:
         with Range() as ground:
             command = Command(argv=("/bin/echo", "{fd0}", "--", "{fd1}"), cwd=ground.project)
-            _code, out, _err = run_launch(self.backend().launch(ground.policy, command, ()), battery.TIMEOUT)
+            _code, out, _err = run_launch(self.backend().launch(ground.policy, command, ()), escape_tests.TIMEOUT)
         assert out == b"{fd0} -- {fd1}\n"
 
     def test_nothing_is_left_of_a_run_on_the_host(self) -> None:

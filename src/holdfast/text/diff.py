@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Final, NamedTuple
 
-from holdfast.text.visible import clip_middle
+from holdfast.text.escape import clip_middle
 
 MAX_DIFF_LINES: Final = 2000
 MAX_DIFF_LINE_CHARS: Final = 1000

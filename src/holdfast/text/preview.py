@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from typing import Any, Final, cast
 
-from holdfast.text.visible import ELLIPSIS, clip, text_width, visible
+from holdfast.text.escape import ELLIPSIS, clip, text_width, visible
 
 FormatPreview = Callable[[Any, int], object]
 """What `Tool.format_preview` is: `format_preview(args, width)`, trusted to return a string only after a look."""

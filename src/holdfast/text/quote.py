@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple, TypeVar
 
-from holdfast.text.visible import char_width, text_width, visible
+from holdfast.text.escape import char_width, text_width, visible
 
 GUTTER: Final = "│ "
 GOES_ON: Final = "│↳"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final, cast
 
-from holdfast.contract.values import Args
-from holdfast.contract.vocabulary import Risk
+from holdfast.contract.enums import Risk
+from holdfast.contract.json import Args
 from holdfast.tools.schemas import LABEL, builtin, optional, strict_object, text
 
 _QUESTION: Final = strict_object(

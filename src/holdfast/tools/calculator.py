@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any, Final, cast
 
 from holdfast.contract.context import Context
+from holdfast.contract.enums import Risk
+from holdfast.contract.json import Args
 from holdfast.contract.result import Result, fail, ok
-from holdfast.contract.values import Args
-from holdfast.contract.vocabulary import Risk
 from holdfast.text.preview import with_label
 from holdfast.tools.schemas import LABEL, STRING, builtin, optional, strict_object, text
 
@@ -138,9 +138,16 @@ def _preview_later(args: Args, width: int) -> str:
 
 
 CALCULATOR: Final = builtin(
-    name="calculator", description="Evaluate an arithmetic expression.",
-    input_schema=strict_object(expression=_EXPRESSION, label=LABEL), output_schema=_OUTPUT, execute=_calculate,
-    risk=Risk.LOW, effects=frozenset(), runs="inline", format_preview=_preview, groups=("system",),
+    name="calculator",
+    description="Evaluate an arithmetic expression.",
+    input_schema=strict_object(expression=_EXPRESSION, label=LABEL),
+    output_schema=_OUTPUT,
+    execute=_calculate,
+    risk=Risk.LOW,
+    effects=frozenset(),
+    runs="inline",
+    format_preview=_preview,
+    groups=("system",),
     profiles=("minimal",),
 )
 
@@ -148,7 +155,8 @@ CALCULATOR_ASYNC: Final = builtin(
     name="calculator_async",
     description="Evaluate an arithmetic expression after a delay.",
     input_schema=strict_object(
-        expression=_EXPRESSION, delay=optional("number", "Milliseconds to wait first.", minimum=0, maximum=60_000),
+        expression=_EXPRESSION,
+        delay=optional("number", "Milliseconds to wait first.", minimum=0, maximum=60_000),
         label=LABEL,
     ),
     output_schema=_OUTPUT,

@@ -8,9 +8,9 @@ from msgspec import Struct
 
 from holdfast.contract.context import Context
 from holdfast.contract.errors import HoldfastError
-from holdfast.contract.finding import OUTPUT_READ
+from holdfast.contract.json import Args
 from holdfast.contract.result import Result, fail
-from holdfast.contract.values import Args
+from holdfast.contract.tool_finder import OUTPUT_READ
 from holdfast.text.preview import with_label
 from holdfast.text.truncate import byte_size, format_size, only_bytes
 from holdfast.tools.schemas import INTEGER, LABEL, STRING, optional, reader, strict_object, text
@@ -73,7 +73,8 @@ OUTPUT_READ_TOOL: Final = reader(
     input_schema=strict_object(
         call=text("The id of the call whose output was cut."),
         offset=optional("integer", "First line, counted from 1 (default 1).", minimum=1),
-        limit=optional("integer", f"How many lines (default {DEFAULT_LINES}).", minimum=1, maximum=2000), label=LABEL,
+        limit=optional("integer", f"How many lines (default {DEFAULT_LINES}).", minimum=1, maximum=2000),
+        label=LABEL,
     ),
     output_schema=strict_object(call=STRING, offset=INTEGER, lines=INTEGER, total_lines=INTEGER, content=STRING),
     execute=_execute,

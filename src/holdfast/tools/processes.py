@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from holdfast.contract.call import Precondition, Proposal, Surroundings
 from holdfast.contract.command import Command, Outlook
 from holdfast.contract.context import Context
+from holdfast.contract.enums import RUNS_COMMANDS, Risk
 from holdfast.contract.errors import HoldfastError, SandboxRefused
+from holdfast.contract.json import Args, Json
 from holdfast.contract.processes import Processes, ProcessInfo, ProcessOutput, Signal
 from holdfast.contract.result import Result, fail, ok
-from holdfast.contract.values import Args, Json
-from holdfast.contract.vocabulary import RUNS_COMMANDS, Risk
 from holdfast.text.preview import with_label
 from holdfast.text.truncate import format_size
 from holdfast.tools import shell
@@ -37,14 +37,24 @@ from holdfast.tools.schemas import (
 )
 
 PID: Final = {
-    "type": ["integer", "string"], "description": "Process ID, as process.start gave it; the id it gave works as well.",
+    "type": ["integer", "string"],
+    "description": "Process ID, as process.start gave it; the id it gave works as well.",
 }
 ALSO_CALLED: Final = {"id": "pid"}
 STATE: Final = {"enum": ["running", "exited", "lost"]}
 PROCESS: Final = {
     **strict_object(
-        id=STRING, pid=INTEGER, state=STATE, command=STRING, cwd=STRING, label=STRING_OR_NULL, detached=BOOLEAN,
-        contained=BOOLEAN, started={"type": "number"}, ended={"type": ["number", "null"]}, exit_code=INTEGER_OR_NULL,
+        id=STRING,
+        pid=INTEGER,
+        state=STATE,
+        command=STRING,
+        cwd=STRING,
+        label=STRING_OR_NULL,
+        detached=BOOLEAN,
+        contained=BOOLEAN,
+        started={"type": "number"},
+        ended={"type": ["number", "null"]},
+        exit_code=INTEGER_OR_NULL,
         signal=STRING_OR_NULL,
     ),
     "required": ["id", "pid", "state", "command", "cwd", "detached", "contained", "started", "exit_code", "signal"],
@@ -95,7 +105,10 @@ async def _propose_start(args: Args, ctx: Context) -> Proposal | Result:
     try:
         folder = shell.folder_of(args, ctx)
         payload: Args = {
-            "command": command, "args": args.get("args"), "cwd": folder, "label": args.get("label"),
+            "command": command,
+            "args": args.get("args"),
+            "cwd": folder,
+            "label": args.get("label"),
             "detached": detached,
         }
         planned = _command(payload, ctx)
@@ -107,7 +120,9 @@ async def _propose_start(args: Args, ctx: Context) -> Proposal | Result:
     return Proposal(
         tool_name="process.start",
         summary=f"start {shown.strip().partition(chr(10))[0]}" + (" (detached)" if detached else ""),
-        risk=shell.risk_of(outlook), payload=payload, preview=shown,
+        risk=shell.risk_of(outlook),
+        payload=payload,
+        preview=shown,
         surroundings=shell.surroundings(folder, _without_hosts(outlook), ctx, undo=_UNDO, lasts=until),
         preconditions=(shell.conditions(planned, outlook),),
     )
@@ -118,7 +133,10 @@ async def _apply_start(payload: Args, ctx: Context) -> Result:
         return fail(_ENDS)
     try:
         info = await ctx.service(Processes).start(
-            ctx, _command(payload, ctx), shown=_shown(payload), label=cast("str | None", payload["label"]),
+            ctx,
+            _command(payload, ctx),
+            shown=_shown(payload),
+            label=cast("str | None", payload["label"]),
             detached=bool(payload["detached"]),
         )
     except SandboxRefused as error:
@@ -181,8 +199,14 @@ def _output(args: Args, ctx: Context) -> Result:
     first, shown = _end(page, ctx) if offset is None else (page.first, page_of(page.text, page.first, ctx))
     lines = shown.lines if page.text else 0
     structured: Args = {
-        "id": info.id, "pid": info.pid, "state": info.state, "first_line": first, "lines": lines,
-        "total_lines": page.total_lines, "dropped_lines": page.dropped, "content": shown.content,
+        "id": info.id,
+        "pid": info.pid,
+        "state": info.state,
+        "first_line": first,
+        "lines": lines,
+        "total_lines": page.total_lines,
+        "dropped_lines": page.dropped,
+        "content": shown.content,
     }
     body = shown.content if page.total_lines else "(no output)"
     notice = _notice(page, first + lines - 1, shown, whole=first == 1 and not shown.cut)
@@ -226,7 +250,9 @@ def _propose_kill(args: Args, ctx: Context) -> Proposal | Result:
     if info.state != "running":
         return fail(f"Process {describe(info)}; there is nothing to kill.")
     return Proposal(
-        tool_name="process.kill", summary=f"send {signal} to {info.pid}: {info.command}", risk=Risk.MEDIUM,
+        tool_name="process.kill",
+        summary=f"send {signal} to {info.pid}: {info.command}",
+        risk=Risk.MEDIUM,
         payload={"id": info.id, "signal": signal},
         preview=f"{signal} to this process, and to everything it started:\n{describe(info)}",
         surroundings=Surroundings(undo="cannot be undone"),
@@ -257,7 +283,8 @@ PROCESS_START: Final = builtin(
         command=text("Command to execute: a program if there are args, else a line for the shell."),
         args=optional("array", "Command arguments.", items={"type": "string"}),
         cwd=optional("string", "Working directory, relative to the project root (default: the root)."),
-        detached=optional("boolean", "Let it run on when holdfast ends (default false)."), label=LABEL,
+        detached=optional("boolean", "Let it run on when holdfast ends (default false)."),
+        label=LABEL,
     ),
     output_schema=PROCESS,
     propose=_propose_start,
@@ -272,22 +299,36 @@ PROCESS_START: Final = builtin(
 )
 
 PROCESS_STATUS: Final = reader(
-    name="process.status", description="Get the status of a background process.",
-    input_schema=strict_object(pid=PID, label=LABEL), output_schema=PROCESS, execute=_status,
+    name="process.status",
+    description="Get the status of a background process.",
+    input_schema=strict_object(pid=PID, label=LABEL),
+    output_schema=PROCESS,
+    execute=_status,
     argument_aliases=ALSO_CALLED,
-    format_preview=preview, groups=("runtime",), profiles=("coding",), needs_root=True,
+    format_preview=preview,
+    groups=("runtime",),
+    profiles=("coding",),
+    needs_root=True,
 )
 
 PROCESS_OUTPUT: Final = reader(
     name="process.output",
     description="Read what a background process has printed: the last lines, or lines from an offset on.",
     input_schema=strict_object(
-        pid=PID, offset=optional("integer", "First line, counted from 1 (default: the last lines).", minimum=1),
-        limit=optional("integer", f"How many lines (default {DEFAULT_LINES}).", minimum=1, maximum=2000), label=LABEL,
+        pid=PID,
+        offset=optional("integer", "First line, counted from 1 (default: the last lines).", minimum=1),
+        limit=optional("integer", f"How many lines (default {DEFAULT_LINES}).", minimum=1, maximum=2000),
+        label=LABEL,
     ),
     output_schema=strict_object(
-        id=STRING, pid=INTEGER, state=STATE, first_line=INTEGER, lines=INTEGER, total_lines=INTEGER,
-        dropped_lines=INTEGER, content=STRING,
+        id=STRING,
+        pid=INTEGER,
+        state=STATE,
+        first_line=INTEGER,
+        lines=INTEGER,
+        total_lines=INTEGER,
+        dropped_lines=INTEGER,
+        content=STRING,
     ),
     execute=_output,
     argument_aliases=ALSO_CALLED,
@@ -299,9 +340,15 @@ PROCESS_OUTPUT: Final = reader(
 )
 
 PROCESS_LIST: Final = reader(
-    name="process.list", description="List the background processes of this project.",
-    input_schema=strict_object(label=LABEL), output_schema=strict_object(processes=array(PROCESS)), execute=_list,
-    format_preview=_list_preview, groups=("runtime",), profiles=("coding",), needs_root=True,
+    name="process.list",
+    description="List the background processes of this project.",
+    input_schema=strict_object(label=LABEL),
+    output_schema=strict_object(processes=array(PROCESS)),
+    execute=_list,
+    format_preview=_list_preview,
+    groups=("runtime",),
+    profiles=("coding",),
+    needs_root=True,
 )
 
 PROCESS_KILL: Final = builtin(
@@ -310,7 +357,8 @@ PROCESS_KILL: Final = builtin(
     input_schema=strict_object(
         pid=PID,
         signal={
-            "type": ["string", "null"], "enum": ["SIGTERM", "SIGKILL", "SIGINT", "SIGHUP", None],
+            "type": ["string", "null"],
+            "enum": ["SIGTERM", "SIGKILL", "SIGINT", "SIGHUP", None],
             "description": "Signal to send (default: SIGTERM).",
         },
         label=LABEL,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
+from holdfast.contract.enums import Risk
 from holdfast.contract.schema import NOT_BLANK
 from holdfast.contract.tool import Tool
-from holdfast.contract.vocabulary import Risk
 
 Schema = dict[str, Any]
 builtin = partial(Tool, strict=True, source="builtin")

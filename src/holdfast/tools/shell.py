@@ -11,10 +11,10 @@ from typing import Any, Final, cast
 from holdfast.contract.call import Precondition, Proposal, Surroundings
 from holdfast.contract.command import Command, Outlook, Ran, standard_shell
 from holdfast.contract.context import Context
+from holdfast.contract.enums import AUTO_APPROVED_IF_SANDBOXED, RUNS_COMMANDS, Failure, Risk, State
 from holdfast.contract.errors import HoldfastError, PathRefused, SandboxRefused
+from holdfast.contract.json import Args, Json, digest_of
 from holdfast.contract.result import Result, fail
-from holdfast.contract.values import Args, Json, digest_of
-from holdfast.contract.vocabulary import AUTO_APPROVED_IF_SANDBOXED, RUNS_COMMANDS, Failure, Risk, State
 from holdfast.text.preview import with_label
 from holdfast.tools.schemas import (
     BOOLEAN,
@@ -107,8 +107,11 @@ def _command(payload: Args, ctx: Context) -> Command:
     shell, env = settings(ctx)
     folder = cast("str | None", payload["cwd"])
     return Command(
-        argv=(shell, "-c", cast(str, payload["command"])), cwd=None if folder is None else Path(folder), env=env,
-        streams=True, undoable=True,
+        argv=(shell, "-c", cast(str, payload["command"])),
+        cwd=None if folder is None else Path(folder),
+        env=env,
+        streams=True,
+        undoable=True,
     )
 
 
@@ -124,8 +127,12 @@ async def _propose(args: Args, ctx: Context) -> Proposal | Result:
     except HoldfastError as error:
         return fail(str(error))
     return Proposal(
-        tool_name="shell.exec", summary=command.strip().partition("\n")[0], risk=risk_of(outlook), payload=payload,
-        preview=command, surroundings=surroundings(folder, outlook, ctx, undo=undo_words(outlook)),
+        tool_name="shell.exec",
+        summary=command.strip().partition("\n")[0],
+        risk=risk_of(outlook),
+        payload=payload,
+        preview=command,
+        surroundings=surroundings(folder, outlook, ctx, undo=undo_words(outlook)),
         preconditions=(conditions(planned, outlook),),
     )
 
@@ -145,8 +152,12 @@ async def _apply(payload: Args, ctx: Context) -> Result:
         return Result(True, "\n\n".join(parts), structured=_structured(ran), metadata=metadata)
     state, failure = (State.FAILED, Failure.TOOL_ERROR) if ran.stopped is None else _STATES[ran.stopped]
     return Result(
-        False, error="\n\n".join((*parts, *_surrounded(ran), _end(ran, ctx))), structured=_structured(ran),
-        metadata=metadata, state=state, failure=failure,
+        False,
+        error="\n\n".join((*parts, *_surrounded(ran), _end(ran, ctx))),
+        structured=_structured(ran),
+        metadata=metadata,
+        state=state,
+        failure=failure,
     )
 
 
@@ -202,9 +213,15 @@ def _surrounded(ran: Ran) -> list[str]:
 
 def _structured(ran: Ran) -> Args:
     return {
-        "exit_code": ran.code, "signal": ran.signal, "output": ran.output, "total_lines": ran.total_lines,
-        "total_bytes": ran.total_bytes, "truncated": ran.truncated, "contained": ran.contained,
-        "changed_paths": None if ran.changes is None else len(ran.changes), "violations": list(ran.violations),
+        "exit_code": ran.code,
+        "signal": ran.signal,
+        "output": ran.output,
+        "total_lines": ran.total_lines,
+        "total_bytes": ran.total_bytes,
+        "truncated": ran.truncated,
+        "contained": ran.contained,
+        "changed_paths": None if ran.changes is None else len(ran.changes),
+        "violations": list(ran.violations),
     }
 
 
@@ -221,8 +238,15 @@ SHELL_EXEC: Final = builtin(
         label=LABEL,
     ),
     output_schema=strict_object(
-        exit_code=INTEGER_OR_NULL, signal=STRING_OR_NULL, output=STRING, total_lines=INTEGER, total_bytes=INTEGER,
-        truncated=BOOLEAN, contained=BOOLEAN, changed_paths=INTEGER_OR_NULL, violations=array(STRING),
+        exit_code=INTEGER_OR_NULL,
+        signal=STRING_OR_NULL,
+        output=STRING,
+        total_lines=INTEGER,
+        total_bytes=INTEGER,
+        truncated=BOOLEAN,
+        contained=BOOLEAN,
+        changed_paths=INTEGER_OR_NULL,
+        violations=array(STRING),
     ),
     propose=_propose,
     apply=_apply,

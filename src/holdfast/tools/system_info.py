@@ -7,8 +7,8 @@ import platform
 from typing import Final
 
 from holdfast.contract.context import Context
+from holdfast.contract.json import Args, Json
 from holdfast.contract.result import Result, ok
-from holdfast.contract.values import Args, Json
 from holdfast.tools.schemas import INTEGER, INTEGER_OR_NULL, LABEL, STRING, STRING_OR_NULL, reader, strict_object
 
 
@@ -16,9 +16,14 @@ def _execute(args: Args, ctx: Context) -> Result:
     import shutil
 
     facts: dict[str, Json] = {
-        "system": platform.system(), "release": platform.release(), "machine": platform.machine(),
-        "python": platform.python_version(), "cpus": os.cpu_count() or 1, "memory_bytes": _memory(),
-        "disk_free_bytes": shutil.disk_usage(ctx.cwd).free, "cwd": str(ctx.cwd),
+        "system": platform.system(),
+        "release": platform.release(),
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "cpus": os.cpu_count() or 1,
+        "memory_bytes": _memory(),
+        "disk_free_bytes": shutil.disk_usage(ctx.cwd).free,
+        "cwd": str(ctx.cwd),
         "root": str(ctx.root) if ctx.root else None,
     }
     return ok(_render(facts, ctx), structured=facts)
@@ -36,9 +41,12 @@ def _render(facts: dict[str, Json], ctx: Context) -> str:
     memory, disk = facts["memory_bytes"], facts["disk_free_bytes"]
     return "\n".join(
         [
-            f"system: {facts['system']} {facts['release']} ({facts['machine']})", f"python: {facts['python']}",
-            f"cpus: {facts['cpus']}", f"memory: {size(memory) if isinstance(memory, int) else 'unknown'}",
-            f"disk free: {size(disk) if isinstance(disk, int) else 'unknown'}", f"cwd: {facts['cwd']}",
+            f"system: {facts['system']} {facts['release']} ({facts['machine']})",
+            f"python: {facts['python']}",
+            f"cpus: {facts['cpus']}",
+            f"memory: {size(memory) if isinstance(memory, int) else 'unknown'}",
+            f"disk free: {size(disk) if isinstance(disk, int) else 'unknown'}",
+            f"cwd: {facts['cwd']}",
             f"project root: {facts['root'] or 'none'}",
         ]
     )
@@ -54,8 +62,15 @@ SYSTEM_INFO: Final = reader(
     description="Describe the machine: operating system, Python, processors, memory, disk, working directory.",
     input_schema=strict_object(label=LABEL),
     output_schema=strict_object(
-        system=STRING, release=STRING, machine=STRING, python=STRING, cpus=INTEGER, memory_bytes=INTEGER_OR_NULL,
-        disk_free_bytes=INTEGER, cwd=STRING, root=STRING_OR_NULL,
+        system=STRING,
+        release=STRING,
+        machine=STRING,
+        python=STRING,
+        cpus=INTEGER,
+        memory_bytes=INTEGER_OR_NULL,
+        disk_free_bytes=INTEGER,
+        cwd=STRING,
+        root=STRING_OR_NULL,
     ),
     execute=_execute,
     runs="inline",

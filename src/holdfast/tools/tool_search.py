@@ -6,13 +6,13 @@ from itertools import islice
 from typing import Any, Final, cast
 
 from holdfast.contract.context import Context
-from holdfast.contract.finding import TOOL_SEARCH, ToolFinder, parameters_of
+from holdfast.contract.enums import Risk
+from holdfast.contract.json import Args, Json
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
-from holdfast.contract.values import Args, Json
-from holdfast.contract.vocabulary import Risk
+from holdfast.contract.tool_finder import TOOL_SEARCH, ToolFinder, parameters_of
+from holdfast.text.escape import clip
 from holdfast.text.preview import with_label
-from holdfast.text.visible import clip
 from holdfast.tools.schemas import INTEGER, LABEL, STRING, array, builtin, filled, optional, strict_object
 
 DEFAULT_LIMIT: Final = 8
@@ -33,7 +33,9 @@ def _execute(args: Args, ctx: Context) -> Result:
 def _match(tool: Tool) -> dict[str, Any]:
     """What a stranger wrote is cut, and one line whatever is in it."""
     return {
-        "name": tool.name, "api_name": tool.api_name, "description": _line(tool.description, _DESCRIPTION),
+        "name": tool.name,
+        "api_name": tool.api_name,
+        "description": _line(tool.description, _DESCRIPTION),
         "parameters": [_line(name, _PARAMETER) for name in islice(parameters_of(tool), _PARAMETERS)],
     }
 
@@ -75,7 +77,8 @@ TOOL_SEARCH_TOOL: Final = builtin(
         label=LABEL,
     ),
     output_schema=strict_object(
-        query=STRING, tools=INTEGER,
+        query=STRING,
+        tools=INTEGER,
         matches=array(strict_object(name=STRING, api_name=STRING, description=STRING, parameters=array(STRING))),
     ),
     execute=_execute,

@@ -31,12 +31,12 @@ from msgspec import Struct
 
 from holdfast import Tool
 from holdfast.agent.events import AgentEvent, CallPlaced, CallSettled, Guarded, Outcome
-from holdfast.assemble.chat import Chat, open_chat
 from holdfast.contract.call import Answer
+from holdfast.contract.json import parse_json
 from holdfast.contract.message import Message, Text
-from holdfast.contract.values import parse_json
+from holdfast.factory.chat import Chat, open_chat
 from holdfast.models.port import Ended, ModelEvent, PartEnded, Retrying, Settings, TextDelta, Usage
-from holdfast.models.text_protocol.model import TextModel
+from holdfast.models.text_protocol.text_model import TextModel
 
 _LEGS = ("you", "approve", "reject")
 _WIDTH = 60

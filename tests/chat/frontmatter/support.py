@@ -8,11 +8,11 @@ from typing import Any
 
 from holdfast import Runtime
 from holdfast.agent.conversation import Diagnostic
-from holdfast.chat.frontmatter.evaluate import evaluate
-from holdfast.chat.frontmatter.evaluated import Base, Evaluated, Ruling, chosen_tools, ruling
+from holdfast.chat.frontmatter.evaluation import Base, Evaluated, Ruling, chosen_tools, ruling
+from holdfast.chat.frontmatter.evaluator import evaluate
 from holdfast.chat.lua.host import LuaHost
-from holdfast.config.load import Loaded, load
-from holdfast.config.model import Config
+from holdfast.config.config import Config
+from holdfast.config.layers import Loaded, load
 from holdfast.contract.tool import Tool
 from holdfast.runtime.runtime import Rules
 from holdfast.tools import builtin_tools

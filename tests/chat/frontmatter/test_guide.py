@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.chat.frontmatter import seed_options
-from holdfast.chat.frontmatter.evaluate import evaluate
+from holdfast.chat.frontmatter import flemma_options
+from holdfast.chat.frontmatter.evaluator import evaluate
 from holdfast.chat.lua.host import LuaHost
-from holdfast.chat.templates.expand import Files, Scope, expand
-from holdfast.config.model import Config
+from holdfast.chat.templates.expansion import Files, Scope, expand
+from holdfast.config.config import Config
 from holdfast.contract.message import Text
 from tests.chat.frontmatter.support import Place, clean, config_of, tools_of
 
@@ -47,5 +47,5 @@ def test_the_template_of_the_guide_becomes_what_the_guide_says(lua: LuaHost, tmp
 def test_the_guide_names_every_option() -> None:
     table = GUIDE.partition("| option | |")[2].partition("\n\n")[0]
     named = {option for group in re.findall(r"`([\w. ]+)`", table) for option in group.split()}
-    options = {".".join(path[:2]) for path in seed_options.SCALARS if path[0] != "sandbox"}
+    options = {".".join(path[:2]) for path in flemma_options.SCALARS if path[0] != "sandbox"}
     assert options | {"tools", "tools.auto_approve", "tools.presets", "model", "provider", "sandbox"} <= named

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.chat.frontmatter.evaluate import evaluate
-from holdfast.chat.frontmatter.evaluated import Base, Evaluated, digest_of_frontmatter
+from holdfast.chat.frontmatter.evaluation import Base, Evaluated, digest_of_frontmatter
+from holdfast.chat.frontmatter.evaluator import evaluate
 from holdfast.chat.lua.host import LuaHost
 from holdfast.config.merge import NameList
-from holdfast.contract.values import encode_json
+from holdfast.contract.json import encode_json
 from tests.chat.frontmatter.support import TOOLS, Place, clean, config_of, only, tools_of
 from tests.soak import rounds
 

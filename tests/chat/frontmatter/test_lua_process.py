@@ -83,9 +83,7 @@ def test_what_allocates_without_end_is_stopped_by_its_memory(code: str) -> None:
         ("\27LuaS", "unexpected symbol", 2),
     ],
 )
-def test_what_fails_is_one_diagnostic_with_its_line(
-    lua: LuaHost, code: str, message: str, line: int | None
-) -> None:
+def test_what_fails_is_one_diagnostic_with_its_line(lua: LuaHost, code: str, message: str, line: int | None) -> None:
     document = lua_document(code, lua)
     found = only(document)
     assert document.failed and message in found.message and len(found.message) < 500 and found.message.isprintable()

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.chat.frontmatter.evaluate import evaluate
-from holdfast.chat.frontmatter.evaluated import Base
+from holdfast.chat.frontmatter.evaluation import Base
+from holdfast.chat.frontmatter.evaluator import evaluate
 from holdfast.chat.lua.host import Child, LuaError, LuaHost, Script
 from holdfast.contract.tool import Tool
 from tests.chat.frontmatter.support import Place, clean, lua_document, only
@@ -115,9 +115,7 @@ def test_a_call_it_cannot_see_asks_a_person_in_a_trusted_document_too(lua: LuaHo
         ("json", f'{{\n"a": 1,\n"b": [{10**400}]}}', "b"),
     ],
 )
-def test_a_variable_that_no_template_can_have_is_an_error(
-    lua: LuaHost, language: str, code: str, problem: str
-) -> None:
+def test_a_variable_that_no_template_can_have_is_an_error(lua: LuaHost, language: str, code: str, problem: str) -> None:
     found = only(evaluate(language, code, Base(), lua))
     assert (found.severity, found.line) == ("error", 4)
     assert found.message == f"{problem}: it holds a number that no template can have; write a finite one, or text."

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.chat.frontmatter.evaluate import MAX_CODE, Lines, evaluate
-from holdfast.chat.frontmatter.evaluated import Base
+from holdfast.chat.frontmatter.evaluation import Base
+from holdfast.chat.frontmatter.evaluator import MAX_CODE, Lines, evaluate
 from holdfast.chat.lua.host import LuaHost
-from holdfast.config.model import Config, SandboxConfig
+from holdfast.config.config import Config, SandboxConfig
 from tests.chat.frontmatter.support import TOOLS, Place, clean, config_of, lua_document, only, tools_of
 
 

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.chat.frontmatter.evaluated import BROKEN, DOCUMENT, NOTHING
+from holdfast.chat.frontmatter.evaluation import BROKEN, DOCUMENT, NOTHING
 from holdfast.chat.lua.host import Limits, LuaHost
 from holdfast.contract.call import Caller, Decision
+from holdfast.contract.enums import Verdict
 from holdfast.contract.tool import Tool
-from holdfast.contract.vocabulary import Verdict
 from holdfast.rules.chain import Question, ResolveContext
-from holdfast.rules.standard import standard_chain
+from holdfast.rules.from_config import standard_chain
 from tests.chat.frontmatter.support import TOOLS, Place, clean, lua_document
 
 BY_NAME = {tool.name: tool for tool in TOOLS}

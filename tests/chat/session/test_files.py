@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.chat import files
-from holdfast.chat.files import Changed, DocumentError, Unreadable
+from holdfast.chat import document_file
+from holdfast.chat.document_file import Changed, DocumentError, Unreadable
 from holdfast.fs.replace import swap
 from holdfast.fs.temporary import new_name
 
@@ -38,7 +38,7 @@ def test_any_text_survives_reading_and_writing(tmp_path: Path) -> None:
     path = tmp_path / "a.chat"
     wild = b"\xef\xbb\xbf@You:\r\n\x00\xc3\xa9 \xf0\x9f\x98\x80"
     path.write_bytes(wild)
-    assert files.encode(files.decode(files.read(path).data)) == wild
+    assert document_file.encode(document_file.decode(document_file.read(path).data)) == wild
 
 
 @pytest.mark.spec("D2")
@@ -54,16 +54,16 @@ def test_a_document_that_is_not_utf8_is_refused_with_the_place(tmp_path: Path, d
     path = tmp_path / "a.chat"
     path.write_bytes(data)
     with pytest.raises(Unreadable, match=re.escape(says)):
-        files.read(path)
+        document_file.read(path)
     with pytest.raises(Unreadable, match=re.escape(says)):
-        files.read_settled(path, files.Snapshot(b"", (), 0))
+        document_file.read_settled(path, document_file.Snapshot(b"", (), 0))
     assert path.read_bytes() == data
 
 
 @pytest.mark.parametrize("text", ["plain", "a\ud800b", "\udcff", "\udcc3\udca9", "\U0001f600"])
 def test_text_that_no_file_can_hold_becomes_text_that_is_read_back_the_same(text: str) -> None:
-    kept = files.storable(text)
-    assert files.decode(files.encode(kept)) == kept
+    kept = document_file.storable(text)
+    assert document_file.decode(document_file.encode(kept)) == kept
 
 
 @pytest.mark.parametrize(
@@ -79,19 +79,19 @@ def test_what_is_no_readable_file_is_refused_with_its_name(tmp_path: Path, kind:
     elif kind == "loop":
         path.symlink_to(path)
     with pytest.raises(Unreadable, match=says) as refused:
-        files.read(path)
+        document_file.read(path)
     assert str(path) in str(refused.value)
 
 
 def test_a_file_beyond_the_bound_is_neither_read_nor_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.chat"
     path.write_bytes(b"x" * 11)
-    monkeypatch.setattr(files, "MAX_BYTES", 10)
+    monkeypatch.setattr(document_file, "MAX_BYTES", 10)
     with pytest.raises(Unreadable, match="at most 10"):
-        files.read(path)
+        document_file.read(path)
     path.write_bytes(b"x")
     with pytest.raises(DocumentError, match="longer than 10"):
-        files.replace(path, files.read(path), b"x" * 11)
+        document_file.replace(path, document_file.read(path), b"x" * 11)
     assert path.read_bytes() == b"x"
 
 
@@ -101,7 +101,7 @@ def test_a_file_that_may_not_be_read_says_so(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(Unreadable, match="may not be read"):
-        files.read(tmp_path / "a.chat")
+        document_file.read(tmp_path / "a.chat")
 
 
 @pytest.mark.spec("U6")
@@ -109,7 +109,7 @@ def test_a_write_keeps_the_mode_and_leaves_nothing_beside_it(tmp_path: Path) -> 
     path = tmp_path / "a.chat"
     path.write_bytes(b"old")
     path.chmod(0o640)
-    known = files.replace(path, files.read(path), b"new")
+    known = document_file.replace(path, document_file.read(path), b"new")
     assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"new", 0o640)
     assert known.data == b"new"
     assert entries(tmp_path) == ["a.chat"]
@@ -119,10 +119,10 @@ def test_a_write_keeps_the_mode_and_leaves_nothing_beside_it(tmp_path: Path) -> 
 def test_a_file_that_is_not_the_known_one_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "a.chat"
     path.write_bytes(b"old")
-    known = files.read(path)
+    known = document_file.read(path)
     path.write_bytes(b"odd")
     with pytest.raises(Changed):
-        files.replace(path, known, b"new")
+        document_file.replace(path, known, b"new")
     assert path.read_bytes() == b"odd"
     assert entries(tmp_path) == ["a.chat"]
 
@@ -135,7 +135,7 @@ def test_what_an_editor_saves_in_the_very_moment_of_the_write_is_put_back(
     """Right before each exchange an editor puts another version into place."""
     path = tmp_path / "a.chat"
     path.write_bytes(b"old")
-    known = files.read(path)
+    known = document_file.read(path)
     left = list(range(saves))
 
     def late(first: Path, second: Path) -> bool:
@@ -145,9 +145,9 @@ def test_what_an_editor_saves_in_the_very_moment_of_the_write_is_put_back(
             beside.replace(path)
         return swap(first, second)
 
-    monkeypatch.setattr(files, "swap", late)
+    monkeypatch.setattr(document_file, "swap", late)
     with pytest.raises(Changed):
-        files.replace(path, known, b"new")
+        document_file.replace(path, known, b"new")
     assert path.read_bytes() == b"edit %d" % (saves - 1)
     assert entries(tmp_path) == ["a.chat"]
 
@@ -159,14 +159,14 @@ def test_where_files_cannot_be_exchanged_the_new_one_takes_the_place(
     def cannot(first: Path, second: Path) -> bool:
         return False
 
-    monkeypatch.setattr(files, "swap", cannot)
+    monkeypatch.setattr(document_file, "swap", cannot)
     path = tmp_path / "a.chat"
     path.write_bytes(b"old")
-    files.replace(path, files.read(path), b"new")
+    document_file.replace(path, document_file.read(path), b"new")
     assert path.read_bytes() == b"new"
     path.write_bytes(b"theirs")
     with pytest.raises(Changed):
-        files.replace(path, files.Snapshot(b"new", (), 0), b"newer")
+        document_file.replace(path, document_file.Snapshot(b"new", (), 0), b"newer")
     assert path.read_bytes() == b"theirs"
 
 
@@ -174,9 +174,9 @@ def test_where_files_cannot_be_exchanged_the_new_one_takes_the_place(
 def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "a.chat"
     path.write_bytes(b"old")
-    known = files.read(path)
+    known = document_file.read(path)
     with little_space(4096), pytest.raises(DocumentError, match="no space"):
-        files.replace(path, known, b"x" * 100_000)
+        document_file.replace(path, known, b"x" * 100_000)
     assert path.read_bytes() == b"old"
     assert entries(tmp_path) == ["a.chat"]
 
@@ -187,7 +187,7 @@ def test_a_read_only_file_is_not_replaced(tmp_path: Path) -> None:
     path.write_bytes(b"old")
     path.chmod(0o444)
     with pytest.raises(DocumentError, match="read-only"):
-        files.replace(path, files.read(path), b"new")
+        document_file.replace(path, document_file.read(path), b"new")
     assert path.read_bytes() == b"old"
 
 
@@ -212,11 +212,11 @@ def test_in_a_read_only_folder_the_document_stays_and_a_conflict_is_kept_elsewhe
     state.mkdir()
     path = folder / "a.chat"
     path.write_bytes(b"old")
-    known = files.read(path)
+    known = document_file.read(path)
     _refusing_new_files_in(folder, monkeypatch)
     with pytest.raises(DocumentError, match="folder is not writable"):
-        files.replace(path, known, b"new")
-    kept = files.keep_beside(path, state, b"ours")
+        document_file.replace(path, known, b"new")
+    kept = document_file.keep_beside(path, state, b"ours")
     assert (kept, kept.read_bytes()) == (state / "a.conflict-1.chat", b"ours")
     assert path.read_bytes() == b"old"
 
@@ -224,7 +224,7 @@ def test_in_a_read_only_folder_the_document_stays_and_a_conflict_is_kept_elsewhe
 @pytest.mark.spec("U6")
 def test_a_version_that_is_kept_never_replaces_another(tmp_path: Path) -> None:
     path = tmp_path / "a.chat"
-    kept = [files.keep_beside(path, tmp_path, b"%d" % number) for number in range(3)]
+    kept = [document_file.keep_beside(path, tmp_path, b"%d" % number) for number in range(3)]
     assert [one.name for one in kept] == [f"a.conflict-{number}.chat" for number in (1, 2, 3)]
     assert [one.read_bytes() for one in kept] == [b"0", b"1", b"2"]
 
@@ -236,14 +236,14 @@ def test_what_a_killed_process_left_is_removed_and_what_a_living_one_needs_is_no
     other = tmp_path / ".b.chat.new"
     for one in (path, mine, dead, other):
         one.write_bytes(b"")
-    files.sweep(path)
+    document_file.sweep(path)
     assert entries(tmp_path) == sorted([path.name, mine.name, other.name])
 
 
 def test_a_file_written_in_pieces_is_read_when_it_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.chat"
     path.write_bytes(b"old")
-    known = files.read(path)
+    known = document_file.read(path)
     pieces = [b"one", b" two", b" three"]
     path.write_bytes(b"")
 
@@ -253,15 +253,15 @@ def test_a_file_written_in_pieces_is_read_when_it_is_whole(tmp_path: Path, monke
                 file.write(pieces.pop(0))
 
     monkeypatch.setattr(time, "sleep", meanwhile)
-    assert files.read_settled(path, known).data == b"one two three"
+    assert document_file.read_settled(path, known).data == b"one two three"
 
 
 def test_a_young_file_is_read_again_because_its_times_do_not_tell(tmp_path: Path) -> None:
     path = tmp_path / "a.chat"
     path.write_bytes(b"old")
-    assert not files.read(path).is_still(path)
+    assert not document_file.read(path).is_still(path)
     os.utime(path, (1, 1))
-    known = files.read(path)
+    known = document_file.read(path)
     assert known.is_still(path)
     path.write_bytes(b"new")
     assert not known.is_still(path)

@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.agent.conversation import Placed, Settled, Status
 from holdfast.chat.document import Document
-from holdfast.chat.merging import changed, difference, repaired
+from holdfast.chat.edits import changed, difference, repaired
 from holdfast.contract.message import Text, ToolUse
 from holdfast.contract.result import ok
 from tests.chat.session.support import ONE, Editor, opened, place, settle

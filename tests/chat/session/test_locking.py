@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.chat.files import DocumentError
-from holdfast.chat.remembering import DocumentBusy, DocumentLock, driver, key
+from holdfast.chat.document_file import DocumentError
+from holdfast.chat.state_file import DocumentBusy, DocumentLock, driver, key
 
 HOLDER = """
 import sys, pathlib
-from holdfast.chat.remembering import DocumentLock
+from holdfast.chat.state_file import DocumentLock
 with DocumentLock(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])).held():
     print("held", flush=True)
     sys.stdin.readline()

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.agent.conversation import Conflict, Placed, Settled, Status
-from holdfast.chat import files
+from holdfast.chat import document_file
 from holdfast.chat.conversation import DocumentConversation
-from holdfast.chat.files import DocumentError, Unreadable
+from holdfast.chat.document_file import DocumentError, Unreadable
 from holdfast.contract.message import Text, ToolResult
 from holdfast.contract.result import ok
 from tests.chat.session.support import ONE, THREE, TWO, Editor, asking, only, opened, place, settle, text_of
@@ -213,7 +213,7 @@ def test_an_edit_between_the_look_and_the_write_is_merged(
 ) -> None:
     conversation = asking(tmp_path, ONE, text=EARLIER)
     editor = Editor(conversation.path)
-    real = getattr(files, when)
+    real = getattr(document_file, when)
     left = [("Be brief.", "Be long."), ("Begun.", "Not begun.")]
 
     def late(*given: object, **named: object) -> object:
@@ -221,7 +221,7 @@ def test_an_edit_between_the_look_and_the_write_is_merged(
             editor.replace(*left.pop())
         return real(*given, **named)
 
-    monkeypatch.setattr(files, when, late)
+    monkeypatch.setattr(document_file, when, late)
     place(conversation)
     text = text_of(conversation)
     assert "Be long." in text
@@ -235,9 +235,9 @@ def test_a_file_that_never_keeps_still_is_given_up(tmp_path: Path, monkeypatch: 
     conversation = asking(tmp_path, ONE)
 
     def never(*_: object) -> None:
-        raise files.Changed
+        raise document_file.Changed
 
-    monkeypatch.setattr(files, "_take_place", never)
+    monkeypatch.setattr(document_file, "_take_place", never)
     before = text_of(conversation)
     with pytest.raises(DocumentError, match="all the time"):
         place(conversation)

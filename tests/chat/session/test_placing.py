@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.agent.conversation import NOT_RECORDED, Placed, Settled, Status
-from holdfast.chat.files import DocumentError
+from holdfast.chat.document_file import DocumentError
 from holdfast.contract.message import Text, ToolUse
 from holdfast.contract.result import fail, ok
 from tests.chat.session.support import Editor, asking, opened, place, settle, text_of
@@ -136,8 +136,7 @@ def test_what_the_runtime_made_of_a_persons_words_is_what_is_written(tmp_path: P
 @pytest.mark.spec("D5")
 def test_orphans_get_their_result_beside_the_call(tmp_path: Path) -> None:
     text = (
-        f"@Assistant:\n{use('a')}\n@Assistant:\n{use('a', 'b')}\n@You:\n{result('b')}\nHm.\n\n"
-        f"@Assistant:\n{use('c')}"
+        f"@Assistant:\n{use('a')}\n@Assistant:\n{use('a', 'b')}\n@You:\n{result('b')}\nHm.\n\n@Assistant:\n{use('c')}"
     )
     missing = f"**Tool Result:** `a` (error)\n\n```\n{NOT_RECORDED}\n```\n"
     conversation = opened(tmp_path, text)

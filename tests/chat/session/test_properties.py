@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from holdfast.agent.conversation import Placed, Settled, Slot, Status
 from holdfast.chat.conversation import Reading
 from holdfast.chat.document import Document
-from holdfast.chat.files import DocumentError
-from holdfast.chat.merging import changed, difference, repaired, replied, span
+from holdfast.chat.document_file import DocumentError
+from holdfast.chat.edits import changed, difference, repaired, replied, span
 from holdfast.chat.turns import Turn, last_turn, starts, turns, words
 from holdfast.contract.message import Message, Part, Text, Thinking, ToolUse
 from holdfast.contract.result import Result

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.agent.conversation import Open
-from holdfast.chat.files import DocumentError
-from holdfast.chat.remembering import Memory, key_of, remembered_documents
+from holdfast.chat.document_file import DocumentError
+from holdfast.chat.state_file import Memory, key_of, remembered_documents
 from holdfast.contract.message import ToolUse
 from holdfast.contract.result import Attachment
 from holdfast.models.port import Usage

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.agent.conversation import Diagnostic
-from holdfast.chat.frontmatter.evaluate import evaluate
-from holdfast.chat.frontmatter.evaluated import NOTHING, Base, Evaluated
+from holdfast.chat.frontmatter.evaluation import NOTHING, Base, Evaluated
+from holdfast.chat.frontmatter.evaluator import evaluate
 from holdfast.chat.lua.host import LuaHost
-from holdfast.chat.templates.expand import Expanded, Files, Scope, expand
-from holdfast.config.model import ChatConfig, Config, Reach, SandboxConfig
+from holdfast.chat.templates.expansion import Expanded, Files, Scope, expand
+from holdfast.config.config import ChatConfig, Config, Reach, SandboxConfig
 from holdfast.contract.message import Text
 
 PNG = b"\x89PNG\r\n\x1a\n\0rest"

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from holdfast.chat.templates import expand as bounds
-from holdfast.chat.templates.scan import Reference, references_in
+from holdfast.chat.templates import expansion as bounds
+from holdfast.chat.templates.scanner import Reference, references_in
 from holdfast.contract.message import Text
 from holdfast.contract.result import Attachment
 from tests.chat.templates.support import PNG, Project, only, shown
@@ -75,7 +75,7 @@ def test_nothing_outside_the_project_is_read_unless_the_configuration_says_so(
         done = project.expand(inside)
         assert shown(done) == inside and "hunter2" not in str(done)
         missing = "There is no file" in only(done).message  # in an expression nothing is decoded
-        assert "`chat.files = \"anywhere\"`" in only(done).message or (missing and "%2e" in inside)
+        assert '`chat.files = "anywhere"`' in only(done).message or (missing and "%2e" in inside)
 
 
 @pytest.mark.spec("D8")

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from holdfast.chat.templates.scan import MAX_TEMPLATE, Scan
+from holdfast.chat.templates.scanner import MAX_TEMPLATE, Scan
 
 MEGABYTE = 1_000_000
 SECONDS = 5

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.chat.lua.host import Limits, LuaHost
-from holdfast.chat.templates.scan import Scan
+from holdfast.chat.templates.scanner import Scan
 from holdfast.contract.message import Text
 from tests.chat.templates.support import Project, only, shown
 from tests.soak import rounds

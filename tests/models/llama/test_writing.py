@@ -14,11 +14,11 @@ from holdfast.agent.loop import Loop
 from holdfast.contract.message import Message, Text, ToolResult, ToolUse
 from holdfast.models.port import ModelError, ModelEvent, PartEnded, Retrying, Settings, TextDelta
 from holdfast.models.providers import Endpoint
-from holdfast.models.text_protocol.grammar import Said
-from holdfast.models.text_protocol.model import TextModel
 from holdfast.models.text_protocol.parser import parse
+from holdfast.models.text_protocol.syntax import Said
+from holdfast.models.text_protocol.text_model import TextModel
 from holdfast.models.transport import Transport
-from holdfast.testing.memory import MemoryConversation
+from holdfast.testing.memory_conversation import MemoryConversation
 from holdfast.tools.files.read import FILE_READ
 from tests.models.support import end, hear, parts, run
 from tests.models.text_protocol.scripted import TOOLS, Scripted, written

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from holdfast.contract.message import Message, Part, Text, ToolResult, ToolUse
 from holdfast.contract.tool import Tool
-from holdfast.models.operator.model import Operator
+from holdfast.models.operator.operator import Operator
 from holdfast.models.port import Ended, ModelEvent, PartEnded, Settings
 from holdfast.tools import builtin_tools
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from holdfast.contract.message import Message, Text
-from holdfast.models.operator.model import Operator
+from holdfast.models.operator.operator import Operator
 from holdfast.models.port import Model
 from tests.models.conformance import ModelConformance
 from tests.models.operator.support import TOOLS

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.agent.events import Outcome
-from holdfast.assemble.chat import open_chat
+from holdfast.factory.chat import open_chat
 from tests.runtime.support import run
 
 

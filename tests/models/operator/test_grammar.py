@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.contract.tool import Tool
-from holdfast.models.operator.grammar import GRAMMAR, Phrase, nothing
+from holdfast.models.operator.phrases import GRAMMAR, Phrase, nothing
 from tests.models.operator.phrasings import UNDERSTOOD, Calls
 from tests.models.operator.refusals import NOT_UNDERSTOOD
 from tests.models.operator.support import TOOLS, played, reply, you

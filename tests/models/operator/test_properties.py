@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.contract.message import Message
-from holdfast.models.requests.masked import mask
+from holdfast.models.requests.masked_text import mask
 from tests.models.operator.phrasings import UNDERSTOOD
 from tests.models.operator.refusals import NOT_UNDERSTOOD
 from tests.models.operator.support import TOOLS, reply, results, you

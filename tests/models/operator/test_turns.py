@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.agent import standing as agent_standing
+from holdfast.agent import slot_state as agent_standing
 from holdfast.contract.message import Aborted, Message, Text, ToolResult, ToolUse
 from holdfast.contract.result import Attachment
 from holdfast.models.operator.reports import DENIED, REJECTED

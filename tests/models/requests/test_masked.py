@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from holdfast.models.requests.masked import Piece, fences, mask
+from holdfast.models.requests.masked_text import Piece, fences, mask
 from holdfast.models.requests.words import words_in
 from tests.models.operator.support import reply, you
 from tests.text.strategies import ANY_TEXT

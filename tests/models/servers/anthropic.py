@@ -37,11 +37,18 @@ def events(script: Script) -> list[bytes]:
         {
             "type": "message_start",
             "message": {
-                "id": "msg_01", "type": "message", "role": "assistant", "model": "claude-opus-4-5-20251101",
-                "content": [], "stop_reason": None, "stop_sequence": None,
+                "id": "msg_01",
+                "type": "message",
+                "role": "assistant",
+                "model": "claude-opus-4-5-20251101",
+                "content": [],
+                "stop_reason": None,
+                "stop_sequence": None,
                 "usage": {
-                    "input_tokens": script.input, "output_tokens": 1,
-                    "cache_read_input_tokens": script.cached, "cache_creation_input_tokens": script.written,
+                    "input_tokens": script.input,
+                    "output_tokens": 1,
+                    "cache_read_input_tokens": script.cached,
+                    "cache_creation_input_tokens": script.written,
                 },
             },
         }

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.config.model import ModelApi
+from holdfast.config.config import ModelApi
 from holdfast.models.providers import Endpoint
 from holdfast.models.transport import Transport
 from tests.models.servers import anthropic, chat, google, openai
@@ -28,8 +28,12 @@ class Api:
     def endpoint(self, server: Server | str, **changes: Any) -> Endpoint:
         url = server if isinstance(server, str) else server.url
         fields: dict[str, Any] = {
-            "provider": self.provider, "api": self.name, "model": self.model, "base_url": url + self.prefix,
-            "key": KEY, "key_from": "SOME_API_KEY",
+            "provider": self.provider,
+            "api": self.name,
+            "model": self.model,
+            "base_url": url + self.prefix,
+            "key": KEY,
+            "key_from": "SOME_API_KEY",
         }
         if self.name == "vertex":
             fields |= {"project": "proj", "location": "global"}

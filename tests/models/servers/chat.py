@@ -56,7 +56,8 @@ def events(script: Script, style: Style = "openai") -> list[bytes]:
     ]
     made.append({**base, "choices": [{"index": 0, "delta": {}, "finish_reason": stop}]})
     usage = {
-        "prompt_tokens": script.input + script.cached, "completion_tokens": script.output,
+        "prompt_tokens": script.input + script.cached,
+        "completion_tokens": script.output,
         "total_tokens": script.input + script.cached + script.output,
     }
     if style == "openai":

@@ -60,8 +60,10 @@ def events(script: Script, model: str = "gemini-2.5-pro") -> list[bytes]:
                 signature = ""
                 parts.append([made])
     usage = {
-        "promptTokenCount": script.input + script.cached, "cachedContentTokenCount": script.cached,
-        "candidatesTokenCount": script.output - script.thinking, "thoughtsTokenCount": script.thinking,
+        "promptTokenCount": script.input + script.cached,
+        "cachedContentTokenCount": script.cached,
+        "candidatesTokenCount": script.output - script.thinking,
+        "thoughtsTokenCount": script.thinking,
         "totalTokenCount": script.input + script.cached + script.output,
     }
     made_all: list[dict[str, Any]] = []

@@ -34,8 +34,15 @@ def check(body: dict[str, Any]) -> None:
 
 def events(script: Script, model: str = "gpt-5-2025-08-07") -> list[bytes]:
     base: dict[str, Any] = {
-        "id": "resp_1", "object": "response", "created_at": 1_760_000_000, "model": model, "status": "in_progress",
-        "output": [], "tools": [], "tool_choice": "auto", "parallel_tool_calls": True,
+        "id": "resp_1",
+        "object": "response",
+        "created_at": 1_760_000_000,
+        "model": model,
+        "status": "in_progress",
+        "output": [],
+        "tools": [],
+        "tool_choice": "auto",
+        "parallel_tool_calls": True,
     }
     made: list[dict[str, Any]] = [
         {"type": "response.created", "response": base},
@@ -48,10 +55,13 @@ def events(script: Script, model: str = "gpt-5-2025-08-07") -> list[bytes]:
         made += between
     status = "incomplete" if script.stop else "completed"
     whole = {
-        **base, "status": status, "output": items,
+        **base,
+        "status": status,
+        "output": items,
         "incomplete_details": {"reason": script.stop} if script.stop else None,
         "usage": {
-            "input_tokens": script.input + script.cached, "output_tokens": script.output,
+            "input_tokens": script.input + script.cached,
+            "output_tokens": script.output,
             "total_tokens": script.input + script.cached + script.output,
             "input_tokens_details": {"cached_tokens": script.cached, "cache_write_tokens": script.written},
             "output_tokens_details": {"reasoning_tokens": script.thinking},

@@ -8,7 +8,7 @@ from typing import Any, Final
 from hypothesis import strategies as st
 
 from holdfast.contract.message import ToolUse
-from holdfast.models.text_protocol.grammar import FRAMES, TAGS, TOOLS
+from holdfast.models.text_protocol.syntax import FRAMES, TAGS, TOOLS
 
 WORDS: Final = (
     *TAGS,
@@ -63,7 +63,7 @@ WORDS: Final = (
 )
 _ENDS: Final = st.sampled_from(["\n", "\n", "\n", "\r\n", "", "", " ", "\t", "    ", "\n\n", "\r", " \r\n"])
 _LINE: Final = st.tuples(st.sampled_from(["", "", "", " ", "\t", "    "]), st.sampled_from(WORDS), _ENDS).map("".join)
-_NOISE: Final = st.text(st.sampled_from("[]`~=-{}\"\\:/ \r\nax"), max_size=8)
+_NOISE: Final = st.text(st.sampled_from('[]`~=-{}"\\:/ \r\nax'), max_size=8)
 
 WRITE: Final = "[write_file]\npath: w.py\n---content---\n{}\n[/write_file]"
 EDIT: Final = "[edit_file]\npath: e.py\n---search---\n{}\n---replace---\nnew\n[/edit_file]"

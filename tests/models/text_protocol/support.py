@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from holdfast.contract.values import Args
-from holdfast.models.text_protocol.grammar import Asked, Fault, Flaw
+from holdfast.contract.json import Args
 from holdfast.models.text_protocol.parser import Parsed, parse
 from holdfast.models.text_protocol.stream import Preview
+from holdfast.models.text_protocol.syntax import Asked, Fault, Flaw
 
 
 def previewed(pieces: Iterable[str]) -> str:

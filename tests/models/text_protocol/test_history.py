@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from holdfast.contract.message import Message, Part, Text, Thinking, ToolResult, ToolUse
 from holdfast.contract.result import Attachment
-from holdfast.models.arguments import as_object
-from holdfast.models.text_protocol.grammar import Asked
+from holdfast.models.call_arguments import as_object
 from holdfast.models.text_protocol.parser import parse
 from holdfast.models.text_protocol.prompt import plain
+from holdfast.models.text_protocol.syntax import Asked
 from tests.soak import rounds
 
 from .strategies import REPLY, TEXT, USE

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from holdfast.contract.json import Args
 from holdfast.contract.message import ToolResult, ToolUse
 from holdfast.contract.result import Attachment
-from holdfast.contract.values import Args
-from holdfast.models.text_protocol.grammar import Asked, Fault
 from holdfast.models.text_protocol.parser import parse
 from holdfast.models.text_protocol.prompt import write_call, write_result
+from holdfast.models.text_protocol.syntax import Asked, Fault
 from tests.soak import rounds
 
 from .strategies import TEXT, USE, WORDS

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 
 from holdfast.models.port import Model
-from holdfast.models.text_protocol.model import TextModel
+from holdfast.models.text_protocol.text_model import TextModel
 from tests.models.conformance import ModelConformance
 from tests.models.servers import chat
 from tests.models.servers.apis import ANTHROPIC, CHAT, GOOGLE, OPENAI, VERTEX, Api

@@ -8,8 +8,8 @@ import pytest
 
 from holdfast.contract.message import Message, Text, Thinking, ToolResult, ToolUse
 from holdfast.models.port import ModelError, ModelEvent, ModelFault, PartEnded, Retrying, Settings, Usage
-from holdfast.models.text_protocol.model import MARK, TextModel
 from holdfast.models.text_protocol.prompt import FORMS
+from holdfast.models.text_protocol.text_model import MARK, TextModel
 from tests.models.support import HELLO, end, hear, parts, run
 from tests.models.text_protocol.scripted import SPENT, TOOLS, Scripted, written
 

@@ -11,8 +11,8 @@ from holdfast.agent.events import Outcome
 from holdfast.agent.loop import Loop
 from holdfast.contract.message import Aborted, Text, ToolResult, ToolUse
 from holdfast.models.port import Settings
-from holdfast.models.text_protocol.model import TextModel
-from holdfast.testing.memory import MemoryConversation
+from holdfast.models.text_protocol.text_model import TextModel
+from holdfast.testing.memory_conversation import MemoryConversation
 from tests.models.support import run
 from tests.models.text_protocol.scripted import SPENT, Scripted, written
 from tests.models.text_protocol.test_model_corrections import FLAWED

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.contract.errors import BadJson
+from holdfast.contract.json import parse_json
 from holdfast.contract.message import Text, Thinking, ToolUse
-from holdfast.contract.values import parse_json
 from holdfast.models.port import (
     CallBegun,
     Ended,
@@ -27,9 +27,9 @@ from holdfast.models.port import (
     ThinkingDelta,
     Usage,
 )
-from holdfast.models.text_protocol.grammar import Said
-from holdfast.models.text_protocol.model import TextModel, worst
 from holdfast.models.text_protocol.parser import parse
+from holdfast.models.text_protocol.syntax import Said
+from holdfast.models.text_protocol.text_model import TextModel, worst
 from tests.models.support import HELLO, end, hear, parts, run
 from tests.models.text_protocol.scripted import SPENT, TOOLS, Scripted, written
 from tests.models.text_protocol.test_model_conformance import ANSWER, REPLY
@@ -56,9 +56,26 @@ CALLS = (
 WHOLE: list[Stop] = ["end", "tool_use"]
 CUT: list[Stop] = ["max_tokens", "refusal", "other"]
 TAGS = [
-    "[read_file:", "[git_log]", "[write_file]", "[/write_file]", "[edit_file]", "[/edit_file]", "[search_code]",
-    "[/search_code]", "[call:", "[/call]", '{"a":1}', "---search---", "---replace---", "---content---", "path: a\n",
-    "=== tool_result: x ===\n", "===", "~~~", "\r\n", "\udcff",
+    "[read_file:",
+    "[git_log]",
+    "[write_file]",
+    "[/write_file]",
+    "[edit_file]",
+    "[/edit_file]",
+    "[search_code]",
+    "[/search_code]",
+    "[call:",
+    "[/call]",
+    '{"a":1}',
+    "---search---",
+    "---replace---",
+    "---content---",
+    "path: a\n",
+    "=== tool_result: x ===\n",
+    "===",
+    "~~~",
+    "\r\n",
+    "\udcff",
 ]
 HARMLESS = ["a", "[", "]", "\n", " ", "`", "```\n", "[x: y]", "ü", ":"]
 
@@ -213,9 +230,7 @@ def test_a_part_that_is_not_what_was_shown_of_it_is_a_fault_of_the_provider(repl
 @pytest.mark.parametrize("stop", CUT)
 @pytest.mark.parametrize("cut", ["[write_file]\npath: a\n---content---\nbut", "[read_file: a", "```\n[git_log]", "~~~"])
 @pytest.mark.spec("M3")
-def test_a_reply_that_is_cut_inside_a_call_is_not_sent_back_and_none_of_its_calls_is_made(
-    cut: str, stop: Stop
-) -> None:
+def test_a_reply_that_is_cut_inside_a_call_is_not_sent_back_and_none_of_its_calls_is_made(cut: str, stop: Stop) -> None:
     text = f"So.\n[git_log]\n{cut}"
     model = Scripted([written(text, stop=stop)])
     events = run(hear(TextModel(model), tools=TOOLS))

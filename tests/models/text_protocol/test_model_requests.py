@@ -12,9 +12,9 @@ from holdfast import Tool
 from holdfast.contract.message import Aborted, Message, Text, Thinking, ToolResult, ToolUse
 from holdfast.contract.result import Attachment
 from holdfast.models.port import Settings
-from holdfast.models.text_protocol.model import TextModel
 from holdfast.models.text_protocol.parser import parse
 from holdfast.models.text_protocol.prompt import NO_TOOLS, instructions, plain, signature
+from holdfast.models.text_protocol.text_model import TextModel
 from tests.models.conformance import ModelConformance
 from tests.models.servers.apis import APIS, CHAT, Api
 from tests.models.servers.http import Answer, serving
@@ -155,7 +155,14 @@ def test_the_instructions_say_the_rules_and_exactly_the_tools_there_are() -> Non
 def test_every_form_that_is_taught_can_be_read() -> None:
     told = instructions(SEEDS)
     assert [call.name for call in parse(told).calls] == [
-        "file.read", "file.list", "code.search", "git.status", "git.diff", "git.log", "file.write", "file.edit",
+        "file.read",
+        "file.list",
+        "code.search",
+        "git.status",
+        "git.diff",
+        "git.log",
+        "file.write",
+        "file.edit",
     ]
     assert parse(told).flaws == ()
 

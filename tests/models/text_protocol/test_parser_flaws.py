@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.models.text_protocol.grammar import Fault, Flaw
 from holdfast.models.text_protocol.parser import parse
+from holdfast.models.text_protocol.syntax import Fault, Flaw
 
 from .strategies import EDIT, WRITE
 from .support import calls, faults, only_flaw
@@ -33,8 +33,8 @@ def test_a_closing_tag_that_nothing_opened(text: str, tag: str) -> None:
         ("[write_file]\npath: a\n---content---\n[git_status]\n", "[write_file]"),
         ("[edit_file]\npath: a\n[git_status]\n", "[edit_file]"),
         ("I use [write_file] and [git_status].", "[write_file]"),
-        ("[call: a]\n{\"b\": 1}\n[git_status]", "[call: a]"),
-        ("[call: a]\n{\"b\": \"[/call]\n[git_status]", "[call: a]"),
+        ('[call: a]\n{"b": 1}\n[git_status]', "[call: a]"),
+        ('[call: a]\n{"b": "[/call]\n[git_status]', "[call: a]"),
         ("[call: a] [git_status]", "[call: a]"),
         ("[call: a", "[call: a"),
         ("[call: a\n[git_log", "[call: a"),
@@ -158,7 +158,7 @@ def test_an_open_fence_without_a_tag_is_no_flaw() -> None:
     [
         ("Use ``` for fences:\n```\n[git_log]\n```\nDone.", "```", 4),
         ("[git_log]\n````\n", "````", 2),
-        ('[call: a]{}[/call]\n- ~~~\n', "~~~", 2),
+        ("[call: a]{}[/call]\n- ~~~\n", "~~~", 2),
         (WRITE.format("a") + "\n```", "```", 6),
     ],
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.contract.values import Args
-from holdfast.models.text_protocol.grammar import TOOLS, small_name
+from holdfast.contract.json import Args
+from holdfast.models.text_protocol.syntax import TOOLS, small_name
 
 from .strategies import WRITE
 from .support import calls, faults, only_call

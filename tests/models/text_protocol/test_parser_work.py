@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from holdfast.models.text_protocol import grammar, parser, stream
+from holdfast.models.text_protocol import parser, stream, syntax
 from holdfast.models.text_protocol.parser import parse
 from tests.soak import rounds
 
@@ -17,7 +17,7 @@ from .strategies import EDIT, WRITE
 from .support import in_steps, previewed
 
 SIZE = rounds(200_000, 1_000_000)
-MODULES: tuple[ModuleType, ...] = (grammar, parser, stream)
+MODULES: tuple[ModuleType, ...] = (syntax, parser, stream)
 HOSTILE: dict[str, Callable[[int], str]] = {
     "brackets": lambda n: "[" * n,
     "closing brackets": lambda n: "]" * n,
@@ -102,9 +102,7 @@ class Counter:
         self._seen(text, 0, None)
         return self._pattern.split(text)
 
-    def _seen(
-        self, text: str, at: int, found: re.Match[str] | None, missed: int | None = None
-    ) -> re.Match[str] | None:
+    def _seen(self, text: str, at: int, found: re.Match[str] | None, missed: int | None = None) -> re.Match[str] | None:
         if text is not Counter._last:
             Counter.work += len(text)
             Counter._last = text

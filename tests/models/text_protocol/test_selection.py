@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.config.model import ModelConfig, ModelProvider, Protocol, SecretSource
+from holdfast.config.config import ModelConfig, ModelProvider, Protocol, SecretSource
 from holdfast.contract.message import Text, ToolUse
-from holdfast.models.opening import open_model
-from holdfast.models.operator.model import Operator
+from holdfast.models.from_config import open_model
+from holdfast.models.operator.operator import Operator
 from holdfast.models.port import Ended, Model, ModelError, ModelEvent, ModelFault, Retrying, Settings
-from holdfast.models.text_protocol.model import Chosen, TextModel, Trying, chosen_for, only_writes, protocol_for
+from holdfast.models.text_protocol.text_model import Chosen, TextModel, Trying, chosen_for, only_writes, protocol_for
 from holdfast.models.transport import Transport
 from tests.models.servers.apis import CHAT
 from tests.models.servers.http import Answer, Server, error, serving

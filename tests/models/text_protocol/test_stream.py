@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from holdfast.models.text_protocol.grammar import FRAMES, TAGS, Fault, Flaw, Said
 from holdfast.models.text_protocol.parser import parse
 from holdfast.models.text_protocol.stream import Preview
+from holdfast.models.text_protocol.syntax import FRAMES, TAGS, Fault, Flaw, Said
 from tests.soak import rounds
 
 from .strategies import EDIT, REPLY, WRITE
@@ -33,7 +33,7 @@ HAND_MADE = (
     "[search_code] a\n \r\nb[/search_code] [git_log]",
     '[call: a]\n```json\n{"b": "[/call] \\" [git_status]"}\n```\n[/call][git_log]',
     '[call: a]{"b": "x}[/call] [git_status] "}[/call]',
-    '[call: a] no [call: b]{}[/call] [call: c]{} x [/call] [git_status]',
+    "[call: a] no [call: b]{}[/call] [call: c]{} x [/call] [git_status]",
     "[edit_file]\r\npath: a\r\n<<<<<<< S\r\nb\r\n=======\r\nc\r\n>>>>>>> R\r\n[/edit_file]\r\n[git_status]",
     "[write_file]path: a\n---content---b[/write_file]",
     "=== tool_result: read_file ===\n[git_status]\n=== /tool_result ===",

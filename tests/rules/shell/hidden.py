@@ -200,7 +200,7 @@ def hidden_commands() -> tuple[str, ...]:
     """All of them, each once."""
     made = [place.format(h="evil") for place in PLACES]
     for word in SPELT:
-        evaluated = f"eval {word}" if set(word) & set("\"$`") else f'eval "{word}"'
+        evaluated = f"eval {word}" if set(word) & set('"$`') else f'eval "{word}"'
         made += [word, f"true; {word} x", f"echo $({word})", evaluated, f"env {word} x", f"if true; then {word}; fi"]
         made += [f"nice {word}", f"bash -c {word}"]
     made += [way.format(h="evil") for way in STARTED]

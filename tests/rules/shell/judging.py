@@ -6,10 +6,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from holdfast.config.model import CommandRule
-from holdfast.contract.vocabulary import Verdict
-from holdfast.rules.shell.judge import ANYWHERE, Judge, compiled
-from holdfast.rules.shell.place import Place
+from holdfast.config.config import CommandRule
+from holdfast.contract.enums import Verdict
+from holdfast.rules.shell.judgement import ANYWHERE, Judge, compiled
+from holdfast.rules.shell.location import Place
 from holdfast.rules.shell.verdicts import ShellJudgement
 
 PRESET = Judge(readers=True)

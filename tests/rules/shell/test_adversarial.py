@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.contract.vocabulary import Verdict
+from holdfast.contract.enums import Verdict
 
 from .judging import PRESET, judge_with, judged, rule, verdict
 
 USER = judge_with(
-    rule("git log *", options=(
-        "--oneline",
-    )), rule("echo *"), rule("cat *"), rule("find *"), rule("ls *"), readers=False
+    rule("git log *", options=("--oneline",)),
+    rule("echo *"),
+    rule("cat *"),
+    rule("find *"),
+    rule("ls *"),
+    readers=False,
 )
 DENYING = judge_with(rule("rm", "deny"), rule("evil", "deny"), readers=True)
 
@@ -184,9 +187,19 @@ def test_wrappers_nested_beyond_the_limit_are_asked_about_where_something_is_den
 
 
 @pytest.mark.spec("A11")
-@pytest.mark.parametrize("text", [
-    "$X y", "$(printf rm) x", "${X:-rm} x", "git log\rls", "echo 'x", "bash $SCRIPT", "r? x", "env $X ls",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "$X y",
+        "$(printf rm) x",
+        "${X:-rm} x",
+        "git log\rls",
+        "echo 'x",
+        "bash $SCRIPT",
+        "r? x",
+        "env $X ls",
+    ],
+)
 def test_what_cannot_be_told_may_be_what_is_denied(text: str) -> None:
     assert verdict(text, DENYING) is Verdict.ASK
     assert verdict(text, PRESET) is None

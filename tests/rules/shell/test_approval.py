@@ -10,14 +10,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.config.model import ApprovalConfig, Preset
+from holdfast.config.config import ApprovalConfig, Preset
 from holdfast.contract.call import Decision
+from holdfast.contract.enums import RUNS_COMMANDS, Verdict
 from holdfast.contract.errors import ConfigError
-from holdfast.contract.values import Args
-from holdfast.contract.vocabulary import RUNS_COMMANDS, Verdict
-from holdfast.rules.gate import Explanation, Gate, explain
+from holdfast.contract.json import Args
+from holdfast.rules.decider import Explanation, Gate, explain
+from holdfast.rules.from_config import COMMANDS, SHELL_PARTS, DocumentPolicy, standard_caps, standard_chain
 from holdfast.rules.resolvers import CONFIG, FRONTMATTER, SANDBOX
-from holdfast.rules.standard import COMMANDS, SHELL_PARTS, DocumentPolicy, standard_caps, standard_chain
 from tests.rules.asking import READ, SHELL, question, tool
 
 from .judging import rule
@@ -132,9 +132,13 @@ def test_rules_are_about_the_shell_of_this_house_and_limits_about_every_tool_tha
 
 
 @pytest.mark.spec("A11")
-@pytest.mark.parametrize((
-    "cwd", "approved",
-), [("src", True), ("..", False), ("/", False), ("~", False), ("$HOME", False)])
+@pytest.mark.parametrize(
+    (
+        "cwd",
+        "approved",
+    ),
+    [("src", True), ("..", False), ("/", False), ("~", False), ("$HOME", False)],
+)
 def test_the_folder_of_the_call_counts(root: Path, cwd: str, approved: bool) -> None:
     (root / "src").mkdir()
     asked = question(SHELL, {"command": "ls", "cwd": cwd}, root=root, cwd=str(root))
@@ -164,7 +168,7 @@ def test_rules_that_cannot_be_used_are_refused_when_the_chain_is_made() -> None:
 def test_explain_shows_every_part_and_its_verdict(root: Path) -> None:
     approval = ApprovalConfig(auto_approve=PRESET, commands=(rule("rm", "deny"),))
     made = gate(approval)
-    asked = question(SHELL, {"command": "ls; echo \"$(rm x)\" > f"}, root=root, cwd=str(root))
+    asked = question(SHELL, {"command": 'ls; echo "$(rm x)" > f'}, root=root, cwd=str(root))
     told = explain(None, made.chain, made.caps, asked)
     assert [(part.kind, part.verdict, part.inside) for part in told.parts] == [
         ("command", Verdict.APPROVE, ""),
@@ -173,7 +177,8 @@ def test_explain_shows_every_part_and_its_verdict(root: Path) -> None:
         ("redirection", None, ""),
     ]
     assert [(part.text, part.reason) for part in told.parts[2:]] == [
-        ("rm x", "the rule 'rm' says deny"), ("> f", "it writes to 'f'")
+        ("rm x", "the rule 'rm' says deny"),
+        ("> f", "it writes to 'f'"),
     ]
     assert msgspec.json.decode(msgspec.json.encode(told), type=Explanation) == told
     assert explain(None, made.chain, made.caps, question(READ)).parts == ()
@@ -182,9 +187,9 @@ def test_explain_shows_every_part_and_its_verdict(root: Path) -> None:
 @pytest.mark.spec("A11")
 def test_the_parser_is_loaded_when_the_first_command_is_judged() -> None:
     script = (
-        "import sys; from holdfast.config.model import ApprovalConfig; import holdfast.rules.standard as s;"
+        "import sys; from holdfast.config.config import ApprovalConfig; import holdfast.rules.from_config as s;"
         "a = ApprovalConfig(auto_approve=('$shell-readonly',)); c = s.standard_chain(a); s.standard_caps(a, c);"
         "assert not any(name.startswith('tree_sitter') for name in sys.modules);"
-        "assert 'holdfast.rules.shell.readers' not in sys.modules"
+        "assert 'holdfast.rules.shell.read_only' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)

@@ -83,9 +83,7 @@ def test_such_a_grant_is_for_its_folder_its_other_arguments_and_its_tool(root: P
 @pytest.mark.spec("A12")
 def test_a_stored_prefix_that_was_never_offered_covers_nothing_that_runs(root: Path) -> None:
     forged = GrantPattern(definition=SHELL.digest, args={}, command=("python3",), cwd=str(root))
-    grant = Grant(
-        id="g", tool=SHELL.name, pattern=msgspec.to_builtins(forged), scope="user", by="x", created=1.0
-    )
+    grant = Grant(id="g", tool=SHELL.name, pattern=msgspec.to_builtins(forged), scope="user", by="x", created=1.0)
     assert not matches(grant, question(SHELL, {"command": "python3 -c 1"}, root=root, cwd=str(root)))
 
 
@@ -121,7 +119,7 @@ def test_a_prefix_is_allowed_where_what_follows_can_only_be_a_file_or_a_script_o
 ) -> None:
     for name in ("a.py", "b.py"):
         (root / "src" / name).write_text("")
-    monkeypatch.setattr("holdfast.rules.shell.judge._distrust", _trust)
+    monkeypatch.setattr("holdfast.rules.shell.judgement._distrust", _trust)
     assert matches(granted(allowed, root), question(SHELL, {"command": command}, root=root, cwd=str(root))) is covered
 
 
@@ -151,9 +149,7 @@ def test_a_grant_of_the_user_holds_in_another_project_under_its_sandbox_and_nowh
         held = Confinement(
             backend="bubblewrap", network="off", writable=(str(writable), "/scratch"), patterns=(f"{root}: {hides}",)
         )
-        return question(
-            SHELL, {"command": "npm test"}, root=root, cwd=str(cwd or root), confinement=lambda: held
-        )
+        return question(SHELL, {"command": "npm test"}, root=root, cwd=str(cwd or root), confinement=lambda: held)
 
     spec = narrow_grant(asked(one), "user", "ann")
     grant = Grant(id="g", tool=spec.tool, pattern=spec.pattern, scope="user", by="ann", created=1.0)

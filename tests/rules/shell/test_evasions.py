@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.contract.vocabulary import Verdict
+from holdfast.contract.enums import Verdict
 
 from .judging import judge_with, rule, verdict
 
@@ -56,9 +56,7 @@ NO, ASK, DENY = None, Verdict.ASK, Verdict.DENY
         ("terraform -destroy", "terraform apply --destroy", DENY),
     ],
 )  # fmt: skip
-def test_an_option_that_a_rule_names_is_found_however_it_is_spelt(
-    words: str, text: str, said: Verdict | None
-) -> None:
+def test_an_option_that_a_rule_names_is_found_however_it_is_spelt(words: str, text: str, said: Verdict | None) -> None:
     assert verdict(text, judge_with(rule(words, "deny"))) is said
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.rules.shell.filters import check_awk, check_sed
+from holdfast.rules.shell.sed_awk import check_awk, check_sed
 
 PIECES = [
     *("s/a/b/", "s/a/b/g", "s,a,b,", "s/[/]/x/", "s/[^/]*/x/", "s/[[:alpha:]/]/x/", "s/a\\/b/c/", "y/a/b/", "p"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.contract.vocabulary import Verdict
+from holdfast.contract.enums import Verdict
 from holdfast.fuzz.run import mutants, plant, run_watched
 from holdfast.rules.shell.programs import dialect_of
 

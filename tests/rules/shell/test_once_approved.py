@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from holdfast.contract.vocabulary import Verdict
+from holdfast.contract.enums import Verdict
 from holdfast.fuzz.run import mutants, plant, run_watched
-from holdfast.rules.shell.judge import Judge
-from holdfast.rules.shell.place import Place
+from holdfast.rules.shell.judgement import Judge
+from holdfast.rules.shell.location import Place
 from holdfast.rules.shell.verdicts import Dialect
 from tests.soak import rounds
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.config.model import ApprovalConfig, CommandRule
+from holdfast.config.config import ApprovalConfig, CommandRule
+from holdfast.contract.enums import Verdict
 from holdfast.contract.errors import ConfigError
-from holdfast.contract.vocabulary import Verdict
-from holdfast.rules.gate import Gate
-from holdfast.rules.shell.judge import compiled
-from holdfast.rules.shell.place import Place
-from holdfast.rules.standard import standard_caps, standard_chain
+from holdfast.rules.decider import Gate
+from holdfast.rules.from_config import standard_caps, standard_chain
+from holdfast.rules.shell.judgement import compiled
+from holdfast.rules.shell.location import Place
 from tests.rules.asking import SHELL, question
 
 from .judging import in_project, judge_with, judged, rule, verdict

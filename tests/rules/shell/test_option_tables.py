@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.contract.vocabulary import Verdict
-from holdfast.rules.shell import git, readers
-from holdfast.rules.shell.place import Place
-from holdfast.rules.shell.readers import READERS, Reader
+from holdfast.contract.enums import Verdict
+from holdfast.rules.shell import git, read_only
+from holdfast.rules.shell.location import Place
+from holdfast.rules.shell.read_only import READERS, Reader
 
 from .judging import PRESET, verdict
 
@@ -23,7 +23,7 @@ REFUSED = re.compile(
     rf"(unrecogni[sz]ed|unknown|invalid) (option|switch|flag|arguments?)\W+{STRANGE[2:]}", re.IGNORECASE
 )
 """How programs say that they took the word for an option."""
-SPECIAL = {"awk": readers._AWK, "date": readers._DATE, "sed": readers._SED}  # pyright: ignore[reportPrivateUsage]
+SPECIAL = {"awk": read_only._AWK, "date": read_only._DATE, "sed": read_only._SED}  # pyright: ignore[reportPrivateUsage]
 NOT_TOLD = frozenset(
     {
         *("awk", "basename", "column", "dirname", "expr", "false", "git rev-list", "git rev-parse", "groups"),

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.contract.vocabulary import Verdict
-from holdfast.rules.shell.place import Place
+from holdfast.contract.enums import Verdict
+from holdfast.rules.shell.location import Place
 
 from .judging import verdict
 

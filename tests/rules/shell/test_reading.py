@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.contract.vocabulary import Verdict
-from holdfast.rules.shell import tree
+from holdfast.contract.enums import Verdict
+from holdfast.rules.shell import syntax_tree
 from holdfast.rules.shell.lexer import lex
 from holdfast.rules.shell.parts import Reading, read
 from holdfast.rules.shell.programs import dialect_of
 from holdfast.rules.shell.verdicts import Part
-from holdfast.rules.shell.words import Unmodelled
+from holdfast.rules.shell.word_reader import Unmodelled
 
 from .judging import judged
 
@@ -287,7 +287,7 @@ def test_a_lone_surrogate_is_unreadable_not_a_crash() -> None:
 @given(st.text(max_size=40))
 def test_the_grammar_is_shown_nothing_but_ascii(text: str) -> None:
     shown: list[bytes] = []
-    real = tree.native_parser()
+    real = syntax_tree.native_parser()
 
     class Watching:
         def parse(self, source: bytes) -> object:
@@ -295,7 +295,7 @@ def test_the_grammar_is_shown_nothing_but_ascii(text: str) -> None:
             return real.parse(source)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tree, "native_parser", Watching)
+        patch.setattr(syntax_tree, "native_parser", Watching)
         read(f"echo {{{text} '\u00e9'")
     assert shown and all(source.isascii() for source in shown)
 

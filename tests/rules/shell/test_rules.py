@@ -8,12 +8,12 @@ from typing import Literal
 import pytest
 from msgspec.structs import replace
 
-from holdfast.config.model import CommandRule
+from holdfast.config.config import CommandRule
+from holdfast.contract.enums import Verdict
 from holdfast.contract.errors import ConfigError
-from holdfast.contract.vocabulary import Verdict
 from holdfast.fuzz.corpus import READONLY_CORPUS
 from holdfast.fuzz.run import plant
-from holdfast.rules.shell.judge import ANYWHERE, compiled
+from holdfast.rules.shell.judgement import ANYWHERE, compiled
 
 from .judging import in_project, judge_with, judged, rule, verdict
 

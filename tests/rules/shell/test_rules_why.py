@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.config.model import ApprovalConfig, CommandRule
-from holdfast.contract.vocabulary import Verdict
+from holdfast.config.config import ApprovalConfig, CommandRule
+from holdfast.contract.enums import Verdict
 from holdfast.rules.chain import DEFAULT
-from holdfast.rules.gate import Gate
-from holdfast.rules.standard import standard_chain
+from holdfast.rules.decider import Gate
+from holdfast.rules.from_config import standard_chain
 
 from ..asking import SHELL, question
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.contract.vocabulary import Verdict
+from holdfast.contract.enums import Verdict
 from holdfast.rules.shell.programs import dialect_of
 from holdfast.rules.shell.verdicts import Dialect
 

@@ -52,7 +52,7 @@ def main(folder: Path, mechanism: Mechanism) -> None:
 
 def become_nobody() -> None:
     assert unicodedata.name("a")
-    import_module("holdfast.runtime.undo.copies")
+    import_module("holdfast.runtime.undo.copy_recorder")
     import_module("tempfile")
     if os.geteuid() == 0:
         os.setgroups([])

@@ -104,6 +104,7 @@ def kill_once(folder: Path, mechanism: Mechanism, at: int, *, after: bool, what:
     finished = in_child(command)
     then = reference_after(folder.parent, mechanism) if what == "command" else snapshot(place.root)
     if what == "undo":
+
         def undo() -> None:
             mine = Place(folder, mechanism)
             Doom(at, after=after).arm()

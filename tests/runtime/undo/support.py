@@ -12,10 +12,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from holdfast.config.model import SandboxConfig
+from holdfast.config.config import SandboxConfig
 from holdfast.contract.call import Call, Caller, Decision
+from holdfast.contract.enums import Verdict
 from holdfast.contract.result import Result
-from holdfast.contract.vocabulary import Verdict
 from holdfast.fs.protected_paths import locked_reason
 from holdfast.runtime.undo.recorder import Recorder
 from holdfast.runtime.undo.restore import Undo

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.runtime.undo.judging import judge
+from holdfast.runtime.undo.protected_changes import judge
 from holdfast.store.changes import ABSENT, PathChange, PathState
 from tests.quick import quickly
 from tests.runtime.undo.marks import needs_overlay
@@ -23,15 +23,21 @@ both = pytest.mark.parametrize("mechanism", [pytest.param("overlay", marks=needs
     [
         ("mkdir c2; echo x > c2/config.toml; ln -s c2 .cargo", {".cargo"}),
         ("mkdir -p sub/g2/workflows; ln -s g2 sub/.github", {"sub/.github"}),
-        ("mv .git/info .git/i2; mkdir foo; echo x > foo/attributes; ln -s ../foo .git/info",
-         {".git/info", ".git/i2/exclude"}),
+        (
+            "mv .git/info .git/i2; mkdir foo; echo x > foo/attributes; ln -s ../foo .git/info",
+            {".git/info", ".git/i2/exclude"},
+        ),
         ("mkdir -p mods/s; echo x > mods/s/config; ln -s ../mods .git/modules", {".git/modules"}),
-        ("mkdir -p b/objects/ab b/refs; echo x | tee b/HEAD b/config b/objects/ab/c",
-         {"b/HEAD", "b/config", "b/objects"}),
+        (
+            "mkdir -p b/objects/ab b/refs; echo x | tee b/HEAD b/config b/objects/ab/c",
+            {"b/HEAD", "b/config", "b/objects"},
+        ),
         ("mkdir b; echo x > b/HEAD; echo ../c > b/commondir", {"b/HEAD", "b/commondir"}),
         ("echo ref: x > half/HEAD", {"half/HEAD"}),
-        ("echo evil > bare/config; echo x > bare/refs/new; mkdir bare/hooks; echo x > bare/hooks/h",
-         {"bare/config", "bare/hooks/h"}),
+        (
+            "echo evil > bare/config; echo x > bare/refs/new; mkdir bare/hooks; echo x > bare/hooks/h",
+            {"bare/config", "bare/hooks/h"},
+        ),
         ("rm -r bare/info; ln -s ../x bare/info", {"bare/info"}),
     ],
 )

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.config.model import SandboxConfig
+from holdfast.config.config import SandboxConfig
 from holdfast.contract.result import Result
 from holdfast.fs.temporary import new_name
-from holdfast.runtime.undo import copies
+from holdfast.runtime.undo import copy_recorder
 from holdfast.runtime.undo.recorder import Recorder
 from tests.runtime.undo.support import Ground, Place, fill
 
@@ -92,15 +92,15 @@ def test_what_another_call_changes_meanwhile_is_not_the_commands(tmp_path: Path)
 def test_a_second_copy_reads_only_what_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = Place(tmp_path, "copy")
     fill(place.root)
-    monkeypatch.setattr(copies, "_RACY_NS", -(10**12))
+    monkeypatch.setattr(copy_recorder, "_RACY_NS", -(10**12))
     read: list[str] = []
-    real = copies.open_file
+    real = copy_recorder.open_file
 
     def counted(folder: int, name: str) -> int:
         read.append(name)
         return real(folder, name)
 
-    monkeypatch.setattr(copies, "open_file", counted)
+    monkeypatch.setattr(copy_recorder, "open_file", counted)
     place.shell("true")
     assert sorted(read) == ["a.txt", "b.bin", "c.txt", "d.txt"]
     read.clear()
@@ -119,8 +119,8 @@ def test_a_second_copy_reads_only_what_changed(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.spec("X11", "X15")
 def test_contents_nothing_leads_to_are_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = Place(tmp_path, "copy")
-    monkeypatch.setattr(copies, "_RACY_NS", -(10**12))
-    monkeypatch.setattr(copies, "_SLACK", 10_000)
+    monkeypatch.setattr(copy_recorder, "_RACY_NS", -(10**12))
+    monkeypatch.setattr(copy_recorder, "_SLACK", 10_000)
     folder = place.state / "undo" / "contents"
     for turn in range(20):
         (place.root / "a").write_bytes(bytes([turn]) * 4000)
@@ -136,11 +136,11 @@ def test_contents_nothing_leads_to_are_let_go(tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.spec("X11")
 def test_a_file_written_again_within_the_same_tick_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def coarse(facts: os.stat_result) -> copies.Key:
+    def coarse(facts: os.stat_result) -> copy_recorder.Key:
         return facts.st_dev, facts.st_ino, facts.st_size, 0, 0
 
-    monkeypatch.setattr(copies, "key_of", coarse)
-    monkeypatch.setattr(copies, "_RACY_NS", 10**12)  # on a slow machine, too
+    monkeypatch.setattr(copy_recorder, "key_of", coarse)
+    monkeypatch.setattr(copy_recorder, "_RACY_NS", 10**12)  # on a slow machine, too
     place = Place(tmp_path, "copy")
     (place.root / "f").write_text("aaaa")
     recording = place.recorder.begin("c1")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.contract.errors import LedgerUnavailable
-from holdfast.runtime.undo import overlay, tree
+from holdfast.runtime.undo import overlay_recorder, tree
 from holdfast.sandbox.launch import Changes
 from holdfast.store.changes import changes_of
 from tests.runtime.undo.marks import needs_overlay
@@ -76,8 +76,7 @@ def test_names_of_any_bytes_and_files_without_permissions_are_undone(tmp_path: P
     (place.root / "closed").chmod(0o500)
     before = snapshot(place.root)
     call_id, changes = place.shell(
-        "rm -- $'b\\xffd\\nname'; echo > $'n\\xfe'; ln -s $'t\\xfd' l; "
-        "chmod u+w closed; rm -f closed/f; chmod 0 closed"
+        "rm -- $'b\\xffd\\nname'; echo > $'n\\xfe'; ln -s $'t\\xfd' l; chmod u+w closed; rm -f closed/f; chmod 0 closed"
     )
     assert "closed" in place.changed(changes)
     assert not (place.root / odd).exists()
@@ -236,7 +235,7 @@ def test_a_folder_swapped_for_a_link_before_taking_over_does_not_lead_outside(tm
     fill(place.root)
     outside = tmp_path / "outside"
     outside.mkdir()
-    part = overlay.OverlayPart(place.root, tmp_path / "run", place.ledger.blobs)
+    part = overlay_recorder.OverlayPart(place.root, tmp_path / "run", place.ledger.blobs)
     (tmp_path / "run" / "upper" / "sub").mkdir()
     (tmp_path / "run" / "upper" / "sub" / "c.txt").write_text("changed")
     changes = part.changes()

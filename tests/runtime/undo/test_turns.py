@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from holdfast import Config, Result, Runtime, State
-from holdfast.config.model import ApprovalConfig, SandboxConfig
+from holdfast.config.config import ApprovalConfig, SandboxConfig
 from holdfast.store.changes import together_with
 from holdfast.tools.shell import SHELL_EXEC
 from tests.runtime.support import open_ledger, run, runtime_in

@@ -8,7 +8,7 @@ from typing import Literal
 
 import pytest
 
-from holdfast.config.model import SandboxConfig
+from holdfast.config.config import SandboxConfig
 from holdfast.contract.command import Command
 from holdfast.contract.result import Result
 from holdfast.runtime.undo.recorder import Recorder

@@ -8,13 +8,13 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.agent.conversation import Diagnostic
-from holdfast.chat.frontmatter.draft import Draft, ListValue
-from holdfast.chat.frontmatter.evaluated import Base
-from holdfast.chat.frontmatter.seed_options import Path, readable
+from holdfast.chat.frontmatter.evaluation import Base
+from holdfast.chat.frontmatter.flemma_options import Path, readable
+from holdfast.chat.frontmatter.option_edits import Draft, ListValue
 from holdfast.chat.lua.host import LuaError, LuaHost, Script
 from holdfast.contract.call import Decision
-from holdfast.contract.values import Args
-from holdfast.contract.vocabulary import Verdict
+from holdfast.contract.enums import Verdict
+from holdfast.contract.json import Args
 from holdfast.rules.chain import Resolve, ResolveContext, show, warn
 
 _ANSWERS = frozenset({"approve", "require_approval", "deny"})

@@ -8,9 +8,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from holdfast.contract.json import Args, Json
 from holdfast.contract.message import ToolResult, ToolUse
-from holdfast.contract.values import Args, Json
-from holdfast.models.requests.masked import quoted
+from holdfast.models.requests.masked_text import quoted
 
 
 def in_words(tool: str, args: Args) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Final
 
-from holdfast.models.requests.masked import BLOCK, END, INLINE, IT, TRACE, Masked, Slot, telling
+from holdfast.models.requests.masked_text import BLOCK, END, INLINE, IT, TRACE, Masked, Slot, telling
 from holdfast.models.requests.words import EXTENSIONLESS, words_of
 from holdfast.models.requests.words import FOLDERS as _SHARED
 from holdfast.tools.calculator import CONSTANTS, FUNCTIONS, MAX_EXPRESSION

@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from holdfast.models.requests.masked import INLINE, LITERAL, Masked, fences
+from holdfast.models.requests.masked_text import INLINE, LITERAL, Masked, fences
 from holdfast.tools.search.scope import CONFIG, SOURCE, extension
 
 

@@ -10,8 +10,8 @@ from typing import Final, cast
 from msgspec import Struct
 
 from holdfast.contract.errors import BadJson
-from holdfast.contract.values import Args, parse_json
-from holdfast.models.text_protocol.grammar import (
+from holdfast.contract.json import Args, parse_json
+from holdfast.models.text_protocol.syntax import (
     ANY_FRAME,
     ANY_TAG,
     BLANKS,

@@ -12,8 +12,9 @@ from urllib.parse import unquote
 from holdfast.contract.message import Message, Part, Text, ToolResult, ToolUse
 from holdfast.contract.result import Attachment
 from holdfast.contract.tool import Tool
-from holdfast.models.arguments import as_object
-from holdfast.models.text_protocol.grammar import (
+from holdfast.models.call_arguments import as_object
+from holdfast.models.text_protocol.parser import Parsed, parse
+from holdfast.models.text_protocol.syntax import (
     ANY_FRAME,
     ANY_TAG,
     CALL_END,
@@ -23,11 +24,14 @@ from holdfast.models.text_protocol.grammar import (
     Asked,
     small_name,
 )
-from holdfast.models.text_protocol.parser import Parsed, parse
 
 FORMS: Final = {
-    "read_file": "[read_file: PATH]", "list_dir": "[list_dir: PATH]", "search_code": "[search_code: KEYWORD]",
-    "git_status": "[git_status]", "git_diff": "[git_diff]", "git_log": "[git_log]",
+    "read_file": "[read_file: PATH]",
+    "list_dir": "[list_dir: PATH]",
+    "search_code": "[search_code: KEYWORD]",
+    "git_status": "[git_status]",
+    "git_diff": "[git_diff]",
+    "git_log": "[git_log]",
     "write_file": "[write_file]\npath: PATH\n---content---\nCONTENT\n[/write_file]",
     "edit_file": "[edit_file]\npath: PATH\n---search---\nOLD TEXT\n---replace---\nNEW TEXT\n[/edit_file]",
 }

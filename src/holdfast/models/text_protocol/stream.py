@@ -9,8 +9,8 @@ from functools import cached_property
 from itertools import count
 from typing import Final
 
+from holdfast.contract.json import Args, encode_json
 from holdfast.contract.message import Message, Part, Text, Thinking, ToolUse
-from holdfast.contract.values import Args, encode_json
 from holdfast.models.port import (
     CallBegun,
     Ended,
@@ -22,9 +22,9 @@ from holdfast.models.port import (
     ThinkingDelta,
     Usage,
 )
-from holdfast.models.text_protocol.grammar import ANY_FRAME, Asked, Flaw, Said, unfinished
 from holdfast.models.text_protocol.parser import TOKEN, Fence, Lines, Parsed, parse
 from holdfast.models.text_protocol.prompt import write_call
+from holdfast.models.text_protocol.syntax import ANY_FRAME, Asked, Flaw, Said, unfinished
 
 _FRAME: Final = re.compile(ANY_FRAME)
 _LINES: Final = re.compile(r"(?=\n)")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from holdfast.rules.shell.place import UNTOLD, Place
-from holdfast.rules.shell.readers import outside, reader, split_arguments
+from holdfast.rules.shell.location import UNTOLD, Place
+from holdfast.rules.shell.read_only import outside, reader, split_arguments
 from holdfast.rules.shell.verdicts import word_set
 
 NOT_CONTAINED: Final = "git runs what the repository's configuration names, and no sandbox holds it"

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from holdfast.rules.shell.programs import COMPARISONS
 from holdfast.rules.shell.verdicts import Exact, Part, Pattern, Pipe, Text, Variable, Word, Words, word_set
-from holdfast.rules.shell.words import PATTERN_SIGNS, Script, Unmodelled, WordReader
+from holdfast.rules.shell.word_reader import PATTERN_SIGNS, Script, Unmodelled, WordReader
 
 _ASSIGNED: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?=|\[)")
 _REDIRECTION: Final = re.compile(r"([0-9]*)(<<<|<<-|<<|<&|<>|<|>>|>&|>\||>)|()(&>>|&>)")

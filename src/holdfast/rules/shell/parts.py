@@ -16,12 +16,12 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from holdfast.rules.shell.doubts import Doubts
 from holdfast.rules.shell.lexer import SHOWN, lex
 from holdfast.rules.shell.programs import INTERPRETERS, family
-from holdfast.rules.shell.tree import Outline, Overrun, Unreadable, outline
+from holdfast.rules.shell.syntax_tree import Outline, Overrun, Unreadable, outline
+from holdfast.rules.shell.uncertainty import Doubts
 from holdfast.rules.shell.verdicts import Dialect, Exact, Part, Text, Variable, Word, word_set
-from holdfast.rules.shell.words import Script, Unmodelled
+from holdfast.rules.shell.word_reader import Script, Unmodelled
 from holdfast.rules.shell.wrappers import MAX_WRAPPED, Inner, evaluated, script_of, stored, unwrap
 
 MAX_PARTS: Final = 1000

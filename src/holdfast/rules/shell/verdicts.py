@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from holdfast.contract.vocabulary import Verdict
+from holdfast.contract.enums import Verdict
 from holdfast.contract.widening import Widening, all_of
 
 

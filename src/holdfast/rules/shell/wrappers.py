@@ -486,7 +486,11 @@ _SPECIAL: Final[dict[str, Callable[[str, Sequence[Word]], Iterable[Inner]]]] = {
     "start-stop-daemon": _daemon,
     "trap": lambda name, rest: [Inner(name, script=script_of(_operands(rest)[:1]))],
 }
-WRAPPING: Final = programs.ANYWHERE | programs.AFTER_RUN | programs.SHELL_STARTERS | set(programs.WRAPPERS) | {
-    *("coproc", "eval", "parallel", "ssh", "trap")
-}
+WRAPPING: Final = (
+    programs.ANYWHERE
+    | programs.AFTER_RUN
+    | programs.SHELL_STARTERS
+    | set(programs.WRAPPERS)
+    | {*("coproc", "eval", "parallel", "ssh", "trap")}
+)
 """Programs that run what their arguments say."""

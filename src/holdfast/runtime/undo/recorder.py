@@ -14,8 +14,8 @@ from holdfast.contract.errors import HoldfastError
 from holdfast.fs.beneath import remove
 from holdfast.fs.replace import make_private_folder
 from holdfast.fs.temporary import is_left, new_name
-from holdfast.runtime.undo.judging import by_the_command, judge
-from holdfast.runtime.undo.overlay import OverlayPart
+from holdfast.runtime.undo.overlay_recorder import OverlayPart
+from holdfast.runtime.undo.protected_changes import by_the_command, judge
 from holdfast.sandbox.launch import Changes, Overlay
 from holdfast.store.changes import (
     PathChange,
@@ -30,8 +30,8 @@ from holdfast.store.changes import (
 )
 
 if TYPE_CHECKING:
-    from holdfast.config.model import SandboxConfig
-    from holdfast.runtime.undo.copies import Bounds
+    from holdfast.config.config import SandboxConfig
+    from holdfast.runtime.undo.copy_recorder import Bounds
     from holdfast.sandbox.policy import Policy
     from holdfast.store.ledger import Ledger
 
@@ -162,7 +162,7 @@ class Recorder:
     def _why_not_copied(self, root: Path) -> str | None:
         if self._config.undo == "overlay":
             return f"no overlay can be put over {root}"
-        from holdfast.runtime.undo.copies import TooMuch, measure
+        from holdfast.runtime.undo.copy_recorder import TooMuch, measure
 
         try:
             measure(root, self._bounds())
@@ -190,7 +190,7 @@ class Recorder:
         return parts
 
     def _copies(self, run: Path, roots: Sequence[Path], ledger: Ledger) -> Sequence[Part] | None:
-        from holdfast.runtime.undo.copies import Contents, CopyPart, TooMuch
+        from holdfast.runtime.undo.copy_recorder import Contents, CopyPart, TooMuch
 
         assert self._state is not None
         contents = Contents(self._state / "contents")
@@ -202,7 +202,7 @@ class Recorder:
         return parts
 
     def _bounds(self) -> Bounds:
-        from holdfast.runtime.undo.copies import Bounds
+        from holdfast.runtime.undo.copy_recorder import Bounds
 
         return Bounds(self._config.undo_max_files, self._config.undo_max_bytes)
 
@@ -264,7 +264,10 @@ class Running:
         kept = str(keep_run(self._run, self._call_id)) if lost else None
         self.discard()
         return Changes(
-            changes=tuple(changes), violations=tuple(violations), lost=tuple(lost), kept=kept,
+            changes=tuple(changes),
+            violations=tuple(violations),
+            lost=tuple(lost),
+            kept=kept,
             together=tuple(calls) if len(calls) > 1 else (),
         )
 

@@ -12,9 +12,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.contract.call import Call, Caller, Decision
+from holdfast.contract.enums import Verdict
 from holdfast.contract.errors import HoldfastError, UndoRefused
 from holdfast.contract.result import Result, fail, ok
-from holdfast.contract.vocabulary import Verdict
 from holdfast.runtime.undo.tree import BlobSource, Step, Tree, open_file, settle
 from holdfast.store.changes import (
     ABSENT,
@@ -90,17 +90,20 @@ class Undo:
             items += _outside(inside) if root is None else self._plan_in(root, inside)
         items.sort(key=lambda item: item.path.split("/"))
         others = tuple(other for other in together_with(self._ledger, call_id) if other != call_id)
-        return Plan(
-            call_id=call_id, items=tuple(items), undone_by=undone_by(self._ledger, call_id), together=others
-        )
+        return Plan(call_id=call_id, items=tuple(items), undone_by=undone_by(self._ledger, call_id), together=others)
 
     def carry_out(self, plan: Plan, *, by: str, partial: bool = False, door: str = "cli") -> Result:
         """Put back what is planned; without `partial` all of it or nothing. It is a call of its own in the ledger."""
         check(plan, partial=partial)
         undo_id = f"{b32encode(os.urandom(5)).decode().lower()}-undo"
         call = Call(
-            id=undo_id, tool=TOOL, name_used=TOOL, args={"call": plan.call_id}, caller=Caller(door=door),
-            cwd=str(Path.cwd()), group=undo_id,
+            id=undo_id,
+            tool=TOOL,
+            name_used=TOOL,
+            args={"call": plan.call_id},
+            caller=Caller(door=door),
+            cwd=str(Path.cwd()),
+            group=undo_id,
         )
         decision = Decision(Verdict.APPROVE, "urn:holdfast:undo", f"{by} asked for it.")
         self._ledger.begin_now(call, definition_digest="", mutates=True, decision=decision)

@@ -66,9 +66,13 @@ def described(
     kind = kind_of(facts.st_mode)
     mine = facts.st_uid == os.geteuid() and facts.st_gid == os.getegid()
     return PathState(
-        kind=kind, mode=None if kind == "symlink" else stat.S_IMODE(facts.st_mode),
-        size=facts.st_size if kind == "file" else 0, blob=digest if kept else None, digest=None if kept else digest,
-        target=target, owner=None if mine else (facts.st_uid, facts.st_gid),
+        kind=kind,
+        mode=None if kind == "symlink" else stat.S_IMODE(facts.st_mode),
+        size=facts.st_size if kind == "file" else 0,
+        blob=digest if kept else None,
+        digest=None if kept else digest,
+        target=target,
+        owner=None if mine else (facts.st_uid, facts.st_gid),
     )
 
 

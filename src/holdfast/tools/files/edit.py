@@ -8,13 +8,13 @@ from msgspec import Struct
 
 from holdfast.contract.call import Proposal
 from holdfast.contract.context import Context
+from holdfast.contract.enums import Risk
 from holdfast.contract.errors import PathRefused
+from holdfast.contract.json import Args
 from holdfast.contract.result import Result, fail, ok
-from holdfast.contract.values import Args
-from holdfast.contract.vocabulary import Risk
 from holdfast.fs.beneath import NotRegular
 from holdfast.text.preview import with_label
-from holdfast.tools.files.state import TooLarge, change, changing, proposal, read_state, reason, stale
+from holdfast.tools.files.file_state import TooLarge, change, changing, proposal, read_state, reason, stale
 from holdfast.tools.schemas import LABEL, builtin, strict_object, text
 
 Mode = Literal["unique", "first", "all"]
@@ -111,7 +111,12 @@ def _propose(args: Args, ctx: Context) -> Proposal | Result:
     if edited.content == state.content:
         return fail(f"No changes made to {given}. The replacement produced identical content.")
     return proposal(
-        "file.edit", place, f"edit {place.shown}: replace {edited.lines} line(s)", Risk.MEDIUM, state, edited.content,
+        "file.edit",
+        place,
+        f"edit {place.shown}: replace {edited.lines} line(s)",
+        Risk.MEDIUM,
+        state,
+        edited.content,
         {name: args[name] for name in ("search", "replace", "mode")},
         (cast(str, args["search"]).encode(), cast(str, args["replace"]).encode()),
     )
@@ -133,7 +138,10 @@ def _apply(payload: Args, ctx: Context) -> Result:
     if isinstance(before, Result):
         return before
     done: Args = {
-        "path": place.shown, "replacements": edited.count, "lines": edited.lines, "bytes": len(edited.content),
+        "path": place.shown,
+        "replacements": edited.count,
+        "lines": edited.lines,
+        "bytes": len(edited.content),
         "line_endings": "crlf" if edited.crlf else "as given",
     }
     return ok(_text(done), structured=done)
@@ -169,15 +177,18 @@ FILE_EDIT: Final = builtin(
         search=text("The exact text to replace."),
         replace=text("What to put in its place; empty to delete it."),
         mode={
-            "type": ["string", "null"], "enum": ["unique", "first", "all", None],
+            "type": ["string", "null"],
+            "enum": ["unique", "first", "all", None],
             "description": "unique (default): the text must occur once. first: replace the first. all: replace all.",
         },
         label=LABEL,
     ),
     output_schema=strict_object(
-        path=text("Relative to the project root."), replacements={"type": "integer"},
+        path=text("Relative to the project root."),
+        replacements={"type": "integer"},
         lines={"type": "integer", "description": "Lines of the text that was replaced."},
-        bytes={"type": "integer", "description": "Size of the file now."}, line_endings={"enum": ["as given", "crlf"]},
+        bytes={"type": "integer", "description": "Size of the file now."},
+        line_endings={"enum": ["as given", "crlf"]},
     ),
     propose=_propose,
     apply=_apply,

@@ -153,9 +153,12 @@ class Lines:
         after = start + length + 1
         more = bool(self._read(after, 1))
         return Page(
-            content="", lines=0,
+            content="",
+            lines=0,
             total_lines=offset + (self._count_from(after) if ended else 0) if self._counted else None,
-            next_offset=offset + 1 if more else None, limited_by="line", line_bytes=length,
+            next_offset=offset + 1 if more else None,
+            limited_by="line",
+            line_bytes=length,
         )
 
     def _count_from(self, position: int) -> int:

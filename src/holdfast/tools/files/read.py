@@ -8,15 +8,15 @@ from typing import Final, Literal, cast
 from msgspec import Struct, to_builtins
 
 from holdfast.contract.context import Context
+from holdfast.contract.enums import CHECKS_IN_DRY_RUN
 from holdfast.contract.errors import PathRefused
+from holdfast.contract.json import Args, Json
 from holdfast.contract.result import Attachment, Result, fail, ok
-from holdfast.contract.values import Args, Json
-from holdfast.contract.vocabulary import CHECKS_IN_DRY_RUN
 from holdfast.fs.beneath import NotRegular, regular_file
 from holdfast.text.preview import with_label
 from holdfast.text.truncate import format_size
+from holdfast.tools.files.file_state import Place, reading, reason
 from holdfast.tools.files.pages import SNIFFED_BYTES, UNKNOWN, Lines, Page, PastTheEnd, Room, attachment_kind, mime_type
-from holdfast.tools.files.state import Place, reading, reason
 from holdfast.tools.schemas import LABEL, optional, reader, strict_object, text
 
 SMALL_LINES: Final = 200
@@ -108,8 +108,15 @@ def _whole(opened: int, size: int) -> bytes:
 
 def _page_read(page: Page, place: Place, size: int, offset: int) -> FileRead:
     return FileRead(
-        path=place.shown, size=size, encoding="utf8", content=page.content, offset=offset, lines=page.lines,
-        total_lines=page.total_lines, next_offset=page.next_offset, limited_by=page.limited_by,
+        path=place.shown,
+        size=size,
+        encoding="utf8",
+        content=page.content,
+        offset=offset,
+        lines=page.lines,
+        total_lines=page.total_lines,
+        next_offset=page.next_offset,
+        limited_by=page.limited_by,
         line_bytes=page.line_bytes,
     )
 
@@ -171,17 +178,21 @@ FILE_READ: Final = reader(
         offset=optional("integer", "First line, counted from 1 (default 1)."),
         limit=optional("integer", "How many lines (default: as many as fit)."),
         encoding={
-            "type": ["string", "null"], "enum": ["utf8", "base64", None],
+            "type": ["string", "null"],
+            "enum": ["utf8", "base64", None],
             "description": "File encoding (default: utf8). base64 gives every byte, utf8 replaces what is not text.",
         },
         label=LABEL,
     ),
     output_schema=strict_object(
-        path=text("Relative to the project root."), size={"type": "integer", "description": "Bytes of the whole file."},
+        path=text("Relative to the project root."),
+        size={"type": "integer", "description": "Bytes of the whole file."},
         encoding={"enum": ["utf8", "base64", "attached"]},
         content=text("The lines shown, with their ends; base64 of the file; or nothing, if it is attached."),
-        mime_type=optional("string", "Of a file that is not text."), offset={"type": "integer"},
-        lines={"type": "integer"}, total_lines=optional("integer", "null if the file is too large to count them."),
+        mime_type=optional("string", "Of a file that is not text."),
+        offset={"type": "integer"},
+        lines={"type": "integer"},
+        total_lines=optional("integer", "null if the file is too large to count them."),
         next_offset=optional("integer", "Where to go on; null at the end."),
         limited_by={"enum": ["lines", "bytes", "limit", "line", None]},
         line_bytes=optional("integer", "How long the first line is, if it is too long to show."),

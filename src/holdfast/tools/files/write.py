@@ -6,14 +6,14 @@ from typing import Final, cast
 
 from holdfast.contract.call import Proposal
 from holdfast.contract.context import Context
+from holdfast.contract.enums import Risk
 from holdfast.contract.errors import PathRefused
+from holdfast.contract.json import Args
 from holdfast.contract.result import Result, fail, ok
-from holdfast.contract.values import Args
-from holdfast.contract.vocabulary import Risk
 from holdfast.fs.beneath import NotRegular
 from holdfast.text.preview import with_label
 from holdfast.text.truncate import format_size
-from holdfast.tools.files.state import Place, TooLarge, change, changing, line_count, proposal, read_state, reason
+from holdfast.tools.files.file_state import Place, TooLarge, change, changing, line_count, proposal, read_state, reason
 from holdfast.tools.schemas import LABEL, builtin, optional, strict_object, text
 
 
@@ -35,10 +35,14 @@ def _propose(args: Args, ctx: Context) -> Proposal | Result:
         return ok(f"{given} already holds exactly this content.", structured=_output(place, content, "unchanged"))
     lines = line_count(content)
     return proposal(
-        "file.write", place,
+        "file.write",
+        place,
         f"{'overwrite' if state.exists else 'create'} {place.shown} ({lines} line{'' if lines == 1 else 's'})",
-        Risk.HIGH if state.exists else Risk.MEDIUM, state, content,
-        {"content": cast(str, args["content"]), "create_parents": bool(args.get("create_parents"))}, (None, content),
+        Risk.HIGH if state.exists else Risk.MEDIUM,
+        state,
+        content,
+        {"content": cast(str, args["content"]), "create_parents": bool(args.get("create_parents"))},
+        (None, content),
     )
 
 
@@ -75,11 +79,14 @@ FILE_WRITE: Final = builtin(
     name="file.write",
     description="Create a file, or replace everything in it.",
     input_schema=strict_object(
-        path=text("The file, relative to the project root."), content=text("The whole new content."),
-        create_parents=optional("boolean", "Make missing folders (default false)."), label=LABEL,
+        path=text("The file, relative to the project root."),
+        content=text("The whole new content."),
+        create_parents=optional("boolean", "Make missing folders (default false)."),
+        label=LABEL,
     ),
     output_schema=strict_object(
-        path=text("Relative to the project root."), bytes={"type": "integer"},
+        path=text("Relative to the project root."),
+        bytes={"type": "integer"},
         outcome={"enum": ["created", "overwritten", "unchanged"]},
     ),
     propose=_propose,

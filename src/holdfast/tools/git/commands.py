@@ -6,8 +6,8 @@ import re
 from typing import Final
 
 from holdfast.contract.context import Context
+from holdfast.contract.json import Json
 from holdfast.contract.result import Result, ok
-from holdfast.contract.values import Json
 from holdfast.tools.git.repository import checked, clipped, git, git_tool, with_hidden
 from holdfast.tools.schemas import BOOLEAN, INTEGER, INTEGER_OR_NULL, STRING, STRING_OR_NULL, array, strict_object
 
@@ -77,11 +77,18 @@ def render_status(facts: dict[str, Json]) -> str:
 
 
 _STATUS_OUTPUT: Final = strict_object(
-    branch=STRING_OR_NULL, upstream=STRING_OR_NULL, ahead=INTEGER, behind=INTEGER,
-    entries=array(strict_object(status=STRING, path=STRING, **{"from": STRING_OR_NULL})), truncated=BOOLEAN,
+    branch=STRING_OR_NULL,
+    upstream=STRING_OR_NULL,
+    ahead=INTEGER,
+    behind=INTEGER,
+    entries=array(strict_object(status=STRING, path=STRING, **{"from": STRING_OR_NULL})),
+    truncated=BOOLEAN,
 )
 GIT_STATUS: Final = git_tool(
-    "git.status", "The branch and what is changed, staged or not tracked in the project.", _status, _STATUS_OUTPUT,
+    "git.status",
+    "The branch and what is changed, staged or not tracked in the project.",
+    _status,
+    _STATUS_OUTPUT,
     aliases=("git_status",),
 )
 
@@ -127,7 +134,8 @@ def render_diff(facts: dict[str, Json]) -> str:
 
 
 _DIFF_OUTPUT: Final = strict_object(
-    files=array(strict_object(path=STRING, added=INTEGER_OR_NULL, removed=INTEGER_OR_NULL)), diff=STRING,
+    files=array(strict_object(path=STRING, added=INTEGER_OR_NULL, removed=INTEGER_OR_NULL)),
+    diff=STRING,
     truncated=BOOLEAN,
 )
 GIT_DIFF: Final = git_tool(
@@ -148,8 +156,15 @@ async def _log(ctx: Context) -> Result:
     if born.code == 1:
         return ok("No commits yet.", structured={"commits": [], "truncated": False})
     ran = await git(
-        ctx, "log", f"--max-count={MAX_COMMITS}", "--no-show-signature", "--no-mailmap", "--no-color", "--date=short",
-        f"--format={_FORMAT}", max_bytes=MAX_LOG_BYTES,
+        ctx,
+        "log",
+        f"--max-count={MAX_COMMITS}",
+        "--no-show-signature",
+        "--no-mailmap",
+        "--no-color",
+        "--date=short",
+        f"--format={_FORMAT}",
+        max_bytes=MAX_LOG_BYTES,
     )
     facts = parse_log(checked(ran, "log"), cut=ran.truncated)
     return ok(render_log(facts), structured=facts)
@@ -161,7 +176,9 @@ def parse_log(output: str, *, cut: bool = False) -> dict[str, Json]:
     for digest, date, author, subject in zip(fields, fields, fields, fields, strict=False):
         commits.append(
             {
-                "commit": digest.lstrip("\n"), "date": date, "author": clipped(author, MAX_AUTHOR),
+                "commit": digest.lstrip("\n"),
+                "date": date,
+                "author": clipped(author, MAX_AUTHOR),
                 "subject": clipped(subject, MAX_SUBJECT),
             }
         )

@@ -20,11 +20,11 @@ from msgspec.structs import replace
 
 from holdfast.contract.command import Command, Ran
 from holdfast.contract.context import Context
+from holdfast.contract.enums import NEEDS_CONTAINMENT
 from holdfast.contract.errors import SandboxRefused
+from holdfast.contract.json import Args
 from holdfast.contract.result import Result, fail
 from holdfast.contract.tool import Tool
-from holdfast.contract.values import Args
-from holdfast.contract.vocabulary import NEEDS_CONTAINMENT
 from holdfast.fs.beneath import read_regular
 from holdfast.helper_process import system_program
 from holdfast.text.preview import with_label
@@ -133,9 +133,17 @@ _ENVIRONMENT: Final = {
     "LC_ALL": "C.UTF-8",
 }
 _SETTINGS: Final = (
-    "core.fsmonitor=false", "core.untrackedCache=false", "core.hooksPath=/dev/null", "core.pager=cat",
-    "core.quotePath=false", "core.sshCommand=false", "diff.orderFile=/dev/null", "log.showSignature=false",
-    "submodule.recurse=false", "color.ui=never", "safe.directory=*",
+    "core.fsmonitor=false",
+    "core.untrackedCache=false",
+    "core.hooksPath=/dev/null",
+    "core.pager=cat",
+    "core.quotePath=false",
+    "core.sshCommand=false",
+    "diff.orderFile=/dev/null",
+    "log.showSignature=false",
+    "submodule.recurse=false",
+    "color.ui=never",
+    "safe.directory=*",
 )
 _OFF: Final = {"clean": "", "smudge": "", "process": "", "required": "false"}
 """What makes a filter of attributes one that does nothing."""
@@ -193,9 +201,16 @@ async def _run(
 ) -> Ran:
     settings = [part for setting in _SETTINGS for part in ("-c", setting)]
     command = Command(
-        argv=(program, "--no-pager", "--no-optional-locks", *settings, *args), cwd=ctx.root,
-        env={**_ENVIRONMENT, **repository.variables, **env}, read_only=True, sees="project", shows=repository.shown,
-        helper=True, merged=False, keeps="head", max_bytes=max_bytes,
+        argv=(program, "--no-pager", "--no-optional-locks", *settings, *args),
+        cwd=ctx.root,
+        env={**_ENVIRONMENT, **repository.variables, **env},
+        read_only=True,
+        sees="project",
+        shows=repository.shown,
+        helper=True,
+        merged=False,
+        keeps="head",
+        max_bytes=max_bytes,
     )
     try:
         return await ctx.sandbox.run(command)
@@ -251,7 +266,15 @@ def git_tool(
             return fail(str(error))
 
     return reader(
-        name=name, description=description, input_schema=strict_object(label=LABEL), output_schema=output_schema,
-        execute=execute, capabilities=frozenset({NEEDS_CONTAINMENT}), format_preview=lambda args,
-        width: with_label("", args), aliases=tuple(aliases), groups=("git",), profiles=("minimal",), needs_root=True,
+        name=name,
+        description=description,
+        input_schema=strict_object(label=LABEL),
+        output_schema=output_schema,
+        execute=execute,
+        capabilities=frozenset({NEEDS_CONTAINMENT}),
+        format_preview=lambda args, width: with_label("", args),
+        aliases=tuple(aliases),
+        groups=("git",),
+        profiles=("minimal",),
+        needs_root=True,
     )

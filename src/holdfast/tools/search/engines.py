@@ -18,7 +18,7 @@ from msgspec import Struct, structs
 from holdfast.contract.command import Command, Ran
 from holdfast.contract.context import Context
 from holdfast.helper_process import FOLDERS, isolated_python
-from holdfast.tools.search import scan
+from holdfast.tools.search import plain_scan
 from holdfast.tools.search.ranking import Hit
 from holdfast.tools.search.scope import SKIPPED_NAMES, SMALL_SKIPPED, BadQuery, Query, Scope, shown_path
 
@@ -34,7 +34,8 @@ _TROUBLE: Final = re.compile(r"^rg: (?:\./)?(.*): [^:\n]* \(os error (\d+)\)$", 
 _BAD_PATTERN: Final = re.compile(r"^(?:error|rg): (?!regex parse error)(.*)$", re.MULTILINE)
 _COMMON: Final = (
     *("--no-config", "--no-ignore-global", "--no-ignore-parent", "--no-require-git", "--no-ignore-messages"),
-    *("--no-mmap", "--encoding=none", "--color=never", "--null"), *(f"--glob=!{name}" for name in SKIPPED_NAMES),
+    *("--no-mmap", "--encoding=none", "--color=never", "--null"),
+    *(f"--glob=!{name}" for name in SKIPPED_NAMES),
 )
 
 
@@ -156,10 +157,10 @@ def _rules_above(scope: Scope) -> list[str]:
     options: list[str] = []
     root = os.open(scope.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        for kind in reversed(scan.KINDS):
+        for kind in reversed(plain_scan.KINDS):
             for folder in folders:
                 path = f"{folder}/{kind}" if folder else kind
-                lines = scan.read_ignore_file(root, str(scope.root), path).split(b"\n")
+                lines = plain_scan.read_ignore_file(root, str(scope.root), path).split(b"\n")
                 rules = [line for line in lines if line.strip() and not line.startswith(b"#")]
                 if any(rule.startswith(b"!") or (folder and b"/" in rule.strip()[:-1]) for rule in rules):
                     raise Declined("A rule above the folder would be read in another way.")
@@ -170,7 +171,7 @@ def _rules_above(scope: Scope) -> list[str]:
 
 
 def _unreadable(ran: Ran, scope: Scope, ctx: Context) -> int:
-    failed = (path for path, code in _TROUBLE.findall(ran.error_output) if int(code) not in scan.GONE)
+    failed = (path for path, code in _TROUBLE.findall(ran.error_output) if int(code) not in plain_scan.GONE)
     return _not_hidden(failed, scope, ctx)
 
 
@@ -213,7 +214,7 @@ class PlainScan(Struct, frozen=True):
             "deadline": monotonic() + timeout * _SHARE_OF_TIME,
             "packages": _packages(),
         }
-        argv = isolated_python("-X", "utf8", scan.__file__)
+        argv = isolated_python("-X", "utf8", plain_scan.__file__)
         ran = await _run(self.ctx, argv, cwd=Path("/"), stdin=json.dumps(request).encode())
         if ran.signal == "SIGALRM" or ran.code == 128 + signal.SIGALRM:
             slow = (
@@ -243,8 +244,16 @@ def _bad_pattern(reason: str) -> BadQuery:
 async def _run(ctx: Context, argv: tuple[str, ...], *, cwd: Path | None, stdin: bytes = b"") -> Ran:
     ran = await ctx.sandbox.run(
         Command(
-            argv=argv, cwd=cwd, stdin=stdin, read_only=True, sees="project", helper=True, merged=False, keeps="head",
-            max_bytes=_MOST_OUTPUT, filtered=True,
+            argv=argv,
+            cwd=cwd,
+            stdin=stdin,
+            read_only=True,
+            sees="project",
+            helper=True,
+            merged=False,
+            keeps="head",
+            max_bytes=_MOST_OUTPUT,
+            filtered=True,
         )
     )
     if ran.stopped is not None:

@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 from holdfast.text.truncate import cut_line
-from holdfast.tools.search.scan import blocks, lines_of, open_file
+from holdfast.tools.search.plain_scan import blocks, lines_of, open_file
 from holdfast.tools.search.scope import CONFIG, SOURCE, Query, Scope, extension
 
 LOOKED_AT: Final = 500
@@ -106,7 +106,11 @@ def _choose(lines: Iterable[Line], hit: Hit, query: Query, per_file: int) -> Fil
     if not chosen:
         return None
     return FileHits(
-        path=hit[0], tier=tier_of(hit[0]), count=hit[1], lines=tuple(chosen), exact=bool(exact),
+        path=hit[0],
+        tier=tier_of(hit[0]),
+        count=hit[1],
+        lines=tuple(chosen),
+        exact=bool(exact),
         all_definitions=all(line.defines is not None for line in chosen),
     )
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from holdfast.contract.context import Context
 from holdfast.contract.errors import PathRefused
-from holdfast.contract.values import Args
+from holdfast.contract.json import Args
 
 SOURCE: Final = frozenset(
     "rs go ts tsx js jsx py c cpp h hpp sh bash zsh fish html css scss sql xml".split()  # noqa: SIM905

@@ -8,10 +8,10 @@ from itertools import islice
 from typing import Any, Final, cast
 
 from holdfast.contract.context import Context
+from holdfast.contract.enums import CHECKS_IN_DRY_RUN
 from holdfast.contract.errors import PathRefused, SandboxRefused
+from holdfast.contract.json import Args
 from holdfast.contract.result import Result, fail, ok
-from holdfast.contract.values import Args
-from holdfast.contract.vocabulary import CHECKS_IN_DRY_RUN
 from holdfast.text.preview import with_label
 from holdfast.tools.schemas import LABEL, filled, optional, reader, strict_object
 from holdfast.tools.search import engines
@@ -53,8 +53,12 @@ async def search(args: Args, ctx: Context) -> Result:
     except (BadQuery, PathRefused, SandboxRefused, engines.SearchFailed) as error:
         return fail(str(error))
     output: Args = {
-        "query": cast(str, args["query"]), "total_matches": sum(count for _, count in hits), "total_files": len(hits),
-        "shown": shown, "definition": _definition(looked), "files": _listed(looked, collected),
+        "query": cast(str, args["query"]),
+        "total_matches": sum(count for _, count in hits),
+        "total_files": len(hits),
+        "shown": shown,
+        "definition": _definition(looked),
+        "files": _listed(looked, collected),
         "unreadable_files": found.unreadable,
     }
     return ok(_render(output), structured=output)
@@ -75,7 +79,9 @@ def _listed(looked: list[FileHits], room: int) -> list[Any]:
         if lines:
             listed.append(
                 {
-                    "path": shown_path(file.path), "matches": file.count, "exact_definition": file.exact,
+                    "path": shown_path(file.path),
+                    "matches": file.count,
+                    "exact_definition": file.exact,
                     "lines": [{"line": line.number, "text": line.text} for line in lines],
                 }
             )
@@ -125,7 +131,9 @@ def _preview(args: Args, width: int) -> str:
 
 _LINE: Final = strict_object(line={"type": "integer"}, text={"type": "string"})
 _FILE: Final = strict_object(
-    path={"type": "string"}, matches={"type": "integer"}, exact_definition={"type": "boolean"},
+    path={"type": "string"},
+    matches={"type": "integer"},
+    exact_definition={"type": "boolean"},
     lines={"type": "array", "items": _LINE},
 )
 
@@ -141,11 +149,16 @@ CODE_SEARCH: Final = reader(
         glob=optional("string", "Only files whose name matches, such as *.py; with a slash, whose path matches."),
         regex=optional("boolean", "Read the query as a regular expression (default false; Python's without ripgrep)."),
         case=optional("string", "sensitive (default) or insensitive.", enum=["sensitive", "insensitive", None]),
-        limit=optional("integer", f"How many lines to show (default {SHOWN}).", minimum=1, maximum=200), label=LABEL,
+        limit=optional("integer", f"How many lines to show (default {SHOWN}).", minimum=1, maximum=200),
+        label=LABEL,
     ),
     output_schema=strict_object(
-        query={"type": "string"}, total_matches={"type": "integer"}, total_files={"type": "integer"},
-        shown={"type": "integer"}, definition={"type": ["string", "null"]}, files={"type": "array", "items": _FILE},
+        query={"type": "string"},
+        total_matches={"type": "integer"},
+        total_files={"type": "integer"},
+        shown={"type": "integer"},
+        definition={"type": ["string", "null"]},
+        files={"type": "array", "items": _FILE},
         unreadable_files={"type": "integer"},
     ),
     execute=search,
@@ -176,7 +189,9 @@ async def find(args: Args, ctx: Context) -> Result:
         return fail(str(error))
     found = await asyncio.to_thread(_first, files, matches, scope, limit + 1, ctx)
     output: Args = {
-        "files": cast(Any, found[:limit]), "truncated": len(found) > limit, "unreadable_folders": unreadable
+        "files": cast(Any, found[:limit]),
+        "truncated": len(found) > limit,
+        "unreadable_folders": unreadable,
     }
     return ok(_render_files(output), structured=output)
 
@@ -213,10 +228,12 @@ FILE_FIND: Final = reader(
     input_schema=strict_object(
         pattern=filled("The glob: *, ?, **, [abc], {a,b}."),
         path=optional("string", "Folder to look in, relative to the project root (default: the root)."),
-        limit=optional("integer", f"How many files to list (default {LIMIT}).", minimum=1, maximum=10_000), label=LABEL,
+        limit=optional("integer", f"How many files to list (default {LIMIT}).", minimum=1, maximum=10_000),
+        label=LABEL,
     ),
     output_schema=strict_object(
-        files={"type": "array", "items": {"type": "string"}}, truncated={"type": "boolean"},
+        files={"type": "array", "items": {"type": "string"}},
+        truncated={"type": "boolean"},
         unreadable_folders={"type": "integer"},
     ),
     execute=find,

@@ -1,0 +1,164 @@
+"""What an evaluated frontmatter is, and what it is evaluated against."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from hashlib import sha256
+from typing import Any, Final, cast
+
+from msgspec import Struct, field
+
+from holdfast.agent.conversation import Diagnostic
+from holdfast.chat.lua.host import Script
+from holdfast.config.config import Config
+from holdfast.config.layers import Loaded
+from holdfast.contract.call import Decision
+from holdfast.contract.enums import Verdict
+from holdfast.contract.names import is_pattern, server_of
+from holdfast.contract.tool import Tool
+from holdfast.contract.tool_finder import TOOL_SEARCH
+from holdfast.registry.selection import REMOVING, Edit, select
+from holdfast.rules.chain import Question, Resolve, ResolveContext
+from holdfast.rules.decider import CAP_URN, Cap
+from holdfast.rules.from_config import DocumentPolicy
+from holdfast.rules.policy import GROUPS
+from holdfast.text.escape import visible
+from holdfast.text.suggest import did_you_mean
+
+
+class Base(Struct, frozen=True, kw_only=True):
+    """What holds without the document; every evaluation starts from it."""
+
+    config: Config = field(default_factory=Config)
+    tools: tuple[Tool, ...] = ()
+    """Those the caller may see, and those that are switched off: naming one switches it on."""
+    hidden: frozenset[str] = frozenset()
+    """Names of tools that exist and are not for this caller. They are no mistake, and are never suggested."""
+
+
+class Evaluated(Struct, frozen=True, kw_only=True, eq=False):
+    digest: str
+    """What a person trusts; see `digest_of_frontmatter`."""
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """A document layer for `config.load.load(document=...)`."""
+    tool_edits: tuple[Edit, ...] = ()
+    approve: Resolve | None = None
+    """A function that decides about calls. It answers "ask" when it fails."""
+    variables: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Data for templates. The variables of Lua live where templates run: see `script`."""
+    script: Script | None = None
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+    @property
+    def failed(self) -> bool:
+        """Whether something in it could not be understood: nothing may then run without a person."""
+        return any(item.severity == "error" for item in self.diagnostics)
+
+
+def digest_of_frontmatter(language: str, code: str) -> str:
+    return sha256(f"{language}\n{code}".encode("utf-8", "surrogatepass")).hexdigest()
+
+
+NOTHING = Evaluated(digest="")
+"""A document without frontmatter."""
+
+
+DOCUMENT: Final = f"{CAP_URN}document"
+BROKEN: Final = f"{CAP_URN}broken-document"
+
+
+class Ruling(Struct, frozen=True):
+    """What a runtime for the document is made of: its configuration, and the arguments of `standard_gate`."""
+
+    config: Config
+    document: DocumentPolicy | None = None
+    caps: tuple[Cap, ...] = ()
+
+
+def ruling(evaluated: Evaluated, loaded: Loaded, *, trusted: bool) -> Ruling:
+    """`loaded` is the configuration with `evaluated.settings` as its document, read with the same `trusted`."""
+    config = loaded.config
+    document: DocumentPolicy | None = None
+    caps: list[Cap] = []
+    if trusted and (evaluated.approve is not None or _sets_list(evaluated.settings)):
+        document = DocumentPolicy(loaded.outer.approval, evaluated.approve)
+    elif evaluated.approve is not None:
+        caps.append(tightening(evaluated.approve))
+    if evaluated.failed:
+        reason = "The document's frontmatter has a mistake, so a person is asked; correct it."
+        caps.append(Cap(BROKEN, lambda _question: Decision(Verdict.ASK, BROKEN, reason)))
+    return Ruling(config, document, tuple(caps))
+
+
+def tightening(function: Resolve) -> Cap:
+    """The function of a document nobody has trusted: its yes counts for nothing, its no counts."""
+
+    def judge(question: Question) -> Decision | None:
+        own = question.with_own_args()
+        answer = function(question.tool.name, own.args, ResolveContext(own))
+        if isinstance(answer, Decision):
+            return answer
+        verdict = Verdict.ASK if answer is False else Verdict.parse(answer)
+        if verdict is None or verdict is Verdict.APPROVE or answer is True:
+            return None
+        return Decision(verdict, DOCUMENT, f"The function of the document, which is not trusted, says {verdict}.")
+
+    return Cap(DOCUMENT, judge)
+
+
+def chosen_tools(evaluated: Evaluated, tools: Iterable[Tool], *, trusted: bool) -> frozenset[str] | None:
+    """The names of the tools it works with; None if the document leaves them as they are.
+
+    Only a trusted document can bring in a tool that is switched off.
+    """
+    if not evaluated.tool_edits:
+        return None
+    known = tuple(tools)
+    spelled = {name for tool in known for name in (*tool.names, tool.api_name)}
+    edits = [
+        (operation, [name for name in names if name in spelled or not _may_come(name)])
+        for operation, names in evaluated.tool_edits
+    ]
+    chosen = frozenset(select(known, edits, groups=GROUPS))
+    return chosen if trusted else chosen & {tool.name for tool in known if tool.enabled}
+
+
+def left_tools(evaluated: Evaluated, tools: Iterable[Tool], *, trusted: bool) -> frozenset[str] | None:
+    """The names for `Caller.only`: those chosen, and `tool.search`, unless the document takes that out by name."""
+    chosen = chosen_tools(evaluated, tools, trusted=trusted)
+    return chosen if chosen is None or _removes_search(evaluated.tool_edits) else chosen | {TOOL_SEARCH}
+
+
+def missing_tools(evaluated: Evaluated, tools: Iterable[Tool]) -> list[str]:
+    """A warning for each tool the document names that its server, which is there, does not have."""
+    known: dict[str, list[str]] = {}
+    for tool in tools:
+        if (server := server_of(tool.source)) is not None:
+            known.setdefault(server, []).extend(tool.names)
+    named = dict.fromkeys(name for _, names in evaluated.tool_edits for name in names if _may_come(name))
+    warnings: list[str] = []
+    for name in named:
+        server = server_of(name) or ""
+        there = known.get(server, [])
+        if there and name not in there:
+            close = did_you_mean(name, there)
+            hint = f"did you mean '{close}'?" if close else f"`holdfast tools` shows what '{server}' has."
+            said = f"The document names '{visible(name)}', which the MCP server '{server}' does not have"
+            warnings.append(f"{said}: {hint}")
+    return warnings
+
+
+def _may_come(name: str) -> bool:
+    """A tool of a server: that it is not there yet, or its server away, is no mistake in the document."""
+    return server_of(name) is not None and not is_pattern(name)
+
+
+def _removes_search(edits: Iterable[Edit]) -> bool:
+    removed = (name for operation, names in edits if operation in REMOVING for name in names if name.strip("*"))
+    return any(fnmatchcase(TOOL_SEARCH, name) for name in removed)
+
+
+def _sets_list(settings: Mapping[str, Any]) -> bool:
+    approval = settings.get("approval")
+    return isinstance(approval, dict) and "auto_approve" in cast(dict[str, Any], approval)

@@ -1,0 +1,153 @@
+"""The process a document's Lua runs in. Standard library and lupa only; it gives up all rights before it begins.
+
+Frames on both pipes: four bytes of length, then JSON whose strings are bytes, one letter for each.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+MEMORY = 64 << 20
+ADDRESS_SPACE = 1 << 30
+_PROCESSOR_SECONDS = 10
+_PR_SET_PDEATHSIG = 1
+_SOURCES = ("environment", "options", "templates")
+
+
+class Interpreter:
+    """One Lua state for what decides about calls, and a new one for every text that is expanded."""
+
+    def __init__(self, lua: Any) -> None:
+        self._lua = lua
+        self._sources = {name: Path(__file__).with_name(f"{name}.lua").read_text("latin-1") for name in _SOURCES}
+        self._state: Any = None
+        self._document: Any = None
+
+    def handle(self, request: dict[str, Any]) -> str:
+        action = request.pop("do")
+        try:
+            if action == "frontmatter":
+                self._state, self._document = self._new()
+                return self._document.frontmatter(request["code"], self._table(self._state, request["given"]))
+            if action == "call" and self._document is not None:
+                args, ctx = (self._table(self._state, request[name]) for name in ("args", "ctx"))
+                return self._document.call(request["id"], request["tool"], args, ctx)
+            if action == "expand":
+                state, document = self._new()
+                return document.expand(self._table(state, request))
+        except MemoryError:  # lupa's own for Lua's memory is one too
+            return '{"ok":false,"error":"not enough memory"}'
+        except Exception as error:
+            return json.dumps({"ok": False, "error": f"{type(error).__name__}: {error}"[:500]})
+        return '{"ok":false,"error":"there is nothing to call"}'
+
+    def _new(self) -> tuple[Any, Any]:
+        state = self._lua.LuaRuntime(
+            max_memory=MEMORY,
+            encoding="latin-1",
+            source_encoding="latin-1",
+            unpack_returned_tuples=False,
+            register_eval=False,
+            register_builtins=False,
+            attribute_filter=_refuse,
+        )
+
+        def ask(question: str) -> Any:
+            write(b"?" + question.encode("ascii"))
+            return self._table(state, json.loads(read()))
+
+        def run(name: str, *args: Any) -> Any:
+            return state.execute(self._sources[name], *args, name=f"={name}", mode="t")
+
+        core = run("environment")
+        document = run("options", core)
+        run("templates", core, document, ask)
+        return state, document
+
+    @staticmethod
+    def _table(state: Any, value: dict[str, Any]) -> Any:
+        return state.table_from(value, recursive=True)
+
+
+def _refuse(owner: object, name: str, setting: bool) -> str:
+    raise AttributeError("access denied")
+
+
+def read() -> bytes:
+    size = int.from_bytes(_exactly(4), "big")
+    return _exactly(size)
+
+
+def _exactly(size: int) -> bytes:
+    found = bytearray()
+    while len(found) < size:
+        block = os.read(0, min(size - len(found), 1 << 20))
+        if not block:
+            os._exit(0)  # whoever asked is gone
+        found += block
+    return bytes(found)
+
+
+def write(body: bytes) -> None:
+    view = memoryview(len(body).to_bytes(4, "big") + body)
+    while view:
+        view = view[os.write(1, view) :]
+
+
+def give_up_rights() -> None:
+    import resource
+    import time
+
+    time.localtime()  # the time zone is read while files can be
+    limits = {"AS": ADDRESS_SPACE, "FSIZE": 0, "CORE": 0, "NPROC": 0, "NOFILE": 3}
+    try:
+        from holdfast.sandbox.privileges import apply_landlock
+
+        apply_landlock((), net=True)
+    except (OSError, ImportError, AttributeError):
+        pass  # the other limits hold by themselves; Lua is given nothing that opens files
+    for name, value in limits.items():
+        kind = getattr(resource, f"RLIMIT_{name}", None)
+        if kind is not None:
+            resource.setrlimit(kind, (value, value))
+
+
+def end_with(parent: int) -> None:
+    """Be killed when whoever asks is: a loop would not notice by itself that its pipes are closed."""
+    import ctypes
+    import signal
+
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is not None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it was gone before it could be told
+        os._exit(0)
+
+
+def allow_processor_time(seconds: int = _PROCESSOR_SECONDS) -> None:
+    """A loop ends by itself even where nobody is left to end it."""
+    import resource
+
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + seconds, resource.RLIM_INFINITY))
+
+
+def main(lupa_folder: str, parent: str) -> None:
+    end_with(int(parent))
+    sys.path.append(lupa_folder)
+    from lupa import lua54
+
+    interpreter = Interpreter(lua54)
+    give_up_rights()
+    write(b"!")
+    while True:
+        request = json.loads(read())
+        allow_processor_time()
+        write(b"=" + interpreter.handle(request).encode("ascii"))

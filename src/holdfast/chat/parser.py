@@ -1,0 +1,427 @@
+"""Reads the nodes out of pieces that belong together, with what is wrong in them."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import Final, Literal, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast.agent.conversation import Status
+from holdfast.chat import grammar
+from holdfast.chat.frontmatter.yaml import yaml_problem
+from holdfast.chat.scanner import Piece
+
+
+class Frontmatter(Struct, frozen=True, gc=False):
+    source: str
+    language: str
+    code: str
+
+
+class Preamble(Struct, frozen=True, gc=False):
+    """What stands before the first role marker. Nobody is sent it."""
+
+    source: str
+
+
+class TextSegment(Struct, frozen=True, gc=False):
+    source: str
+    text: str
+    """Without escapes and without the blank lines after it."""
+
+
+class ThinkingSegment(Struct, frozen=True, gc=False):
+    source: str
+    text: str
+    provider: str | None = None
+    signature: str | None = None
+    redacted: bool = False
+
+
+class ToolUseSegment(Struct, frozen=True, gc=False):
+    source: str
+    name: str
+    id: str
+    body: str
+    """What stands in the fence, as the model wrote it."""
+    problem: str | None = None
+    """Why there is no whole body, if there is none."""
+
+
+class ToolResultSegment(Struct, frozen=True, gc=False):
+    source: str
+    id: str
+    error: bool
+    status: str | None
+    """What a placeholder says; None for a result."""
+    content: str
+    form: Literal["fence", "header"] | None
+    """Where the status is written."""
+    problem: str | None = None
+
+
+class AbortedSegment(Struct, frozen=True, gc=False):
+    source: str
+    message: str
+
+
+Segment = TextSegment | ThinkingSegment | ToolUseSegment | ToolResultSegment | AbortedSegment
+
+
+class Message(Struct, frozen=True, gc=False):
+    role: str
+    """As it is written: `You`, `Assistant`, `System` or a name holdfast does not know."""
+    segments: tuple[Segment, ...]
+    marker: str
+    """The line with the role, and the blank lines after it."""
+
+    @property
+    def source(self) -> str:
+        return self.marker + "".join([segment.source for segment in self.segments])
+
+
+Block = Frontmatter | Preamble | Message
+
+
+_TAG: Final = "flemma:tool"
+_TOKEN: Final = re.compile(r"""(?:[^\s"']|"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+'|["'])++""")
+_LONGEST: Final = 1000
+"""What comes after so many characters is not looked at, as quotes that never close could take long."""
+_SUFFIX: Final = re.compile(r"\s*\((.*)\)\s*\Z", re.DOTALL)
+_BETWEEN: Final = re.compile(r"[(),;|/&+]+")
+"""What may stand between two words of a header."""
+_ERROR: Final = "error"
+_WORDS: Final[dict[str, str]] = {
+    **{status.value: status.value for status in Status},
+    "reject": Status.REJECTED.value,
+    "deny": Status.DENIED.value,
+    _ERROR: _ERROR,
+}
+_LOOK_ALIKES: Final = str.maketrans("аɑαсϲԁеєһіıɩιјϳⅼոոоοօрρгѕтτսυνѵցɡмլ", "aaaccdeehiiiijjlnnooopprsttuuvvggml")
+"""Letters of other alphabets, and what they are read as in the words above; compatibility forms are folded before."""
+
+
+_STATUS: Final = "status"
+_MENTION: Final = re.compile(rf"(?<![a-z])(?:{'|'.join((_STATUS, *_WORDS))})(?![a-z])")
+"""A word that says something about the status, whatever punctuation stands around it."""
+
+
+class Marked(NamedTuple):
+    status: str | None = None
+    error: bool = False
+    problem: str | None = None
+    """Why the block is pending although it says something else."""
+
+
+PLAIN: Final = Marked()
+
+
+def in_header(suffix: str) -> Marked:
+    """`(error)`, `(pending)` or `(status=pending …)` after the id. Words that are no status say nothing."""
+    found = _SUFFIX.match(suffix)
+    if found is None:
+        return PLAIN
+    said = _said(found[1])
+    if not said:
+        return PLAIN
+    if said == [_ERROR] == _mentioned(found[1]):
+        return Marked(error=True)
+    return _only(said, found[1])
+
+
+def in_fence(info: str) -> Marked | None:
+    """`flemma:tool status=pending` after the backticks; None for any other fence."""
+    tag, rest = (*info.split(maxsplit=1), "", "")[:2]
+    if tag != _TAG:
+        if _read_as(tag) != _TAG:
+            return None
+        problem = f'The block begins with "{tag}" and is read as pending; write {_TAG}'
+        return Marked(Status.PENDING.value, problem=problem)
+    if not _said(rest, words=False):
+        return Marked(Status.PENDING.value)
+    return _only(_said(rest), rest)
+
+
+def agreed(header: Marked, fence: Marked) -> Marked:
+    """What a placeholder says whose header has a status, too."""
+    if header.status in (None, fence.status):
+        return fence
+    return _several([header.status or "", fence.status or ""])
+
+
+def _said(text: str, *, words: bool = True) -> list[str]:
+    """The statuses given as `status=…`, and those that stand there as plain words; in quotes a word is no status."""
+    found: list[str] = []
+    for token in _TOKEN.findall(text[:_LONGEST]):
+        name, equals, value = token.partition("=")
+        if equals and _read_as(name) == _STATUS:
+            found.append(_unquoted(value) if name == _STATUS else token)
+        elif words and not equals and "'" not in token and '"' not in token:
+            found += (word for word in _BETWEEN.split(token) if _read_as(word) in _WORDS)
+    return found
+
+
+def _only(said: list[str], text: str) -> Marked:
+    if len(said) > 1 or len(text) > _LONGEST:
+        return _several(said)
+    mentioned = _mentioned(text)
+    named = [_STATUS] if _said(text, words=False) else []
+    rest = mentioned[len(named) :]
+    if mentioned[: len(named)] != named or len(rest) > 1 or _STATUS in rest:
+        return _several(mentioned)
+    status = _WORDS.get(said[0] or Status.PENDING.value, _ERROR)
+    return _unknown(said[0]) if status == _ERROR else Marked(status)
+
+
+def _mentioned(text: str) -> list[str]:
+    """Every word that says something about the status. What is invisible is taken both for nothing and for a space, and
+    the reading that finds more counts."""
+    spaced = "".join(" " if unicodedata.category(char)[0] in "CZ" else char for char in text)
+    closed = "".join(" " if char.isspace() else char for char in text)
+    return max((_MENTION.findall(_read_as(read)) for read in (spaced, closed)), key=len)
+
+
+def _several(said: list[str]) -> Marked:
+    shown = " and ".join(f'"{word}"' for word in said[:3])
+    return Marked(Status.PENDING.value, problem=f"The block says {shown} and is read as pending; leave one status")
+
+
+def _unknown(word: str) -> Marked:
+    problem = f'The status "{word}" is not known and read as pending; write approved, rejected or pending'
+    return Marked(Status.PENDING.value, problem=problem)
+
+
+def _unquoted(value: str) -> str:
+    return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'" else value
+
+
+def _read_as(word: str) -> str:
+    """The word a person would take it for."""
+    if word.isascii():
+        return word.lower()
+    folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", word).casefold()).translate(_LOOK_ALIKES)
+    return "".join(char for char in folded if unicodedata.category(char) not in ("Mn", "Cf", "Cc"))
+
+
+NO_INPUT: Final = "Tool use requires a fenced code block with JSON input; without one it is not a call"
+OPEN_INPUT: Final = "Unclosed fenced code block in tool use (missing closing fence)"
+NO_OUTPUT: Final = "Tool result requires a fenced code block"
+OPEN_OUTPUT: Final = "Unclosed fenced code block in tool result (missing closing fence)"
+OPEN_TEXT: Final = "Unclosed fenced code block (missing closing fence)"
+OPEN_THINKING: Final = "Unclosed thinking block (missing </thinking>)"
+OPEN_FRONTMATTER: Final = "Unclosed frontmatter (missing closing fence)"
+SECOND_PLACEHOLDER: Final = "A second placeholder follows, so the block is read as pending; leave one of them"
+DROPPED: Final = "Text before the first role marker is not part of the conversation; put a line with @You: before it."
+
+
+class Note(NamedTuple):
+    """Something wrong, with how far into the block it stands."""
+
+    offset: int
+    severity: Literal["error", "warning"]
+    message: str
+
+
+_USE: Final = re.compile(grammar.TOOL_USE + grammar.BODY, re.MULTILINE)
+_RESULT: Final = re.compile(grammar.TOOL_RESULT + grammar.BODY, re.MULTILINE)
+_THINKING: Final = re.compile(grammar.THINKING, re.MULTILINE)
+_ABORTED: Final = re.compile(grammar.ABORTED, re.MULTILINE)
+_FRONTMATTER: Final = re.compile(grammar.BOM + "?" + grammar.FRONTMATTER, re.MULTILINE)
+_OPENER: Final = re.compile(rf"\n{grammar.FENCE}", re.MULTILINE)
+_NO_FENCE: Final = "no fence"
+_OPEN_FENCE: Final = "open fence"
+_EDGES: Final = grammar.BLANK + "\n"
+
+
+def read_block(pieces: Sequence[Piece]) -> tuple[Block, Sequence[Note]]:
+    kind = pieces[0].opens
+    if kind == "marker":
+        return _message(pieces)
+    source = "".join(piece.source for piece in pieces)
+    if kind == "frontmatter":
+        return _frontmatter(source)
+    if yaml := yaml_problem(source):
+        return Preamble(source), [Note(0, "error", yaml)]
+    said = source.strip(_EDGES + grammar.BOM)
+    return Preamble(source), [Note(source.index(said), "warning", DROPPED)] if said else ()
+
+
+def _frontmatter(source: str) -> tuple[Block, Sequence[Note]]:
+    opening = _found(_FRONTMATTER, source)
+    closing = source.rstrip(_EDGES).rfind("\n") + 1
+    if closing <= opening.end() or source[closing:].rstrip(_EDGES) != "```":
+        return Preamble(source), [Note(0, "error", OPEN_FRONTMATTER)]
+    return Frontmatter(source, opening["language"], _inside(source, opening.end(), closing)), ()
+
+
+def _message(pieces: Sequence[Piece]) -> tuple[Message, Sequence[Note]]:
+    marker = pieces[0].source
+    role, reader, crlf = _marker(marker[: marker.find("\n") + 1] or marker)
+    segments: list[Segment] = []
+    notes: list[Note] = []
+    offset = len(marker)
+    for piece in pieces[1:]:
+        kind, source = piece.opens, piece.source
+        if kind == "text":
+            if segments:
+                segments[-1] = _alone(segments[-1], source, offset, notes)
+            segments.append(_text(source, reader, crlf))
+        elif kind == "use":
+            segments.append(_use(source, offset, notes))
+        elif kind == "result":
+            segments.append(_result(source, offset, notes))
+        elif kind == "thinking":
+            segments.append(_thinking(source, offset, notes))
+        elif kind == "aborted":
+            segments.append(_aborted(source))
+        else:
+            return _message(_joined(pieces))
+        offset += len(source)
+    return Message(role, tuple(segments), marker), notes or ()
+
+
+@lru_cache(maxsize=32)
+def _marker(line: str) -> tuple[str, int, bool]:
+    """The role, how its text is read, and whether its line ends with a carriage return, too."""
+    role = line[line.index("@") + 1 : line.index(":")]
+    return role, grammar.reader_of(role), line.endswith("\r\n")
+
+
+def _joined(pieces: Sequence[Piece]) -> list[Piece]:
+    """What goes on with a node is put to it."""
+    begins = [index for index, piece in enumerate(pieces) if piece.opens]
+    return [
+        Piece("".join([piece.source for piece in pieces[begin:end]]), pieces[begin].before, pieces[begin].opens)
+        for begin, end in pairwise([*begins, len(pieces)])
+    ]
+
+
+def _text(source: str, reader: int, crlf: bool) -> TextSegment:
+    text = source.rstrip("\n")
+    if text[-1] in grammar.BLANK:
+        feed = source.find("\n", len(source.rstrip(_EDGES)))
+        text = source if feed < 0 else _without_feed(source[: feed + 1], crlf)
+    if "\\" in text and (text.startswith("\\") or "\n\\" in text):
+        text = grammar.unescape_edges(grammar.unescape_lines(text, reader))
+    return TextSegment(source, text)
+
+
+def _use(source: str, offset: int, notes: list[Note]) -> ToolUseSegment:
+    found = _found(_USE, source)
+    name, use_id = found.group("name", "use")
+    body, problem = _body(source, found)
+    if problem:
+        problem = NO_INPUT if problem is _NO_FENCE else OPEN_INPUT
+        notes.append(_broken(problem, offset, found))
+    return ToolUseSegment(source, grammar.decode_field(name), grammar.decode_field(use_id), body, problem)
+
+
+def _result(source: str, offset: int, notes: list[Note]) -> ToolResultSegment:
+    found = _found(_RESULT, source)
+    use_id, suffix, info = found.group("result", "suffix", "info")
+    content, problem = _body(source, found)
+    if problem:
+        problem = NO_OUTPUT if problem is _NO_FENCE else OPEN_OUTPUT
+        notes.append(_broken(problem, offset, found))
+    use_id = grammar.decode_field(use_id)
+    if not suffix and not info:
+        return ToolResultSegment(source, use_id, False, None, content, None, problem)
+    marked = in_header(suffix)
+    error, form = marked.error, "header" if marked.status else None
+    if info and (placeholder := in_fence(info)):
+        marked, form = agreed(marked, placeholder), "fence"
+    if marked.problem:
+        notes.append(Note(offset, "warning", marked.problem))
+    return ToolResultSegment(source, use_id, error, marked.status, content, form, problem)
+
+
+def _alone(segment: Segment, follows: str, offset: int, notes: list[Note]) -> Segment:
+    """A placeholder is pending if another one stands right behind it: nobody can tell which of them is meant."""
+    if not isinstance(segment, ToolResultSegment) or segment.status is None or not follows.startswith("```"):
+        return segment
+    if in_fence(follows.partition("\n")[0].strip("`")) is None:
+        return segment
+    notes.append(Note(offset - len(segment.source), "warning", SECOND_PLACEHOLDER))
+    return replace(segment, status=Status.PENDING.value)
+
+
+def _body(source: str, found: re.Match[str]) -> tuple[str, str | None]:
+    """What stands in the fence of a tool block, and what is wrong with it."""
+    ticks: str | None = found["ticks"]
+    if ticks is None:
+        return "", _NO_FENCE
+    shown = source.rstrip(_EDGES)
+    closing, opening_end = shown.rfind("\n") + 1, found.end()
+    if closing > opening_end and len(shown) - closing >= len(ticks) and not shown[closing:].strip("`"):
+        return _inside(source, opening_end, closing), None
+    return _inside(source, opening_end, len(source)), _OPEN_FENCE
+
+
+def _broken(problem: str, offset: int, found: re.Match[str]) -> Note:
+    if found["ticks"] is None:
+        return Note(offset, "warning", problem)
+    return Note(offset + found.start("ticks"), "error", problem)
+
+
+def _thinking(source: str, offset: int, notes: list[Note]) -> ThinkingSegment:
+    found = _found(_THINKING, source)
+    end = found.end() if found["closed"] else _end_of_thinking(source, found.end())
+    if end is None:
+        notes.append(Note(offset, "warning", OPEN_THINKING))
+        end = len(source)
+    text = _inside(source, found.end(), end)
+    if text.startswith("\\") or "\n\\" in text:
+        text = grammar.unescape_lines(text, grammar.ASSISTANT)
+    provider, signature = (
+        None if field is None else grammar.decode_field(field)
+        for field in (found["unsigned"] if found["provider"] is None else found["provider"], found["signature"])
+    )
+    return ThinkingSegment(source, text, provider, signature, found["redacted"] is not None)
+
+
+def _end_of_thinking(source: str, at: int) -> int | None:
+    while found := grammar.IN_THINKING.search(source, at):
+        if not found["fence"]:
+            return found.start() + 1
+        closing = grammar.closing_fence(source, found.end(), len(found["fence"]))
+        if closing is None:
+            return None
+        at = closing.start(1)
+    return None
+
+
+def _aborted(source: str) -> AbortedSegment:
+    return AbortedSegment(source, grammar.decode_field(_found(_ABORTED, source)["message"].strip(" \t")))
+
+
+def open_fence(source: str) -> int:
+    """Where the fence begins that is still open at the end of a text or of thinking."""
+    text, at = "\n" + source, 0
+    while found := _OPENER.search(text, at):
+        closing = grammar.closing_fence(text, found.end(), len(found["fence"]))
+        if closing is None:
+            return found.start()
+        at = closing.start(1)
+    return 0
+
+
+def _inside(source: str, opening_end: int, closing: int) -> str:
+    """The lines between two structural ones; the last line break is of the kind the first of those has."""
+    return _without_feed(source[opening_end + 1 : closing], source[opening_end - 1] == "\r")
+
+
+def _without_feed(text: str, crlf: bool) -> str:
+    return text[:-2] if crlf and text.endswith("\r\n") else text[:-1] if text.endswith("\n") else text
+
+
+def _found(pattern: re.Pattern[str], source: str, at: int = 0) -> re.Match[str]:
+    """What the scanner saw there must be there."""
+    found = pattern.match(source, at)
+    assert found
+    return found

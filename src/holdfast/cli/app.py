@@ -1,0 +1,91 @@
+"""Runs one command line: finds the command, and turns whatever it raises into one sentence and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from holdfast.cli import errors
+from holdfast.contract.errors import HoldfastError
+
+
+def quick_call(argv: Sequence[str]) -> int | None:
+    """The exit code, or None when the command line has to be parsed in full."""
+    if len(argv) < 2 or argv[0] != "call":
+        return None
+    words = [word for word in argv[1:] if word != "--json"]
+    if not words or any(word.startswith("-") and word != "-" for word in words):
+        return None
+    from holdfast.cli.call_runner import run_call
+
+    return run_call(words[0], words[1:], as_json=len(words) < len(argv) - 1)
+
+
+PROGRAM: Final = "holdfast"
+COMPLETION: Final = "_HOLDFAST_COMPLETE"
+"""Set by the shell when it wants to know how a command line could go on."""
+
+
+def run(argv: Sequence[str]) -> int:
+    """The exit code of `holdfast ARGV…`."""
+    options = argv[: argv.index("--")] if "--" in argv else argv
+    as_json, debug = "--json" in options, "--debug" in options
+    try:
+        code = _run(argv, as_json=as_json, debug=debug)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return errors.hush()
+    except OSError as error:
+        errors.hush()
+        return errors.report("output", f"Standard output cannot be written: {error.strerror}.", errors.FAILED)
+    return code
+
+
+def _run(argv: Sequence[str], *, as_json: bool, debug: bool) -> int:
+    try:
+        code = None if COMPLETION in os.environ else quick_call(argv)
+        return _run_click(list(argv), as_json=as_json) if code is None else code
+    except KeyboardInterrupt:
+        text = "Interrupted; `holdfast ledger` says what became of the call."
+        return errors.report("interrupted", text, errors.INTERRUPTED, as_json=as_json)
+    except errors.Cancelled:
+        return errors.report_cancelled(as_json=as_json)
+    except HoldfastError as error:
+        return errors.report_error(error, as_json=as_json)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        return errors.report_os_error(error, as_json=as_json, debug=debug)
+    except Exception as error:
+        return errors.report_unexpected(error, as_json=as_json, debug=debug)
+
+
+def _run_click(argv: list[str], *, as_json: bool) -> int:
+    import click
+
+    from holdfast.cli.root import holdfast
+
+    if COMPLETION in os.environ:
+        holdfast.main(argv, prog_name=PROGRAM, complete_var=COMPLETION)
+    try:
+        with holdfast.make_context(PROGRAM, argv) as ctx:
+            code = holdfast.invoke(ctx)
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.ClickException as error:
+        return errors.report("usage", _sentence(error), errors.USAGE, as_json=as_json)
+    return code if isinstance(code, int) else 0
+
+
+def _sentence(error: object) -> str:
+    """What click has to say, with the next step behind it."""
+    import click
+
+    assert isinstance(error, click.ClickException)
+    text = " ".join(error.format_message().split())
+    text = text if text.endswith((".", "?", "!")) else f"{text}."
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    command = PROGRAM if context is None else context.command_path
+    return text if "`" in text or text.endswith("?") else f"{text} See `{command} --help`."

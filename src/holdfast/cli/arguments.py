@@ -1,0 +1,110 @@
+"""The arguments of a call as they are typed: one JSON object, `-` for standard input, or `key=value` words.
+
+`key=value` gives text where the tool's schema wants text; elsewhere JSON is read as JSON and anything else is text.
+`key:=json` is always JSON, `key=@file` is the text of a file, `key:=@file` its JSON, and `@-` is standard input.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, cast
+
+from holdfast.cli.errors import UsageProblem
+from holdfast.contract.errors import BadJson
+from holdfast.contract.json import MAX_ARGUMENT_BYTES, Args, Json, parse_json
+from holdfast.text.escape import clip, visible
+
+_TEXT_TYPES: Final = ("string", ["string", "null"], ["null", "string"])
+_MAX_SHOWN: Final = 40
+
+
+def read_words(words: Sequence[str], schema: Mapping[str, Any]) -> Args | str | bytes:
+    """What `Runtime.call` takes. JSON is handed on as it was typed, so that what is wrong with it is recorded."""
+    if not words:
+        return {}
+    if len(words) == 1:
+        only = words[0]
+        if only == "-":
+            return _read_stdin()
+        if only.lstrip()[:1] in ("{", "[", '"'):
+            return only
+    args: Args = {}
+    for word in words:
+        key, value = _pair(word, schema)
+        if key in args:
+            raise UsageProblem(f"The argument '{key}' is given twice; keep one.")
+        args[key] = value
+    return args
+
+
+def read_object(text: str, what: str) -> Args:
+    """A JSON object from an option or an editor."""
+    value = parse_json(_read_stdin() if text == "-" else text)
+    if not isinstance(value, dict):
+        raise BadJson(f'{what} must be a JSON object, such as {{"path": "notes.txt"}}.')
+    return value
+
+
+def read_text(text: str) -> str:
+    """A text, or what standard input holds for `-`."""
+    return _decoded(_read_stdin(), "Standard input").removesuffix("\n") if text == "-" else text
+
+
+def _pair(word: str, schema: Mapping[str, Any]) -> tuple[str, Json]:
+    name, sign, value = word.partition("=")
+    key = name.removesuffix(":")
+    if not sign or not key or not all(letter.isalnum() or letter in "_.$-" for letter in key):
+        typed = clip(visible(word), _MAX_SHOWN)
+        ways = "key=value, key:=JSON, one JSON object, or - for stdin"
+        raise UsageProblem(f"Cannot read '{typed}' as an argument. Use {ways}.")
+    given: str | bytes = _read_file(value[1:]) if value.startswith("@") else value
+    if key != name:
+        try:
+            return key, parse_json(given)
+        except BadJson as error:
+            raise UsageProblem(f"{key}: {error}") from None
+    text = given if isinstance(given, str) else _decoded(given, value[1:])
+    return key, text if _wants_text(schema, key) else _json_or_text(text)
+
+
+def _wants_text(schema: Mapping[str, Any], key: str) -> bool:
+    properties: object = schema.get("properties")
+    wanted = cast(Mapping[str, Any], properties).get(key) if isinstance(properties, Mapping) else None
+    return isinstance(wanted, Mapping) and cast(Mapping[str, Any], wanted).get("type") in _TEXT_TYPES
+
+
+def _json_or_text(text: str) -> Json:
+    try:
+        return parse_json(text)
+    except BadJson:
+        return text
+
+
+def _read_file(name: str) -> bytes:
+    if name == "-":
+        return _read_stdin()
+    try:
+        with Path(name).open("rb") as file:
+            return _bounded(file.read(MAX_ARGUMENT_BYTES + 1), name)
+    except OSError as error:
+        reason = error.strerror or "it is not a file"
+        raise UsageProblem(f"{visible(name)} cannot be read: {reason}; for text that begins with @ use :=.") from None
+
+
+def _read_stdin() -> bytes:
+    return _bounded(sys.stdin.buffer.read(MAX_ARGUMENT_BYTES + 1), "Standard input")
+
+
+def _bounded(content: bytes, name: str) -> bytes:
+    if len(content) > MAX_ARGUMENT_BYTES:
+        raise UsageProblem(f"{visible(name)} is longer than the {MAX_ARGUMENT_BYTES:,} bytes a call may have.")
+    return content
+
+
+def _decoded(content: bytes, name: str) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise UsageProblem(f"{visible(name)} is not UTF-8 text.") from None

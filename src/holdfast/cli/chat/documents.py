@@ -1,0 +1,154 @@
+"""The documents of a project: the one a person means, and those with open calls."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from shlex import quote
+from typing import Final
+
+from holdfast.agent.conversation import Slot, Status
+from holdfast.chat.conversation import DocumentConversation
+from holdfast.chat.state_file import driver, remembered_documents
+from holdfast.chat.turns import turns
+from holdfast.cli.errors import UsageProblem
+from holdfast.cli.project_context import Flags
+from holdfast.contract.errors import HoldfastError, UnknownCall
+from holdfast.factory.chat import chats_of
+from holdfast.factory.runtime import Setting, load_setting, open_ledger
+from holdfast.fs.protected_list import DOCUMENT_SUFFIX
+from holdfast.text.escape import visible
+from holdfast.text.suggest import did_you_mean
+from holdfast.tools.files.pages import SNIFFED_BYTES, mime_type
+
+
+def find_document(name: str, commands: Iterable[str] = ()) -> Path:
+    """The file of that name; otherwise what to do instead. `commands` are words that may have been meant."""
+    path = Path(name)
+    try:
+        found = path.stat()
+    except (OSError, ValueError) as error:
+        raise UsageProblem(_missing(path, error, commands)) from None
+    if stat.S_ISDIR(found.st_mode):
+        raise UsageProblem(f"{visible(name)} is a folder; name a document in it, such as {visible(name)}/notes.chat.")
+    if not stat.S_ISREG(found.st_mode):
+        raise UsageProblem(f"{visible(name)} is not a regular file, so it cannot be a document.")
+    _refuse_binary(path)
+    return path
+
+
+def place(path: Path | str, line: int | None = None) -> str:
+    """A file as a person would name it from here, with the line where that is known."""
+    near = os.path.relpath(path)
+    shown = visible(str(path) if near.startswith("..") else near)
+    return shown if line is None else f"{shown}:{line}"
+
+
+def _refuse_binary(path: Path) -> None:
+    try:
+        with path.open("rb") as file:
+            head = file.read(SNIFFED_BYTES)
+    except OSError as error:
+        reason = error.strerror or "the system refuses it"
+        raise UsageProblem(f"{visible(str(path))} cannot be read: {reason}; check its permissions.") from None
+    # A document may hold anything, a NUL included; another file that does is no text and was not meant.
+    kind = None if path.suffix == DOCUMENT_SUFFIX else mime_type(head, path.name)
+    if kind is not None:
+        raise UsageProblem(f"{visible(str(path))} is not text ({kind}), so it cannot be a document; was it meant?")
+
+
+def _missing(path: Path, error: OSError | ValueError, commands: Iterable[str]) -> str:
+    name = visible(str(path))
+    if not isinstance(error, FileNotFoundError):
+        reason = error.strerror if isinstance(error, OSError) else "that is no file name"
+        return f"{name} cannot be opened: {reason}."
+    meant = did_you_mean(path.name, _documents_beside(path))
+    if meant is not None:
+        return f"There is no file {name}. Did you mean {visible(str(path.with_name(meant)))}?"
+    word = did_you_mean(str(path), commands)
+    if word is not None:
+        return f"There is no file {name}. Did you mean `holdfast chat {word}`?"
+    return f"There is no file {name}; `holdfast chat new {visible(quote(str(path)))}` starts one."
+
+
+def _documents_beside(path: Path) -> list[str]:
+    try:
+        return sorted(entry.name for entry in os.scandir(path.parent) if entry.name.endswith(DOCUMENT_SUFFIX))
+    except OSError:
+        return []
+
+
+_OR: Final = "or the call by its id in `holdfast pending`"
+
+
+def setting_of(path: Path | None, flags: Flags) -> Setting:
+    """What applies to a document, apart from its frontmatter; without one, what applies here."""
+    return load_setting(None if path is None else path.resolve().parent, flags=flags or None, checked=False)
+
+
+def looked_at(path: Path, setting: Setting) -> DocumentConversation:
+    """A document to look at, whoever drives it."""
+    return DocumentConversation(path, state=chats_of(setting))
+
+
+def known_documents(setting: Setting) -> Iterator[Path]:
+    """Documents of the project that have calls open or that somebody drives."""
+    folder = chats_of(setting)
+    for document in remembered_documents(folder):
+        if document.path.is_file() and (document.open or driver(document.path, folder) is not None):
+            yield document.path
+
+
+def find_call(given: str, file: str | None, flags: Flags) -> tuple[Path, Slot]:
+    """The open call with exactly this id, in the ledger or in the document.
+
+    A model chooses the ids in a document, so that they are never completed, and one that could mean another call
+    approves nothing: of the ledger, of another document, or of an earlier reply.
+    """
+    if file is not None:
+        paths, where = [find_document(file)], f"in {place(find_document(file))}"
+    else:
+        paths, where = list(known_documents(setting_of(None, flags))), "in the documents of this project"
+    found = [(path, slot) for path in paths for slot in _slots(path, flags) if given in _ids(slot)]
+    if not found:
+        raise UnknownCall(f"No open call {where} has the id '{visible(given)}'; `holdfast chat status` lists them.")
+    if len(found) > 1:
+        places = ", ".join(f"{visible(slot.use.id)} in {place(path, slot.line)}" for path, slot in found[:5])
+        raise UnknownCall(f"Several open calls have the id '{visible(given)}': {places}; name the file, {_OR}.")
+    path, slot = found[0]
+    if slot.open is not None and given != slot.open.call_id and slot.status is Status.PENDING:
+        _check_unique(path, slot, slot.open.call_id, flags, named=file is not None)
+    return path, slot
+
+
+def _check_unique(path: Path, slot: Slot, call_id: str, flags: Flags, *, named: bool) -> None:
+    """The id that a model gave would approve a call: it must not be one that another call has, or had."""
+    setting = setting_of(path, flags)
+    earlier = (turn for turn in turns(looked_at(path, setting).document) if turn.number < slot.turn)
+    if any(asked.use.id == slot.use.id for turn in earlier for asked in turn.asked):
+        raise UnknownCall(
+            f"An earlier reply in {place(path)} has a call '{visible(slot.use.id)}' too; name this one by its id "
+            f"in the ledger: holdfast chat run {call_id} {place(path)}"
+        )
+    if named:
+        return
+    with open_ledger(setting, read_only=True) as ledger:
+        others = [one for one in ledger.calls_given(slot.use.id) if one != call_id]
+    if others:
+        raise UnknownCall(
+            f"Another call had the id '{visible(slot.use.id)}' before the one in {place(path, slot.line)}; "
+            f"name the file, {_OR}."
+        )
+
+
+def _slots(path: Path, flags: Flags) -> Sequence[Slot]:
+    try:
+        return looked_at(path, setting_of(path, flags)).slots()
+    except HoldfastError:
+        return []
+
+
+def _ids(slot: Slot) -> tuple[str, ...]:
+    return (slot.use.id,) if slot.open is None else (slot.use.id, slot.open.call_id)

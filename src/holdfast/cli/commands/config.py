@@ -1,0 +1,182 @@
+"""`holdfast config`: the configuration in force, where it comes from, its schema, whether it is right."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import click
+from msgspec import to_builtins
+from msgspec.structs import asdict
+
+from holdfast.cli import console
+from holdfast.cli.errors import UsageProblem
+from holdfast.cli.json_output import Check, Configuration, Edited, Places
+from holdfast.cli.project_context import Flags, runtime_in, setting_here
+from holdfast.cli.prompt import edit as edited
+from holdfast.cli.root import DefaultGroup, common, json_option
+from holdfast.cli.wrap import sentence
+from holdfast.config.config import in_force
+from holdfast.config.json_schema import json_schema
+from holdfast.config.layers import load
+from holdfast.config.machine import MACHINE
+from holdfast.config.roots import PROJECT_FILE, check_user_config, find_root, user_project_file
+from holdfast.contract.errors import ConfigError
+from holdfast.factory.runtime import check_config, config_warnings
+from holdfast.fs.own_paths import user_config_file
+from holdfast.fs.replace import write_private
+from holdfast.runtime.runtime import Runtime
+from holdfast.text.escape import visible
+
+
+@click.group(cls=DefaultGroup)
+def config() -> None:
+    """The configuration: values, places, JSON Schema."""
+
+
+@config.command()
+@common
+def show(flags: Flags, as_json: bool) -> int:
+    """Show every option as it is in force. This is what `holdfast config` alone does."""
+    setting = setting_here(flags)
+    values = in_force(setting.loaded.config)
+    if as_json:
+        loaded = setting.loaded
+        console.put_json(Configuration(config=values, layers=loaded.layers, notices=loaded.notices))
+        return 0
+    for key, value in values.items():
+        written = "(not set)" if value is None else json.dumps(to_builtins(value), ensure_ascii=False)
+        console.say(visible(f"{key} = {written}"))
+    return 0
+
+
+@config.command()
+@common
+def path(flags: Flags, as_json: bool) -> int:
+    """Show where everything is kept."""
+    setting = setting_here(flags)
+    root = setting.root
+    places = Places(
+        machine=str(MACHINE.path),
+        user=str(user_config_file()),
+        own=None if root is None else str(user_project_file(root)),
+        project=None if root is None else str(root / PROJECT_FILE),
+        root=None if root is None else str(root),
+        state=str(setting.state),
+        ledger=str(setting.ledger_path),
+    )
+    if as_json:
+        console.put_json(places)
+        return 0
+    for name, place in asdict(places).items():
+        words = visible(place or "none; `holdfast init` makes this directory a project")
+        shown = "\n".join(sentence(words, sys.stdout, first=9))
+        console.say(f"{name:<8} {shown}")
+    return 0
+
+
+@config.command()
+@json_option
+def schema(as_json: bool) -> int:
+    """Print the JSON Schema of holdfast.toml and of the user file.
+
+    The output is JSON with and without --json.
+    """
+    made = json_schema()
+    if as_json:
+        console.put_json(made)
+    else:
+        console.say(json.dumps(made, indent=2))
+    return 0
+
+
+@config.command()
+@common
+def check(flags: Flags, as_json: bool) -> int:
+    """Check the files for mistakes: options, values, and names no tool has."""
+    whole = load(root=find_root(Path.cwd()), is_trusted=lambda path, digest: True, flags=flags or None)
+    check_config(whole.config)
+    setting = setting_here(flags)
+    with runtime_in(setting, looking=True) as runtime:
+        _check_servers(runtime)
+    if as_json:
+        console.put_json(Check(ok=True, warnings=config_warnings(setting)))
+        return 0
+    console.say("Configuration OK.")
+    for layer in setting.loaded.layers:
+        console.say(f"  {layer.name:<12} {visible(layer.path or 'command line')}")
+    return 0
+
+
+@config.command()
+@click.option("--project", "for_project", is_flag=True, help="Your own rules for this project, which need no trust.")
+@json_option
+def edit(for_project: bool, as_json: bool) -> int:
+    """Edit your configuration with your editor; it is saved only if it is right.
+
+    A text that is not right is kept as a draft, and the next edit begins with it.
+
+    With --project it is kept in your configuration directory, never in the
+    project, and holds for this project only.
+    """
+    path = _to_edit(for_project)
+    before = path.read_text(encoding="utf-8") if path.exists() else ""
+    draft = path.with_name(f"{path.name}.draft")
+    begun = draft.read_text(encoding="utf-8") if draft.exists() else before or _HEAD.format(path=path)
+    text = asyncio.run(edited(begun, ".toml"))
+    if text is None:
+        raise UsageProblem("Nothing was changed: there is no editor, or it failed. Set VISUAL or EDITOR.")
+    changed = text != before and bool(before or text != _HEAD.format(path=path))
+    if changed:
+        try:
+            _check_text(text, path)
+        except ConfigError:
+            write_private(draft, text.encode())
+            raise
+        write_private(path, text.encode())
+    draft.unlink(missing_ok=True)
+    if as_json:
+        console.put_json(Edited(path=str(path), changed=changed))
+    else:
+        console.say(f"{'Saved' if changed else 'Nothing changed in'} {visible(str(path))}.")
+    return 0
+
+
+_HEAD: Final = "# {path}\n# `holdfast config show` lists every option.\n"
+
+
+def _to_edit(for_project: bool) -> Path:
+    root = find_root(Path.cwd())
+    if for_project and root is None:
+        raise UsageProblem("There is no project here. `holdfast init` starts one; without --project you edit your own.")
+    check_user_config(root)
+    return user_project_file(root) if for_project and root is not None else user_config_file()
+
+
+def _check_text(text: str, path: Path) -> None:
+    """Raises `ConfigError` for what could not be loaded from there."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder, path.name)
+        file.write_text(text, encoding="utf-8")
+        try:
+            check_config(load(root=None, is_trusted=lambda path, digest: True, user_file=file).config)
+        except ConfigError as error:
+            said = str(error).replace(str(file), str(path)).replace("; correct it there.", ".")
+            raise ConfigError(f"Nothing was saved. {said} Your text is kept; run this again to edit it.") from None
+
+
+def _check_servers(runtime: Runtime) -> None:
+    """What would keep a server from being started. Raises `ConfigError`."""
+    for name, server in runtime.config.mcp.servers.items():
+        if server.enabled and server.command is not None:
+            from holdfast.mcp.client.server_process import sandbox_for
+
+            try:
+                sandbox_for(runtime, server)
+            except ConfigError as error:
+                own = str(error).replace("sandbox.writable", f"mcp.servers.{name}.writable")
+                raise ConfigError(own) from error

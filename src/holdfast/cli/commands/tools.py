@@ -1,0 +1,118 @@
+"""`holdfast tools`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+
+import click
+
+from holdfast.cli import console
+from holdfast.cli.elicitation import stand_in
+from holdfast.cli.json_output import ToolOutput
+from holdfast.cli.project_context import Flags, need_server, runtime_here, servers_for, sources_started
+from holdfast.cli.root import common, complete_tool
+from holdfast.cli.wrap import note_folded, put_table, quote, quoted_field
+from holdfast.contract.enums import Verdict
+from holdfast.contract.errors import UnknownTool
+from holdfast.contract.tool import Tool
+from holdfast.rules.decider import AVAILABLE
+from holdfast.runtime.runtime import Runtime
+from holdfast.text.escape import visible, visible_name
+
+
+@click.command()
+@click.argument("name", required=False, shell_complete=complete_tool)
+@common
+def tools(flags: Flags, name: str | None, as_json: bool) -> int:
+    """List the tools there are here, or show all about one."""
+    servers = None if name is None else servers_for(name)
+    with runtime_here(flags, looking=True, servers=servers) as runtime:
+        if runtime.registry.ready:
+            if servers and name is not None:
+                need_server(runtime, name)
+            _list_or_show(runtime, name, as_json=as_json)
+        else:
+            stand_in(runtime, servers)
+            asyncio.run(_when_ready(runtime, name, as_json=as_json))
+    return 0
+
+
+async def _when_ready(runtime: Runtime, name: str | None, *, as_json: bool) -> None:
+    """While the sources are there: the tools of a server leave with it."""
+    async with sources_started(runtime):
+        if name is not None:
+            need_server(runtime, name)
+        _list_or_show(runtime, name, as_json=as_json)
+
+
+def _list_or_show(runtime: Runtime, name: str | None, *, as_json: bool) -> None:
+    if name is not None:
+        _show(runtime, _find(runtime, name), as_json=as_json)
+        return
+    found = runtime.visible()
+    if as_json:
+        policy = runtime.access.policy.compile(runtime.caller)
+        for tool in found:
+            console.put_json(ToolOutput.of(tool, policy.why(tool)))
+        return
+    rows = [[tool.name, tool.risk, effects_of(tool), visible(_first_line(tool))] for tool in found]
+    put_table(["tool", "risk", "effects", "what it does"], rows)
+    waiting = [visible_name(tool.name) for tool in runtime.access.waiting_for_root(runtime.caller)]
+    if waiting:
+        fix = "`holdfast init` makes this folder a project."
+        note_folded(f"There is no project here, and these tools need one: {', '.join(waiting)}. {fix}")
+
+
+def effects_of(tool: Tool) -> str:
+    if tool.effects is None:
+        return "unknown"
+    return ", ".join(sorted(tool.effects)) or "none"
+
+
+def _find(runtime: Runtime, name: str) -> Tool:
+    tool = runtime.registry.find(name)
+    if tool is None:
+        raise UnknownTool(runtime.access.unknown(name, runtime.caller).error or name)
+    return tool
+
+
+def _show(runtime: Runtime, tool: Tool, *, as_json: bool) -> None:
+    policy = runtime.access.policy.compile(runtime.caller).why(tool)
+    if as_json:
+        console.put_json(ToolOutput.of(tool, policy))
+        return
+    console.say(console.paint(visible_name(tool.name), "bold"))
+    _quote(tool.description)
+    facts = {
+        "risk": tool.risk,
+        "effects": effects_of(tool),
+        "source": tool.source,
+        "also": ", ".join(tool.aliases),
+        "groups": ", ".join(tool.groups),
+        "secrets": ", ".join(tool.required_secret_scopes),
+        "policy": f"{AVAILABLE if policy.verdict is Verdict.APPROVE else policy.verdict}: {policy.reason}",
+        "enabled": "" if runtime.access.is_enabled(tool) else "no; name it in tools.allow to see it in lists",
+    }
+    for label, value in facts.items():
+        console.say_lines(quoted_field(label, value, sys.stdout, width=8) if value else ())
+    console.say()
+    console.say("arguments (JSON Schema)")
+    _quote(_pretty(tool.input_schema))
+    if tool.output_schema is not None:
+        console.say("result (JSON Schema)")
+        _quote(_pretty(tool.output_schema))
+    sys.stdout.flush()
+
+
+def _quote(text: str) -> None:
+    console.say_lines(quote(text, sys.stdout).lines)
+
+
+def _pretty(schema: object) -> str:
+    return json.dumps(schema, indent=2, ensure_ascii=False)
+
+
+def _first_line(tool: Tool) -> str:
+    return tool.description.strip().partition("\n")[0]

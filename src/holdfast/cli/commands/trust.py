@@ -1,0 +1,244 @@
+"""`holdfast trust`: let a project's file loosen the rules, exactly as its content is now."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+
+import click
+from msgspec.structs import replace
+
+from holdfast.cli import console
+from holdfast.cli.chat.documents import find_document, place
+from holdfast.cli.chat.trust_prompt import (
+    change_lines,
+    changed_options,
+    frontmatter_digest,
+    keep_trust,
+    loosened,
+    loosened_words,
+    review_lines,
+    unasked_lines,
+)
+from holdfast.cli.errors import UsageProblem
+from holdfast.cli.json_output import Shape, Trust
+from holdfast.cli.project_context import Flags, warn_of_config, whoami
+from holdfast.cli.prompt import confirmed
+from holdfast.cli.root import DefaultGroup, common
+from holdfast.cli.wrap import own_field, put_table, quoted_field, sentence
+from holdfast.config.layers import LayerReport, load
+from holdfast.config.roots import PROJECT_FILE, inside_project
+from holdfast.contract.errors import HoldfastError
+from holdfast.factory.chat import review
+from holdfast.factory.runtime import Setting, check_config, load_setting
+from holdfast.fs.own_paths import user_config_file
+from holdfast.rules.policy import MANIFEST, digest_of, manifest_of, parse_manifest, read_skill
+from holdfast.store.entries import TrustedContent
+from holdfast.text.escape import visible
+
+
+@click.group(cls=DefaultGroup)
+def trust() -> None:
+    """Files that may loosen the rules: trust, list, take back."""
+
+
+@trust.command("file")
+@click.argument("file", required=False, type=click.Path())
+@click.option("-y", "--yes", is_flag=True, help="Do not ask; needed without a terminal.")
+@common
+def trust_file(flags: Flags, file: str | None, yes: bool, as_json: bool) -> int:
+    """Trust the project's holdfast.toml, a document's frontmatter or a skill's manifest.json, exactly as it is now.
+
+    What would become looser is shown first. This is what `holdfast trust [FILE]`
+    does.
+    """
+    setting = _setting(flags)
+    if file is not None and Path(file).name == MANIFEST:
+        return _trust_manifest(setting, file, yes=yes, as_json=as_json)
+    if file is not None and _is_document(file):
+        return _trust_document(flags, file, yes=yes, as_json=as_json)
+    path = _project_file(setting, file)
+    whole = load(root=setting.root, is_trusted=lambda path, digest: True, flags=flags or None)
+    layer = whole.layer("project" if path.name == PROJECT_FILE else "user")
+    if layer is None:
+        raise UsageProblem(f"There is no {path} to trust; `holdfast init` writes one.")
+    check_config(whole.config)
+    changes, said = changed_options(setting.loaded, whole), loosened_words(setting.loaded, whole)
+    if not as_json:
+        _show(path, layer, changes, said, whole.notices)
+    if not yes and not _confirmed("Trust exactly this? [y/N] "):
+        raise UsageProblem(f"{path} was not trusted; read it, then run `holdfast trust --yes`.")
+    by = whoami()
+    setting.trust.trust(path, layer.digest, by=by)
+    if as_json:
+        digest = layer.digest
+        console.put_json(
+            Trust(path=str(path), digest=digest, by=by, at=time.time(), trusted=True, loosens=changes, words=said)
+        )
+    else:
+        console.note("Trusted. Any change to the file ends this.")
+    return 0
+
+
+@trust.command("list")
+@common
+def list_trusted(flags: Flags, as_json: bool) -> int:
+    """List the files you trusted."""
+    found = _setting(flags).trust.list()
+    if as_json:
+        for item in found:
+            console.put_json(_listed(item))
+    elif not found:
+        console.say("No file is trusted.")
+    else:
+        rows = [[_now(item), visible(item.path), visible(item.by), item.digest[:12]] for item in found]
+        put_table(["now", "file", "by", "content"], rows)
+    return 0
+
+
+@trust.command()
+@click.argument("file", required=False, type=click.Path())
+@common
+def revoke(flags: Flags, file: str | None, as_json: bool) -> int:
+    """Take back the trust in a file: the project's holdfast.toml, a document, or one that is listed."""
+    setting = _setting(flags)
+    listed = {item.path: item for item in setting.trust.list()}
+    path = _listed_file(file, listed) or _unlisted(setting, file)
+    if not setting.trust.revoke(path, by=whoami()):
+        raise UsageProblem(f"{visible(str(path))} is not trusted; `holdfast trust list` shows what is.")
+    if as_json:
+        console.put_json(replace(_listed(listed[str(path)]), trusted=False))
+    else:
+        console.note(f"{visible(str(path))} is not trusted any more.")
+    return 0
+
+
+def _trust_document(flags: Flags, file: str, *, yes: bool, as_json: bool) -> int:
+    path = find_document(file)
+    found = review(path, flags=flags or None)
+    if found is None:
+        raise UsageProblem(f"{place(path)} has no frontmatter, so there is nothing to trust.")
+    check_config(found.then.config)
+    if not as_json:
+        console.say_lines(review_lines(found, sys.stdout))
+        sys.stdout.flush()
+    if not yes and not _confirmed("Trust exactly this frontmatter? [y/N] "):
+        raise UsageProblem(f"{place(path)} was not trusted; read it, then run `holdfast trust {place(path)} --yes`.")
+    loosens, said = loosened(found), loosened_words(found.now, found.then)
+    keep_trust(found)
+    if as_json:
+        path, digest, by = str(found.path), found.digest, whoami()
+        console.put_json(
+            Trust(path=path, digest=digest, by=by, at=time.time(), trusted=True, loosens=loosens, words=said)
+        )
+    else:
+        console.note("Trusted. Any change to the frontmatter ends this.")
+    return 0
+
+
+def _trust_manifest(setting: Setting, file: str, *, yes: bool, as_json: bool) -> int:
+    folders = setting.loaded.config.tools.skills
+    path = manifest_of(Path(file).parent)
+    names = [name for name, folder in folders.items() if manifest_of(Path(folder)) == path]
+    if not names:
+        raise UsageProblem(f"{visible(file)} belongs to no skill in tools.skills; name the skill there first.")
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UsageProblem(f"{path} cannot be read ({error.strerror}); correct tools.skills.") from None
+    digest, wanted = digest_of(content), parse_manifest(content)
+    now = read_skill(path.parent, setting.trust.is_trusted).allow
+    change = {"from": list(now), "to": list(wanted.allow)}
+    loosens: list[Shape] = [{"key": f"tools.skills.{name}", **change} for name in names]
+    if not as_json:
+        console.say(f"{visible(str(path))}, content {digest}")
+        console.say_lines(change_lines(loosens, sys.stdout))
+        if not wanted.allow:
+            console.say(f"It gives no tools: {visible(wanted.reason)}.")
+        sys.stdout.flush()
+    if not yes and not _confirmed("Trust exactly this manifest? [y/N] "):
+        raise UsageProblem(f"{path} was not trusted; read it, then run `holdfast trust {path} --yes`.")
+    by = whoami()
+    setting.trust.trust(path, digest, by=by)
+    if as_json:
+        console.put_json(Trust(path=str(path), digest=digest, by=by, at=time.time(), trusted=True, loosens=loosens))
+    else:
+        console.note("Trusted. Any change to the manifest ends this.")
+    return 0
+
+
+def _is_document(file: str) -> bool:
+    """Whatever is not named like a configuration."""
+    return Path(file).suffix != ".toml" and Path(file).name != MANIFEST
+
+
+def _listed_file(file: str | None, listed: Mapping[str, TrustedContent]) -> Path | None:
+    for name in () if file is None else (file, os.path.realpath(file)):
+        if name in listed:
+            return Path(name)
+    return None
+
+
+def _unlisted(setting: Setting, file: str | None) -> Path:
+    is_other = file is not None and (_is_document(file) or Path(file).name == MANIFEST)
+    return Path(file) if file is not None and is_other else _project_file(setting, file)
+
+
+def _setting(flags: Flags) -> Setting:
+    setting = load_setting(flags=flags or None, checked=False)
+    warn_of_config(setting)
+    return setting
+
+
+def _project_file(setting: Setting, file: str | None) -> Path:
+    if setting.root is None:
+        raise UsageProblem("There is no project here, so there is nothing to trust; `holdfast init` starts one.")
+    path = setting.root / PROJECT_FILE
+    given = path if file is None else Path(os.path.realpath(Path(file).parent), Path(file).name)
+    if given == user_config_file() and inside_project(given, setting.root):
+        return given
+    if given != path:
+        raise UsageProblem(f"{visible(str(file))} is not the configuration of this project; that would be {path}.")
+    return path
+
+
+def _show(path: Path, layer: LayerReport, changes: list[Shape], said: list[str], notices: tuple[str, ...]) -> None:
+    console.say(console.paint("The configuration of the project", "bold"))
+    console.say_lines((*quoted_field("file", str(path), sys.stdout), *own_field("content", layer.digest, sys.stdout)))
+    if not changes and not said:
+        console.say("It only tightens: trusting it changes nothing now.")
+    console.say_lines(change_lines(changes, sys.stdout))
+    if said:
+        console.say(console.paint("If you trust it", "bold"))
+        console.say_lines(unasked_lines(said, sys.stdout))
+    for notice in notices:
+        console.say_lines(sentence(f"Note: {console.shown(notice)}", sys.stdout))
+    sys.stdout.flush()
+
+
+def _confirmed(question: str) -> bool:
+    return console.can_ask() and asyncio.run(confirmed(question))
+
+
+def _listed(item: TrustedContent) -> Trust:
+    return Trust(path=item.path, digest=item.digest, by=item.by, at=item.at, trusted=_is_current(item), loosens=[])
+
+
+def _now(item: TrustedContent) -> str:
+    return "trusted" if _is_current(item) else "changed since, so not trusted"
+
+
+def _is_current(item: TrustedContent) -> bool:
+    """A document is trusted for its frontmatter, a configuration and a manifest for all of it."""
+    path = Path(item.path)
+    try:
+        if not _is_document(item.path):
+            return sha256(path.read_bytes()).hexdigest() == item.digest
+        return frontmatter_digest(path) == item.digest
+    except (OSError, HoldfastError):
+        return False

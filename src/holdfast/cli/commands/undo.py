@@ -1,0 +1,232 @@
+"""`holdfast undo` and `holdfast changes`: what calls changed on disk, and putting it back."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from typing import Final, TextIO
+
+import click
+
+from holdfast.cli import console
+from holdfast.cli.commands.ledger import record_preview, when
+from holdfast.cli.errors import FAILED, REJECTED, UsageProblem, report
+from holdfast.cli.json_output import Change, ChangingCall, UndoOutput
+from holdfast.cli.pending_view import note_unreadable
+from holdfast.cli.project_context import Flags, setting_here, tools_by_name, whoami
+from holdfast.cli.prompt import confirmed
+from holdfast.cli.root import common, complete_call
+from holdfast.cli.wrap import note_folded, put_table, quote, quoted_field
+from holdfast.contract.errors import LedgerCorrupt, UndoRefused
+from holdfast.factory.runtime import Setting, open_ledger
+from holdfast.runtime.undo.restore import TOOL, Plan, Planned, Undo, check, diff_of, named_calls
+from holdfast.store.changes import changes_of, changing_calls, undone_by
+from holdfast.store.ledger import Ledger
+from holdfast.text.escape import visible, visible_name
+
+_COLOURS: Final = {"+": "green", "-": "red", "@": "cyan", "[": "yellow"}
+MAX_SHOWN: Final = 200
+"""Lines of a diff that are shown before someone is asked."""
+MAX_PATHS: Final = 50
+"""Paths that are shown then."""
+
+
+@contextmanager
+def ledger_and_undo(flags: Flags, *, looking: bool) -> Generator[tuple[Setting, Ledger, Undo]]:
+    setting = setting_here(flags)
+    there = setting.ledger_path.exists()
+    with open_ledger(setting, read_only=looking) if there else Ledger.in_memory() as ledger:
+        if there and not looking:
+            ledger.recover()
+        yield setting, ledger, Undo(ledger, [setting.root or setting.cwd], setting.state)
+
+
+def name_of(item: Planned, setting: Setting) -> str:
+    """Relative to the project, where it is in it."""
+    root = str(setting.root or setting.cwd)
+    return os.path.relpath(item.path, root) if item.path.startswith(f"{root}/") else item.path
+
+
+def change_output(item: Planned, call_id: str, diff: str | None) -> Change:
+    path, why = visible_path(item.path), visible_path(item.why) or None
+    return Change(call_id=call_id, path=path, kind=item.change.kind, undo=item.fate, why=why, diff=diff)
+
+
+def visible_path(path: str) -> str:
+    """A name with bytes that are not UTF-8 cannot be JSON."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def fate_words(item: Planned) -> str:
+    if item.fate == "refused":
+        return visible(item.why)
+    return "as before the call" if item.fate == "already" else "as the call left it"
+
+
+def diff_lines(diff: str, stream: TextIO, limit: int | None = None, more: str = "") -> list[str]:
+    """The lines of a diff, safe to print on `stream`, at most `limit` of them; `more` says where all of it is."""
+    return quote(diff.rstrip("\n"), stream, limit, style=_style, more=more).lines if diff else []
+
+
+def _style(line: str, _: int) -> tuple[str, ...]:
+    if line.startswith(("--- ", "+++ ")):
+        return ("bold",)
+    return (_COLOURS[line[0]],) if line[:1] in _COLOURS else ()
+
+
+@click.command()
+@click.argument("call_id", metavar="[CALL]", required=False, shell_complete=complete_call)
+@click.option("--diff", is_flag=True, help="Show what changed in each file.")
+@click.option("-n", "--limit", default=20, show_default=True, type=click.IntRange(1), help="How many calls to list.")
+@common
+def changes(flags: Flags, call_id: str | None, diff: bool, limit: int, as_json: bool) -> int:
+    """List the calls that changed files, or show what one changed.
+
+    CALL is an id, which may be cut short before its dash if only one call has it.
+    Under NOW stands whether a path is still as the call left it: only then
+    `holdfast undo` puts it back.
+    """
+    with ledger_and_undo(flags, looking=True) as (setting, ledger, undo):
+        if call_id is None:
+            return _list(ledger, limit, as_json=as_json)
+        plan = undo.plan(ledger.find(call_id))
+        names = [name_of(item, setting) for item in plan.items]
+        diffs = [
+            diff_of(item, ledger.blobs, visible_path(name)) if diff else None
+            for item, name in zip(plan.items, names, strict=True)
+        ]
+        if as_json:
+            for item, text in zip(plan.items, diffs, strict=True):
+                console.put_json(change_output(item, plan.call_id, text))
+            return 0
+        if not plan.items:
+            console.say(f"Call {visible_name(plan.call_id)} changed no files that were recorded.")
+            return 0
+        rows = [
+            [item.change.kind, fate_words(item), visible(visible_path(name))]
+            for item, name in zip(plan.items, names, strict=True)
+        ]
+        put_table(["change", "now", "path"], rows)
+        for text in diffs:
+            console.say_lines(diff_lines(text or "", sys.stdout))
+        if plan.undone_by is not None:
+            console.note(f"It was undone by {visible_name(plan.undone_by)}.")
+    return 0
+
+
+def _list(ledger: Ledger, limit: int, *, as_json: bool) -> int:
+    rows: list[list[str]] = []
+    unreadable: list[str] = []
+    tools = tools_by_name({}, ())
+    for call_id in changing_calls(ledger, limit):
+        try:
+            record = ledger.call(call_id)
+            count, undone = len(changes_of(ledger, call_id)), undone_by(ledger, call_id)
+        except LedgerCorrupt:
+            unreadable.append(call_id)
+            continue
+        if as_json:
+            tool, at = record.call.tool, record.received_at
+            console.put_json(ChangingCall(call_id=call_id, tool=tool, received_at=at, paths=count, undone_by=undone))
+        paths = "1 path" if count == 1 else f"{count:,} paths"
+        shown = record_preview(record, tools.get(record.call.tool))
+        rows.append([call_id, when(record.received_at), paths, "undone" if undone else "", shown])
+    note_unreadable(unreadable)
+    if not as_json and rows:
+        put_table(["id", "when", "changed", "", "call"], rows)
+    elif not as_json:
+        console.say("No call has changed a file here that was recorded.")
+    return 0
+
+
+_KIND: Final = 8
+_LEAST: Final = 8
+"""Lines of a diff that are shown when others have taken the room."""
+
+
+@click.command()
+@click.argument("call_id", metavar="[CALL]", required=False, shell_complete=complete_call)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask; needed without a terminal.")
+@click.option("--partial", is_flag=True, help="Put back what can be, and leave what cannot.")
+@common
+def undo(flags: Flags, call_id: str | None, yes: bool, partial: bool, as_json: bool) -> int:
+    """Put back what a call changed on disk.
+
+    CALL is an id, which may be cut short before its dash if only one call has it;
+    without it, the last call that changed something and was not undone is meant.
+    What would happen is shown first. If a path is no longer as the call left it,
+    nothing is put back, unless --partial is given. An undo is a call itself and
+    can be undone.
+    """
+    with ledger_and_undo(flags, looking=False) as (setting, ledger, undoing):
+        plan = undoing.plan(_last(ledger) if call_id is None else ledger.find(call_id))
+        if not as_json:
+            _show(plan, setting, ledger)
+        check(plan, partial=partial)
+        if not yes and not console.can_ask():
+            raise UsageProblem(f"Nothing was put back; look at it, then run `holdfast undo --yes {plan.call_id}`.")
+        if not yes and not asyncio.run(confirmed("Put this back? [y/N] ")):
+            return _left(as_json=as_json)
+        result = undoing.carry_out(plan, by=whoami(), partial=partial)
+    if as_json:
+        changes = [change_output(item, plan.call_id, None) for item in plan.items]
+        error = None if result.error is None else visible_path(result.error)
+        console.put_json(
+            UndoOutput(
+                call_id=plan.call_id, undo_id=result.call_id, success=result.success, error=error, changes=changes
+            )
+        )
+    elif result.success:
+        console.say(f"{visible(result.output)} It is call {result.call_id}.")
+    else:
+        note_folded(visible(result.error or ""))
+    return 0 if result.success else FAILED
+
+
+def _last(ledger: Ledger) -> str:
+    for call_id in changing_calls(ledger, 1000):
+        with suppress(LedgerCorrupt):
+            if ledger.call(call_id).call.tool != TOOL and undone_by(ledger, call_id) is None:
+                return call_id
+    raise UndoRefused("No call here has changed a file that could be put back; `holdfast changes` lists what did.")
+
+
+def _show(plan: Plan, setting: Setting, ledger: Ledger) -> None:
+    if plan.items:
+        console.note(console.paint(f"Undo {visible(named_calls(plan)).rstrip(',')}:", "bold"))
+    room = MAX_SHOWN
+    for item in plan.items[:MAX_PATHS]:
+        name = visible_path(name_of(item, setting))
+        for label, text in ((item.change.kind, name), ("now", fate_words(item))):
+            console.note_lines(quoted_field(label, text, sys.stderr, width=_KIND, show=console.shown))
+        if item.fate == "put_back" and room > 0:
+            more = f"`holdfast changes {plan.call_id} --diff` shows all"
+            lines = diff_lines(diff_of(item, ledger.blobs, name, back=True), sys.stderr, max(_LEAST, room), more)
+            console.note_lines(lines)
+            room -= len(lines)
+    if len(plan.items) > MAX_PATHS:
+        console.note(f"  … and {len(plan.items) - MAX_PATHS:,} more")
+    if plan.items:
+        console.note(f"In all: {_counts(plan)}.")
+
+
+def _counts(plan: Plan) -> str:
+    already = len(plan.items) - len(plan.to_put_back) - len(plan.refused)
+    found = [f"{len(plan.to_put_back):,} to put back"]
+    if plan.refused:
+        found.append(f"{len(plan.refused):,} that cannot be")
+    if already:
+        found.append(f"{already:,} as before the call already")
+    return ", ".join(found)
+
+
+def _left(*, as_json: bool) -> int:
+    """A person said no, which is no error."""
+    said = "Nothing was put back."
+    if as_json:
+        return report("rejected", said, REJECTED, as_json=True)
+    console.note(said)
+    return REJECTED

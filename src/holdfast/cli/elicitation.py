@@ -1,0 +1,348 @@
+"""Questions of tools and MCP servers to the person at the terminal: shown as theirs, and never answered by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from pathlib import Path
+from subprocess import DEVNULL, TimeoutExpired
+from typing import Any, Final, cast
+from urllib.parse import urlsplit
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from holdfast.cli.console import can_ask, note, note_lines, paint, shown
+from holdfast.cli.project_context import whoami
+from holdfast.cli.prompt import ENTER, edit, read_hidden, read_key, read_line, turn
+from holdfast.cli.wrap import note_folded, quote, quoted_field, sentence
+from holdfast.config.roots import find_root
+from holdfast.contract.elicitation import CANCELLED, Completion, Form, Inquiry, Reply, Roots, Speech, Visit
+from holdfast.contract.errors import HoldfastError
+from holdfast.contract.json import Args, Json
+from holdfast.contract.names import server_of
+from holdfast.helper_process import NotStarted, person_command, person_environment, start
+from holdfast.net.addresses import on_this_machine
+from holdfast.rules.form_safety import Bad, Field, asks_for_a_secret, fault_of_address, fields_of, filled
+from holdfast.runtime.runtime import Runtime
+from holdfast.text.escape import clip_middle, visible, visible_url
+from holdfast.text.quote import Show
+
+_MAX_LINES: Final = 60
+"""Of a message."""
+_MAX_SHOWN: Final = 20
+"""Turns of a conversation that are shown; the last ones."""
+_MAX_FIELDS: Final = 50
+_MAX_CHOICES: Final = 100
+_MAX_URL: Final = 4_000
+
+
+class _Gone(Exception):
+    """The person ended the input."""
+
+
+class TerminalInquirer:
+    """An inquirer for `Runtime`. Where nobody is, or the person ends the input, everything is cancelled."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._by = whoami()
+
+    async def __call__(self, inquiry: Inquiry) -> tuple[Reply, ...]:
+        replies: list[Reply] = []
+        for question in inquiry.questions:
+            if isinstance(question, Roots):
+                replies.append(Reply(action="accept", content=self._roots(), by=self._by))
+            elif not can_ask() or any(reply.action == "cancel" for reply in replies):
+                replies.append(CANCELLED)
+            else:
+                replies.append(await self._ask(inquiry, question))
+        return tuple(replies)
+
+    async def _ask(self, inquiry: Inquiry, question: Form | Visit | Completion) -> Reply:
+        async with turn():
+            self._head(inquiry)
+            try:
+                match question:
+                    case Form():
+                        return await self._form(question)
+                    case Visit():
+                        return await self._visit(question)
+                    case Completion():
+                        return await self._completion(question)
+            except _Gone:
+                note()
+                return Reply(action="cancel", by=self._by)
+            except asyncio.CancelledError:
+                note()
+                raise
+
+    def _head(self, inquiry: Inquiry) -> None:
+        server = server_of(inquiry.asked_by)
+        name = server or inquiry.asked_by
+        who = f"The MCP server '{visible(name)}'" if server else f"The tool '{visible(name)}'"
+        call = f" (call {visible(inquiry.call_id)})" if inquiry.call_id else ""
+        note()
+        note_lines(sentence(f"{who} asks you{call}:", sys.stderr, "bold"))
+
+    def _roots(self) -> Args:
+        return _roots(self._runtime)
+
+    async def _form(self, form: Form) -> Reply:
+        _quote(form.message)
+        asked = form.schema.get("properties")
+        if isinstance(asked, dict) and len(asked) > _MAX_FIELDS:
+            note(f"It has {len(asked):,} fields; more than {_MAX_FIELDS} are declined.")
+            return self._declined()
+        try:
+            fields = fields_of(form.schema)
+        except HoldfastError as error:
+            note_folded(f"It cannot be answered, so it is declined: {visible(clip_middle(str(error), 300))}")
+            return self._declined()
+        for field in fields:
+            _show_field(field)
+        secret = asks_for_a_secret(form)
+        if secret and not any(field.secret for field in fields):  # the message speaks of one, and does not say where
+            fields = [replace(field, secret=field.is_typed) for field in fields]
+        if secret:
+            warning = "It looks as if a secret is asked for. What you type goes to whoever asks. Decline if in doubt."
+            note_lines(sentence(warning, sys.stderr, "red"))
+        if not await _agreed("Answer it? [y/N] "):
+            return self._declined()
+        values: dict[str, Json] = {}
+        for field in fields:
+            given = await _fill(field)
+            if given is not UNSET:
+                values[field.name] = cast(Json, given)
+        _show_values(fields, values)
+        if not await _agreed("Send this? [y/N] "):
+            return self._declined()
+        return Reply(action="accept", content=filled(fields, values), by=self._by)
+
+    async def _visit(self, visit: Visit) -> Reply:
+        _quote(visit.message)
+        fault = fault_of_address(visit.url)
+        note("The address:")
+        _quote(visible_url(clip_middle(visit.url, _MAX_URL)), shown)
+        if fault is not None:
+            note_folded(f"{fault} It is declined.")
+            return self._declined()
+        note_lines(quoted_field("host:", host_of(visit.url), sys.stderr, width=len("host:")))
+        caution = caution_about(visit.url)
+        if caution is not None:
+            note_folded(caution)
+        while True:
+            key = await _key("[y] I open it myself  [o] open it in the browser  [n] no\n> ", "yon")
+            if key == "n":
+                return self._declined()
+            if key == "o":
+                problem = await open_address(visit.url)
+                if problem is None:
+                    return Reply(action="accept", by=self._by)
+                note(problem)
+            if key == "y":
+                return Reply(action="accept", by=self._by)
+
+    async def _completion(self, wanted: Completion) -> Reply:
+        note_folded("It would like a reply as a model would give it. What you write goes to it.")
+        if wanted.system:
+            _show_speech("instructions", wanted.system)
+        hidden = len(wanted.messages) - _MAX_SHOWN
+        if hidden > 0:
+            note(f"[{hidden:,} earlier messages are not shown]")
+        for speech in wanted.messages[-_MAX_SHOWN:]:
+            _show_speech(speech.role, _words(speech))
+        text = await self._reply_text()
+        if text is None:
+            return self._declined()
+        content: Args = {
+            "role": "assistant",
+            "content": {"type": "text", "text": text},
+            "model": "a person",
+            "stopReason": "endTurn",
+        }
+        return Reply(action="accept", content=content, by=self._by)
+
+    async def _reply_text(self) -> str | None:
+        while True:
+            key = await _key("[r] type a reply  [e] write it in your editor  [n] no\n> ", "ren")
+            text: str | None = None
+            if key == "n":
+                return None
+            if key == "r":
+                text = await read_line("Reply: ")
+                if text is None:
+                    raise _Gone
+            elif key == "e":
+                text = await edit("", ".txt")
+                if text is None:
+                    note("There is no editor; set VISUAL or EDITOR.")
+            if text is not None and text.strip():
+                return text
+
+    def _declined(self) -> Reply:
+        return Reply(action="decline", by=self._by)
+
+
+def stand_in(runtime: Runtime, servers: Collection[str] | None) -> None:
+    """For commands that only look: servers show the tools they have where a person is, and nobody is bothered.
+
+    Not with a server that may want a login: it would be begun, to no end. `servers`: those that are started.
+    """
+
+    async def nobody(inquiry: Inquiry) -> tuple[Reply, ...]:
+        return tuple(
+            Reply(action="accept", content=_roots(runtime)) if isinstance(question, Roots) else CANCELLED
+            for question in inquiry.questions
+        )
+
+    named = runtime.config.mcp.servers
+    if all(server.url is None for name, server in named.items() if servers is None or name in servers):
+        runtime.attach(inquirer=nobody)
+
+
+def _roots(runtime: Runtime) -> Args:
+    root = runtime.workspace.root
+    return {"roots": [] if root is None else [{"uri": root.as_uri(), "name": root.name}]}
+
+
+async def _fill(field: Field) -> Any:
+    """The value; UNSET for one that is left out."""
+    has_default = field.default is not UNSET and not field.secret
+    optional = has_default or not field.required
+    aside = f" [{_short(field.default)}]" if has_default else "" if field.required else " (Enter leaves it out)"
+    while True:
+        *above, last = quote(f"{visible(clip_middle(field.title, 100))}{aside}", sys.stderr, show=shown).lines
+        note_lines(above)
+        question = f"{last}: "
+        typed = await (read_hidden(question) if field.secret else read_line(question))
+        if typed is None:
+            raise _Gone
+        if not typed.strip() and optional:
+            return field.default if has_default else UNSET
+        try:
+            if not typed.strip():
+                raise Bad("it is needed")
+            return field.read(typed)
+        except Bad as error:
+            note_folded(visible(clip_middle(str(error), 300)))
+
+
+async def _agreed(question: str) -> bool:
+    """Only a plain yes is one."""
+    return await _key(question, ("y", "n", ENTER)) == "y"
+
+
+async def _key(question: str, keys: Collection[str]) -> str:
+    key = await read_key(question, keys)
+    if key is None:
+        raise _Gone
+    return key
+
+
+def _quote(text: str, show: Show | None = None) -> None:
+    note_lines(quote(text, sys.stderr, _MAX_LINES, show=show).lines)
+
+
+def _show_field(field: Field) -> None:
+    parts = [field.hint, "" if field.required else "optional"]
+    about = ", ".join(part for part in parts if part)
+    tail = f": {visible(clip_middle(field.description, 500))}" if field.description else ""
+    _quote(f"• {visible(clip_middle(field.title, 100))}{f' ({visible(about)})' if about else ''}{tail}", shown)
+    for number, choice in enumerate(field.choices[:_MAX_CHOICES], 1):
+        _quote(f"    {number}. {visible(clip_middle(choice.title, 200))}", shown)
+    if len(field.choices) > _MAX_CHOICES:
+        note(f"  [{len(field.choices) - _MAX_CHOICES:,} more]")
+
+
+def _show_values(fields: Sequence[Field], values: dict[str, Json]) -> None:
+    for field in fields:
+        if field.name in values:
+            value = "(hidden)" if field.secret else _short(values[field.name])
+            _quote(f"{visible(clip_middle(field.title, 100))}: {value}", shown)
+
+
+def _short(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return visible(clip_middle(text, 200))
+
+
+def _show_speech(who: str, text: str) -> None:
+    note(paint(f"  {visible(who)}:", "bold", stream=sys.stderr))
+    _quote(text)
+
+
+def _words(speech: Speech) -> str:
+    """The text of a turn; whatever else is in it is named."""
+    content = speech.content
+    blocks = content if isinstance(content, list) else [content]
+    return "\n".join(_block(block) for block in blocks)
+
+
+def _block(block: Json) -> str:
+    if not isinstance(block, dict):
+        return str(block)
+    text = block.get("text")
+    if block.get("type") == "text" and isinstance(text, str):
+        return text
+    data = block.get("data")
+    size = f", {len(data):,} characters" if isinstance(data, str) else ""
+    kind = block.get("type")
+    if size:
+        return f"[{kind}{size}]"
+    return f"[{kind}: {clip_middle(json.dumps(block, ensure_ascii=False), 1_000)}]"
+
+
+_STARTING: Final = 5.0
+"""Seconds in which a browser that cannot be started says so; one that stays is open."""
+
+
+def caution_about(url: str) -> str | None:
+    """What a person should know about an address without a fault before they go there."""
+    if urlsplit(url).scheme == "http" and not on_this_machine(host_of(url)):
+        return "It is not encrypted (http); it is not opened from here."
+    return None
+
+
+def host_of(url: str) -> str:
+    return (urlsplit(url).hostname or "").rstrip(".")
+
+
+async def open_address(url: str) -> str | None:
+    """Open it in the person's browser; None, or why that could not be."""
+    if fault_of_address(url) is not None or caution_about(url) is not None:
+        return "It is not opened from here; open it yourself if you trust it."
+    if sys.platform != "darwin" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        return "There is no browser with a window here; copy the address."
+    return await asyncio.to_thread(_start_browser, url)
+
+
+def _start_browser(url: str) -> str | None:
+    """None, or why none was started. Not by `webbrowser`, which takes what it finds on the whole PATH, a project's
+    folders of programs included."""
+    project = find_root(Path.cwd()) or Path.cwd()
+    environment = person_environment(project)
+    chosen = [one for one in os.environ.get("BROWSER", "").split(os.pathsep) if one]
+    fault = ""
+    for command in (*chosen, *(("open",) if sys.platform == "darwin" else ("xdg-open", "x-www-browser"))):
+        try:
+            program, *words = person_command(command, project)
+        except NotStarted as error:
+            fault = fault or (f" (BROWSER: {error})" if command in chosen else "")
+            continue
+        argv = (program, *((word.replace("%s", url) for word in words) if "%s" in command else (*words, url)))
+        with suppress(OSError):
+            process = start(
+                argv, env=environment, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True
+            )
+            try:
+                failed = process.wait(_STARTING) != 0
+            except TimeoutExpired:
+                return None
+            if not failed:
+                return None
+    return f"No browser could be started{fault}; copy the address."

@@ -1,0 +1,103 @@
+"""What a command that cannot do its work says: one sentence, or one JSON object, and the right exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Final
+
+from holdfast.cli.console import note, put_json, shown_block
+from holdfast.cli.wrap import note_folded
+from holdfast.contract import errors
+
+FAILED: Final = 1
+USAGE: Final = 2
+REJECTED: Final = 3
+WAITING: Final = 4
+INTERRUPTED: Final = 130
+PIPE_CLOSED: Final = 141
+
+_WRONG_INPUT: Final = (
+    errors.ToolError,
+    errors.ArgumentsError,
+    errors.ConfigError,
+    errors.GrantRefused,
+    errors.CallError,
+)
+_LANGUAGE: Final = "Unsupported frontmatter language: "
+
+
+class UsageProblem(errors.HoldfastError):
+    """The command line asks for something that cannot be."""
+
+
+class Cancelled(Exception):
+    """The person pressed Ctrl-C at a question, before anything ran."""
+
+
+CANCELLED: Final = "Cancelled. Nothing ran."
+
+
+def report_cancelled(*, as_json: bool) -> int:
+    if as_json:
+        return report("cancelled", CANCELLED, INTERRUPTED, as_json=True)
+    note(CANCELLED)
+    return INTERRUPTED
+
+
+def exit_code_of(error: errors.HoldfastError) -> int:
+    if isinstance(error, errors.StaleApproval):
+        return WAITING
+    return USAGE if isinstance(error, (UsageProblem, *_WRONG_INPUT)) else FAILED
+
+
+def kind_of(error: BaseException) -> str:
+    """The class of an error as a word: `UnknownCall` is `unknown_call`."""
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in type(error).__name__)[1:]
+
+
+def report(kind: str, message: str, exit_code: int, *, as_json: bool = False) -> int:
+    """Say it, and give back the exit code."""
+    if as_json:
+        from holdfast.cli.json_output import Error, Failed
+
+        put_json(Failed(error=Error(kind=kind, message=message, exit_code=exit_code)))
+    else:
+        note_folded(shown_block(message), "Error:", "red")
+    return exit_code
+
+
+def report_error(error: errors.HoldfastError, *, as_json: bool) -> int:
+    message = str(error) or kind_of(error)
+    if isinstance(error, errors.ConfigError) and _LANGUAGE in message:
+        message = f"{message} Write it in toml, json or lua."
+    return report(kind_of(error), message, exit_code_of(error), as_json=as_json)
+
+
+def report_os_error(error: OSError, *, as_json: bool, debug: bool) -> int:
+    """The machine said no: to which file, and why."""
+    if error.strerror is None or debug:
+        return report_unexpected(error, as_json=as_json, debug=debug)
+    where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
+    message = f"{where}{error.strerror}; check the disk and the permissions, then try again."
+    return report("system", message, FAILED, as_json=as_json)
+
+
+def report_unexpected(error: BaseException, *, as_json: bool, debug: bool) -> int:
+    """A fault of holdfast or of a program it loaded; the traceback only for those who ask."""
+    if debug:
+        import traceback
+
+        note(shown_block(traceback.format_exc()))
+    what = str(error).partition("\n")[0][:200]
+    hint = "" if debug else " Run it again with --debug to see where."
+    message = f"Something went wrong inside holdfast: {type(error).__name__}{f': {what}' if what else ''}.{hint}"
+    return report("internal", message, FAILED, as_json=as_json)
+
+
+def hush() -> int:
+    """Whoever read our output has gone: stop without a word, also at interpreter exit."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)
+    return PIPE_CLOSED

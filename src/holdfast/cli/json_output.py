@@ -1,0 +1,542 @@
+"""What `--json` writes: a struct for each kind of object. `docs/cli.md` describes them from these declarations."""
+# fmt: off - one field, one line
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import asdict
+
+from holdfast.contract.json import Doc
+
+if TYPE_CHECKING:
+    from holdfast.agent.conversation import Slot
+    from holdfast.agent.events import AgentEvent
+    from holdfast.agent.events import Outcome as AgentOutcome
+    from holdfast.chat.turns import Position
+    from holdfast.contract.call import Caller, Decision, PendingCall
+    from holdfast.contract.event import Event
+    from holdfast.contract.result import Result
+    from holdfast.contract.tool import Tool
+    from holdfast.factory.chat import Chat
+    from holdfast.rules.decider import Explanation as Explained
+    from holdfast.runtime.runtime import Runtime
+    from holdfast.store.entries import Grant as StoredGrant
+    from holdfast.store.queries import CallRecord
+
+Maybe = str | None
+Shape = dict[str, Any]
+
+
+class Output(Struct):
+    """Base of everything that is written."""
+
+
+class Error(Output):
+    kind: Annotated[str, Doc("what went wrong, as one word")]
+    message: Annotated[str, Doc("the sentence")]
+    exit_code: Annotated[int, Doc("the exit code")]
+
+
+class Failed(Output):
+    error: Error
+
+
+class Pending(Output):
+    call_id: Annotated[str, Doc("the id of the call")]
+    tool: Annotated[str, Doc("the tool's name")]
+    state: Annotated[str, Doc("pending or approved")]
+    waits_for: Annotated[str, Doc("approval, result, or program (approved, run by the program that knows the tool)")]
+    preview: Annotated[str, Doc("one line: what the call would do")]
+    args: Annotated[Any, Doc("the arguments")]
+    summary: Annotated[str, Doc("what it would do in a few words: of the proposal, the tool, or its main argument")]
+    risk: Annotated[Any, Doc("the proposal's risk, or null")]
+    diff: Annotated[Maybe, Doc("what the proposal would change or run, or null")]
+    surroundings: Annotated[Any, Doc("where a command runs, what contains it, whether it can be undone; or null")]
+    decision: Annotated[Any, Doc("why it is asked about: verdict, source, reason")]
+    caller: Annotated[Any, Doc("who asked: door, agent, provider, skill, session")]
+    cwd: Annotated[str, Doc("the directory it would run in")]
+    held_at: Annotated[float, Doc("since when, in seconds since 1970")]
+    digest: Annotated[str, Doc("what an approval is bound to")]
+    files: Annotated[Any, Doc("project files its command names: path, and the digest of what is in them")]
+    approver: Annotated[Maybe, Doc("who approved it, or null")]
+    waiting_pid: Annotated[int | None, Doc("the process that waits for the answer, or null")]
+
+    @classmethod
+    def of(cls, held: PendingCall) -> Pending:
+        call, proposal = held.call, held.proposal
+        return cls(
+            call_id=call.id,
+            tool=call.tool,
+            state=held.state,
+            waits_for=waits_for(held),
+            preview=held.preview,
+            args=call.args,
+            summary=held.summary,
+            risk=None if proposal is None else proposal.risk,
+            diff=None if proposal is None else proposal.preview,
+            surroundings=None if proposal is None else proposal.surroundings,
+            decision=held.decision,
+            caller=_caller(call.caller),
+            cwd=call.cwd,
+            held_at=held.held_at,
+            digest=held.digest,
+            files=held.files,
+            approver=held.approver,
+            waiting_pid=None if held.waiter is None else held.waiter.pid,
+        )
+
+
+def waits_for(held: PendingCall) -> str:
+    """approval, result (the tool has no code of its own), or program (approved; another process runs it)."""
+    if held.definition_only:
+        return "result"
+    return "program" if held.state == "approved" else "approval"
+
+
+class ResultExtra(Output):
+    """What `result` has beside the fields of `Result` itself; `error` takes the place of its error and failure."""
+
+    exit_code: Annotated[int, Doc("the exit code")]
+    error: Annotated[Error | None, Doc("null, or an object `error`")]
+    pending: Annotated[Pending | None, Doc("null, or an object `pending` when the call waits")]
+
+
+def result_output(result: Result, held: PendingCall | None = None) -> Shape:
+    """Every field of the result, whichever there are."""
+    error = None
+    if not result.success:
+        kind = "unknown" if result.failure is None else result.failure.value
+        error = Error(kind=kind, message=result.error or "Unknown error", exit_code=result.exit_code)
+    extra = ResultExtra(exit_code=result.exit_code, error=error, pending=None if held is None else Pending.of(held))
+    own = asdict(result)
+    del own["failure"]
+    return own | asdict(extra)
+
+
+class ToolOutput(Output):
+    name: Annotated[str, Doc("the tool's name")]
+    api_name: Annotated[str, Doc("its name for model providers")]
+    aliases: Annotated[Any, Doc("its other names")]
+    description: Annotated[str, Doc("what it does")]
+    risk: Annotated[str, Doc("low, medium or high")]
+    effects: Annotated[list[str] | None, Doc("what it may do; [] is nothing at all, null is not known")]
+    source: Annotated[str, Doc("where it comes from")]
+    groups: Annotated[Any, Doc("the groups it says it is in")]
+    timeout: Annotated[float | None, Doc("seconds, or null for the configured default")]
+    secrets: Annotated[Any, Doc("the secret scopes it needs")]
+    input_schema: Annotated[Any, Doc("JSON Schema of the arguments")]
+    output_schema: Annotated[Any, Doc("JSON Schema of `structured`, or null")]
+    digest: Annotated[str, Doc("of its definition")]
+    policy: Annotated[Any, Doc("why it may be used here: verdict, source, reason")]
+
+    @classmethod
+    def of(cls, tool: Tool, policy: Decision) -> ToolOutput:
+        return cls(
+            name=tool.name,
+            api_name=tool.api_name,
+            aliases=tool.aliases,
+            description=tool.description,
+            risk=tool.risk,
+            effects=None if tool.effects is None else sorted(tool.effects),
+            source=tool.source,
+            groups=tool.groups,
+            timeout=tool.timeout,
+            secrets=tool.required_secret_scopes,
+            input_schema=tool.input_schema,
+            output_schema=tool.output_schema,
+            digest=tool.digest,
+            policy=policy,
+        )
+
+
+class Explanation(Output):
+    tool: Annotated[str, Doc("the tool's name")]
+    decision: Annotated[Any, Doc("verdict, source and reason")]
+    steps: Annotated[Any, Doc("everyone who had a say: stage, source, priority, answer, reason, decided")]
+    parts: Annotated[Any, Doc("of a shell command: kind, text, inside (what hides it), verdict or null, rule, reason")]
+    depends: Annotated[bool, Doc("whether it was judged without arguments, and these could change the decision")]
+
+    @classmethod
+    def of(cls, found: Explained) -> Explanation:
+        return cls(
+            tool=found.tool, decision=found.decision, steps=found.steps, parts=found.parts, depends=found.depends
+        )
+
+
+class CallOutput(Output):
+    call_id: Annotated[str, Doc("the id of the call")]
+    tool: Annotated[str, Doc("the tool's name")]
+    name_used: Annotated[str, Doc("the name the caller used")]
+    state: Annotated[str, Doc("where the call is, or how it ended")]
+    args: Annotated[Any, Doc("the arguments that were used")]
+    original_args: Annotated[Any, Doc("what the caller sent, where that differs")]
+    caller: Annotated[Any, Doc("who asked: door, agent, provider, skill, session")]
+    cwd: Annotated[str, Doc("the directory it ran in")]
+    widening: Annotated[Any, Doc("what it could reach beyond the sandbox's policy, or null")]
+    parent: Annotated[Maybe, Doc("the call it is nested in, or null")]
+    received_at: Annotated[float, Doc("when it came, in seconds since 1970")]
+    began_at: Annotated[float | None, Doc("when it began to run, or null")]
+    ended_at: Annotated[float | None, Doc("when it ended, or null")]
+    decisions: Annotated[Any, Doc("every decision about it: verdict, source, reason")]
+    answers: Annotated[Any, Doc("what people said: kind, by, user (the account of the operating system), message, at")]
+    decided_by: Annotated[str, Doc("the person who answered last, else the rule that decided; empty while it waits")]
+    preview: Annotated[str, Doc("one line as a person was shown it; empty if no person was asked")]
+    result: Annotated[Any, Doc("null, or an object `result`")]
+    entries: Annotated[Any, Doc("the numbers of its entries in the ledger")]
+
+    @classmethod
+    def of(cls, record: CallRecord) -> CallOutput:
+        call = record.call
+        answers = [
+            {
+                "kind": given.answer.kind,
+                "by": given.answer.by,
+                "user": given.answer.user,
+                "message": given.answer.message,
+                "at": given.at,
+            }
+            for given in record.answers
+        ]
+        return cls(
+            call_id=call.id,
+            tool=call.tool,
+            name_used=call.name_used,
+            state=record.state,
+            args=call.args,
+            original_args=record.original_args,
+            caller=_caller(call.caller),
+            cwd=call.cwd,
+            widening=call.widening,
+            parent=call.parent,
+            received_at=record.received_at,
+            began_at=record.began_at,
+            ended_at=record.ended_at,
+            decisions=record.decisions,
+            answers=answers,
+            decided_by=record.decided_by,
+            preview=record.preview,
+            result=None if record.result is None else result_output(record.result),
+            entries=record.entries,
+        )
+
+
+class Grant(Output):
+    id: Annotated[str, Doc("the id of the grant")]
+    tool: Annotated[str, Doc("the tool it allows")]
+    scope: Annotated[str, Doc("once, session, project or user")]
+    rule: Annotated[Any, Doc("which calls it covers")]
+    by: Annotated[str, Doc("who gave it")]
+    created: Annotated[float, Doc("when, in seconds since 1970")]
+    expires: Annotated[float | None, Doc("until when, or null")]
+    uses: Annotated[int | None, Doc("how often it can still be used, or null")]
+
+    @classmethod
+    def of(cls, grant: StoredGrant) -> Grant:
+        return cls(
+            id=grant.id,
+            tool=grant.tool,
+            scope=grant.scope,
+            rule=grant.pattern,
+            by=grant.by,
+            created=grant.created,
+            expires=grant.expires,
+            uses=grant.uses,
+        )
+
+
+class Policy(Output):
+    words: Annotated[list[str], Doc("in sentences: what will run without asking, what can be reached")]
+    tools: Annotated[Shape, Doc("the options of `[tools]`, and what untrusted files narrow (`narrow`)")]
+    approval: Annotated[Shape, Doc("the options of `[approval]`, and what untrusted files narrow (`narrow`)")]
+    hooks: Annotated[Shape, Doc("the options of `[hooks]`")]
+    protected: Annotated[Any, Doc("protected path patterns beyond the built-in ones")]
+    chain: Annotated[list[Shape], Doc("who is asked, in order: name, priority, description")]
+    caps: Annotated[list[str], Doc("the limits after the chain, by name")]
+    layers: Annotated[list[Shape], Doc("where it comes from: name, path, digest, trusted, applied, keys, ignored")]
+
+
+class Fuzzing(Output):
+    rule: Annotated[str, Doc("what was tried")]
+    seed: Annotated[int, Doc("what the mutants were made from")]
+    shell: Annotated[str, Doc("the shell that ran them")]
+    mutants: Annotated[int, Doc("how many there were")]
+    unasked: Annotated[int, Doc("how many of them would run without asking; all of them were run")]
+    escapes: Annotated[Any, Doc("those that did harm: command, base, mutation, rule, what")]
+
+
+class Verification(Output):
+    ledger: Annotated[str, Doc("the file")]
+    ok: Annotated[bool, Doc("whether it is whole")]
+    entries: Annotated[int, Doc("how many entries were found good")]
+    pruned: Annotated[int, Doc("how many are gone because they were pruned")]
+    head: Annotated[str, Doc("the last hash")]
+    first_bad: Annotated[int | None, Doc("the first bad entry, or null")]
+    problem: Annotated[Maybe, Doc("what is wrong, or null")]
+    unreadable: Annotated[Any, Doc("entries that are unchanged and cannot be read: entry, call, kind, problem")]
+
+
+class Change(Output):
+    call_id: Annotated[str, Doc("the id of the call")]
+    path: Annotated[str, Doc("what it changed")]
+    kind: Annotated[str, Doc("created, modified, deleted, mode, or replaced by another kind of thing")]
+    undo: Annotated[str, Doc("put_back (it is as the call left it), already (it is as before the call) or refused")]
+    why: Annotated[Maybe, Doc("why it would not be put back, or null")]
+    diff: Annotated[Maybe, Doc("with --diff what changed in it, otherwise null")]
+
+
+class ChangingCall(Output):
+    call_id: Annotated[str, Doc("the id of the call")]
+    tool: Annotated[str, Doc("the tool's name")]
+    received_at: Annotated[float, Doc("when it came, in seconds since 1970")]
+    paths: Annotated[int, Doc("how many paths it changed")]
+    undone_by: Annotated[Maybe, Doc("the call that undid it, or null")]
+
+
+class UndoOutput(Output):
+    call_id: Annotated[str, Doc("the call that was undone")]
+    undo_id: Annotated[str, Doc("the call that did it")]
+    success: Annotated[bool, Doc("whether all that could be put back was")]
+    error: Annotated[Maybe, Doc("what went wrong on the way, or null")]
+    changes: Annotated[list[Change], Doc("an object `change` per path")]
+
+
+class Pruning(Output):
+    calls: Annotated[int, Doc("how many calls were removed")]
+    entries: Annotated[int, Doc("how many entries of the ledger that were")]
+    blobs: Annotated[int, Doc("how many kept contents were removed")]
+    freed: Annotated[int, Doc("their bytes")]
+    kept_bytes: Annotated[int, Doc("bytes of content that stay")]
+    dry_run: Annotated[bool, Doc("whether it was only looked at")]
+    head: Annotated[str, Doc("the last hash now")]
+
+
+class Configuration(Output):
+    config: Annotated[Any, Doc("every option by its key, as it is in force")]
+    layers: Annotated[Any, Doc("where it comes from: name, path, digest, trusted, applied, keys, ignored")]
+    notices: Annotated[Any, Doc("what did not take effect, and why")]
+
+
+class Check(Output):
+    ok: Annotated[bool, Doc("true; a mistake is an `error`")]
+    warnings: Annotated[list[str], Doc("names no tool or group has")]
+
+
+class Edited(Output):
+    path: Annotated[str, Doc("the file")]
+    changed: Annotated[bool, Doc("whether it was changed")]
+
+
+class Places(Output):
+    machine: Annotated[str, Doc("the machine's configuration file, which others can only tighten")]
+    user: Annotated[str, Doc("the user's configuration file")]
+    own: Annotated[Maybe, Doc("the user's own rules for this project, or null")]
+    project: Annotated[Maybe, Doc("the project's configuration file, or null")]
+    root: Annotated[Maybe, Doc("the project's directory, or null")]
+    state: Annotated[str, Doc("the folder that remembers for this project")]
+    ledger: Annotated[str, Doc("the ledger")]
+
+
+class Trust(Output):
+    path: Annotated[str, Doc("the file")]
+    digest: Annotated[str, Doc("of its content")]
+    by: Annotated[Maybe, Doc("who trusted it, or null")]
+    at: Annotated[float | None, Doc("when, in seconds since 1970, or null")]
+    trusted: Annotated[bool, Doc("whether this content is trusted")]
+    loosens: Annotated[list[Shape], Doc("what trusting it changes: key, from, to")]
+    words: Annotated[list[str], Doc("the same in sentences: what will run without asking, what can be reached")] = []
+
+
+class SlotOutput(Output):
+    id: Annotated[str, Doc("the id in the document")]
+    tool: Annotated[str, Doc("the tool's name")]
+    arguments: Annotated[str, Doc("as the model wrote them")]
+    status: Annotated[Maybe, Doc("pending, approved, denied, rejected, aborted, or null for a new call")]
+    text: Annotated[str, Doc("what a person wrote into its block")]
+    line: Annotated[int | None, Doc("where its block is, from 1, or null")]
+    call_id: Annotated[Maybe, Doc("the id in the ledger, or null")]
+    preview: Annotated[str, Doc("one line: what the call would do")]
+    pending: Annotated[Pending | None, Doc("null, or an object `pending` when it waits")]
+
+    @classmethod
+    def of(cls, slot: Slot, runtime: Runtime) -> SlotOutput:
+        held = None if slot.open is None else runtime.pending.ledger.held(slot.open.call_id)
+        use = slot.use
+        return cls(
+            id=use.id,
+            tool=use.name,
+            arguments=use.arguments,
+            status=slot.status,
+            text=slot.text,
+            line=slot.line,
+            call_id=None if slot.open is None else slot.open.call_id,
+            preview=call_preview(use.name, use.arguments, runtime) if held is None else held.preview,
+            pending=None if held is None else Pending.of(held),
+        )
+
+
+class Outcome(Output):
+    event: Annotated[Literal["outcome"], Doc("`outcome`: the last line, unless its kind is `stale`")]
+    kind: Annotated[str, Doc("done, stepped, pending, edited, stopped, failed, conflict, cancelled or stale")]
+    message: Annotated[str, Doc("why it stopped, in a sentence; may be empty")]
+    exit_code: Annotated[int, Doc("the exit code")]
+    path: Annotated[str, Doc("the document")]
+    slots: Annotated[list[SlotOutput], Doc("an object `slot` per call of the last reply that has no result")]
+    cursor: Annotated[Any, Doc("where an editor's cursor goes: line and column from 1, or null to leave it")]
+    usage: Annotated[Any, Doc("of this run: input, output, cache_read, cache_write, thinking; cost in $ or null")]
+
+    @classmethod
+    def of(cls, outcome: AgentOutcome, chat: Chat, settled: str | None) -> Outcome:
+        """`settled` is the id of the call that got its result last, unless a reply has followed."""
+        return cls(
+            event="outcome",
+            kind=outcome.kind,
+            message=outcome.message,
+            exit_code=outcome.exit_code,
+            path=str(chat.path),
+            slots=[SlotOutput.of(slot, chat.runtime) for slot in outcome.slots],
+            cursor=_cursor(chat, settled),
+            usage=outcome.usage,
+        )
+
+
+class Document(Output):
+    path: Annotated[str, Doc("the document")]
+    next: Annotated[str, Doc("categorise, execute, pending, edited, send or yours: what comes next")]
+    pid: Annotated[int | None, Doc("the process that advances it now, or null")]
+    model: Annotated[str, Doc("who answers")]
+    trusted: Annotated[bool | None, Doc("whether its frontmatter counts in full, or null without one")]
+    slots: Annotated[list[SlotOutput], Doc("an object `slot` per call of the last reply that has no result")]
+    diagnostics: Annotated[list[Shape], Doc("what to look at: severity, message, line, column")]
+    cursor: Annotated[Any, Doc("the first block that waits: line and column from 1, or null")]
+    replies: Annotated[int, Doc("how many replies are in it")]
+    since_you: Annotated[int, Doc("how many of them since you wrote something")]
+    usage: Annotated[Any, Doc("tokens of all its replies, as in `outcome`")]
+
+
+class Stop(Output):
+    path: Annotated[Maybe, Doc("the document")]
+    pid: Annotated[int | None, Doc("the process that advances it, or null")]
+    told: Annotated[bool, Doc("whether it was told to stop")]
+
+
+class Serving(Output):
+    url: Annotated[str, Doc("the address of the server, with --http")]
+    token_file: Annotated[str, Doc("the file that holds the token")]
+    token: Annotated[Maybe, Doc("the token, with --show-token; otherwise null")]
+
+
+class Server(Output):
+    name: Annotated[str, Doc("the server's name in the configuration")]
+    state: Annotated[str, Doc("ready, away, starting or off")]
+    transport: Annotated[str, Doc("stdio, http or sse")]
+    command: Annotated[list[str] | None, Doc("the command and its arguments, or null")]
+    url: Annotated[Maybe, Doc("the address, or null")]
+    tools: Annotated[int, Doc("how many tools it has here")] = 0
+    changed: Annotated[int, Doc("how many of them are held because their definition has changed")] = 0
+    reason: Annotated[str, Doc("why it is not ready; otherwise empty")] = ""
+    title: Annotated[str, Doc("what it calls itself")] = ""
+    version: Annotated[str, Doc("its version")] = ""
+    protocol: Annotated[str, Doc("the version of MCP that is spoken")] = ""
+
+
+class Definition(Output):
+    server: Annotated[str, Doc("the server's name")]
+    tool: Annotated[str, Doc("the tool, as the server calls it")]
+    new: Annotated[bool, Doc("whether no definition of it was ever seen")]
+    difference: Annotated[str, Doc("what has changed in its definition")]
+    accepted: Annotated[bool, Doc("whether the new definition was accepted")]
+
+
+class Forgotten(Output):
+    server: Annotated[str, Doc("the server's name")]
+    forgotten: Annotated[bool, Doc("whether anything was remembered")]
+
+
+class Login(Output):
+    server: Annotated[str, Doc("the server's name")]
+    logged_in: Annotated[bool, Doc("whether it lets us in")]
+    reason: Annotated[str, Doc("why not, or empty")]
+
+
+class Installed(Output):
+    client: Annotated[str, Doc("the MCP client")]
+    path: Annotated[str, Doc("its configuration file")]
+    changed: Annotated[bool, Doc("whether the file was changed")]
+    diff: Annotated[str, Doc("what changed in it, or would with --yes; tokens are left out")]
+    entry: Annotated[Any, Doc("what holdfast writes into its entry; tokens are left out")]
+    ungoverned: Annotated[str, Doc("what holdfast does not check in this client")]
+
+
+class Finding(Output):
+    group: Annotated[str, Doc("holdfast, project, optional or sandbox")]
+    name: Annotated[str, Doc("what was looked at")]
+    status: Annotated[Literal["ok", "note", "bad"], Doc("ok, note or bad")]
+    text: Annotated[str, Doc("what was found")]
+    fix: Annotated[str, Doc("what to do about it, such as the command that installs it; may be empty")] = ""
+
+
+class Written(Output):
+    path: Annotated[str, Doc("the file")]
+    content: Annotated[str, Doc("what it holds")]
+
+
+class Topic(Output):
+    topic: Annotated[str, Doc("its name")]
+    title: Annotated[str, Doc("its title")]
+    text: Annotated[str, Doc("the page, or the section that was asked for; empty in the list")]
+
+
+class Script(Output):
+    shell: Annotated[str, Doc("the shell")]
+    script: Annotated[str, Doc("what to evaluate in it")]
+
+
+def event_output(event: AgentEvent | Event) -> Shape:
+    """Any event of `holdfast chat --json` but the last one."""
+    from holdfast.contract.result import Result
+
+    shape: Shape = to_builtins(event)
+    result = getattr(event, "result", None)
+    return shape | {"result": result_output(result)} if isinstance(result, Result) else shape
+
+
+def _cursor(chat: Chat, settled: str | None) -> Shape | None:
+    """The first block that waits; else, where a call was settled, what `chat.cursor_after_result` says."""
+    from holdfast.chat.turns import Position, after_result, first_pending, starts
+
+    document = chat.conversation.document
+    waiting = first_pending(document)
+    if waiting is not None or settled is None:
+        return position(waiting)
+    stay = Position(0, 0)
+    mode = chat.runtime.config.chat.cursor_after_result
+    found = after_result(document, len(starts(document)) - 1, settled, mode, stay)
+    return None if found == stay else position(found)
+
+
+def position(found: Position | None) -> Shape | None:
+    return None if found is None else found._asdict()
+
+
+def call_preview(name: str, arguments: str, runtime: Runtime, width: int = 160) -> str:
+    """One line: what a call would do, as far as its arguments tell."""
+    from holdfast.contract.errors import HoldfastError
+    from holdfast.contract.json import parse_json
+    from holdfast.text.escape import clip, visible
+    from holdfast.text.preview import preview
+
+    tool = runtime.registry.find(name)
+    try:
+        args = parse_json(arguments)
+    except HoldfastError:
+        args = None
+    if not isinstance(args, dict):
+        return clip(visible(f"{name}: {arguments}"), width)
+    return preview(name, args, width, None if tool is None else tool.format_preview)
+
+
+def _caller(caller: Caller) -> Shape:
+    names = ("door", "agent", "provider", "skill", "session")
+    return {name: getattr(caller, name) for name in names}

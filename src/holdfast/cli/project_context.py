@@ -1,0 +1,289 @@
+"""Where a command works: the project around the current directory, its configuration, ledger, runtime and sources."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import AsyncGenerator, Collection, Generator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from getpass import getuser
+from typing import TYPE_CHECKING, Any
+
+from holdfast.cli import console
+from holdfast.cli.console import shown_block
+from holdfast.cli.errors import UsageProblem
+from holdfast.cli.wrap import note_folded
+from holdfast.config.config import McpServer
+from holdfast.contract.errors import BadJson, HoldfastError, LedgerError, LedgerUnavailable
+from holdfast.contract.json import Json, parse_json
+from holdfast.contract.names import from_api_name, server_of
+from holdfast.contract.tool import Tool
+from holdfast.contract.tool_finder import TOOL_SEARCH
+from holdfast.factory.runtime import Setting, build_registry, build_runtime, config_warnings, load_setting, open_ledger
+from holdfast.runtime.interfaces import Nobody
+from holdfast.runtime.pending import Lifetimes
+from holdfast.runtime.runtime import Runtime
+from holdfast.store.ledger import Grants, Ledger
+from holdfast.text.escape import visible
+
+if TYPE_CHECKING:
+    from holdfast.mcp.client.bridge import Bridge
+    from holdfast.mcp.client.connection import ServerStatus
+
+Flags = Mapping[str, Json]
+
+
+def read_flags(settings: Sequence[str]) -> Flags:
+    """`--set OPTION=VALUE`; a value that is not JSON is text."""
+    flags: dict[str, Json] = {}
+    for setting in settings:
+        key, sign, value = setting.partition("=")
+        if not sign or not key:
+            raise UsageProblem(f"--set wants OPTION=VALUE, such as tools.profile=full, not '{visible(setting)}'.")
+        try:
+            flags[key] = parse_json(value)
+        except BadJson:
+            flags[key] = value
+    return flags
+
+
+def setting_here(flags: Flags) -> Setting:
+    """The setting, with what a person should know about it said on standard error."""
+    setting = load_setting(flags=flags or None)
+    for notice in setting.loaded.notices:
+        note_folded(shown_block(notice), "Note:")
+    warn_of_config(setting)
+    return setting
+
+
+def warn_of_config(setting: Setting) -> None:
+    """Warn of names in the configuration that no tool has."""
+    show_warnings()
+    for warning in config_warnings(setting):
+        if warning not in _named:
+            _warn(warning)
+            _named.add(warning)
+
+
+_named: set[str] = set()
+"""Warnings of names that were shown; the runtime finds them again when its sources are ready."""
+
+
+def _warn(message: str) -> None:
+    if message in _named:
+        return
+    note_folded(shown_block(message), "Warning:")
+    if message not in console.warnings:
+        console.warnings.append(message)
+
+
+@contextmanager
+def ledger_here(flags: Flags, *, expire: bool = False) -> Generator[Ledger]:
+    """The ledger to read, whoever else writes to it; an empty one where nothing was recorded yet.
+
+    With `expire`, calls that have waited too long end first.
+    """
+    setting = setting_here(flags)
+    if expire and setting.ledger_path.exists():
+        _end_expired(setting)
+    with _ledger_to_look_at(setting) as ledger:
+        yield ledger
+
+
+def _end_expired(setting: Setting) -> None:
+    with suppress(LedgerError), open_ledger(setting) as ledger:  # what is wrong with it is said where it is read
+        Lifetimes(setting.loaded.config).expire(ledger)
+
+
+@contextmanager
+def runtime_here(
+    flags: Flags,
+    *,
+    entry_points: bool = True,
+    looking: bool = False,
+    servers: Collection[str] | None = (),
+    nobody: Nobody = "park",
+) -> Generator[Runtime]:
+    """The runtime of this place. With `looking` nothing is written and a missing ledger stays missing.
+
+    Of the MCP servers only `servers` are there, None: all of them.
+    """
+    setting = setting_here(flags)
+    with runtime_in(setting, entry_points=entry_points, looking=looking, servers=servers, nobody=nobody) as runtime:
+        yield runtime
+
+
+@contextmanager
+def runtime_in(
+    setting: Setting,
+    *,
+    entry_points: bool = True,
+    looking: bool = False,
+    servers: Collection[str] | None = (),
+    nobody: Nobody = "park",
+) -> Generator[Runtime]:
+    show_warnings()
+    keeps = setting.loaded.config.ledger.enabled
+    runtime = build_runtime(
+        setting,
+        ledger=_ledger_to_look_at(setting) if looking and keeps else None,
+        nobody=nobody if keeps else "deny",
+        door="cli",
+        entry_points=entry_points,
+        servers=servers,
+    )
+    try:
+        yield runtime
+    finally:
+        if runtime.ledger is not None:
+            runtime.ledger.close()
+
+
+def is_builtin(name: str) -> bool:
+    """Whether a tool of this name comes with holdfast, so that installed packages need not be searched for it."""
+    from holdfast.tools import builtin_tools
+
+    return any(name in (*tool.names, tool.api_name) for tool in builtin_tools())
+
+
+def tools_by_name(flags: Flags, names: Iterable[str]) -> dict[str, Tool]:
+    """The tools that need no server. Packages and modules are loaded only for a name that is not built in."""
+    from holdfast.tools import builtin_tools
+
+    found = {tool.name: tool for tool in builtin_tools()}
+    others = {name for name in names if name not in found and server_of(name) is None}
+    if others:
+        show_warnings()
+        with suppress(HoldfastError):
+            registry = build_registry(load_setting(flags=flags or None, checked=False))
+            found |= {name: tool for name in others if (tool := registry.get(name)) is not None}
+    return found
+
+
+def servers_for(tool: str) -> Collection[str] | None:
+    """The MCP servers a tool of this name may come from; None: any of them."""
+    name = tool if ":" in tool else from_api_name(tool)
+    if TOOL_SEARCH in (tool, name):
+        return None
+    if is_builtin(tool):
+        return ()
+    if name is None:
+        return None
+    server = server_of(name)
+    return () if server is None else (server,)
+
+
+@contextmanager
+def grants_here(flags: Flags, *, looking: bool = False) -> Generator[Grants]:
+    """The grants of this project and of the user."""
+    setting = setting_here(flags)
+    with _ledger_to_look_at(setting) if looking else open_ledger(setting) as ledger:
+        book = ledger.grants.with_user(setting.user_db)
+        try:
+            yield book
+        finally:
+            book.close()
+
+
+def kept_ledger(runtime: Runtime) -> Ledger:
+    if runtime.ledger is None:
+        raise LedgerUnavailable("The ledger is switched off (ledger.enabled = false), so nothing can wait here.")
+    return runtime.ledger
+
+
+def whoami(name: str | None = None) -> str:
+    """Who answers, as the ledger names them."""
+    if name is None:
+        try:
+            name = getuser()
+        except (KeyError, OSError):
+            name = f"uid {os.getuid()}"
+    return f"cli:{name}"
+
+
+def _ledger_to_look_at(setting: Setting) -> Ledger:
+    return open_ledger(setting, read_only=True) if setting.ledger_path.exists() else Ledger.in_memory()
+
+
+def show_warnings() -> None:
+    """Warnings of our own rooms go to standard error, made visible."""
+
+    class Shown(logging.Handler):
+        def emit(self, record: Any) -> None:
+            if not hasattr(record, "call_id"):  # what a tool raised: the result of its call says so
+                _warn(record.getMessage())
+
+    logger = logging.getLogger("holdfast")
+    if not logger.handlers:
+        logger.addHandler(Shown())
+        logger.propagate = False
+
+
+class ServerAway(HoldfastError):
+    """The MCP server a tool comes from is not there."""
+
+
+@asynccontextmanager
+async def sources_started(runtime: Runtime) -> AsyncGenerator[None]:
+    """Every source has reported or timed out. Calls that were approved meanwhile are not run."""
+    async with AsyncExitStack() as stack:
+        runtime.events.use_running_loop()
+        stack.push_async_exit(runtime.__aexit__)
+        await runtime.registry.start()
+        await wait_for_sources(runtime)
+        yield
+
+
+def leave_out_warnings() -> None:
+    """About servers that are away: that is what the command itself tells."""
+    logging.getLogger("holdfast").addFilter(lambda record: not record.getMessage().startswith("Tool source 'mcp."))
+
+
+def need_server(runtime: Runtime, tool: str) -> None:
+    """Raises `ServerAway` for a tool that is not there because its MCP server is not."""
+    if runtime.registry.find(tool) is not None:
+        return
+    server = server_of(tool if ":" in tool else from_api_name(tool) or "")
+    named = runtime.config.mcp.servers
+    if server is None or server not in named:
+        return
+    if not named[server].enabled:
+        raise ServerAway(f"There is no tool '{tool}': its server '{server}' is switched off.")
+    status = next((each for each in _statuses(runtime) if each.name == server), None)
+    if status is not None and status.state != "ready":
+        reason = why(status, named[server])
+        raise ServerAway(
+            f"There is no tool '{tool}': its server '{server}' is {status.state}: {reason}; "
+            f"see `holdfast mcp servers {server}`."
+        )
+
+
+def why(status: ServerStatus, server: McpServer) -> str:
+    """Why a server is not ready."""
+    if status.state == "starting" and not status.reason:
+        return f"it was not ready after {server.start_timeout:g} s"
+    split = server.command is not None and " " in server.command and status.state == "away"
+    hint = "; what follows the name of the program belongs into args" if split else ""
+    return f"{status.reason}{hint}"
+
+
+def bridge_of(runtime: Runtime) -> Bridge | None:
+    """None where every server is switched off."""
+    from holdfast.mcp.client.bridge import Bridge
+
+    try:
+        return runtime.services.get(Bridge)
+    except HoldfastError:
+        return None
+
+
+def _statuses(runtime: Runtime) -> Sequence[ServerStatus]:
+    bridge = bridge_of(runtime)
+    return () if bridge is None else bridge.status()
+
+
+async def wait_for_sources(runtime: Runtime) -> None:
+    if not runtime.registry.ready:
+        with console.progress() as tell:
+            tell("waiting for MCP servers and other sources of tools…")
+            await runtime.registry.wait_ready()

@@ -1,0 +1,157 @@
+"""`docs/cli.md`, generated: `python -m holdfast.cli.reference > docs/cli.md`."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from typing import Final, get_type_hints
+
+import click
+from msgspec import Struct
+
+from holdfast.cli import json_output
+from holdfast.cli.app import PROGRAM
+from holdfast.cli.root import CONTEXT, holdfast
+from holdfast.contract import result as result_module
+from holdfast.contract.enums import EXIT_CODES
+from holdfast.contract.json import Doc
+from holdfast.contract.result import Result
+
+_WIDTH: Final = 80
+_CAPITAL: Final = re.compile("(?<=[a-z])(?=[A-Z])")
+OUTPUTS: Final = {
+    "init": "one `written`",
+    "chat advance": "an event per line, see [chat.md](chat.md#events); the last one is an `outcome`",
+    "chat new": "one `written`",
+    "chat run": "an event per line; the last one is an `outcome`",
+    "chat cancel": "one `stop`",
+    "chat status": "a `document` per line",
+    "call": "one `result`",
+    "tools": "a `tool` per line; with NAME one `tool`",
+    "policy show": "one `policy`",
+    "policy explain": "one `explanation`",
+    "policy fuzz": "one `fuzzing`",
+    "mcp serve": "with --http one `serving`; otherwise standard output is the client's",
+    "mcp servers": "a `server` per line",
+    "mcp review": "a `definition` per line, of those that changed",
+    "mcp forget": "one `forgotten`",
+    "mcp login": "one `login`",
+    "mcp logout": "one `login`",
+    "mcp install": "one `installed`",
+    "pending": "a `pending` per line; with ID one `pending`",
+    "approve": "one `result`",
+    "reject": "one `result`",
+    "answer": "one `result`",
+    "grants list": "a `grant` per line",
+    "grants revoke": "one `grant`",
+    "changes": "a `change` per line; without CALL a `changing call` per line",
+    "undo": "one `undo`",
+    "ledger list": "a `call` per line",
+    "ledger show": "one `call`",
+    "ledger verify": "one `verification`",
+    "ledger prune": "one `pruning`",
+    "ledger export": "an entry of the ledger per line: id, call, kind, at, hash, body",
+    "config show": "one `configuration`",
+    "config path": "one `places`",
+    "config schema": "one JSON Schema",
+    "config edit": "one `edited`",
+    "config check": "one `check`",
+    "trust file": "one `trust`",
+    "trust list": "a `trust` per line",
+    "trust revoke": "one `trust`",
+    "doctor": "a `finding` per line",
+    "help": "a `topic` per line; with TOPIC one `topic`",
+    "completion": "one `script`",
+}
+"""What each command writes under `--json`."""
+
+_INTRO: Final = """\
+# The command line
+
+Generated from the program by `python -m holdfast.cli.reference`; a test keeps it current.
+
+The result of a command goes to standard output, everything else to standard error. Text of models, tools and files is
+made visible before it is shown, through a pipe as well, so that it cannot act on a terminal; only `holdfast call --raw`
+writes the output of a tool as it is. Colours appear on a terminal only, and not with `NO_COLOR` set. An error is one
+sentence with the next step; `--debug` shows where an internal one happened.
+
+## Exit codes
+"""
+_JSON: Final = """\
+One object, or one per line. A command that fails writes `{"error": …}`. Warnings go to standard error, and into the
+field `warnings` of the object that is written next."""
+
+
+def reference() -> str:
+    return "\n".join(_lines()).rstrip() + "\n"
+
+
+def commands(command: click.Command, parent: click.Context | None = None) -> Iterator[tuple[str, click.Context]]:
+    """Every command with its path, in the order of the program's own help."""
+    name = command.name or PROGRAM
+    ctx = click.Context(
+        command,
+        info_name=name,
+        parent=parent,
+        terminal_width=_WIDTH,
+        max_content_width=_WIDTH,
+        help_option_names=CONTEXT["help_option_names"],
+    )
+    yield ctx.command_path, ctx
+    if isinstance(command, click.Group):
+        for inner in command.list_commands(ctx):
+            found = command.get_command(ctx, inner)
+            if found is not None:
+                yield from commands(found, ctx)
+
+
+def _lines() -> Iterator[str]:
+    yield _INTRO
+    yield "| code | meaning |"
+    yield "|---|---|"
+    codes: dict[int, list[str]] = {}
+    for state, code in EXIT_CODES.items():
+        codes.setdefault(code, []).append(state.value.replace("_", " "))
+    codes[2].append("bad usage")
+    codes[141] = ["whoever read the output has gone"]
+    for code, states in sorted(codes.items()):
+        yield f"| {code} | {', '.join(states)} |"
+    yield ""
+    yield "A command that makes no call exits with 0, with 1 when it cannot do its work, and with 2 for bad usage."
+    yield ""
+    yield "## Commands"
+    for path, ctx in commands(holdfast):
+        yield from ("", f"### {path}", "", "```text", ctx.get_help(), "```")
+        output = OUTPUTS.get(path.removeprefix(f"{PROGRAM} "))
+        if output is not None:
+            yield from ("", f"With `--json`: {output}.")
+    yield from ("", "## JSON", "", _JSON)
+    for name, fields in objects().items():
+        yield from ("", f"### `{name}`", "", "| field | meaning |", "|---|---|")
+        yield from (f"| `{field}` | {meaning} |" for field, meaning in fields.items())
+
+
+def objects() -> dict[str, dict[str, str]]:
+    """Every object by its name in the reference, with what each of its fields means."""
+    kinds = [
+        kind
+        for kind in json_output.Output.__subclasses__()
+        if kind not in (json_output.ResultExtra, json_output.Failed)
+    ]
+    result = _meanings(Result)
+    del result["failure"]  # it is the kind of the error
+    return {
+        "error": _meanings(json_output.Error),
+        "result": result | _meanings(json_output.ResultExtra),
+        **{_CAPITAL.sub(" ", kind.__name__).lower().removesuffix(" output"): _meanings(kind) for kind in kinds},
+    }
+
+
+def _meanings(kind: type[Struct]) -> dict[str, str]:
+    hints = get_type_hints(kind, {**vars(json_output), **vars(result_module)}, include_extras=True)
+    return {name: doc.text for name, hint in hints.items() for doc in hint.__metadata__ if isinstance(doc, Doc)}
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())

@@ -1,0 +1,221 @@
+"""Which Python values are JSON as they stand, a plain copy of those that nearly are, and harmless slips put right,
+in arguments and in results."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence, Set
+from enum import Enum
+from math import isfinite
+from typing import Any, Final, cast
+
+import jsonschema_rs
+
+from holdfast.contract.errors import BadJson
+from holdfast.contract.json import Args, Json, parse_json
+
+MAX_DEPTH: Final = 200
+"""The parser's own bound, so that a value is treated alike as text and as objects."""
+_HIGHEST: Final = 10**4300
+_LOWEST: Final = -_HIGHEST
+_MAX_STEP: Final = 80
+
+Steps = tuple[str | int, ...]
+
+
+def is_plain(value: Any, depth: int = MAX_DEPTH) -> bool:
+    """Whether a value is JSON: built-in types and nothing derived from them, finite, well-formed, not too deep."""
+    kind = type(value)  # pyright: ignore[reportUnknownVariableType]
+    if kind is dict:
+        sound = all(type(key) is str and _is_text(key) for key in value)
+        return depth > 0 and sound and all(is_plain(item, depth - 1) for item in value.values())
+    if kind is list:
+        return depth > 0 and all(is_plain(item, depth - 1) for item in value)
+    if kind is str:
+        return _is_text(value)
+    if kind is int:
+        return _LOWEST < value < _HIGHEST
+    return value is None or kind is bool or (kind is float and isfinite(value))
+
+
+def plain_copy(value: Any, at: Steps = ()) -> Any:
+    """A plain copy (tuples as lists, enums as their values), or `ValueError` naming what JSON cannot carry."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, Enum):
+        return plain_copy(value.value, at)
+    if isinstance(value, str):
+        return _text(value, at)
+    if isinstance(value, int):
+        if not _LOWEST < value < _HIGHEST:
+            raise ValueError(f"{_subject(at)} a number of more than 4,300 digits")
+        return int(value)
+    if isinstance(value, float):
+        if not isfinite(value):
+            raise ValueError(f"{_subject(at)} {float(value)}, which JSON cannot carry")
+        return float(value)
+    if len(at) >= MAX_DEPTH:
+        raise ValueError(f"{path_of(at[:3])}… is nested more than {MAX_DEPTH} levels deep")
+    if isinstance(value, Mapping):
+        items = cast(Mapping[Any, Any], value).items()
+        return {_key(key, at): plain_copy(item, (*at, key)) for key, item in items}
+    if isinstance(value, list | tuple):
+        return [plain_copy(item, (*at, index)) for index, item in enumerate(cast(list[Any], value))]
+    raise ValueError(f"{_subject(at)} a Python {type(value).__name__}, which JSON cannot carry")
+
+
+class Repairs:
+    """JSON's built-in types, made fit for JSON: what was wrong is put right and remembered."""
+
+    def __init__(self) -> None:
+        self.unicode = False
+        self.numbers = False
+
+    def text(self, value: str) -> str:
+        if _is_text(value):
+            return value
+        self.unicode = True
+        # Pairs of halves are one character each; what is left over is no character at all.
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+    def value(self, value: Any) -> Any:
+        """A copy: half surrogate pairs as U+FFFD, NaN and infinity as null, tuples as lists; other types stay."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, float) and not isfinite(value):
+            self.numbers = True
+            return None
+        if isinstance(value, dict):
+            items = cast(dict[Any, Any], value).items()
+            return {self.text(key) if isinstance(key, str) else key: self.value(item) for key, item in items}
+        return [self.value(item) for item in cast(list[Any], value)] if isinstance(value, list | tuple) else value
+
+    @property
+    def notes(self) -> list[str]:
+        """What was repaired, in words."""
+        unicode = ["Text that is not valid Unicode was replaced by \ufffd."] if self.unicode else []
+        return [*unicode, "NaN or infinity was replaced by null."] if self.numbers else unicode
+
+
+def path_of(steps: Sequence[str | int]) -> str:
+    """A path as people write it: `edits[0].text`; odd names are quoted."""
+    text = ""
+    for step in steps:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        elif step.replace("_", "").replace("-", "").isalnum():
+            text += f".{step[:_MAX_STEP]}" if text else step[:_MAX_STEP]
+        else:
+            text += f"[{step[:_MAX_STEP]!r}]"
+    return text
+
+
+def _is_text(value: str) -> bool:
+    try:
+        return value.isascii() or bool(value.encode())
+    except UnicodeEncodeError:
+        return False
+
+
+def _text(value: str, at: Steps) -> str:
+    plain = str.__str__(value)
+    if not _is_text(plain):
+        raise ValueError(f"{_subject(at)} text with half of a surrogate pair; send well-formed Unicode")
+    return plain
+
+
+def _key(key: object, at: Steps) -> str:
+    if isinstance(key, str) and _is_text(key):
+        return str.__str__(key)
+    raise ValueError(f"{_subject(at)} an object with a key that is not well-formed text, which JSON cannot carry")
+
+
+def _subject(at: Steps) -> str:
+    return f"{path_of(at)} is" if at else "the whole value is"
+
+
+_INTEGER: Final = r"-?(?:0|[1-9][0-9]{0,17})"
+_NUMBER: Final = r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,17})?(?:[eE][+-]?[0-9]{1,2})?"
+
+
+def coerce_errors(root: Args, errors: Iterable[jsonschema_rs.ValidationError]) -> bool:
+    """Put right in place what can be; whether anything changed."""
+    changed = False
+    for error in errors:
+        path = error.instance_path
+        wanted = _wanted_types(error)
+        if not wanted or not path:
+            continue
+        holder: Any = root
+        for step in path[:-1]:
+            holder = holder[step]
+        value = holder[path[-1]]
+        better = coerce(value, wanted) if isinstance(value, str) else value
+        if better is not value:
+            holder[path[-1]] = better
+            changed = True
+    return changed
+
+
+def fill_nullable(value: Any, schema: Mapping[str, Any]) -> None:
+    """Give every omitted property that is required and may be null its null, at any depth the schema spells out."""
+    if isinstance(value, list):
+        items = schema.get("items")
+        if isinstance(items, Mapping):
+            for item in cast(list[Any], value):
+                fill_nullable(item, cast(Mapping[str, Any], items))
+    elif isinstance(value, dict):
+        holder = cast(dict[str, Any], value)
+        parts = cast(Mapping[str, Any], schema.get("properties") or {})
+        for name in cast(list[str], schema.get("required") or ()):
+            if name not in holder and is_nullable(parts.get(name)):
+                holder[name] = None
+        for name, part in parts.items():
+            if name in holder and isinstance(part, Mapping):
+                fill_nullable(holder[name], cast(Mapping[str, Any], part))
+
+
+def is_nullable(part: object) -> bool:
+    """Whether the schema of a property says that it may be null."""
+    if not isinstance(part, Mapping):
+        return False
+    schema = cast(Mapping[str, Any], part)
+    kinds = schema.get("type")
+    if kinds == "null" or (isinstance(kinds, list) and "null" in kinds):
+        return True
+    return any(is_nullable(option) for key in ("anyOf", "oneOf") for option in schema.get(key) or ())
+
+
+def coerce(text: str, wanted: Set[str]) -> Json:
+    """The value a text stands for if one of the wanted types can take it, else the text itself."""
+    stripped = text.strip()
+    if wanted & {"integer", "number"} and re.fullmatch(_INTEGER, stripped):
+        return int(stripped)
+    if "number" in wanted and re.fullmatch(_NUMBER, stripped):
+        return float(stripped)
+    if "boolean" in wanted and stripped in ("true", "false"):
+        return stripped == "true"
+    if "null" in wanted and stripped == "null":
+        return None
+    if ("object" in wanted and stripped.startswith("{")) or ("array" in wanted and stripped.startswith("[")):
+        try:
+            return parse_json(stripped)
+        except BadJson:
+            return text
+    return text
+
+
+def _wanted_types(error: jsonschema_rs.ValidationError) -> set[str]:
+    kind = error.kind
+    if kind.name == "type":
+        return set(cast(list[str], kind.as_dict()["types"]))
+    if kind.name not in ("anyOf", "oneOf"):
+        return set()
+    branches = cast(list[list[jsonschema_rs.ValidationError]], kind.as_dict()["context"])
+    return {
+        wanted
+        for branch in branches
+        for inner in branch
+        if inner.kind.name == "type" and inner.instance_path == error.instance_path
+        for wanted in cast(list[str], inner.kind.as_dict()["types"])
+    }

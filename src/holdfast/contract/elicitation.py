@@ -1,0 +1,84 @@
+"""What is asked of the person behind a door while a call runs, and what came back. It is never put to a model."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Literal
+
+from msgspec import Struct
+
+from holdfast.contract.json import Args, Json
+
+
+class Form(Struct, frozen=True, kw_only=True, tag_field="kind", tag="form"):
+    """A few values to fill in."""
+
+    message: str
+    schema: Args
+    """A flat object: strings, numbers, booleans, choices."""
+    key: str = ""
+    """What a client that answers by name calls it; empty: the door names it."""
+
+
+class Visit(Struct, frozen=True, kw_only=True, tag_field="kind", tag="visit"):
+    """A page to open, for what must not pass through here: a login, a payment."""
+
+    message: str
+    url: str
+    id: str = ""
+    key: str = ""
+
+
+class Speech(Struct, frozen=True):
+    """One turn of what is to be answered."""
+
+    role: Literal["user", "assistant"]
+    content: Json
+    """MCP content blocks, in wire form."""
+
+
+class Completion(Struct, frozen=True, kw_only=True, tag_field="kind", tag="completion"):
+    """A reply a program would like from a model; the person reads it first and gives it, or does not."""
+
+    messages: tuple[Speech, ...]
+    system: str = ""
+    max_tokens: int = 0
+    extra: Args | None = None
+    """What else was asked for (temperature, stop sequences, preferences, tools), in wire form."""
+    key: str = ""
+
+
+class Roots(Struct, frozen=True, tag_field="kind", tag="roots"):
+    """Which folders the work is about."""
+
+    key: str = ""
+
+
+Question = Form | Visit | Completion | Roots
+
+
+class Inquiry(Struct, frozen=True, kw_only=True):
+    """Questions of one tool or server, asked together."""
+
+    asked_by: str
+    """`mcp:server`, or the name of the tool."""
+    questions: tuple[Question, ...]
+    call_id: str = ""
+    """The call it is asked for; empty if that is not known."""
+    group: str = ""
+    """The outermost call of that call."""
+
+
+class Reply(Struct, frozen=True, kw_only=True):
+    """What the person said to one question."""
+
+    action: Literal["accept", "decline", "cancel"]
+    content: Args | None = None
+    """Form: the values. Completion: role, content, model and stopReason, in wire form. Roots: `{"roots": [...]}`."""
+    by: str = ""
+
+
+Inquirer = Callable[[Inquiry], Awaitable[tuple[Reply, ...]]]
+"""Puts questions to the person; one reply for each. Nobody there: `cancel`."""
+
+CANCELLED = Reply(action="cancel")

@@ -1,0 +1,260 @@
+"""Puts a runtime together from what is on disk: roots, configuration, trust, ledger, tools. Knows all the rooms."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+
+from holdfast.config.config import Config
+from holdfast.config.layers import Loaded, load
+from holdfast.config.roots import check_state, find_root, mark_state, state_dir
+from holdfast.contract.call import Caller
+from holdfast.contract.errors import ConfigError, HoldfastError
+from holdfast.contract.tool import Tool
+from holdfast.fs.own_paths import user_state_dir
+from holdfast.fs.temporary import keep_notes
+from holdfast.registry.registry import Registry, load_entry_points
+from holdfast.rules.decider import Cap
+from holdfast.rules.from_config import CommandRules, DocumentPolicy
+from holdfast.rules.grants import StoredGrants
+from holdfast.rules.policy import check_names, read_skills
+from holdfast.runtime.approvals import load_resolvers
+from holdfast.runtime.commands import Workspace
+from holdfast.runtime.interfaces import Asker, Nobody
+from holdfast.runtime.runtime import Rules, Runtime
+from holdfast.runtime.undo.recorder import remove_dead_runs
+from holdfast.sandbox.hidden_files import faults
+from holdfast.store.ledger import Ledger
+from holdfast.store.trust import Trust
+from holdfast.tools import builtin_tools
+
+if TYPE_CHECKING:
+    from holdfast.mcp.client.bridge import Bridge
+
+PRUNE_SECONDS: Final = 86_400.0
+
+
+class Setting(Struct, frozen=True, kw_only=True):
+    """Where we are and what applies here."""
+
+    cwd: Path
+    root: Path | None
+    loaded: Loaded
+    trust: Trust
+    state: Path
+    """The folder of this project in the user's state directory."""
+
+    @property
+    def ledger_path(self) -> Path:
+        return self.state / "ledger.db"
+
+    @property
+    def user_db(self) -> Path:
+        return user_state_dir() / "user.db"
+
+
+def load_setting(cwd: Path | None = None, flags: Mapping[str, Any] | None = None, *, checked: bool = True) -> Setting:
+    """Find the project, read its configuration under the trust rules. Raises `ConfigError` if any of it is wrong.
+
+    Without `checked` what only shows when the configuration is used is let through: to look at it, or to revoke trust.
+    """
+    here = (cwd or Path.cwd()).resolve()
+    root = find_root(here)
+    check_state(root or here)
+    keep_notes(user_state_dir() / "temporary")
+    trust = Trust(user_state_dir() / "user.db")
+    loaded = load(root=root, is_trusted=trust.is_trusted, flags=flags)
+    if checked:
+        check_config(loaded.config)
+    return Setting(cwd=here, root=root, loaded=loaded, trust=trust, state=state_dir(root or here))
+
+
+def check_config(config: Config) -> None:
+    """What reading the files does not show: examples of rules, backends, hosts, secrets. Raises `ConfigError`."""
+    CommandRules(config.approval).check()
+    if config.mcp.servers:
+        from holdfast.config.secret_references import check_references
+
+        check_references(config)
+    if config.sandbox.backend != "auto":
+        from holdfast.sandbox.probe import backends
+
+        list(backends(config.sandbox.backend))
+    for network in (config.sandbox.network, *(server.network for server in config.mcp.servers.values())):
+        if isinstance(network, tuple):
+            from holdfast.net.hosts import AllowList
+
+            AllowList(network)
+
+
+def config_warnings(setting: Setting) -> list[str]:
+    """A warning for each name in the configuration that no tool has, and each pattern that can match nothing. What
+    packages and modules offer is looked at only where the built-in tools leave a doubt; before every source is ready,
+    names are not judged."""
+    config = setting.loaded.config
+    patterns = faults(config.sandbox.read_deny)
+    skills = read_skills(config.tools.skills, setting.trust.is_trusted)
+    if not check_names(config, _builtin_tools(), skills):
+        return patterns
+    try:
+        registry = build_registry(setting)
+    except HoldfastError:  # said where the tools are used
+        return patterns
+    return [*patterns, *(check_names(config, registry.known(), skills) if registry.ready else ())]
+
+
+def _builtin_tools() -> Iterator[Tool]:
+    """Made when somebody looks at the first."""
+    yield from builtin_tools()
+
+
+def open_ledger(setting: Setting, *, read_only: bool = False) -> Ledger:
+    durability = setting.loaded.config.ledger.durability
+    if not read_only:
+        mark_state()
+    return Ledger.open(setting.ledger_path, durability=durability, read_only=read_only)
+
+
+def _prune_once_a_day(setting: Setting) -> None:
+    """What the configuration no longer keeps goes, in the background and with a ledger of its own."""
+    stamp = setting.state / "pruned"
+    try:
+        if time.time() - stamp.stat().st_mtime < PRUNE_SECONDS:
+            return
+    except FileNotFoundError:
+        stamp.touch(mode=0o600)
+        return
+    os.utime(stamp)
+
+    def prune() -> None:
+        from holdfast.store.retention import prune_by
+
+        try:
+            with open_ledger(setting) as ledger:
+                prune_by(ledger, setting.loaded.config.ledger, by="holdfast")
+        except (HoldfastError, OSError) as error:
+            logging.getLogger("holdfast").warning("The ledger could not be pruned: %s", error)
+
+    threading.Thread(target=prune, name="holdfast-prune", daemon=True).start()
+
+
+def build_registry(setting: Setting, *, tools: Iterable[Any] = (), entry_points: bool = True) -> Registry:
+    """The built-in tools, those the user's configuration and installed packages add, and `tools`."""
+    config = setting.loaded.config.tools
+    registry = Registry(
+        default_timeout=config.default_timeout, strict_check=config.strict_check, has_root=setting.root is not None
+    )
+    registry.register(builtin_tools())
+    for module in config.modules:
+        try:
+            registry.register(module)
+        except HoldfastError as error:
+            raise ConfigError(f"tools.modules names '{module}', which cannot be used: {error}") from error
+    if entry_points and config.entry_points:
+        load_entry_points(registry, project=setting.root or setting.cwd)
+    for tool in tools:
+        if not isinstance(tool, Tool) or registry.get(tool.name) is not tool:
+            registry.register(tool)
+    return registry
+
+
+class Behind(Struct, frozen=True, kw_only=True):
+    """The document a runtime works for, and what follows from it."""
+
+    path: Path
+    caller: Caller
+    policy: DocumentPolicy | None = None
+    caps: tuple[Cap, ...] = ()
+    plan: bool = False
+
+
+def build_runtime(
+    setting: Setting,
+    *,
+    registry: Registry | None = None,
+    ledger: Ledger | None = None,
+    tools: Iterable[Any] = (),
+    asker: Asker | None = None,
+    nobody: Nobody = "deny",
+    door: str = "python",
+    entry_points: bool = True,
+    servers: Collection[str] | None = None,
+    document: Behind | None = None,
+) -> Runtime:
+    """A runtime for what is on disk here, with its ledger and its tools; `servers`: only these MCP servers."""
+    config = setting.loaded.config
+    registry = registry or build_registry(setting, tools=tools, entry_points=entry_points)
+    opened = open_ledger(setting) if ledger is None and config.ledger.enabled else None
+    ledger = ledger or opened
+    grants = None if ledger is None else ledger.grants.with_user(setting.user_db)
+    runtime = Runtime(
+        config=config,
+        registry=registry,
+        ledger=ledger,
+        workspace=Workspace(
+            root=setting.root,
+            cwd=str(setting.root or setting.cwd),
+            state=setting.state,
+            document=None if document is None else document.path,
+        ),
+        asker=asker,
+        nobody=nobody,
+        caller=Caller(door=door, scopes=frozenset(config.secrets)) if document is None else document.caller,
+        rules=Rules(
+            grants=None if grants is None else StoredGrants(grants),
+            document=None if document is None else document.policy,
+            caps=() if document is None else document.caps,
+            plan=document is not None and document.plan,
+            skills=read_skills(config.tools.skills, setting.trust.is_trusted),
+        ),
+    )
+    load_resolvers(runtime.approvals.chain, registry.warn, project=setting.root or setting.cwd)
+    if grants is not None:
+        runtime.on_close(grants.close)
+    remove_dead_runs(setting.state / "undo")
+    if opened is not None:
+        runtime.on_close(opened.close)
+        _prune_once_a_day(setting)
+    if config.mcp.servers and servers != ():
+        add_servers(runtime, setting.user_db, servers)
+    return runtime
+
+
+def add_servers(runtime: Runtime, user_db: Path, only: Collection[str] | None = None) -> Bridge | None:
+    """Make sources of the servers that are switched on (of `only` these); they start with the runtime."""
+    every = runtime.config.mcp.servers
+    servers = {name: every[name] for name in every if every[name].enabled and (only is None or name in only)}
+    if not servers:
+        return None
+    if find_spec("mcp") is None:
+        runtime.registry.warn(
+            "MCP servers are configured, but the MCP SDK is not installed, so their tools are missing: "
+            "pip install 'holdfast[mcp]'"
+        )
+        return None
+    from holdfast.mcp.client.bridge import Bridge
+    from holdfast.store.trust import Pins
+
+    pins = Pins(user_db)
+    runtime.on_close(pins.close)
+    bridge = Bridge(runtime, servers, pins=pins, state=user_db.parent)
+    bridge.attach()
+    runtime.services.offer(Bridge, bridge)
+    return bridge
+
+
+def open_runtime(cwd: Path | None = None, *, tools: Iterable[Any] = (), **options: Any) -> Runtime:
+    """The runtime of the project around `cwd`, with its ledger: `async with holdfast.open_runtime() as runtime:`."""
+    setting = load_setting(cwd)
+    runtime = build_runtime(setting, tools=tools, **options)
+    for notice in setting.loaded.notices:
+        runtime.registry.warn(notice)
+    return runtime

@@ -1,0 +1,403 @@
+"""The guard-rails: what is done instead of asking a small model, how it is asked, and what becomes of its replies."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import Final, cast
+
+from holdfast.agent.guard import Accept, Act, Again, Finish, Refused, Send, Turn
+from holdfast.agent.slot_state import own_output
+from holdfast.agent.surface import ANSWER_ONLY, RETRIEVAL_FIRST, Surface
+from holdfast.config.config import GuardrailsConfig
+from holdfast.contract.enums import Failure
+from holdfast.contract.json import Args, Json
+from holdfast.contract.message import Part, Text, ToolUse
+from holdfast.contract.tool import Tool
+from holdfast.guardrails.evidence import candidates_of, is_inside, is_plain, plain_path, refers_to
+from holdfast.guardrails.intent import LIST, READ, SEARCH, Direct
+from holdfast.guardrails.progress import CITED, CORRECTION, Due, State, judged, repaired, replay
+from holdfast.guardrails.turn_facts import (
+    CHANGES,
+    LOOKING,
+    RUNTIME,
+    Called,
+    Catalogue,
+    End,
+    TurnFacts,
+    Written,
+    facts_of,
+    is_by_runtime,
+)
+from holdfast.models.requests.masked_text import quoted, several
+from holdfast.models.requests.words import paths_in
+
+MAX_ROUNDS: Final = 10
+MAX_SLIPS: Final = 2
+"""Replies with the same slip: the first is corrected, the second ends the turn."""
+_LONGEST_ERROR: Final = 400
+
+_SLIPS: Final = {
+    "evidence": "asked for more calls after it had been told that it has what it needs",
+    "surfaces": "asked again for a tool this message does not call for",
+    "weak_queries": "searched again for something that would find everything",
+    "search_budget": "asked again for a search after its searches were used up",
+}
+MAX_CORRECTIONS: Final = 1
+"""How often a reply is sent back for the same rule."""
+_ELSEWHERE: Final = frozenset({"enabled", "edit_repair"})
+"""Whether there are guard-rails is for whoever makes them; unreadable edits are the text protocol's."""
+_NOTE: Final = "[runtime:note] "
+_SAID_BY_POLICY: Final = frozenset({"surfaces", "evidence"})
+"""Rules that hide tools: the model was told that a call is not allowed, and not why."""
+
+
+class GuardRails:
+    """A `Guard`. It keeps nothing: everything follows from the turn, the rules and the tools there are."""
+
+    def __init__(
+        self, config: GuardrailsConfig, tools: Callable[[], Sequence[Tool]], written: Written = attrgetter("name")
+    ) -> None:
+        self._rules = config
+        self._tools = tools
+        """Those the caller can see without a surface."""
+        self._written = written
+        self._idle = not any(getattr(config, rule) for rule in config.__struct_fields__ if rule not in _ELSEWHERE)
+
+    def prepare(self, turn: Turn) -> Send | Act | Finish:
+        if self._idle:
+            return Send()
+        facts = self._facts(turn)
+        if not turn.rounds and self._rules.direct and (outright := _named_outright(facts)) is not None:
+            return outright
+        ended = _own_answer(facts, turn)
+        if ended is not None:
+            return ended
+        state = replay(facts, turn.rounds)
+        return (
+            _limit(state)
+            or _reading("evidence", state.due())
+            or _failed_read(facts, turn, state)
+            or _nothing_found(state)
+            or Send(_surface(state), _notes(state))
+        )
+
+    def receive(self, turn: Turn, parts: tuple[Part, ...]) -> Accept | Again | Act | Finish:
+        if self._idle:
+            return Accept(parts)
+        facts = self._facts(turn)
+        if any(isinstance(part, ToolUse) for part in parts):
+            return repaired(facts, parts)
+        state = replay(facts, turn.rounds)
+        answer = "".join(part.text for part in parts if isinstance(part, Text))
+        return _without_evidence(turn, state) or _citing(turn, state, answer) or Accept(parts)
+
+    def surface(self, turn: Turn) -> Surface | None:
+        """The runtime's own calls have all the tools there are: which they are is not the model's choice."""
+        if self._idle or (turn.rounds and is_by_runtime(turn.rounds[-1])):
+            return None
+        return _surface(replay(self._facts(turn), turn.rounds[:-1]))
+
+    def refusals(self, turn: Turn) -> Mapping[str, Refused]:
+        if self._idle or not turn.rounds:
+            return {}
+        calls = judged(replay(self._facts(turn), turn.rounds[:-1]), turn.rounds[-1])
+        return {called.step.use.id: refused for called, refused in calls if refused is not None}
+
+    def _facts(self, turn: Turn) -> TurnFacts:
+        return facts_of(self._rules, self._tools(), turn, self._written)
+
+
+def _named_outright(facts: TurnFacts) -> Act | None:
+    """The call a message spells out, if there is the tool for it."""
+    direct = None if facts.asking is None else facts.asking.direct
+    if direct is None or not facts.tools.has(direct.tool):
+        return None
+    args = direct.args if direct.tool != SEARCH or facts.scope is None else {**direct.args, "path": facts.scope}
+    what = quoted(str(args.get("path") or args.get("query")))
+    return Act("direct", (_use(direct.tool, args),), f"the message names {what}")
+
+
+def _reading(rule: str, due: Due | None) -> Act | None:
+    return None if due is None else Act(rule, (_use(READ, {"path": due.path}),), due.why)
+
+
+def _use(name: str, args: Mapping[str, str | int]) -> ToolUse:
+    return ToolUse(f"{RUNTIME}1", name, json.dumps(args, ensure_ascii=False))
+
+
+def _surface(state: State) -> Surface | None:
+    surface = state.turn.surface
+    return ANSWER_ONLY if surface is not None and state.answered else surface
+
+
+def _notes(state: State) -> tuple[str, ...]:
+    facts = state.turn
+    notes: list[str] = []
+    if state.answered:
+        shown = several(state.evidence().shown)
+        notes.append(f"You have read {shown}. Answer now from what it says, and ask for nothing more.")
+    elif facts.surface is not None:
+        left = f"Tools for this message: {', '.join(map(facts.tools.written, facts.left))}."
+        notes.append(left if facts.left else "This message needs no tools: answer it in words.")
+    if not state.answered and state.gathers and not state.candidates and not state.has_evidence():
+        notes.append("Look before you answer: search for one word of the code, then read a file the search finds.")
+    unexplained = [each.text for each in state.just_refused if each.rule in _SAID_BY_POLICY]
+    return (*(f"{_NOTE}{note}" for note in notes), *dict.fromkeys(unexplained))
+
+
+def _without_evidence(turn: Turn, state: State) -> Again | Act | Finish | None:
+    """An answer that came before anything shows it."""
+    if not state.gathers or state.has_evidence():
+        return None
+    if state.candidates or state.search_closed or not _may_correct(turn, "evidence"):
+        return _reading("evidence", state.unread()) or _no_evidence(state)
+    searched = bool(state.searches)
+    if state.reads:
+        what = f"{several(state.paths_read)} does not show it" + (", and the search found nothing" if searched else "")
+    elif searched:
+        what = "the search found nothing"
+    else:
+        what = "no file that shows it was read" if state.looked else "no search was made for this message"
+    return _again(
+        "evidence",
+        f"That cannot be answered yet: {what}. "
+        f"Search for {'another' if searched else 'one'} name of the code, and read a file that is found.",
+    )
+
+
+def _again(rule: str, note: str) -> Again:
+    return Again(rule, f"{CORRECTION}{note}")
+
+
+def _may_correct(turn: Turn, rule: str) -> bool:
+    return turn.corrected.get(rule, 0) < MAX_CORRECTIONS
+
+
+# Files an answer names
+
+
+def _citing(turn: Turn, state: State, answer: str) -> Again | Act | Finish | None:
+    """An answer that names a file it has not read; only where the message is about what files say."""
+    facts = state.turn
+    if not facts.rules.citations or facts.asking is None or facts.asking.surface != RETRIEVAL_FIRST:
+        return None
+    known = _files_known(turn, facts.tools)
+    texts = [text for called in facts.tools.calls(turn.rounds) for text in _texts(called)]
+    for path in paths_in(answer):
+        read, found = _meant(path, known), _meant(path, [each.path for each in state.candidates])
+        if _meant(path, facts.named) is not None:
+            continue
+        if read is not None:
+            if facts.scope is not None and not is_inside(read, facts.scope):
+                return _cites_outside(turn, state, quoted(path), quoted(facts.scope))
+        elif not state.blind and (found is not None or not any(path in text for text in texts)):
+            return _cites_unread(turn, state, quoted(path), found, known)
+    return None
+
+
+def _cites_outside(turn: Turn, state: State, path: str, scope: str) -> Again | Finish:
+    """The file is known, and not where the message keeps to."""
+    if _may_correct(turn, "citations"):
+        about = f"Answer again, about {scope} only."
+        return _again("citations", f"Your answer names {path}, which is not in {scope}. {about}")
+    return _stopped("citations", f"The model was stopped: its answer is about {path}, which is not in {scope}", state)
+
+
+def _cites_unread(turn: Turn, state: State, path: str, found: str | None, read: list[str]) -> Again | Act | Finish:
+    if found is not None and CITED not in state.acts and state.turn.tools.has(READ):
+        return Act("citations", (_use(READ, {"path": found}),), f"the answer names {quoted(found)}")
+    if _may_correct(turn, "citations"):
+        known = f"Name only files you have read: {several(read)}." if read else "You have read no file."
+        return _again("citations", f"Your answer names {path}, which was not read. {known} Answer again.")
+    return _stopped("citations", f"The model was stopped: its answer names {path}, which it has not read", state)
+
+
+def _files_known(turn: Turn, tools: Catalogue) -> list[str]:
+    """Files that were read or changed in the conversation, each once, those of this turn first.
+
+    What is told is enough here: to name a file claims less than to have found something in it.
+    """
+    calls = tools.calls([*turn.rounds, *turn.earlier])
+    known = (called.file for called in calls if called.name in {READ, *CHANGES} and called.went_well)
+    return list(dict.fromkeys(known))
+
+
+def _meant(path: str, known: Iterable[str]) -> str | None:
+    """The file that is meant, by its whole path or the end of it."""
+    return next((each for each in known if refers_to(path, each)), None)
+
+
+def _texts(called: Called) -> Iterator[str]:
+    """What a result says; of a search, the lines and not the files, which are there to be read."""
+    if called.end is not End.DONE:
+        return
+    if called.name == SEARCH and called.step.result is not None:
+        yield from (line for found in candidates_of(called.step.result) for line in found.lines)
+    elif called.name == LIST:
+        folder = str(called.facts.get("path", "."))
+        yield from (plain_path(posixpath.join(folder, entry)) for entry in _strings(called.facts.get("entries")))
+    else:
+        yield from _strings(called.facts)
+
+
+def _strings(value: Json) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else cast("list[Json]", value):
+            yield from _strings(item)
+
+
+# What the runtime says in the model's place, from typed results alone; each answer ends the turn
+
+
+def _own_answer(facts: TurnFacts, turn: Turn) -> Finish | None:
+    """What came of the last calls, where that is the answer: a file to show, a change made or rejected."""
+    calls = _last_calls(facts, turn)
+    if not calls:
+        return None
+    shown = _file_shown(facts, turn, calls) if facts.rules.direct else None
+    return shown or (_changed(facts, turn, calls) if facts.rules.own_answers else None)
+
+
+def _failed_read(facts: TurnFacts, turn: Turn, state: State) -> Finish | None:
+    """A read that failed, where it leaves the model with nothing: it would only guess at other paths."""
+    if not facts.rules.own_answers or state.reads or state.has_untried or state.blind:
+        return None
+    for called in _last_calls(facts, turn):
+        if called.by_runtime and "/" not in called.path and _shown(facts) is None:
+            continue  # the name of a file, which may lie in a folder: the model can look for it
+        result = called.step.result
+        # The runtime's own calls have nothing else about them that could be wrong.
+        refused = called.by_runtime and result is not None and result.failure is Failure.INVALID_ARGUMENTS
+        if called.name == READ and (called.end is End.FAILED or refused):
+            error = _line(result.error if result is not None else None).removesuffix(".")
+            return Finish("own_answers", f"I couldn't read {quoted(called.path)}: {error}. No file contents were read.")
+    return None
+
+
+def _limit(state: State) -> Finish | None:
+    """The same slip twice, or too many rounds."""
+    rules = state.turn.rules
+    for rule, what in _SLIPS.items():
+        if getattr(rules, rule) and state.refused.get(rule, 0) >= MAX_SLIPS:
+            return _stopped(rule, f"The model was stopped: it {what}", state)
+    if rules.rounds and state.rounds >= MAX_ROUNDS:
+        return _stopped("rounds", f"The model was stopped after {MAX_ROUNDS} rounds of calls without an answer", state)
+    return None
+
+
+def _nothing_found(state: State) -> Finish | None:
+    """Two searches, both empty, and nothing was read."""
+    if not state.gathers or state.reads or len(state.searches) < 2 or state.candidates or state.has_evidence():
+        return None
+    return _no_evidence(state)
+
+
+def _no_evidence(state: State) -> Finish:
+    if state.reads:
+        what = "What was read does not show the answer"
+    elif state.candidates:
+        what = "What was found could not be read"
+    elif state.searches:
+        what = "I found nothing in the project that answers this"
+    else:
+        what = "The model was stopped: it answered before a file that shows it was read"
+    return _stopped("evidence", what, state)
+
+
+def _stopped(rule: str, what: str, state: State) -> Finish:
+    """With what is known to have been searched for and read; that there was nothing only where that is known too."""
+    searched = several([each.query for each in state.searches if each.query])
+    parts = {
+        "Searched for": searched or ("" if state.blind or state.looked else "nothing"),
+        "Read": several(state.paths_read) or ("" if state.blind else "nothing"),
+    }
+    so_far = "".join(f"{what}: {names}. " for what, names in parts.items() if names)
+    return Finish(rule, f"{what}. {so_far}Ask in other words, or name a file to read.", stopped=True)
+
+
+def _last_calls(facts: TurnFacts, turn: Turn) -> list[Called]:
+    """The calls of the last reply that asked for any."""
+    last = next((each for each in reversed(turn.rounds) if each.steps), None)
+    return [] if last is None else [facts.tools.called(step) for step in last.steps]
+
+
+def _shown(facts: TurnFacts) -> Direct | None:
+    """The file whose content is the answer."""
+    direct = None if facts.asking is None else facts.asking.direct
+    return direct if direct is not None and direct.raw else None
+
+
+def _file_shown(facts: TurnFacts, turn: Turn, calls: list[Called]) -> Finish | None:
+    direct = _shown(facts)
+    first_round = sum(bool(each.steps) for each in turn.rounds) == 1
+    if direct is None or not first_round or not all(called.by_runtime for called in calls):
+        return None
+    typed, content = calls[0].facts, calls[0].content
+    if content is None:
+        return None
+    if typed.get("limited_by") == "line":
+        return Finish("direct", f"{quoted(calls[0].path)} has a line that is too long to show.")
+    if not content:
+        return Finish("direct", f"{quoted(calls[0].path)} is empty.")
+    return Finish("direct", content + _rest(direct, typed, content))
+
+
+def _rest(asked: Direct, typed: Args, content: str) -> str:
+    """What is missing of what was asked for."""
+    begins, then, total = typed.get("offset"), typed.get("next_offset"), typed.get("total_lines")
+    offset, limit = asked.args.get("offset"), asked.args.get("limit")
+    all_shown = isinstance(offset, int) and isinstance(limit, int) and isinstance(then, int) and then >= offset + limit
+    if not isinstance(then, int) or all_shown:
+        return ""
+    lines = f"lines {begins} to {then - 1}" + (f" of {total}" if isinstance(total, int) else "")
+    return f"{'' if content.endswith(chr(10)) else chr(10)}\n[The file goes on: these are {lines}.]"
+
+
+def _changed(facts: TurnFacts, turn: Turn, calls: list[Called]) -> Finish | None:
+    """Only where it is known of every call of the reply what it changed: anything else is the model's to tell."""
+    acting = [called for called in calls if called.name not in LOOKING]
+    changes = [(called.path, called.step.result) for called in acting if called.name in CHANGES]
+    rejected = [path for path, result in changes if result is not None and result.failure is Failure.REJECTED]
+    if not acting or sum(map(_is_change_made, acting)) + len(rejected) < len(acting):
+        return None
+    everything = list(facts.tools.calls(turn.rounds))
+    made = [called.step.result for called in everything if _is_change_made(called)]
+    # The tool's own line, without the note that a person gave it other arguments.
+    done = [_line("" if result is None else own_output(result.output)) for result in made]
+    if not rejected:
+        return Finish("own_answers", "\n".join(done))
+    if not any(called.may_have_changed for called in everything):
+        return Finish("own_answers", "Canceled. No file was changed.")
+    return Finish("own_answers", "\n".join([*done, _not_made(everything, rejected)]))
+
+
+def _is_change_made(called: Called) -> bool:
+    """Where a person wrote what came of it there is no typed result, and nobody knows what was changed."""
+    return called.name in CHANGES and called.end is End.DONE and bool(called.facts)
+
+
+def _not_made(turn: Sequence[Called], rejected: Sequence[str]) -> str:
+    """Whatever else may have changed a file is not denied."""
+    others = [called for called in turn if called.may_have_changed]
+    touched = any(called.name not in CHANGES or not called.path for called in others)
+    touched = touched or not _are_apart([called.path for called in others], rejected)
+    paths = several(list(dict.fromkeys(rejected)))
+    return f"Canceled: this change to {paths} was not made." if touched else f"Canceled: {paths} was not changed."
+
+
+def _are_apart(others: Sequence[str], rejected: Sequence[str]) -> bool:
+    """Whether these are surely other files than those: a file may have many names, and on some systems in any case."""
+    names = {plain_path(path).casefold() for path in others}
+    plain = all(is_plain(path) and plain_path(path) == path for path in (*others, *rejected))
+    return not others or (plain and not any(plain_path(path).casefold() in names for path in rejected))
+
+
+def _line(text: str | None) -> str:
+    """The first line of a message, not too long."""
+    first = next((line.strip() for line in (text or "").splitlines() if line.strip()), "") or "no reason was given"
+    return first if len(first) <= _LONGEST_ERROR else f"{first[: _LONGEST_ERROR - 1]}…"

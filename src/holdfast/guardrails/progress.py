@@ -1,0 +1,445 @@
+"""How far a turn is: what its calls gave, which of them the rules refuse, and what the runtime does next."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from holdfast.agent.guard import Accept, Refused, Round, Step
+from holdfast.contract.json import Args
+from holdfast.contract.message import Part, ToolUse
+from holdfast.guardrails.evidence import (
+    Candidate,
+    Gate,
+    best,
+    candidates_of,
+    is_inside,
+    plain_path,
+    refers_to,
+    rejecting,
+    same_path,
+)
+from holdfast.guardrails.intent import LIST, READ, SEARCH, Mode
+from holdfast.guardrails.turn_facts import CHANGES, LOOKING, RUNTIME, Called, End, TurnFacts, is_by_runtime
+from holdfast.models.requests.masked_text import quoted, several
+from holdfast.models.requests.words import words_of
+
+PREFERRED: Final = "preferred"
+"""A question about usages: the file that fits best is read at once."""
+REDIRECT: Final = "redirect"
+"""A file was read that the search had not found."""
+UNREAD: Final = "unread"
+"""The model answered before it had read what was found."""
+
+
+class Seen(Struct, frozen=True):
+    """A file that was read."""
+
+    path: str
+    content: str | None
+    """None where the typed result has no text."""
+
+
+class Searched(Struct, frozen=True):
+    query: str
+    found: bool
+
+
+class Evidence(Struct, frozen=True):
+    shown: tuple[str, ...]
+    """Files that were read and count."""
+    rejected: tuple[tuple[str, Gate], ...]
+    """Files that were found and read, and do not."""
+
+
+class Due(Struct, frozen=True):
+    """A file the runtime reads itself."""
+
+    what: str
+    """What for: each reason counts once."""
+    path: str
+    why: str
+
+
+class State(Struct, frozen=True, kw_only=True):
+    """Found by replaying a turn, never kept."""
+
+    turn: TurnFacts
+    rounds: int = 0
+    """Replies that asked for calls, the runtime's own too."""
+    refused: Mapping[str, int] = field(default_factory=dict[str, int])
+    """By rule, in how many replies it refused something: a model is corrected between two replies, not within one."""
+    just_refused: tuple[Refused, ...] = ()
+    """In the last reply."""
+    searches: tuple[Searched, ...] = ()
+    candidates: tuple[Candidate, ...] = ()
+    """The files of the last search that found something."""
+    reads: tuple[Seen, ...] = ()
+    attempts: tuple[str, ...] = ()
+    """Paths of all reads that ran, whatever came of them."""
+    tried: tuple[str, ...] = ()
+    """Paths of all reads that were asked for and have an end."""
+    fresh: frozenset[str] = frozenset()
+    """Reads that would give the same again: nothing has changed since."""
+    last_done: str = ""
+    """The last call that succeeded."""
+    acts: Mapping[str, int] = field(default_factory=dict[str, int])
+    """How often the runtime asked for calls itself, by what for."""
+    answered: bool = False
+    """The evidence that was asked for is there."""
+    blind: bool = False
+    """What some call brought is not known in its typed form: nothing can be said about what is missing."""
+    looked: bool = False
+    """Some call succeeded."""
+
+    @property
+    def gathers(self) -> bool:
+        """An answer needs evidence, and it can be judged."""
+        return self.turn.gathers and not self.blind
+
+    @property
+    def paths_read(self) -> list[str]:
+        return list(dict.fromkeys(each.path for each in self.reads))
+
+    @property
+    def search_closed(self) -> bool:
+        """One search, and a second only if the first was empty."""
+        return any(each.found for each in self.searches) or len(self.searches) > 1
+
+    @property
+    def has_untried(self) -> bool:
+        """A file was found that nobody has tried to read."""
+        return any(not any(same_path(each.path, path) for path in self.tried) for each in self.candidates)
+
+    @property
+    def next_best(self) -> str | None:
+        return best(self.turn.mode, self.candidates, self.tried)
+
+    def is_candidate(self, path: str) -> bool:
+        return any(same_path(path, each.path) for each in self.candidates)
+
+    def candidate_attempts(self) -> int:
+        return sum(map(self.is_candidate, self.attempts))
+
+    def evidence(self) -> Evidence:
+        contents: dict[str, str] = {}
+        for read in self.reads:
+            if read.content is not None:
+                path = plain_path(read.path)
+                contents[path] = contents.get(path, "") + read.content
+        shown: list[str] = []
+        rejected: list[tuple[str, Gate]] = []
+        for path, content in contents.items():
+            if not self.is_candidate(path):
+                shown += [path] if self._is_asked_about(path) or self.turn.shows(path, content) else []
+            elif (gate := rejecting(self.turn.mode, path, content, self.candidates)) is None:
+                shown.append(path)
+            else:
+                rejected.append((path, gate))
+        return Evidence(tuple(shown), tuple(rejected))
+
+    def is_answered(self) -> bool:
+        """Whether enough files were read that count; where there are no more to be read, one is enough."""
+        return self.gathers and bool(self.reads) and self._is_enough(self.evidence().shown)
+
+    def has_evidence(self) -> bool:
+        """Whether it may be answered: what was read before the message counts too, and leaves the tools as they are."""
+        return self.answered or self._is_enough({*self.evidence().shown, *self.turn.known})
+
+    def due(self) -> Due | None:
+        """What the runtime reads without asking the model."""
+        path = self.next_best if self.gathers and not self.answered and self.candidates else None
+        if path is None:
+            return None
+        evidence = self.evidence()
+        for read, gate in evidence.rejected:
+            if gate not in self.acts:
+                return Due(gate, path, f"{quoted(read)} {gate}")
+        if self.turn.mode is Mode.USAGE and self.acts.get(PREFERRED, 0) < self.turn.wanted:
+            return Due(PREFERRED, path, f"{quoted(path)} is the likeliest place")
+        strays = [read for read in self.attempts if not (self.is_candidate(read) or self._is_asked_about(read))]
+        strays = [read for read in strays if plain_path(read) not in evidence.shown]
+        if strays and REDIRECT not in self.acts and not self.candidate_attempts():
+            return Due(REDIRECT, path, f"{quoted(strays[-1])} is not among the files that were found")
+        return None
+
+    def unread(self) -> Due | None:
+        """What the runtime reads when the model answers without evidence."""
+        path = self.next_best if self.candidates and UNREAD not in self.acts else None
+        return None if path is None else Due(UNREAD, path, "the answer came before any file that shows it was read")
+
+    def _is_enough(self, shown: Collection[str]) -> bool:
+        if len(shown) >= self.turn.wanted:
+            return True
+        return len(shown) > 0 and self.search_closed and self.next_best is None
+
+    def _is_asked_about(self, path: str) -> bool:
+        """The message names it and asks what is in it: it needs no search to be found."""
+        if self.turn.mode is Mode.USAGE or self.turn.wanted > 1:
+            return False
+        return any(refers_to(name, path) for name in self.turn.named)
+
+
+CORRECTION: Final = "[runtime:correction] "
+MAX_READS: Final = 3
+MAX_CANDIDATE_READS: Final = 2
+DIRECT: Final = "direct"
+CITED: Final = "cited"
+
+Before = Sequence[Called]
+"""The calls of the same reply that come first and are let through."""
+Check = Callable[[State, Before, Called], str | None]
+
+
+def refused(state: State, before: Before, called: Called) -> Refused | None:
+    """The first rule that refuses a call, in the state its reply found."""
+    if called.by_runtime:
+        return None
+    for rule, check in _CHECKS.items():
+        if getattr(state.turn.rules, rule) and (text := check(state, before, called)) is not None:
+            return Refused(rule, f"{CORRECTION}{text}")
+    return None
+
+
+def _written(state: State, called: Called) -> str:
+    return quoted(state.turn.tools.written(called.name))
+
+
+def _after_evidence(state: State, before: Before, called: Called) -> str | None:
+    if not state.answered or state.turn.surface is None:
+        return None
+    shown = several(state.evidence().shown)
+    return f"{_written(state, called)} was not run: you have read {shown}, which shows it. Answer now."
+
+
+def _outside_surface(state: State, before: Before, called: Called) -> str | None:
+    names = state.turn.left
+    if state.turn.surface is None or called.name in names:
+        return None
+    written = ", ".join(map(state.turn.tools.written, names))
+    left = f"Call one of {written}, or answer." if names else "There are none: answer in words."
+    return f"{_written(state, called)} is not among the tools for this message. {left}"
+
+
+def _weak_query(state: State, before: Before, called: Called) -> str | None:
+    query = called.query
+    if called.name != SEARCH or query is None or not is_weak(query):
+        return None
+    said = f"{quoted(query)} would find almost everything" if query.strip() else "a search needs something to look for"
+    return f"Nothing was searched: {said}. Search for one name of the code, three letters or longer."
+
+
+def _search_closed(state: State, before: Before, called: Called) -> str | None:
+    if called.name != SEARCH:
+        return None
+    if not state.search_closed:
+        second = any(each.name == SEARCH for each in before)
+        return "One search at a time: look at what the first one finds." if second else None
+    if state.candidates:
+        return "No more searches for this message. Read a file the search found, or answer."
+    return "No more searches for this message. Answer from what you have, or say what is missing."
+
+
+def _list_before_search(state: State, before: Before, called: Called) -> str | None:
+    searched = state.searches or any(each.name == SEARCH for each in before)
+    if called.name != LIST or not state.turn.investigates or searched:
+        return None
+    return f"{quoted(called.path or '.')} was not listed: search for a name of the code first, then read what is found."
+
+
+def _read_budget(state: State, before: Before, called: Called) -> str | None:
+    if called.name != READ:
+        return None
+    reads = [each for each in before if each.name == READ]
+    path, limit = quoted(called.path), ""
+    if called.key in state.fresh:
+        return f"{path} was not read again: its content is above. Use that, or read another file."
+    if any(each.key == called.key for each in reads):
+        return f"{path} was not read twice: your reply asks for it already. Use what that call gives."
+    if len(state.attempts) + len(reads) >= MAX_READS:
+        limit = f"{MAX_READS} reads"
+    elif state.turn.investigates and state.is_candidate(called.path):
+        spent = state.candidate_attempts() + sum(state.is_candidate(each.path) for each in reads)
+        limit = f"{MAX_CANDIDATE_READS} reads of files a search found" if spent >= MAX_CANDIDATE_READS else ""
+    return f"{path} was not read: {limit} for one message are the limit. Answer from those." if limit else None
+
+
+def _repeated(state: State, before: Before, called: Called) -> str | None:
+    """Only for tools whose answer is known to stay the same: one that waits for something is asked again and again."""
+    if called.name not in LOOKING | CHANGES:
+        return None
+    again = f"{_written(state, called)} was not run again with the same arguments:"
+    if called.key == state.last_done:
+        return f"{again} its result is above. Go on from it."
+    doubled = any(each.key == called.key for each in before)
+    return f"{again} your reply asks for it already. Go on from what that call gives." if doubled else None
+
+
+_CHECKS: Final[dict[str, Check]] = {
+    "evidence": _after_evidence,
+    "surfaces": _outside_surface,
+    "weak_queries": _weak_query,
+    "search_budget": _search_closed,
+    "list_before_search": _list_before_search,
+    "read_budget": _read_budget,
+    "duplicate_calls": _repeated,
+}
+
+
+def judged(state: State, each: Round) -> Iterator[tuple[Called, Refused | None]]:
+    """The calls of a reply, judged in the state it found, each with why it is refused, if it is."""
+    before: list[Called] = []
+    for step in each.steps:
+        called = state.turn.tools.called(step)
+        no = refused(state, before, called)
+        if no is None:
+            before.append(called)
+        yield called, no
+
+
+def replay(turn: TurnFacts, rounds: Sequence[Round]) -> State:
+    state = State(turn=turn)
+    for each in rounds:
+        if each.steps:
+            state = _after(state, each)
+    return state
+
+
+def _after(state: State, each: Round) -> State:
+    calls = list(judged(state, each))
+    refusals = tuple(dict.fromkeys(no for _, no in calls if no is not None))
+    now = replace(
+        state,
+        rounds=state.rounds + 1,
+        refused=_counted(state.refused, {no.rule for no in refusals}),
+        just_refused=refusals,
+        acts=_counted(state.acts, {_purpose(state)}) if is_by_runtime(each) else state.acts,
+    )
+    for called, no in calls:
+        now = _since(now, called)
+        if no is None or called.end is End.DONE:
+            now = _with(now, called)
+    if any(called.may_have_changed for called, _ in calls):
+        # The calls of a reply run in any order: what was looked at beside a change may be as it was before it.
+        looked = any(called.key == now.last_done and called.name in LOOKING for called, _ in calls)
+        now = replace(now, fresh=frozenset[str](), last_done="" if looked else now.last_done)
+    return replace(now, answered=now.is_answered())
+
+
+def _purpose(state: State) -> str:
+    """What the runtime asked for calls for: it is known from the state in which it did."""
+    if not state.rounds:
+        return DIRECT
+    due = state.due()
+    if due is not None:
+        return due.what
+    return UNREAD if state.gathers and not state.has_evidence() else CITED
+
+
+def _counted(counts: Mapping[str, int], names: set[str]) -> dict[str, int]:
+    return {**counts, **{name: counts.get(name, 0) + 1 for name in names}}
+
+
+def _since(state: State, called: Called) -> State:
+    """What is no longer as it was, and what can no longer be known, after a call."""
+    if called.may_have_changed:
+        state = replace(state, last_done="", fresh=frozenset[str]())
+    untyped = called.name in (READ, SEARCH) and called.end is End.DONE and not called.facts
+    return replace(state, blind=True) if called.is_told or untyped else state
+
+
+def _with(state: State, called: Called) -> State:
+    """What a call that ended adds. One whose result is gone adds nothing: it is no reason to refuse anything."""
+    end = called.end
+    if end is End.DONE:
+        state = replace(state, last_done=called.key, looked=True)
+    if called.name == SEARCH and end is End.DONE:
+        return _with_search(state, called)
+    if called.name != READ or end is End.GONE:
+        return state
+    state = replace(state, tried=(*state.tried, called.file))
+    if end in (End.DONE, End.FAILED):
+        state = replace(state, attempts=(*state.attempts, called.file))
+    if end is End.DONE:
+        seen = Seen(called.file, called.content)
+        state = replace(state, reads=(*state.reads, seen), fresh=state.fresh | {called.key})
+    return state
+
+
+def _with_search(state: State, called: Called) -> State:
+    assert called.step.result is not None
+    if not isinstance(called.facts.get("files"), list):
+        return state
+    found = candidates_of(called.step.result)
+    query = called.args.get("query")
+    searched = Searched(query if isinstance(query, str) else "", bool(found))
+    return replace(state, searches=(*state.searches, searched), candidates=found or state.candidates)
+
+
+# What is put right in the calls a model asks for
+
+_WORD: Final = re.compile(r"""[^\s\\()\[\]{}.,;:"'`]+""")
+_SAYS_NOTHING: Final = words_of(
+    # about asking
+    "a an and are fn for find how in initialize initialized initialization implemented is of or the to what where "
+    "initialise initialised initialisation all every does do we search locate show usage usages uses used called "
+    "callers calls definition definitions defined declared "
+    # like `fn` found in every file, while the word after them is the one that is meant
+    "def class function func struct enum trait interface impl pub async "
+    # what stands before the dot of a name that is meant
+    "self this cls"
+)
+_SHORTEST: Final = 3
+
+
+def simplified(query: str) -> str:
+    """The first word that says something and would not find everything; the query itself if there is none.
+
+    Words end at white space, quotes, brackets and ``\\ . , ; :``. Question words, the keywords of a declaration and
+    `self` say nothing, in any case of letters: `where is fn parse_line` is `parse_line`, `Session::open()` is
+    `Session`, `os.path.join` is `path`.
+    """
+    words = (match[0] for match in _WORD.finditer(query))
+    return next((word for word in words if word.lower() not in _SAYS_NOTHING and not is_weak(word)), query)
+
+
+def is_weak(query: str) -> bool:
+    """Whether it would find everything: empty, shorter than three characters, or `git`."""
+    word = query.strip()
+    return len(word) < _SHORTEST or word.lower() == "git"
+
+
+def repaired(turn: TurnFacts, parts: Sequence[Part]) -> Accept:
+    changed: dict[str, str] = {}
+    taken = {part.id for part in parts if isinstance(part, ToolUse)}
+    made = (_own_id(_search(turn, part, changed), taken) if isinstance(part, ToolUse) else part for part in parts)
+    return Accept(tuple(made), changed)
+
+
+def _search(turn: TurnFacts, use: ToolUse, changed: dict[str, str]) -> ToolUse:
+    called = turn.tools.called(Step(use))
+    if called.name != SEARCH or not called.args:
+        return use
+    right: Args = dict(called.args)
+    query, scope = called.query, turn.scope
+    if query is not None and turn.rules.simplify_queries and (word := simplified(query)) != query:
+        changed["simplify_queries"] = f"{quoted(query)} is searched as {quoted(word)}"
+        right["query"] = word
+    if scope is not None and not (called.path and is_inside(called.path, scope)):
+        changed["scope"] = f"the search keeps to {quoted(scope)}"
+        right["path"] = scope
+    return use if right == called.args else replace(use, arguments=json.dumps(right, ensure_ascii=False))
+
+
+def _own_id(use: ToolUse, taken: set[str]) -> ToolUse:
+    """A model's call does not pass for one of the runtime's."""
+    fresh = use.id
+    while fresh.startswith(RUNTIME) or (fresh != use.id and fresh in taken):
+        fresh = f"model-{fresh}"
+    taken.add(fresh)
+    return use if fresh == use.id else replace(use, id=fresh)

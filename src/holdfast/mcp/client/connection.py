@@ -1,0 +1,433 @@
+"""One server for as long as the runtime lives: started, listed, listened to, and started again when it is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
+
+from msgspec import Struct
+
+from holdfast.config.config import McpServer
+from holdfast.contract.errors import HoldfastError
+from holdfast.contract.json import Args
+from holdfast.contract.result import Result, fail
+from holdfast.mcp.client.active_calls import Flights
+from holdfast.mcp.client.server_requests import Asking, Journal
+from holdfast.mcp.client.tool_catalog import Shelf
+from holdfast.text.escape import visible
+
+if TYPE_CHECKING:
+    import mcp_types
+    from mcp import Client
+
+    from holdfast.mcp.client.http_transport import Remote
+    from holdfast.runtime.context import RunContext
+    from holdfast.runtime.runtime import Runtime
+    from holdfast.store.trust import Pins
+
+
+class Clock(Protocol):
+    """Time, as the restarts see it."""
+
+    def now(self) -> float: ...
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class LoopClock:
+    def now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class Life:
+    """From one start of a server to its end."""
+
+    def __init__(self) -> None:
+        self.client: Client | None = None
+        self.gone = False
+        self.reason = ""
+        self.stale = False
+        self.wake = asyncio.Event()
+        self.over = asyncio.Event()
+        self.loop = asyncio.get_running_loop()
+
+    def lose(self, reason: str) -> None:
+        """Nothing more will come from the server."""
+        self.reason = self.reason or reason
+        self.gone = True
+        self.over.set()
+        self.wake.set()
+
+    def refresh(self) -> None:
+        """The list of tools is not what it was."""
+        self.stale = True
+        self.wake.set()
+
+    async def rest(self, clock: Clock, seconds: float) -> None:
+        """Sleep, unless the server is gone before that."""
+        waits = [asyncio.ensure_future(wait) for wait in (clock.sleep(seconds), self.over.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+
+class Start:
+    """How long a server may take to be ready: while a person logs in, that time does not run."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.limit: asyncio.Timeout | None = None
+        self._left = 0.0
+        self._waiting = 0
+
+    @asynccontextmanager
+    async def bounded(self) -> AsyncGenerator[None]:
+        try:
+            async with asyncio.timeout(self._seconds) as self.limit:
+                yield
+        except TimeoutError:
+            raise HoldfastError(f"it was not ready after {self._seconds:g} s") from None
+        finally:
+            self.limit = None
+
+    def hold(self, waiting: bool) -> None:
+        """A person is waited for, or not any more."""
+        limit, self._waiting = self.limit, self._waiting + (1 if waiting else -1)
+        if limit is None:
+            return
+        now = asyncio.get_running_loop().time()
+        with suppress(RuntimeError):  # it is over already
+            if waiting and (when := limit.when()) is not None:
+                self._left = max(0.0, when - now)
+                limit.reschedule(None)
+            elif not self._waiting:
+                limit.reschedule(now + self._left)
+
+
+FIRST_PAUSE: Final = 0.5
+LONGEST_PAUSE: Final = 30.0
+HEALTHY: Final = 60.0
+CALM: Final = 0.5
+"""Seconds after a reading of the list before the next; more and more for a list that keeps changing."""
+_MAX_REASON: Final = 1_000
+
+
+ServerState = Literal["starting", "ready", "away", "off"]
+
+
+class ServerStatus(Struct, frozen=True, kw_only=True):
+    """How a server is now."""
+
+    name: str
+    state: ServerState
+    tools: int = 0
+    """How many of its tools are registered."""
+    changed: int = 0
+    """How many of them are held because nobody has seen their definition as it is."""
+    reason: str = ""
+    """Why it is away."""
+    title: str = ""
+    """What it calls itself."""
+    version: str = ""
+    protocol: str = ""
+
+
+class Connection:
+    def __init__(
+        self,
+        runtime: Runtime,
+        name: str,
+        server: McpServer,
+        *,
+        pins: Pins | None,
+        state: Path | None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.name = name
+        self.shelf = Shelf(runtime, name, server, pins, self.call)
+        self.first: asyncio.Future[str] | None = None
+        """What came of the first try: nothing, or why it failed."""
+        self._runtime = runtime
+        self._server = server
+        self._state_folder = state
+        self._clock = clock or LoopClock()
+        self._start = Start(server.start_timeout)
+        self._flights = Flights()
+        self._asking = Asking(runtime, name, self._flights)
+        self._journal = Journal(runtime, name, self._flights)
+        self._state: ServerState = "off"
+        self._life: Life | None = None
+        self._about: tuple[str, str, str] = ("", "", "")
+        self._reason = ""
+        self._again_at = 0.0
+        self._remote: Remote | None = None
+        self._legacy = False
+
+    @property
+    def status(self) -> ServerStatus:
+        title, version, protocol = self._about
+        return ServerStatus(
+            name=self.name,
+            state=self._state,
+            tools=len(self.shelf),
+            changed=self.shelf.changed,
+            reason=self._reason,
+            title=title,
+            version=version,
+            protocol=protocol,
+        )
+
+    # Living
+
+    async def run(self) -> None:
+        """Keep the server running until this is cancelled."""
+        pause = FIRST_PAUSE
+        try:
+            while True:
+                self._state = "starting"
+                began = self._clock.now()
+                reason = await self._live()
+                self._state, self._reason = "away", reason
+                if self._life is None:
+                    if self._remote is not None and self._remote.falls_back():
+                        continue
+                    self.shelf.clear()
+                    self._legacy = not self._legacy  # some servers cannot bear to be asked which protocol they speak
+                self._life = None
+                if self._clock.now() - began >= HEALTHY:
+                    pause = FIRST_PAUSE
+                self._again_at = self._clock.now() + pause
+                self._tell_first(reason)
+                await self._clock.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+        finally:
+            self._life = None
+            self._state = "off"
+            self.shelf.clear()
+
+    async def _live(self) -> str:
+        """One life of the server; why it ended. `self._life` stays None if it never got as far as its tools."""
+        self._life = None
+        life = Life()
+        await _load()
+        try:
+            async with AsyncExitStack() as stack:
+                async with self._start.bounded():
+                    client = life.client = await stack.enter_async_context(self._client(life))
+                    client.session.validate_tool_result = _leave_to_the_runtime
+                    self._about = _about(client)
+                    await self.shelf.put(await self._list(client))
+                self._life = life
+                self._state, self._reason = "ready", ""
+                self._tell_first("")
+                stack.push_async_callback(_ended, asyncio.create_task(self._listen(life, client)))
+                await self._follow(life, client)
+        except Exception as error:
+            life.reason = life.reason or self._words(error)
+        finally:
+            life.gone = True
+        return self._told(life.reason) or "it ended"
+
+    async def _follow(self, life: Life, client: Client) -> None:
+        """Read the list again whenever it has changed, until the server is gone."""
+        pause = CALM
+        while True:
+            await life.wake.wait()
+            life.wake.clear()
+            if life.gone:
+                self._state, self._reason = "away", self._told(life.reason) or "it ended"
+                self._again_at = self._clock.now() + FIRST_PAUSE
+                return
+            life.stale = False
+            try:
+                async with asyncio.timeout(self._server.start_timeout):
+                    await self.shelf.put(await self._list(client))
+            except Exception as error:
+                why = self._told(self._words(error))
+                self._runtime.events.warn(f"The tools of {self._named} could not be read again: {why}")
+            await life.rest(self._clock, pause)
+            pause = min(2 * pause, LONGEST_PAUSE) if life.stale else CALM
+
+    async def _listen(self, life: Life, client: Client) -> None:
+        """Ask to be told of changes: servers of the handshake protocol tell without being asked."""
+        from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+        tools = client.server_capabilities.tools
+        if client.protocol_version not in MODERN_PROTOCOL_VERSIONS or tools is None or not tools.list_changed:
+            return
+        pause = FIRST_PAUSE
+        while not life.gone:
+            began = self._clock.now()
+            try:
+                async with client.listen(tools_list_changed=True) as subscription:
+                    if not subscription.honored.tools_list_changed:
+                        return
+                    life.refresh()  # for what has changed before it was listened to
+                    async for _ in subscription:
+                        life.refresh()
+            except Exception as error:
+                self._runtime.events.log(f"{self._named} does not tell of changes: {self._told(self._words(error))}")
+            if self._clock.now() - began >= HEALTHY:
+                pause = FIRST_PAUSE
+            await self._clock.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def _list(self, client: Client) -> list[mcp_types.Tool]:
+        from holdfast.mcp.client.tool_list import list_tools
+
+        tools, complete = await list_tools(client)
+        if not complete:
+            told = f"its first {len(tools):,} tools are used"
+            self._runtime.registry.warn(f"The list of {self._named} is too long: {told}.")
+        return tools
+
+    # Starting
+
+    def _client(self, life: Life) -> Client:
+        from importlib.metadata import version
+
+        from mcp import Client
+        from mcp_types import Implementation
+
+        from holdfast.mcp.client.flow_control import watched
+        from holdfast.mcp.client.tool_list import drop_malformed
+
+        person = self._runtime.interfaces.can_inquire
+
+        def sift(page: dict[str, Any]) -> None:
+            version = "" if life.client is None else life.client.protocol_version
+            for name, why in drop_malformed(page, version):
+                self.shelf.leave_out(name, why)
+
+        def lose(reason: str) -> None:
+            life.lose(reason or ("" if self._remote is None else self._remote.fault))
+
+        async def handle(message: Any) -> None:
+            if getattr(message, "method", "") == "notifications/tools/list_changed":
+                life.refresh()
+
+        return Client(
+            watched(self._transport(), lose, sift),
+            mode="legacy" if self._legacy or self._server.protocol == "handshake" else "auto",
+            client_info=Implementation(name="holdfast", version=version("holdfast")),
+            elicitation_callback=self._asking.elicit if person else None,
+            sampling_callback=self._asking.sample if person else None,
+            list_roots_callback=self._asking.roots if self._runtime.workspace.root is not None else None,
+            logging_callback=self._journal.log,
+            log_level="info",
+            message_handler=handle,
+            cache=None,
+        )
+
+    def _transport(self) -> Any:
+        if self._server.url is None:
+            from holdfast.mcp.client.stdio_transport import StdioTransport
+
+            return StdioTransport(self._runtime, self.name, self._server)
+        if self._remote is None:
+            from holdfast.mcp.client.http_transport import Remote
+
+            self._remote = Remote(self._runtime, self.name, self._server, self._state_folder, self._start.hold)
+        return self._remote.transport()
+
+    # Calling
+
+    async def call(self, tool: str, args: Args, ctx: RunContext) -> Result:
+        """Call a tool by its MCP name. Raises `NoReply` when it is not known what came of it."""
+        life = self._life
+        if life is None or life.gone or life.client is None:
+            return fail(self._absence())
+        if asyncio.get_running_loop() is not life.loop:
+            return fail(f"MCP server '{self.name}' belongs to another event loop. The call was not sent.")
+        from holdfast.mcp.client.tool_call import call_tool
+
+        with self._flights.begin(ctx):
+            return await call_tool(life.client, tool, args, ctx, self._runtime, self)
+
+    def fate_of(self, client: Client) -> str:
+        """Why nothing more will come from this client; nothing if something may."""
+        life = self._life
+        if life is None or life.client is not client:
+            return self._reason or "it ended"
+        return (self._told(life.reason) or "it ended") if life.gone else ""
+
+    def end_session(self, reason: str) -> None:
+        """The server has forgotten this session: begin another."""
+        if self._life is not None:
+            self._life.lose(reason)
+
+    def refresh(self) -> None:
+        """Read the list of tools again."""
+        if self._life is not None:
+            self._life.refresh()
+
+    async def visit(self, elicitations: Any) -> str:
+        return await self._asking.visit(elicitations)
+
+    def _absence(self) -> str:
+        said = f"MCP server '{self.name}' is not running ({self._reason or 'it has just ended'})"
+        if self._state != "away":
+            return f"{said}; it is being started. The call was not sent."
+        left = max(0.0, self._again_at - self._clock.now())
+        return f"{said}; it is tried again in {ceil(left) or 1} s. The call was not sent."
+
+    # Telling
+
+    @property
+    def _named(self) -> str:
+        return f"the MCP server '{self.name}'"
+
+    def _tell_first(self, reason: str) -> None:
+        if self.first is not None and not self.first.done():
+            self.first.set_result(reason)
+
+    def _words(self, error: BaseException) -> str:
+        while isinstance(error, BaseExceptionGroup):
+            error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+        said = str(error) or type(error).__name__
+        if self._remote is None or isinstance(error, HoldfastError):
+            return said
+        said, why = said.partition("\n")[0], self._remote.why
+        return f"{said} ({why})" if why else said
+
+    def _told(self, reason: str) -> str:
+        opening = f"The MCP server '{self.name}' "
+        said = f"it {reason.removeprefix(opening)}" if reason.startswith(opening) else reason
+        return visible(self._runtime.redactor(said)[:_MAX_REASON].rstrip(".\n"))
+
+
+def _about(client: Client) -> tuple[str, str, str]:
+    info = client.server_info
+    told: Callable[[str | None], str] = lambda text: visible((text or "")[:200])  # noqa: E731
+    return told(info and (info.title or info.name)), told(info and info.version), client.protocol_version
+
+
+async def _leave_to_the_runtime(name: str, result: mcp_types.CallToolResult) -> None:
+    """Output schemas are checked where all tools' are, by the definition a person has seen."""
+
+
+async def _load() -> None:
+    """Import the SDK in a thread, since that takes longer than anything else here."""
+
+    def work() -> None:
+        import mcp
+
+        for name in (mcp.__name__, "client"):
+            logging.getLogger(name).addHandler(logging.NullHandler())  # what a server does wrong is not for the screen
+
+    await asyncio.to_thread(work)
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task

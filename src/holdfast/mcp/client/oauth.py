@@ -1,0 +1,357 @@
+"""Logins to MCP servers: a token for every request, renewed when it ends, and a person who is asked for a login."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Final
+from urllib.parse import parse_qs, urlsplit
+from weakref import WeakKeyDictionary
+
+import httpx2
+from mcp.client.auth.utils import extract_field_from_www_auth
+from mcp.shared.auth import AuthorizationCodeResult, OAuthToken
+from pydantic import AnyUrl
+
+from holdfast.config.config import McpServer
+from holdfast.contract.elicitation import Inquiry, Visit
+from holdfast.contract.errors import HoldfastError
+from holdfast.mcp.client.active_calls import Flight, call_of, wants_answer
+from holdfast.mcp.client.oauth_callback import Arrival, Callback
+from holdfast.mcp.client.oauth_client import Keeper, LoginFailed, LoginNeeded
+from holdfast.net.addresses import NEAR, on_this_machine
+from holdfast.net.gateway import Gateway
+from holdfast.net.hosts import fault_of, origin_of
+from holdfast.net.http import GatewayTransport
+from holdfast.runtime.runtime import Runtime
+from holdfast.text.escape import clip, visible, visible_url
+
+__all__ = ["LOGIN_SECONDS", "Login", "LoginFailed", "LoginNeeded", "oauth_for"]
+
+LOGIN_SECONDS: float = 300.0
+"""How long a login waits for the person and the browser."""
+_FETCH_SECONDS: Final = 30.0
+_ALL_SECONDS: Final = 60.0
+"""For everything one login or renewal fetches: others wait for it."""
+_FETCH_BYTES: Final = 1 << 20
+_SCOPES_SHOWN: Final = 200
+_UNFINISHED: Final = "the last login was not finished"
+
+_Flow = AsyncGenerator[httpx2.Request, httpx2.Response]
+
+
+def oauth_for(runtime: Runtime, name: str, server: McpServer, state: Path | None) -> Login:
+    """The login of one server. Connections of a runtime to the same server share it, so a person is asked once.
+
+    `state` is the user's state folder; None: a login lasts as long as the runtime.
+    """
+    here = _logins.setdefault(runtime, {})
+    key = (name, server.url, server.oauth, state)
+    if key not in here:
+        here[key] = Login(runtime, name, server, state)
+    return here[key]
+
+
+class Login(Keeper):
+    """Sends the access token to the origin of the server and nowhere else.
+
+    The SDK holds its lock while it waits for a response, so requests that need no login go past it: a slow call would
+    hold up every other one, and its own cancellation.
+    """
+
+    def __init__(self, runtime: Runtime, name: str, server: McpServer, state: Path | None) -> None:
+        super().__init__(runtime, name, server, state)
+        self._origin = origin_of(self._url)
+        self._local = on_this_machine(self._origin[1])
+        self._loaded = False
+        self._callback: Callback | None = None
+        self._address = self._latest = ""
+        self._over = ""
+        """Why a person is not asked again: one who said no is not asked at every reconnection."""
+        self._busy: asyncio.Future[None] | None = None
+        """Done when the login or renewal that is under way has ended."""
+        self._left = _ALL_SECONDS
+        self._call: Flight | None = None
+        """The call it is for."""
+
+    async def async_auth_flow(self, request: httpx2.Request) -> _Flow:
+        if not await self._is_mine(request):
+            yield request
+            return
+        call, patient = await call_of(request), await wants_answer(request)
+        early: httpx2.Response | None = None
+        if self.context.is_token_valid() or not self.context.can_refresh_token():
+            self._put_token(request)
+            early = yield request
+            if not _is_challenge(early):
+                return
+            self._refused = _token_of(request) if early.status_code == 401 else None
+        if not patient and self._busy is not None:
+            # Everything else that is to be sent would wait behind it, for a person.
+            if early is None:
+                yield request
+            return
+        if not await self._turn(call):
+            yield request
+            return
+        self._call, self._left = call, _ALL_SECONDS
+        busy = self._busy = asyncio.get_running_loop().create_future()
+        steps = self._steps(request, early, patient=patient or request.method == "DELETE")
+        try:
+            outgoing = await anext(steps, None)
+            while outgoing is not None:
+                response = yield outgoing
+                try:
+                    outgoing = await steps.asend(response)
+                except StopAsyncIteration:
+                    return
+        except _CallOver:
+            yield request  # which the transport does not send
+        finally:
+            await steps.aclose()
+            self._busy = self._call = None
+            busy.set_result(None)
+
+    async def _steps(self, request: httpx2.Request, early: httpx2.Response | None, *, patient: bool) -> _Flow:
+        """The SDK's flow, of which only the request itself leaves here. `early`: what came of it without a login."""
+        tried = _token_of(request)
+        self._initialized = False
+        callback: Callback | None = None
+        flow = super().async_auth_flow(request)
+        try:
+            async with httpx2.AsyncClient(timeout=_FETCH_SECONDS, trust_env=False, transport=self._reach()) as client:
+                outgoing = await self._next(flow, None)
+                while outgoing is not None:
+                    if outgoing is not request:
+                        response = await self._fetch(client, outgoing)
+                    else:
+                        response = early if early is not None and _token_of(request) == tried else (yield request)
+                        early = None
+                        if _is_challenge(response):
+                            if not patient:
+                                return
+                            callback = await self._begin(callback, request, response)
+                    outgoing = await self._next(flow, response)
+        finally:
+            if callback is not None:
+                await callback.close()
+            await flow.aclose()
+
+    async def _turn(self, call: Flight | None) -> bool:
+        """One login at a time. Who is behind one waits for a person too, so that the time of a call does not run.
+
+        False if the call is over before that.
+        """
+        while self._busy is not None:
+            if call is None:
+                await _until(self._busy)
+            else:
+                await call.while_it_lasts(_until(self._busy))
+                if call.over:
+                    return False
+        return True
+
+    async def _initialize(self) -> None:
+        await super()._initialize()
+        self._loaded = True
+        tokens = self.context.current_tokens
+        if tokens is not None and tokens.access_token != self._latest:
+            # Somebody logged in elsewhere.
+            self._latest, self._over = tokens.access_token, ""
+
+    def given(self, tokens: OAuthToken) -> None:
+        super().given(tokens)
+        self._latest = tokens.access_token
+        if self._over == _UNFINISHED:
+            self._over = ""
+
+    async def _is_mine(self, request: httpx2.Request) -> bool:
+        if origin_of(str(request.url)) != self._origin:
+            return False
+        if not self._loaded:
+            async with self.context.lock:
+                if not self._loaded:
+                    await self._initialize()
+        # A redirect within the origin comes back with the token on it; anything else is a header of the configuration.
+        tokens = self.context.current_tokens
+        return "Authorization" not in request.headers or (
+            tokens is not None and _token_of(request) == tokens.access_token
+        )
+
+    def _put_token(self, request: httpx2.Request) -> None:
+        request.headers.pop("Authorization", None)
+        if self.context.is_token_valid():
+            self._add_auth_header(request)
+
+    async def _next(self, flow: _Flow, response: httpx2.Response | None) -> httpx2.Request | None:
+        try:
+            return await (anext(flow) if response is None else flow.asend(response))
+        except StopAsyncIteration:
+            return None
+        except (HoldfastError, httpx2.HTTPError, _CallOver):
+            raise
+        except Exception as error:
+            raise self.failed(str(error)) from None
+
+    async def _fetch(self, client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
+        """What a login needs beside the request: descriptions, registration, tokens. Bounded in time and size."""
+        self._check(str(request.url))
+        request.headers["Accept-Encoding"] = "identity"
+        began, seconds = asyncio.get_running_loop().time(), min(_FETCH_SECONDS, self._left)
+        try:
+            async with asyncio.timeout(seconds):
+                answer = await client.send(request, stream=True, follow_redirects=False)
+                try:
+                    content = await self._content_of(answer)
+                finally:
+                    await answer.aclose()
+        except TimeoutError:
+            raise self.failed(f"{visible_url(str(request.url))} did not answer in {seconds:.0f} s") from None
+        finally:
+            self._left = max(0.0, self._left - asyncio.get_running_loop().time() + began)
+        whole = httpx2.Response(answer.status_code, headers=answer.headers, content=content, request=answer.request)
+        whole.next_request = answer.next_request
+        return whole
+
+    async def _content_of(self, answer: httpx2.Response) -> bytes:
+        if answer.headers.get("Content-Encoding", "identity") != "identity":
+            raise self.failed("its login service sends packed content, which was not asked for")
+        content = bytearray()
+        async for part in answer.aiter_raw():
+            content += part
+            if len(content) > _FETCH_BYTES:
+                raise self.failed(f"its login service sent more than {_FETCH_BYTES} bytes")
+        return bytes(content)
+
+    def _reach(self) -> GatewayTransport:
+        """What a server names may lead to this machine or its network link only if the server is there itself."""
+        gateway = Gateway.for_origin(self._url, others=frozenset() if self._local else NEAR)
+        return GatewayTransport(gateway, verify=httpx2.create_ssl_context(trust_env=False))
+
+    def _check(self, url: str) -> None:
+        fault = fault_of(url, loopback=self._local)
+        if fault is not None:
+            raise self.failed(f"it sends you to {visible_url(url)} for the login, and {fault}")
+
+    async def _begin(
+        self, callback: Callback | None, request: httpx2.Request, response: httpx2.Response
+    ) -> Callback | None:
+        """Open the page the browser comes back to, which a registration names. A second refusal ends it."""
+        if callback is not None:
+            self._over = "it refuses the login it has just given"
+            return callback
+        if request.method == "DELETE":
+            raise self._needed("nobody is asked when a connection is closed")
+        if self._over or not self._runtime.interfaces.can_inquire:
+            raise self._needed(self._over or "nobody is here to be asked")
+        self._check(self._url)
+        callback = self._callback = await self._listen()
+        address = callback.address
+        self._metadata.want(" ".join(self._config.scopes), more=response.status_code == 403)
+        self._metadata.redirect_uris = [AnyUrl(address)]
+        client = self.context.client_info
+        named = self._config.client_id is not None or (
+            client is not None and client.client_id == self._config.client_metadata_url
+        )
+        if not named and self._redirect != address:
+            self.context.client_info = None
+        return callback
+
+    async def _listen(self) -> Callback:
+        wanted = self._config.redirect_port
+        try:
+            return await Callback.open(wanted or (urlsplit(self._redirect).port or 0))
+        except OSError as error:
+            if wanted:
+                raise self.failed(f"port {wanted} for the browser to come back to cannot be used: {error}") from None
+        return await Callback.open(0)
+
+    async def _open(self, url: str) -> None:
+        """The SDK's address of the login page: checked, and what is expected of it noted."""
+        assert self._callback is not None
+        page = self.context.oauth_metadata and str(self.context.oauth_metadata.authorization_endpoint)
+        if page and "?" in page and url.startswith(f"{page}?"):
+            url = f"{page}&{url[len(page) + 1 :]}"
+        self._check(url)
+        issuer = self._expected_issuer()
+        if self._config.client_id is not None and self._issuer not in ("", issuer):
+            raise self.failed(
+                f"it was at {visible_url(self._issuer)} and is now at {visible_url(issuer)}, which must not get your "
+                f"client secret; if that is right, forget the old one with `holdfast mcp logout {self._name}`"
+            )
+        self._callback.expect(parse_qs(urlsplit(url).query).get("state", [""])[-1])
+        self._address = url
+
+    async def _answer(self) -> AuthorizationCodeResult:
+        assert self._callback is not None
+        call, asking = self._call, self._ask(self._callback)
+        self._over = _UNFINISHED
+        try:
+            async with asyncio.timeout(LOGIN_SECONDS):
+                arrival = await (asking if call is None else call.while_it_lasts(asking))
+        except TimeoutError:
+            self._over = f"nobody logged in within {LOGIN_SECONDS:.0f} s"
+            raise self._needed(self._over) from None
+        except asyncio.CancelledError:
+            if call is not None:
+                self._over = ""  # the call was given up, not the login: the next one may ask
+            raise
+        if arrival is None:
+            self._over = ""
+            raise _CallOver
+        if arrival.error:
+            self._over = f"the login page said '{clip(visible(arrival.error), 80)}'"
+            raise self._needed(self._over)
+        return AuthorizationCodeResult(code=arrival.code, state=arrival.state, iss=arrival.issuer)
+
+    async def _ask(self, callback: Callback) -> Arrival:
+        """Until the browser comes back or the person says no, whichever is first."""
+        record = None if self._call is None else self._call.ctx.call_record
+        about = {"call_id": record.id, "group": record.group} if record else {}
+        visit = Visit(message=self._message(), url=self._address)
+        inquiry = Inquiry(asked_by=f"mcp:{self._name}", questions=(visit,), **about)
+        asking = asyncio.create_task(self._runtime.interfaces.inquire(inquiry))
+        arriving = asyncio.create_task(callback.arrival())
+        try:
+            await asyncio.wait((asking, arriving), return_when=asyncio.FIRST_COMPLETED)
+            if not arriving.done() and [reply.action for reply in asking.result()] != ["accept"]:
+                self._over = "the login was declined"
+                raise self._needed(self._over)
+            return await arriving
+        finally:
+            asking.cancel()
+            arriving.cancel()
+            await asyncio.gather(asking, arriving, return_exceptions=True)
+
+    def _message(self) -> str:
+        scopes = self._metadata.scope
+        rights = f" It asks for: {clip(visible(scopes), _SCOPES_SHOWN)}." if scopes else ""
+        host = urlsplit(self._address).netloc
+        return f"The MCP server '{self._name}' ({visible_url(self._url)}) wants you to log in at {host}.{rights}"
+
+    def _needed(self, why: str) -> LoginNeeded:
+        return LoginNeeded(
+            f"The MCP server '{self._name}' needs a login ({why}). Log in with `holdfast mcp login {self._name}`."
+        )
+
+
+_logins: WeakKeyDictionary[Runtime, dict[tuple[object, ...], Login]] = WeakKeyDictionary()
+
+
+class _CallOver(Exception):
+    """The call that needed the login has ended."""
+
+
+async def _until(done: asyncio.Future[None]) -> None:
+    await asyncio.wait((done,))
+
+
+def _is_challenge(response: httpx2.Response) -> bool:
+    return response.status_code == 401 or (
+        response.status_code == 403 and extract_field_from_www_auth(response, "error") == "insufficient_scope"
+    )
+
+
+def _token_of(request: httpx2.Request) -> str | None:
+    return request.headers.get("Authorization", "").removeprefix("Bearer ") or None

@@ -1,0 +1,268 @@
+"""The stdio transport: a server in the sandbox, seen by the SDK as two streams; what it does wrong ends only itself.
+
+The SDK pulls messages out of the pipe and pushes them into it directly: there is no queue that a server could fill,
+and a server that floods waits until it is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from abc import ABC, abstractmethod
+from typing import Final, Self
+
+from anyio import BrokenResourceError, CancelScope, ClosedResourceError, EndOfStream
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCMessage
+
+from holdfast.config.config import McpServer
+from holdfast.mcp.client.server_process import Process, start
+from holdfast.mcp.stdio_lines import Lines, NoMessage, TooMuch, message_of
+from holdfast.runtime.runtime import Runtime
+
+MAX_BAD: Final = 100
+"""Lines in a row that are no messages."""
+_BLOCK: Final = 64 * 1024
+_BURST: Final = 32
+"""Messages that are passed on before others get their turn."""
+_AS_LARGE: Final = 8 * 1024
+"""Bytes that count as one more."""
+_LAST_WORDS: Final = 0.5
+"""Seconds to learn how a server ended that closed one of its streams."""
+
+
+class ServerBroken(Exception):
+    """A server that can be talked to no more; the message says why, and the last of what it wrote."""
+
+
+class StdioTransport:
+    """Starts a server when it is entered, and ends it when it is left: `Client(StdioTransport(...))`."""
+
+    def __init__(self, runtime: Runtime, name: str, server: McpServer) -> None:
+        self._runtime = runtime
+        self._name = name
+        self._server = server
+        self._process: Process | None = None
+        self._reading: Reading | None = None
+        self._writing: Writing | None = None
+
+    @property
+    def reason(self) -> str:
+        """Why the connection ended by itself; empty as long as it has not."""
+        return "" if self._reading is None else self._reading.reason
+
+    async def __aenter__(self) -> tuple[Reading, Writing]:
+        process = self._process = await start(self._runtime, self._name, self._server)
+        self._reading = Reading(process, self._name)
+        self._writing = Writing(process, self._reading)
+        return self._reading, self._writing
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._process is None or self._reading is None or self._writing is None:
+            return
+        self._reading.close()
+        self._writing.close()
+        ending = asyncio.ensure_future(self._process.end())
+        cancelled: asyncio.CancelledError | None = None
+        with CancelScope(shield=True):
+            while not ending.done():
+                try:
+                    await asyncio.shield(ending)
+                except asyncio.CancelledError as again:
+                    if ending.cancelled():
+                        raise
+                    cancelled = again
+                    self._process.kill()  # whoever cancels the ending as well does not want to wait
+        ending.result()
+        if cancelled is not None:
+            raise cancelled
+
+
+class _Half(ABC):
+    """One direction of the connection, as the SDK opens and closes it."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    async def aclose(self) -> None:
+        self.close()
+
+
+class Reading(_Half):
+    """What the server sends, one message after another. Reads no further than it is asked to."""
+
+    def __init__(self, process: Process, name: str) -> None:
+        self.reason = ""
+        self.gone = process.gone
+        """Done when it makes no sense to wait for anything but the end."""
+        self._process = process
+        self._name = name
+        self._fd = process.stdout
+        self._loop = asyncio.get_running_loop()
+        self._lines = Lines()
+        self._bad = 0
+        self._burst = 0
+        self._over = False
+        self._closed = False
+        self._waiter: asyncio.Future[None] | None = None
+        process.gone.add_done_callback(lambda _: self.wake())
+
+    async def receive(self) -> SessionMessage | Exception:
+        ready = self._lines.ready
+        while True:
+            if self._closed:
+                raise ClosedResourceError
+            if self._over:
+                raise EndOfStream
+            if self.reason:
+                self._over = True
+                return ServerBroken(self.reason)
+            if self._burst > _BURST:
+                self._burst = 0
+                await asyncio.sleep(0)
+                continue
+            if not ready:
+                await self._fill()
+                continue
+            self._burst += 1
+            message = self._message(ready.popleft())
+            if message is not None:
+                return SessionMessage(message)
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except EndOfStream:
+            raise StopAsyncIteration from None
+
+    def __aiter__(self) -> Reading:
+        return self
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._loop.remove_reader(self._fd)
+            self.wake()
+
+    def fail(self, what: str) -> None:
+        """End the connection, and say why."""
+        if not self.reason and not self._closed:
+            wrote = self._process.wrote()
+            self.reason = f"The MCP server '{self._name}' {what}." + (f" It wrote:\n{wrote}" if wrote else "")
+            self._lines.ready.clear()
+            self._process.kill()
+            self.wake()
+
+    def wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _message(self, line: bytes | bytearray) -> JSONRPCMessage | None:
+        try:
+            message = message_of(line)
+        except NoMessage:
+            self._process.note(line)
+            self._bad += 1
+            if self._bad >= MAX_BAD:
+                self.fail(f"printed {MAX_BAD} lines in a row that are no messages of the protocol")
+            return None
+        except TooMuch as error:
+            self.fail(f"sent {error}")
+            return None
+        self._bad = 0
+        return message
+
+    async def _fill(self) -> None:
+        """Wait until there is more to read, and read it."""
+        try:
+            block = os.read(self._fd, _BLOCK)
+        except BlockingIOError:
+            self._burst = 0
+            await self._wait()
+            return
+        self._burst += len(block) // _AS_LARGE
+        if not block:
+            self.fail(await self._process.ended(_LAST_WORDS) or "closed its output")
+            return
+        try:
+            self._lines.feed(block)
+        except TooMuch as error:
+            self.fail(f"printed {error}")
+
+    async def _wait(self) -> None:
+        self._waiter = self._loop.create_future()
+        self._loop.add_reader(self._fd, self.wake)
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+            if not self._closed:  # after that the number may be another file's
+                self._loop.remove_reader(self._fd)
+
+
+class Writing(_Half):
+    """What goes to the server. At most one message waits here; whoever has another waits, and can be cancelled."""
+
+    def __init__(self, process: Process, reading: Reading) -> None:
+        self._fd = process.stdin
+        self._reading = reading
+        self._loop = asyncio.get_running_loop()
+        self._turn = asyncio.Lock()
+        self._rest = memoryview(b"")
+        self._emptied: asyncio.Future[None] | None = None
+        self._closed = False
+        self._broken = False
+
+    async def send(self, item: SessionMessage, /) -> None:
+        data = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+        if self._rest or self._turn.locked():
+            async with self._turn:
+                while self._rest and not self._closed:
+                    self._emptied = self._loop.create_future()
+                    await self._emptied
+                self._begin(data)
+        else:
+            self._begin(data)
+
+    def close(self) -> None:
+        """What was begun is still written, as long as the process is not ended."""
+        self._closed = True
+        self._wake()
+
+    def _begin(self, data: bytes) -> None:
+        if self._broken:
+            raise BrokenResourceError
+        if self._closed:
+            raise ClosedResourceError
+        self._rest = memoryview(data)
+        self._write()
+        if self._broken:
+            raise BrokenResourceError
+        if self._rest:
+            self._loop.add_writer(self._fd, self._go_on)
+
+    def _go_on(self) -> None:
+        self._write()
+        if not self._rest:
+            self._loop.remove_writer(self._fd)
+            self._wake()
+
+    def _write(self) -> None:
+        try:
+            self._rest = self._rest[os.write(self._fd, self._rest) :]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._rest = memoryview(b"")
+            self._broken = True
+            self._loop.call_later(_LAST_WORDS, self._reading.fail, "does not listen any more")  # unless it has ended
+
+    def _wake(self) -> None:
+        if self._emptied is not None and not self._emptied.done():
+            self._emptied.set_result(None)

@@ -1,0 +1,305 @@
+"""The tools of one server in the registry: what is new, gone or changed, and which definitions a person has seen."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Final, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast.config.config import McpServer
+from holdfast.contract.call import Proposal
+from holdfast.contract.context import Context
+from holdfast.contract.enums import CHANGED_DEFINITION, Risk
+from holdfast.contract.errors import BadJson, InvalidArguments, ToolError
+from holdfast.contract.json import Args, Json, canonical_json, digest_of
+from holdfast.contract.result import Result, fail
+from holdfast.contract.tool import Tool
+from holdfast.mcp.client.definitions import definition_of, difference, is_wanted, pinned_as, same, source_of, tool_from
+from holdfast.runtime.results import checked
+from holdfast.text.escape import visible
+from holdfast.text.preview import generic_body
+
+if TYPE_CHECKING:
+    import mcp_types
+
+    from holdfast.runtime.context import RunContext
+    from holdfast.runtime.runtime import Runtime
+    from holdfast.store.trust import Pins
+
+MAX_LINES: Final = 30
+MAX_CHARS: Final = 3_000
+"""Of a preview: every door shows that much whole. What is longer cannot be accepted with a call, since a yes would pin
+what was not shown."""
+
+
+def held_tool(shelf: Shelf, item: Listed) -> Tool:
+    """What the tool was when a person saw it, or what it is if nobody has, or what was seen cannot be read any more.
+
+    Its output schema is left away: by the time there is an answer the new definition is the one that counts.
+    """
+    name, full_name = item.name, f"{source_of(shelf.name)}:{item.name}"
+
+    async def propose(args: Args, ctx: Context) -> Proposal | Result:
+        now = shelf.listed(name)
+        if now is None or not now.held:
+            return fail(f"'{full_name}' has changed meanwhile; call it again.")
+        preview = await asyncio.to_thread(difference, now.pinned, now.definition)
+        if preview.count("\n") >= MAX_LINES or len(preview) > MAX_CHARS:
+            what = "is new, and has more to it" if now.pinned is None else "has changed by more"
+            return fail(f"Its definition {what} than can be shown here: holdfast mcp review {shelf.name} {name}")
+        which = "definition of a new tool" if now.pinned is None else "changed definition"
+        return Proposal(
+            tool_name=full_name,
+            summary=f"Accept the {which} and call it with {generic_body(args) or 'no arguments'}",
+            risk=Risk.HIGH,
+            payload={"arguments": args, "definition": digest_of(now.definition)},
+            preview=preview,
+            preview_kind="diff",
+        )
+
+    async def apply(payload: Args, ctx: Context) -> Result:
+        if not shelf.accept(name, str(payload.get("definition"))):
+            return fail("Its definition has changed once more, so that the call was not sent. Call it again.")
+        tool, args = shelf.tool(name), payload.get("arguments")
+        if tool is None or not isinstance(args, dict):
+            return fail("Its new definition cannot be used, so that the call was not sent.")
+        judged = tool.schema.judge(args)
+        if isinstance(judged, InvalidArguments):
+            return fail(f"Its new definition is accepted, but does not take these arguments: {judged}")
+        return checked(tool, await shelf.send(name, judged, cast("RunContext", ctx)))
+
+    return tool_from(
+        shelf.name,
+        {**_shown(item), "outputSchema": None},
+        timeout=shelf.timeout,
+        propose=propose,
+        apply=apply,
+        capabilities=frozenset({CHANGED_DEFINITION}),
+    )
+
+
+def _shown(item: Listed) -> dict[str, Json]:
+    said = item.pinned or item.definition
+    return said if isinstance(said, dict) else {}
+
+
+MAX_WARNINGS: Final = 20
+Send = Callable[[str, Args, "RunContext"], Awaitable[Result]]
+"""Calls a tool of the server by its MCP name."""
+
+
+class Listed(Struct, frozen=True):
+    """One tool as the server has it now."""
+
+    name: str
+    definition: Json
+    pinned: Json
+    """What a person has seen: `definition` unless it has changed, None if the tool is new at a server that is known."""
+    held: bool
+    """Nobody has seen its definition."""
+    key: bytes
+    """Of all that its `Tool` is made from."""
+
+
+class Changed(Struct, frozen=True, kw_only=True):
+    """A tool whose definition is not the one a person has seen, or that came later than its server."""
+
+    server: str
+    tool: str
+    difference: str
+    """What a person is shown, all of it."""
+    digest: str
+    """Of the new definition, all of it."""
+    new: bool = False
+    """No definition of it was ever seen: all of it is shown as added."""
+
+
+class _Stock(Struct, frozen=True):
+    """What is to stand on the shelf."""
+
+    listed: dict[str, Listed]
+    stays: dict[str, Tool]
+    fresh: dict[str, Tool]
+    left_out: tuple[tuple[str, str], ...]
+    """Names, and why."""
+
+
+class Shelf:
+    def __init__(self, runtime: Runtime, name: str, server: McpServer, pins: Pins | None, send: Send) -> None:
+        self.name = name
+        self.timeout = server.timeout
+        self.send = send
+        self._runtime = runtime
+        self._server = server
+        self._pins = pins if server.trust == "pinned" else None
+        self._identity = pinned_as(name, server)
+        self._listed: dict[str, Listed] = {}
+        self._tools: dict[str, Tool] = {}
+        self._warned = 0
+        self._age = 0
+        """Goes up when a person accepts something, and when everything is taken away."""
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    @property
+    def changed(self) -> int:
+        return sum(item.held for item in self._listed.values())
+
+    def listed(self, tool: str) -> Listed | None:
+        return self._listed.get(tool)
+
+    def tool(self, tool: str) -> Tool | None:
+        return self._tools.get(tool)
+
+    def differences(self) -> tuple[Changed, ...]:
+        return tuple(
+            Changed(
+                server=self.name,
+                tool=item.name,
+                difference=difference(item.pinned, item.definition),
+                digest=digest_of(item.definition),
+                new=item.pinned is None,
+            )
+            for item in self._listed.values()
+            if item.held
+        )
+
+    async def put(self, tools: Sequence[mcp_types.Tool]) -> None:
+        """Make the registry hold exactly these; a tool that stays is never missing in between.
+
+        The work is done in a thread, so that a long list, or one that changes all the time, holds up nobody.
+        """
+        while True:
+            age = self._age
+            stock = await asyncio.to_thread(self._stock, tools)
+            if age == self._age:  # or a definition was accepted meanwhile
+                self._show(stock)
+                return
+
+    def clear(self) -> None:
+        """Take everything out of the registry."""
+        self._age += 1
+        tools, self._tools, self._listed = self._tools, {}, {}
+        self._runtime.registry.swap((), tools.values(), source=source_of(self.name))
+
+    def accept(self, tool: str, digest: str) -> bool:
+        """Take a definition for seen, if it still is the one with this digest."""
+        item = self._listed.get(tool)
+        if item is None or not item.held or digest_of(item.definition) != digest:
+            return False
+        if self._pins is not None:
+            self._pins.pin(self._identity, item.name, item.definition)
+        self._age += 1
+        self._show(self._made({**self._listed, tool: _as_it_is(tool, item.definition)}))
+        return True
+
+    def _stock(self, tools: Sequence[mcp_types.Tool]) -> _Stock:
+        """In a thread. What cannot be kept is not used."""
+        wanted: dict[str, Json] = {}
+        left_out: list[tuple[str, str]] = []
+        for tool in tools:
+            if tool.name in wanted:
+                left_out.append((tool.name, "there are two of that name"))
+            elif is_wanted(tool.name, self._server):
+                try:
+                    wanted[tool.name] = definition_of(tool)
+                except BadJson as error:
+                    left_out.append((tool.name, str(error)))
+        pinned = wanted if self._pins is None else self._pins.first_seen(self._identity, wanted)
+        made = self._made({name: _against(pinned.get(name), name, said) for name, said in wanted.items()})
+        return replace(made, left_out=(*left_out, *made.left_out))
+
+    def _made(self, listed: dict[str, Listed]) -> _Stock:
+        """The tools of a list: those there are already, and the others."""
+        known, tools = self._listed, self._tools
+        stays = {
+            name: tools[name]
+            for name, item in listed.items()
+            if name in tools and name in known and known[name].key == item.key
+        }
+        fresh: dict[str, Tool] = {}
+        left_out: list[tuple[str, str]] = []
+        taken = {spelling for tool in stays.values() for spelling in _spellings(tool)}
+        for name, item in listed.items():
+            if name in stays:
+                continue
+            try:
+                tool = held_tool(self, item) if item.held else self._plain(item)
+            except ToolError as error:
+                why = f"what was known of it cannot be used any more, see `holdfast mcp review`: {error}"
+                left_out.append((name, why if item.held and item.pinned else str(error)))
+                continue
+            if taken.isdisjoint(spellings := _spellings(tool)):
+                taken.update(spellings)
+                fresh[name] = tool
+            else:
+                left_out.append((name, "it has the name of another but for upper and lower case"))
+        return _Stock(listed, stays, fresh, tuple(left_out))
+
+    def _show(self, stock: _Stock) -> None:
+        gone = [tool for name, tool in self._tools.items() if stock.stays.get(name) is not tool]
+        self._listed = stock.listed
+        self._tools = stock.stays | self._brought(stock.fresh, gone)
+        for name, why in stock.left_out:
+            self.leave_out(name, why)
+
+    def _brought(self, tools: dict[str, Tool], gone: Sequence[Tool] = ()) -> dict[str, Tool]:
+        """All at once; if some are in the way of tools from elsewhere, by halves, so that only those are left out."""
+        if not tools and not gone:
+            return {}
+        try:
+            self._runtime.registry.swap(tuple(tools.values()), gone, source=source_of(self.name))
+        except ToolError as error:
+            if gone:
+                return self._brought({}, gone) | self._brought(tools)
+            if len(tools) == 1:
+                self.leave_out(next(iter(tools)), str(error))
+                return {}
+            items = list(tools.items())
+            middle = len(items) // 2
+            return self._brought(dict(items[:middle])) | self._brought(dict(items[middle:]))
+        return tools
+
+    def _plain(self, item: Listed) -> Tool:
+        name = item.name
+
+        async def execute(args: Args, ctx: Context) -> Result:
+            now = self._listed.get(name)
+            if now is not None and now.held:
+                return fail(
+                    f"Its definition has changed since the call was asked for, so that it was not sent. Call "
+                    f"'{source_of(self.name)}:{name}' again to see the difference."
+                )
+            return await self.send(name, args, cast("RunContext", ctx))
+
+        return tool_from(self.name, item.definition, timeout=self.timeout, execute=execute)
+
+    def leave_out(self, tool: str, why: str) -> None:
+        """A server that keeps changing its list must not fill the list of warnings."""
+        self._warned += 1
+        if self._warned > MAX_WARNINGS:
+            return
+        server = f"MCP server '{self.name}'"
+        if self._warned == MAX_WARNINGS:
+            self._runtime.registry.warn(f"More tools of the {server} are left out, which are not named any more.")
+        else:
+            told = self._runtime.redactor(visible(f"{tool[:80]}': {why[:400]}"))
+            self._runtime.registry.warn(f"The {server} has a tool that is left out, '{told}")
+
+
+def _spellings(tool: Tool) -> tuple[str, ...]:
+    return (tool.name.lower(), tool.api_name.lower())
+
+
+def _as_it_is(name: str, definition: Json) -> Listed:
+    return Listed(name, definition, definition, held=False, key=canonical_json(definition))
+
+
+def _against(pinned: Json, name: str, definition: Json) -> Listed:
+    if pinned is not None and same(pinned, definition):
+        return _as_it_is(name, definition)
+    return Listed(name, definition, pinned, held=True, key=canonical_json([pinned, definition]))

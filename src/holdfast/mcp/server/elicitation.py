@@ -1,0 +1,352 @@
+"""What a client's person is asked, in the client's terms, and what their answer says: approvals are questions too."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple, cast
+
+import mcp_types as types
+from msgspec.structs import asdict, replace
+from pydantic import BaseModel
+
+from holdfast.contract.call import Answer, Call, PendingCall, Surroundings
+from holdfast.contract.elicitation import CANCELLED, Completion, Form, Question, Reply, Roots, Visit
+from holdfast.contract.errors import InvalidArguments, InvalidSchema
+from holdfast.contract.json import Args, Json
+from holdfast.contract.schema import compile_schema
+from holdfast.contract.tool import Tool
+from holdfast.mcp.server.wire import clean, clean_text
+from holdfast.rules.chain import why
+from holdfast.rules.decider import CHANGED
+from holdfast.rules.form_safety import asks_for_a_secret, fault_of_address
+from holdfast.store.redact import Redactor
+from holdfast.text.escape import (
+    clip_middle,
+    fingerprint,
+    text_width,
+    visible,
+    visible_block,
+    visible_name,
+    visible_once,
+    visible_url,
+)
+from holdfast.text.preview import arguments_text, preview
+from holdfast.text.quote import Show, both_ends, quoted
+
+WIDTH: Final = 160
+_COLUMNS: Final = 80
+"""How wide lines are: a client tells nobody how many columns it has, and few have fewer."""
+_MAX_SENTENCE: Final = 2000
+_MAX_LINES: Final = 400
+"""Of what would be done. What is longer cannot be approved here."""
+
+
+class Shown(NamedTuple):
+    """What a person reads before saying yes."""
+
+    text: str
+    whole: bool
+    """Whether all of the call is in it; if not, it cannot be approved from it."""
+
+
+def redacted(held: PendingCall, tool: Tool | None, redactor: Redactor) -> PendingCall:
+    """The held call without secrets: half of one, where a text was cut, would not be found any more."""
+    call = replace(held.call, args=cast(Args, redactor.value(held.call.args)))
+    proposal = held.proposal
+    if proposal is not None:
+        around = proposal.surroundings
+        proposal = replace(
+            proposal,
+            summary=redactor(proposal.summary),
+            preview=redactor(proposal.preview),
+            surroundings=around and Surroundings(**{name: redactor(words) for name, words in asdict(around).items()}),
+        )
+    return replace(
+        held,
+        call=call,
+        preview=line_of(call, tool),
+        summary=redactor(held.summary),
+        decision=replace(held.decision, reason=redactor(held.decision.reason)),
+        proposal=proposal,
+    )
+
+
+def line_of(call: Call, tool: Tool | None) -> str:
+    """A call in one line, visible already. Its arguments must be redacted."""
+    return preview(call.name_used, call.args, WIDTH, None if tool is None else tool.format_preview)
+
+
+def approval_text(held: PendingCall, risk: str) -> Shown:
+    """All a person has to see of a pending call that has been redacted: our own words first, then the call."""
+    lines = list(_head(held, risk))
+    cut = held.proposal is not None and held.proposal.preview_cut
+    texts: list[str] = []
+    for label, text, show in _body(held):
+        head, hidden, tail = both_ends(quoted(text, _COLUMNS, show), _MAX_LINES)
+        lines += [label, *head, *([f"[{hidden:,} lines hidden]", *tail] if hidden else [])]
+        cut = cut or hidden > 0
+        texts.append(text)
+    if cut:
+        whole = fingerprint("\n".join(texts))
+        call_id = visible_name(held.call.id)
+        lines.append(f"Not all of it is shown: holdfast pending {call_id} ({whole})")
+        lines.append(f"So it cannot be approved here: holdfast approve {call_id} shows all of it first.")
+    return Shown("\n".join(lines), whole=not cut)
+
+
+def _head(held: PendingCall, risk: str) -> Iterator[str]:
+    call, proposal = held.call, held.proposal
+    tool = visible_name(call.name_used or call.tool)
+    yield f"It waits for its result: {tool}" if held.definition_only else f"May this run? {tool}"
+    yield from _field("Asked by", call.caller.agent or "an MCP client")
+    yield f"Call: {visible_name(call.id)}, tool {visible_name(call.tool)}"
+    yield from _field("Why", why(held.decision))
+    yield f"Risk: {visible_name(proposal.risk if proposal else risk)}"
+    around = None if proposal is None else proposal.surroundings
+    for name, words in () if around is None else asdict(around).items():
+        yield from _field(name.capitalize(), words) if words else ()
+    if proposal is None or not proposal.preview:
+        return
+    label = call.args.get("label")
+    if isinstance(label, str) and label.strip():
+        yield from _field("Label", label)
+    if held.summary and held.summary not in proposal.preview:
+        yield from _field("Does", held.summary)
+
+
+def _field(name: str, text: str) -> Iterator[str]:
+    """What others say behind a label, or below it where it is longer than a line."""
+    shown = visible(clip_middle(text, _MAX_SENTENCE))
+    if "\n" not in text and len(name) + 2 + text_width(shown) < _COLUMNS:
+        yield f"{name}: {shown}"
+        return
+    yield f"{name}:"
+    yield from quoted(clip_middle(text, _MAX_SENTENCE), _COLUMNS)
+
+
+def _body(held: PendingCall) -> Iterator[tuple[str, str, Show | None]]:
+    """What would be done, below which label; the arguments where the tool does not say it, and with a definition, which
+    was made visible where it was made."""
+    is_definition = held.decision.source == CHANGED
+    preview = "" if held.proposal is None else held.proposal.preview.rstrip("\n")
+    if not preview or is_definition:
+        yield "With:", arguments_text(held.call.args), None
+    if preview:
+        yield "What it would do:", preview, visible_once if is_definition else None
+
+
+SERVER: Final = "mcp:"
+"""How the name of somebody who asks begins that is a server, and none of our own tools."""
+_MAX_ASKED: Final = 4000
+_MAX_TITLE: Final = 200
+_MAX_DESCRIPTION: Final = 1000
+_MAX_FIELDS: Final = 50
+_MAX_CHOICES: Final = 200
+
+
+def presented(question: Question, asked_by: str) -> Question | None:
+    """The question with who asks it; None for one that is declined without anybody being asked."""
+    if isinstance(question, Completion):
+        return None  # it is for a person to answer, and a client would give it to its model
+    if isinstance(question, Form):
+        if asks_for_a_secret(question):
+            return None
+        schema = _shown(question.schema)
+        return None if schema is None else replace(question, message=_told(question.message, asked_by), schema=schema)
+    if isinstance(question, Visit):
+        if fault_of_address(question.url) is not None:
+            return None
+        message = f"{question.message}\n{visible_url(question.url)}"
+        return replace(question, message=_told(message, asked_by))
+    return question
+
+
+def _told(message: str, asked_by: str) -> str:
+    name = visible(clip_middle(asked_by.removeprefix(SERVER), _MAX_TITLE))
+    lines = quoted(clip_middle(message, _MAX_ASKED), _COLUMNS)
+    warning = "(Give it no passwords or other secrets.)"
+    return "\n".join((f"The MCP server '{name}' asks this, not holdfast:", warning, *lines))
+
+
+def _shown(schema: Args) -> Args | None:
+    """The same form with its words made visible and bounded; None where a person could not read it through."""
+    properties = schema.get("properties")
+    if not isinstance(properties, dict) or len(properties) > _MAX_FIELDS:
+        return None
+    fields: Args = {}
+    for name, part in properties.items():
+        if not isinstance(part, dict) or not _readable(name, part):
+            return None
+        fields[name] = _plain_field(part)
+    return {**schema, **_words(schema), "properties": fields}
+
+
+def _readable(name: str, part: Args) -> bool:
+    """Names and values must come back as they are, so that one that hides something cannot be shown."""
+    items = part.get("items")
+    parts = [part, items] if isinstance(items, dict) else [part]
+    values: list[Json] = [name]
+    for each in parts:
+        values += _choices(each, "enum")
+        values += [_const(item) for key in ("oneOf", "anyOf") for item in _choices(each, key)]
+    texts = [value for value in values if isinstance(value, str)]
+    if len(values) > _MAX_CHOICES or any(len(text) > _MAX_TITLE or visible(text) != text for text in texts):
+        return False
+    given = part.get("default")
+    return not isinstance(given, str) or (len(given) <= _MAX_DESCRIPTION and visible_block(given) == given)
+
+
+def _plain_field(part: Args) -> Args:
+    shown: dict[str, Any] = {**part, **_words(part)}
+    if "enumNames" in part:
+        shown["enumNames"] = [_title(name) for name in _choices(part, "enumNames")]
+    for key in ("oneOf", "anyOf"):
+        if key in part:
+            shown[key] = [_plain_field(item) if isinstance(item, dict) else item for item in _choices(part, key)]
+    if isinstance(items := part.get("items"), dict):
+        shown["items"] = _plain_field(items)
+    return shown
+
+
+def _words(part: Args) -> Args:
+    words: Args = {}
+    if "title" in part:
+        words["title"] = _title(part["title"])
+    if isinstance(text := part.get("description"), str):
+        words["description"] = visible_block(clip_middle(text, _MAX_DESCRIPTION))
+    return words
+
+
+def _title(text: Json) -> str:
+    return visible(clip_middle(text if isinstance(text, str) else str(text), _MAX_TITLE))
+
+
+def _choices(part: Args, key: str) -> list[Json]:
+    found = part.get(key)
+    return cast("list[Json]", found) if isinstance(found, list) else []
+
+
+def _const(item: Json) -> Json:
+    return item.get("const") if isinstance(item, dict) else None
+
+
+_MAX_MESSAGE: Final = 10_000
+_TITLES_SINCE: Final = "2025-11-25"
+"""From this protocol on a choice carries its titles as `oneOf`."""
+
+
+def approval_form(held: PendingCall, risk: str, protocol: str) -> Form:
+    """What a person has to see before saying yes, and where they say it. The call must be redacted."""
+    shown = approval_text(held, risk)
+    if held.definition_only:
+        fields: Args = {"result": {"type": "string", "title": "Result", "description": "What the tool answers."}}
+        return Form(message=shown.text, schema=_object(fields, "result"))
+    choice: dict[str, Json] = {"type": "string", "title": "Decision", "description": "Whether this call may run."}
+    answers = {"approve": "Approve", "reject": "Reject"} if shown.whole else {"reject": "Reject"}
+    if protocol >= _TITLES_SINCE:
+        choice["oneOf"] = [{"const": value, "title": title} for value, title in answers.items()]
+    else:
+        choice |= {"enum": [*answers], "enumNames": [*answers.values()]}
+    note: Args = {"type": "string", "title": "Message", "description": "What the model is told if you reject it."}
+    return Form(message=shown.text, schema=_object({"decision": choice, "message": note}, "decision"))
+
+
+def answer_of(reply: Reply, held: PendingCall, by: str) -> Answer | None:
+    """What the person decided; None leaves the call waiting."""
+    said = reply.content or {}
+    if reply.action == "cancel":
+        return None
+    message = said.get("message")
+    message = message[:_MAX_MESSAGE] if isinstance(message, str) else ""
+    if reply.action == "decline":
+        return Answer(kind="reject", by=by, message=message)
+    if held.definition_only:
+        return Answer(kind="result", by=by, message=str(said.get("result", "")))
+    if said.get("decision") == "approve":
+        return Answer(kind="approve", by=by)
+    return Answer(kind="reject", by=by, message=message) if said.get("decision") == "reject" else None
+
+
+def request_of(question: Question) -> types.InputRequest:
+    """The question as the request a client knows."""
+    if isinstance(question, Form):
+        message = clean_text(question.message)
+        form = types.ElicitRequestFormParams(message=message, requested_schema=clean(question.schema))
+        return types.ElicitRequest(params=form)
+    if isinstance(question, Visit):
+        visit = types.ElicitRequestURLParams(
+            message=clean_text(question.message),
+            url=clean_text(question.url),
+            elicitation_id=clean_text(question.id) or secrets.token_hex(8),
+        )
+        return types.ElicitRequest(params=visit)
+    if isinstance(question, Roots):
+        return types.ListRootsRequest()
+    params: dict[str, Any] = {
+        **(question.extra or {}),
+        "messages": [{"role": said.role, "content": said.content} for said in question.messages],
+        "maxTokens": question.max_tokens or 1000,
+    }
+    if question.system:
+        params["systemPrompt"] = question.system
+    wanted = types.CreateMessageRequestParams.model_validate(clean(params), by_name=False)
+    return types.CreateMessageRequest(params=wanted)
+
+
+def result_type(question: Question) -> type[BaseModel]:
+    """What a client answers it with."""
+    if isinstance(question, Form | Visit):
+        return types.ElicitResult
+    if isinstance(question, Roots):
+        return types.ListRootsResult
+    wants_tools = question.extra is not None and ("tools" in question.extra or "toolChoice" in question.extra)
+    return types.CreateMessageResultWithTools if wants_tools else types.CreateMessageResult
+
+
+def reply_to(question: Question, response: object) -> Reply | None:
+    """What was said; None if it is no answer to this question, which then stays open."""
+    if isinstance(question, Form | Visit):
+        if not isinstance(response, types.ElicitResult):
+            return None
+        if response.action != "accept":
+            return Reply(action=response.action, content=response.content)  # pyright: ignore[reportArgumentType]
+        return _filled_in(question, response) if isinstance(question, Form) else Reply(action="accept")
+    if isinstance(question, Roots):
+        return _wire(response) if isinstance(response, types.ListRootsResult) else None
+    answers = (types.CreateMessageResult, types.CreateMessageResultWithTools)
+    return _wire(response) if isinstance(response, answers) else None
+
+
+def can_answer(question: Question, capabilities: types.ClientCapabilities | None) -> bool:
+    """Whether the client said that it knows this kind of question."""
+    if capabilities is None:
+        return False
+    if isinstance(question, Completion):
+        return capabilities.sampling is not None
+    if isinstance(question, Roots):
+        return capabilities.roots is not None
+    elicitation = capabilities.elicitation
+    if elicitation is None:
+        return False
+    if isinstance(question, Visit):
+        return elicitation.url is not None
+    return elicitation.form is not None or elicitation.url is None  # `{}` means forms
+
+
+def _filled_in(form: Form, response: types.ElicitResult) -> Reply | None:
+    """The values, if they are what was asked for. Some clients send null for what was left empty."""
+    given: Any = {name: value for name, value in (response.content or {}).items() if value is not None}
+    try:
+        values = compile_schema(form.schema, "The form").judge(given)
+    except InvalidSchema:
+        return CANCELLED
+    return None if isinstance(values, InvalidArguments) else Reply(action="accept", content=values)
+
+
+def _wire(response: BaseModel) -> Reply:
+    return Reply(action="accept", content=response.model_dump(by_alias=True, mode="json", exclude_none=True))
+
+
+def _object(properties: Args, *required: str) -> Args:
+    return {"type": "object", "properties": properties, "required": list(required)}

@@ -1,0 +1,157 @@
+"""From configuration to a model: which provider a name means, where it is reached, with which key and parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from urllib.parse import urlsplit
+
+from holdfast.config.config import ModelApi, ModelConfig, ModelProvider, SecretSource
+from holdfast.contract.errors import ConfigError, HoldfastError
+from holdfast.models.dialects import DIALECTS
+from holdfast.models.port import Model, ModelError, ModelFault, Settings
+from holdfast.models.providers import KNOWN, OPERATOR, Endpoint, Known, api_of
+from holdfast.models.text_protocol.text_model import with_protocol
+from holdfast.models.transport import Transport
+from holdfast.net.addresses import on_this_machine
+from holdfast.text.suggest import did_you_mean
+
+Secret = Callable[[SecretSource], str]
+
+
+def open_model(
+    config: ModelConfig, *, secret: Secret, cache_key: str | None = None, edit_repair: bool = True
+) -> tuple[Model, Settings]:
+    """The model a configuration names, and the parameters to ask it with. Nothing is sent yet.
+
+    `edit_repair`: whether a model that writes its calls is shown how to write the edit it failed to repair.
+    """
+    provider, _, model = config.name.partition(":")
+    own = config.providers.get(provider)
+    settings = settings_for(config, provider, cache_key)
+    if config.name == OPERATOR:
+        from holdfast.models.operator.operator import Operator
+
+        return Operator(), settings
+    check_name(config)
+    transport = Transport(_endpoint(provider, model, own or ModelProvider(), secret))
+    return with_protocol(transport, config, edit_repair=edit_repair), settings
+
+
+def check_name(config: ModelConfig) -> None:
+    """Raises `ConfigError` for a name no provider stands behind; whether that can be reached is not looked at."""
+    provider, colon, model = config.name.partition(":")
+    if config.name == OPERATOR:
+        return
+    if provider not in KNOWN and provider not in config.providers:
+        raise ConfigError(_unknown(provider, config))
+    if not colon or not model:
+        raise ConfigError(f"model.name is '{config.name}'; write it as 'provider:model', such as '{provider}:NAME'.")
+
+
+def settings_for(config: ModelConfig, provider: str, cache_key: str | None = None) -> Settings:
+    """The general parameters, with those of the provider over them."""
+    own = config.providers.get(provider) or ModelProvider()
+    thinking = config.thinking if own.thinking is None else own.thinking
+    reasoning = own.reasoning
+    api = api_of(config, provider)
+    if reasoning is None and isinstance(own.thinking, str) and api and not DIALECTS[api].general_thinking:
+        reasoning = own.thinking
+    return Settings(
+        max_tokens=config.max_tokens if own.max_tokens is None else own.max_tokens,
+        temperature=config.temperature if own.temperature is None else own.temperature,
+        thinking=thinking or None,
+        thinking_budget=own.thinking_budget,
+        reasoning=reasoning,
+        effort=own.effort,
+        cache_retention=own.cache_retention or config.cache_retention,
+        cache_key=cache_key,
+        foreign_thinking=config.foreign_thinking,
+        timeout=config.timeout,
+        connect_timeout=config.connect_timeout,
+        retries=config.retries,
+    )
+
+
+def _unknown(provider: str, config: ModelConfig) -> str:
+    names = [OPERATOR, *KNOWN, *config.providers]
+    meant = did_you_mean(provider, names)
+    end = f"did you mean '{meant}'?" if meant else f"known are {', '.join(names)}, and what [model.providers] names."
+    return f"There is no model provider '{provider}' (model.name is '{config.name}'); {end}"
+
+
+def _endpoint(provider: str, model: str, own: ModelProvider, secret: Secret) -> Endpoint:
+    known = KNOWN.get(provider)
+    api = own.api or (known.api if known else None)
+    if api is None:
+        raise ConfigError(f"model.providers.{provider} has no `api`; give one of {', '.join(DIALECTS)}.")
+    base = own.base_url or (known.base_url if known and known.api == api else None)
+    if base is None:
+        raise ConfigError(f"model.providers.{provider} has no `base_url`; say where the server is.")
+    base, location = DIALECTS[api].locate(provider, base, own)
+    _check_installed(api)
+    key, key_from = _key(provider, known, own, secret)
+    _check_address(provider, base, key)
+    return Endpoint(
+        provider=provider,
+        api=api,
+        model=model,
+        base_url=base.rstrip("/"),
+        key=key,
+        key_from=key_from,
+        project=own.project,
+        location=location,
+        priced=known is not None and bool(known.keys) and own.base_url is None,
+    )
+
+
+def _key(provider: str, known: Known | None, own: ModelProvider, secret: Secret) -> tuple[str | None, str]:
+    if own.api_key is not None:
+        key_from = own.api_key.env or f"model.providers.{provider}.api_key"
+        key = _fetch(own.api_key, secret)
+        if not key:
+            raise ModelError(ModelFault.AUTH, f"{provider} needs a key, and {key_from} gives none; set it.")
+        return key, key_from
+    names = known.keys if known else ()
+    for name in names:
+        if key := _fetch(SecretSource(env=name), secret):
+            return key, name
+    if names:
+        raise ModelError(
+            ModelFault.AUTH,
+            f"{provider} needs a key: set the variable {' or '.join(names)}, or model.providers.{provider}.api_key.",
+        )
+    return None, ""
+
+
+def _fetch(source: SecretSource, secret: Secret) -> str:
+    try:
+        return secret(source).strip()
+    except HoldfastError:
+        return ""
+
+
+def _check_installed(api: ModelApi) -> None:
+    try:
+        found = find_spec("pydantic_ai") is not None and find_spec(DIALECTS[api].package) is not None
+    except ModuleNotFoundError:
+        found = False
+    if not found:
+        message = f"The '{api}' API needs packages that are not installed: pip install 'holdfast[models]'."
+        raise ModelError(ModelFault.NOT_INSTALLED, message)
+
+
+def _check_address(provider: str, base_url: str, key: str | None) -> None:
+    what = f"model.providers.{provider}.base_url"
+    try:
+        url = urlsplit(base_url)
+        host = url.hostname or ""
+        _ = url.port
+    except ValueError:
+        raise ConfigError(f"{what} is not an address; write it as 'https://host/path'.") from None
+    if url.scheme not in ("http", "https") or not host or url.query or url.fragment:
+        raise ConfigError(f"{what} is '{base_url}'; write it as 'https://host/path', without anything after it.")
+    if url.username is not None or url.password is not None:
+        raise ConfigError(f"{what} carries a name or password; give the key as `api_key` instead.")
+    if url.scheme == "http" and key is not None and not on_this_machine(host):
+        raise ConfigError(f"{what} is not encrypted, and a key would be sent to {host}; use https, or no key.")

@@ -1,0 +1,233 @@
+"""The connection of one request, and what went wrong with it: one sentence a person can act on."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from holdfast.models.port import ModelError, ModelFault, Settings
+from holdfast.models.providers import Endpoint
+from holdfast.net.gateway import Gateway
+
+if TYPE_CHECKING:
+    import httpx2
+
+_LONGEST_DETAIL: Final = 300
+_TOO_LONG: Final = re.compile(r"context (size|length|window)|prompt is too long|too many tokens", re.IGNORECASE)
+_TOOLS: Final = r"[`'\"]?(tools|functions|tool[ _-]?(use|calls|calling)|function[ _-]?(calls|calling))[`'\"]?"
+_AT_ALL: Final = r"(?!\w|-|\[|\.\w| (when|if|while|unless|together)\b| with (?!this))"
+"""What is refused is not only a field of a tool, or tools together with something else."""
+_NO_TOOLS: Final = re.compile(
+    rf"(not|n['’]t) support (the )?{_TOOLS}{_AT_ALL}"  # Ollama, gateways
+    r"|\btools param requires --jinja|unsupported param: tools|cannot use tools with stream"  # llama.cpp, by age
+    r"|tool choice requires --enable-auto-tool-choice"  # vLLM
+    r"|no endpoints found that support tool use"  # OpenRouter
+    rf"|unrecognized request argument supplied: tools{_AT_ALL}"  # gateways before old models
+    r"|(?<!parallel )(?<!multiple )(?<!strict )(?<![\w`'\".-])"
+    rf"{_TOOLS} (is|are) (currently )?not (supported|enabled){_AT_ALL}",
+    re.IGNORECASE,
+)
+_MAY_PASS: Final = frozenset({408, 409, 425})
+
+
+class Failed(Struct, frozen=True):
+    error: ModelError
+    again: bool
+
+
+class WrongAnswer(Exception):
+    """What came back is not a stream of this API; raised by the check of its headers."""
+
+
+def cut(endpoint: Endpoint) -> Failed:
+    message = f"The connection to {endpoint.provider} broke off before the reply was complete; send again to retry."
+    return Failed(ModelError(ModelFault.CUT, message), again=True)
+
+
+def ended_badly(endpoint: Endpoint, fault: ModelFault, how: str, why: str) -> Failed:
+    return Failed(ModelError(fault, _with_detail(f"{endpoint.name} {how}", why, endpoint)), again=False)
+
+
+def judge(error: Exception, endpoint: Endpoint, *, begun: bool) -> Failed:
+    """`begun`: whether anything of the reply had come."""
+    from pydantic_ai import exceptions as known
+
+    for cause in _causes(error):
+        if isinstance(cause, WrongAnswer):
+            return Failed(ModelError(ModelFault.PROTOCOL, str(cause)), again=False)
+    match error:
+        case known.ModelHTTPError() | known.ModelRateLimitError() | known.ModelUnavailableError():
+            return _answered(error, endpoint)
+        case known.ModelServerError() | known.ModelRequestRejectedError() | known.ModelQuotaExceededError():
+            return _answered(error, endpoint)
+        case known.ModelConnectionError():
+            return cut(endpoint) if begun else _unreached(error, endpoint)
+        case known.ModelAPIError() if "finish_reason" in error.message:
+            return cut(endpoint)
+        case known.UnexpectedModelBehavior() if "ended without" in error.message:
+            return cut(endpoint)
+        case known.UserError():
+            message = _with_detail(f"The request to {endpoint.name} could not be made", str(error), endpoint)
+            return Failed(ModelError(ModelFault.BAD_REQUEST, message), again=False)
+        case _ if _is_transport(error):
+            return cut(endpoint) if begun else _unreached(error, endpoint)
+        case _:
+            message = (
+                f"What {endpoint.provider} sent is not what this API sends ({type(error).__name__}); "
+                f"check that {endpoint.base_url} speaks the '{endpoint.api}' API."
+            )
+            return Failed(ModelError(ModelFault.PROTOCOL, message), again=False)
+
+
+def _answered(error: Exception, endpoint: Endpoint) -> Failed:
+    from pydantic_ai import exceptions as known
+
+    status = error.status_code if isinstance(error, known.ModelHTTPError) else None
+    after = error.retry_after if isinstance(error, known.ModelAPIError) else None
+    after = after if after is not None else _pause_of(error)
+    said = _detail_of(error)
+    shown = f" ({status})" if status else ""
+    name = endpoint.name
+
+    def failed(fault: ModelFault, message: str, *, again: bool = False) -> Failed:
+        return Failed(ModelError(fault, message, retry_after=after), again)
+
+    match error:
+        case _ if isinstance(error, known.ModelContextWindowExceededError) or _is_too_long(status, said):
+            return failed(ModelFault.CONTEXT, f"The conversation is longer than {name} takes; shorten it.")
+        case _ if _NO_TOOLS.search(said):
+            message = _with_detail(f"{name} takes no tools{shown}", said, endpoint)
+            return failed(ModelFault.NO_TOOLS, f'{message[:-1]}; set `model.protocol` to "text".')
+        case _ if status == 413:
+            return failed(ModelFault.CONTEXT, f"The request is larger than {name} takes (413); shorten it.")
+        case known.ModelAuthenticationError():
+            check = f"check {endpoint.key_from}" if endpoint.key_from else "it needs a key: set `api_key`"
+            return failed(ModelFault.AUTH, f"{endpoint.provider} did not accept the key{shown}; {check}.")
+        case known.ModelNotFoundError():
+            base = f"{endpoint.provider} does not know the model '{endpoint.model}' at {endpoint.base_url}{shown}"
+            meant = getattr(error, "suggested_model_id", None)
+            end = f"; did you mean '{meant}'?" if meant else "; check `model.name`."
+            return failed(ModelFault.BAD_REQUEST, base + end)
+        case known.ModelQuotaExceededError():
+            message = f"The account at {endpoint.provider} has no quota left{shown}; look at its billing page."
+            return failed(ModelFault.RATE_LIMIT, message)
+        case known.ModelRateLimitError():
+            wait = f"wait {after:.0f} s and send again" if after else "wait a little and send again"
+            message = f"{endpoint.provider} limits how often it is asked{shown}; {wait}."
+            return failed(ModelFault.RATE_LIMIT, message, again=True)
+        case known.ModelUnavailableError() | known.ModelServerError():
+            message = f"{endpoint.provider} is overloaded or out of order{shown}; send again later."
+            return failed(ModelFault.OVERLOADED, message, again=True)
+        case _ if status in _MAY_PASS:
+            message = f"{endpoint.provider} did not get to the request{shown}; send again."
+            return failed(ModelFault.OVERLOADED, message, again=True)
+        case _:
+            return failed(ModelFault.BAD_REQUEST, _with_detail(f"{name} rejected the request{shown}", said, endpoint))
+
+
+def _is_too_long(status: int | None, said: str) -> bool:
+    """Servers of one's own say it in their own words."""
+    return status == 400 and _TOO_LONG.search(said) is not None
+
+
+def _unreached(error: Exception, endpoint: Endpoint) -> Failed:
+    where = f"{endpoint.provider} at {endpoint.base_url}"
+    causes = list(_causes(error))
+    if any(isinstance(cause, ssl.SSLError) for cause in causes):
+        if endpoint.base_url.startswith("https:") and any("WRONG_VERSION" in str(cause) for cause in causes):
+            why = "it does not speak TLS there; is the address one of http:// instead?"
+        else:
+            why = "its certificate or TLS was not accepted."
+    elif any(isinstance(cause, ConnectionRefusedError) or "refused" in str(cause).lower() for cause in causes):
+        why = "nothing listens there; is the server running?"
+    elif any("timeout" in type(cause).__name__.lower() for cause in causes):
+        why = "it did not answer in time."
+    else:
+        why = "check the address and the network."
+    return Failed(ModelError(ModelFault.NETWORK, f"Could not reach {where}: {why}"), again=True)
+
+
+def _is_transport(error: Exception) -> bool:
+    import httpx2
+
+    return any(isinstance(cause, httpx2.TransportError | OSError) for cause in _causes(error))
+
+
+def _causes(error: BaseException | None) -> list[BaseException]:
+    found: list[BaseException] = []
+    while error is not None and error not in found:
+        found.append(error)
+        error = error.__cause__ or error.__context__
+    return found
+
+
+def _detail_of(error: Exception) -> str:
+    """The provider's own words, out of the shapes error bodies have."""
+    body: object = getattr(error, "body", None)
+    for key in ("error", "message"):
+        if isinstance(body, dict) and key in body:
+            body = body[key]  # pyright: ignore[reportUnknownVariableType]
+    return body if isinstance(body, str) else ""
+
+
+def _pause_of(error: Exception) -> float | None:
+    """Google says how long to wait in the body, as `"retryDelay": "7s"`."""
+    body: object = getattr(error, "body", None)
+    found = re.search(r"""retryDelay['"]: ['"](\d+(?:\.\d+)?)s['"]""", repr(body)[:10_000])
+    return float(found[1]) if found else None
+
+
+def _with_detail(base: str, detail: str, endpoint: Endpoint) -> str:
+    said = re.sub(r"\s+", " ", "".join(char if char.isprintable() else " " for char in endpoint.without_key(detail)))
+    said = said.strip().rstrip(".")
+    if len(said) > _LONGEST_DETAIL:
+        said = said[:_LONGEST_DETAIL] + "…"
+    return f"{base}: {said}." if said else f"{base}."
+
+
+def http_client(endpoint: Endpoint, settings: Settings) -> httpx2.AsyncClient:
+    """A connection that goes to the configured address and nowhere else: no proxy, no redirect, no other host."""
+    import httpx2
+
+    from holdfast.net.http import GatewayTransport
+
+    limits = httpx2.Timeout(settings.timeout, connect=settings.connect_timeout)
+    origin = httpx2.URL(endpoint.base_url)
+    certificates = trusted_certificates() if origin.scheme == "https" else False
+
+    async def before(request: httpx2.Request) -> None:
+        if (request.url.scheme, request.url.netloc) != (origin.scheme, origin.netloc):
+            raise WrongAnswer(f"A request for {endpoint.provider} was about to go to another address than its own.")
+        request.extensions = {**request.extensions, "timeout": limits.as_dict()}
+
+    async def after(response: httpx2.Response) -> None:
+        kind = response.headers.get("content-type", "")
+        if response.is_success and not kind.lower().startswith("text/event-stream"):
+            raise WrongAnswer(
+                f"{endpoint.provider} answered with {kind.partition(';')[0] or 'nothing'} instead of events; "
+                f"check that {endpoint.base_url} speaks the '{endpoint.api}' API."
+            )
+        if response.is_redirect:
+            raise WrongAnswer(
+                f"{endpoint.provider} sent the request on to another address, which is not followed; "
+                "set the final address as `base_url`."
+            )
+
+    return httpx2.AsyncClient(
+        timeout=limits,
+        trust_env=False,
+        follow_redirects=False,
+        transport=GatewayTransport(Gateway.for_origin(endpoint.base_url), verify=certificates),
+        event_hooks={"request": [before], "response": [after]},
+    )
+
+
+@cache
+def trusted_certificates() -> ssl.SSLContext:
+    import httpx2
+
+    return httpx2.create_ssl_context(trust_env=False)

@@ -1,0 +1,389 @@
+"""`Operator`: the embedded model behind the port. What it says follows from the conversation and nothing else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from decimal import Decimal
+from typing import Final, NamedTuple, cast
+
+from msgspec import Struct
+
+from holdfast.contract.errors import InvalidArguments
+from holdfast.contract.json import Args, encode_json
+from holdfast.contract.message import Aborted, Message, Part, Text, Thinking, ToolResult, ToolUse
+from holdfast.contract.tool import Tool
+from holdfast.models.operator.phrases import GRAMMAR
+from holdfast.models.operator.reports import PLANNED, in_words, report
+from holdfast.models.port import CallBegun, Ended, ModelEvent, PartEnded, Settings, TextDelta, Usage
+from holdfast.models.requests.masked_text import INLINE, IT, Masked, cuts, mask, quoted, steps_of
+
+
+class Round(NamedTuple):
+    """The calls of one reply, and what came of each."""
+
+    uses: tuple[ToolUse, ...]
+    results: dict[str, ToolResult]
+    aborted: bool
+
+    @property
+    def failed(self) -> bool:
+        """What was only planned has not failed: the plan goes on."""
+        results = map(self.result, self.uses)
+        return self.aborted or any(each.error and not each.output.startswith(PLANNED) for each in results)
+
+    def result(self, use: ToolUse) -> ToolResult:
+        missing = ToolResult(use.id, use.name, "No result was recorded for this call.", error=True)
+        return self.results.get(use.id, missing)
+
+    def is_of(self, step: Sequence[Wanted]) -> bool:
+        """Whether exactly these calls were made, so that what comes after them in the plan is next."""
+        return [(use.name, use.parsed) for use in self.uses] == [(call.tool, call.args) for call in step]
+
+
+class Request(NamedTuple):
+    """What a person wrote."""
+
+    text: str
+    foreign: bool
+    """Something in it was not written there: a file is attached, or its text was put in."""
+
+
+class Standing(NamedTuple):
+    requests: tuple[Request, ...]
+    """Message by message, the last one at the end."""
+    rounds: tuple[Round, ...]
+    """What was asked for since."""
+    answered: bool
+    """Whether the last request was dealt with to its end."""
+
+
+def standing(messages: Sequence[Message]) -> Standing:
+    requests: list[Request] = []
+    rounds: list[Round] = []
+    answered = True
+    for message in messages:
+        if message.role == "user":
+            if rounds:
+                results = {part.id: part for part in message.parts if isinstance(part, ToolResult)}
+                rounds[-1] = rounds[-1]._replace(results={**results, **rounds[-1].results})
+            request = Request(message.own_text, message.foreign)
+            if request.text or request.foreign:
+                requests.append(request)
+                rounds, answered = [], False
+        elif message.role == "assistant":
+            if message.tool_uses:
+                aborted = any(isinstance(part, Aborted) for part in message.parts)
+                rounds.append(Round(message.tool_uses, {}, aborted))
+            answered = answered or not message.tool_uses
+    return Standing(tuple(requests), tuple(rounds), answered or messages[-1].role != "user")
+
+
+MAX_CHARS: Final = 200_000
+MAX_STEP: Final = 4_000
+MAX_STEPS: Final = 50
+MAX_CALLS: Final = 16
+
+_AGAIN: Final = re.compile(
+    r"(?:(?:do|try|run) (?:it|that|this) )?(?:again|once more)|repeat(?: (?:it|that))?|(?:do|try) again", re.IGNORECASE
+)
+_HELP: Final = re.compile(r"help|what can (?:you do|i say)|what do you (?:understand|know)|\?", re.IGNORECASE)
+_NAMES_A_FILE: Final = frozenset({"file.read", "file.write", "file.edit"})
+
+
+class Wanted(Struct, frozen=True):
+    """A call to be made."""
+
+    tool: str
+    args: Args
+    arguments: str
+    """The same as JSON."""
+
+
+class Plan(Struct, frozen=True):
+    """What to do: steps in order, each of calls that are made together."""
+
+    steps: tuple[tuple[Wanted, ...], ...]
+
+    @property
+    def calls(self) -> list[Wanted]:
+        return [call for step in self.steps for call in step]
+
+
+class NotUnderstood(Exception):
+    """Nothing is called. `part` is what was not understood or cannot be done, `why` the reason if it is known."""
+
+    def __init__(self, part: str, why: str = "") -> None:
+        super().__init__(part, why)
+        self.part = part
+        self.why = why
+
+
+class HelpWanted(Exception):
+    """The message asks what can be said."""
+
+
+class Planner:
+    """Plans one message. `earlier` gives the plan of the message before, for "it" and "again"."""
+
+    def __init__(self, tools: Mapping[str, Tool], earlier: Callable[[], Plan | None]) -> None:
+        self._tools = tools
+        self._earlier = earlier
+
+    def plan(self, text: str) -> Plan:
+        if len(text) > MAX_CHARS:
+            raise NotUnderstood(text, f"It is longer than {MAX_CHARS:,} characters.")
+        masked = mask(text)
+        if masked.problem:
+            raise NotUnderstood(text, masked.problem)
+        steps = steps_of(masked.text)
+        if not steps or (len(steps) == 1 and _HELP.fullmatch(steps[0])):
+            raise HelpWanted
+        if len(steps) > MAX_STEPS:
+            raise NotUnderstood(text, f"It asks for more than {MAX_STEPS} steps.")
+        if len(steps) == 1 and _AGAIN.fullmatch(steps[0]):
+            plan = self._earlier()
+            if plan is None:
+                raise NotUnderstood(text, "Your message before it asks for nothing that I could do again.")
+            return plan
+        made: list[tuple[Wanted, ...]] = []
+        for step in steps:
+            made += self._step(step, masked, made)
+        return Plan(tuple(made))
+
+    def _step(self, step: str, masked: Masked, before: list[tuple[Wanted, ...]]) -> list[tuple[Wanted, ...]]:
+        """One step; several if something in it changes things, so that it must not run beside the rest."""
+        said = masked.unmasked(step)
+        if len(step) > MAX_STEP:
+            raise NotUnderstood(said, "It is too long for one step.")
+        many = sum(1 for _ in cuts(step)) >= MAX_CALLS
+        found = [] if many else _Clauses(masked).read(step)
+        if many or len(found) > MAX_CALLS:
+            raise NotUnderstood(said, f"It asks for more than {MAX_CALLS} things at once.")
+        calls: list[Wanted] = []
+        for name, args in found:
+            known = Plan((*before, tuple(calls)))
+            calls.append(self._call(name, self._resolved(name, args, known, said), said))
+        if len(calls) == 1 or not any(self._tools[call.tool].mutates for call in calls):
+            return [tuple(calls)]
+        return [(call,) for call in calls]
+
+    def _resolved(self, name: str, args: Args, before: Plan, said: str) -> Args:
+        """With what "it" stands for: the one file, or the one command, that was named before."""
+        for key in ("path", "command"):
+            if args.get(key) == IT:
+                referents = _referents(before, key) or _referents(self._earlier(), key)
+                if len(referents) != 1:
+                    kind = "file" if key == "path" else "command"
+                    raise NotUnderstood(said, f"Which {kind} is meant is not clear; name it.")
+                return {**args, key: referents.pop()}
+        return args
+
+    def _call(self, name: str, args: Args, said: str) -> Wanted:
+        tool = self._tools.get(name)
+        if tool is None:
+            raise NotUnderstood(said, f"It needs the tool `{name}`, which is not offered here.")
+        given: Args = {key: value for key, value in args.items() if value is not None}
+        try:
+            judged = tool.schema.judge(given)
+            if isinstance(judged, InvalidArguments):
+                raise NotUnderstood(said, f"The tool `{name}` does not take it: {judged}")
+            keys = dict.fromkeys((*tool.schema.properties, *sorted(judged)))
+            ordered = {key: judged[key] for key in keys if judged.get(key) is not None}
+            return Wanted(name, ordered, encode_json(ordered).decode())
+        except UnicodeEncodeError:
+            raise NotUnderstood(said, "It holds bytes that are not UTF-8.") from None
+
+
+class _Clauses:
+    """Reads a step as one phrase, or as phrases joined by "and"."""
+
+    def __init__(self, masked: Masked) -> None:
+        self._masked = masked
+        self._semicolons = ";" in masked.text
+        self._dead: dict[str, NotUnderstood] = {}
+
+    def read(self, text: str) -> list[tuple[str, Args]]:
+        """Tools with arguments; raises `NotUnderstood` with the first part that is not one."""
+        if text in self._dead:
+            raise self._dead[text]
+        whole = self._phrase(text)
+        if whole is not None:
+            return whole
+        failed = NotUnderstood(self._masked.unmasked(text))
+        for left, right in cuts(text):
+            first = self._phrase(left)
+            if first is None:
+                continue
+            try:
+                return [*first, *self.read(right)]
+            except NotUnderstood as error:
+                failed = error
+        self._dead[text] = failed
+        raise failed
+
+    def _phrase(self, text: str) -> list[tuple[str, Args]] | None:
+        """None if it is no phrase. A text that two phrases read differently is none either."""
+        readings: list[list[tuple[str, Args]]] = []
+        for name, phrases in GRAMMAR.items():
+            for phrase in phrases:
+                args = phrase.match(text, self._masked)
+                if args is not None:
+                    reading = [(name, each) for each in args]
+                    if reading not in readings:
+                        readings.append(reading)
+        if len(readings) > 1:
+            raise NotUnderstood(self._masked.unmasked(text), "It can be read in two ways.")
+        if readings and self._semicolons and readings[0][0][0] == "shell.exec" and INLINE not in text:
+            raise NotUnderstood(self._masked.unmasked(text), "Put the command in backticks, so that its end is clear.")
+        return readings[0] if readings else None
+
+
+def _referents(plan: Plan | None, key: str) -> set[str]:
+    calls = plan.calls if plan else []
+    if key == "path":
+        calls = [call for call in calls if call.tool in _NAMES_A_FILE]
+    return {cast(str, call.args[key]) for call in calls if key in call.args}
+
+
+_NOTHING_NEW: Final = "There is nothing new to answer: write a request."
+_OTHER_CALLS: Final = (
+    "I stop here: the calls above are not those that your message asks for. Say what to do next in a new message."
+)
+_MAX_BACK: Final = 8
+"""How many messages back "it" and "again" may lead."""
+_PIECE: Final = re.compile(r"\S*\s*")
+
+_ADVICE: Final[tuple[tuple[str, str], ...]] = (
+    (r"\b(?:don['’]?t|do not|never|not|unless|except|without|instead)\b", "Say only what to do, without exceptions."),
+    (r"^(?:if|when|once|before|after|while|until)\b|\bif\b", "I do not decide about conditions; say only what to do."),
+    (r"^(?:how|why|who|should|would|could|can|may|do|does|is|are|am|was|will)\b",
+     "I follow requests; I cannot answer questions."),
+    (r"https?://|\b(?:web|internet|website|google)\b", "I cannot reach the network."),
+    (r"^(?:run|execute) (?:the |all |my )*(?:unit )?(?:tests?|build|linter|checks?|app|server|program)\b",
+     "I do not know how that is run here; say the command, for example: run `make test`."),
+    (r"^(?:(?:run|execute|start|launch)\b|\$)", "Put the command in backticks: run `ls -l`."),
+    (r"^(?:ls|cat|cd|rm|mv|cp|mkdir|make|python3?|pytest|npm|git|pip|cargo|docker)\b",
+     "To run it as a command, say: run `…`."),
+    (r"^list\b", "If it is a folder, say so: list the folder NAME."),
+    (r"^(?:kill|stop|end)\b", "Say the number or the id of one process: kill process 4242."),
+    (r"^(?:append|add|insert)\b", "I cannot add to a file; say: edit FILE: replace \"old\" with \"new\"."),
+    (r"^(?:delete|remove|rename|move|copy)\b", "There is no tool for that; say it as a command: run `…`."),
+    (r"^(?:undo|revert|restore)\b", "You can undo a call yourself: holdfast undo."),
+    (r"\b(?:replace|change)\b", "Put both texts in quotes: edit a.py: replace \"old\" with \"new\"."),
+    (r"^(?:write|create|make|save)\b", "Say the file and its content: write a.txt with \"hello\"."),
+    (r"\blast [0-9]+ lines\b|^tail\b", "I cannot count from the end of a file; say: run `tail -n 20 FILE`."),
+    (r"^(?:find|locate)\b", "Say whether it is a file or a text: find files named X, or: search for X."),
+    (r"^(?:search|grep|look)\b", "Put a text of several words in quotes: search for \"two words\"."),
+    (r"^(?:read|show|open|view|display|print|cat)\b", "If it is a file, say so: read the file NAME."),
+    (r"^(?:explain|summari[sz]e|fix|refactor|improve|review|implement|optimi[sz]e|clean|describe|tell|think)\b",
+     "I am a small set of rules, not a language model; I cannot judge or write code."),
+)  # fmt: skip
+
+
+class Operator:
+    """Follows a small grammar of plain requests. It acts only on what the person wrote last."""
+
+    provider = "operator"
+    name = "operator"
+
+    async def stream(
+        self, messages: Sequence[Message], tools: Sequence[Tool], settings: Settings
+    ) -> AsyncGenerator[ModelEvent]:
+        offered = {tool.name: tool for tool in tools}
+        text, calls = _reply(messages, offered)
+        for piece in _PIECE.findall(text):
+            if piece:
+                yield TextDelta(piece)
+        yield PartEnded(Text(text))
+        turn = sum(message.role == "assistant" for message in messages)
+        for number, call in enumerate(calls):
+            use = ToolUse(f"op_{turn}_{number}", call.tool, call.arguments)
+            yield CallBegun(use.id, use.name)
+            yield PartEnded(use)
+        written = [text, *(call.tool + call.arguments for call in calls)]
+        read = (_said(part) for message in messages for part in message.parts)
+        usage = Usage(input=sum(map(_tokens, read)), output=sum(map(_tokens, written)), cost=Decimal(0))
+        yield Ended("tool_use" if calls else "end", usage, self.name)
+
+
+def _reply(messages: Sequence[Message], tools: Mapping[str, Tool]) -> tuple[str, Sequence[Wanted]]:
+    now = standing(messages)
+    if not now.requests:
+        return help_text(tools), ()
+    if now.answered:
+        return _NOTHING_NEW, ()
+    last = now.rounds[-1:]
+    reports = [report(use, each.result(use)) for each in last for use in each.uses]
+    try:
+        plan = _plan(now.requests[-_MAX_BACK:], tools)
+    except NotUnderstood as error:
+        return "\n\n".join((*reports, refusal(error, tools))), ()
+    except HelpWanted:
+        return "\n\n".join((*reports, help_text(tools))), ()
+    return _go_on(plan, now.rounds, reports)
+
+
+def _go_on(plan: Plan, rounds: Sequence[Round], reports: list[str]) -> tuple[str, Sequence[Wanted]]:
+    """The next step, if all before it were done as they were planned."""
+    done = len(rounds)
+    if done > len(plan.steps) or not all(map(Round.is_of, rounds, plan.steps)):
+        return "\n\n".join((*reports, _OTHER_CALLS)), ()
+    total, left = len(plan.steps), plan.steps[done:]
+    if rounds and rounds[-1].failed:
+        stopped = [f"I stopped at step {done} of {total}. Not done: {'; '.join(map(_words, left))}."] if left else []
+        return "\n\n".join((*reports, *stopped)), ()
+    if not left:
+        return "\n\n".join((*reports, *([f"All {total} steps are done."] if total > 1 else []))), ()
+    number = f"Step {done + 1} of {total}: " if total > 1 else ""
+    return "\n\n".join((*reports, f"{number}I will {_words(left[0])}.")), left[0]
+
+
+def _plan(requests: Sequence[Request], tools: Mapping[str, Tool]) -> Plan:
+    """The plan of the last request; those before it are planned only if it refers to them."""
+    text, foreign = requests[-1]
+    if foreign:
+        raise NotUnderstood(text, "A file was put into it, and I only follow your own words.")
+
+    def earlier() -> Plan | None:
+        if len(requests) < 2:
+            return None
+        try:
+            return _plan(requests[:-1], tools)
+        except (NotUnderstood, HelpWanted):
+            return None
+
+    return Planner(tools, earlier).plan(text)
+
+
+def _words(step: Sequence[Wanted]) -> str:
+    return " and ".join(in_words(call.tool, call.args) for call in step)
+
+
+def _said(part: Part) -> str:
+    if isinstance(part, Text | Thinking):
+        return part.text
+    if isinstance(part, ToolUse):
+        return part.name + part.arguments
+    return part.output if isinstance(part, ToolResult) else ""
+
+
+def _tokens(text: str) -> int:
+    """Four characters are about one token; nobody is charged for them."""
+    return (len(text) + 3) // 4
+
+
+def help_text(tools: Collection[str]) -> str:
+    """What is understood of what is offered, an example each."""
+    examples = [phrases[0].example for name, phrases in GRAMMAR.items() if name in tools]
+    if not examples:
+        return "None of the tools that I know how to use is offered here."
+    listed = "\n".join(f"- {example}" for example in examples)
+    return f"I understand requests such as these, one after the other with “then”:\n\n{listed}"
+
+
+def refusal(error: NotUnderstood, tools: Mapping[str, Tool]) -> str:
+    """Nothing was called, because of this part."""
+    advice = (text for pattern, text in _ADVICE if re.search(pattern, error.part, re.IGNORECASE))
+    said = f"I did nothing, because {'of' if error.why else 'I do not understand'} this: {quoted(error.part)}."
+    return "\n\n".join(filter(None, (said, error.why or next(advice, ""), help_text(tools))))

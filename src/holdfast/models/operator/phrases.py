@@ -1,0 +1,194 @@
+"""The grammar: every phrase the operator understands, with its tool. The user's page lists exactly these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from holdfast.contract.json import Args
+from holdfast.models.operator.slots import SLOTS
+from holdfast.models.requests.masked_text import IT, Form, Masked
+
+Slots = Mapping[str, Any]
+Build = Callable[[Slots], list[Args] | None]
+
+
+class Phrase:
+    """One way to say something, an example of it, and the arguments of the calls that its slots give."""
+
+    def __init__(self, form: str, example: str, build: Build) -> None:
+        self.form = Form(form, SLOTS)
+        self.example = example
+        self._build = build
+
+    def match(self, text: str, masked: Masked) -> list[Args] | None:
+        """The arguments of the calls it asks for; None if the text is not this phrase."""
+        slots = self.form.match(text, masked)
+        return None if slots is None else self._build(slots)
+
+
+def _folder(slots: Slots) -> str | None:
+    return slots.get("FOLDER") or slots.get("DIR")
+
+
+def _read(slots: Slots) -> list[Args]:
+    first, last = slots.get("RANGE") or (slots.get("LINE") or slots.get("N"), slots.get("LINE"))
+    limit = slots.get("COUNT") if last is None else last - first + 1
+    paths = slots.get("FILES") or [slots.get("FILE") or slots["NAME"]]
+    return [{"path": path, "offset": first, "limit": limit} for path in paths]
+
+
+def _list(slots: Slots) -> list[Args]:
+    folders: list[str | None] = slots.get("FOLDERS") or slots.get("DIRS") or [_folder(slots)]
+    return [{"path": folder, "recursive": slots.get("recursively")} for folder in folders]
+
+
+def _find(slots: Slots) -> list[Args]:
+    return [{"pattern": slots.get("GLOB") or slots["NAME"], "path": _folder(slots)}]
+
+
+def _search(slots: Slots) -> list[Args]:
+    place = slots.get("PLACE")
+    is_glob = place is not None and any(sign in place for sign in "*?[{")
+    regex = True if slots.keys() & {"regex", "pattern", "regular"} else None
+    case = "insensitive" if slots.keys() & {"ignoring", "regardless"} else None
+    where: Args = {"path": None if is_glob else place, "glob": place if is_glob else None}
+    return [{"query": slots["TEXT"], "regex": regex, "case": case, **where}]
+
+
+def _run(slots: Slots) -> list[Args]:
+    unit = 60_000 if slots.keys() & {"minutes", "minute"} else 1000
+    timeout = slots["N"] * unit if "N" in slots else None
+    return [{"command": slots["COMMAND"], "cwd": _folder(slots), "timeout": timeout}]
+
+
+def _edit(slots: Slots) -> list[Args] | None:
+    first, every = slots.get("first"), slots.keys() & {"all", "every", "each", "everywhere"}
+    if not slots["OLD"] or (first and every):
+        return None
+    mode = "first" if first else "all" if every else None
+    return [{"path": slots["FILE"], "search": slots["OLD"], "replace": slots.get("NEW", ""), "mode": mode}]
+
+
+def _write(slots: Slots) -> list[Args] | None:
+    if ("CONTENT" in slots) == ("BLOCK" in slots):
+        return None
+    return [{"path": slots.get("FILE") or slots["NAME"], "content": slots.get("CONTENT", slots.get("BLOCK"))}]
+
+
+def nothing(slots: Slots) -> list[Args]:
+    return [{}]
+
+
+def _process(slots: Slots) -> list[Args]:
+    name = slots["ID"]
+    return [{"pid": int(name) if name.isdigit() and len(name) < 10 else name}]
+
+
+def _ask(slots: Slots) -> list[Args] | None:
+    if not slots["QUOTED"].strip():
+        return None
+    return [{"questions": [{"question": slots["QUOTED"], "options": slots.get("QUOTES")}]}]
+
+
+_SHOW: Final = "read/show/open/view/display/print/cat [me]"
+_IN: Final = "[in/under/of (FOLDER / [the] folder/directory DIR)]"
+_AT: Final = "[in (FOLDER / [the] folder/directory DIR)]"
+_REGEX: Final = "[[the] (regex / pattern / regular expression)]"
+_RUN: Final = "run/execute [the/this] [shell] [command] [:]"
+_WHICH: Final = "[the text / the first [occurrence of] / all/every/each [occurrences/occurrence] [of]]"
+_REPLACE: Final = f"replace/change {_WHICH} OLD with/by/to NEW [everywhere]"
+
+GRAMMAR: Final[dict[str, tuple[Phrase, ...]]] = {
+    "file.read": (
+        Phrase(f"{_SHOW} [the contents of] FILES [again]", "read a.py and b.py", _read),
+        Phrase(f"{_SHOW} [the] [contents of the] file NAME", "show me the file notes", _read),
+        Phrase(f"{_SHOW} FILE [,] ([from] lines RANGE / [starting] from/at line N)", "read a.py lines 10-20", _read),
+        Phrase(f"{_SHOW} (lines RANGE / line LINE / [the] first COUNT lines) of/from/in [the file] FILE",
+               "read the first 5 lines of a.py", _read),
+        Phrase("(what is / what's) in [the file] FILE", "what is in a.py?", _read),
+    ),
+    "file.list": (
+        Phrase("list/ls/dir [all] [files/everything] [here] [recursively]", "ls", _list),
+        Phrase(f"list/show [me] [all] [the] files/everything [here] {_IN} [recursively]",
+               "list the files in src", _list),
+        Phrase("list/ls (FOLDERS / [the] folder/directory DIRS) [recursively]", "list src and tests", _list),
+        Phrase("list/show [me] [the] DIR folder/directory", "show the src folder", _list),
+        Phrase("(show [me] the contents of / what is in / what's in) [the] folder/directory DIR",
+               "what is in the folder x?", _list),
+        Phrase("recursively list FOLDERS", "recursively list src", _list),
+    ),
+    "file.find": (
+        Phrase(f"find/locate [me] [all] [the] [files] [named/called/matching/like] GLOB [files] {_IN}",
+               "find *.py in src", _find),
+        Phrase(f"find [me] [all] [the] files named/called NAME {_IN}", "find files named Makefile", _find),
+        Phrase("(which/what files match / where is [the file]) GLOB", "where is conftest.py?", _find),
+    ),
+    "code.search": (
+        Phrase(f"(search for / look for / grep [for]) {_REGEX} TEXT [in/under PLACE]"
+               " [ignoring case / regardless of case]", "search for TODO in src", _search),
+        Phrase(f"search (everything / everywhere / the project / [in] PLACE) for {_REGEX} TEXT",
+               "search src for TODO", _search),
+        Phrase("find/show [me] [all] [the] uses/usages/occurrences/mentions of TEXT [in/under PLACE]",
+               "find all uses of parse", _search),
+        Phrase("where is TEXT used/mentioned/defined", "where is parse used?", _search),
+    ),
+    "shell.exec": (
+        Phrase(f"{_RUN} COMMAND {_AT} [with a timeout of N seconds/second/minutes/minute] [again]",
+               "run `make test`", _run),
+        Phrase("run/execute (it / that / that command) [again]",
+               "run `make` then run it again", lambda slots: [{"command": IT}]),
+        Phrase("$ COMMAND", "$ make test", _run),
+    ),
+    "process.start": (
+        Phrase(f"({_RUN} / start/launch) COMMAND in the background {_AT}",
+               "run `make serve` in the background",
+               lambda slots: [{"command": slots["COMMAND"], "cwd": _folder(slots)}]),
+    ),
+    "process.list": (Phrase("list/show [me] [the] [running/background] processes", "list the processes", nothing),),
+    "process.status": (
+        Phrase("[show] [me] [the] status of process ID", "status of process 4242", _process),
+        Phrase("is process ID [still] running", "is process 4242 still running?", _process),
+    ),
+    "process.output": (
+        Phrase("[show/read] [me] [the] output of process ID", "show the output of process 4242", _process),
+    ),
+    "process.kill": (Phrase("kill/stop/end process ID", "kill process 4242", _process),),
+    "file.edit": (
+        Phrase(f"edit/update/modify/in FILE [:/,] [and/by] {_REPLACE}", 'edit a.py: replace "x" with "y"', _edit),
+        Phrase(f"{_REPLACE} in [the file] FILE", 'replace every "x" with "y" in a.py', _edit),
+        Phrase("delete/remove [the text] OLD from/in [the file] FILE", 'remove "x" from a.py', _edit),
+    ),
+    "file.write": (
+        Phrase("write/create/make [a/the] [new] (FILE / file [named/called] NAME) ([:] BLOCK / [:/,]"
+               " (with / containing / that contains) [the] [content/contents/text] [:] CONTENT)",
+               'create a.txt with the content "hello"', _write),
+        Phrase("write/save/put (CONTENT / this / the following) to/into/in/as [the/a] [new] [file] FILE [[:] BLOCK]",
+               'write "hello" to a.txt', _write),
+        Phrase("create/make/write an empty file [named/called] NAME",
+               "create an empty file notes", lambda slots: [{"path": slots["NAME"], "content": ""}]),
+    ),
+    "calculator": (
+        Phrase("[calculate/compute/evaluate / what is / what's / how much is] EXPRESSION",
+               "calculate sqrt(2) * 10", lambda slots: [{"expression": slots["EXPRESSION"]}]),
+    ),
+    "git.status": (
+        Phrase("[show] [me] [the] [git] status"
+               " / what (changed / has changed / is changed / did I change / have I changed)", "git status", nothing),
+    ),
+    "git.diff": (Phrase("[git] diff / show [me] [the/my] [git] diff/changes", "show me the diff", nothing),),
+    "git.log": (
+        Phrase("git log / show [me] [the] [git] log/history / [show] [me] [the] last/latest/recent commits",
+               "show the last commits", nothing),
+    ),
+    "system.info": (
+        Phrase("[show] [me] [the] system info/information / what (system / machine / os / operating system) is this",
+               "system info", nothing),
+    ),
+    "ask.user": (Phrase("ask [me] QUOTED [with [the] options/answers QUOTES]", 'ask me "Which colour?"', _ask),),
+    "output.read": (
+        Phrase("read/show [me] [the] [full/whole] output of call ID [from line N]",
+               "read the output of call abc-1", lambda slots: [{"call": slots["ID"], "offset": slots.get("N")}]),
+    ),
+}  # fmt: skip
+"""By the tool that is called."""

@@ -1,0 +1,297 @@
+"""`TextModel`: any model that can write, as one that can call tools."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from enum import StrEnum
+from typing import Final, Literal, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast.config.config import ModelConfig, Protocol
+from holdfast.contract.message import Message, Text
+from holdfast.contract.tool import Tool
+from holdfast.models.port import Model, ModelError, ModelEvent, ModelFault, Retrying, Settings, Stop, Usage
+from holdfast.models.providers import OPERATOR, api_of
+from holdfast.models.text_protocol.prompt import FORMS, failed_edit, plain, shorten
+from holdfast.models.text_protocol.stream import Reply
+from holdfast.models.text_protocol.syntax import WRITE_EMPTY, Fault, Flaw
+
+MARK: Final = "[runtime:correction]"
+_LONGEST_TAG: Final = 60
+
+
+class Kind(StrEnum):
+    """What a model is corrected for, once each."""
+
+    FABRICATED = "fabricated"
+    EDIT = "edit"
+    MALFORMED = "malformed"
+
+
+_OF_A_CUT: Final = frozenset({Fault.UNCLOSED, Fault.OPEN_FENCE})
+_KINDS: Final = {Fault.FABRICATED: Kind.FABRICATED, Fault.UNREADABLE_EDIT: Kind.EDIT}
+_WRONG: Final = {
+    Kind.FABRICATED: "wrote the result of a tool itself",
+    Kind.EDIT: "wrote an edit in a form that cannot be read",
+    Kind.MALFORMED: "wrote a tool call in a form that cannot be read",
+}
+
+
+def worst(flaws: Sequence[Flaw], *, cut: bool) -> tuple[Kind, Flaw] | None:
+    """What a reply is sent back for; None for nothing. `cut`: somebody else than the model ended it."""
+    counted = [flaw for flaw in flaws if not (cut and flaw.fault in _OF_A_CUT)]
+    found = {_KINDS.get(flaw.fault, Kind.MALFORMED): flaw for flaw in reversed(counted)}
+    return next(((kind, found[kind]) for kind in Kind if kind in found), None)
+
+
+def reason(kind: Kind) -> str:
+    """For the person who watches."""
+    return f"The model {_WRONG[kind]}; nothing was run, and it is told so."
+
+
+def given_up(name: str, kind: Kind) -> str:
+    return (
+        f"{name} {_WRONG[kind]}, and again after it was corrected; nothing was run; "
+        "ask for less at a time, or choose another model."
+    )
+
+
+def correction(kind: Kind, flaw: Flaw, *, failed_edit: str | None = None) -> str:
+    """`failed_edit`: the path of the edit that failed just before, which this one was to repair."""
+    if kind is Kind.FABRICATED:
+        return (
+            f"{MARK} Line {flaw.line} of your reply is a tool result that you wrote yourself. Only the runtime writes "
+            "results. Nothing was run. Write the call alone, then stop and wait for its result."
+        )
+    if kind is Kind.EDIT and failed_edit is not None:
+        return (
+            f"{MARK} Your edit of {failed_edit} failed, and the [edit_file] block that was to repair it cannot be "
+            "read. Nothing was changed. Copy OLD TEXT from the file as it is now, and write exactly:\n"
+            f"{FORMS['edit_file'].replace('PATH', failed_edit, 1)}"
+        )
+    form = FORMS.get(flaw.tag.strip("[/]:"))
+    shown = f" Write it exactly like this:\n{form}" if form else ""
+    return f"{MARK} Nothing was run: {_what(flaw)}.{shown}"
+
+
+def _what(flaw: Flaw) -> str:
+    tag, where = shorten(flaw.tag, _LONGEST_TAG), f"on line {flaw.line}"
+    match flaw.fault:
+        case Fault.UNOPENED:
+            return f"{tag} {where} closes nothing"
+        case Fault.UNCLOSED:
+            return f"{tag} {where} is not closed"
+        case Fault.OPEN_FENCE if not tag.startswith("["):
+            return f"the code fence {where} is not closed, so that nobody knows which of your calls are quoted"
+        case Fault.OPEN_FENCE:
+            return f"the code fence {where} is not closed, and {tag} in it does not count; write calls outside fences"
+        case Fault.UNREADABLE if flaw.tag == WRITE_EMPTY:
+            return f"{tag} PATH] {where} writes an empty file, and what was to be in it follows"
+        case _:
+            return f"the {tag} block {where} cannot be read"
+
+
+_WHOLE: Final[frozenset[Stop]] = frozenset({"end", "tool_use"})
+"""How a reply stops that its model has ended itself."""
+
+
+class Chosen(Struct, frozen=True):
+    """How a model is spoken to."""
+
+    protocol: Literal["native", "text"]
+    why: str = ""
+    """Where nobody asked for it."""
+
+    def notice(self, name: str) -> str:
+        """What a person should know about it; empty where it is as they would expect."""
+        return f"{name} writes its tool calls as text: {self.why}." if self.why else ""
+
+
+class _Around:
+    """A model that speaks through another one."""
+
+    def __init__(self, inner: Model, chosen: Chosen) -> None:
+        self.inner = inner
+        self.chosen = chosen
+
+    @property
+    def provider(self) -> str:
+        return self.inner.provider
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+
+class TextModel(_Around):
+    """Tells `inner` how calls are written, reads them in its replies, and corrects each kind of fault once."""
+
+    def __init__(
+        self, inner: Model, *, chosen: Chosen | None = None, edit_repair: bool = True, system_role: bool = True
+    ) -> None:
+        super().__init__(inner, chosen or Chosen("text"))
+        self.edit_repair = edit_repair
+        self.system_role = system_role
+        """Whether it takes a system message; else the first message of the person begins with it."""
+
+    async def stream(
+        self, messages: Sequence[Message], tools: Sequence[Tool], settings: Settings
+    ) -> AsyncGenerator[ModelEvent]:
+        sent = plain(messages, tools, system_role=self.system_role)
+        corrected: list[Kind] = []
+        spent: Usage | None = None
+        """By the replies that came to their end."""
+        while True:
+            reply = Reply(self.name)
+            stream = cast(AsyncGenerator[ModelEvent], self.inner.stream(sent, (), settings))
+            try:
+                async with aclosing(stream) as events:
+                    async for event in events:
+                        if isinstance(event, Retrying):
+                            reply = Reply(self.name)
+                            yield event
+                        for ours in reply.take(event):
+                            yield ours
+            except ModelError as error:
+                error.usage = _sum(spent, error.usage)
+                raise
+            ended = reply.ended
+            if ended is None:
+                message = f"The reply of {self.name} ended before it was complete; send again."
+                raise ModelError(ModelFault.CUT, message, usage=spent)
+            spent = ended.usage if spent is None else spent + ended.usage
+            whole = ended.stop in _WHOLE
+            wrong = worst(reply.flaws, cut=not whole)
+            if wrong is None:
+                break
+            kind, flaw = wrong
+            if kind in corrected:
+                raise ModelError(ModelFault.PROTOCOL, given_up(self.name, kind), usage=spent)
+            corrected.append(kind)
+            yield Retrying(len(corrected), 0.0, reason(kind))
+            edited = failed_edit(messages) if self.edit_repair else None
+            told = Message("user", (Text(correction(kind, flaw, failed_edit=edited)),))
+            sent = [*sent, reply.raw, told]
+        # Of a reply that somebody else ended nobody knows whether its last block was complete.
+        calls = reply.calls and not reply.flaws and whole
+        for ours in reply.rest(calls=calls):
+            yield ours
+        yield replace(ended, stop="tool_use" if calls else ended.stop, usage=spent)
+
+
+def _sum(before: Usage | None, after: Usage | None) -> Usage | None:
+    return before + after if before and after else before or after
+
+
+AS_OF: Final = "November 2026"
+_END: Final = r"(?!\.?[0-9])"
+"""Behind a generation: no more of its number."""
+_SIZE: Final = r"(?![a-z0-9])"
+_ONLY_WRITE: Final = tuple(
+    re.compile(pattern)
+    for pattern in (
+        # Gemma 1 to 3; the fourth generation and `functiongemma` call tools.
+        rf"(code)?gemma($|:|[-_]?[23]n?(?![a-z]){_END}|[-_]1\.1[-_]|[-_][27]b{_SIZE})",
+        rf"phi($|:|[-_]?(1|1[._]5|2|3|3[._]5){_END}(?![a-z]))",
+        r"phi[-_]?4($|:|[-_]reasoning)",  # not `phi4-mini`
+        r"smollm($|:|-(135m|360m|1\.7b))",
+        r"smollm2[:-](135m|360m)",
+        r"tiny(llama|dolphin)",
+        r"llama-?2($|[-:_])",
+        r"(meta-)?llama-?3($|:|-(8|70)b)",  # not 3.1 and later
+        r"codellama",
+        r"orca-?(mini|2)",
+        r"(star|wizard)coder",
+        rf"deepseek-(coder|llm)($|:|-(v2|[0-9.]+b){_SIZE}{_END})",  # not a later generation
+        rf"dolphin-(mistral|phi)($|:|-(7b|2){_SIZE})",
+        r"(vicuna|wizardlm|stablelm|stable-code|zephyr|neural-chat)",
+        r"qwen(:|-?1\.5|-(0\.5|1\.8|4|7|14|72)b)",
+    )
+)
+"""How the names of models begin that were not made to call tools, as servers of one's own spell them, as of `AS_OF`.
+One that is missing here is found out by asking; one that is here wrongly can be set to `native`."""
+_MADE_TO_CALL: Final = re.compile(r"(?<![a-z])(tools?|functions?|functionary)(?![a-z])")
+"""What variants of them say that were taught it afterwards."""
+_NO_SYSTEM: Final = re.compile(rf"(code)?gemma($|:|[-_]?2(?![a-z]){_END}|[-_]1\.1[-_]|[-_][27]b{_SIZE})")
+"""Their templates refuse a system message on some servers; on the others it makes no difference where it stands."""
+How = Literal["native", "text", "try"]
+
+
+def protocol_for(config: ModelConfig) -> How:
+    """`try`: by the provider's own means, and in text if the server says that it takes no tools."""
+    provider, _, model = config.name.partition(":")
+    if config.name == OPERATOR:
+        return "native"
+    if (wanted := _wanted(config)) != "auto":
+        return wanted
+    if api_of(config, provider) != "openai-chat":
+        return "native"
+    return "text" if only_writes(model) else "try"
+
+
+def only_writes(model: str) -> bool:
+    bare = _bare(model)
+    return not _MADE_TO_CALL.search(bare) and any(pattern.match(bare) for pattern in _ONLY_WRITE)
+
+
+def with_protocol(model: Model, config: ModelConfig, *, edit_repair: bool = True) -> Model:
+    """The model as the loop is to have it. What was chosen, and why, is said by `chosen_for`."""
+    bare = config.name.partition(":")[2]
+    system_role = _NO_SYSTEM.match(_bare(bare)) is None
+    match protocol_for(config):
+        case "native":
+            return model
+        case "try":
+            return Trying(model, TextModel(model, edit_repair=edit_repair, system_role=system_role))
+        case "text":
+            known = "" if _wanted(config) != "auto" else f"models such as {bare} were not made to call tools"
+            return TextModel(model, chosen=Chosen("text", known), edit_repair=edit_repair, system_role=system_role)
+
+
+def chosen_for(model: Model) -> Chosen:
+    """How a model is spoken to now; it may change with its first reply."""
+    found = getattr(model, "chosen", None)
+    return found if isinstance(found, Chosen) else Chosen("native")
+
+
+class Trying(_Around):
+    """A model that is given tools until its server says that it takes none; from then on it writes its calls."""
+
+    def __init__(self, inner: Model, text: TextModel) -> None:
+        super().__init__(inner, Chosen("native"))
+        self.text = text
+
+    async def stream(
+        self, messages: Sequence[Message], tools: Sequence[Tool], settings: Settings
+    ) -> AsyncGenerator[ModelEvent]:
+        if self.chosen.protocol == "native":
+            native = cast(AsyncGenerator[ModelEvent], self.inner.stream(messages, tools, settings))
+            try:
+                async with aclosing(native) as events:
+                    async for event in events:
+                        yield event
+            except ModelError as error:
+                if error.fault is not ModelFault.NO_TOOLS:
+                    raise
+            else:
+                return
+            self.chosen = Chosen("text", "its server says that it takes no tools")
+            yield Retrying(1, 0.0, self.chosen.notice(self.name))
+        async with aclosing(self.text.stream(messages, tools, settings)) as events:
+            async for event in events:
+                yield event
+
+
+def _bare(model: str) -> str:
+    """Without the folders and owners before it: `google/gemma-3-4b-it`, `hf.co/somebody/gemma-3-4b-it-GGUF:Q4_K_M`."""
+    return model.rpartition("/")[2].lower()
+
+
+def _wanted(config: ModelConfig) -> Protocol:
+    """What the configuration says: the provider's own word, or the general one."""
+    own = config.providers.get(config.name.partition(":")[0])
+    return (own.protocol if own else None) or config.protocol

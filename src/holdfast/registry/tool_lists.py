@@ -1,0 +1,185 @@
+"""Tool lists in the formats of providers and MCP, and the search over many tools, ranked by BM25."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable
+from heapq import nsmallest
+from itertools import islice
+from math import log
+from operator import attrgetter
+from typing import Any, Final, Literal, Protocol, TypeVar, cast
+
+from holdfast.contract.tool import Tool
+from holdfast.contract.tool_finder import parameters_of
+
+Format = Literal["openai", "openai-chat", "anthropic", "gemini", "mcp"]
+ToolList = list[dict[str, Any]]
+T = TypeVar("T")
+
+_MAX_CACHED: Final = 256
+_SCHEMA_KEYS: Final[dict[Format, str]] = {
+    "openai": "parameters",
+    "openai-chat": "parameters",
+    "anthropic": "input_schema",
+    "gemini": "parametersJsonSchema",
+    "mcp": "inputSchema",
+}
+
+
+def provider_list(tools: Iterable[Tool], format: Format) -> ToolList:  # noqa: A002
+    """The list in one provider's format. Schemas are passed through as they are."""
+    entries = [_entry(tool, format) for tool in sorted(tools, key=attrgetter("name"))]
+    if format == "gemini":
+        return [{"functionDeclarations": entries}] if entries else []
+    return entries
+
+
+class Revised(Protocol):
+    @property
+    def revision(self) -> int: ...
+
+
+class Listing:
+    """Keeps the lists of one registry until it changes. May be asked from any thread."""
+
+    def __init__(self, registry: Revised) -> None:
+        self._registry = registry
+        self._kept: tuple[int, dict[Hashable, Any]] = (registry.revision, {})
+
+    def tools(self, key: Hashable, choose: Callable[[], Iterable[Tool]]) -> tuple[Tool, ...]:
+        """The tools for whatever `key` stands for, as `choose` says."""
+        return self._once(("", key), lambda: tuple(choose()))
+
+    def get(self, format: Format, key: Hashable, choose: Callable[[], Iterable[Tool]]) -> ToolList:  # noqa: A002
+        """The list for whatever `key` stands for, such as a kind of caller; `choose` is asked when it is not kept.
+
+        The same object comes back until the registry changes: do not change it.
+        """
+        return self._once((format, key), lambda: provider_list(choose(), format))
+
+    def _once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The revision is taken before anything is made: what changes meanwhile is never kept as the present."""
+        revision, kept = self._kept
+        if revision != self._registry.revision or len(kept) > _MAX_CACHED:
+            kept: dict[Hashable, Any] = {}
+            self._kept = (self._registry.revision, kept)
+        if key not in kept:
+            kept[key] = make()
+        return kept[key]
+
+
+def _entry(tool: Tool, format: Format) -> dict[str, Any]:  # noqa: A002
+    entry: dict[str, Any] = {
+        "name": tool.api_name,
+        "description": tool.description,
+        _SCHEMA_KEYS[format]: tool.input_schema,
+    }
+    match format:
+        case "openai" | "openai-chat":
+            if tool.strict:
+                entry["strict"] = True
+            return {"type": "function", **(entry if format == "openai" else {"function": entry})}
+        # MCP knows structured content as objects only; clients refuse a whole list over one other schema.
+        case "mcp" if tool.output_schema is not None and tool.output_schema.get("type") == "object":
+            return entry | {"outputSchema": tool.output_schema}
+        case _:
+            return entry
+
+
+K1: Final = 1.2
+B: Final = 0.75
+NAME_WEIGHT: Final = 3
+MAX_TEXT: Final = 2000
+"""Characters of a description or a query that count: whoever writes more does not slow the others down."""
+MAX_PARAMETERS: Final = 32
+MAX_PARAMETER: Final = 200
+"""Characters of a parameter's name and description that count."""
+MAX_WORDS: Final = 64
+"""Words of a query that count."""
+
+_CHUNK: Final = re.compile(r"[^\W_]+")
+_PIECE: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_SILENT: Final = frozenset({
+    "a", "an", "and", "are", "as", "at", "be", "been", "but", "by", "can", "do", "does", "for", "from", "has", "have",
+    "if", "in", "into", "is", "it", "its", "not", "of", "on", "or", "so", "such", "than", "that", "the", "their",
+    "them", "then", "there", "these", "this", "those", "to", "was", "were", "when", "where", "which", "will", "with",
+    "you", "your",
+})  # fmt: skip
+
+
+class ToolIndex:
+    """Made once for a set of tools; searching changes nothing in it."""
+
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        self.tools: Final = tuple(sorted(tools, key=attrgetter("name")))
+        self._named: dict[str, list[int]] = defaultdict(list)
+        """Places of tools by spelling, blind to case."""
+        self._counts: dict[str, dict[int, int]] = defaultdict(dict)
+        """By word, how often it stands in which tool."""
+        lengths: list[int] = []
+        split: dict[str, tuple[str, ...]] = {}
+        for place, tool in enumerate(self.tools):
+            for name in {name.casefold() for name in (*tool.names, tool.api_name)}:
+                self._named[name].append(place)
+            chunks = _CHUNK.findall(" ".join(tool.names)) * NAME_WEIGHT + _CHUNK.findall(_text(tool))
+            lengths.append(len(chunks))
+            for chunk, count in Counter(chunks).items():
+                if chunk not in split:
+                    split[chunk] = _words_of(chunk)
+                for word in split[chunk]:
+                    counts = self._counts[word]
+                    counts[place] = counts.get(place, 0) + count
+        average = sum(lengths) / max(len(lengths), 1) or 1.0
+        self._norms = [K1 * (1 - B + B * length / average) for length in lengths]
+
+    def mask(self, tools: Iterable[Tool]) -> bytes:
+        """Which of the indexed tools are these, for `search`."""
+        wanted = set(tools)
+        return bytes(tool in wanted for tool in self.tools)
+
+    def search(self, query: str, limit: int, mask: bytes | None = None) -> list[Tool]:
+        """The tools that fit best: of exactly that name, of that name in another case, then by score, then by name."""
+        query = query[:MAX_TEXT]
+        name = query.strip()
+        mask = mask or b"\1" * len(self.tools)
+        named = [self.tools[place] for place in self._named.get(name.casefold(), ()) if mask[place]]
+        named.sort(key=lambda tool: name not in (*tool.names, tool.api_name))
+        ranked = nsmallest(limit, ((-score, place) for place, score in self._scores(query).items() if mask[place]))
+        return list(dict.fromkeys((*named, *(self.tools[place] for _, place in ranked))))[:limit]
+
+    def _scores(self, query: str) -> dict[int, float]:
+        """By place, of the tools that have any of the words."""
+        words = islice(dict.fromkeys(word for chunk in _CHUNK.findall(query) for word in _words_of(chunk)), MAX_WORDS)
+        scores: dict[int, float] = defaultdict(float)
+        for counts in sorted((self._counts[word] for word in words if word in self._counts), key=len):
+            gain = (K1 + 1) * log(1 + (len(self.tools) - len(counts) + 0.5) / (len(counts) + 0.5))
+            for place, count in counts.items():
+                scores[place] += gain * count / (count + self._norms[place])
+        return scores
+
+
+def _words_of(chunk: str) -> tuple[str, ...]:
+    """`createIssues` is create, issue and createissue: what is written in one may be asked for in two."""
+    if chunk.isdigit() or (chunk.isalpha() and chunk.islower()) or not chunk.isascii():
+        pieces = [chunk]
+    elif len(pieces := _PIECE.findall(chunk)) > 1:
+        pieces.append(chunk)
+    return tuple(word for piece in pieces if (word := _singular(piece.casefold())) not in _SILENT)
+
+
+def _singular(word: str) -> str:
+    if len(word) < 4 or word[-1] != "s" or word[-2] in "sui":
+        return word
+    if word.endswith("ies") and len(word) > 4:
+        return word[:-3] + "y"
+    return word[:-2] if word.endswith(("sses", "xes", "ches", "shes")) else word[:-1]
+
+
+def _text(tool: Tool) -> str:
+    texts = [tool.description[:MAX_TEXT]]
+    for name, schema in islice(parameters_of(tool).items(), MAX_PARAMETERS):
+        said = cast(dict[str, Any], schema).get("description") if isinstance(schema, dict) else None
+        texts.append((f"{name} {said}" if isinstance(said, str) else name)[:MAX_PARAMETER])
+    return " ".join(texts)

@@ -1,0 +1,275 @@
+"""The approval chain and the caps a configuration asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from holdfast.config.config import SHELL_READONLY, ApprovalConfig, ToolsConfig
+from holdfast.contract.call import Decision
+from holdfast.contract.command import standard_shell
+from holdfast.contract.enums import Verdict
+from holdfast.contract.json import Args
+from holdfast.contract.tool import Tool
+from holdfast.contract.widening import Widening
+from holdfast.rules.chain import DEFAULT, RAISED, URN, Chain, Question, Resolve, ResolveContext, Resolver
+from holdfast.rules.decider import CAP_URN, Cap, Hooks, changed_definition_cap, max_risk_cap, protected_path_cap
+from holdfast.rules.policy import Names
+from holdfast.rules.resolvers import (
+    SANDBOX,
+    GrantBook,
+    Narrowing,
+    catch_all,
+    config_resolver,
+    frontmatter_resolver,
+    grants_resolver,
+    is_module_path,
+    module_resolver,
+    not_approved,
+    pure_resolver,
+    sandbox_resolver,
+)
+from holdfast.rules.shell.location import command_of, is_shell_tool, never, place_of
+from holdfast.rules.shell.programs import dialect_of
+from holdfast.rules.shell.verdicts import UNCOVERED, Dialect, JudgedPart, ShellJudgement
+from holdfast.text.escape import clip_middle
+
+if TYPE_CHECKING:
+    from holdfast.rules.shell.judgement import Judge
+
+COMMANDS: Final = f"{URN}commands"
+SHELL_PARTS: Final = f"{CAP_URN}shell-parts"
+WIDENED: Final = f"{CAP_URN}widened"
+PRIORITY: Final = 85
+_MAX_PARTS: Final = 3
+_MAX_PART: Final = 60
+"""Parts of a command that are named, and characters of each."""
+_HOME_SOURCES: Final = frozenset({"builtin", "program"})
+
+
+class CommandRules:
+    """The command rules of one configuration."""
+
+    def __init__(
+        self,
+        approval: ApprovalConfig,
+        sandbox_held: Callable[[], bool] | None = None,
+        protected: tuple[str, ...] = (),
+        tools: ToolsConfig | None = None,
+    ) -> None:
+        """`tools` names the shells that run commands."""
+        names = () if isinstance(approval.auto_approve, str) else approval.auto_approve
+        replaced = SHELL_READONLY in approval.presets or SHELL_READONLY in approval.excluded
+        self._readers = SHELL_READONLY in names and not replaced
+        self._rules = approval.commands
+        self.approves_any: Final = self._readers or any(rule.verdict == "approve" for rule in self._rules)
+        """Whether any command could be approved."""
+        self.carries_needs: Final = any(rule.network or rule.read or rule.write for rule in self._rules)
+        self._held = sandbox_held or never
+        self._protected = protected
+        self._tools = tools or ToolsConfig()
+        self._excluded = Names(not_approved(approval))
+        self._narrow = approval.narrow
+        self._narrowing = Narrowing(approval.narrow, presets=approval.presets)
+
+    @cached_property
+    def judge(self) -> Judge:
+        """Raises `ConfigError` for rules that cannot be used. Reading commands is loaded when it is first needed."""
+        from holdfast.rules.shell.judgement import Judge, compiled
+
+        return Judge(compiled(self._rules), readers=self._readers)
+
+    def check(self) -> None:
+        """Raise `ConfigError` now, not at the first command."""
+        if self._rules:
+            _ = self.judge
+
+    def read(self, question: Question) -> ShellJudgement | None:
+        text = command_of(question.args) if is_shell_tool(question.tool) else None
+        if text is None:
+            return None
+        return self.judge.judge(text, place_of(question, self._dialect(question.tool), self._held, self._protected))
+
+    def _dialect(self, tool: Tool) -> Dialect:
+        """How the shell that runs a tool's commands reads them. Which one a third party's tool runs is not known."""
+        if tool.source != "builtin":
+            return "posix"
+        shell = (self._tools.settings_of(tool.names) or {}).get("shell")
+        return dialect_of(shell if isinstance(shell, str) and shell else standard_shell())
+
+    def parts(self, question: Question) -> tuple[JudgedPart, ...]:
+        judged = self.read(question)
+        return () if judged is None else judged.parts
+
+    def uncovered(self, question: Question) -> str:
+        """Which parts of a command no rule covers, for a person; empty for a call that runs none."""
+        if not is_shell_tool(question.tool):
+            return ""
+        try:
+            judged = self.read(question)
+        except RAISED:
+            return DEFAULT.reason
+        return DEFAULT.reason if judged is None else uncovered_words(judged)
+
+    def resolver(self) -> Resolver:
+        """Approves a command every part of which is approved; has nothing to say about the rest."""
+
+        def applies(tool: Tool) -> bool:
+            return is_shell_tool(tool) and tool.source in _HOME_SOURCES and self._excluded.match(tool) is None
+
+        def resolve(name: str, args: Args, ctx: ResolveContext) -> Decision | None:
+            judged = self.read(ctx.question)
+            if judged is None or judged.verdict is not Verdict.APPROVE or not self._leaves(ctx.question.tool, judged):
+                return None
+            return Decision(Verdict.APPROVE, COMMANDS, judged.reason)
+
+        return Resolver(COMMANDS, resolve, PRIORITY, "The rules about commands.", applies=applies)
+
+    def cap(self) -> Cap:
+        """Asks about or denies what a rule is about, wherever it is hidden, and denies what is too much to judge."""
+
+        def judge(question: Question) -> Decision | None:
+            text = command_of(question.args)
+            judged = None if text is None else self.judge.limits(text, self._dialect(question.tool))
+            if judged is None or judged.verdict is None:
+                return None
+            return Decision(judged.verdict, SHELL_PARTS, judged.reason)
+
+        return Cap(SHELL_PARTS, judge, applies=is_shell_tool, failure=Verdict.DENY, parts=self.parts)
+
+    def needs(self, question: Question) -> Widening | None:
+        """What the rules say the command of a call may reach beyond the sandbox's policy."""
+        tool = question.tool
+        if not self.carries_needs or tool.source not in _HOME_SOURCES or self._excluded.match(tool) is not None:
+            return None
+        judged = self.read(question)
+        return None if judged is None else judged.needs or None
+
+    def needs_cap(self) -> Cap:
+        """Asks about a command that a rule lets reach more, unless rules that say the same approve all of it: what the
+        rule was written for would not be alone in that sandbox."""
+
+        def judge(question: Question) -> Decision | None:
+            judged = self.read(question) if question.widening else None
+            if judged is None or judged.needs_all(SHELL_READONLY):
+                return None
+            reason = "A rule lets a part of this command reach more than the sandbox does, and the rest would too."
+            return Decision(Verdict.ASK, WIDENED, reason)
+
+        return Cap(WIDENED, judge, applies=is_shell_tool)
+
+    def _leaves(self, tool: Tool, judged: ShellJudgement) -> bool:
+        """Whether lists of untrusted files approve this too: by the tool, or by the preset it is approved by."""
+        by_preset = judged.rules == (SHELL_READONLY,)
+        named = by_preset and all(SHELL_READONLY in names for names in self._narrow)
+        return named or self._narrowing.leaves(tool)
+
+
+def uncovered_words(judged: ShellJudgement) -> str:
+    """`tail -5` is not covered by a rule."""
+    left = [part for part in judged.parts if part.verdict is None]
+    left = [part for part in left if not part.inside] or left
+    if not left:
+        return DEFAULT.reason if judged.verdict is Verdict.APPROVE else judged.reason
+    names = [f"`{clip_middle(part.text, _MAX_PART)}`{f' in {part.inside}' if part.inside else ''}" for part in left]
+    names = list(dict.fromkeys(names))
+    if len(names) > _MAX_PARTS:
+        names[_MAX_PARTS - 1 :] = [f"{len(names) - _MAX_PARTS + 1} more parts"]
+    what = f"{', '.join(names[:-1])} and {names[-1]} are" if len(names) > 1 else f"{names[0]} is"
+    why = next((part.reason for part in left if part.reason and part.reason != UNCOVERED), "")
+    return f"{what} not covered by a rule{f': {why}' if why else ''}."
+
+
+class DocumentPolicy(Struct, frozen=True):
+    """A trusted document has set `auto_approve`, as a list in the configuration or by a function."""
+
+    outer: ApprovalConfig
+    """The configuration without the document: only its denials still count."""
+    function: Resolve | None = None
+
+
+def standard_chain(
+    approval: ApprovalConfig,
+    *,
+    function: Resolve | None = None,
+    document: DocumentPolicy | None = None,
+    grants: GrantBook | None = None,
+    sandbox_held: Callable[[], bool] | None = None,
+    is_tool: Callable[[str], bool] = lambda name: False,
+    protected: tuple[str, ...] = (),
+    tools: ToolsConfig | None = None,
+) -> Chain:
+    """All built-in resolvers. `function` stands in for `auto_approve`; `is_tool` tells tool names from module paths;
+    `protected` are paths that the configuration protects beside the built-in ones, `tools` names the shells."""
+    commands = CommandRules(approval, sandbox_held, protected, tools)
+    commands.check()
+    chain = Chain(on_error=approval.on_error, uncovered=commands.uncovered)
+    outer = approval if document is None else document.outer
+    decides = document is not None
+    chain.add(config_resolver(outer, function=function, document_decides=decides))
+    for path in () if function is not None else module_paths(outer, is_tool):
+        chain.add(module_resolver(path, outer, is_tool=is_tool, document_decides=decides))
+    if commands.approves_any:
+        chain.add(commands.resolver())
+    if document is not None:
+        chain.add(_document_resolver(approval, document))
+    pure = pure_resolver(not_approved(approval))
+    if grants is not None:
+        chain.add(grants_resolver(grants, applies=lambda tool: not pure.applies(tool)))
+    if sandbox_held is not None:
+        chain.add(sandbox_resolver(approval, sandbox_held))
+    chain.add(pure)
+    if not approval.require_approval:
+        chain.add(catch_all())
+    return chain
+
+
+def _document_resolver(approval: ApprovalConfig, document: DocumentPolicy) -> Resolver:
+    names = () if isinstance(approval.auto_approve, str) else approval.auto_approve
+    return frontmatter_resolver(
+        document.function or names,
+        presets=approval.presets,
+        excluded=approval.excluded,
+        narrow=Narrowing(approval.narrow, presets=approval.presets),
+    )
+
+
+def standard_caps(
+    approval: ApprovalConfig,
+    chain: Chain,
+    *,
+    hooks: Hooks | None = None,
+    is_protected: Callable[[Path], str | None] | None = None,
+    sandbox_held: Callable[[], bool] | None = None,
+    protected: tuple[str, ...] = (),
+    tools: ToolsConfig | None = None,
+) -> tuple[Cap, ...]:
+    """The built-in caps. More can be put beside them; their order does not matter to the verdict."""
+    commands = CommandRules(approval, sandbox_held, protected, tools)
+    caps: list[Cap] = [commands.cap(), changed_definition_cap()]
+    if commands.carries_needs:
+        caps.append(commands.needs_cap())
+    if is_protected is not None:
+        caps.append(protected_path_cap(is_protected))
+    if approval.max_risk is not None:
+        caps.append(max_risk_cap(approval.max_risk, unseeing_sources(chain)))
+    if hooks is not None:
+        caps.append(hooks.cap())
+    return tuple(caps)
+
+
+def module_paths(approval: ApprovalConfig, is_tool: Callable[[str], bool]) -> tuple[str, ...]:
+    """The import paths in the list. Only what user-level config put there may be one."""
+    if isinstance(approval.auto_approve, str):
+        return ()
+    importable = frozenset(approval.importable)
+    return tuple(entry for entry in approval.auto_approve if entry in importable and is_module_path(entry, is_tool))
+
+
+def unseeing_sources(chain: Chain) -> frozenset[str]:
+    """The resolvers that approve without looking at the call: lists, presets, purity, the catch-all, the sandbox."""
+    return frozenset({SANDBOX, *(resolver.name for resolver in chain.get_all() if resolver.static)})

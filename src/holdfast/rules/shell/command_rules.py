@@ -1,0 +1,397 @@
+"""Rules over commands: what a rule says, when it fits, and whether its own examples bear it out."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from functools import cache
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from holdfast.config.config import CommandRule
+from holdfast.contract.enums import Verdict
+from holdfast.contract.errors import ConfigError
+from holdfast.contract.widening import Widening
+from holdfast.net.hosts import is_entry
+from holdfast.rules.shell import git
+from holdfast.rules.shell.location import FOUND, Place
+from holdfast.rules.shell.programs import family, is_plain_name, program_name
+from holdfast.rules.shell.read_only import CHECKS, READERS, check, outside
+from holdfast.rules.shell.verdicts import Word, word_set
+from holdfast.rules.shell.wrappers import WRAPPING
+
+SHELL_CHANGING: Final = word_set("""
+    . alias bind builtin complete compopt declare disown enable eval exec export getopts hash let local mapfile popd
+    pushd read readarray readonly set shift shopt source trap typeset ulimit umask unalias unset
+""")
+"""Builtins that change what later commands mean."""
+CHECKING_FILES: Final = word_set("""
+    autopep8 black clang-format codespell gofmt hadolint isort pyright shellcheck shfmt yamllint pytest
+""") | {"ruff check", "ruff format"}
+"""Programs that check files, test with them, or format them."""
+_TAKING_FILES: Final = CHECKING_FILES | word_set("""
+    bunzip2 bzip2 cp dos2unix gunzip gzip mkdir mv rm rmdir shred tee touch truncate unix2dos unlink unxz xz zstd
+""")
+"""Programs that treat files as data, whatever is in them and in the project's settings: neither the file nor what it
+names is run. pytest does run the tests it is given, as it does without operands: a file only chooses some of them."""
+_JOINTS: Final = re.compile("[=:,@]")
+"""What stands before a path inside a word."""
+_MAX_JOINTS: Final = 16
+
+
+def star_refusal(words: Sequence[str], *, only_files: bool) -> str:
+    """Why these words may not be approved with further operands; empty if they may.
+
+    What a program does with its operands must be known. There is no list of dangerous programs, which would never be
+    whole: one that is in neither table is refused.
+    """
+    name = words[0]
+    if is_reader(words) and name not in WRAPPING:
+        return ""
+    if name == "git":
+        known = len(words) > 1 and words[1] in git.STAR
+        return "" if known else f"an operand of '{' '.join(words[:2])}' may name a program; spell the whole command out"
+    if not _TAKING_FILES & {name, " ".join(words[:2])}:
+        return f"'{name}' is not known to treat its operands as data; spell the whole command out"
+    if only_files:
+        return ""
+    return (
+        f"'{name}' does more than read its operands; "
+        f'spell the whole command out, or say operands = "files" to approve it with any file of the project'
+    )
+
+
+def is_reader(words: Sequence[str]) -> bool:
+    """Whether a rule is about a program that changes no file it is given."""
+    if words[0] == "git":
+        return len(words) > 1 and words[1] in git.READING - {"branch"}
+    return words[0] in READERS or words[0] in CHECKS
+
+
+def pieces(word: str) -> list[str]:
+    """The paths a word may hold beside being one: what follows `=`, `:`, `,` or `@`, whole and up to the next."""
+    after = [word[found.end() :] for found in _JOINTS.finditer(word)]
+    return [piece for piece in (*after, *_JOINTS.split(word)) if piece and piece != word]
+
+
+def operand_refusal(word: str, place: Place) -> str:
+    """Why an operand may be more than a file of the project; empty if it is not. The values of options may be."""
+    if len(_JOINTS.findall(word)) > _MAX_JOINTS:
+        return f"'{word[:40]}…' has too many parts to look at"
+    if word.startswith("-"):
+        return ""
+    if word.startswith("@"):
+        return f"'{word}' may name a file of arguments"
+    for piece in pieces(word):
+        if piece.startswith("~") or not place.holds(piece):
+            return f"'{piece}' in '{word}' is not inside the project"
+    return ""
+
+
+Fit = Literal["yes", "perhaps", "no"]
+_FORCED: Final = "f,force i,interactive n,no-clobber u,update v,verbose b,backup S,suffix t,target-directory"
+_MODES: Final = "R,recursive c,changes f,silent,quiet v,verbose reference dereference h,no-dereference preserve-root"
+_SAME: Final = {
+    "chgrp": _MODES,
+    "chmod": _MODES,
+    "chown": _MODES,
+    "cp": f"{_FORCED} r,R,recursive a,archive d l,link s,symbolic-link p preserve no-preserve parents reflink sparse",
+    "git branch": "d,delete D f,force m,move M c,copy C a,all r,remotes v,verbose list show-current u,set-upstream-to",
+    "git checkout": "f,force b B orphan detach d p,patch m,merge ours theirs t,track l q,quiet conflict guess progress",
+    "git clean": "f,force d x X n,dry-run q,quiet i,interactive e,exclude",
+    "git commit": "a,all amend n,no-verify m,message F,file c,reedit-message C,reuse-message fixup squash p,patch "
+    "allow-empty allow-empty-message author date s,signoff no-edit e,edit S,gpg-sign v,verbose q,quiet dry-run",
+    "git push": "f,force,+ force-with-lease force-if-includes d,delete,: all,branches mirror tags n,dry-run q,quiet "
+    "v,verbose u,set-upstream no-verify verify follow-tags atomic prune o,push-option porcelain progress thin signed "
+    "receive-pack,exec repo recurse-submodules no-force no-force-with-lease",
+    "git reset": "hard soft mixed merge keep q,quiet p,patch N,intent-to-add pathspec-from-file",
+    "mv": f"{_FORCED} T,no-target-directory strip-trailing-slashes exchange no-copy",
+    "rm": "f,force r,R,recursive i I interactive d,dir v,verbose one-file-system preserve-root no-preserve-root",
+}
+"""Options of well-known programs; those joined by commas are one. An operand that begins with `+` or `:` counts too."""
+_ONE_DASH: Final = word_set("cc clang convert ffmpeg find gcc go java javac magick openssl qemu terraform tofu")
+"""Programs whose long options begin with one dash."""
+
+
+def fit_option(words: Sequence[str], option: str, given: Sequence[Word]) -> Fit:
+    """`words` are the rule's, without options; `given` what follows the program's name."""
+    if option in given:
+        return "yes"
+    if "=" in option and not option.endswith("="):
+        return _fit_valued(option, given)
+    if words[0] in _ONE_DASH:
+        return _best([_fit_exactly(option.strip("-="), word) for word in given])
+    spelt = _SAME.get(" ".join(words[:2])) or _SAME.get(words[0], "")
+    groups = tuple(frozenset(group.split(",")) for group in spelt.split())
+    bundle = option[1:] if not option.startswith("--") and option[1:].isalpha() else ""
+    wanted = list(bundle) or [option.lstrip("-").rstrip("=")]
+    return _worst([_best([_fit_one(_same(groups, name), groups, word) for word in given]) for name in wanted])
+
+
+def _same(groups: Sequence[frozenset[str]], name: str) -> frozenset[str]:
+    return next((group for group in groups if name in group), frozenset({name}))
+
+
+def _fit_valued(option: str, given: Sequence[Word]) -> Fit:
+    name, _, value = option.partition("=")
+    for word, after in zip(given, [*given[1:], ""], strict=True):
+        if word is None or (word == name and after is None):
+            return "perhaps"
+        if word == name and after == value:
+            return "yes"
+        if word.startswith("--") and name.startswith(word.partition("=")[0]) and word.endswith(value):
+            return "perhaps"
+    return "no"
+
+
+def _fit_exactly(bare: str, word: Word) -> Fit:
+    if word is None:
+        return "perhaps"
+    return "yes" if word.startswith("-") and word.lstrip("-").partition("=")[0] == bare else "no"
+
+
+def _fit_one(same: frozenset[str], groups: Sequence[frozenset[str]], word: Word) -> Fit:
+    if word is None:
+        return "perhaps"
+    if word[:1] in ("+", ":") and word[:1] in same:
+        return "yes"
+    if not word.startswith("-"):
+        return "no"
+    if word.startswith("--"):
+        return _fit_long(same, groups, word[2:].partition("=")[0])
+    if any(len(name) == 1 and name in word[1:] for name in same):
+        return "yes"
+    initials = {name[0].lower() for name in same if len(name) > 1}
+    return "no" if groups or not initials & set(word[1:].lower()) else "perhaps"
+
+
+def _fit_long(same: frozenset[str], groups: Sequence[frozenset[str]], given: str) -> Fit:
+    """Programs take the beginning of a long option for the whole."""
+    if given in same:
+        return "yes"
+    shortened = bool(given) and any(len(name) > 1 and name.startswith(given) for name in same)
+    if groups:
+        return "yes" if shortened and not any(given in group for group in groups) else "no"
+    letters = {name.lower() for name in same if len(name) == 1}
+    return "perhaps" if shortened or given[:1].lower() in letters else "no"
+
+
+def _best(fits: Sequence[Fit]) -> Fit:
+    return "yes" if "yes" in fits else "perhaps" if "perhaps" in fits else "no"
+
+
+def _worst(fits: Sequence[Fit]) -> Fit:
+    return "no" if "no" in fits else "perhaps" if "perhaps" in fits else "yes"
+
+
+_NPM: Final = (
+    "i,in,ins,inst,insta,instal,isnt,isnta,isntal,isntall,add,install t,tst,test rum,urn,run-script,run "
+    "un,rm,r,remove,unlink,uninstall up,upgrade,udpate,update x,exec c,config ls,la,ll,list s,se,find,search "
+    "v,info,show,view ln,link ddp,dedupe author,owner create,innit,init dist-tags,dist-tag hlep,help issues,bugs "
+    "home,docs why,explain clean-install,ic,install-clean,isntall-clean,ci rb,rebuild verison,version "
+    "cit,clean-install-test,sit,install-ci-test it,install-test adduser,add-user,login"
+)
+_ALIASES: Final = {
+    "brew": "rm,remove,uninstall ls,list up,update",
+    "cargo": "b,build c,check d,doc t,test r,run rm,remove",
+    "gem": "i,install",
+    "npm": _NPM,
+    "pnpm": _NPM,
+}
+"""Names joined by commas are one subcommand."""
+_SHORTENED: Final = word_set("bundle gem hg ip nmcli npm tmux")
+"""Programs that take the beginning of a subcommand for the whole."""
+_MANAGING: Final = word_set("builder buildx compose container context image network plugin system volume")
+_CONTAINERS: Final = frozenset({"docker", "nerdctl", "podman"})
+_OF_IMAGES: Final = {"rm": "rmi", "remove": "rmi", "ls": "images", "list": "images"}
+
+
+def is_same(program: str, wanted: str, word: str) -> bool:
+    """Whether a word is another name of the subcommand that is wanted."""
+    groups = (group.split(",") for group in _ALIASES.get(program, "").split())
+    if any(wanted in group and word in group for group in groups):
+        return True
+    return program in _SHORTENED and len(word) > 1 and wanted.startswith(word) and not word.startswith("-")
+
+
+def without_management(program: str, wanted: Sequence[str], words: Sequence[Word]) -> Sequence[Word]:
+    """The words of a container program without the kind of thing that a subcommand is about."""
+    if program not in _CONTAINERS or not wanted or wanted[0] in _MANAGING:
+        return words
+    for at, word in enumerate(words):
+        if word in _MANAGING and not any(word in ("run", "exec") for word in words[:at]):
+            after = list(words[at + 1 :])
+            if word == "image" and after and (name := _OF_IMAGES.get(after[0] or "")) is not None:
+                after[0] = name
+            return [*words[:at], *after]
+    return words
+
+
+STAR: Final = "*"
+_MAX_LOOKS: Final = 4000
+"""Paths that are looked for on disk for one command."""
+_QUOTED: Final = re.compile(r"""'[^']*'|"[^"$`]*"|\\.""")
+_OPERATOR: Final = re.compile(r"[;&|<>()$`\n]")
+
+
+class Rule(Struct, frozen=True, kw_only=True):
+    """A rule that has been read: the words a command begins with, and what may follow."""
+
+    name: str
+    verdict: Verdict
+    words: tuple[str, ...]
+    options: tuple[str, ...] = ()
+    any_operands: bool = False
+    only_files: bool = False
+    """Whether every operand must be a file of the project that is there."""
+    needs: Widening | None = None
+    """What such a command may reach beyond the sandbox's policy."""
+
+    def approves(self, words: Sequence[str], place: Place) -> str | None:
+        """Empty if these plain words are approved, a reason if they would be elsewhere, None if they do not fit."""
+        count = len(self.words)
+        if self.verdict is not Verdict.APPROVE or tuple(words[:count]) != self.words:
+            return None
+        rest = words[count:]
+        operands = [word for word in rest if not word.startswith("-") or word == "-"]
+        if operands and not self.any_operands:
+            return None
+        if not all(self._has_option(word) for word in rest if word.startswith("-") and word != "-"):
+            return None
+        if self.words[0] == "git" and place.contained() is not True:
+            return git.NOT_CONTAINED
+        if self.any_operands and self.words[0] != "git" and (reason := check(words, place)):
+            return reason
+        if FOUND in rest and (self.words[0] == "git" or not is_reader(self.words)):
+            return "an argument cannot be told"
+        return (outside(operands, place) if operands else "") or self._strays(rest, place)
+
+    def _strays(self, rest: Sequence[str], place: Place) -> str:
+        """Why further words, or paths in them, are not simply files of the project; empty if they are."""
+        if len(rest) * len(place.folders) > _MAX_LOOKS:
+            return "it has too many operands to look at"
+        reads = is_reader(self.words) and (self.any_operands or self.words[0] == "git")
+        for word in rest:
+            if self.only_files and not word.startswith("-") and not place.has_file(word.partition("::")[0]):
+                return f"'{word}' is not a file of the project"
+            if reason := operand_refusal(word, place):
+                return reason
+            if not reads and (path := next(filter(place.protects, (word, *pieces(word))), None)) is not None:
+                return f"'{path}' is a protected path"
+        return "it runs in a protected folder" if not reads and place.is_protected else ""
+
+    def _has_option(self, word: str) -> bool:
+        name, equals, _ = word.partition("=")
+        return word in self.options or bool(equals and f"{name}=" in self.options)
+
+    def fits(self, words: Sequence[Word]) -> Fit:
+        """Whether an asking or denying rule concerns a command. Options between the rule's words hide nothing."""
+        if not words:
+            return "no"
+        if words[0] is None:
+            return "perhaps"
+        name = program_name(words[0])
+        if name != self.words[0] and self.words[0] != family(name) and name != family(self.words[0]):
+            return "no"
+        named = [word for word in self.words if not word.startswith("-")]
+        rest = _apart(named[1:], words[1:])
+        options = [fit_option(named, option, rest) for option in self.words[1:] if option.startswith("-")]
+        found = [_in_order(self.words[0], named[1:], without_management(self.words[0], named[1:], rest)), *options]
+        if "no" in found:
+            return "no"
+        return "perhaps" if "perhaps" in found or name != self.words[0] else "yes"
+
+    def is_in_code(self, texts: Sequence[str]) -> bool:
+        """Whether every word is written in the code of an interpreter, alone or behind a command of one letter."""
+        return bool(texts) and all(any(_in_code(word).search(text) for text in texts) for word in self.named)
+
+    @property
+    def named(self) -> frozenset[str]:
+        """The words without the options."""
+        return frozenset(word for word in self.words if not word.startswith("-"))
+
+
+def _apart(wanted: Sequence[str], words: Sequence[Word]) -> list[Word]:
+    """The words with options and the wanted values they are joined to taken apart: `-uroot` is `-u root`."""
+    apart: list[Word] = []
+    for word in words:
+        name, _, value = (word or "").partition("=")
+        if word is not None and word.startswith("--") and value in wanted:
+            apart += [name, value]
+        elif word is not None and word.startswith("-") and word[2:] in wanted:
+            apart += [word[:2], word[2:]]
+        else:
+            apart.append(word)
+    return apart
+
+
+@cache
+def _in_code(word: str) -> re.Pattern[str]:
+    return re.compile(rf"(?:(?<![A-Za-z0-9_])|-[a-z]+)(?:[0-9$,]*e)?{re.escape(word)}(?![A-Za-z0-9_])")
+
+
+def _in_order(program: str, wanted: Sequence[str], words: Sequence[Word]) -> Fit:
+    """Whether the wanted operands come first, with nothing but options (and perhaps their values) before them."""
+    if not wanted:
+        return "yes"
+    for at, word in enumerate(words):
+        if word is None:
+            return "perhaps"
+        if word == wanted[0] or is_same(program, wanted[0], word):
+            return _in_order(program, wanted[1:], words[at + 1 :])
+        if not word.startswith("-") and (at == 0 or not (words[at - 1] or "").startswith("-")):
+            return "no"
+    return "no"
+
+
+def read_rule(given: CommandRule) -> Rule:
+    """The rule a configuration spells out; `ConfigError` if it means nothing or would approve too much."""
+    try:
+        words = shlex.split(given.rule)
+    except ValueError:
+        raise _wrong(given, "its quotes do not match") from None
+    if _OPERATOR.search(_QUOTED.sub("", given.rule)):
+        raise _wrong(given, "a rule is the words of one command, without operators and variables")
+    starred = words[-1:] == [STAR]
+    words = words[:-1] if starred else words
+    if not words:
+        raise _wrong(given, "it names no program")
+    if STAR in words:
+        raise _wrong(given, "`*` stands for further words and comes last")
+    verdict = Verdict(given.verdict)
+    if "/" in words[0] or (verdict is Verdict.APPROVE and not is_plain_name(words[0])):
+        raise _wrong(given, f"'{words[0]}' is not the bare name of a program")
+    if verdict is Verdict.APPROVE:
+        _check_approval(given, words, starred)
+    return Rule(
+        name=given.rule, verdict=verdict, words=tuple(words), options=given.options, any_operands=starred,
+        only_files=given.operands == "files", needs=_needs(given, verdict),
+    )  # fmt: skip
+
+
+def _needs(given: CommandRule, verdict: Verdict) -> Widening | None:
+    hosts = () if isinstance(given.network, str) else given.network
+    needs = Widening(hosts=hosts, network=given.network == "on", read=given.read, write=given.write)
+    if needs and verdict is Verdict.DENY:
+        raise _wrong(given, "what is denied reaches nothing, so leave out network, read and write")
+    if (strange := next((host for host in hosts if not is_entry(host)), None)) is not None:
+        raise _wrong(given, f"{strange!a} is not a host; write host, *.host or host:port")
+    return needs or None
+
+
+def _check_approval(given: CommandRule, words: list[str], starred: bool) -> None:
+    if words[0] in SHELL_CHANGING:
+        raise _wrong(given, f"'{words[0]}' changes what later commands mean and is always asked about")
+    if starred and (reason := star_refusal(words, only_files=given.operands == "files")):
+        raise _wrong(given, reason)
+    for option in given.options:
+        if not option.startswith("-"):
+            raise _wrong(given, f"the option '{option}' does not begin with '-'")
+        if words[0] == "git" and option.rstrip("=") in git.HAZARDOUS:
+            raise _wrong(given, f"'{option}' of {words[0]} runs or writes something and is always asked about")
+
+
+def _wrong(given: CommandRule, reason: str) -> ConfigError:
+    return ConfigError(f"The command rule '{given.rule}' cannot be used: {reason}.")

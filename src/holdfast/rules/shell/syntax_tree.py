@@ -1,0 +1,196 @@
+"""A second opinion on a script: what the syntax tree of tree-sitter takes for its commands, within a budget."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from holdfast.rules.shell.verdicts import Word, word_set
+from holdfast.rules.shell.word_reader import ansi_value, has_braces
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
+
+MAX_BYTES: Final = 64 * 1024
+MAX_DEPTH: Final = 100
+MAX_NODES: Final = 8000
+MAX_HEREDOCS: Final = 32
+"""The time to parse grows with their square."""
+_AMBIGUOUS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+"""Control characters but tab and newline: shells, parsers and terminals do not agree about them."""
+_ASCII: Final = bytes(range(128)) + b"x" * 128
+"""The grammar's own scanner reads outside its tables for other characters and can crash the process, so it is shown
+letters in their place; to a shell they are letters of a word too."""
+_STRANGE_END: Final = re.compile(r"<<-?[ \t]*[^\s;&|<>()]*[^\x00-\x7f]")
+"""A here-document whose end is not spelt in ASCII: two such ends would look the same."""
+_FLAT: Final = frozenset({"list", "pipeline", "concatenation", "program"})
+"""Kinds that nest because there are many, not because something is inside something."""
+_REDIRECTS: Final = frozenset({"file_redirect", "heredoc_redirect", "herestring_redirect"})
+_ENDING_IN_COMMANDS: Final = frozenset({"redirected_statement", "pipeline", "list", "negated_command"})
+_WORDS: Final = word_set("""
+    word number string raw_string ansi_c_string translated_string concatenation simple_expansion expansion
+    command_substitution process_substitution arithmetic_expansion brace_expression extglob_pattern
+""")
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_./,:=@%+^-]+")
+_GLOB: Final = re.compile(r"[*?\[]")
+_ESCAPED: Final = re.compile(r"\\(\n|.)", re.DOTALL)
+_ESCAPED_IN_QUOTES: Final = re.compile(r'\\([$`"\\\n])')
+
+
+class Overrun(Exception):
+    """The command is more than anyone should have to judge; it is denied."""
+
+
+class Unreadable(Exception):
+    """There is no one meaning of the text."""
+
+
+class Outline(Struct, frozen=True):
+    """The commands and the redirections of a script, in no certain order."""
+
+    commands: tuple[tuple[Word, ...], ...]
+    redirections: tuple[tuple[Word, ...], ...]
+    broken: bool
+    """Whether some of it is not understood."""
+
+
+def outline(text: str) -> Outline:
+    """Raises `Overrun` beyond the budget and `Unreadable` for text whose meaning depends on who reads it."""
+    try:
+        source = text.encode()
+    except UnicodeEncodeError:
+        raise Unreadable("it holds a lone surrogate") from None
+    if len(source) > MAX_BYTES:
+        raise Overrun(f"it is {len(source)} bytes long, more than {MAX_BYTES}")
+    if text.count("<<") > MAX_HEREDOCS:
+        raise Overrun(f"it has more than {MAX_HEREDOCS} here-documents")
+    root = native_parser().parse(source.translate(_ASCII)).root_node
+    if root.descendant_count > MAX_NODES:
+        raise Overrun(f"it has more than {MAX_NODES} tokens")
+    walk = _Walk(source)
+    walk.go(root)
+    if (odd := _AMBIGUOUS.search(text)) is not None:
+        raise Unreadable(f"it holds the control character U+{ord(odd[0]):04X}")
+    if _STRANGE_END.search(text) is not None:
+        raise Unreadable("it holds a here-document whose end is not spelt in plain letters")
+    return Outline(tuple(walk.commands), tuple(walk.redirections), root.has_error)
+
+
+@cache
+def native_parser() -> Parser:
+    import tree_sitter
+    import tree_sitter_bash
+
+    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+
+
+class _Walk:
+    """One pass over the tree."""
+
+    def __init__(self, source: bytes) -> None:
+        self.source = source
+        self.commands: list[tuple[Word, ...]] = []
+        self.redirections: list[tuple[Word, ...]] = []
+
+    def go(self, root: Node) -> None:
+        waiting = [(root, 0)]
+        while waiting:
+            node, depth = waiting.pop()
+            if depth > MAX_DEPTH:
+                raise Overrun(f"it is nested more than {MAX_DEPTH} deep")
+            kind, children = node.type, node.children
+            if kind == "command":
+                self.commands.append(self._command(node, children))
+            elif kind in ("declaration_command", "unset_command"):
+                rest = (self._value(child) for child in children[1:])
+                self.commands.append((self._text(children[0]), *rest))
+            elif kind == "file_redirect":
+                self.redirections.append(self._redirection(children))
+            deeper = depth + (kind not in _FLAT)
+            waiting += [(child, deeper) for child in children]
+
+    def _text(self, node: Node) -> str:
+        return self.source[node.start_byte : node.end_byte].decode()
+
+    def _command(self, node: Node, children: list[Node]) -> tuple[Word, ...]:
+        kinds = ("variable_assignment", *_REDIRECTS)
+        words = [self._value(child) for child in children if child.type not in kinds]
+        return (*words, *self._after_redirections(node))
+
+    def _after_redirections(self, command: Node) -> list[Word]:
+        """Arguments that follow a redirection: `git >/dev/null push`. The tree has them in the redirection, and that
+        belongs to whatever the command is the end of."""
+        found: list[Word] = []
+        node, above = command, command.parent
+        while above is not None and above.type in _ENDING_IN_COMMANDS:
+            if above.type == "redirected_statement":
+                for redirect in above.children:
+                    words = [child for child in redirect.children if child.type in _WORDS]
+                    if redirect.type in _REDIRECTS:
+                        found += [self._value(word) for word in words[redirect.type == "file_redirect" :]]
+            elif above.children[-1] != node:
+                break
+            node, above = above, above.parent
+        return found
+
+    def _redirection(self, children: list[Node]) -> tuple[Word, ...]:
+        operator, target, descriptor = "", None, ""
+        for child in children:
+            if child.type == "file_descriptor":
+                descriptor = self._text(child)
+            elif not child.is_named and not operator:
+                operator = self._text(child)
+            elif target is None and child.type in _WORDS:
+                target = self._value(child)
+        return f"{descriptor}{operator}", target
+
+    def _value(self, node: Node) -> Word:
+        """The value of a word, quotes and escapes taken away."""
+        match node.type:
+            case "word" | "number" | "variable_name" | "special_variable_name" | "file_descriptor":
+                return None if node.named_children else _bare(self._text(node))
+            case "raw_string":
+                return self._text(node)[1:-1]
+            case "string":
+                return self._quoted(node)
+            case "ansi_c_string":
+                return ansi_value(self._text(node)[2:-1])
+            case "command_name":
+                return self._value(node.children[0]) if len(node.children) == 1 else None
+            case "concatenation":
+                return self._joined(node)
+            case "variable_assignment":
+                return self._assignment(node)
+            case _:
+                return None
+
+    def _quoted(self, node: Node) -> Word:
+        if any(child.type not in ("string_content", "string") for child in node.named_children):
+            return None
+        return _ESCAPED_IN_QUOTES.sub(lambda found: "" if found[1] == "\n" else found[1], self._text(node)[1:-1])
+
+    def _joined(self, node: Node) -> Word:
+        pieces = [self._value(child) for child in node.children]
+        bare = "".join(self._text(child) for child in node.children if child.type == "word")
+        if None in pieces or has_braces(_ESCAPED.sub("", bare)) or self._text(node).startswith("~"):
+            return None
+        return "".join(piece for piece in pieces if piece is not None)
+
+    def _assignment(self, node: Node) -> Word:
+        name = "".join(self._text(child) for child in node.children[:2])
+        values = [self._value(child) for child in node.children[2:]]
+        if None in values or node.children[0].type == "subscript":
+            return None
+        return name + "".join(value for value in values if value is not None)
+
+
+def _bare(text: str) -> Word:
+    if _PLAIN.fullmatch(text):
+        return text
+    unescaped = _ESCAPED.sub("", text)
+    if (_GLOB.search(unescaped) and text != "[") or text.startswith("~") or has_braces(unescaped) or "$" in unescaped:
+        return None
+    return _ESCAPED.sub(lambda found: "" if found[1] == "\n" else found[1], text)

@@ -1,0 +1,388 @@
+"""Processes that outlive the call that started them: started by the warden, remembered in files beside the ledger."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal as signals
+import threading
+import weakref
+from base64 import b32encode
+from contextlib import ExitStack
+from pathlib import Path
+from time import time
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+import msgspec
+from msgspec import Struct
+
+from holdfast.config.roots import find_root
+from holdfast.contract.call import Owner
+from holdfast.contract.command import Command
+from holdfast.contract.context import Context
+from holdfast.contract.errors import CallError, SandboxRefused
+from holdfast.contract.processes import ProcessInfo, ProcessOutput, Signal
+from holdfast.fs.replace import make_private_folder
+from holdfast.fs.temporary import make_folder, remove_folder
+from holdfast.runtime.commands import CallSandbox, Commands, signal_name
+from holdfast.sandbox.supervisor.client import Exit, Job, Logged, NotStarted, WardenLost
+from holdfast.store.process_identity import alive, owner_of, wrote
+
+if TYPE_CHECKING:
+    from holdfast.sandbox.launch import Launch
+
+MAX_READ: Final = 1024 * 1024
+MARGIN: Final = 8192
+"""Read beyond that, so that a secret at the cut is whole when it is redacted."""
+_BLOCK: Final = 65_536
+_TRIES: Final = 10
+"""Between listing the files and opening them the older one may be dropped."""
+
+
+def read_page(base: Path, offset: int | None, limit: int) -> ProcessOutput:
+    """Lines from number `offset`, or the last ones. A line of more than a megabyte is cut."""
+    with ExitStack() as opened:
+        dropped, files = _open_all(base, opened)
+        total = dropped + sum(map(_newlines, files)) + 1
+        if files and _ends_line(files[-1]):
+            total -= 1
+        first = max(dropped + 1, total - limit + 1 if offset is None else offset)
+        lines = _lines(files, first - dropped, limit)
+    return ProcessOutput(text=lines, first=first, total_lines=total if files else 0, dropped=dropped)
+
+
+def _open_all(base: Path, opened: ExitStack) -> tuple[int, list[BinaryIO]]:
+    """The lines dropped so far and the files there are, which stay readable when they are dropped as well."""
+    for _ in range(_TRIES):
+        paths = sorted(base.parent.glob(f"{base.name}.out.*"), key=lambda path: int(path.name.split(".")[2]))
+        with ExitStack() as tried:
+            try:
+                files: list[BinaryIO] = [tried.enter_context(path.open("rb")) for path in paths]
+            except FileNotFoundError:
+                continue
+            opened.enter_context(tried.pop_all())
+            return int(paths[0].name.split(".")[3]) if paths else 0, files
+    raise CallError("The process prints faster than its output can be read; try again.")
+
+
+def _lines(files: list[BinaryIO], first: int, limit: int) -> str:
+    kept = bytearray()
+    line = 1
+    for file in files:
+        file.seek(0)
+        while (block := file.read(_BLOCK)) and line < first + limit and len(kept) < MAX_READ + MARGIN:
+            for piece in block.splitlines(keepends=True):
+                if first <= line < first + limit:
+                    kept += piece
+                line += piece.endswith(b"\n")
+    return bytes(kept[: MAX_READ + MARGIN]).decode("utf-8", "replace").removesuffix("\n")
+
+
+def _newlines(file: BinaryIO) -> int:
+    count = 0
+    while block := file.read(_BLOCK):
+        count += block.count(b"\n")
+    return count
+
+
+def _ends_line(file: BinaryIO) -> bool:
+    size = file.seek(0, 2)
+    if not size:
+        return True
+    file.seek(size - 1)
+    return file.read(1) == b"\n"
+
+
+PROCESSES: Final = "processes"
+"""Where in the state folder processes in the background are remembered."""
+MAX_ENDED: Final = 64
+"""Processes that have ended and are still remembered."""
+_CLOSING: Final = 3.0
+_ASKS: Final = {"SIGKILL": signals.SIGUSR1}
+"""What a worker is sent in place of a signal it could not pass on."""
+
+
+class Record(Struct, frozen=True, kw_only=True):
+    """What is written down when a process starts."""
+
+    id: str
+    pid: int
+    worker: Owner
+    """The process that watches it."""
+    command: str
+    cwd: str
+    label: str | None
+    detached: bool
+    contained: bool
+    started: float
+
+
+class Background:
+    """Satisfies `Processes`."""
+
+    def __init__(self, commands: Commands, state: Path | None, *, end_with_call: bool) -> None:
+        self._commands = commands
+        self.end_with_call = end_with_call
+        """Whether what a call starts ends with it, because nobody would be there to stop it."""
+        self._folder = _temporary(self) if state is None else state / PROCESSES
+        self._running: dict[str, tuple[Job, Launch]] = {}
+        self._starting = 0
+        self._tidying: list[threading.Thread] = []
+
+    async def start(
+        self, ctx: Context, command: Command, *, shown: str, label: str | None, detached: bool
+    ) -> ProcessInfo:
+        sandbox = ctx.sandbox
+        assert isinstance(sandbox, CallSandbox)
+        make_private_folder(self._folder)
+        self._forget_old()
+        launch = self._say_what_was_left(await sandbox.launch(command))
+        self._starting += 1
+        try:
+            return await self._start(launch, str(command.cwd or ctx.cwd), shown=shown, label=label, detached=detached)
+        finally:
+            self._starting -= 1
+
+    async def _start(self, launch: Launch, cwd: str, *, shown: str, label: str | None, detached: bool) -> ProcessInfo:
+        name = b32encode(os.urandom(5)).decode().lower()
+        job = self._begin(launch, name, detached=detached)
+        try:
+            _, pid, worker = await job.message()
+        except (NotStarted, WardenLost) as error:
+            _clean(launch)
+            raise SandboxRefused(f"The process could not be started: {error}.") from None
+        except BaseException:
+            self._take_back(name, job, launch)
+            raise
+        record = Record(
+            id=name,
+            pid=pid,
+            worker=owner_of(worker),
+            command=shown,
+            cwd=cwd,
+            label=label,
+            detached=detached,
+            contained=launch.contained,
+            started=time(),
+        )
+        try:
+            self._base(name).with_suffix(".json").write_bytes(msgspec.json.encode(record))
+        except BaseException:
+            self._take_back(name, job, launch)
+            raise
+        self._running[name] = (job, launch)
+        job.on_message(lambda: self._sweep_one(name))
+        return self._info(record)
+
+    def _take_back(self, name: str, job: Job, launch: Launch) -> None:
+        """Nobody would know of it: kill it now, and leave no trace of it when it is gone."""
+        job.detach()
+        job.stop()
+
+        def tidy() -> None:
+            job.wait_blocking(_CLOSING)
+            _clean(launch)
+            for path in self._folder.glob(f"{name}.*"):
+                path.unlink(missing_ok=True)
+
+        thread = threading.Thread(target=tidy, name="holdfast-tidy", daemon=True)
+        thread.start()
+        self._tidying = [*(other for other in self._tidying if other.is_alive()), thread]
+
+    def _begin(self, launch: Launch, name: str, *, detached: bool) -> Job:
+        log = Logged(base=str(self._base(name)), limit=max(1 << 16, self._commands.config.output.max_spill))
+        stdin = os.open(os.devnull, os.O_RDONLY)
+        try:
+            return self._commands.warden.run(launch, stdin, log=log, detached=detached)
+        except BaseException:
+            _clean(launch)
+            raise
+        finally:
+            os.close(stdin)
+
+    def find(self, name: str | int) -> ProcessInfo:
+        return self._info(self._record(name))
+
+    def list(self) -> list[ProcessInfo]:
+        return sorted(map(self._info, self._records()), key=lambda info: info.started)
+
+    def any_alive(self, since: float | None = None, *, around: Path | None = None) -> bool:
+        """Whether one is starting or runs now; with `since`, also if one ended later or nobody knows when; with
+        `around`, only those that were started in a project this path lies in."""
+        if self._starting:
+            return True
+        found = (info for info in map(self._info, self._records()) if around is None or _lies_in(around, info.cwd))
+        return any(info.state == "running" or (since is not None and _ended_after(info, since)) for info in found)
+
+    def output(self, name: str | int, *, offset: int | None, limit: int) -> ProcessOutput:
+        page = read_page(self._base(self._record(name).id), offset, limit)
+        return msgspec.structs.replace(page, text=self._commands.redactor(page.text)[:MAX_READ])
+
+    async def kill(self, name: str | int, signal: Signal, *, wait: float) -> ProcessInfo:
+        record = self._record(name)
+        if self._info(record).state != "running":
+            raise CallError(f"Process {record.pid} does not run any more; process.status says how it ended.")
+        watcher = _open_process(record.worker)
+        try:
+            signals.pidfd_send_signal(watcher, _ASKS.get(signal, signals.Signals[signal]))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(_readable(watcher), wait)
+        except ProcessLookupError:
+            pass  # it has just ended
+        finally:
+            os.close(watcher)
+        return self._info(record)
+
+    def _record(self, name: str | int) -> Record:
+        """The newest one, where a pid has been used again."""
+        found = [record for record in self._records() if name in (record.id, record.pid)]
+        if not found:
+            raise CallError(f"holdfast started no process {name!r} here; process.list shows those it did.")
+        return max(found, key=lambda record: record.started)
+
+    def _records(self) -> list[Record]:
+        found: list[Record] = []
+        for path in self._folder.glob("*.json") if self._folder.is_dir() else ():
+            with contextlib.suppress(OSError, msgspec.MsgspecError):
+                found.append(msgspec.json.decode(path.read_bytes(), type=Record))
+        return found
+
+    def _info(self, record: Record) -> ProcessInfo:
+        watched = alive(record.worker)  # asked first: the worker writes down the end before it goes
+        end = self._end(record.id)
+        status, ended, alone = end or (None, None, True)
+        gone = None if status is None else Exit.of(status)
+        lost = end is None or (alone and not record.detached)
+        return ProcessInfo(
+            id=record.id,
+            pid=record.pid,
+            state="running" if watched and end is None else "lost" if lost else "exited",
+            command=record.command,
+            cwd=record.cwd,
+            label=record.label,
+            detached=record.detached,
+            contained=record.contained,
+            started=record.started,
+            ended=ended,
+            exit_code=None if gone is None else gone.code,
+            signal=None if gone is None or gone.signal is None else signal_name(gone.signal),
+        )
+
+    def _end(self, name: str) -> tuple[int, float, bool] | None:
+        with contextlib.suppress(OSError, ValueError):
+            status, ended, alone = self._base(name).with_suffix(".end").read_text(encoding="ascii").split()
+            return int(status), float(ended), alone == "1"
+        return None
+
+    def _base(self, name: str) -> Path:
+        return self._folder / name
+
+    def _sweep_one(self, name: str) -> None:
+        """It has ended: put right what its launch left."""
+        job, launch = self._running[name]
+        with contextlib.suppress(WardenLost, NotStarted):
+            if job.read() is None:
+                return
+        del self._running[name]
+        self._put_right(name, launch)
+
+    def _put_right(self, name: str, launch: Launch) -> None:
+        """No result is left to say what was taken away."""
+        for note in _clean(launch):
+            self._commands.events.warn(f"After process {name} had ended: {note}")
+
+    def _say_what_was_left(self, launch: Launch) -> Launch:
+        """What was put right after earlier commands is said now: a process may run for long."""
+        from holdfast.sandbox.launch import told
+
+        for note in told(launch):
+            self._commands.events.warn(note)
+        return msgspec.structs.replace(
+            launch, cleanup=tuple(step for step in launch.cleanup if not getattr(step, "notes", ()))
+        )
+
+    def _forget_old(self) -> None:
+        ended = sorted((info for info in self.list() if info.state != "running"), key=lambda info: info.ended or 0)
+        for info in ended[: max(0, len(ended) - MAX_ENDED)]:
+            for path in self._folder.glob(f"{info.id}.*"):
+                path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """What is not detached is killed now. What is goes on, behind the masks its launch made."""
+        detached = {record.id for record in self._records() if record.detached}
+        ending = {name: entry for name, entry in self._running.items() if name not in detached}
+        for job, _ in self._running.values():
+            job.detach()
+        for job, _ in ending.values():
+            job.stop()
+        for name, (job, launch) in ending.items():
+            job.wait_blocking(_CLOSING)
+            self._put_right(name, launch)
+        self._running.clear()
+        for thread in self._tidying:
+            thread.join(_CLOSING)
+
+
+def writers_alive(commands: Commands, own: Background | None, since: float | None = None) -> bool:
+    """Whether a process runs now that could write into the document and belongs to no call: one that `process.start`
+    started in this project or in one around the document, in whatever runtime, or an MCP server with writable folders.
+    With `since` (seconds since 1970), also one that ended after that. Makes nothing."""
+    document, state = commands.workspace.document, commands.workspace.state
+    if document is not None and wrote(document, since):
+        return True
+    if own is not None and own.any_alive(since):
+        return True
+    if state is None:
+        return False
+    for folder in state.parent.glob(f"*/{PROCESSES}"):
+        here = folder.parent == state
+        if (here or document is not None) and any(folder.glob("*.json")):
+            there = Background(commands, folder.parent, end_with_call=False)
+            if there.any_alive(since, around=None if here else document):
+                return True
+    return False
+
+
+def _clean(launch: Launch) -> tuple[str, ...]:
+    """Put right what a launch left; what there is to say about it."""
+    from holdfast.sandbox.launch import finish, told
+
+    finish(launch)
+    return told(launch)
+
+
+def _lies_in(path: Path, cwd: str) -> bool:
+    return path.is_relative_to(find_root(Path(cwd)) or os.path.realpath(cwd))
+
+
+def _ended_after(info: ProcessInfo, since: float) -> bool:
+    return info.ended is None or info.ended >= since
+
+
+def _open_process(owner: Owner) -> int:
+    """A descriptor of exactly this process: a pid that was given to another one meanwhile is refused."""
+    try:
+        fd = os.pidfd_open(owner.pid)
+    except ProcessLookupError:
+        raise CallError("The process has just ended; process.status says how.") from None
+    if alive(owner):
+        return fd
+    os.close(fd)
+    raise CallError("The process has just ended; process.status says how.")
+
+
+async def _readable(fd: int) -> None:
+    loop = asyncio.get_running_loop()
+    ready = loop.create_future()
+    loop.add_reader(fd, lambda: ready.done() or ready.set_result(None))
+    try:
+        await ready
+    finally:
+        loop.remove_reader(fd)
+
+
+def _temporary(owner: Background) -> Path:
+    folder = make_folder("processes")
+    weakref.finalize(owner, remove_folder, folder)
+    return folder

@@ -1,0 +1,170 @@
+"""Calling a tool's function: in place, in a thread or in a process; with a deadline, and always with one outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+from collections.abc import Callable, Coroutine
+from time import monotonic
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from msgspec.structs import replace
+
+from holdfast.contract.enums import Failure, State
+from holdfast.contract.json import Args
+from holdfast.contract.result import Result
+from holdfast.contract.tool import Tool
+from holdfast.runtime.cancellation import GRACE_SECONDS, Closed, NoReply, Running, Stop, Stopped, ThreadPool, finish
+from holdfast.runtime.context import RunContext
+from holdfast.runtime.results import ABORTED, failed, is_well_formed, raised_text
+
+if TYPE_CHECKING:
+    from holdfast.contract.context import Context
+
+Function = Callable[[Args, "Context"], Any]
+_threads = ThreadPool()
+
+
+class Ended(NamedTuple):
+    """A result made by the runtime, not by the tool: its state is evidence."""
+
+    result: Result
+
+
+class Executor:
+    """Runs functions and knows which calls can be stopped right now."""
+
+    def __init__(self) -> None:
+        self.running: dict[str, Running] = {}
+        self._idle: asyncio.Event | None = None
+
+    async def call(
+        self, tool: Tool, function: Function, args: Args, ctx: RunContext, *, direct: bool, mutates: bool
+    ) -> Any:
+        """What the function returned, or `Ended` with the result that says why there is nothing.
+
+        Raises only when the caller itself is cancelled or closed.
+        """
+        if not isinstance(ctx.callbacks, list):
+            ctx.callbacks = []  # before a thread of the tool can add to it
+        started = monotonic()
+        try:
+            if direct:
+                value = function(args, ctx)
+                if type(value) is not CoroutineType:
+                    if not inspect.isawaitable(value):
+                        return value
+                    value = _await(value)
+                work = cast(Coroutine[Any, Any, Any], value)
+            elif tool.runs == "process":
+                from holdfast.runtime.tool_process import run_in_process
+
+                work = run_in_process(tool, args, ctx.cwd)
+            else:
+                work = _in_thread(function, args, ctx)
+            try:
+                waited = work.send(None)  # what finishes without waiting needs no task and no timer
+            except StopIteration as stop:
+                return stop.value
+        except BaseException as error:
+            return _failed(ctx, error)
+        finally:
+            _report_blocking(ctx, monotonic() - started, direct)
+        ctx.callbacks.insert(0, ctx.stopping)
+        running = Running(ctx.callbacks)
+        if ctx.timeout is not None:
+            running.deadline(ctx.timeout)
+        ctx.runs(running)
+        self.running[ctx.call_id] = running
+        try:
+            return await finish(work, waited, running)
+        except Stopped as stopped:
+            return _stopped(stopped, ctx, in_thread=not direct and tool.runs == "thread", mutates=mutates)
+        except NoReply as error:
+            state = State.UNKNOWN if mutates else State.FAILED
+            failure = Failure.OUTCOME_UNKNOWN if mutates else Failure.TOOL_ERROR
+            return Ended(failed(str(error), state, failure, ctx.call_id))
+        except Closed:
+            running.tell()
+            raise GeneratorExit from None
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                running.tell()  # nobody waits for the result any more
+                raise
+            return _failed(ctx, error)
+        except BaseException as error:
+            return _failed(ctx, error)
+        finally:
+            _report_blocking(ctx, running.longest_step, direct)
+            self.running.pop(ctx.call_id, None)
+            if self._idle is not None and not self.running:
+                self._idle.set()
+
+    async def stop_all(self) -> None:
+        """Ask everything that runs to end, and give it the time it has for that."""
+        for call_id in list(self.running):
+            if not self.stop(call_id):
+                self.running.pop(call_id, None)
+        if self.running:
+            self._idle = asyncio.Event()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(2 * GRACE_SECONDS):
+                    await self._idle.wait()
+
+    def stop(self, call_id: str) -> bool:
+        running = self.running.get(call_id)
+        if running is None or running.lost:
+            return False
+        running.stop(Stop.CANCELLED)
+        return True
+
+
+def _report_blocking(ctx: RunContext, seconds: float, direct: bool) -> None:
+    if direct and ctx.timeout is not None and seconds > ctx.timeout:
+        ctx.blocked(seconds)
+
+
+def _stopped(stopped: Stopped, ctx: RunContext, *, in_thread: bool, mutates: bool) -> Ended:
+    if stopped.why is Stop.TIMEOUT:
+        assert ctx.timeout is not None
+        text = f"Tool '{ctx.call_record.name_used}' timed out after {round(ctx.timeout * 1000)}ms"
+        state, failure = State.TIMED_OUT, Failure.TIMEOUT
+    else:
+        text = ABORTED
+        state, failure = State.CANCELLED, Failure.CANCELLED
+    if (seen := _seen(stopped.value, ctx)) is not None:
+        error = f"{text}\n\n{seen.error}" if seen.error else text
+        return Ended(replace(seen, success=False, error=error, state=state, failure=failure, call_id=ctx.call_id))
+    if in_thread:
+        text += "; its thread cannot be stopped and may still be running"
+    if mutates:
+        text = f"{text.removesuffix('.')}; whether it took effect is not known"
+        state = State.UNKNOWN
+    return Ended(failed(text, state, failure, ctx.call_id))
+
+
+def _seen(value: object, ctx: RunContext) -> Result | None:
+    """What a tool says whose command was stopped and seen to end: no other mutation has a known outcome.
+
+    That the tool says so is not enough: its work may go on, or be that of a call it made.
+    """
+    if not ctx.end_seen or not isinstance(value, Result) or not is_well_formed(value):
+        return None
+    return value if value.state in (State.TIMED_OUT, State.CANCELLED) else None
+
+
+def _failed(ctx: RunContext, error: BaseException) -> Ended:
+    ctx.failed_with(error)
+    return Ended(failed(raised_text(error), State.FAILED, Failure.TOOL_ERROR, ctx.call_id))
+
+
+async def _await(value: Any) -> Any:
+    return await value
+
+
+async def _in_thread(function: Function, args: Args, ctx: RunContext) -> Any:
+    value = await _threads.run(function, args, ctx)
+    return await cast(Coroutine[Any, Any, Any], value) if inspect.isawaitable(value) else value

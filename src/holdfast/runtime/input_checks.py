@@ -1,0 +1,227 @@
+"""What callers hand in, checked before it goes anywhere: arguments, ids, names, callers and answers.
+
+The ledger must be able to keep it, and to read it back.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import msgspec
+from msgspec.structs import asdict
+
+from holdfast.contract.call import Answer, Caller, PendingCall
+from holdfast.contract.coercion import plain_copy
+from holdfast.contract.errors import BadJson, CallError, LedgerError, UnknownCall
+from holdfast.contract.json import MAX_ARGUMENT_BYTES, Args, encode_json, parse_json
+from holdfast.runtime.results import words_of
+
+if TYPE_CHECKING:
+    from holdfast.store.ledger import Ledger
+
+Arguments = str | bytes | Mapping[str, Any] | None
+_RECORDED_CHARACTERS: Final = 4096
+
+
+def read_arguments(arguments: Arguments) -> Args:
+    """Arguments as a door gives them, as the object they must be."""
+    if type(arguments) is dict:
+        args = cast(Args, arguments)
+        for value in args.values():
+            if type(value) is str and len(value) > MAX_ARGUMENT_BYTES:
+                raise BadJson(
+                    f"An argument is {len(value):,} characters long; at most {MAX_ARGUMENT_BYTES:,} are accepted."
+                )
+        return args
+    if arguments is None:
+        return {}
+    if isinstance(arguments, str | bytes):
+        return parse_object(_text(arguments))
+    if isinstance(arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - doors pass on what they get
+        return dict(arguments)
+    raise BadJson(f"The arguments must be a JSON object, not {type(arguments).__name__}.")
+
+
+def parse_object(text: str, finite: bool = True) -> Args:
+    """`parse_json` of what must be an object; see there for `finite`."""
+    value = parse_json(text, finite=finite)
+    if type(value) is dict:
+        return value
+    raise BadJson(f"The arguments must be a JSON object, not {_json_kind(value)}.")
+
+
+def _text(arguments: str | bytes) -> str:
+    try:
+        return str(arguments) if isinstance(arguments, str) else arguments.decode()
+    except UnicodeDecodeError as error:
+        raise BadJson(f"This is not valid JSON: it is not UTF-8 (byte {error.start}).") from None
+
+
+def own(args: Args, limit: int = sys.maxsize) -> Args:
+    """A copy of plain JSON that nobody else can change; `BadJson` if it is longer than `limit` bytes."""
+    for value in args.values():
+        if type(value) is dict or type(value) is list:
+            return cast(Args, parse_json(encode_json(args), limit=limit))
+    return args.copy()
+
+
+def recordable(given: Any) -> Any:
+    """What was given instead of arguments, as far as the ledger keeps it."""
+    if isinstance(given, bytes):
+        return given[:_RECORDED_CHARACTERS].decode(errors="replace")
+    if isinstance(given, str):
+        return given[:_RECORDED_CHARACTERS].encode(errors="replace").decode()
+    try:
+        encode_json(given)
+    except Exception:
+        return f"[{type(given).__name__} that JSON cannot carry]"
+    return given
+
+
+def _json_kind(value: object) -> str:
+    if value is None:
+        return "null"
+    return {"str": "a string", "list": "a list", "bool": "a boolean"}.get(type(value).__name__, "a number")
+
+
+MAX_TEXT: Final = 65_536
+"""Characters of a name or an id that a caller gives. Some providers put kilobytes into the id of a call."""
+MAX_CALL_ID: Final = 200
+_CALL_ID: Final = re.compile(rf"[A-Za-z0-9._:][A-Za-z0-9._:-]{{0,{MAX_CALL_ID - 1}}}")
+_IDS_KEPT: Final = 10_000
+MAX_MESSAGE: Final = 16 * 1024 * 1024
+
+
+def text(value: object, what: str, most: int = MAX_TEXT) -> str:
+    """The value as well-formed text. Whole numbers are converted, because request ids often are some."""
+    if type(value) is int and abs(value) < 2**64:
+        return str(value)
+    if not isinstance(value, str):
+        raise CallError(f"{what} must be text, not {type(value).__name__}.")
+    if len(value) > most:
+        raise CallError(f"{what} is {len(value):,} characters long; at most {most:,} are accepted.")
+    return value.encode(errors="replace").decode()
+
+
+def optional_text(value: object, what: str) -> str | None:
+    return None if value is None else text(value, what)
+
+
+class ChosenIds:
+    """Ids of calls that callers chose themselves: each is taken once."""
+
+    def __init__(self, ledger: Ledger | None) -> None:
+        self._ledger = ledger
+        self._taken: dict[str, None] = {}
+        """The newest ones: their calls may not be in the ledger yet."""
+
+    def take(self, value: object) -> str | None:
+        """The id, if it is new; None if the caller leaves it to the runtime."""
+        call_id = new_call_id(value)
+        if call_id is None:
+            return None
+        if call_id in self._taken or self._is_recorded(call_id):
+            raise CallError(f"The id '{call_id}' cannot be used: another call has it already; use one that is new.")
+        self._taken[call_id] = None
+        if len(self._taken) > _IDS_KEPT:
+            del self._taken[next(iter(self._taken))]
+        return call_id
+
+    def _is_recorded(self, call_id: str) -> bool:
+        try:
+            return self._ledger is not None and self._ledger.has_call(call_id)
+        except LedgerError:
+            return False  # what is wrong with the ledger is said where the call is recorded
+
+
+def new_call_id(value: object) -> str | None:
+    """An id a caller chose: the ledger uses it as a key, and people copy it into a shell, so it means nothing there."""
+    if value is None:
+        return None
+    if not isinstance(value, str) or not _CALL_ID.fullmatch(value):
+        raise CallError(
+            f"The id of a call must be 1 to {MAX_CALL_ID} letters, digits and . _ : - (A-Z, a-z, 0-9), and not begin "
+            "with a dash; use one that `new_call_id` gave."
+        )
+    return value
+
+
+def known_call_id(value: object) -> str:
+    """The id of a call somebody asks about. One that the ledger cannot even look for belongs to no call."""
+    try:
+        if isinstance(value, str) and len(value) <= MAX_TEXT and value.encode():
+            return value
+    except UnicodeEncodeError:
+        pass
+    shown = words_of(value, type(value).__name__)[:80]
+    raise UnknownCall(f"{shown!a} is not the id of a call; use the id of a pending call.")
+
+
+def folder(value: object, otherwise: str) -> str:
+    if value is None or (isinstance(value, str) and not value):
+        return otherwise
+    try:
+        path = os.fspath(cast("str | os.PathLike[str]", value))
+        os.fsencode(path)
+    except (TypeError, UnicodeEncodeError):
+        path = None
+    if not isinstance(path, str) or len(path) > MAX_TEXT or "\0" in path:
+        raise CallError("The cwd of a call must be the path of a folder.")
+    return path
+
+
+def caller(given: object) -> Caller:
+    """The caller with every field of its own type."""
+    if not isinstance(given, Caller):
+        raise CallError(f"The caller of a call must be a Caller, not {type(given).__name__}.")
+    fields: dict[str, Any] = asdict(given)
+    try:
+        told = {
+            name: text(value, f"The {name} of a caller") if isinstance(value, str | int) else value
+            for name, value in fields.items()
+        }
+        return msgspec.convert(msgspec.to_builtins(told), Caller)
+    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
+        raise CallError(f"The caller of a call cannot be used: {str(error)[:200]}.") from None
+
+
+def new_arguments(given: object) -> Args:
+    """Arguments that replace those of a held call, as a copy that nobody else can change."""
+    if not isinstance(given, dict):
+        raise CallError(f"The new arguments must be a JSON object, not {type(given).__name__}.")
+    try:
+        return plain_copy(cast(Args, given))
+    except (ValueError, RecursionError) as error:
+        raise CallError(f"The new arguments cannot be used: {str(error)[:200]}.") from None
+
+
+def answer(given: object) -> Answer:
+    """The answer with every field of its own type."""
+    if not isinstance(given, Answer):
+        raise CallError(f"An answer must be an Answer, not {type(given).__name__}.")
+    said = {
+        "kind": given.kind,
+        "by": text(given.by, "The name of who answers"),
+        "message": text(given.message, "The message of an answer", MAX_MESSAGE),
+        "args": None if given.args is None else new_arguments(given.args),
+        "success": given.success,
+    }
+    try:
+        said["widen"] = None if given.widen is None else msgspec.to_builtins(given.widen)
+        return msgspec.convert(said, Answer)
+    except (msgspec.MsgspecError, TypeError, ValueError) as error:
+        raise CallError(f"The answer cannot be used: {str(error)[:200]}.") from None
+
+
+def pending(given: object) -> PendingCall:
+    """The pending call with every field of its own type."""
+    if not isinstance(given, PendingCall):
+        raise CallError(f"A pending call must be a PendingCall, not {type(given).__name__}.")
+    try:
+        return msgspec.convert(msgspec.to_builtins(given), PendingCall)
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise CallError(f"The pending call cannot be used: {str(error)[:200]}.") from None

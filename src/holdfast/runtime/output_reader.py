@@ -1,0 +1,300 @@
+"""What a command prints: read as fast as it comes, counted, cut to what is shown, the whole kept on disk."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import select
+import threading
+from collections.abc import Callable
+from typing import Final, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast.contract.context import Cut
+from holdfast.contract.errors import LedgerError
+from holdfast.store.blobs import Blobs, RawSpill, Spill, SpillWriter
+from holdfast.text.truncate import format_size, head, only_bytes, tail, with_notice
+
+_HELD: Final = 256 * 1024
+"""Output up to this is held in memory; more goes to disk, and is read by a thread unless somebody watches it."""
+_MARGIN: Final = 64 * 1024
+"""Beyond what is shown: space at the end, and the beginning of what is cut."""
+_READ: Final = 64 * 1024
+_BLOCK: Final = 256 * 1024
+_PIPE: Final = 1024 * 1024
+_POLL_MS: Final = 100
+_F_SETPIPE_SZ: Final = 1031
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """How much of an output is shown and kept."""
+
+    keeps: Literal["head", "tail"]
+    max_bytes: int
+    max_lines: int | None
+    """None: only bytes count."""
+    max_spill: int = 0
+
+
+class Kept(Struct, frozen=True, kw_only=True):
+    """What is left of an output, and what it was."""
+
+    text: str
+    total_bytes: int
+    total_lines: int
+    output_lines: int
+    truncated: bool = False
+    notice: str = ""
+    spill: Spill | None = None
+
+
+class Sink:
+    """Takes an output piece by piece; holds little of it in memory whatever its size."""
+
+    def __init__(self, limits: Limits, blobs: Blobs | None, redact: Callable[[], bool]) -> None:
+        self.total = 0
+        self._limits = limits
+        self._window = limits.max_bytes + _MARGIN
+        self._blobs = blobs
+        self._redact = redact
+        self._newlines = 0
+        self._held = bytearray()
+        """All of it, until that is too much; then the window at the end that is kept."""
+        self._spill: SpillWriter | RawSpill | None = None
+        self._spilling = False
+        self._failed = False
+
+    def feed(self, block: bytes | bytearray | memoryview) -> None:
+        size = len(block)
+        self.total += size
+        self._newlines += bytes(block).count(b"\n") if isinstance(block, memoryview) else block.count(b"\n")
+        if not self._spilling and self.total > max(_HELD, self._window):
+            self._begin_spilling()
+        if self._spilling:
+            self._write(block)
+        self._hold(block, size)
+
+    def feed_from(self, buffer: bytearray, size: int) -> None:
+        """`feed` with the first bytes of a buffer that is used again, without a copy of them."""
+        if self._spilling and size > self._window:
+            self.total += size
+            self._newlines += buffer.count(b"\n", 0, size)
+            with memoryview(buffer) as view:
+                self._write(view[:size])
+                if self._limits.keeps == "tail":
+                    self._held[:] = view[size - self._window : size]
+        else:
+            self.feed(bytes(memoryview(buffer)[:size]))
+
+    def _hold(self, block: bytes | bytearray | memoryview, size: int) -> None:
+        if not self._spilling:
+            self._held += block
+        elif self._limits.keeps == "tail":
+            self._held += block[-self._window :]
+            if len(self._held) > 2 * self._window:
+                del self._held[: -self._window]
+
+    def _begin_spilling(self) -> None:
+        self._spilling = True
+        self._open()
+        self._write(self._held)
+        if self._limits.keeps == "head":
+            del self._held[self._window :]
+
+    def _open(self) -> None:
+        if self._blobs is not None and self._limits.max_spill:
+            try:
+                self._spill = self._blobs.open_spill(self._limits.max_spill, redacted=self._redact())
+            except LedgerError:
+                self._failed = True
+
+    def _write(self, block: bytes | bytearray | memoryview) -> None:
+        if self._spill is None:
+            return
+        try:
+            if isinstance(self._spill, RawSpill):
+                self._spill.write(block)
+            else:
+                self._spill.write(bytes(block))
+        except LedgerError:
+            self._failed = True
+            self.discard()
+
+    def discard(self) -> None:
+        if self._spill is not None:
+            self._spill.discard()
+            self._spill = None
+
+    def finish(self, redacted: Callable[[str], str], where: str, margin: int = 0) -> Kept:
+        """Cut it. `where` says how the rest is read back; a piece that begins anywhere may begin with the end of a
+        secret of at most `margin` characters, which is left out."""
+        window = bytes(self._held if self._limits.keeps == "head" else self._held[-max(self._window, _HELD) :])
+        whole = len(window) == self.total
+        text = redacted(_decoded(window, from_start=whole or self._limits.keeps == "head"))
+        if margin and not whole and self._limits.keeps == "tail":
+            text = text[margin:]
+        lines = self._newlines + 1
+        if self._limits.keeps == "tail":
+            bare = text.rstrip()
+            lines -= text.count("\n", len(bare))
+            text = bare
+        cut = self._cut(text)
+        if whole and not cut.truncated:
+            return Kept(text=text, total_bytes=self.total, total_lines=lines, output_lines=cut.output_lines)
+        spill = self._keep(window if whole else b"")
+        return Kept(
+            text=cut.content,
+            total_bytes=self.total,
+            total_lines=lines,
+            output_lines=cut.output_lines,
+            truncated=True,
+            notice=self._notice(cut, lines, spill, where),
+            spill=spill,
+        )
+
+    def _cut(self, text: str) -> Cut:
+        limits = self._limits
+        if limits.max_lines is None:
+            return only_bytes(text, limits.max_bytes, limits.keeps)
+        return (head if limits.keeps == "head" else tail)(text, limits.max_lines, limits.max_bytes)
+
+    def _keep(self, whole: bytes) -> Spill | None:
+        if not self._spilling:
+            self._open()
+            self._write(whole)
+        if self._spill is None:
+            return None
+        try:
+            if isinstance(self._spill, RawSpill):
+                return self._spill.close(self._newlines + 1)
+            return self._spill.close()
+        except LedgerError:
+            self._failed = True
+            self.discard()
+            return None
+
+    def _notice(self, cut: Cut, lines: int, spill: Spill | None, where: str) -> str:
+        place = "could not be kept" if self._failed else None
+        if spill is not None:
+            place = where + (f", first {format_size(spill.size)}" if spill.dropped else "")
+        told = replace(cut, content="", truncated=True, total_lines=lines, total_bytes=self.total)
+        return with_notice(told, self._limits.keeps, place, self._limits.max_bytes).strip("\n")
+
+
+class Pump:
+    """Moves what arrives in a pipe into a sink: in the event loop while it is little or watched, else in a thread."""
+
+    def __init__(self, fd: int, sink: Sink, watch: Callable[[bytes], None] | None, watched: Callable[[], bool]) -> None:
+        os.set_blocking(fd, False)
+        self._fd = fd
+        self._sink = sink
+        self._watch = watch
+        self._watched = watched
+        self._loop = asyncio.get_running_loop()
+        self._reading = True
+        self._thread: asyncio.Future[None] | None = None
+        self._ending = self._abandoned = False
+        self._loop.add_reader(fd, self._ready)
+
+    def end(self) -> asyncio.Future[None] | None:
+        """Every process is gone: take what is still in the pipe, which an outsider may still hold open.
+
+        What is returned must be waited for.
+        """
+        self._ending = True
+        if self._reading:
+            left = _PIPE
+            while left > 0 and (size := self._take()):
+                left -= size
+        self._close()
+        return self._thread
+
+    def abandon(self) -> None:
+        """Nobody wants the output any more."""
+        self._ending = self._abandoned = True
+        self._close()
+        if self._thread is None:
+            self._sink.discard()
+
+    def _close(self) -> None:
+        self._stop_reading()
+        if self._thread is None and self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _ready(self) -> None:
+        if self._take() == 0:
+            self._stop_reading()
+        elif self._sink.total > _HELD and not self._watched():
+            self._stop_reading()
+            self._thread = self._loop.create_future()
+            with contextlib.suppress(OSError):
+                fcntl.fcntl(self._fd, _F_SETPIPE_SZ, _PIPE)
+            threading.Thread(target=self._drain, name="holdfast-output", daemon=True).start()
+
+    def _take(self) -> int | None:
+        """Read once; 0 at the end, None if there is nothing now."""
+        try:
+            block = os.read(self._fd, _READ)
+        except BlockingIOError:
+            return None
+        if block:
+            self._sink.feed(block)
+            if self._watch is not None:
+                self._watch(block)
+        return len(block)
+
+    def _stop_reading(self) -> None:
+        if self._reading:
+            self._reading = False
+            self._loop.remove_reader(self._fd)
+
+    def _drain(self) -> None:
+        thread = self._thread
+        assert thread is not None
+        try:
+            self._drain_all()
+        finally:
+            os.close(self._fd)
+            self._fd = -1
+            if self._abandoned:
+                self._sink.discard()
+            with contextlib.suppress(RuntimeError):  # the loop may be gone
+                self._loop.call_soon_threadsafe(_done, thread)
+
+    def _drain_all(self) -> None:
+        buffer = bytearray(_BLOCK)
+        poll = select.poll()
+        poll.register(self._fd, select.POLLIN)
+        after_the_end = _PIPE
+        while after_the_end > 0:
+            ending = self._ending
+            try:
+                size = os.readv(self._fd, [buffer])
+            except BlockingIOError:
+                if ending:
+                    return
+                poll.poll(_POLL_MS)
+                continue
+            if not size:
+                return
+            self._sink.feed_from(buffer, size)
+            if ending:
+                after_the_end -= size
+
+
+def _done(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _decoded(data: bytes, *, from_start: bool) -> str:
+    """Text, with replacement characters for what is none; a character that was cut at the start is left out."""
+    start = 0
+    while not from_start and start < min(3, len(data)) and data[start] & 0xC0 == 0x80:
+        start += 1
+    return data[start:].decode("utf-8", "replace")

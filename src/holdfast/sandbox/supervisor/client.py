@@ -1,0 +1,347 @@
+"""The runtime's side of the warden: starts it when the first command comes, and hands commands to its workers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import marshal
+import os
+import select
+import signal
+import socket
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from holdfast.contract.errors import SandboxRefused
+from holdfast.helper_process import spawn
+from holdfast.sandbox.launch import FIRST_FD, Launch, own_part
+from holdfast.sandbox.privileges import open_file
+
+MAX_IDLE: Final = 4
+_CLOSING: Final = 2.0
+"""Seconds a warden has to end by itself."""
+_wardens: Final[weakref.WeakSet[Warden]] = weakref.WeakSet()
+
+
+class WardenLost(Exception):
+    """The process that watched a command is gone: whether the command ended is not known."""
+
+
+class NotStarted(Exception):
+    """The command could not be started; nothing ran."""
+
+    def __init__(self, number: int, reason: str) -> None:
+        self.errno = number
+        super().__init__(reason)
+
+
+class Exit(Struct, frozen=True):
+    """How a command ended; everything it started is gone."""
+
+    code: int | None
+    signal: int | None
+    left: int = 0
+    """Processes that could not be killed."""
+
+    @classmethod
+    def of(cls, status: int, left: int = 0) -> Exit:
+        if os.WIFSIGNALED(status):
+            return cls(None, os.WTERMSIG(status), left)
+        return cls(os.waitstatus_to_exitcode(status), None, left)
+
+
+class Logged(Struct, frozen=True, kw_only=True):
+    """Where a worker keeps the output of a command that runs in the background."""
+
+    base: str
+    """A path, to which the worker adds endings."""
+    limit: int
+
+
+class Warden:
+    """One for a runtime. Everything it started, but what is detached, ends when it is closed or forgotten."""
+
+    def __init__(self) -> None:
+        self._sockets: set[socket.socket] = set()
+        self._idle: list[socket.socket] = []
+        self._control: socket.socket | None = None
+        self._pids: list[int] = []
+        self._jobs: weakref.WeakSet[Job] = weakref.WeakSet()
+        self._finalizer = weakref.finalize(self, _close_all, self._sockets, self._pids)
+        _wardens.add(self)
+
+    def run(
+        self,
+        launch: Launch,
+        stdin: int,
+        stdout: int = -1,
+        stderr: int = -1,
+        *,
+        passed: Sequence[int] = (),
+        log: Logged | None = None,
+        detached: bool = False,
+        thorough: bool = False,
+    ) -> Job:
+        """Hand a command to a worker. With a log the worker keeps the output, and the two descriptors are not used.
+
+        The command finds the launch's files from descriptor 3 on, then those that are open, then the `passed` ones;
+        the open ones are closed here. `thorough`: the
+        end is told when also its namespaces are gone, not only all that ran in them.
+        """
+        contents = [open_file(content) for content in launch.files]
+        try:
+            request = _request(launch, log, detached=detached, thorough=thorough)
+            streams = [stdin] if log is not None else [stdin, stdout, stderr]
+            fds = [*streams, *contents, *launch.opened.fds, *passed]
+            job = Job(self, self._send(request, fds), once=log is not None)
+        finally:
+            for fd in contents:
+                os.close(fd)
+            launch.opened()
+        self._jobs.add(job)
+        return job
+
+    def _send(self, request: bytes, fds: list[int]) -> socket.socket:
+        while self._idle:
+            worker = self._idle.pop()
+            try:
+                _send(worker, request, fds)
+            except OSError:
+                self.drop(worker)
+            else:
+                return worker
+        for _ in range(2):
+            worker = self._new_worker()
+            try:
+                _send(worker, request, fds)
+            except (BrokenPipeError, ConnectionResetError):
+                self.drop(worker)
+            else:
+                return worker
+        raise SandboxRefused("The process that starts commands ends before it takes one; nothing ran.")
+
+    def _new_worker(self) -> socket.socket:
+        ours, theirs = socket.socketpair()
+        self._sockets.add(ours)
+        try:
+            for attempt in (1, 2):
+                if self._control is None:
+                    self._start()
+                assert self._control is not None
+                try:
+                    socket.send_fds(self._control, [b"w"], [theirs.fileno()])
+                except OSError:
+                    self.drop(self._control)
+                    self._control = None
+                    if attempt == 2:
+                        raise SandboxRefused("The process that starts commands cannot be started.") from None
+                else:
+                    break
+        finally:
+            theirs.close()
+        return ours
+
+    def _start(self) -> None:
+        ours, theirs = socket.socketpair()
+        self._sockets.add(ours)
+        argv = own_part("holdfast.sandbox.supervisor.server", str(FIRST_FD))
+        try:
+            null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+            actions = [(os.POSIX_SPAWN_DUP2, null, number) for number in (0, 1, 2)]
+            actions.append((os.POSIX_SPAWN_DUP2, theirs.fileno(), FIRST_FD))
+            try:
+                self._pids.append(spawn(argv, {"LC_ALL": "C.UTF-8"}, actions))
+            finally:
+                os.close(null)
+                theirs.close()
+        except OSError as error:
+            self.drop(ours)
+            raise SandboxRefused(
+                f"The process that starts commands cannot be started: {argv[0]}: {error.strerror}."
+            ) from None
+        self._control = ours
+
+    def give_back(self, worker: socket.socket) -> None:
+        """The worker has ended its command and can take another."""
+        if len(self._idle) < MAX_IDLE and worker in self._sockets:
+            self._idle.append(worker)
+        else:
+            self.drop(worker)
+
+    def drop(self, worker: socket.socket) -> None:
+        """Whatever the worker still runs is killed, unless it is detached."""
+        self._sockets.discard(worker)
+        worker.close()
+
+    def forget(self) -> None:
+        """Close it in a fork, where the processes are not its own and the loop listens for its parent."""
+        self._pids.clear()
+        for job in list(self._jobs):
+            job.forget_loop()
+        self.close()
+
+    def close(self) -> None:
+        for job in list(self._jobs):
+            if not job.over:
+                job.abandon()
+        self._idle.clear()
+        self._control = None
+        _close_all(self._sockets, self._pids)
+
+
+class Job:
+    """A command that a worker runs. `wait` for it, or `abandon` it."""
+
+    def __init__(self, warden: Warden, worker: socket.socket, *, once: bool) -> None:
+        self._warden = warden
+        self._worker = worker
+        self._once = once
+        self._unread = b""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.exit: Exit | None = None
+        self.over = False
+        """The worker is no longer ours."""
+
+    def stop(self, grace: float = 0.0) -> None:
+        """End the command: SIGTERM and, `grace` seconds later, SIGKILL for all that is left of it."""
+        with contextlib.suppress(OSError):
+            _send(self._worker, marshal.dumps({"kill": grace}), ())
+
+    def read(self) -> tuple[Any, ...] | None:
+        """The next message of the worker; None if there is none yet. Raises what went wrong."""
+        size = int.from_bytes(self._unread[:4], "little")
+        if len(self._unread) < 4 or len(self._unread) < 4 + size:
+            try:
+                data = self._worker.recv(4096, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return None
+            except OSError:
+                data = b""
+            if not data:
+                self.abandon()
+                raise WardenLost("The process that watched the command was killed; whether it ended is not known.")
+            self._unread += data
+            return self.read()
+        message: tuple[Any, ...] = marshal.loads(self._unread[4 : 4 + size])
+        self._unread = self._unread[4 + size :]
+        if message[0] == "failed":
+            self._give_back()
+            raise NotStarted(message[1], message[2])
+        if message[0] == "ended":
+            self.exit = Exit.of(message[1], message[2])
+            if self.exit.left or self._once:
+                self.abandon()
+            else:
+                self._give_back()
+        return message
+
+    def _give_back(self) -> None:
+        self.over = True
+        self.detach()
+        self._warden.give_back(self._worker)
+
+    async def message(self) -> tuple[Any, ...]:
+        """Wait for the next message."""
+        loop = asyncio.get_running_loop()
+        while (found := self.read()) is None:
+            ready = loop.create_future()
+            loop.add_reader(self._worker, _wake, ready)
+            self._loop = loop
+            try:
+                await ready
+            finally:
+                self.detach()
+        return found
+
+    def on_message(self, callback: Callable[[], None]) -> None:
+        """Call a function when `read` may have something to say."""
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._worker, callback)
+
+    async def wait(self) -> Exit:
+        """Until everything the command started is gone."""
+        while self.exit is None:
+            await self.message()
+        return self.exit
+
+    def wait_blocking(self, seconds: float) -> None:
+        """`wait` in a thread, for a command that was told to stop."""
+        try:
+            poll = select.poll()
+            poll.register(self._worker, select.POLLIN)
+            while not self.over and poll.poll(seconds * 1000):
+                self.read()
+        except (OSError, ValueError, WardenLost, NotStarted):
+            pass
+        if not self.over:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Let go of the worker: it kills what it still runs, and ends."""
+        self.over = True
+        self.detach()
+        self._warden.drop(self._worker)
+
+    def detach(self) -> None:
+        """Listen no more in the event loop."""
+        if self._loop is not None:
+            if self._worker.fileno() >= 0:
+                with contextlib.suppress(RuntimeError):  # the loop may be closed
+                    self._loop.remove_reader(self._worker)
+            self._loop = None
+
+    def forget_loop(self) -> None:
+        """In a fork: what is taken out of its loop is no longer listened to in the parent either."""
+        self._loop = None
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _request(launch: Launch, log: Logged | None, *, detached: bool, thorough: bool) -> bytes:
+    confined = bool(launch.rlimits or launch.cgroups or launch.landlock is not None or launch.seccomp)
+    logged = None if log is None else {"base": log.base, "limit": log.limit}
+    more = {"confined": confined, "log": logged, "detached": detached, "thorough": thorough}
+    return marshal.dumps({**launch.request(), **more})
+
+
+def _send(worker: socket.socket, request: bytes, fds: Sequence[int]) -> None:
+    """Raises `OSError` only if the worker did not get all of it: then nothing runs, and another can be asked."""
+    message = memoryview(len(request).to_bytes(4, "little") + request)
+    sent = socket.send_fds(worker, [message], list(fds)) if fds else 0
+    if sent < len(message):  # after the last byte the worker may have run the command, and be gone
+        worker.sendall(message[sent:])
+
+
+def _close_all(sockets: set[socket.socket], pids: list[int]) -> None:
+    while sockets:
+        sockets.pop().close()
+    while pids:
+        with contextlib.suppress(ChildProcessError):
+            _reap(pids.pop())
+
+
+def _reap(pid: int) -> None:
+    """It ends as soon as its socket is closed, unless somebody has stopped it."""
+    deadline = time.monotonic() + _CLOSING
+    while os.waitpid(pid, os.WNOHANG) == (0, 0):
+        if time.monotonic() > deadline:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            return
+        time.sleep(0.001)
+
+
+def _forget_in_child() -> None:
+    """A fork of the runtime must not keep the sockets open: the commands would outlive the runtime."""
+    for warden in list(_wardens):
+        warden.forget()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)

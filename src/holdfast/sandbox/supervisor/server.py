@@ -1,0 +1,327 @@
+"""The warden's own program: starts commands, and lets none outlive its time. Standard library only, and little of it.
+
+The warden forks a worker for every socket it is sent. A worker serves one command after another and reaps all they
+leave behind: `setsid` and double forks do not get away from it. A socket that closes ends what its worker runs.
+"""
+
+from __future__ import annotations
+
+import _socket  # without the enums of `socket`, which take longer to load than all of this
+import gc
+import marshal
+import os
+import select
+import sys
+import time
+
+from holdfast.sandbox.supervisor import process
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+MAX_FDS = 253
+LOG_BLOCK = 65_536
+TIDY_MS = 1000
+"""How often a worker reaps what was orphaned while its command runs."""
+
+
+def main(control: str) -> None:
+    """Fork a worker for every socket that arrives; end when the runtime does."""
+    control_fd = int(control)
+    process.be_reaper()
+    if os.getsid(0) != os.getpid():
+        os.setsid()
+    os.chdir("/")  # it was started where the runtime is, in the project
+    _close_others(control_fd)
+    connection = _socket.socket(fileno=control_fd)
+    workers: set[int] = set()
+    poll = select.poll()
+    poll.register(control_fd, select.POLLIN)
+    while True:
+        if poll.poll(TIDY_MS):
+            received = _receive_fds(connection, 1)
+            if received is None:
+                os._exit(0)
+            for fd in received[1]:
+                pid = os.fork()
+                if pid == 0:
+                    connection.close()
+                    _become_worker(fd)
+                os.close(fd)
+                workers.add(pid)
+        _tidy(workers)
+
+
+def _close_others(control_fd: int) -> None:
+    """What the runtime had open and inheritable is not for commands."""
+    for name in os.listdir("/dev/fd"):
+        if int(name) > 2 and int(name) != control_fd:
+            try:
+                os.close(int(name))
+            except OSError:
+                pass
+
+
+def _tidy(workers: set[int]) -> None:
+    """Reap workers. What one left behind that was killed is killed too."""
+    killed = False
+    while reaped := process.reap():
+        for pid, status in reaped:
+            killed = killed or (pid in workers and status != 0)
+            workers.discard(pid)
+    if killed:
+        for pid, parent, _ in process.processes():
+            if parent == os.getpid() and pid not in workers:
+                for below, group in process.descendants(pid):
+                    process.kill(below, group)
+                process.kill(pid, 0)
+
+
+def _become_worker(fd: int) -> None:
+    code = 1
+    gc.disable()  # nothing here makes cycles, and a child that is about to exec has better to do
+    gc.freeze()
+    try:
+        process.be_reaper()
+        Worker(_socket.socket(fileno=fd)).serve()
+        code = 0
+    finally:
+        if code:
+            process.clear()
+        os._exit(code)
+
+
+class Worker:
+    """One command at a time."""
+
+    def __init__(self, connection: _socket.socket) -> None:
+        self._connection = connection
+        self._waiting = b""
+        self._gone = False
+        """The runtime closed its end."""
+        self._first = 0
+        self._own_pids = False
+        self._asked = False
+        """The command was told to end."""
+        self._groups: list[str] = []
+        """Control groups that were still busy when they should have been removed."""
+
+    def serve(self) -> None:
+        self._serve()
+        process.remove_groups(self._groups, patient=True)
+
+    def _serve(self) -> None:
+        while (received := self._request(blocking=True)) is not None:
+            request, fds = received
+            if "argv" not in request:
+                continue  # a kill that came too late
+            self._own_pids, self._asked = request["own_pids"], False
+            log = Log(request["log"]) if request["log"] else None
+            try:
+                streams = [fds[0], log.pipe, log.pipe, *fds[1:]] if log else fds
+                self._first = process.start(request, streams)
+            except OSError as error:
+                if log is not None:
+                    log.close()
+                self._tell("failed", error.errno or 0, str(error))
+                continue
+            finally:
+                for fd in fds:
+                    os.close(fd)
+            if log is not None:
+                self._listen_to_signals()
+                log.started()
+                self._tell("started", self._first, os.getpid())
+            status = self._watch(log, bool(request["detached"]))
+            quick = self._own_pids and not (self._asked or request["thorough"]) and process.end_inits()
+            left = 0 if quick else process.clear()
+            if log is not None:
+                log.finish(status, alone=self._gone)
+            self._tell("ended", status, left)
+            self._groups = process.remove_groups([*self._groups, *request["cgroups"]], patient=False)
+            if self._gone or left or log is not None:
+                return
+
+    def _watch(self, log: Log | None, detached: bool) -> int:
+        """Until the first process has ended; its wait status."""
+        poll = select.poll()
+        if not self._gone:
+            poll.register(self._connection.fileno(), select.POLLIN)
+        pidfd = process.open_pidfd(self._first)
+        if pidfd >= 0:
+            poll.register(pidfd, select.POLLIN)
+        if log is not None:
+            poll.register(log.fd, select.POLLIN)
+        deadline = None
+        while True:
+            for pid, status in process.reap():
+                if pid == self._first:
+                    if pidfd >= 0:
+                        os.close(pidfd)
+                    return status
+            pause = TIDY_MS if pidfd >= 0 else 10
+            if deadline is not None:
+                pause = min(pause, max(0, int((deadline - time.monotonic()) * 1000)))
+            for fd, _ in poll.poll(pause):
+                if log is not None and fd == log.fd:
+                    if log.pump() is False:
+                        poll.unregister(fd)
+                elif fd == self._connection.fileno():
+                    grace = self._asked_to_stop()
+                    if self._gone:
+                        poll.unregister(fd)
+                        if detached:
+                            continue
+                    if grace is not None or self._gone:
+                        deadline = self._stop(grace or 0.0)
+            if deadline is not None and time.monotonic() >= deadline:
+                deadline = time.monotonic() + 1
+                self._slay()
+
+    def _asked_to_stop(self) -> float | None:
+        received = self._request(blocking=False)
+        return None if received is None else received[0]["kill"]
+
+    def _stop(self, grace: float) -> float:
+        """Ask politely if there is time for it; when to insist."""
+        self._asked = True
+        if grace and not self._own_pids:
+            self.signal(process.SIGTERM)
+            return time.monotonic() + grace
+        return time.monotonic()
+
+    def _slay(self) -> None:
+        process.kill(self._first, self._first)
+        if not self._own_pids:
+            for pid, group in process.descendants(os.getpid()):
+                process.kill(pid, group)
+
+    def signal(self, number: int) -> None:
+        """To everything the command started; the outermost process of a namespace would take all others with it."""
+        for pid, _ in process.descendants(os.getpid()):
+            if pid != self._first or not self._own_pids:
+                process.send(pid, number)
+
+    def _listen_to_signals(self) -> None:
+        """A process that outlives the runtime is reached by signals to its worker."""
+        import signal
+
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, lambda number, frame: self.signal(number))
+        signal.signal(signal.SIGUSR1, lambda number, frame: self._slay())
+
+    def _request(self, *, blocking: bool) -> tuple[dict[str, Any], list[int]] | None:
+        """The next message; None when the runtime is gone, or when there is no whole one yet and we may not wait."""
+        fds: list[int] = []
+        while True:
+            size = int.from_bytes(self._waiting[:4], "little")
+            if len(self._waiting) >= 4 and len(self._waiting) >= 4 + size:
+                message = marshal.loads(self._waiting[4 : 4 + size])
+                self._waiting = self._waiting[4 + size :]
+                return message, fds
+            received = _receive_fds(self._connection, 1 << 16)
+            if received is None:
+                self._gone = True
+                return None
+            self._waiting += received[0]
+            fds += received[1]
+            if not blocking and len(self._waiting) < 4:
+                return None
+
+    def _tell(self, *message: Any) -> None:
+        if not self._gone:
+            try:
+                data = marshal.dumps(message)
+                self._connection.sendall(len(data).to_bytes(4, "little") + data)
+            except OSError:
+                pass  # it is gone, but what it asked for last is still to be read
+
+
+def _receive_fds(connection: _socket.socket, size: int) -> tuple[bytes, list[int]] | None:
+    """Some bytes and the open files that came with them; None at the end."""
+    space = _socket.CMSG_SPACE(MAX_FDS * 4)
+    try:
+        data, ancillary, _, _ = connection.recvmsg(size, space, getattr(_socket, "MSG_CMSG_CLOEXEC", 0))
+    except OSError:
+        return None
+    if not data:
+        return None
+    fds: list[int] = []
+    for level, kind, payload in ancillary:
+        if (level, kind) == (_socket.SOL_SOCKET, _socket.SCM_RIGHTS):
+            fds += [int.from_bytes(payload[at : at + 4], sys.byteorder) for at in range(0, len(payload) - 3, 4)]
+    return data, fds
+
+
+class Log:
+    """The output of a command that runs in the background, in two files of which the older is dropped in turn."""
+
+    def __init__(self, wanted: dict[str, Any]) -> None:
+        self.fd, self.pipe = os.pipe()
+        os.set_blocking(self.fd, False)
+        self._base, self._half = wanted["base"], max(1, wanted["limit"] // 2)
+        self._file = -1
+        self._room = self._lines = 0
+        self._files: list[str] = []
+
+    def started(self) -> None:
+        os.close(self.pipe)
+        self._next_file()
+
+    def close(self) -> None:
+        """The command was not started."""
+        os.close(self.pipe)
+        os.close(self.fd)
+
+    def pump(self) -> bool | None:
+        """Take what is there now; False at the end, None when there is nothing now."""
+        try:
+            block = os.read(self.fd, LOG_BLOCK)
+        except BlockingIOError:
+            return None
+        if not block:
+            return False
+        if self._room < len(block):
+            end = block.rfind(b"\n") + 1  # a file begins with a line
+            self._write(block[:end])
+            self._next_file()
+            block = block[end:]
+        self._write(block)
+        return True
+
+    def _write(self, block: bytes) -> None:
+        try:
+            os.write(self._file, block)
+        except OSError:
+            pass  # a full disk must not stop the process
+        self._room -= len(block)
+        self._lines += block.count(b"\n")
+
+    def finish(self, status: int, *, alone: bool) -> None:
+        """Take the rest, and write down how the command ended; `alone`: nobody was there to be told."""
+        while self.pump():
+            pass
+        new = f"{self._base}.end.new"
+        try:
+            fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            os.write(fd, f"{status} {time.time():.3f} {int(alone)}".encode())
+            os.close(fd)
+            os.rename(new, f"{self._base}.end")
+        except OSError:
+            pass  # then nobody will know
+
+    def _next_file(self) -> None:
+        """Named by the number of lines that came before it."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+        name = f"{self._base}.out.{len(self._files)}.{self._lines}"
+        self._files.append(name)
+        self._room = self._half
+        try:
+            self._file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            if len(self._files) > 2:
+                os.unlink(self._files[-3])
+        except OSError:
+            pass  # the folder may be gone; the process goes on

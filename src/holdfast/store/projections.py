@@ -1,0 +1,140 @@
+"""The tables that follow from the entries: calls that have not ended, grants, trusted content.
+
+They exist to be fast. What they should hold can be derived from the entries alone, to check them.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast.store.entries import (
+    Answered,
+    BodyReader,
+    Consumed,
+    Granted,
+    Held,
+    Intent,
+    Revoked,
+    TrustedContent,
+    Untrusted,
+)
+
+Row = tuple[Any, ...]
+
+
+class OpenCall(Struct, frozen=True):
+    """A row of `open_calls`, in the order of its columns."""
+
+    call: str
+    state: str
+    digest: str | None
+    approver: str | None
+    pid: int | None
+    pid_start: str | None
+    mutates: int
+    entry: int
+    """The entry that says what the call is."""
+
+
+TABLES: Final = {
+    "open_calls": "call, state, digest, approver, pid, pid_start, mutates, entry",
+    "grants": "id, uses, body",
+    "trust": "path, digest, body",
+}
+
+
+class Derived:
+    """Fed with every entry in order, it knows what the tables should hold."""
+
+    def __init__(self, read: BodyReader) -> None:
+        self._read = read
+        self.stray: int | None = None
+        """The first entry that ends a call which was not open."""
+        self._open: dict[str, OpenCall] = {}
+        self._grants: dict[str, tuple[int | None, str]] = {}
+        self._trust: dict[str, TrustedContent] = {}
+        self._steps: dict[str, Callable[[int, str, str], None]] = {
+            "held": self._held,
+            "answered": self._answered,
+            "intent": self._intent,
+            "ended": self._ended,
+            "granted": self._granted,
+            "revoked": self._revoked,
+            "consumed": self._consumed,
+            "trusted": self._trusted,
+            "untrusted": self._untrusted,
+        }
+
+    def feed(self, entry: int, call: str, kind: str, body: str) -> None:
+        step = self._steps.get(kind)
+        if step is not None:
+            step(entry, call, body)
+
+    def rows(self, table: str) -> list[Row]:
+        """What the table should hold, sorted by its key."""
+        if table == "open_calls":
+            return [msgspec.structs.astuple(row) for _, row in sorted(self._open.items())]
+        if table == "grants":
+            return [(name, *row) for name, row in sorted(self._grants.items())]
+        return [(path, row.digest, encode(row)) for path, row in sorted(self._trust.items())]
+
+    def _held(self, entry: int, call: str, body: str) -> None:
+        digest = self._read(body, Held).held.digest
+        self._open[call] = OpenCall(call, "pending", digest, None, None, None, 1, entry)
+
+    def _answered(self, entry: int, call: str, body: str) -> None:
+        answered = self._read(body, Answered)
+        if answered.result is not None:
+            self._open.pop(call, None)
+        elif answered.answer.kind == "approve" and call in self._open:
+            self._open[call] = replace(self._open[call], state="approved", approver=answered.answer.by)
+
+    def _intent(self, entry: int, call: str, body: str) -> None:
+        intent = self._read(body, Intent)
+        known = self._open.get(call) or OpenCall(call, "running", None, None, None, None, 1, entry)
+        self._open[call] = replace(
+            known, state="running", pid=intent.pid, pid_start=intent.pid_start, mutates=int(intent.mutates)
+        )
+
+    def _ended(self, entry: int, call: str, body: str) -> None:
+        if self._open.pop(call, None) is None:
+            self.stray = self.stray or entry
+
+    def _granted(self, entry: int, call: str, body: str) -> None:
+        grant = self._read(body, Granted).grant
+        self._grants[grant.id] = (grant.uses, encode(grant))
+
+    def _revoked(self, entry: int, call: str, body: str) -> None:
+        self._grants.pop(self._read(body, Revoked).id, None)
+
+    def _consumed(self, entry: int, call: str, body: str) -> None:
+        name = self._read(body, Consumed).id
+        uses, grant = self._grants.pop(name, (None, ""))
+        if uses is not None and uses > 1:
+            self._grants[name] = (uses - 1, grant)
+
+    def _trusted(self, entry: int, call: str, body: str) -> None:
+        content = self._read(body, TrustedContent)
+        self._trust[content.path] = content
+
+    def _untrusted(self, entry: int, call: str, body: str) -> None:
+        self._trust.pop(self._read(body, Untrusted).path, None)
+
+
+def encode(row: Struct) -> str:
+    return msgspec.json.encode(row).decode()
+
+
+def difference(derived: Derived, execute: Callable[..., sqlite3.Cursor]) -> str | None:
+    """The first table that does not hold what it should."""
+    for table, columns in TABLES.items():
+        found = execute(f"SELECT {columns} FROM {table} ORDER BY 1").fetchall()  # noqa: S608 - both are ours
+        if found != derived.rows(table):
+            return table
+    return None

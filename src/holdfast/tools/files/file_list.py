@@ -1,0 +1,216 @@
+"""`file.list`: what is in a folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from heapq import nsmallest
+from pathlib import Path
+from typing import Final, Literal, NamedTuple, cast
+
+from holdfast.contract.context import Context
+from holdfast.contract.enums import CHECKS_IN_DRY_RUN
+from holdfast.contract.errors import PathRefused
+from holdfast.contract.json import Args, Json
+from holdfast.contract.result import Result, fail, ok
+from holdfast.fs.beneath import Folders
+from holdfast.text.escape import visible
+from holdfast.text.preview import with_label
+from holdfast.tools.files.file_state import Place, reading, reason
+from holdfast.tools.files.pages import NOTICE_BYTES, NOTICE_LINES
+from holdfast.tools.schemas import LABEL, optional, reader, strict_object, text
+
+DEFAULT_LIMIT: Final = 500
+SMALL_LIMIT: Final = 200
+MAX_DEPTH: Final = 10
+MAX_VISITED: Final = 1_000_000
+_EMPTY: Final = "(empty directory)"
+_BUILD_FOLDERS: Final = frozenset(
+    (".git", ".hg", ".svn", ".tox", ".venv", "venv", "__pycache__", "build", "dist", "node_modules", "target", "vendor")
+)
+
+
+class Entry(NamedTuple):
+    """Ordered as they are listed: folders first, then by name whatever its case, then exactly."""
+
+    not_folder: bool
+    folded: str
+    path: str
+    """Relative to the folder that is listed."""
+    kind: Literal["dir", "file", "link", "other"]
+    link: bool
+
+
+class Listing:
+    """What is in a folder and, as deep as asked, below it, without following a link."""
+
+    def __init__(self, folders: Folders, place: Place, depth: int, ctx: Context) -> None:
+        self._folders = folders
+        self._ctx = ctx
+        self.place = place
+        self.depth = depth
+        self.total = 0
+        self.left_out: set[str] = set()
+        """Names of the build and version control folders that are not shown."""
+
+    def entries(self) -> Iterator[Entry]:
+        # A folder that is gone, swapped for a link, or closed to us is listed, and not entered.
+        for path, found, _ in self._folders.walk(enter=self._may_enter, failed=lambda _path, _error: None):
+            if self.total >= MAX_VISITED or (self.total % 1024 == 0 and self._ctx.cancelled):
+                return
+            if found.name in _BUILD_FOLDERS and found.is_dir(follow_symlinks=False):
+                self.left_out.add(found.name)
+                continue
+            self.total += 1
+            link = found.is_symlink()
+            if found.is_dir(follow_symlinks=False) or (link and self._leads_to_folder(path)):
+                kind = "dir"
+            else:
+                kind = "link" if link else "file" if found.is_file(follow_symlinks=False) else "other"
+            yield Entry(kind != "dir", path.casefold(), path, kind, link)
+
+    def shown(self, entry: Entry) -> str:
+        """Its path from the root: what is listed here, another tool can read."""
+        folder = self.place.shown
+        return _readable(entry.path if folder == "." else f"{folder}/{entry.path}")
+
+    def described(self, entry: Entry) -> Json:
+        size: int | None = None
+        if entry.kind == "file":
+            with suppress(OSError):
+                folder, name = self._folders.parent(entry.path)
+                size = os.stat(name, dir_fd=folder, follow_symlinks=False).st_size
+        return {"path": self.shown(entry), "kind": entry.kind, "size": size, "link": entry.link}
+
+    def _may_enter(self, path: str) -> bool:
+        if path.count("/") + 1 >= self.depth:
+            return False
+        if path.rpartition("/")[2] in _BUILD_FOLDERS:
+            return False
+        return self._ctx.sandbox.is_path_readable(self.place.path / path)
+
+    def _leads_to_folder(self, path: str) -> bool:
+        target = Path(os.path.realpath(self.place.path / path))
+        return target.is_relative_to(self.place.root) and target.is_dir()
+
+
+def _execute(args: Args, ctx: Context) -> Result:
+    given = cast(str, args.get("path") or ".")
+    depth = _depth(args)
+    place: Place | None = None
+    try:
+        place = reading(ctx, given)
+        with Folders(place.root, place.path) as folders:
+            if ctx.dry_run:
+                return ok("")
+            listing = Listing(folders, place, depth, ctx)
+            entries = nsmallest(_limit(args, ctx), listing.entries())
+            return _result(entries, listing, ctx)
+    except PathRefused as error:
+        return fail(str(error))
+    except NotADirectoryError:
+        return fail(_no_folder(given, place))
+    except FileNotFoundError:
+        return fail(f"Directory not found: {given}")
+    except OSError as error:
+        return fail(f"{given} cannot be listed: {reason(error)}.")
+
+
+def _no_folder(given: str, place: Place | None) -> str:
+    if place is not None and place.path.is_file():
+        return f"{given} is a file, not a folder; use file.read to see what is in it."
+    return f"Directory not found: {given}"
+
+
+def _result(entries: list[Entry], listing: Listing, ctx: Context) -> Result:
+    names = [visible(listing.shown(entry)) + ("/" if entry.kind == "dir" else "") for entry in entries]
+    limits = ctx.truncate
+    shown = limits.head("\n".join(names), limits.MAX_LINES - NOTICE_LINES, limits.MAX_BYTES - NOTICE_BYTES)
+    count = shown.output_lines if names else 0
+    done: Args = {
+        "path": listing.place.shown,
+        "depth": listing.depth,
+        "entries": [listing.described(entry) for entry in entries[:count]],
+        "total": listing.total,
+        "complete": listing.total < MAX_VISITED,
+        "build_folders_not_shown": [*sorted(listing.left_out)],
+    }
+    return ok(f"{shown.content if names else _EMPTY}\n\n{_footer(done, count)}", structured=done)
+
+
+def _footer(done: Args, count: int) -> str:
+    parts = ["1 entry" if count == 1 else f"{count} entries"]
+    if cast(int, done["depth"]) > 1:
+        parts.append(f"depth={done['depth']}")
+    if hidden := cast(int, done["total"]) - count:
+        parts.append(f"{hidden if done['complete'] else f'at least {hidden}'} more not shown")
+    if left_out := cast("list[str]", done["build_folders_not_shown"]):
+        parts.append(f"without {', '.join(left_out)}")
+    return f"[{', '.join(parts)}]"
+
+
+def _readable(name: str) -> str:
+    """A name that is not UTF-8 on disk, with its bytes written out."""
+    return name if name.isascii() else os.fsencode(name).decode(errors="backslashreplace")
+
+
+def _depth(args: Args) -> int:
+    given = cast(int | None, args.get("max_depth"))
+    if given is None:
+        return MAX_DEPTH if args.get("recursive") else 1
+    return min(MAX_DEPTH, max(1, given)) if args.get("recursive") is not False else 1
+
+
+def _limit(args: Args, ctx: Context) -> int:
+    most = SMALL_LIMIT if ctx.caps == "small" else ctx.truncate.MAX_LINES - NOTICE_LINES
+    given = cast(int | None, args.get("limit"))
+    return min(most, DEFAULT_LIMIT if given is None else max(1, given))
+
+
+def _preview(args: Args, width: int) -> str:
+    depth = _depth(args)
+    return with_label(str(args.get("path") or ".") + (f"  depth={depth}" if depth > 1 else ""), args)
+
+
+def _touches(args: Args) -> list[str]:
+    return [cast(str, args.get("path") or ".")]
+
+
+FILE_LIST: Final = reader(
+    name="file.list",
+    description=(
+        "List a folder, folders first, with paths relative to the project root. Below it only if asked. "
+        "Build and version control folders are left out."
+    ),
+    input_schema=strict_object(
+        path=optional("string", "The folder, relative to the project root (default: the root)."),
+        recursive=optional("boolean", "List recursively (default: false)."),
+        max_depth=optional("integer", f"How deep (default 1, or {MAX_DEPTH} if recursive; at most {MAX_DEPTH})."),
+        limit=optional("integer", f"How many entries (default {DEFAULT_LIMIT})."),
+        label=LABEL,
+    ),
+    output_schema=strict_object(
+        path=text("The folder, relative to the project root."),
+        depth={"type": "integer"},
+        entries={
+            "type": "array",
+            "items": strict_object(
+                path=text("Relative to the project root."),
+                kind={"enum": ["dir", "file", "link", "other"]},
+                size=optional("integer", "Bytes of a file."),
+                link={"type": "boolean", "description": "It is a symbolic link; to a folder, if its kind is dir."},
+            ),
+        },
+        total={"type": "integer", "description": "Entries found, shown or not."},
+        complete={"type": "boolean", "description": "Everything was looked at."},
+        build_folders_not_shown={"type": "array", "items": {"type": "string"}},
+    ),
+    execute=_execute,
+    capabilities=frozenset({CHECKS_IN_DRY_RUN}),
+    touches=_touches,
+    format_preview=_preview,
+    aliases=("list", "ls", "list_dir"),
+    groups=("fs",),
+    profiles=("minimal",),
+)

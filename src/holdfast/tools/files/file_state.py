@@ -1,0 +1,270 @@
+"""What is at a path, read as one state, and replaced whole only while it is still in that state."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+from holdfast.contract.call import Precondition, Proposal
+from holdfast.contract.context import Context
+from holdfast.contract.enums import Risk
+from holdfast.contract.errors import PathRefused
+from holdfast.contract.json import Args
+from holdfast.contract.result import Result, fail
+from holdfast.fs.beneath import NotRegular, folder, open_regular
+from holdfast.fs.paths import absolute, resolve
+from holdfast.fs.replace import Traits, new_file, sync_folder, traits_of
+from holdfast.text.truncate import format_size
+
+MAX_BYTES: Final = 64 * 1024 * 1024
+"""What is replaced is kept, so that it can be put back; more than this is not."""
+_ABSENT: Final = "absent"
+
+Keep = Callable[[Path, bytes | None, int | None], None]
+
+
+class Stale(Exception):
+    """The file is not what it was when the change was proposed."""
+
+
+class TooLarge(Exception):
+    """The file is too large to be kept."""
+
+
+class FileState(Struct, frozen=True):
+    """What is at a path now."""
+
+    content: bytes | None
+    digest: str
+    """Of content, inode and mode; `absent` if there is nothing."""
+    traits: Traits | None = None
+
+    @property
+    def exists(self) -> bool:
+        return self.content is not None
+
+    @property
+    def mode(self) -> int | None:
+        return None if self.traits is None else self.traits.mode
+
+
+def read_state(root: Path, path: Path) -> FileState:
+    try:
+        with folder(root, path.parent) as opened:
+            return _read(opened, path.name)
+    except FileNotFoundError:
+        return FileState(None, _ABSENT)
+
+
+def replace_file(
+    root: Path,
+    path: Path,
+    content: bytes,
+    *,
+    seen: str,
+    keep_before: Keep,
+    keep_after: Keep,
+    create_parents: bool = False,
+) -> FileState:
+    """Write `content` if the file is still in the state `seen`; returns what was there before.
+
+    Both images are kept before the file gets its name: what cannot be recorded does not happen.
+    """
+    with folder(root, path.parent, create=create_parents) as opened:
+        before = _read(opened, path.name)
+        if before.digest != seen:
+            raise Stale
+        keep_before(path, before.content, before.mode)
+        with new_file(opened, content, before.traits) as new:
+            keep_after(path, content, stat.S_IMODE(os.fstat(new.fd).st_mode))
+            if before.exists:
+                if _read(opened, path.name).digest != seen:
+                    raise Stale
+                new.replace(path.name)
+            else:
+                try:
+                    new.claim(path.name)
+                except FileExistsError:
+                    raise Stale from None
+        with contextlib.suppress(OSError):  # it is in place, whatever the disk says now
+            sync_folder(opened)
+    return before
+
+
+def _read(where: int, name: str) -> FileState:
+    try:
+        opened = open_regular(name, where)
+    except FileNotFoundError:
+        return FileState(None, _ABSENT)
+    with os.fdopen(opened, "rb") as file:
+        facts = os.fstat(opened)
+        content = file.read(MAX_BYTES + 1) if facts.st_size <= MAX_BYTES else None
+        traits = traits_of(opened)
+    if content is None or len(content) > MAX_BYTES:
+        raise TooLarge(f"is {format_size(facts.st_size)}; only files up to {format_size(MAX_BYTES)} are changed")
+    return FileState(content, f"{sha256(content).hexdigest()}:{facts.st_ino}:{traits.mode:o}", traits)
+
+
+_REASONS: Final = {
+    errno.EACCES: "permission denied",
+    errno.EPERM: "permission denied",
+    errno.EROFS: "the file system is read-only",
+    errno.ENOSPC: "the disk is full; free some space and try again",
+    errno.EDQUOT: "the disk quota is used up; free some space and try again",
+    errno.EFBIG: "it would be larger than a file may be here",
+    errno.EIO: "the disk reported an error",
+    errno.ENXIO: "it is a socket or a device, not a regular file",
+    errno.ELOOP: "a link stands in its way; name the real path",
+    errno.ENOTDIR: "something on the way is not a folder",
+    errno.ENOENT: "it is not there any more",
+    errno.EISDIR: "it is a folder",
+    errno.ENAMETOOLONG: "the name is too long",
+    errno.EMFILE: "too many files are open",
+}
+
+
+class Place(NamedTuple):
+    """A real path beneath a real root."""
+
+    root: Path
+    path: Path
+    given: str
+    secret: bool = False
+    """What is in it is not shown: a person is asked before it is read."""
+
+    @property
+    def shown(self) -> str:
+        """Relative to the root, as every message and output names it."""
+        return self.path.relative_to(self.root).as_posix()
+
+
+def reading(ctx: Context, given: str) -> Place:
+    """A path to read: links are followed as long as they stay inside the root; without one, the working folder."""
+    if ctx.root is not None:
+        place = Place(ctx.root, ctx.path.confine(given), given)
+    else:
+        root = Path(os.path.realpath(ctx.cwd))
+        place = Place(root, resolve(given, root), given)
+        if not place.path.is_relative_to(root):
+            raise PathRefused(f"{given!a} is outside the working folder {root}; use a path inside it.")
+    _check_readable(ctx, place)
+    return place
+
+
+def changing(ctx: Context, given: str) -> Place:
+    """A path to change: no `..`, no link, and writable by the sandbox policy."""
+    if ctx.root is None:
+        raise PathRefused("There is no project root here, so no file can be changed; run `holdfast init` first.")
+    path = ctx.path.confine(given, mutating=True)
+    place = Place(ctx.root, path, given, ctx.sandbox.is_path_secret(path))
+    if place.path == place.root:
+        raise PathRefused(f"{given!a} is the project root itself; name a file in it.")
+    _check_own(ctx, place)
+    if not ctx.sandbox.is_path_writable(place.path):
+        raise PathRefused(
+            f"Sandbox: {given!a} is not writable; add its folder to sandbox.writable in your configuration."
+        )
+    _check_readable(ctx, place)
+    return place
+
+
+def _check_readable(ctx: Context, place: Place) -> None:
+    """A proposal shows what is there, so that what may not be read may not be changed either."""
+    _check_own(ctx, place)
+    if not all(map(ctx.sandbox.is_path_readable, (place.path, absolute(place.given, place.root)))):
+        raise PathRefused(f"Sandbox: {place.given!a} may not be read (sandbox.read_deny).")
+
+
+def _check_own(ctx: Context, place: Place) -> None:
+    if ctx.sandbox.is_path_own(place.path):
+        raise PathRefused(f"{place.given!a} belongs to holdfast itself: no tool reads or changes it.")
+
+
+def reason(error: OSError) -> str:
+    return _REASONS.get(error.errno or 0) or error.strerror or type(error).__name__
+
+
+MAX_DIFFED: Final = 2 * 1024 * 1024
+"""Bytes up to which a change is shown line by line."""
+MAX_SHOWN: Final = 256 * 1024
+"""Characters up to which a diff is kept whole, to be shown whole."""
+MAX_DIFF_LINES: Final = 2000
+"""Lines of a longer one."""
+
+
+def proposal(
+    tool: str,
+    place: Place,
+    summary: str,
+    risk: Risk,
+    state: FileState,
+    after: bytes,
+    payload: Args,
+    said: tuple[bytes | None, bytes],
+) -> Proposal:
+    """`said`: what the call itself says of what was there and what comes, shown where the file's content is not."""
+    old, new = said if place.secret else (state.content, after)
+    if place.secret and old is None and state.content is not None:
+        old, summary = b"", f"{summary}; what it replaces is not shown: it may hold secrets"
+    diff = _diff(old, new, place.shown, None)
+    cut = len(diff) > MAX_SHOWN or _is_large(old, new)
+    return Proposal(
+        tool_name=tool,
+        summary=summary,
+        risk=risk,
+        payload={"path": str(place.path), "seen": state.digest, **payload},
+        preview=_diff(old, new, place.shown, MAX_DIFF_LINES) if cut else diff,
+        preview_kind="diff",
+        preview_cut=cut,
+        preconditions=(Precondition(kind="file", subject=str(place.path), value=state.digest),),
+    )
+
+
+def change(ctx: Context, place: Place, after: bytes, seen: str, *, create_parents: bool = False) -> FileState | Result:
+    """What was there before the change, or why it was not made."""
+    try:
+        return replace_file(
+            place.root,
+            place.path,
+            after,
+            seen=seen,
+            keep_before=ctx.keep.before_image,
+            keep_after=ctx.keep.after_image,
+            create_parents=create_parents,
+        )
+    except Stale:
+        return stale(place)
+    except (NotRegular, TooLarge) as error:
+        return fail(f"{place.shown} {error}, so nothing was written.")
+    except OSError as error:
+        return fail(f"{place.shown} was not written: {reason(error)}.")
+
+
+def stale(place: Place) -> Result:
+    return fail(f"{place.shown} has changed since this was proposed, so nothing was written; propose it again.")
+
+
+def line_count(content: bytes) -> int:
+    return content.count(b"\n") + (0 if content.endswith(b"\n") or not content else 1)
+
+
+def _is_large(before: bytes | None, after: bytes) -> bool:
+    return max(len(before or b""), len(after)) > MAX_DIFFED
+
+
+def _diff(before: bytes | None, after: bytes, path: str, max_lines: int | None) -> str:
+    from holdfast.text.diff import unified_diff
+
+    if _is_large(before, after):
+        was = "nothing" if before is None else format_size(len(before))
+        return f"[{path}: {was} becomes {format_size(len(after))}, too large to show line by line]"
+    old = None if before is None else before.decode(errors="replace")
+    return unified_diff(old, after.decode(errors="replace"), path, max_lines=max_lines)

@@ -1,0 +1,106 @@
+"""Run as a program: a `holdfast` that has imported everything, and forks once for each command line it is sent.
+
+A command line takes a fifth of a second to import what it needs; a test run has more than a thousand of them. What
+a fork cannot show (imports, variables for the interpreter) is tested with interpreters of its own.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib
+import json
+import os
+import pkgutil
+import random
+import signal
+import socket
+import sys
+import termios
+from typing import Any
+
+import holdfast
+
+HEAVY = ("asyncio", "click", "httpx", "mcp", "mcp.client.session", "mcp.client.stdio", "sqlite3", "watchdog.observers")
+"""What commands import when they need it."""
+MAX_REQUEST = 1 << 20
+
+
+def import_everything() -> None:
+    names = [module.name for module in pkgutil.walk_packages(holdfast.__path__, "holdfast.")]
+    for name in (*HEAVY, *names):
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            continue  # an extra that is not installed
+
+
+def try_sandboxes() -> None:
+    """What every command would find out about this machine by itself, where it has no state yet."""
+    from holdfast.sandbox.limits import Limits
+    from holdfast.sandbox.policy import Policy
+    from holdfast.sandbox.probe import Probing
+
+    nothing = Policy(root=None, writable=(), read_deny=(), own=(), network="off", environment=(), limits=Limits())
+    probing = Probing("auto", nothing, None)
+    backend = probing.chosen()
+    if backend is not None:
+        probing.examine(backend)
+
+
+def become_command(request: dict[str, Any], streams: list[int]) -> None:
+    """Never returns."""
+    from holdfast import __main__ as program
+
+    code = 1
+    try:
+        if request.get("session"):
+            os.setsid()
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+        if request.get("terminal"):
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so that keys such as Ctrl-C reach the command
+        os.closerange(3, 256)
+        os.chdir(request["cwd"])
+        os.environ.clear()
+        os.environ.update(request["env"])
+        sys.argv[:] = [str(program.__file__), *request["args"]]
+        random.seed()
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        code = program.main()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def serve(control: socket.socket) -> None:
+    """A request is a JSON object with the three streams of the command, and a socket for its pid and wait status."""
+    while True:
+        data, fds, _, _ = socket.recv_fds(control, MAX_REQUEST, 4)
+        if not data:
+            return
+        if os.fork() == 0:
+            control.close()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            command = os.fork()
+            if command == 0:
+                become_command(json.loads(data), fds[:3])
+            for fd in fds[:3]:
+                os.close(fd)
+            os.write(fds[3], f"{command}\n".encode())
+            os.write(fds[3], f"{os.waitpid(command, 0)[1]}\n".encode())
+            os._exit(0)
+        for fd in fds:
+            os.close(fd)
+
+
+if __name__ == "__main__":
+    del sys.path[0]  # the folder of the tests, which a command does not have
+    import_everything()
+    try_sandboxes()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # whoever waits for a command needs no reaping
+    serve(socket.socket(fileno=int(sys.argv[1])))

@@ -1,0 +1,21 @@
+"""A tool that puts questions to the person; which ones, it reads from a file in the project."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from holdfast import tool
+from holdfast.contract.context import Context
+from holdfast.contract.elicitation import Question
+
+
+@tool(effects=())
+async def inquire(ctx: Context) -> str:
+    """Ask what stands in questions.json."""
+    return msgspec.json.encode(await ctx.inquire(*_questions())).decode()
+
+
+def _questions() -> tuple[Question, ...]:
+    return msgspec.json.decode(Path("questions.json").read_bytes(), type=tuple[Question, ...])

@@ -1,0 +1,77 @@
+"""A person at a terminal: the real command on a pty, read with a bound on every wait."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import struct
+import termios
+import time
+from types import TracebackType
+
+from tests.cli.command import Cli, start_command
+
+PATIENCE = 30.0
+_STYLE = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class Terminal:
+    """`with Terminal(cli, "call", …) as person:` then `expect` what is shown and `type` lines."""
+
+    def __init__(self, cli: Cli, *args: str, columns: int = 80, rows: int = 40, **env: str) -> None:
+        self._ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self._process = start_command(cli, args, [theirs] * 3, terminal=True, **env)
+        os.close(theirs)
+        self.raw = ""
+        self._seen = 0
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait(PATIENCE)
+        os.close(self._ours)
+
+    @property
+    def text(self) -> str:
+        """What was shown, without colours."""
+        return _STYLE.sub("", self.raw).replace("\r\n", "\n")
+
+    def expect(self, words: str) -> None:
+        """Wait until the words appear after what was expected before."""
+        deadline = time.monotonic() + PATIENCE
+        while words not in self.text[self._seen :]:
+            assert self._read(deadline), f"{words!r} was not shown:\n{self.text}"
+        self._seen += self.text[self._seen :].index(words) + len(words)
+
+    def type(self, line: str) -> None:
+        os.write(self._ours, f"{line}\n".encode())
+
+    def press(self, key: bytes) -> None:
+        os.write(self._ours, key)
+
+    def finish(self) -> int:
+        """Wait for the end; the exit code."""
+        deadline = time.monotonic() + PATIENCE
+        while self._read(deadline):
+            pass
+        return self._process.wait(PATIENCE)
+
+    def _read(self, deadline: float) -> bool:
+        """More output; False at the end. Fails when there is none for too long."""
+        ready, _, _ = select.select([self._ours], [], [], max(0.0, deadline - time.monotonic()))
+        assert ready, f"nothing more was shown:\n{self.text}"
+        try:
+            piece = os.read(self._ours, 65_536)
+        except OSError:
+            return False
+        self.raw += piece.decode(errors="replace")
+        return bool(piece)

@@ -1,0 +1,321 @@
+"""Questions of tools and MCP servers, put to the person at the terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.cli.chat.view import PersonView
+from holdfast.cli.elicitation import caution_about
+from holdfast.cli.prompt import somebody_asks, turn
+from holdfast.contract.elicitation import Completion, Form, Question, Roots, Speech, Visit
+from holdfast.contract.event import Logged
+from holdfast.rules.form_safety import Bad, fields_of
+from tests.cli.command import Cli
+from tests.cli.serving import asks_form, serving
+from tests.cli.terminal import Terminal
+
+__all__ = ["serving"]
+
+CALL = ("call", "inquire")
+NAME: dict[str, Any] = {"type": "string", "title": "Your name", "description": "As in your passport.", "minLength": 2}
+
+
+def inquires(cli: Cli, *questions: Question) -> Cli:
+    """A place with a tool that asks these."""
+    (cli.project / "questions.json").write_bytes(msgspec.json.encode(questions))
+    cli.configure('[tools]\nmodules = ["tests.cli.inquiring_tools"]\n')
+    return Cli(cli.project, cli.env | {"PYTHONPATH": str(Path(__file__).parents[2])})
+
+
+def form(*required: str, **fields: dict[str, Any]) -> Form:
+    schema: dict[str, Any] = {"type": "object", "properties": fields, "required": list(required)}
+    return Form(message="Please tell us.", schema=schema)
+
+
+def replies(person: Terminal) -> list[dict[str, Any]]:
+    """What the tool got, from the last line that was shown."""
+    assert person.finish() == 0, person.text
+    return json.loads(person.text.strip().splitlines()[-1])
+
+
+@pytest.mark.spec("K1", "E1a")
+def test_a_form_is_filled_in_field_by_field_and_shown_before_it_is_sent(cli: Cli) -> None:
+    colour = {"type": "string", "oneOf": [{"const": "#f00", "title": "Red"}, {"const": "#00f", "title": "Blue"}]}
+    several = {"type": "array", "items": {"enum": ["a", "b", "c"]}, "maxItems": 2}
+    fields = {
+        "name": NAME,
+        "age": {"type": "integer", "minimum": 18},
+        "share": {"type": "number", "default": 0.5},
+        "sure": {"type": "boolean"},
+        "colour": colour,
+        "several": several,
+        "note": {"type": "string"},
+    }
+    with Terminal(inquires(cli, form("name", "age", "sure", **fields)), *CALL, columns=120) as person:
+        person.expect("The tool 'inquire' asks you (call ")
+        person.expect("│ Please tell us.")
+        person.expect("• Your name: As in your passport.")
+        person.expect("• age (a whole number)")
+        person.expect("1. Red")
+        person.expect("• note (optional)")
+        person.expect("Answer it? [y/N] ")
+        person.type("y")
+        for question, typed, told in [
+            ("Your name: ", "", "it is needed"),
+            ("Your name: ", "A", "at least 2 characters"),
+            ("Your name: ", "Ann", None),
+            ("age: ", "old", "type a whole number"),
+            ("age: ", "17", "18"),
+            ("age: ", "44", None),
+            ("share [0.5]: ", "", None),
+            ("sure: ", "perhaps", "type yes or no"),
+            ("sure: ", "yes", None),
+            ("colour (Enter leaves it out): ", "3", "type a number from 1 to 2"),
+            ("colour (Enter leaves it out): ", "2", None),
+            ("several (Enter leaves it out): ", "1, c", None),
+            ("note (Enter leaves it out): ", "", None),
+        ]:
+            person.expect(question)
+            person.type(typed)
+            if told is not None:
+                person.expect(told)
+        person.expect("Your name: Ann")
+        person.expect("Send this? [y/N] ")
+        person.type("y")
+        (reply,) = replies(person)
+    sent = {"name": "Ann", "age": 44, "share": 0.5, "sure": True, "colour": "#00f", "several": ["a", "c"]}
+    assert (reply["action"], reply["content"], reply["by"]) == ("accept", sent, "cli:tester")
+
+
+@pytest.mark.spec("K1")
+def test_what_looks_like_a_secret_is_warned_about_hidden_and_declined_by_default(cli: Cli) -> None:
+    asked = inquires(cli, form("key", key={"type": "string", "title": "API key"}))
+    with Terminal(asked, *CALL, columns=120) as person:
+        person.expect("It looks as if a secret is asked for.")
+        person.expect("Answer it? [y/N] ")
+        person.type("")
+        assert replies(person)[0]["action"] == "decline"
+    with Terminal(asked, *CALL, columns=120) as person:
+        person.expect("Answer it? [y/N] ")
+        person.type("y")
+        person.expect("API key: ")
+        person.type("hunter2-hunter2")
+        person.expect("API key: (hidden)")
+        person.expect("Send this? [y/N] ")
+        assert "hunter2" not in person.text
+        person.type("y")
+        assert replies(person)[0]["content"] == {"key": "hunter2-hunter2"}
+
+
+@pytest.mark.spec("K1")
+def test_a_secret_that_only_the_message_speaks_of_is_hidden_wherever_it_may_be_typed(cli: Cli) -> None:
+    fields = {"value": {"type": "integer"}, "sure": {"type": "boolean"}}
+    schema: dict[str, Any] = {"type": "object", "properties": fields, "required": ["value", "sure"]}
+    asked = inquires(cli, Form(message="Type the P\u0406N of your phone.", schema=schema))
+    with Terminal(asked, *CALL, columns=120) as person:
+        person.expect("It looks as if a secret is asked for.")
+        person.expect("Answer it? [y/N] ")
+        person.type("y")
+        person.expect("value: ")
+        person.type("834172")
+        person.expect("sure: ")
+        person.type("yes")
+        person.expect("value: (hidden)")
+        person.expect("Send this? [y/N] ")
+        assert "834172" not in person.text
+        person.type("y")
+        assert replies(person)[0]["content"] == {"value": 834172, "sure": True}
+
+
+@pytest.mark.spec("K1")
+def test_the_end_of_the_input_cancels_everything_and_ctrl_c_the_call(cli: Cli) -> None:
+    asked = inquires(cli, form(name=NAME), form(name=NAME))
+    with Terminal(asked, *CALL) as person:
+        person.expect("Answer it? [y/N] ")
+        person.press(b"\x04")
+        assert [reply["action"] for reply in replies(person)] == ["cancel", "cancel"]
+    with Terminal(asked, *CALL) as person:
+        person.expect("Answer it? [y/N] ")
+        person.press(b"\x03")
+        assert person.finish() == 130
+
+
+@pytest.mark.spec("K1")
+def test_where_nobody_is_it_is_cancelled_at_once(cli: Cli) -> None:
+    done = inquires(cli, form(name=NAME), Visit(message="", url="https://example.com/")).run(*CALL)
+    assert done.code == 0
+    assert [reply["action"] for reply in json.loads(done.out)] == ["cancel", "cancel"]
+
+
+@pytest.mark.spec("K1")
+def test_what_is_shown_cannot_act_on_the_terminal_and_is_bounded(cli: Cli) -> None:
+    hostile = "\x1b]0;owned\x07\x1b[2J" + "z" * 100_000
+    field = {"type": "string", "title": hostile, "description": hostile, "enum": [hostile, "b"]}
+    schema: dict[str, Any] = {"type": "object", "properties": {hostile: field}}
+    asked = inquires(cli, Form(message=hostile, schema=schema))
+    with Terminal(asked, *CALL) as person:
+        person.expect("lines hidden; in all 100,014 characters, sha256\n")
+        person.expect("Answer it? [y/N] ")
+        person.type("n")
+        assert person.finish() == 0
+        assert "\x1b]" not in person.raw and "\x1b[2J" not in person.raw and "\x07" not in person.raw
+        assert len(person.raw) < 20_000
+
+
+@pytest.mark.spec("K1")
+def test_an_address_is_shown_with_its_host_and_opened_by_nobody_but_the_person(cli: Cli) -> None:
+    good = Visit(message="Log in.", url="https://login.example/start?a=1")
+    bad = Visit(message="Log in.", url="https://bank.example@evil.example/")
+    worse = Visit(message="Log in.", url="file:///etc/passwd")
+    browser = cli.project.parent / "browser"
+    browser.write_text('#!/bin/sh\nprintf %s "$1" > "$0.opened"\n')
+    browser.chmod(0o755)
+    asked = inquires(cli, good, good, bad, worse)
+    with Terminal(asked, *CALL, columns=120, BROWSER=str(browser), DISPLAY=":0") as person:
+        person.expect("https://login.example/start?a=1")
+        person.expect("host: login.example")
+        person.expect("[n] no\n> ")
+        assert not Path(f"{browser}.opened").exists()
+        person.press(b"o")
+        person.expect("host: login.example")
+        assert Path(f"{browser}.opened").read_text() == good.url
+        person.expect("[n] no\n> ")
+        person.press(b"n")
+        person.expect("[host: evil.example]")
+        person.expect("which hides where it leads. It is declined.")
+        person.expect("That is no web address. It is declined.")
+        actions = [reply["action"] for reply in replies(person)]
+    assert actions == ["accept", "decline", "decline", "decline"]
+
+
+@pytest.mark.spec("K1")
+def test_a_reply_in_a_models_place_is_written_by_the_person_who_sees_the_conversation(cli: Cli) -> None:
+    wanted = Completion(
+        system="Be brief.",
+        messages=(
+            Speech("user", {"type": "text", "text": "What is the capital?\x1b[1m"}),
+            Speech("assistant", [{"type": "image", "data": "AAAA", "mimeType": "image/png"}]),
+        ),
+    )
+    with Terminal(inquires(cli, wanted, wanted), *CALL, columns=120) as person:
+        person.expect("Be brief.")
+        person.expect("What is the capital?‹\\x1b›[1m")
+        person.expect("[image, 4 characters]")
+        person.expect("[n] no\n> ")
+        person.type("r")
+        person.expect("Reply: ")
+        person.type("Paris")
+        person.expect("[n] no\n> ")
+        person.type("n")
+        first, second = replies(person)
+    assert first["content"] == {
+        "role": "assistant",
+        "content": {"type": "text", "text": "Paris"},
+        "model": "a person",
+        "stopReason": "endTurn",
+    }
+    assert second["action"] == "decline"
+
+
+@pytest.mark.spec("K1")
+def test_the_folders_of_the_work_are_told_without_asking(cli: Cli) -> None:
+    with Terminal(inquires(cli, Roots()), *CALL) as person:
+        assert person.finish() == 0
+        assert cli.project.as_uri() in person.text.replace("\n", "")
+
+
+@pytest.mark.spec("K1")
+def test_a_server_asks_the_person_and_gets_the_answer(serving: Cli) -> None:
+    asks_form(serving, "Who are you?", ("name",), name={"type": "string"})
+    with Terminal(serving, "call", "mcp:little:ask", columns=120) as person:
+        person.expect("The MCP server 'little' asks you")
+        person.expect("Who are you?")
+        person.expect("Answer it? [y/N] ")
+        person.type("y")
+        person.expect("name: ")
+        person.type("Ann")
+        person.expect("Send this? [y/N] ")
+        person.type("y")
+        assert person.finish() == 0
+        assert '"action": "accept"' in person.text and '{"name": "Ann"}' in person.text
+
+
+@pytest.mark.spec("K1")
+def test_whoever_asks_has_the_terminal_alone() -> None:
+    asyncio.run(_two_who_ask())
+
+
+async def _two_who_ask() -> None:
+    order: list[str] = []
+    first_asks = asyncio.Event()
+    answered = asyncio.Event()
+
+    async def first() -> None:
+        async with turn():
+            first_asks.set()
+            await answered.wait()
+            order.append("first")
+
+    async def second() -> None:
+        async with turn():
+            order.append("second")
+
+    assert not somebody_asks()
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        group.create_task(first())
+        await first_asks.wait()
+        group.create_task(second())
+        assert somebody_asks()
+        answered.set()
+    assert order == ["first", "second"]
+    assert not somebody_asks()
+
+
+@pytest.mark.spec("K1")
+def test_what_a_server_logs_is_shown_in_a_document_from_warnings_on(capsys: pytest.CaptureFixture[str]) -> None:
+    view = PersonView()
+    for level in ("debug", "info", "notice", "warning", "emergency"):
+        view.runtime(Logged("", "mcp:a", level, f"{level} \x1b[2J"))
+    said = capsys.readouterr().err
+    assert said == "mcp:a warning: warning ‹\\x1b›[2J\nmcp:a emergency: emergency ‹\\x1b›[2J\n"
+
+
+def test_a_default_that_the_schema_refuses_is_none() -> None:
+    fields = {"a": {"type": "integer", "default": 3}, "b": {"type": "integer", "default": "x"}}
+    good, bad = fields_of({"properties": fields})
+    assert good.default == 3
+    assert bad.default is msgspec.UNSET
+
+
+@given(st.text(max_size=20), st.sampled_from(["string", "integer", "number", "boolean", "array", "object", "null"]))
+def test_whatever_is_typed_is_a_valid_value_or_refused(typed: str, kind: str) -> None:
+    (field,) = fields_of({"properties": {"a": {"type": kind}}})
+    try:
+        value = field.read(typed)
+    except Bad:
+        return
+    assert field.checked.accepts(value)
+
+
+@pytest.mark.parametrize(
+    ("url", "openable"),
+    [
+        ("https://example.com/a?b=c#d", True),
+        ("http://127.0.0.1:8080/x", True),
+        ("http://localhost/x", True),
+        ("http://[::1]:3/", True),
+        ("http://example.com/", False),
+        ("HTTP://example.com/", False),
+        ("http://127.0.0.1.example.com/", False),
+    ],
+)
+def test_what_is_not_encrypted_is_cautioned_about(url: str, openable: bool) -> None:
+    assert (caution_about(url) is None) == openable

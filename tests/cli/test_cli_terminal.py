@@ -1,0 +1,323 @@
+"""`holdfast call` with a person at the terminal."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.command import Cli
+from tests.cli.terminal import Terminal
+
+WRITE = ("call", "file.write", "path=notes.txt", "content=hello")
+PROMPT = "leave it pending\n> "
+
+
+@pytest.mark.spec("A15a", "A14", "E1a")
+def test_a_person_sees_what_would_happen_and_why_and_says_yes(asking: Cli) -> None:
+    with Terminal(asking, *WRITE) as person:
+        person.expect("May file.write run?")
+        person.expect("why     No rule covers this call, so it needs your approval.\n")
+        person.expect("medium")
+        person.expect("create notes.txt")
+        person.expect("│ +hello")
+        person.expect(PROMPT)
+        assert not (asking.project / "notes.txt").exists()
+        person.type("y")
+        assert person.finish() == 0
+        assert "Successfully wrote 5 bytes" in person.text
+    assert (asking.project / "notes.txt").read_text() == "hello"
+
+
+@pytest.mark.spec("A14")
+def test_no_and_no_with_a_message_end_the_call(asking: Cli) -> None:
+    with Terminal(asking, *WRITE) as person:
+        person.expect(PROMPT)
+        person.type("n")
+        assert person.finish() == 3
+    with Terminal(asking, *WRITE) as person:
+        person.expect(PROMPT)
+        person.type("m")
+        person.expect("What should the model know?")
+        person.type("use the other folder")
+        assert person.finish() == 3
+        assert "Error: use the other folder" in person.text
+    assert not (asking.project / "notes.txt").exists()
+
+
+@pytest.mark.spec("A14")
+def test_edited_arguments_are_shown_again_before_they_are_approved(asking: Cli) -> None:
+    with Terminal(asking, *WRITE, PATH="/nowhere") as person:
+        person.expect(PROMPT)
+        person.type("e")
+        person.expect("one line of JSON: ")
+        person.type('{"path": 5}')
+        person.expect("content is missing; path is 5 but must be string")
+        person.expect(PROMPT)
+        person.type("e")
+        person.expect("one line of JSON: ")
+        person.type('{"path": "other.txt", "content": "edited"}')
+        person.expect("create other.txt")
+        person.expect("+edited")
+        person.expect(PROMPT)
+        assert not (asking.project / "other.txt").exists()
+        person.type("y")
+        assert person.finish() == 0
+    assert (asking.project / "other.txt").read_text() == "edited"
+    assert not (asking.project / "notes.txt").exists()
+
+
+@pytest.mark.spec("A14")
+def test_arguments_are_edited_in_the_persons_editor_if_there_is_one(asking: Cli) -> None:
+    with Terminal(asking, *WRITE, EDITOR="sed -i s/hello/edited/") as person:
+        person.expect(PROMPT)
+        person.type("e")
+        person.expect("+edited")
+        person.expect(PROMPT)
+        person.type("y")
+        assert person.finish() == 0
+    assert (asking.project / "notes.txt").read_text() == "edited"
+
+
+@pytest.mark.spec("A12")
+def test_always_shows_the_narrow_rule_before_it_is_kept(asking: Cli) -> None:
+    with Terminal(asking, *WRITE, columns=120) as person:
+        person.expect(PROMPT)
+        person.press(b"a")
+        person.expect('│ 1. file.write with content="hello", create_parents=null, path="notes.txt", in this project')
+        person.expect("[n] back\n> ")
+        person.press(b"n")
+        person.expect(PROMPT)
+        assert asking.run("grants", "--json").out == ""
+        person.press(b"a")
+        person.expect("[n] back\n> ")
+        person.press(b"1")
+        person.expect("holdfast grants revoke")
+        assert person.finish() == 0
+    (asking.project / "notes.txt").unlink()
+    assert asking.run(*WRITE).code == 0
+
+
+@pytest.mark.spec("A14")
+def test_the_person_can_give_the_result_in_the_tools_place(asking: Cli) -> None:
+    with Terminal(asking, *WRITE) as person:
+        person.expect(PROMPT)
+        person.type("r")
+        person.expect("Result: ")
+        person.type("I did it by hand")
+        assert person.finish() == 0
+        assert person.text.rstrip().endswith("I did it by hand")
+    assert not (asking.project / "notes.txt").exists()
+
+
+@pytest.mark.spec("A13a", "A15a")
+def test_leaving_or_ending_the_input_leaves_the_call_waiting(asking: Cli) -> None:
+    with Terminal(asking, *WRITE) as person:
+        person.expect(PROMPT)
+        person.type("q")
+        assert person.finish() == 4
+        assert "holdfast approve" in person.text
+    with Terminal(asking, *WRITE) as person:
+        person.expect(PROMPT)
+        person.press(b"\x04")
+        assert person.finish() == 4
+    waiting = asking.run("pending", "--json").lines
+    assert len(waiting) == 2
+    assert asking.run("approve", waiting[0]["call_id"]).code == 0
+    assert (asking.project / "notes.txt").read_text() == "hello"
+
+
+@pytest.mark.spec("A15a")
+def test_an_interrupt_cancels_the_call_for_good(asking: Cli) -> None:
+    with Terminal(asking, *WRITE) as person:
+        person.expect(PROMPT)
+        person.press(b"\x03")
+        assert person.finish() == 130
+        assert person.text.endswith("> \nCancelled. Nothing ran.\n")
+    assert asking.run("pending").out == "Nothing is waiting.\n"
+    assert asking.run("ledger", "--json").lines[0]["state"] == "cancelled"
+
+
+@pytest.mark.spec("A13a")
+def test_an_answer_from_another_process_ends_the_question(asking: Cli) -> None:
+    with Terminal(asking, *WRITE) as person:
+        person.expect(PROMPT)
+        call_id = asking.run("pending", "--json").lines[0]["call_id"]
+        done = asking.run("approve", call_id)
+        assert done.code == 4
+        assert "which waits for it, runs it" in done.err
+        assert person.finish() == 0
+        assert "answered elsewhere" in person.text
+    assert (asking.project / "notes.txt").read_text() == "hello"
+
+
+@pytest.mark.spec("A13a")
+def test_what_changes_while_the_person_thinks_is_shown_again(asking: Cli) -> None:
+    with Terminal(asking, *WRITE) as person:
+        person.expect(PROMPT)
+        (asking.project / "notes.txt").write_text("mine")
+        person.type("y")
+        person.expect("It changed since you were shown it: the file notes.txt. Review it again.")
+        person.expect("-mine")
+        person.expect(PROMPT)
+        assert (asking.project / "notes.txt").read_text() == "mine"
+        person.type("y")
+        assert person.finish() == 0
+    assert (asking.project / "notes.txt").read_text() == "hello"
+
+
+@pytest.mark.spec("A15a")
+def test_keys_pressed_before_the_question_are_no_answer(asking: Cli) -> None:
+    with Terminal(asking, *WRITE) as person:
+        person.type("y")
+        person.expect(PROMPT)
+        person.type("q")
+        assert person.finish() == 4
+    assert not (asking.project / "notes.txt").exists()
+
+
+@pytest.mark.spec("A15a")
+def test_on_a_terminal_a_call_can_be_parked_on_purpose(asking: Cli) -> None:
+    with Terminal(asking, *WRITE, "--park") as person:
+        assert person.finish() == 4
+        assert PROMPT not in person.text
+
+
+@pytest.mark.spec("A14", "E1a")
+def test_questions_of_a_model_are_asked_one_by_one(asking: Cli) -> None:
+    first = '{"question": "Which \\u001b[2Jcolour?", "options": ["red", "blue"]}'
+    second = '{"question": "Why?", "options": null}'
+    with Terminal(asking, "call", "ask.user", f"questions:=[{first}, {second}]") as person:
+        person.expect("Which ‹\\x1b›[2Jcolour?")
+        person.expect("2. blue")
+        person.expect("your own words): ")
+        person.type("2")
+        person.expect("Why?")
+        person.expect("Your answer: ")
+        person.type("it is calm")
+        assert person.finish() == 0
+        assert person.text.rstrip().endswith("blue\n\nWhy?\nit is calm")
+    call_id = asking.park("ask.user", 'questions:=[{"question": "Where?", "options": null}]')
+    with Terminal(asking, "answer", call_id) as person:
+        person.expect("Where?")
+        person.type("here")
+        assert person.finish() == 0
+    assert asking.run("ledger", "show", call_id, "--json").json["result"]["output"] == "here"
+
+
+@pytest.mark.spec("E1a")
+def test_trust_is_asked_for_with_what_it_would_loosen(cli: Cli) -> None:
+    (cli.project / "holdfast.toml").write_text('[tools]\nprofile = "full"\n')
+    with Terminal(cli, "trust") as person:
+        person.expect('now    profile = "coding"')
+        person.expect('then   profile = "full"')
+        person.expect("[y/N]")
+        person.type("n")
+        assert person.finish() == 2
+    assert cli.run("trust", "list").out == "No file is trusted.\n"
+    with Terminal(cli, "trust") as person:
+        person.expect("[y/N]")
+        person.type("y")
+        assert person.finish() == 0
+    assert cli.run("policy", "--json").json["tools"]["profile"] == "full"
+
+
+@pytest.mark.spec("E1b")
+def test_whoever_waits_is_told_what_is_done_and_nothing_of_it_is_left(cli: Cli) -> None:
+    asked = ("policy", "fuzz", "$shell-readonly", "--count", "60")
+    with Terminal(cli, *asked) as person:
+        assert person.finish() == 0
+    *told, left = person.raw.split("\r\x1b[K")
+    assert "judging mutants: 0 of 60…" in told
+    assert any(words.startswith("running what would run unasked: 0 of ") for words in told)
+    assert "60 mutants, " in left
+    quiet = cli.run(*asked)
+    assert (quiet.code, quiet.err) == (0, "")
+
+
+@pytest.mark.spec("A14")
+def test_without_an_editor_of_their_own_a_person_gets_vi_with_the_arguments_in_it(asking: Cli) -> None:
+    tools = asking.project.parent / "tools"
+    tools.mkdir()
+    (tools / "vi").write_text('#!/bin/sh\n/bin/sed -i s/hello/edited/ "$1"\n')
+    (tools / "vi").chmod(0o755)
+    with Terminal(asking, *WRITE, PATH=str(tools)) as person:
+        person.expect(PROMPT)
+        person.press(b"e")
+        person.expect("+edited")
+        person.expect(PROMPT)
+        person.press(b"n")
+        assert person.finish() == 3
+    assert "It changed since" not in person.text
+
+
+@pytest.mark.spec("A14")
+def test_details_begin_with_the_arguments(asking: Cli) -> None:
+    with Terminal(asking, *WRITE) as person:
+        person.expect(PROMPT)
+        person.press(b"d")
+        person.expect("d\n  with\n│ path: notes.txt\n")
+        person.expect("digest")
+        person.expect(PROMPT)
+        person.press(b"q")
+        assert person.finish() == 4
+    assert "urn:" not in person.text
+
+
+@pytest.mark.spec("A12")
+def test_always_is_not_offered_where_it_cannot_work(asking: Cli) -> None:
+    with Terminal(asking, "call", "file.write", "path=.git/x", "content=hello") as person:
+        person.expect(PROMPT)
+        person.press(b"q")
+        assert person.finish() == 4
+    assert "[a]" not in person.text and "[y] yes" in person.text
+
+
+@pytest.mark.spec("A19", "A14")
+def test_a_person_widens_the_sandbox_for_one_call_and_sees_its_new_limits(cli: Cli) -> None:
+    other = cli.project.parent / "other"
+    other.mkdir()
+    with Terminal(cli, "call", "shell.exec", f"command=echo hello > {other}/file") as person:
+        person.expect("network off")
+        person.expect(PROMPT)
+        person.press(b"w")
+        person.expect("What may it reach?")
+        person.type("read")
+        person.expect("Cannot read 'read'.")
+        person.expect(PROMPT)
+        person.press(b"w")
+        person.expect("What may it reach?")
+        person.type("write ../other, example.com")
+        person.expect("network only example.com; also changes")
+        person.expect("what it sends cannot")
+        person.expect(PROMPT)
+        assert not (other / "file").exists()
+        assert "[a]" not in person.text.rpartition("what it sends cannot")[2]
+        person.press(b"y")
+        assert person.finish() == 0
+    assert (other / "file").read_text() == "hello\n"
+
+
+@pytest.mark.spec("A19", "A14")
+def test_a_person_who_looked_at_a_wider_sandbox_can_still_say_no(cli: Cli) -> None:
+    with Terminal(cli, "call", "shell.exec", "command=true") as person:
+        person.expect(PROMPT)
+        person.press(b"w")
+        person.expect("What may it reach?")
+        person.type("network")
+        person.expect("network on")
+        person.expect(PROMPT)
+        person.press(b"n")
+        assert person.finish() == 3
+
+
+@pytest.mark.spec("A13a")
+def test_all_pending_calls_are_shown_before_one_yes_approves_them(asking: Cli) -> None:
+    for name in "ab":
+        asking.park("file.write", f"path={name}", f"content=hello {name}")
+    with Terminal(asking, "approve", "--all", rows=200) as person:
+        person.expect("+hello a")
+        person.expect("+hello b")
+        person.expect("Approve all 2? [y/N] ")
+        assert not (asking.project / "a").exists()
+        person.press(b"y")
+        assert person.finish() == 0
+    assert (asking.project / "a").exists() and (asking.project / "b").exists()

@@ -1,0 +1,93 @@
+"""`holdfast policy fuzz`: real runs say whether a rule lets harm through."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.contract.enums import Verdict
+from holdfast.fuzz.corpus import READONLY_CORPUS
+from holdfast.fuzz.run import fuzz, mutants, plant, run_watched
+from holdfast.rules.shell.judgement import Judge
+from holdfast.rules.shell.location import Place
+from tests.cli.command import Cli
+
+PRESET = Judge(readers=True, quiet=True)
+
+
+def shipped(text: str, place: Place) -> str | None:
+    judged = PRESET.judge(text, place)
+    return ", ".join(judged.rules) if judged.verdict is Verdict.APPROVE else None
+
+
+@pytest.mark.spec("A11", "E1b")
+@pytest.mark.parametrize(("shell", "tidy"), [("bash", False), ("dash", False), ("bash", True)])
+def test_no_mutant_of_what_the_shipped_preset_allows_does_harm(shell: str, tidy: bool) -> None:
+    report = fuzz(READONLY_CORPUS, shipped, count=1200, seed=7, shell=shell, tidy=tidy)
+    assert report.mutants == 1200
+    assert report.unasked >= 30
+    assert report.escapes == ()
+
+
+@pytest.mark.spec("A11", "E1b")
+def test_a_rule_that_only_looks_at_the_beginning_is_found_out() -> None:
+    def careless(text: str, place: Place) -> str | None:
+        return "git log" if text.startswith("git log") else None
+
+    report = fuzz(["git log", "git log --oneline"], careless, count=600, seed=1)
+    assert len(report.escapes) >= 10
+    assert {escape.rule for escape in report.escapes} == {"git log"}
+    seen = " ".join(escape.what for escape in report.escapes)
+    assert "it changed" in seen and "it printed" in seen and "it ran a planted program" in seen
+
+
+@pytest.mark.spec("A11", "E1b")
+def test_the_watcher_sees_every_kind_of_harm_and_puts_it_right(tmp_path: Path) -> None:
+    base = tmp_path.resolve()
+    plant(base)
+    commands = {
+        "rm canary.txt": "it changed project/canary.txt",
+        "cat canary.txt": "",
+        "echo x >> canary.txt": "it changed project/canary.txt",
+        "cat canary.txt # again": "",
+        "touch new": "it changed project/new",
+        "chmod 600 canary.txt": "it changed project/canary.txt",
+        "evil": "it ran a planted program",
+        "tools/git": "it ran a planted program",
+        "cat ~/secret.txt": "it printed a file of the user",
+        "rev ../outside/secret.txt": "it printed a file outside the project",
+        "cat link-secret": "it printed a file outside the project",
+        "touch /tmp/pwned": "it changed /tmp/pwned",
+        "ls -la; git status; git log": "",
+        "rm -rf ../home src": None,
+        "cat notes.txt": "",
+        "ls \x00": "",
+    }
+    found = run_watched(list(commands), base)
+    for (command, wanted), what in zip(commands.items(), found, strict=True):
+        assert bool(what) if wanted is None else "; ".join(what) == wanted, (command, what)
+
+
+@pytest.mark.spec("A11")
+def test_there_are_ten_thousand_different_mutants_and_a_seed_makes_the_same_ones() -> None:
+    made = list(mutants(READONLY_CORPUS, 10_000, seed=3))
+    assert len({mutant.text for mutant in made}) == 10_000
+    assert made == list(mutants(READONLY_CORPUS, 10_000, seed=3))
+    assert made[:10] != list(mutants(READONLY_CORPUS, 10, seed=4))
+    assert len(list(mutants(["a"], 2000))) == 2000
+
+
+@pytest.mark.spec("E1b", "A11")
+def test_the_command_reports_what_it_tried(cli: Cli) -> None:
+    done = cli.run("policy", "fuzz", "$shell-readonly", "--count", "60", "--json")
+    assert (done.code, done.json["mutants"], done.json["escapes"]) == (0, 60, [])
+    assert cli.run("policy", "fuzz", "no such rule").code == 2
+
+
+@pytest.mark.spec("E1b", "A10", "A11")
+def test_explain_shows_the_parts_of_a_command(cli: Cli) -> None:
+    done = cli.run("policy", "explain", "shell.exec", "command=ls; echo $(rm x)", "--json")
+    assert [part["text"] for part in done.json["parts"]] == ["ls", "echo $(rm x)", "rm x"]
+    text = cli.run("policy", "explain", "shell.exec", "command=ls; echo $(rm x)").out
+    assert "rm x (in $(…))" in text

@@ -1,0 +1,175 @@
+"""The page the browser comes back to: it takes one answer, and whatever else is sent to it changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+from urllib.parse import urlencode
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.mcp.client.oauth_callback import Arrival, Callback
+
+T = TypeVar("T")
+
+pytestmark = pytest.mark.spec("K1")
+
+
+def with_callback(work: Callable[[Callback], Awaitable[T]]) -> T:
+    async def bounded() -> T:
+        async with asyncio.timeout(20):
+            callback = await Callback.open(0)
+            callback.expect("the-state")
+            try:
+                return await work(callback)
+            finally:
+                await callback.close()
+
+    return asyncio.run(bounded())
+
+
+async def send(callback: Callback, raw: bytes) -> bytes:
+    """What it answers; it may hang up before all is sent."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", callback.port)
+    try:
+        writer.write(raw)
+        await writer.drain()
+        writer.write_eof()
+        return await reader.read()
+    except ConnectionError:
+        return b""
+    finally:
+        writer.close()
+
+
+def get(callback: Callback, target: str, *, host: str | None = None, method: str = "GET") -> bytes:
+    return f"{method} {target} HTTP/1.1\r\nHost: {host or f'127.0.0.1:{callback.port}'}\r\n\r\n".encode()
+
+
+async def still_waits(callback: Callback) -> bool:
+    """It takes the right answer after all that."""
+    await send(callback, get(callback, "/callback?code=right&state=the-state"))
+    return (await callback.arrival()).code == "right"
+
+
+def test_the_right_answer_is_taken_with_all_it_says() -> None:
+    async def work(callback: Callback) -> None:
+        query = urlencode({"code": "a b/+", "state": "the-state", "iss": "https://as.example"})
+        page = await send(callback, get(callback, f"/callback?{query}"))
+        assert page.startswith(b"HTTP/1.1 200 ") and b"no-store" in page
+        assert await callback.arrival() == Arrival(code="a b/+", state="the-state", issuer="https://as.example")
+
+    with_callback(work)
+
+
+def test_the_first_right_answer_counts() -> None:
+    async def work(callback: Callback) -> None:
+        for code in ("first", "second"):
+            await send(callback, get(callback, f"/callback?code={code}&state=the-state"))
+        assert (await callback.arrival()).code == "first"
+
+    with_callback(work)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/callback?code=x&state=other",
+        "/callback?code=x&state=",
+        "/callback?code=x",
+        "/callback?state=the-state",
+        "/callback?code=x&state=the-state&state=other",
+        "/callback?code=x&code=y&state=the-state",
+        "/callback/?code=x&state=the-state",
+        "/favicon.ico",
+        "/",
+        "//evil.example/callback?code=x&state=the-state",
+        "http://evil.example/callback?code=x&state=the-state",
+        "/callback?" + "&".join(f"a{number}=1" for number in range(100)) + "&code=x&state=the-state",
+        "/callback#?code=x&state=the-state",
+        "http://[/callback?code=x&state=the-state",
+    ],
+)
+def test_an_answer_that_is_not_quite_right_is_refused(target: str) -> None:
+    async def work(callback: Callback) -> None:
+        page = await send(callback, get(callback, target))
+        assert page.startswith(b"HTTP/1.1 400 ")
+        assert await still_waits(callback)
+
+    with_callback(work)
+
+
+@pytest.mark.parametrize("host", ["localhost", "evil.example", "127.0.0.1", "127.0.0.1:1"])
+def test_a_page_under_another_name_is_refused(host: str) -> None:
+    async def work(callback: Callback) -> None:
+        page = await send(callback, get(callback, "/callback?code=x&state=the-state", host=host))
+        assert page.startswith(b"HTTP/1.1 400 ")
+        assert await still_waits(callback)
+
+    with_callback(work)
+
+
+@pytest.mark.parametrize("method", ["POST", "HEAD", "OPTIONS", "get"])
+def test_another_method_is_refused(method: str) -> None:
+    async def work(callback: Callback) -> None:
+        page = await send(callback, get(callback, "/callback?code=x&state=the-state", method=method))
+        assert page.startswith(b"HTTP/1.1 400 ")
+        assert await still_waits(callback)
+
+    with_callback(work)
+
+
+def test_before_it_expects_something_nothing_is_right() -> None:
+    async def work(callback: Callback) -> None:
+        callback.expect("")
+        page = await send(callback, get(callback, "/callback?code=x&state="))
+        assert page.startswith(b"HTTP/1.1 400 ")
+
+    with_callback(work)
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"\r\n\r\n", b"GET", b"\x16\x03\x01\x02", b"A" * 100_000, b"\xff" * 50 + b"\r\n\r\n"]
+)
+def test_what_is_no_request_changes_nothing(raw: bytes) -> None:
+    async def work(callback: Callback) -> None:
+        page = await send(callback, raw)
+        assert not page.startswith(b"HTTP/1.1 200 ")
+        assert await still_waits(callback)
+
+    with_callback(work)
+
+
+def test_many_silent_connections_do_not_pile_up_and_end_with_it() -> None:
+    async def work(callback: Callback) -> list[bytes]:
+        silent = [await asyncio.open_connection("127.0.0.1", callback.port) for _ in range(40)]
+        async with asyncio.timeout(5):  # which is less than a silent one is waited for
+            turned_away = [await reader.read() for reader, _ in silent[16:]]
+        await callback.close()
+        ended = [await reader.read() for reader, _ in silent[:16]]
+        for _, writer in silent:
+            writer.close()
+        return turned_away + ended
+
+    assert with_callback(work) == [b""] * 40
+
+
+def test_it_listens_on_this_machine_only() -> None:
+    async def work(callback: Callback) -> str:
+        return callback.address
+
+    address = with_callback(work)
+    assert address.startswith("http://127.0.0.1:") and address.endswith("/callback")
+
+
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_whatever_is_asked_only_the_right_state_is_an_answer(path: str, state: str) -> None:
+    async def work(callback: Callback) -> bytes:
+        target = f"/callback?{urlencode({'code': path, 'state': state})}"
+        return await send(callback, get(callback, target))
+
+    right = state == "the-state" and path != ""
+    assert with_callback(work).startswith(b"HTTP/1.1 200 ") == right
