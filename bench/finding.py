@@ -80,7 +80,7 @@ def ours(tools: list[Tool], *, quick: bool) -> dict[str, float]:
 
 async def _called(tools: list[Tool], *, quick: bool) -> dict[str, float]:
     config = Config(tools=ToolsConfig(profile="full"))
-    async with Runtime([TOOL_SEARCH_TOOL, tools], config=config, caller=Caller(door="bench")) as runtime:
+    async with Runtime([TOOL_SEARCH_TOOL, tools], config=config, caller=Caller(interface="bench")) as runtime:
 
         async def run(count: int) -> None:
             for _ in range(count):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from holdfast.contract.elicitation import Inquirer
+from holdfast.contract.elicitation import Elicitor
 from holdfast.runtime.interfaces import Asker
 from holdfast.runtime.runtime import Runtime
 
 
-def attached(runtime: Runtime, asker: Asker | None = None, *, inquirer: Inquirer | None = None) -> Runtime:
-    runtime.attach(asker, inquirer=inquirer)
+def attached(runtime: Runtime, asker: Asker | None = None, *, elicitor: Elicitor | None = None) -> Runtime:
+    runtime.attach(asker, elicitor=elicitor)
     return runtime

@@ -67,7 +67,7 @@ def test_the_commands_of_the_readme_do_what_the_readme_says(tmp_path: Path) -> N
         ends[line] = code
         assert "Traceback" not in said
     assert [line for line, code in ends.items() if code] == [
-        "holdfast call --park file.write path=Makefile content=x",
+        "holdfast call --pending file.write path=Makefile content=x",
         "holdfast undo",
     ], "the parked call waits, and undo asks first"
     assert (folder / "Makefile").read_text() == "x"

@@ -1,7 +1,7 @@
 """Starts the processes that holdfast needs for itself, so that none of them reads anything of the project.
 
 The project belongs to somebody else: a module, a program or a start-up file in it must never be taken for ours.
-Commands of a model are started by the supervisor (`sandbox.warden`), not from here.
+Commands of a model are started by the supervisor (`sandbox.supervisor`), not from here.
 """
 
 from __future__ import annotations

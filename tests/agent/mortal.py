@@ -186,7 +186,7 @@ class World:
                 tools=tools,
                 ledger=ledger,
                 config=CONFIG,
-                nobody="park",
+                nobody="pending",
                 workspace=Workspace(root=self.folder, document=document),
             )
             caller = Caller(document=None if document is None else str(document))

@@ -103,7 +103,7 @@ class Stage:
         return Config(approval=ApprovalConfig(auto_approve=("note",), presets={}))
 
     def runtime(self, **options: Any) -> Runtime:
-        options = {"config": self.config(), "nobody": "park", **options}
+        options = {"config": self.config(), "nobody": "pending", **options}
         return runtime_in(self.folder, *self.tools, **options)
 
     def loop(self, runtime: Runtime, conversation: Conversation | None = None, **options: Any) -> Loop:

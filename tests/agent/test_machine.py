@@ -1,4 +1,4 @@
-"""The loop against a small model of its rules, under everything people, other doors and dying processes can do to it.
+"""Tests the loop against a small model of its rules, with edits by people, other interfaces and dying processes.
 
 Whatever the order: no call runs twice; nothing runs that neither the policy nor a person approved, with exactly those
 arguments; nothing is sent while a call has no result; the limit of turns holds.

@@ -45,14 +45,14 @@ def config(*, together: int = 8, approve: tuple[str, ...] = ("sleep", "note")) -
 
 
 @pytest.mark.spec("U1")
-@pytest.mark.parametrize("door", ["task", "thread"])
-def test_a_request_that_is_cancelled_leaves_what_came_as_an_aborted_turn(tmp_path: Path, door: str) -> None:
+@pytest.mark.parametrize("interface", ["task", "thread"])
+def test_a_request_that_is_cancelled_leaves_what_came_as_an_aborted_turn(tmp_path: Path, interface: str) -> None:
     stage = Stage(tmp_path, [PartEnded(use("a1")), TextDelta("So f"), hang], said("Again."))
 
     async def drive(loop: Loop) -> Any:
         going = asyncio.create_task(loop.advance())
         await stage.model.started.wait()
-        if door == "task":
+        if interface == "task":
             assert loop.cancel()
         else:
             thread = threading.Thread(target=loop.cancel)

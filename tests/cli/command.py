@@ -97,7 +97,7 @@ class Cli:
             code, out, err = _forked({"args": args, "cwd": str(cwd or self.project), "env": variables}, given)
         return Done(code, out.decode("utf-8", "surrogateescape"), err.decode())
 
-    def park(self, *args: str) -> str:
+    def make_pending(self, *args: str) -> str:
         """Make a call that has to wait; its id."""
         done = self.run("call", "--json", *args)
         assert done.code == 4, done

@@ -13,7 +13,7 @@ from holdfast.chat.document import Document
 from holdfast.chat.parser import TextSegment
 from holdfast.chat.turns import beginning, spoken
 from holdfast.cli.chat.view import Stream
-from holdfast.text.escape import visible_block
+from holdfast.text.escape import escape_block
 from tests.soak import rounds
 
 WORDS = st.text(
@@ -46,8 +46,8 @@ def test_pieces_never_show_what_the_whole_would_not(pieces: list[str]) -> None:
     shown = _streamed(pieces).rstrip("\n")
     assert all(char.isprintable() or char in "\n\t" for char in shown)
     # A run of the same hidden character may be counted per piece; apart from that it is the whole.
-    assert visible_block("".join(pieces)).count("‹\\x1b") <= shown.count("‹\\x1b")
-    assert _marks(shown) <= _marks(visible_block("".join(pieces)))
+    assert escape_block("".join(pieces)).count("‹\\x1b") <= shown.count("‹\\x1b")
+    assert _marks(shown) <= _marks(escape_block("".join(pieces)))
 
 
 def _marks(text: str) -> int:

@@ -14,10 +14,10 @@ from tests.cli.chatting import NAME, write_calls
 from tests.cli.command import TIMEOUT, Cli
 from tests.cli.terminal import Terminal
 
-PARK = """
+MAKE_PENDING = """
 import asyncio, json, sys, holdfast
 async def main():
-    async with holdfast.open_runtime(nobody="park") as runtime:
+    async with holdfast.open_runtime(nobody="pending") as runtime:
         for call_id, path in json.loads(sys.argv[1]).items():
             result = await runtime.call("file.write", {"path": path, "content": call_id}, call_id=call_id)
             assert result.state == "pending", result
@@ -35,10 +35,10 @@ LONG = "\n".join(map(str, range(100)))
 WRITE = ("file.write", "path=notes.txt", "content=hello")
 
 
-def park(cli: Cli, **calls: str) -> None:
+def make_pending(cli: Cli, **calls: str) -> None:
     """A program makes calls with these ids, each of which would write one file; nobody is shown them."""
     named = json.dumps({name.replace("_", "-"): path for name, path in calls.items()})
-    argv = [sys.executable, "-c", PARK, named]
+    argv = [sys.executable, "-c", MAKE_PENDING, named]
     subprocess.run(argv, cwd=cli.project, env=cli.env, check=True, timeout=TIMEOUT)
 
 
@@ -56,10 +56,10 @@ def digest_of(cli: Cli, call_id: str) -> str:
 
 @pytest.mark.spec("A23a")
 def test_the_id_of_a_call_that_has_ended_is_not_the_beginning_of_another(asking: Cli) -> None:
-    park(asking, abcdefgh_1="one.txt", abcdefgh_11="eleven.txt")
+    make_pending(asking, abcdefgh_1="one.txt", abcdefgh_11="eleven.txt")
     asking.run("pending", "--json")
     assert asking.run("approve", "abcdefgh-1").code == 0
-    for command in (("approve",), ("reject",), ("answer", "-")):
+    for command in (("approve",), ("reject",), ("respond", "-")):
         again = asking.run(command[0], "abcdefgh-1", *command[1:])
         assert again.code == 2
         assert "abcdefgh-1 is done" in again.sentence
@@ -70,7 +70,7 @@ def test_the_id_of_a_call_that_has_ended_is_not_the_beginning_of_another(asking:
 @pytest.mark.spec("A23a")
 def test_a_number_is_never_completed_and_nothing_else_is_guessed(asking: Cli) -> None:
     """`tests/store/test_queries.py` has more spellings."""
-    park(asking, abcdefgh_11="eleven.txt")
+    make_pending(asking, abcdefgh_11="eleven.txt")
     asking.run("pending", "--json")
     for command in ("approve", "reject", "pending", "ledger show", "undo", "changes"):
         for given in ("abcdefgh-1", "abcdefgh-") if command == "approve" else ("abcdefgh-1",):
@@ -83,7 +83,7 @@ def test_a_number_is_never_completed_and_nothing_else_is_guessed(asking: Cli) ->
 
 @pytest.mark.spec("A23a")
 def test_the_random_part_of_an_id_can_be_cut_short_if_only_one_call_was_ever_meant(asking: Cli) -> None:
-    park(asking, abcdefgh_1="one.txt", abcdefgh_2="two.txt", bcdefghi_11="eleven.txt")
+    make_pending(asking, abcdefgh_1="one.txt", abcdefgh_2="two.txt", bcdefghi_11="eleven.txt")
     asking.run("pending", "--json")
     several = asking.run("approve", "abcd")
     assert several.code == 2
@@ -98,7 +98,7 @@ def test_the_random_part_of_an_id_can_be_cut_short_if_only_one_call_was_ever_mea
 
 @pytest.mark.spec("A23a")
 def test_ids_that_a_program_chose_are_never_cut_short(asking: Cli) -> None:
-    park(asking, deploy_everything="one.txt")
+    make_pending(asking, deploy_everything="one.txt")
     asking.run("pending", "--json")
     assert asking.run("approve", "deploy").code == 2
     assert asking.run("ledger", "show", "deploy-every").code == 2
@@ -108,7 +108,7 @@ def test_ids_that_a_program_chose_are_never_cut_short(asking: Cli) -> None:
 
 @pytest.mark.spec("A23")
 def test_without_a_terminal_a_call_nobody_was_shown_is_not_approved(asking: Cli) -> None:
-    park(asking, abcdefgh_1="one.txt")
+    make_pending(asking, abcdefgh_1="one.txt")
     blind = asking.run("approve", "abcdefgh-1")
     assert blind.code == 2
     assert "holdfast pending abcdefgh-1" in blind.sentence and "--digest" in blind.sentence
@@ -119,7 +119,7 @@ def test_without_a_terminal_a_call_nobody_was_shown_is_not_approved(asking: Cli)
 
 @pytest.mark.spec("A23")
 def test_a_digest_that_is_wrong_too_short_or_no_digest_approves_nothing(asking: Cli) -> None:
-    park(asking, abcdefgh_1="one.txt")
+    make_pending(asking, abcdefgh_1="one.txt")
     right = digest_of(asking, "abcdefgh-1")
     other = "0" * 12 if not right.startswith("0") else "1" * 12
     for given in (right[:11], "", "zzzzzzzzzzzz", f"{right}0", f"{right[:12]}*", other):
@@ -132,7 +132,7 @@ def test_a_digest_that_is_wrong_too_short_or_no_digest_approves_nothing(asking: 
 @pytest.mark.spec("A23")
 @pytest.mark.parametrize("words", [["abcdefgh-1"], ["--json"], ["abcdefgh-1", "--json"]], ids=" ".join)
 def test_whatever_showed_a_call_in_full_counts_as_shown(asking: Cli, words: list[str]) -> None:
-    park(asking, abcdefgh_1="one.txt")
+    make_pending(asking, abcdefgh_1="one.txt")
     shown = asking.run("pending", *words)
     assert digest_of(asking, "abcdefgh-1")[:12] in shown.out
     assert asking.run("approve", "abcdefgh-1").code == 0
@@ -141,13 +141,13 @@ def test_whatever_showed_a_call_in_full_counts_as_shown(asking: Cli, words: list
 
 @pytest.mark.spec("A23")
 def test_a_list_that_shows_only_the_beginning_of_a_call_does_not_count(asking: Cli) -> None:
-    call_id = asking.park("file.write", "path=one.txt", f"content={LONG}")
+    call_id = asking.make_pending("file.write", "path=one.txt", f"content={LONG}")
     asking.forget_shown()
     listed = asking.run("pending")
     assert digest_of(asking, call_id)[:12] in listed.out
     assert asking.run("approve", call_id).code == 2, "the middle of the content is not in the list"
     assert made(asking) == []
-    short = asking.park("file.write", "path=two.txt", "content=hello")
+    short = asking.make_pending("file.write", "path=two.txt", "content=hello")
     asking.forget_shown()
     asking.run("pending")
     assert asking.run("approve", short).code == 0, "all of it is"
@@ -169,7 +169,7 @@ def test_a_parked_call_shows_its_digest_and_counts_as_shown_unless_it_was_cut(as
 
 @pytest.mark.spec("A23")
 def test_what_changed_since_it_was_shown_is_named_and_not_approved(asking: Cli) -> None:
-    call_id = asking.park(*WRITE)
+    call_id = asking.make_pending(*WRITE)
     (asking.project / "notes.txt").write_text("someone else's")
     assert asking.run("approve", call_id).code == 4, "it is pending again as what it is now"
     edited = ("--args", '{"path": "notes.txt", "content": "edited"}')
@@ -189,7 +189,7 @@ def test_what_changed_since_it_was_shown_is_named_and_not_approved(asking: Cli) 
 
 @pytest.mark.spec("A23")
 def test_what_was_shown_to_one_user_was_not_shown_to_another(asking: Cli) -> None:
-    park(asking, abcdefgh_1="one.txt")
+    make_pending(asking, abcdefgh_1="one.txt")
     asking.run("pending", "--json")
     folder = asking.ledger_file.parent / "shown"
     (own,) = folder.iterdir()
@@ -203,7 +203,7 @@ def test_what_was_shown_to_one_user_was_not_shown_to_another(asking: Cli) -> Non
 @pytest.mark.spec("A23")
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"0" * 100, b"0" * 64 + b"\nabcdefgh-1\n"])
 def test_a_damaged_record_of_what_was_shown_counts_for_nothing(asking: Cli, content: bytes) -> None:
-    park(asking, abcdefgh_1="one.txt")
+    make_pending(asking, abcdefgh_1="one.txt")
     asking.run("pending", "--json")
     (kept,) = (path for path in (asking.ledger_file.parent / "shown").rglob("*") if path.is_file())
     kept.write_bytes(content)
@@ -213,7 +213,7 @@ def test_a_damaged_record_of_what_was_shown_counts_for_nothing(asking: Cli, cont
 
 @pytest.mark.spec("A23")
 def test_on_a_terminal_a_call_never_shown_is_shown_whole_and_then_asked_about(asking: Cli) -> None:
-    park(asking, abcdefgh_1="one.txt", abcdefgh_2="two.txt")
+    make_pending(asking, abcdefgh_1="one.txt", abcdefgh_2="two.txt")
     with Terminal(asking, "approve", "abcdefgh-1") as person:
         person.expect(digest_of(asking, "abcdefgh-1"))
         person.expect("+abcdefgh-1")
@@ -231,7 +231,7 @@ def test_on_a_terminal_a_call_never_shown_is_shown_whole_and_then_asked_about(as
 
 @pytest.mark.spec("A23")
 def test_on_a_terminal_a_call_that_was_shown_is_approved_at_once(asking: Cli) -> None:
-    park(asking, abcdefgh_1="one.txt")
+    make_pending(asking, abcdefgh_1="one.txt")
     with Terminal(asking, "pending", "abcdefgh-1") as person:
         person.expect("+abcdefgh-1")
         assert person.finish() == 0
@@ -315,7 +315,7 @@ def test_a_pending_call_of_a_document_that_was_never_shown_is_not_run_alone(cli:
 
 @pytest.mark.spec("X10")
 def test_a_pending_call_that_cannot_be_read_is_named_and_can_be_rejected(asking: Cli) -> None:
-    park(asking, abcdefgh_1="one.txt", abcdefgh_2="two.txt")
+    make_pending(asking, abcdefgh_1="one.txt", abcdefgh_2="two.txt")
     connection = sqlite3.connect(asking.ledger_file, isolation_level=None)
     connection.execute("DROP TRIGGER entries_are_never_changed")
     connection.execute("UPDATE entries SET body = '{' WHERE call = 'abcdefgh-1'")

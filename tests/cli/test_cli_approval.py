@@ -1,4 +1,4 @@
-"""One process parks a call and ends; others approve it, change it, reject it, answer it."""
+"""One process leaves a call pending and ends; others approve it, change it, reject it, answer it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUESTION = ("ask.user", 'questions:=[{"question": "Which?", "options": null}]')
 
 @pytest.mark.spec("A13a")
 def test_another_process_approves_and_the_call_runs_there_at_once(asking: Cli) -> None:
-    call_id = asking.park(*WRITE)
+    call_id = asking.make_pending(*WRITE)
     done = asking.run("approve", call_id)
     assert done.code == 0
     assert "notes.txt" in done.out
@@ -38,7 +38,7 @@ def test_another_process_approves_and_the_call_runs_there_at_once(asking: Cli) -
 
 @pytest.mark.spec("A13a")
 def test_the_beginning_of_an_id_is_enough_if_only_one_call_has_it(asking: Cli) -> None:
-    first, second = asking.park(*WRITE), asking.park(*WRITE)
+    first, second = asking.make_pending(*WRITE), asking.make_pending(*WRITE)
     shared = next(n for n in range(1, 9) if first[:n] != second[:n])
     assert asking.run("reject", first[:shared]).code == 0
     assert [item["call_id"] for item in asking.run("pending", "--json").lines] == [second]
@@ -46,7 +46,7 @@ def test_the_beginning_of_an_id_is_enough_if_only_one_call_has_it(asking: Cli) -
 
 @pytest.mark.spec("A13a")
 def test_an_approval_is_used_once(asking: Cli) -> None:
-    call_id = asking.park(*WRITE)
+    call_id = asking.make_pending(*WRITE)
     assert asking.run("approve", call_id).code == 0
     (asking.project / "notes.txt").unlink()
     again = asking.run("approve", call_id)
@@ -57,7 +57,7 @@ def test_an_approval_is_used_once(asking: Cli) -> None:
 
 @pytest.mark.spec("A13a")
 def test_what_changed_since_it_was_shown_is_not_run_but_waits_again(asking: Cli) -> None:
-    call_id = asking.park(*WRITE)
+    call_id = asking.make_pending(*WRITE)
     (asking.project / "notes.txt").write_text("someone else's")
     done = asking.run("approve", call_id)
     assert done.code == 4
@@ -70,7 +70,7 @@ def test_what_changed_since_it_was_shown_is_not_run_but_waits_again(asking: Cli)
 
 @pytest.mark.spec("A14")
 def test_changed_arguments_are_shown_and_are_what_runs(asking: Cli) -> None:
-    call_id = asking.park(*WRITE)
+    call_id = asking.make_pending(*WRITE)
     done = asking.run("approve", call_id, "--args", '{"path": "other.txt", "content": "changed"}')
     assert done.code == 0
     assert "+changed" in done.err
@@ -84,7 +84,7 @@ def test_changed_arguments_are_shown_and_are_what_runs(asking: Cli) -> None:
 
 @pytest.mark.spec("A14")
 def test_changed_arguments_that_do_not_fit_leave_the_call_waiting(asking: Cli) -> None:
-    call_id = asking.park(*WRITE)
+    call_id = asking.make_pending(*WRITE)
     done = asking.run("approve", call_id, "--args", '{"path": 5, "content": "x"}', "--json")
     assert done.code == 2
     assert done.json["error"]["kind"] == "invalid_arguments"
@@ -93,7 +93,7 @@ def test_changed_arguments_that_do_not_fit_leave_the_call_waiting(asking: Cli) -
 
 @pytest.mark.spec("A14")
 def test_a_rejection_carries_its_message_to_the_caller(asking: Cli) -> None:
-    call_id = asking.park(*WRITE)
+    call_id = asking.make_pending(*WRITE)
     assert asking.run("reject", call_id, "-m", "not in this folder").code == 0
     record = asking.run("ledger", "show", call_id, "--json").json
     assert record["state"] == "rejected"
@@ -102,19 +102,19 @@ def test_a_rejection_carries_its_message_to_the_caller(asking: Cli) -> None:
 
 @pytest.mark.spec("A14")
 def test_a_call_can_be_answered_in_the_tools_place(asking: Cli) -> None:
-    call_id = asking.park(*QUESTION)
+    call_id = asking.make_pending(*QUESTION)
     yes = asking.run("approve", call_id)
     assert yes.code == 2
     assert "waits for its result" in yes.err
-    assert asking.run("answer", call_id).code == 2, "no text and no terminal"
-    assert asking.run("answer", call_id, "-", stdin="the blue one\n").code == 0
+    assert asking.run("respond", call_id).code == 2, "no text and no terminal"
+    assert asking.run("respond", call_id, "-", stdin="the blue one\n").code == 0
     assert asking.run("ledger", "show", call_id, "--json").json["result"]["output"] == "the blue one"
 
 
 @pytest.mark.spec("A14")
 def test_an_answer_can_be_a_failure(asking: Cli) -> None:
-    call_id = asking.park(*QUESTION)
-    assert asking.run("answer", call_id, "--failed", "I do not know").code == 0
+    call_id = asking.make_pending(*QUESTION)
+    assert asking.run("respond", call_id, "--failed", "I do not know").code == 0
     result = asking.run("ledger", "show", call_id, "--json").json["result"]
     assert (result["success"], result["error"]["message"]) == (False, "I do not know")
 
@@ -124,7 +124,7 @@ def test_a_tool_this_command_does_not_know_is_left_to_its_program(asking: Cli, t
     (tmp_path / "my_tools.py").write_text(MODULE)
     asking.env["PYTHONPATH"] = str(tmp_path)
     asking.configure('[tools]\nmodules = ["my_tools"]\nprofile = "full"\n')
-    call_id = asking.park("launch", "what=rocket")
+    call_id = asking.make_pending("launch", "what=rocket")
     asking.configure("")
     done = asking.run("approve", call_id)
     assert done.code == 4
@@ -137,7 +137,7 @@ def test_a_tool_this_command_does_not_know_is_left_to_its_program(asking: Cli, t
 
 @pytest.mark.spec("A12", "E1a")
 def test_always_makes_a_narrow_rule_that_is_listed_and_revoked(asking: Cli) -> None:
-    asking.run("approve", asking.park(*WRITE), "--always", "project")
+    asking.run("approve", asking.make_pending(*WRITE), "--always", "project")
     (grant,) = asking.run("grants", "--json").lines
     assert (grant["tool"], grant["scope"], grant["by"]) == ("file.write", "project", "cli:tester")
     assert "notes.txt" in asking.run("grants").out
@@ -152,8 +152,8 @@ def test_always_makes_a_narrow_rule_that_is_listed_and_revoked(asking: Cli) -> N
 
 @pytest.mark.spec("A12")
 def test_always_is_refused_where_a_limit_asks_every_time(asking: Cli) -> None:
-    asking.configure('[hooks]\nactions = { "file.write" = "confirm" }\n')
-    call_id = asking.park(*WRITE)
+    asking.configure('[confirmation]\nactions = { "file.write" = "confirm" }\n')
+    call_id = asking.make_pending(*WRITE)
     done = asking.run("approve", call_id, "--always", "user")
     assert done.code == 2
     assert "asked about every time" in done.err
@@ -171,7 +171,7 @@ def test_a_call_nobody_has_asked_for_is_no_traceback(asking: Cli) -> None:
 
 @pytest.mark.spec("E1b")
 def test_what_a_waiting_call_would_do_is_shown_once(asking: Cli) -> None:
-    call_id = asking.park("file.write", "path=a.txt", "content=hello")
+    call_id = asking.make_pending("file.write", "path=a.txt", "content=hello")
     shown = asking.run("pending", call_id).out
     assert shown.count("+hello") == 1
     assert shown.count("+++ ") == 1
@@ -182,7 +182,7 @@ def test_what_a_waiting_call_would_do_is_shown_once(asking: Cli) -> None:
 def test_a_script_that_changed_after_it_was_shown_is_not_run_and_is_named(asking: Cli) -> None:
     asking.configure('[approval]\nauto_approve = ["$readonly"]\n')
     (asking.project / "build.sh").write_text("touch good.txt\n")
-    call_id = asking.park("shell.exec", "command=sh build.sh")
+    call_id = asking.make_pending("shell.exec", "command=sh build.sh")
     assert "build.sh = sha256:" in asking.run("pending", call_id).out
     (asking.project / "build.sh").write_text("touch evil.txt\n")
     done = asking.run("approve", call_id)
@@ -196,7 +196,7 @@ def test_a_script_that_changed_after_it_was_shown_is_not_run_and_is_named(asking
 @pytest.mark.spec("A12a")
 def test_grants_show_the_sandbox_they_were_given_under_and_hold_only_there(asking: Cli) -> None:
     asking.configure('[approval]\nauto_approve = ["$readonly"]\n')
-    asking.run("approve", asking.park("shell.exec", "command=touch made.txt"), "--always", "project")
+    asking.run("approve", asking.make_pending("shell.exec", "command=touch made.txt"), "--always", "project")
     assert "contained by bubblewrap with network off, or stricter" in asking.run("grants").out
     (grant,) = asking.run("grants", "--json").lines
     assert grant["rule"]["given_under"]["backend"] == "bubblewrap"
@@ -207,7 +207,7 @@ def test_grants_show_the_sandbox_they_were_given_under_and_hold_only_there(askin
 
 @pytest.mark.spec("A21")
 def test_a_call_that_waited_too_long_is_not_listed_and_cannot_be_approved(asking: Cli) -> None:
-    call_id = asking.park(*WRITE)
+    call_id = asking.make_pending(*WRITE)
     soon = ("--set", "pending.ttl=0.000001")
     assert asking.run(*soon, "pending").out == "Nothing is waiting.\n"
     late = asking.run("approve", call_id)
@@ -222,7 +222,7 @@ def test_a_call_that_waited_too_long_is_not_listed_and_cannot_be_approved(asking
 def test_what_is_allowed_in_all_projects_is_allowed_in_another_one(careful: Cli) -> None:
     other = careful.project.parent / "other"
     (other / ".git").mkdir(parents=True)
-    careful.run("approve", careful.park("shell.exec", "command=touch made.txt"), "--always", "user")
+    careful.run("approve", careful.make_pending("shell.exec", "command=touch made.txt"), "--always", "user")
     assert careful.run("call", "shell.exec", "command=touch made.txt", "timeout:=60000", cwd=other).code == 0
     assert (other / "made.txt").exists()
     assert careful.run("call", "--json", "shell.exec", "command=touch other.txt", cwd=other).code == 4
@@ -230,7 +230,11 @@ def test_what_is_allowed_in_all_projects_is_allowed_in_another_one(careful: Cli)
 
 @pytest.mark.spec("A13a", "E1a")
 def test_pending_calls_are_listed_by_origin_with_the_same_ones_together(asking: Cli) -> None:
-    first, second, third = asking.park(*WRITE), asking.park(*WRITE), asking.park("file.write", "path=b", "content=b")
+    first, second, third = (
+        asking.make_pending(*WRITE),
+        asking.make_pending(*WRITE),
+        asking.make_pending("file.write", "path=b", "content=b"),
+    )
     shown = asking.run("pending").out
     assert shown.count("From command line:") == 1
     assert shown.count("+hello") == 1 and f"  same    {second}\n" in shown
@@ -246,7 +250,7 @@ def test_pending_calls_are_listed_by_origin_with_the_same_ones_together(asking: 
 def test_a_call_of_another_project_is_answered_under_the_rules_of_that_project(asking: Cli) -> None:
     other = asking.project.parent / "other"
     (other / ".git").mkdir(parents=True)
-    first, second, third = (asking.park("file.write", f"path={name}", "content=x") for name in "abc")
+    first, second, third = (asking.make_pending("file.write", f"path={name}", "content=x") for name in "abc")
     unknown = asking.run("approve", first, cwd=other)
     assert unknown.code == 2 and f"holdfast approve {first} --project all" in unknown.err
     assert "3 calls are pending" in asking.run("approve", "--project", "all", cwd=other).err
@@ -257,11 +261,11 @@ def test_a_call_of_another_project_is_answered_under_the_rules_of_that_project(a
     assert (asking.project / "c").exists() and not (asking.project / "b").exists()
     gone = asking.run("approve", third, "--project", "all", cwd=other)
     assert gone.code == 2 and f"No call '{third}' is pending" in gone.err
-    fourth = asking.park("file.write", "path=d", "content=x")
+    fourth = asking.make_pending("file.write", "path=d", "content=x")
     (asking.project / "holdfast.toml").write_text('[tools]\ndeny = ["file.write"]\n')
     assert asking.run("approve", fourth, "--project", "all", cwd=other).code == 3
     (asking.project / "holdfast.toml").unlink()
-    asking.park("file.write", "path=e", "content=x")
+    asking.make_pending("file.write", "path=e", "content=x")
     assert asking.run("approve", "--all", "--project", "all", cwd=other).err.startswith("In /")
     assert (asking.project / "e").exists() and not (asking.project / "d").exists()
 
@@ -269,9 +273,9 @@ def test_a_call_of_another_project_is_answered_under_the_rules_of_that_project(a
 @pytest.mark.spec("A13a", "A23")
 def test_an_answer_needs_no_id_where_one_call_is_pending_and_all_where_all_were_shown(asking: Cli) -> None:
     assert "Nothing is pending." in asking.run("approve").err
-    asking.park(*WRITE)
+    asking.make_pending(*WRITE)
     assert asking.run("approve").code == 0
-    ids = [asking.park("file.write", f"path={name}", "content=x") for name in "abc"]
+    ids = [asking.make_pending("file.write", f"path={name}", "content=x") for name in "abc"]
     several = asking.run("reject")
     assert several.code == 2 and all(call_id in several.err for call_id in ids)
     asking.forget_shown()
@@ -281,7 +285,7 @@ def test_an_answer_needs_no_id_where_one_call_is_pending_and_all_where_all_were_
     asking.run("pending")
     assert asking.run("approve", "--all").code == 0
     assert [(asking.project / name).exists() for name in "abc"] == [False, True, True]
-    asking.park("file.write", "path=d", "content=x")
-    asking.park("file.write", "path=e", "content=x")
+    asking.make_pending("file.write", "path=d", "content=x")
+    asking.make_pending("file.write", "path=e", "content=x")
     assert asking.run("reject", "--all").code == 0
     assert asking.run("pending").out == "Nothing is waiting.\n"

@@ -137,7 +137,7 @@ def test_a_changed_ledger_does_not_verify(cli: Cli) -> None:
 @pytest.mark.spec("E1a", "X10")
 def test_a_damaged_entry_takes_no_other_call_with_it(careful: Cli) -> None:
     for number in (1, 2, 3):
-        careful.run("call", "--park", "shell.exec", f"command=ls > x{number}")
+        careful.run("call", "--pending", "shell.exec", f"command=ls > x{number}")
     first, second, third = (item["call_id"] for item in careful.run("pending", "--json").lines)
     with sqlite3.connect(careful.ledger_file) as connection:
         connection.execute("DROP TRIGGER entries_are_never_changed")

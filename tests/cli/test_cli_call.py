@@ -129,7 +129,7 @@ def test_headless_denies_what_needs_a_person_and_leaves_nothing_waiting(asking: 
         assert person.finish() == 3
     assert asking.run("call", "--headless", "calculator", "expression=1+1").out == "2\n"
     assert not (asking.project / "notes.txt").exists()
-    both = asking.run("call", "--headless", "--park", *write)
+    both = asking.run("call", "--headless", "--pending", *write)
     assert both.code == 2 and "Use one of them." in both.sentence
 
 
@@ -200,4 +200,4 @@ def test_a_process_that_would_end_with_the_command_is_not_started(cli: Cli) -> N
     assert refused.code == 1
     assert refused.sentence.endswith("would end with this command, which makes only one call; use detached=true.")
     assert "Started" not in refused.out
-    cli.park("process.start", "command=sleep 60", "detached=true")
+    cli.make_pending("process.start", "command=sleep 60", "detached=true")

@@ -45,7 +45,7 @@ def test_an_answer_at_another_door_is_taken_in_when_the_document_goes_on(cli: Cl
     document = start(cli, "run `echo one >> made.txt`")
     assert cli.run("chat", NAME).code == 4
     held = cli.run("pending", "--json").json
-    assert held["caller"]["door"] == "chat" and held["preview"] == "shell.exec: $ echo one >> made.txt"
+    assert held["caller"]["interface"] == "chat" and held["preview"] == "shell.exec: $ echo one >> made.txt"
     approved = cli.run("approve", held["call_id"])
     assert approved.code == 4, approved
     assert not (cli.project / "made.txt").exists()
@@ -64,7 +64,7 @@ def test_a_rejection_with_words_and_a_result_by_hand_reach_the_model(cli: Cli) -
     other = start(cli, "run `rm b`", name="other.chat")
     cli.run("chat", "other.chat")
     held = cli.run("pending", "--json").json
-    assert cli.run("answer", held["call_id"], "it is gone").code == 0
+    assert cli.run("respond", held["call_id"], "it is gone").code == 0
     assert cli.run("chat", "other.chat").code == 0
     assert "\n```\nit is gone\n```" in other.read_text()
 

@@ -67,7 +67,7 @@ def test_it_advances_on_every_kind_of_save(cli: Cli) -> None:
 
 
 @pytest.mark.spec("E1c", "A13b")
-def test_it_takes_in_answers_of_the_editor_and_of_other_doors(cli: Cli) -> None:
+def test_it_takes_in_answers_of_the_editor_and_of_other_interfaces(cli: Cli) -> None:
     document = write_calls(cli, "echo 1 > one", "echo 2 > two")
     with Running(cli, "chat", NAME, "--watch") as watching:
         watching.expect(READY)

@@ -47,7 +47,7 @@ deny = ["shel.exec"]
 [approval]
 auto_approve = { remove = ["bassh"] }
 
-[hooks.actions]
+[confirmation.actions]
 "file.writ" = "confirm"
 """
 
@@ -58,7 +58,7 @@ def test_every_command_reports_misspelt_tool_names_with_what_was_meant(cli: Cli,
     cli.configure(MISSPELT)
     done = cli.run(*command)
     assert done.code == 0
-    for place, meant in (("tools.deny", "shell.exec"), ("remove", "bash"), ("hooks.actions", "file.write")):
+    for place, meant in (("tools.deny", "shell.exec"), ("remove", "bash"), ("confirmation.actions", "file.write")):
         (line,) = [line for line in done.err.splitlines() if place in line]
         assert line.startswith("Warning: ") and line.endswith(f"Did you mean '{meant}'?")
 

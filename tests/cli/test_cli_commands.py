@@ -20,7 +20,7 @@ def test_explain_prints_the_whole_chain_and_marks_who_decided(cli: Cli) -> None:
     marked = [line for line in text.splitlines() if line.startswith(">")]
     assert len(marked) == 1
     assert marked[0].split()[:5] == [">", "chain", "20", "approve", "pure"]
-    for voice in ("tools.profile", " config\n", " grants\n", " protected path\n", " hook\n"):
+    for voice in ("tools.profile", " config\n", " grants\n", " protected path\n", " confirmation\n"):
         assert voice in text
     assert "urn:" not in text
 
@@ -42,11 +42,11 @@ def test_a_tool_that_is_judged_without_arguments_says_that_these_can_change_it(c
 
 @pytest.mark.spec("A10")
 def test_explain_names_the_cap_the_policy_or_the_default_that_decides(cli: Cli) -> None:
-    cli.configure('[hooks]\nactions = { "file.write" = "confirm" }\n')
+    cli.configure('[confirmation]\nactions = { "file.write" = "confirm" }\n')
     words = ("policy", "explain", "file.write", "path=a.txt", "content=b", "--json")
     capped = cli.run(*words).json
     assert capped["decision"]["verdict"] == "ask"
-    assert [step["source"] for step in capped["steps"] if step["decided"]] == ["urn:holdfast:cap:hook"]
+    assert [step["source"] for step in capped["steps"] if step["decided"]] == ["urn:holdfast:cap:confirmation"]
     cli.configure('[tools]\ndeny = ["file.write"]\n')
     denied = cli.run(*words).json
     assert (denied["decision"]["verdict"], denied["decision"]["source"]) == ("deny", "tools.deny")
@@ -154,7 +154,7 @@ def test_every_line_of_the_written_file_can_be_used(tmp_path: Path, template: st
     user.write_text("")
     loaded = load(root=tmp_path, is_trusted=lambda path, digest: True, user_file=user)
     CommandRules(loaded.config.approval).check()
-    assert loaded.config.hooks.actions == ({"file.write": "confirm"} if template is FULL else {})
+    assert loaded.config.confirmation.actions == ({"file.write": "confirm"} if template is FULL else {})
     assert loaded.notices == ()
 
 
@@ -294,7 +294,7 @@ def test_the_shell_completes_commands_tools_and_waiting_calls(asking: Cli) -> No
 
     assert completed("holdfast", "app") == ["approve"]
     assert completed("holdfast", "call", "calc") == ["calculator"]
-    call_id = asking.park("file.write", "path=a", "content=b")
+    call_id = asking.make_pending("file.write", "path=a", "content=b")
     assert completed("holdfast", "approve", call_id[:3]) == [call_id]
     assert completed("holdfast", "ledger", "show", call_id[:3]) == [call_id]
     for shell in ("bash", "zsh", "fish"):

@@ -98,7 +98,7 @@ def test_a_users_rules_for_a_project_are_edited_outside_it_and_need_no_trust(cli
 
 @pytest.mark.spec("P8", "S4")
 def test_an_approval_records_the_account_of_the_system_beside_the_name_that_was_given(cli: Cli) -> None:
-    call = cli.park("file.write", "path=Makefile", "content=x")
+    call = cli.make_pending("file.write", "path=Makefile", "content=x")
     assert cli.run("pending", call).code == 0
     assert cli.run("approve", call, "--by", "somebody").code == 0
     real = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True, timeout=TIMEOUT).stdout.strip()

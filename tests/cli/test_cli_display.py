@@ -44,7 +44,7 @@ def test_a_long_argument_shows_its_head_its_tail_its_length_and_its_digest_in_a_
     asking: Cli,
 ) -> None:
     text = "the beginning " + "x" * 20_000 + " the end"
-    call_id = asking.park("ask.user", 'questions:=[{"question": "' + text + '", "options": null}]')
+    call_id = asking.make_pending("ask.user", 'questions:=[{"question": "' + text + '", "options": null}]')
     listed = asking.run("pending").out
     assert "the beginning \n│↳xxx" in listed and "xxx the end" in listed
     assert "lines hidden; in all 20," in listed and " characters, sha256 " in listed
@@ -68,7 +68,7 @@ def test_blanks_hide_nothing_and_a_command_cannot_say_what_we_say(careful: Cli) 
 @pytest.mark.spec("O1c")
 def test_a_long_diff_says_how_much_of_it_is_hidden_and_a_yes_shows_all_of_it_first(asking: Cli) -> None:
     content = "\n".join(f"line {number}" for number in range(300))
-    call_id = asking.park("file.write", "path=long.txt", f"content={content}")
+    call_id = asking.make_pending("file.write", "path=long.txt", f"content={content}")
     with Terminal(asking, "call", "file.write", "path=long.txt", f"content={content}", rows=500) as person:
         person.expect("lines hidden")
         person.expect("+line 299")
@@ -107,7 +107,7 @@ def test_a_command_longer_than_the_screen_is_shown_page_by_page(careful: Cli) ->
 @pytest.mark.spec("O1c", "A14")
 def test_approve_shows_all_of_what_was_cut_and_asks(asking: Cli) -> None:
     content = "\n".join(f"line {number}" for number in range(300))
-    call_id = asking.park("file.write", "path=long.txt", f"content={content}")
+    call_id = asking.make_pending("file.write", "path=long.txt", f"content={content}")
     asking.forget_shown()
     assert asking.run("pending").code == 0, "which leaves most of it out"
     for typed, code in (("", 4), ("n", 4), ("y", 0)):
@@ -118,7 +118,7 @@ def test_approve_shows_all_of_what_was_cut_and_asks(asking: Cli) -> None:
             person.type(typed)
             assert person.finish() == code
     assert (asking.project / "long.txt").read_text() == content
-    short = asking.park("file.write", "path=short.txt", "content=hello")
+    short = asking.make_pending("file.write", "path=short.txt", "content=hello")
     asking.forget_shown()
     assert asking.run("pending").code == 0, "which shows all of it"
     with Terminal(asking, "approve", short) as person:
@@ -130,7 +130,7 @@ def test_approve_shows_all_of_what_was_cut_and_asks(asking: Cli) -> None:
 @pytest.mark.spec("O1c", "A14")
 def test_approve_without_a_terminal_leaves_nothing_out(asking: Cli) -> None:
     content = "\n".join(f"line {number}" for number in range(300))
-    call_id = asking.park("file.write", "path=long.txt", f"content={content}")
+    call_id = asking.make_pending("file.write", "path=long.txt", f"content={content}")
     shown = asking.run("approve", call_id).err
     assert "│ +line 150\n" in shown and "hidden" not in shown
 
@@ -148,7 +148,7 @@ def test_the_output_of_a_tool_is_made_visible_on_a_terminal(asking: Cli) -> None
 
 @pytest.mark.spec("O1")
 def test_json_escapes_what_could_act_on_a_terminal_and_through_a_pipe(asking: Cli) -> None:
-    call_id = asking.park("ask.user", 'questions:=[{"question": "\\u009b31m\\u202e", "options": null}]')
+    call_id = asking.make_pending("ask.user", 'questions:=[{"question": "\\u009b31m\\u202e", "options": null}]')
     with Terminal(asking, "pending", call_id, "--json") as person:
         assert person.finish() == 0
         assert "\\u009b31m\\u202e" in person.text
@@ -160,7 +160,7 @@ def test_json_escapes_what_could_act_on_a_terminal_and_through_a_pipe(asking: Cl
 
 @pytest.mark.spec("E1a")
 def test_colour_appears_on_a_terminal_only_and_not_with_no_color(asking: Cli) -> None:
-    asking.park("file.write", "path=notes.txt", "content=hello")
+    asking.make_pending("file.write", "path=notes.txt", "content=hello")
     doctor = ("--set", "sandbox.mode=off", "doctor")
     for command in (("pending",), ("tools",), doctor, ("policy",), ("policy", "explain", "file.write")):
         assert "\x1b" not in asking.run(*command).out, command
@@ -175,7 +175,7 @@ def test_colour_appears_on_a_terminal_only_and_not_with_no_color(asking: Cli) ->
 @pytest.mark.spec("E1a")
 @pytest.mark.parametrize("columns", [40, 80, 120])
 def test_tables_keep_to_the_width_of_the_terminal(asking: Cli, columns: int) -> None:
-    asking.park("file.write", f"path={'long' * 40}.txt", "content=hello")
+    asking.make_pending("file.write", f"path={'long' * 40}.txt", "content=hello")
     for command in (("pending",), ("tools",), ("ledger",)):
         with Terminal(asking, *command, columns=columns) as person:
             person.finish()

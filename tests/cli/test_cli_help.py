@@ -63,8 +63,8 @@ def test_the_topics_are_listed_read_whole_or_by_section_and_guessed(cli: Cli) ->
     page = cli.run("help", "mcp")
     assert page.out.startswith("# MCP\n") and "](config.md)" not in page.out
     assert page.err == "Its options are in `holdfast mcp --help`.\n"
-    part = cli.run("help", "config", "hooks").out
-    assert part.startswith("### `[hooks]`\n") and "hooks.autonomy" in part and "sandbox.mode" not in part
+    part = cli.run("help", "config", "confirmation").out
+    assert part.startswith("### `[confirmation]`\n") and "confirmation.autonomy" in part and "sandbox.mode" not in part
     assert "Did you mean 'models'?" in cli.run("help", "model").sentence
     assert "`holdfast call --help`" in cli.run("help", "call").sentence
     unknown = cli.run("help", "config", "nowhere")

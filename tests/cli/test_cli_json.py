@@ -47,10 +47,10 @@ def _outputs(cli: Cli) -> Iterator[tuple[str, tuple[str, list[Json]]]]:
     yield "policy show", ("policy", cli.run("policy", "show", "--json").lines)
     yield "policy explain", ("explanation", cli.run("policy", "explain", *write, "--json").lines)
     yield "policy fuzz", ("fuzzing", cli.run("policy", "fuzz", "$shell-readonly", "--count", "50", "--json").lines)
-    waiting = [cli.park(*write) for _ in range(3)]
+    waiting = [cli.make_pending(*write) for _ in range(3)]
     yield "pending", ("pending", cli.run("pending", "--json").lines + cli.run("pending", waiting[0], "--json").lines)
     yield "reject", ("result", cli.run("reject", waiting[0], "--json").lines)
-    yield "answer", ("result", cli.run("answer", waiting[1], "text", "--json").lines)
+    yield "respond", ("result", cli.run("respond", waiting[1], "text", "--json").lines)
     yield "approve", ("result", cli.run("approve", waiting[2], "--always", "project", "--json").lines)
     grants = cli.run("grants", "--json").lines
     yield "grants list", ("grant", grants)

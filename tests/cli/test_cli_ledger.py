@@ -34,7 +34,7 @@ def past(cli: Cli) -> Cli:
             patch.setattr("time.time", lambda at=at: at)
             call = make_call(call_id, tool=tool, args=args)
             if call_id == "doc":
-                call = replace(call, caller=Caller(door="chat", document=str(cli.project / "fix.chat")))
+                call = replace(call, caller=Caller(interface="chat", document=str(cli.project / "fix.chat")))
             ledger.record_whole_now(call, APPROVED, Result(True, "Everything up-to-date"))
     return cli
 
@@ -97,7 +97,7 @@ def test_where_nothing_matches_a_misspelt_tool_is_pointed_out(past: Cli) -> None
 
 
 def test_a_person_who_answered_is_named_and_found(asking: Cli) -> None:
-    call_id = asking.park("file.write", "path=a.txt", "content=b")
+    call_id = asking.make_pending("file.write", "path=a.txt", "content=b")
     waiting = asking.run("ledger").out
     assert asking.run("approve", call_id, "--by", "ada").code == 0
     assert "ada" in asking.run("ledger").out and "ada" not in waiting

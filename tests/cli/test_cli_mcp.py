@@ -91,7 +91,7 @@ def test_words_become_what_the_schema_of_the_server_wants(serving: Cli) -> None:
 @pytest.mark.spec("K1")
 def test_a_call_that_needs_a_person_waits_and_runs_when_it_is_approved(serving: Cli) -> None:
     serving.configure(_config_of(serving).replace('["mcp:little:*"]', "[]"))
-    waiting = serving.park("mcp:little:echo", "text=later")
+    waiting = serving.make_pending("mcp:little:echo", "text=later")
     approved = serving.run("approve", waiting)
     assert (approved.code, approved.out) == (0, '{"text": "later"}\n')
 

@@ -51,7 +51,7 @@ def test_a_client_starts_it_and_calls_a_tool(cli: Cli) -> None:
     assert "calculator" in names and "file--read" in names
     assert "42" in result.content[0].text
     (record,) = cli.run("ledger", "--json").lines
-    assert record["caller"]["door"] == "mcp"
+    assert record["caller"]["interface"] == "mcp"
 
 
 @pytest.mark.spec("K3a")

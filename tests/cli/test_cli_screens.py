@@ -69,7 +69,7 @@ def held(text: str, other: str = "x", *, kind: str = "command") -> PendingCall:
             surroundings=Surroundings(where=f"./{other}", sandbox=f"B{other}", undo=f"U{other}", lasts=f"T{other}"),
             preconditions=(Precondition(kind="file", subject=other, value="0" * 64),),
         )
-    caller = Caller(door="mcp", agent=f"A{other}", session=other, document=other)
+    caller = Caller(interface="mcp", agent=f"A{other}", session=other, document=other)
     call = Call("abcdefgh-1", "shell.exec", "bash", args, caller, f"/{other}")
     decision = Decision(Verdict.ASK, f"urn:{other}", f"R{other}")
     return PendingCall(

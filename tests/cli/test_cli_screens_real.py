@@ -19,8 +19,8 @@ from tests.cli.command import Cli
 from tests.cli.screens import screen_of
 from tests.cli.serving import serving
 from tests.cli.terminal import Terminal
-from tests.cli.test_cli_inquiring import inquires
 from tests.cli.test_cli_mcp import changes
+from tests.cli.test_elicitation import elicits
 
 __all__ = ["serving"]
 
@@ -65,7 +65,7 @@ def look(cli: Cli, columns: int, *args: str) -> None:
 def test_a_command_in_a_project_whose_folder_has_a_forged_name(careful: Cli, columns: int) -> None:
     folder = careful.project.rename(careful.project.with_name("Ж\x1b[2J\nApproved by Ж\n  risk    Ж"))
     forged = Cli(folder, careful.env)
-    args = ("--set", "sandbox.mode=off", "call", "--park", "shell.exec", "command=ls > x")
+    args = ("--set", "sandbox.mode=off", "call", "--pending", "shell.exec", "command=ls > x")
     parked = forged.run(*args)
     assert parked.code == 4 and "\x1b" not in parked.err and "\nApproved by" not in parked.err
     call_id = forged.run("pending", "--json").json["call_id"]
@@ -170,14 +170,14 @@ def test_questions_of_tools(cli: Cli, columns: int) -> None:
     text = {"type": "string", "title": HOSTILE, "description": HOSTILE, "default": HOSTILE}
     schema: dict[str, Any] = {"type": "object", "properties": {"a": choice, "b": text}}
     speech = Speech("user", {"type": "text", "text": HOSTILE})
-    asked = inquires(
+    asked = elicits(
         cli,
         Form(message=HOSTILE, schema=schema),
         Visit(message=HOSTILE, url=f"https://{'Ж' * 90}.example/{HOSTILE}"),
         Visit(message=HOSTILE, url=f"https://{'a' * 200}.example/"),
         Completion(system=HOSTILE, messages=(speech,)),
     )
-    with Terminal(asked, "call", "inquire", columns=columns, rows=3000) as person:
+    with Terminal(asked, "call", "elicit", columns=columns, rows=3000) as person:
         person.expect("Answer it?")
         person.expect("[y/N] ")
         person.type("y")

@@ -176,7 +176,7 @@ def test_keys_pressed_before_the_question_are_no_answer(asking: Cli) -> None:
 
 @pytest.mark.spec("A15a")
 def test_on_a_terminal_a_call_can_be_parked_on_purpose(asking: Cli) -> None:
-    with Terminal(asking, *WRITE, "--park") as person:
+    with Terminal(asking, *WRITE, "--pending") as person:
         assert person.finish() == 4
         assert PROMPT not in person.text
 
@@ -195,8 +195,8 @@ def test_questions_of_a_model_are_asked_one_by_one(asking: Cli) -> None:
         person.type("it is calm")
         assert person.finish() == 0
         assert person.text.rstrip().endswith("blue\n\nWhy?\nit is calm")
-    call_id = asking.park("ask.user", 'questions:=[{"question": "Where?", "options": null}]')
-    with Terminal(asking, "answer", call_id) as person:
+    call_id = asking.make_pending("ask.user", 'questions:=[{"question": "Where?", "options": null}]')
+    with Terminal(asking, "respond", call_id) as person:
         person.expect("Where?")
         person.type("here")
         assert person.finish() == 0
@@ -312,7 +312,7 @@ def test_a_person_who_looked_at_a_wider_sandbox_can_still_say_no(cli: Cli) -> No
 @pytest.mark.spec("A13a")
 def test_all_pending_calls_are_shown_before_one_yes_approves_them(asking: Cli) -> None:
     for name in "ab":
-        asking.park("file.write", f"path={name}", f"content=hello {name}")
+        asking.make_pending("file.write", f"path={name}", f"content=hello {name}")
     with Terminal(asking, "approve", "--all", rows=200) as person:
         person.expect("+hello a")
         person.expect("+hello b")

@@ -162,7 +162,7 @@ def test_of_many_paths_the_first_are_shown_and_all_are_counted(cli: Cli) -> None
 def test_a_folder_is_said_to_be_removed_or_made(cli: Cli) -> None:
     (cli.project / "old").mkdir()
     cli.configure('[sandbox]\nmode = "off"\nundo = "copy"\n')
-    call_id = cli.park("shell.exec", "command=rmdir old; mkdir new")
+    call_id = cli.make_pending("shell.exec", "command=rmdir old; mkdir new")
     assert cli.run("approve", call_id).code == 0
     seen = cli.run("undo", call_id).err
     assert "[new: a folder, will be removed]" in seen

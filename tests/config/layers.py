@@ -118,7 +118,7 @@ layers: st.SearchStrategy[Table] = _table(
         expires=st.sampled_from([60, 3600]),
     ),
     pending=_table(ttl=st.sampled_from([60, 3600])),
-    hooks=_table(
+    confirmation=_table(
         autonomy=st.sampled_from(["cautious", "standard", "autonomous"]),
         actions=st.dictionaries(_tool, st.sampled_from(ACTIONS), max_size=3),
     ),
@@ -250,7 +250,7 @@ PRECEDENCES: dict[str, Precedence] = {
 
 def action(config: Config, tool: str, precedence: Precedence, otherwise: str) -> int:
     """How quiet a call is, whichever way several matching patterns are weighed."""
-    found = [(pattern, name) for pattern, name in config.hooks.actions.items() if fnmatchcase(tool, pattern)]
+    found = [(pattern, name) for pattern, name in config.confirmation.actions.items() if fnmatchcase(tool, pattern)]
     return ACTIONS.index(precedence(found) if found else otherwise)
 
 

@@ -14,8 +14,8 @@ from holdfast.config.config import (
     ChatConfig,
     CommandRule,
     Config,
+    ConfirmationConfig,
     GuardrailsConfig,
-    HooksConfig,
     McpServer,
     ModelConfig,
     ModelProvider,
@@ -41,7 +41,7 @@ def looser_options(one: Config, other: Config) -> list[str]:
     checks = (
         *_tools(one.tools, other.tools),
         *_approval(one.approval, other.approval),
-        *_hooks(one.hooks, other.hooks),
+        *_confirmation(one.confirmation, other.confirmation),
         *_sandbox(one.sandbox, other.sandbox),
         *_model(one.model, other.model),
         *_chat(one.chat, other.chat),
@@ -110,15 +110,15 @@ def _approval(one: ApprovalConfig, other: ApprovalConfig) -> tuple[Check, ...]:
     )
 
 
-def _hooks(one: HooksConfig, other: HooksConfig) -> tuple[Check, ...]:
+def _confirmation(one: ConfirmationConfig, other: ConfirmationConfig) -> tuple[Check, ...]:
     kept = all(
         pattern in one.actions and _ACTIONS[one.actions[pattern]] <= _ACTIONS[action]
         for pattern, action in other.actions.items()
     )
     added = all(action == "confirm" for pattern, action in one.actions.items() if pattern not in other.actions)
     return (
-        ("hooks.autonomy", _AUTONOMY[one.autonomy] <= _AUTONOMY[other.autonomy]),
-        ("hooks.actions", kept and added),
+        ("confirmation.autonomy", _AUTONOMY[one.autonomy] <= _AUTONOMY[other.autonomy]),
+        ("confirmation.actions", kept and added),
     )
 
 

@@ -209,7 +209,10 @@ def test_skill_folders_are_taken_from_where_the_layer_is(load_here: LoadHere, ro
         ("tools = 3", "tools: expected a table, got 3."),
         ("[tools]\nagents = ['x']", "tools.agents: expected a table, got ['x']."),
         ("[tools]\nconfig = { x = 3 }", "tools.config.x: expected `object`, got `int`."),
-        ("[hooks.actions]\n'file.*' = 'conform'", 'hooks.actions."file.*": expected one of confirm, log, silent'),
+        (
+            "[confirmation.actions]\n'file.*' = 'conform'",
+            'confirmation.actions."file.*": expected one of confirm, log, silent',
+        ),
         ("[approval]\nmax_risk = 'hihg'", "approval.max_risk: expected one of low, medium, high, got 'hihg'; did you"),
         ("[approval]\nauto_approve = '$default'", "to name tools or presets, give a list"),
         ("[approval.presets.mine]\napprove = []", "approval.presets.mine: the name of a preset begins with `$`"),
@@ -299,8 +302,8 @@ def test_a_user_configuration_moved_into_the_project_only_tightens_until_it_is_t
 
 @pytest.mark.spec("E1a")
 def test_flags_are_keyed_by_option_and_cannot_contradict_each_other(load_here: LoadHere) -> None:
-    config = load_here(flags={"approval.max_risk": "low", "hooks": {"actions": {"file.*": "confirm"}}}).config
-    assert config.approval.max_risk is Risk.LOW and config.hooks.actions == {"file.*": "confirm"}
+    config = load_here(flags={"approval.max_risk": "low", "confirmation": {"actions": {"file.*": "confirm"}}}).config
+    assert config.approval.max_risk is Risk.LOW and config.confirmation.actions == {"file.*": "confirm"}
     assert "keep one" in refused(load_here, flags={"tools.profile": "full", "tools": {"profile": "minimal"}})
     assert "keep one" in refused(load_here, flags={"tools": {"profile": "full"}, "tools.profile.x": 1})
 

@@ -30,7 +30,7 @@ FULL: dict[str, Any] = {
         "skills": {"s": "/skills/s"},
     },
     "approval": {"auto_approve": ["$default"], "presets": {"$mine": {"approve": ["a"]}}, "max_risk": "low"},
-    "hooks": {"actions": {"file.*": "confirm"}},
+    "confirmation": {"actions": {"file.*": "confirm"}},
     "sandbox": {"network": ["a.example"], "mode": "required"},
     "output": {"max_output_bytes": 10},
     "mcp": {

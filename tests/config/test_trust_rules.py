@@ -114,8 +114,8 @@ LOOSER: list[tuple[str, Any]] = [
     ("approval.on_error", "skip"),
     ("approval.expires", 99_999),
     ("pending.ttl", 9_999_999),
-    ("hooks.autonomy", "autonomous"),
-    ("hooks.actions", {"file.*": "silent"}),
+    ("confirmation.autonomy", "autonomous"),
+    ("confirmation.actions", {"file.*": "silent"}),
     ("sandbox.mode", "off"),
     ("sandbox.writable", ["/"]),
     ("sandbox.read_deny", {"set": []}),
@@ -176,7 +176,7 @@ STRICT: Table = {
     },
     "approval": {"auto_approve_sandboxed": False, "max_risk": "low", "on_error": "ask", "expires": 60, "widen": []},
     "pending": {"ttl": 60},
-    "hooks": {"autonomy": "cautious", "actions": {"file.*": "confirm"}},
+    "confirmation": {"autonomy": "cautious", "actions": {"file.*": "confirm"}},
     "sandbox": {"mode": "required", "cpu_seconds": 10},
     "output": {"max_output_bytes": 1000},
     "ledger": {"durability": "power"},
@@ -288,8 +288,8 @@ def test_what_tightens_applies_at_once_without_trust(load_here: LoadHere, write_
         approval.on_error = "ask"
         approval.auto_approve_sandboxed = false
         approval.presets."$locked".deny = ["shell.exec"]
-        hooks.autonomy = "cautious"
-        hooks.actions."file.*" = "confirm"
+        confirmation.autonomy = "cautious"
+        confirmation.actions."file.*" = "confirm"
         sandbox.mode = "required"
         sandbox.writable = []
         sandbox.read_deny.append = ["/srv/private"]
@@ -306,7 +306,7 @@ def test_what_tightens_applies_at_once_without_trust(load_here: LoadHere, write_
     assert config.approval.max_risk is Risk.LOW and config.approval.on_error == "ask"
     assert not config.approval.auto_approve_sandboxed
     assert config.approval.presets == {"$locked": Preset(deny=("shell.exec",))}
-    assert config.hooks.autonomy == "cautious" and config.hooks.actions == {"file.*": "confirm"}
+    assert config.confirmation.autonomy == "cautious" and config.confirmation.actions == {"file.*": "confirm"}
     assert config.sandbox.mode == "required" and config.sandbox.writable == ()
     assert config.sandbox.read_deny == (*Config().sandbox.read_deny, "/srv/private")
     assert config.output.max_lines == 10 and config.ledger.durability == "power"
@@ -377,7 +377,7 @@ def test_secrets_modules_and_functions_come_only_from_user_level_config_even_whe
 @pytest.mark.spec("A2")
 def test_a_notice_shows_a_bounded_number_of_keys_and_no_control_characters(load_here: LoadHere) -> None:
     actions = {f"\x1b[2J{number}\u202e": "silent" for number in range(500)}
-    [notice] = load_here(document={"hooks": {"actions": actions}}).notices
+    [notice] = load_here(document={"confirmation": {"actions": actions}}).notices
     assert "and 492 more" in notice and notice.isprintable() and len(notice) < 1000
 
 

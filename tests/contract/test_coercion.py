@@ -1,4 +1,4 @@
-"""The one coercion policy, the same from every door: only text, only where text is refused, only on a copy."""
+"""The one coercion policy, the same from every interface: only text, only where text is refused, only on a copy."""
 
 from __future__ import annotations
 

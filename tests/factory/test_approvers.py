@@ -1,4 +1,4 @@
-"""Who approved a call is in the record, whichever door they came through."""
+"""Who approved a call is in the record, whichever interface they came through."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_program_names_whoever_it_asked(place: Place) -> None:
 
 def test_a_call_that_was_parked_names_whoever_answered_it(place: Place) -> None:
     async def work() -> None:
-        async with open_runtime(place.root, nobody="park") as runtime:
+        async with open_runtime(place.root, nobody="pending") as runtime:
             held = await runtime.call("file.write", MAKEFILE)
         async with open_runtime(place.root) as runtime:
             await runtime.approve(held.call_id, by="bob")

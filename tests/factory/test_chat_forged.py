@@ -50,7 +50,7 @@ def approved_call(root: Path, tool: str, args: dict[str, Any], **flags: Any) -> 
     """A call of another conversation that a person approves, without seeing what it is about."""
 
     async def session() -> Result:
-        async with build_runtime(load_setting(root, flags), nobody="park") as runtime:
+        async with build_runtime(load_setting(root, flags), nobody="pending") as runtime:
             result = await runtime.call(tool, args)
             return await runtime.approve(result.call_id or "") if result.state is State.PENDING else result
 
@@ -110,9 +110,9 @@ def test_an_approval_that_undo_brought_back_does_not_count(talk: Place) -> None:
 
     async def undone() -> None:
         async with build_runtime(load_setting(talk.root)) as runtime:
-            first = runtime.commands.undo(forged.call_id or "", by="ann", partial=False, door="cli")
+            first = runtime.commands.undo(forged.call_id or "", by="ann", partial=False, interface="cli")
             assert "status=pending" in talk.document.read_text()
-            assert runtime.commands.undo(first.call_id or "", by="ann", partial=False, door="cli").success
+            assert runtime.commands.undo(first.call_id or "", by="ann", partial=False, interface="cli").success
 
     run(undone())
     still_waits(talk)

@@ -87,7 +87,7 @@ NAMED = [
     ("makefile", "include build/local.mk\n", "build/local.mk"),
     ("Makefile", "ifdef A\n  include build/local.mk\nendif\n", "build/local.mk"),
     ("mise.toml", '[env]\n_.path = ["./tools/bin"]\n', "tools/bin/git"),
-    ("mise.toml", '[hooks]\nenter = "./ops/enter"\n', "ops/enter"),
+    ("mise.toml", '[confirmation]\nenter = "./ops/enter"\n', "ops/enter"),
 ]
 
 

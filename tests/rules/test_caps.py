@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.config.config import ApprovalConfig, HooksConfig
+from holdfast.config.config import ApprovalConfig, ConfirmationConfig
 from holdfast.contract.call import Caller, Decision, Proposal
 from holdfast.contract.context import Context
 from holdfast.contract.enums import Risk, Verdict
@@ -16,12 +16,12 @@ from holdfast.contract.tool import Tool
 from holdfast.rules.chain import DEFAULT, Chain, Question, ResolveContext
 from holdfast.rules.decider import (
     CHANGED,
-    HOOK,
+    CONFIRMATION,
     MAX_RISK,
     PROTECTED,
     Cap,
+    Confirmations,
     Gate,
-    Hooks,
     apply_caps,
     max_risk_cap,
     protected_path_cap,
@@ -97,11 +97,11 @@ def test_a_caps_reason_is_kept_when_nobody_else_gave_one() -> None:
 @pytest.mark.parametrize("about", [WRITE, EDIT, tool("acme.patch", touches=WRITE.touches)])
 @pytest.mark.parametrize("source", [CONFIG, GRANTS, "function"])
 def test_a_change_to_a_protected_path_is_always_asked_about(about: Tool, source: str) -> None:
-    asked = question(about, {"path": ".git/hooks/pre-commit"})
+    asked = question(about, {"path": ".git/confirmations/pre-commit"})
     decision = apply_caps(Decision(Verdict.APPROVE, source, ""), [protected_path_cap(protected)], asked).decision
     assert decision.verdict is Verdict.ASK
     assert decision.source == PROTECTED
-    assert decision.reason == "'/srv/project/.git/hooks/pre-commit' is a protected path: git obeys it"
+    assert decision.reason == "'/srv/project/.git/confirmations/pre-commit' is a protected path: git obeys it"
 
 
 @pytest.mark.spec("A6")
@@ -150,22 +150,25 @@ def test_a_policy_function_that_saw_the_call_is_not_held_to_the_highest_risk() -
 def test_the_standard_caps_are_those_that_are_configured() -> None:
     chain = Chain()
     assert [cap.name for cap in standard_caps(ApprovalConfig(), chain)] == [SHELL_PARTS, CHANGED]
-    caps = standard_caps(ApprovalConfig(max_risk=Risk.LOW), chain, hooks=Hooks(), is_protected=protected)
-    assert [cap.name for cap in caps] == [SHELL_PARTS, CHANGED, PROTECTED, MAX_RISK, HOOK]
+    caps = standard_caps(
+        ApprovalConfig(max_risk=Risk.LOW), chain, confirmations=Confirmations(), is_protected=protected
+    )
+    assert [cap.name for cap in caps] == [SHELL_PARTS, CHANGED, PROTECTED, MAX_RISK, CONFIRMATION]
 
 
 def gate(**actions: str) -> Gate:
     approval = ApprovalConfig(max_risk=Risk.MEDIUM)
     chain = standard_chain(approval)
-    hooks = Hooks(HooksConfig(actions={name.replace("_", "."): action for name, action in actions.items()}))  # pyright: ignore[reportArgumentType]
-    return Gate(chain, standard_caps(approval, chain, hooks=hooks, is_protected=protected))
+    given = {name.replace("_", "."): action for name, action in actions.items()}
+    confirmations = Confirmations(ConfirmationConfig(actions=given))  # pyright: ignore[reportArgumentType]
+    return Gate(chain, standard_caps(approval, chain, confirmations=confirmations, is_protected=protected))
 
 
 @pytest.mark.spec("A18")
 def test_the_gate_lets_the_chain_speak_first_and_the_caps_last() -> None:
     judged = gate(file_read="confirm").judge(question(READ))
-    assert judged.decision.source == HOOK
-    assert [step.source for step in judged.steps] == [CONFIG, SHELL_PARTS, CHANGED, PROTECTED, MAX_RISK, HOOK]
+    assert judged.decision.source == CONFIRMATION
+    assert [step.source for step in judged.steps] == [CONFIG, SHELL_PARTS, CHANGED, PROTECTED, MAX_RISK, CONFIRMATION]
 
 
 @pytest.mark.spec("A18")

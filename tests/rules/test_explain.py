@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from holdfast.config.config import ApprovalConfig, HooksConfig
+from holdfast.config.config import ApprovalConfig, ConfirmationConfig
 from holdfast.contract.call import Decision
 from holdfast.contract.enums import Verdict
 from holdfast.contract.json import Args
 from holdfast.rules.chain import Chain, ResolveContext
-from holdfast.rules.decider import HOOK, Explanation, Gate, Hooks, explain
+from holdfast.rules.decider import CONFIRMATION, Confirmations, Explanation, Gate, explain
 from holdfast.rules.from_config import standard_chain
 from holdfast.rules.resolvers import CATCH_ALL, CONFIG, PURE
 
@@ -27,7 +27,7 @@ def answers(explanation: Explanation) -> list[tuple[str, str, str, bool]]:
 def test_everyone_in_the_chain_is_shown_and_who_decided() -> None:
     chain = standard_chain(ApprovalConfig(require_approval=False))
     chain.register("third", lambda name, args, ctx: None)
-    told = explain(ALLOWED, chain, [Hooks().cap()], question(SHELL))
+    told = explain(ALLOWED, chain, [Confirmations().cap()], question(SHELL))
     assert told.decision == Decision(Verdict.APPROVE, CATCH_ALL, "Approval is switched off.")
     assert answers(told) == [
         ("policy", "tools.profile", "available", False),
@@ -35,7 +35,7 @@ def test_everyone_in_the_chain_is_shown_and_who_decided() -> None:
         ("chain", "third", "pass", False),
         ("chain", PURE, "pass", False),
         ("chain", CATCH_ALL, "approve", True),
-        ("cap", HOOK, "pass", False),
+        ("cap", CONFIRMATION, "pass", False),
     ]
 
 
@@ -57,12 +57,12 @@ def test_when_nobody_answered_the_default_decided() -> None:
 
 @pytest.mark.spec("A10", "A18")
 def test_a_cap_that_decided_is_marked_and_the_overruled_approval_stays_visible() -> None:
-    hooks = Hooks(HooksConfig(actions={"write": "confirm"}))
-    told = explain(None, standard_chain(ApprovalConfig()), [hooks.cap()], question(WRITE))
+    confirmations = Confirmations(ConfirmationConfig(actions={"write": "confirm"}))
+    told = explain(None, standard_chain(ApprovalConfig()), [confirmations.cap()], question(WRITE))
     assert answers(told) == [
         ("chain", CONFIG, "approve", False),
         ("chain", PURE, "not asked", False),
-        ("cap", HOOK, "ask", True),
+        ("cap", CONFIRMATION, "ask", True),
     ]
 
 
@@ -72,13 +72,13 @@ def test_a_policy_that_denies_ends_it_and_nobody_else_is_asked() -> None:
     chain = Chain()
     chain.register("spy", lambda name, args, ctx: asked.append(name))
     refused = Decision(Verdict.DENY, "tools.deny", "'bash' in tools.deny takes 'shell.exec' away")
-    told = explain(refused, chain, [Hooks().cap()], question(SHELL))
+    told = explain(refused, chain, [Confirmations().cap()], question(SHELL))
     assert told.decision == refused
     assert asked == []
     assert answers(told) == [
         ("policy", "tools.deny", "deny", True),
         ("chain", "spy", "not asked", False),
-        ("cap", HOOK, "not asked", False),
+        ("cap", CONFIRMATION, "not asked", False),
     ]
 
 
@@ -98,13 +98,13 @@ def test_a_failed_resolver_shows_why_it_failed() -> None:
 @pytest.mark.spec("A10")
 def test_the_explanation_is_the_decision_the_gate_makes() -> None:
     chain = standard_chain(ApprovalConfig())
-    hooks = Hooks(HooksConfig(autonomy="cautious"))
+    confirmations = Confirmations(ConfirmationConfig(autonomy="cautious"))
     for about in (READ, WRITE, SHELL):
-        told = explain(None, chain, [hooks.cap()], question(about))
-        assert told.decision == Gate(chain, [hooks.cap()]).decide(question(about))
+        told = explain(None, chain, [confirmations.cap()], question(about))
+        assert told.decision == Gate(chain, [confirmations.cap()]).decide(question(about))
 
 
 @pytest.mark.spec("A10")
 def test_the_explanation_is_json() -> None:
-    told = explain(ALLOWED, standard_chain(ApprovalConfig()), [Hooks().cap()], question(READ))
+    told = explain(ALLOWED, standard_chain(ApprovalConfig()), [Confirmations().cap()], question(READ))
     assert msgspec.json.decode(msgspec.json.encode(told), type=Explanation) == told

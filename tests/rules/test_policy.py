@@ -9,7 +9,7 @@ import pytest
 from holdfast.config.config import (
     ApprovalConfig,
     Config,
-    HooksConfig,
+    ConfirmationConfig,
     McpConfig,
     McpServer,
     PolicyLayer,
@@ -275,8 +275,8 @@ def test_a_tool_that_replaces_another_is_judged_anew() -> None:
 @pytest.mark.spec("P5")
 def test_callers_of_the_same_kind_share_one_compiled_policy() -> None:
     policy = Policy(PolicyRules(agents={"fast": layer("minimal")}))
-    plain = policy.compile(Caller(door="cli", session="1"))
-    assert policy.compile(Caller(door="mcp", session="2", agent="unlisted", provider="any")) is plain
+    plain = policy.compile(Caller(interface="cli", session="1"))
+    assert policy.compile(Caller(interface="mcp", session="2", agent="unlisted", provider="any")) is plain
     assert policy.compile(Caller(agent="fast")) is not plain
     assert policy.compile(Caller(agent="fast", session="x")) is policy.compile(Caller(agent="fast"))
     for number in range(1000):
@@ -346,7 +346,9 @@ def test_names_that_no_tool_has_are_warned_about_with_what_was_meant() -> None:
         presets={"$mine": Preset(approve=("file.lst",), deny=("bassh",))},
         narrow=(("git.dif",),),
     )
-    config = Config(tools=tools, approval=approval, hooks=HooksConfig(actions={"git.*": "log", "shell.exek": "log"}))
+    config = Config(
+        tools=tools, approval=approval, confirmation=ConfirmationConfig(actions={"git.*": "log", "shell.exek": "log"})
+    )
     skills = {"s": SkillPermissions(("git.stats",), "x")}
     known = [tool for tool in EVERY if tool.name != "image.analyze"]
     places = {
@@ -365,7 +367,7 @@ def test_names_that_no_tool_has_are_warned_about_with_what_was_meant() -> None:
         ),
         "approval.presets.$mine.approve names 'file.lst'": "tool or group. Did you mean 'file.list'?",
         "approval.presets.$mine.deny names 'bassh'": "tool or group. Did you mean 'bash'?",
-        "hooks.actions names 'shell.exek'": "tool or group. Did you mean 'shell.exec'?",
+        "confirmation.actions names 'shell.exek'": "tool or group. Did you mean 'shell.exec'?",
     }
     assert check_names(config, known, skills) == [
         f"{place}, but there is no such {hint}" for place, hint in places.items()

@@ -62,7 +62,7 @@ async def _work(folder: Path, oracle: Oracle, at_work: int) -> None:
     ledger = Ledger.open(folder / "state" / "ledger.db")
     config = Config(approval=ApprovalConfig(auto_approve=("mutate",)))
     runtime = Runtime(
-        tools=_tools(oracle), ledger=ledger, nobody="park", config=config, workspace=Workspace(cwd=str(folder))
+        tools=_tools(oracle), ledger=ledger, nobody="pending", config=config, workspace=Workspace(cwd=str(folder))
     )
 
     async def one() -> None:

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from holdfast import Answer, Attachment, Config, PendingCall, Precondition, Proposal, Result, Risk, Runtime, State, Tool
-from holdfast.config.config import ApprovalConfig, HooksConfig, SandboxConfig
+from holdfast.config.config import ApprovalConfig, ConfirmationConfig, SandboxConfig
 from holdfast.contract.enums import Failure
 from holdfast.contract.errors import CallError, InvalidArguments, NotPending, StaleApproval, UnknownCall
 from tests.runtime.support import add, open_ledger, recorder, run, runtime_in, until_held, yes
 
 
 def _parked(folder: Path, *tools: Tool, **options: Any) -> tuple[Runtime, PendingCall]:
-    runtime = runtime_in(folder, *tools, nobody="park", **options)
+    runtime = runtime_in(folder, *tools, nobody="pending", **options)
     result = run(runtime.call(tools[0].name, {"text": "hello"}))
     assert (result.state, result.exit_code) == (State.PENDING, 4)
     (held,) = runtime.pending.list()
@@ -46,18 +46,18 @@ def test_a_parked_call_says_how_to_approve_it_and_waits_in_the_ledger(tmp_path: 
 @pytest.mark.spec("A12", "A14")
 def test_the_four_answers(tmp_path: Path) -> None:
     note, seen = recorder()
-    runtime = runtime_in(tmp_path, note, nobody="park")
+    runtime = runtime_in(tmp_path, note, nobody="pending")
 
-    def park() -> str:
+    def make_pending() -> str:
         return run(runtime.call("note", {"text": "hello"})).call_id
 
-    approved = run(runtime.approve(park(), by="ann"))
+    approved = run(runtime.approve(make_pending(), by="ann"))
     assert (approved.state, approved.output) == (State.DONE, "noted hello")
-    edited = run(runtime.approve(park(), by="ann", args={"text": "changed"}))
+    edited = run(runtime.approve(make_pending(), by="ann", args={"text": "changed"}))
     assert edited.output == "noted changed"
-    rejected = run(runtime.reject(park(), "not now", by="ann"))
+    rejected = run(runtime.reject(make_pending(), "not now", by="ann"))
     assert (rejected.state, rejected.error, rejected.exit_code) == (State.REJECTED, "not now", 3)
-    answered = run(runtime.respond(park(), "did it by hand", by="ann"))
+    answered = run(runtime.respond(make_pending(), "did it by hand", by="ann"))
     assert (answered.state, answered.output) == (State.DONE, "did it by hand")
     assert seen == [{"text": "hello"}, {"text": "changed"}]
     assert runtime.pending.list() == []
@@ -75,7 +75,7 @@ def test_a_rejection_without_words_has_the_seeds_words(tmp_path: Path) -> None:
 @pytest.mark.spec("A9")
 def test_a_refused_confirmation_of_a_hook_has_the_seeds_words(tmp_path: Path) -> None:
     note, seen = recorder(effects=frozenset())
-    runtime, held = _parked(tmp_path, note, config=Config(hooks=HooksConfig(actions={"note": "confirm"})))
+    runtime, held = _parked(tmp_path, note, config=Config(confirmation=ConfirmationConfig(actions={"note": "confirm"})))
     assert runtime.visible()[0].name == "note"
     assert run(runtime.reject(held.call.id)).error == "Tool execution cancelled by user"
     assert seen == []
@@ -85,7 +85,7 @@ def test_a_refused_confirmation_of_a_hook_has_the_seeds_words(tmp_path: Path) ->
 def test_a_logged_tool_is_logged_when_it_executes_and_a_silent_one_is_not(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "holdfast")
     note, _ = recorder(effects=frozenset())
-    runtime = Runtime(tools=[note, add], config=Config(hooks=HooksConfig(actions={"note": "log"})))
+    runtime = Runtime(tools=[note, add], config=Config(confirmation=ConfirmationConfig(actions={"note": "log"})))
     run(runtime.call("add", {"a": 1}))
     assert caplog.messages == []
     run(runtime.call("note", {"text": "x"}))
@@ -115,7 +115,7 @@ def test_a_confirmation_is_asked_for_when_the_call_executes_whoever_approved_it(
     """The tool stays listed, and a list, no effects and switched-off approval do not take the question away."""
     note, seen = recorder(effects=frozenset())
     free = ApprovalConfig(auto_approve=("*",), require_approval=False)
-    config = Config(approval=free, hooks=HooksConfig(actions={"note": "confirm"}))
+    config = Config(approval=free, confirmation=ConfirmationConfig(actions={"note": "confirm"}))
     runtime, held = _parked(tmp_path, note, config=config)
     assert [tool.name for tool in runtime.visible()] == ["note"] and seen == []
     assert run(runtime.approve(held.call.id)).success and len(seen) == 1
@@ -341,10 +341,10 @@ def test_the_first_answer_counts_whichever_door_it_comes_from(tmp_path: Path) ->
         call = asyncio.create_task(runtime.call("note", {"text": "a"}))
         held = await asking
         other = runtime_in(tmp_path, note)
-        return await other.reject(held.call.id, "from the other door", by="bob"), await call
+        return await other.reject(held.call.id, "from the other interface", by="bob"), await call
 
     there, here = run(main())
-    assert there.error == here.error == "from the other door"
+    assert there.error == here.error == "from the other interface"
     assert seen == []
 
 
@@ -368,7 +368,7 @@ def test_a_definition_only_tool_is_finished_from_outside(tmp_path: Path) -> None
 @pytest.mark.spec("A12")
 def test_without_a_ledger_held_calls_wait_in_memory() -> None:
     note, seen = recorder()
-    runtime = Runtime(tools=[note], nobody="park")
+    runtime = Runtime(tools=[note], nobody="pending")
     held = run(runtime.call("note", {"text": "a"}))
     assert run(runtime.approve(held.call_id)).output == "noted a"
     assert len(seen) == 1
@@ -386,7 +386,7 @@ def test_a_held_call_is_summed_up_by_the_proposal_the_tool_or_its_arguments(tmp_
         return "ok"
 
     def summed_up(tool: Tool) -> str:
-        runtime = runtime_in(tmp_path / tool.name, tool, nobody="park")
+        runtime = runtime_in(tmp_path / tool.name, tool, nobody="pending")
         run(runtime.call(tool.name, {"command": "ls -l", "text": "x"}))
         return runtime.pending.list()[0].summary
 
@@ -404,7 +404,7 @@ def test_a_held_call_is_summed_up_by_the_proposal_the_tool_or_its_arguments(tmp_
 def test_a_call_is_finished_from_outside_only_where_its_name_means_one_call(tmp_path: Path) -> None:
     """Models and clients choose ids: twice the same, one that has ended, or one that another call has in the ledger."""
     ask = Tool(name="ask", input_schema={"type": "object"}, effects=frozenset({"person"}))
-    runtime = runtime_in(tmp_path, ask, nobody="park")
+    runtime = runtime_in(tmp_path, ask, nobody="pending")
 
     def asked(given_id: str, request: str = "r") -> str:
         return run(runtime.call("ask", {}, request=request, given_id=given_id)).call_id
@@ -430,7 +430,7 @@ def test_a_call_is_finished_from_outside_only_where_its_name_means_one_call(tmp_
 def test_what_is_suggested_can_work_where_the_call_waits(tmp_path: Path, kept: bool) -> None:
     note, _ = recorder()
     tools = [note, Tool(name="ask.colleague")]
-    runtime = runtime_in(tmp_path, *tools, nobody="park") if kept else Runtime(tools=tools, nobody="park")
+    runtime = runtime_in(tmp_path, *tools, nobody="pending") if kept else Runtime(tools=tools, nobody="pending")
     waiting = run(runtime.call("note", {"text": "x"}))
     asked = run(runtime.call("ask.colleague"))
     with pytest.raises(CallError) as no_yes:
@@ -440,7 +440,7 @@ def test_what_is_suggested_can_work_where_the_call_waits(tmp_path: Path, kept: b
     missing = run(runtime.call("nothing.like.it"))
     told = [waiting.error or "", asked.error or "", str(no_yes.value), str(unknown.value), missing.error or ""]
     commands = [
-        f"holdfast approve {waiting.call_id}", *[f"holdfast answer {asked.call_id} TEXT"] * 2, "`holdfast pending`",
+        f"holdfast approve {waiting.call_id}", *[f"holdfast respond {asked.call_id} TEXT"] * 2, "`holdfast pending`",
         "`holdfast tools`",
     ]  # fmt: skip
     calls = [
@@ -455,7 +455,7 @@ def test_what_is_suggested_can_work_where_the_call_waits(tmp_path: Path, kept: b
 def test_a_call_resolved_from_outside_keeps_everything_in_its_result(tmp_path: Path) -> None:
     image = Attachment(kind="image", mime_type="image/png", data=b"png")
     whole = Result(True, "seen", structured={"n": 1}, metadata={"took": 3}, attachments=(image,))
-    runtime = runtime_in(tmp_path, Tool(name="ask.colleague"), nobody="park")
+    runtime = runtime_in(tmp_path, Tool(name="ask.colleague"), nobody="pending")
 
     def asked(name: str) -> str:
         return run(runtime.call("ask.colleague", request="r", given_id=name)).call_id

@@ -98,7 +98,7 @@ def test_a_program_registers_a_resolver_and_takes_it_back() -> None:
     runtime = Runtime(tools=[note])
 
     def office_hours(tool: str, args: Any, ctx: Any) -> str | None:
-        return "approve" if tool == "note" and ctx.caller.door == "python" else None
+        return "approve" if tool == "note" and ctx.caller.interface == "python" else None
 
     handle = runtime.approvals.register("office-hours", office_hours, description="The office is open.")
     assert run(runtime.call("note", {"text": "x"})).success

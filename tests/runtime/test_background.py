@@ -18,7 +18,7 @@ from holdfast.contract.event import Warned
 from holdfast.contract.processes import Processes
 from holdfast.runtime.background_processes import read_page
 from holdfast.sandbox import limits
-from holdfast.sandbox.supervisor.client import Job, Warden
+from holdfast.sandbox.supervisor.client import Job, Supervisor
 from tests.runtime.commanding import mark, shell_in, survivors, until
 from tests.runtime.support import run
 
@@ -70,7 +70,7 @@ def test_a_cancelled_start_is_killed_even_if_nobody_hears_that_it_started(
     # Without groups: they are removed when nobody waits for the command any more, and then it does not even start.
     monkeypatch.setattr(limits, "group_parents", lambda: ())
     file = tmp_path / "project" / "started"
-    begin = Warden.run
+    begin = Supervisor.run
 
     def run_and_leave(*args: Any, **options: Any) -> Job:
         job = begin(*args, **options)
@@ -80,7 +80,7 @@ def test_a_cancelled_start_is_killed_even_if_nobody_hears_that_it_started(
 
     async def script(runtime: Runtime) -> None:
         await runtime.call("process.start", {"command": "exit 0"})
-        monkeypatch.setattr(Warden, "run", run_and_leave)
+        monkeypatch.setattr(Supervisor, "run", run_and_leave)
         asked = {"command": f"echo > {file}; sleep {marker}", "detached": True}
         assert not (await runtime.call("process.start", asked)).success
         folder = tmp_path / "state" / "processes"
@@ -129,7 +129,7 @@ def test_output_is_read_while_its_log_turns_over(tmp_path: Path, monkeypatch: py
 def test_nothing_is_made_to_learn_that_no_process_runs(tmp_path: Path) -> None:
     async def script(runtime: Runtime) -> None:
         assert not runtime.services.writers_alive()
-        assert not {"processes", "warden", "sandbox"} & set(vars(runtime.commands))
+        assert not {"processes", "supervisor", "sandbox"} & set(vars(runtime.commands))
         assert not (tmp_path / "state" / "processes").exists()
 
     _with(tmp_path, script)
@@ -146,7 +146,7 @@ def test_it_is_known_whether_a_process_runs_here_or_was_left_by_another_runtime(
 
     async def later(runtime: Runtime) -> None:
         assert runtime.services.writers_alive() is detached
-        assert "warden" not in vars(runtime.commands)
+        assert "supervisor" not in vars(runtime.commands)
         if detached:
             await runtime.call("process.kill", {"id": name, "signal": "SIGKILL"})
             await until(lambda: not runtime.services.writers_alive())

@@ -17,7 +17,7 @@ from holdfast.config.layers import tighten
 from holdfast.config.options import Option, options
 from holdfast.contract.enums import AUTO_APPROVED_IF_SANDBOXED, NEEDS_CONTAINMENT, RUNS_COMMANDS
 from holdfast.contract.errors import ConfigError
-from holdfast.rules.decider import HOOK, MAX_RISK
+from holdfast.rules.decider import CONFIRMATION, MAX_RISK
 from holdfast.rules.policy import Names
 from holdfast.rules.resolvers import BUILT_IN
 from tests.runtime.predicting import CALLS, Setting, laid_over, layers, project_in, runtime_for, setting
@@ -70,7 +70,7 @@ class Change:
             case "calls above the risk limit":
                 return told.source == MAX_RISK
             case "calls that would be confirmed":
-                return told.source == HOOK
+                return told.source == CONFIRMATION
             case "calls that are asked about because a policy failed":
                 return "could not answer" in told.reason
             case "calls of tools that need its scopes":

@@ -196,7 +196,7 @@ def test_paths_that_cannot_be_told_end_an_approved_call_instead_of_hanging(tmp_p
         return ["same"]
 
     note, seen = recorder(touches=touches, effects=frozenset({"fs.write"}))
-    runtime = runtime_in(tmp_path, note, nobody="park")
+    runtime = runtime_in(tmp_path, note, nobody="pending")
     held = run(runtime.call("note", {"text": "x"}))
     broken.append(True)
     result = run(runtime.approve(held.call_id), 20)
@@ -230,7 +230,7 @@ def test_edited_arguments_meet_the_hooks_too(tmp_path: Path) -> None:
     def no_evil(args: Any, ctx: Any) -> Deny | None:
         return Deny("no evil") if args["text"] == "evil" else None
 
-    runtime = runtime_in(tmp_path, note, nobody="park")
+    runtime = runtime_in(tmp_path, note, nobody="pending")
     runtime.middleware_for("note", before=no_evil)
     held = run(runtime.call("note", {"text": "x"}))
     with pytest.raises(CallError, match="no evil"):
@@ -241,7 +241,7 @@ def test_edited_arguments_meet_the_hooks_too(tmp_path: Path) -> None:
 @pytest.mark.spec("A12")
 def test_what_is_denied_by_now_does_not_run_though_it_was_approved(tmp_path: Path) -> None:
     note, seen = recorder()
-    runtime = runtime_in(tmp_path, note, nobody="park")
+    runtime = runtime_in(tmp_path, note, nobody="pending")
     held = run(runtime.call("note", {"text": "x"}))
 
     def deny(name: str, args: Any, ctx: Any) -> str:
@@ -282,7 +282,7 @@ def test_a_stopped_call_starts_nothing_more() -> None:
 @pytest.mark.spec("A12")
 def test_a_yes_for_a_session_is_for_the_session_of_its_caller(tmp_path: Path) -> None:
     note, _ = recorder()
-    runtime = runtime_in(tmp_path, note, nobody="park")
+    runtime = runtime_in(tmp_path, note, nobody="pending")
     one, other = Caller(session="one"), Caller(session="other")
     run(runtime.call("note", {"text": "x"}, caller=one))
     run(runtime.allow(runtime.pending.list()[0], "session"))
@@ -351,7 +351,7 @@ def test_a_hook_may_name_its_tool_as_the_model_does() -> None:
 @pytest.mark.spec("X10")
 def test_what_cannot_be_recorded_is_not_run_and_what_ran_unrecorded_is_not_acknowledged(tmp_path: Path) -> None:
     note, seen = recorder()
-    runtime = runtime_in(tmp_path, note, add, config=approving("note"), nobody="park")
+    runtime = runtime_in(tmp_path, note, add, config=approving("note"), nobody="pending")
     assert runtime.ledger is not None
     runtime.ledger.run(lambda tx: None)
     full = sqlite3.connect(runtime.ledger.path, timeout=0.01)

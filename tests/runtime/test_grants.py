@@ -23,11 +23,11 @@ def _held(runtime: Runtime, name: str, args: dict[str, Any]) -> PendingCall:
 @pytest.mark.spec("A12")
 def test_a_grant_covers_exactly_the_call_it_was_given_for(tmp_path: Path) -> None:
     note, seen = recorder()
-    runtime = runtime_in(tmp_path, note, nobody="park")
+    runtime = runtime_in(tmp_path, note, nobody="pending")
     run(runtime.allow(_held(runtime, "note", {"text": "daily"}), "project", by="ann"))
     assert run(runtime.call("note", {"text": "daily"})).state is State.DONE
     assert run(runtime.call("note", {"text": "other"})).state is State.PENDING
-    changed = runtime_in(tmp_path, note.with_(description="Something else."), nobody="park")
+    changed = runtime_in(tmp_path, note.with_(description="Something else."), nobody="pending")
     assert run(changed.call("note", {"text": "daily"})).state is State.PENDING
     assert seen == [{"text": "daily"}]
 
@@ -35,7 +35,7 @@ def test_a_grant_covers_exactly_the_call_it_was_given_for(tmp_path: Path) -> Non
 @pytest.mark.spec("A12")
 def test_once_is_once_also_when_many_race_for_it(tmp_path: Path) -> None:
     note, seen = recorder()
-    runtime = runtime_in(tmp_path, note, nobody="park")
+    runtime = runtime_in(tmp_path, note, nobody="pending")
     run(runtime.allow(_held(runtime, "note", {"text": "x"}), "once", by="ann"))
 
     async def main() -> list[Result]:
@@ -50,11 +50,11 @@ def test_once_is_once_also_when_many_race_for_it(tmp_path: Path) -> None:
 @pytest.mark.spec("A12")
 def test_scopes_end_where_they_say(tmp_path: Path) -> None:
     note, _ = recorder()
-    first = runtime_in(tmp_path, note, nobody="park")
+    first = runtime_in(tmp_path, note, nobody="pending")
     run(first.allow(_held(first, "note", {"text": "session"}), "session", by="ann"))
     run(first.allow(_held(first, "note", {"text": "project"}), "project", by="ann"))
     assert run(first.call("note", {"text": "session"})).state is State.DONE
-    second = runtime_in(tmp_path, note, nobody="park")
+    second = runtime_in(tmp_path, note, nobody="pending")
     assert run(second.call("note", {"text": "session"})).state is State.PENDING
     assert run(second.call("note", {"text": "project"})).state is State.DONE
 
@@ -62,7 +62,7 @@ def test_scopes_end_where_they_say(tmp_path: Path) -> None:
 @pytest.mark.spec("A12")
 def test_grants_are_listed_and_revoked(tmp_path: Path) -> None:
     note, _ = recorder()
-    runtime = runtime_in(tmp_path, note, nobody="park")
+    runtime = runtime_in(tmp_path, note, nobody="pending")
     grant = run(runtime.allow(_held(runtime, "note", {"text": "x"}), "project", by="ann"))
     assert runtime.ledger is not None
     assert [(item.id, item.by, item.scope) for item in runtime.ledger.grants.list()] == [(grant.id, "ann", "project")]
@@ -79,7 +79,7 @@ def test_what_runs_commands_is_never_granted_wholesale(tmp_path: Path, command: 
 
     shell = Tool(name="shell", execute=execute, effects=frozenset({"process"}))
     unknown = Tool(name="unknown", execute=execute)
-    runtime = runtime_in(tmp_path, shell, unknown, nobody="park")
+    runtime = runtime_in(tmp_path, shell, unknown, nobody="pending")
     for name in ("shell", "unknown"):
         held = _held(runtime, name, {"command": command})
         for width in ("tool", "folder"):
@@ -98,7 +98,7 @@ def test_a_grant_does_not_lift_a_cap_and_is_refused_where_one_asks_every_time(tm
     writer = Tool(
         name="writer", execute=execute, effects=frozenset({"fs.write"}), touches=lambda args: [str(args["path"])]
     )
-    runtime = runtime_in(tmp_path, writer, nobody="park")
+    runtime = runtime_in(tmp_path, writer, nobody="pending")
     held = _held(runtime, "writer", {"path": ".git/config"})
     with pytest.raises(GrantRefused, match="asked about every time"):
         run(runtime.allow(held, "project"))

@@ -33,7 +33,7 @@ def test_a_parked_call_keeps_the_unit_of_the_name_it_was_asked_by(tmp_path: Path
     seen: list[float | None] = []
 
     async def work() -> State:
-        async with runtime_in(tmp_path, _shell(seen), nobody="park") as runtime:
+        async with runtime_in(tmp_path, _shell(seen), nobody="pending") as runtime:
             await runtime.call(name, {"timeout": 5})
             return (await runtime.approve(runtime.pending.list()[0].call.id)).state
 

@@ -33,7 +33,7 @@ BAD: dict[str, Any] = {
     "nothing": "",
     "ten megabytes": "x" * 10_000_000,
 }
-CALLER_FIELDS = ("door", "agent", "provider", "skill", "session", "document", "scopes", "autonomy", "only")
+CALLER_FIELDS = ("interface", "agent", "provider", "skill", "session", "document", "scopes", "autonomy", "only")
 Act = Callable[[Runtime, Any], Awaitable[Any]]
 
 
@@ -189,7 +189,7 @@ def _is_readable(ledger: Ledger) -> None:
 @pytest.mark.parametrize("what", ACTS)
 def test_nothing_that_is_handed_in_makes_the_ledger_unreadable(tmp_path: Path, what: str) -> None:
     note, _ = recorder()
-    runtime = runtime_in(tmp_path, note, nobody="park")
+    runtime = runtime_in(tmp_path, note, nobody="pending")
 
     async def session(kind: str) -> None:
         before = await runtime.call("note", {"text": "an honest call"})
@@ -212,7 +212,7 @@ def test_nothing_that_is_handed_in_makes_the_ledger_unreadable(tmp_path: Path, w
 @pytest.mark.spec("X10")
 def test_numbers_are_taken_for_the_text_they_are_written_as(tmp_path: Path) -> None:
     note, _ = recorder()
-    runtime = runtime_in(tmp_path, note, nobody="park")
+    runtime = runtime_in(tmp_path, note, nobody="pending")
     run(runtime.call("note", {"text": "x"}, request=7, given_id=8, caller=Caller(session=9, agent=10)))  # pyright: ignore[reportArgumentType]
     (held,) = runtime_in(tmp_path).pending.list()
     caller = held.call.caller
@@ -266,7 +266,7 @@ NOT_JSON: dict[str, Any] = {
 @pytest.mark.parametrize("what", NOT_JSON)
 def test_new_arguments_that_are_not_json_are_refused_and_the_call_still_waits(tmp_path: Path, what: str) -> None:
     tool = Tool(name="open", execute=_giving(Result(True)), effects=frozenset({"external"}))
-    runtime = runtime_in(tmp_path, tool, nobody="park")
+    runtime = runtime_in(tmp_path, tool, nobody="pending")
     bad = NOT_JSON[what]
     given: list[Any] = [{"x": bad}, {"y": [{}], "x": {"z": bad}}, *([bad] if isinstance(bad, dict) else [])]
 
@@ -290,8 +290,8 @@ def test_an_id_that_a_call_has_already_is_refused_without_a_traceback(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     note, seen = recorder()
-    runtime = runtime_in(tmp_path, note, nobody="park")
-    other = runtime_in(tmp_path, note, nobody="park")
+    runtime = runtime_in(tmp_path, note, nobody="pending")
+    other = runtime_in(tmp_path, note, nobody="pending")
 
     async def session() -> None:
         first = await runtime.call("note", {"text": "first"}, call_id="mine")
@@ -328,7 +328,7 @@ def test_an_id_that_could_not_be_copied_into_a_shell_is_refused_with_the_rule(tm
 @pytest.mark.parametrize("given", ["a", "toolu_01A.b:c-d", "x" * 200, "7", "call_abc-1"])
 def test_an_id_of_plain_characters_is_the_id_of_the_call(tmp_path: Path, given: str) -> None:
     note, _ = recorder()
-    runtime = runtime_in(tmp_path, note, nobody="park")
+    runtime = runtime_in(tmp_path, note, nobody="pending")
     assert run(runtime.call("note", {"text": "x"}, call_id=given)).call_id == given
 
 
@@ -341,7 +341,7 @@ def test_a_runtime_is_not_made_for_a_caller_that_could_not_be_kept() -> None:
 @pytest.mark.spec("A12")
 def test_an_empty_digest_is_not_the_same_as_none(tmp_path: Path) -> None:
     note, seen = recorder()
-    runtime = runtime_in(tmp_path, note, nobody="park")
+    runtime = runtime_in(tmp_path, note, nobody="pending")
     held = run(runtime.call("note", {"text": "x"}))
     with pytest.raises(StaleApproval):
         run(runtime.approve(held.call_id, digest=""))

@@ -28,7 +28,7 @@ def test_a_decision_can_be_had_before_the_call_with_nothing_run_or_recorded(
 
     async def session() -> None:
         with Ledger.open(tmp_path / "ledger.db") as ledger:
-            async with Runtime([made], config=approving(*listed), ledger=ledger, nobody="park") as runtime:
+            async with Runtime([made], config=approving(*listed), ledger=ledger, nobody="pending") as runtime:
                 decision = await runtime.judge("note", {"text": "x"})
                 assert decision is not None and decision.verdict is verdict
                 assert not runtime.pending.list() and not ledger.calls()
@@ -136,13 +136,13 @@ def test_what_a_document_asked_for_runs_only_where_that_document_is_open(tmp_pat
 
     async def held_for_the_document() -> str:
         with Ledger.open(tmp_path / "ledger.db") as ledger:
-            async with Runtime([made], ledger=ledger, nobody="park", workspace=Workspace(document=chat)) as runtime:
-                caller = replace(runtime.caller, door="chat", document=str(chat))
+            async with Runtime([made], ledger=ledger, nobody="pending", workspace=Workspace(document=chat)) as runtime:
+                caller = replace(runtime.caller, interface="chat", document=str(chat))
                 return (await runtime.call("note", {"text": "x"}, caller=caller)).call_id
 
     async def approved_elsewhere(call_id: str) -> None:
         with Ledger.open(tmp_path / "ledger.db") as ledger:
-            async with Runtime([made], ledger=ledger, nobody="park") as runtime:
+            async with Runtime([made], ledger=ledger, nobody="pending") as runtime:
                 with pytest.raises(CallError, match="only where its document is open"):
                     await runtime.approve(call_id, args={"text": "y"})
                 result = await runtime.approve(call_id)
@@ -151,7 +151,9 @@ def test_what_a_document_asked_for_runs_only_where_that_document_is_open(tmp_pat
 
     async def opened(document: Path) -> None:
         with Ledger.open(tmp_path / "ledger.db") as ledger:
-            async with Runtime([made], ledger=ledger, nobody="park", workspace=Workspace(document=document)) as runtime:
+            async with Runtime(
+                [made], ledger=ledger, nobody="pending", workspace=Workspace(document=document)
+            ) as runtime:
                 (held,) = runtime.pending.list()
                 await runtime.pipeline.resume(held)
 

@@ -31,7 +31,7 @@ class Clock:
 def _waiting(
     folder: Path, clock: Clock, note: Tool, *, config: Config | None = None, caller: Caller | None = None
 ) -> tuple[Runtime, PendingCall]:
-    runtime = runtime_in(folder, note, config=config or Config(), nobody="park", clock=clock)
+    runtime = runtime_in(folder, note, config=config or Config(), nobody="pending", clock=clock)
     result = run(runtime.call("note", {"text": "x"}, caller=caller))
     assert result.state is State.PENDING
     (pending,) = runtime.pending.list()
@@ -79,7 +79,7 @@ def test_an_approval_that_is_not_used_in_time_is_void(tmp_path: Path) -> None:
     clock.ahead = DAY - 60
     assert [call.state for call in runtime.pending.list()] == [State.APPROVED]
     clock.ahead = DAY + 60
-    again = runtime_in(tmp_path, note, nobody="park", clock=clock)
+    again = runtime_in(tmp_path, note, nobody="pending", clock=clock)
     assert run(again.pipeline.resume_all()) == []
     result = again.pending.result(pending.call.id)
     assert result is not None and result.state is State.EXPIRED

@@ -21,7 +21,7 @@ BARE = Config(sandbox=SandboxConfig(mode="off"))
 
 
 def _runtime(folder: Path, config: Config = BARE) -> Runtime:
-    return runtime_in(folder, SHELL_EXEC, *PROCESS_TOOLS, nobody="park", config=config)
+    return runtime_in(folder, SHELL_EXEC, *PROCESS_TOOLS, nobody="pending", config=config)
 
 
 def _write(folder: Path, name: str, content: str) -> None:

@@ -319,7 +319,7 @@ def test_a_proposal_with_junk_in_it_is_an_error(tmp_path: Path, fields: dict[str
         raise AssertionError
 
     junk = Tool(name="junk", propose=propose, apply=apply)
-    result = run(runtime_in(tmp_path, junk, nobody="park").call("junk"))
+    result = run(runtime_in(tmp_path, junk, nobody="pending").call("junk"))
     assert (result.state, result.failure) == (State.FAILED, Failure.INVALID_OUTPUT)
 
 

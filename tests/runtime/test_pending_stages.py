@@ -39,7 +39,7 @@ class Change:
 
 
 def _pending(folder: Path, tool: Tool, caller: Caller | None) -> PendingCall:
-    first = runtime_in(folder, tool, nobody="park")
+    first = runtime_in(folder, tool, nobody="pending")
     result = run(first.call("note", {"text": "hello"}, caller=caller))
     assert result.state is State.PENDING
     (held,) = first.pending.list()
@@ -140,7 +140,7 @@ def test_middleware_that_changes_the_arguments_by_now_makes_it_pending_again(tmp
 def test_middleware_that_changed_the_arguments_before_is_given_what_was_asked_for_again(tmp_path: Path) -> None:
     note, seen = recorder()
     for number in range(2):
-        runtime = runtime_in(tmp_path, note, nobody="park")
+        runtime = runtime_in(tmp_path, note, nobody="pending")
         runtime.middleware_for("note", before=shout)
         held = run(runtime.call("note", {"text": f"hello {number}"}))
         again = runtime_in(tmp_path, note)

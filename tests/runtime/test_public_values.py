@@ -193,7 +193,7 @@ async def _returned(runtime: Runtime, result: Result) -> Result:
 def _try_all(tmp_path: Path, act: Callable[[Runtime, Any], Any]) -> None:
     """Every wrong value in turn; then the project opens again, its ledger verifies, and calls still run."""
     note, _ = recorder()
-    runtime = runtime_in(tmp_path, note, nobody="park")
+    runtime = runtime_in(tmp_path, note, nobody="pending")
 
     async def each() -> None:
         for name, wrong in WRONG.items():

@@ -93,13 +93,13 @@ def test_an_approved_process_is_asked_about_again_when_its_shell_is_another(tmp_
     from holdfast.config.config import ToolsConfig
 
     async def parked() -> str:
-        async with runtime_in(tmp_path, *PROCESS_TOOLS, nobody="park") as runtime:
+        async with runtime_in(tmp_path, *PROCESS_TOOLS, nobody="pending") as runtime:
             await runtime.call("process.start", {"command": "echo $EVIL"})
             return runtime.pending.list()[0].call.id
 
     async def approved(call_id: str) -> State:
         changed = Config(tools=ToolsConfig(config={"process.start": {"env": {"EVIL": "1"}}}))
-        async with runtime_in(tmp_path, *PROCESS_TOOLS, nobody="park", config=changed) as runtime:
+        async with runtime_in(tmp_path, *PROCESS_TOOLS, nobody="pending", config=changed) as runtime:
             return (await runtime.approve(call_id)).state
 
     call_id = run(parked())

@@ -26,8 +26,11 @@ def given(value: Any) -> Any:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Runtime(nobody=given("prk")), "nobody='prk' is not known. Did you mean 'park'? Choose from: deny, "),
-        (lambda: Runtime(nobody=given(5)), "nobody='5' is not known. Choose from: deny, park, wait."),
+        (
+            lambda: Runtime(nobody=given("pendng")),
+            "nobody='pendng' is not known. Did you mean 'pending'? Choose from: deny, ",
+        ),
+        (lambda: Runtime(nobody=given(5)), "nobody='5' is not known. Choose from: deny, pending, wait."),
         (lambda: Runtime().tool_list(given("opnai")), "the format 'opnai'. Did you mean 'openai'? Choose from: "),
         (lambda: Runtime(config=given({})), "a Config, not dict. For plain tables write Config.from_dict(...)."),
         (lambda: Runtime(tools=given(ping)), "a list: Runtime(tools=[...])"),

@@ -109,7 +109,7 @@ def test_a_held_call_whose_arguments_held_a_secret_is_not_run_with_its_label(
             tools=[uses],
             config=config,
             ledger=open_ledger(tmp_path),
-            nobody="park",
+            nobody="pending",
             workspace=Workspace(cwd=str(tmp_path)),
         )
 
@@ -130,7 +130,7 @@ def test_a_preview_is_freed_of_secrets_before_it_is_cut(tmp_path: Path) -> None:
     note, _ = recorder()
 
     async def work() -> str:
-        async with runtime_in(tmp_path, note, nobody="park") as runtime:
+        async with runtime_in(tmp_path, note, nobody="pending") as runtime:
             runtime.redactor.add("api", secret)
             await runtime.call("note", {"text": "x" * 120 + secret})
             return runtime.pending.list()[0].preview

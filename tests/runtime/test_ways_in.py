@@ -141,7 +141,7 @@ class World:
 
     def pending(self) -> str:
         """A call that waits, from before the stage refused."""
-        return run(self.runtime(nobody="park").call("note", ARGS)).call_id
+        return run(self.runtime(nobody="pending").call("note", ARGS)).call_id
 
 
 Way = Callable[[World, Stage], Result]
@@ -228,7 +228,7 @@ def approved_while_its_program_was_away(world: World, stage: Stage) -> Result:
 
 
 def asked_for_by_a_document(world: World, stage: Stage) -> Result:
-    runtime = world.runtime(stage, nobody="park")
+    runtime = world.runtime(stage, nobody="pending")
     model = Scripted(said(use("a1", "note", '{"text": "hello"}')))
 
     async def session() -> None:

@@ -27,7 +27,7 @@ def _config(*rules: CommandRule, approval: dict[str, Any] | None = None, **sandb
 
 
 def _runtime(folder: Path, config: Config | None = None, **options: Any) -> Runtime:
-    return runtime_in(folder, SHELL_EXEC, config=config or _config(), nobody="park", **options)
+    return runtime_in(folder, SHELL_EXEC, config=config or _config(), nobody="pending", **options)
 
 
 def _held(runtime: Runtime, command: str) -> PendingCall:
@@ -307,7 +307,7 @@ def test_the_state_of_holdfast_stays_hidden_whatever_is_given(tmp_path: Path) ->
 @pytest.mark.spec("A19")
 def test_only_a_command_can_be_widened_and_only_by_an_approval(tmp_path: Path) -> None:
     note, seen = recorder()
-    runtime = runtime_in(tmp_path, note, nobody="park")
+    runtime = runtime_in(tmp_path, note, nobody="pending")
     run(runtime.call("note", {"text": "x"}))
     (held,) = runtime.pending.list()
     with pytest.raises(CallError, match="runs no command"):

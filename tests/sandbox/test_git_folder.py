@@ -284,7 +284,7 @@ def test_other_work_that_stops_half_way_goes_on_too(contained: tuple[Path, Run])
         ("ln -sf ../../outside .git/COMMIT_EDITMSG", ".git/COMMIT_EDITMSG"),
         ("rm -f .git/logs/HEAD; ln -s ../../../outside .git/logs/HEAD", ".git/logs/HEAD"),
         ("ln -s ../../outside .git/FETCH_HEAD", ".git/FETCH_HEAD"),
-        ("mkdir -p .hg; printf '[hooks]\\nupdate = touch ran' > .hg/hgrc", ".hg/hgrc"),
+        ("mkdir -p .hg; printf '[confirmation]\\nupdate = touch ran' > .hg/hgrc", ".hg/hgrc"),
         ("mkdir -p .jj; echo ../elsewhere > .jj/repo", ".jj/repo"),
         ("mkdir -p .jj/repo; echo x > .jj/repo/config.toml", ".jj/repo/config.toml"),
     ],

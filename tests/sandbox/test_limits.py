@@ -19,7 +19,7 @@ from holdfast.sandbox.landlock import Landlock
 from holdfast.sandbox.launch import Backend, finish
 from holdfast.sandbox.limits import Groups, Limits, group_parents, rlimits
 from holdfast.sandbox.sandbox import Sandbox
-from holdfast.sandbox.supervisor.client import Warden
+from holdfast.sandbox.supervisor.client import Supervisor
 from holdfast.tools.shell import SHELL_EXEC
 from tests.runtime.support import run as run_async
 from tests.sandbox.places import bubblewraps, policy, run, working
@@ -253,14 +253,14 @@ def read_at_once(folder: Path, times: int, **options: Any) -> set[tuple[str, str
     """What /proc said of a program's hard limit of open files and of its groups, right after its start, each time."""
     sandbox = Sandbox(SandboxConfig(mode="off", **options), root=folder)
     command = Command(argv=("/bin/cat", "/proc/self/limits", "/proc/self/cgroup"), cwd=folder)
-    warden = Warden()
+    supervisor = Supervisor()
 
     def once() -> tuple[str, str]:
         launch = sandbox.launch(command)
         said.truncate(0)
 
         async def main() -> None:
-            job = warden.run(launch, nothing.fileno(), said.fileno(), said.fileno())
+            job = supervisor.run(launch, nothing.fileno(), said.fileno(), said.fileno())
             assert (await job.wait()).code == 0
 
         run_async(main(), 60)
@@ -274,7 +274,7 @@ def read_at_once(folder: Path, times: int, **options: Any) -> set[tuple[str, str
         try:
             return {once() for _ in range(times)}
         finally:
-            warden.close()
+            supervisor.close()
 
 
 @pytest.mark.spec("N2")

@@ -18,7 +18,7 @@ from holdfast.sandbox.bubblewrap import Bubblewrap
 from holdfast.sandbox.launch import LIMIT, Backend, Opened, Overlay, Turn, finish, open_same, run_launch
 from holdfast.sandbox.policy import Policy
 from holdfast.sandbox.sandbox import Sandbox
-from holdfast.sandbox.supervisor.client import Warden
+from holdfast.sandbox.supervisor.client import Supervisor
 from tests.sandbox.places import bubblewraps, launched, policy, repository, run, run_noting
 
 each = pytest.mark.parametrize("backend", bubblewraps(), ids=lambda one: one.title.partition(" (")[0])
@@ -208,14 +208,14 @@ def test_a_command_gets_none_of_the_open_files(tmp_path: Path) -> None:
 def test_the_warden_hands_over_the_open_files_and_the_command_gets_none(tmp_path: Path) -> None:
     root, output = repository(tmp_path / "root"), tmp_path / "output"
     launch = launched(newest, policy(root), ["sh", "-c", "ls /proc/self/fd; echo x > .git/config"], cwd=root)
-    warden = Warden()
+    supervisor = Supervisor()
     try:
         with output.open("wb") as out, Path(os.devnull).open("rb") as none:
-            job = warden.run(launch, none.fileno(), out.fileno(), out.fileno())
+            job = supervisor.run(launch, none.fileno(), out.fileno(), out.fileno())
         assert launch.opened.fds == []
         job.wait_blocking(30)
     finally:
-        warden.close()
+        supervisor.close()
         finish(launch)
     said = output.read_text()
     assert said.split()[:4] == ["0", "1", "2", "3"], said

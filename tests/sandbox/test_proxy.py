@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from holdfast import Result
-from holdfast.sandbox.proxy import Doorway
+from holdfast.sandbox.proxy import HostProxy
 from tests.runtime.commanding import shell_in
 from tests.runtime.support import run
 
@@ -35,10 +35,10 @@ async def _server() -> AsyncGenerator[int]:
         await server.wait_closed()
 
 
-async def _ask(doorway: Doorway, request: bytes) -> bytes:
+async def _ask(host_proxy: HostProxy, request: bytes) -> bytes:
     """What a relay would do: pass one end, speak on the other."""
     ours, theirs = socket.socketpair()
-    passing = socket.socket(fileno=socket.dup(doorway.passed[0]))
+    passing = socket.socket(fileno=socket.dup(host_proxy.passed[0]))
     with theirs, passing:
         socket.send_fds(passing, [b"c"], [theirs.fileno()])
     reader, writer = await asyncio.open_unix_connection(sock=ours)
@@ -54,11 +54,11 @@ async def _ask(doorway: Doorway, request: bytes) -> bytes:
 def test_allowed_hosts_are_reached_and_others_get_a_sentence() -> None:
     async def main() -> list[bytes]:
         async with _server() as port:
-            with Doorway([f"localhost:{port}"]) as doorway:
+            with HostProxy([f"localhost:{port}"]) as host_proxy:
                 tunnel = f"CONNECT localhost:{port} HTTP/1.1\r\n\r\nGET /in HTTP/1.1\r\n\r\n"
                 plain = f"GET http://localhost:{port}/path HTTP/1.1\r\nHost: x\r\n\r\n"
                 address = f"GET http://127.0.0.1:{port}/path HTTP/1.1\r\n\r\n"
-                return [await _ask(doorway, text.encode()) for text in (tunnel, plain, address, "junk\r\n\r\n")]
+                return [await _ask(host_proxy, text.encode()) for text in (tunnel, plain, address, "junk\r\n\r\n")]
 
     tunnel, plain, address, junk = run(main())
     assert tunnel.startswith(b"HTTP/1.1 200 Connection established\r\n\r\nHTTP/1.1 200 OK")
@@ -75,8 +75,8 @@ def test_a_host_that_does_not_answer_is_a_bad_gateway() -> None:
         port = taken.getsockname()[1]
 
     async def main() -> bytes:
-        with Doorway([f"127.0.0.1:{port}"]) as doorway:
-            return await _ask(doorway, f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\n\r\n".encode())
+        with HostProxy([f"127.0.0.1:{port}"]) as host_proxy:
+            return await _ask(host_proxy, f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\n\r\n".encode())
 
     assert run(main()).startswith(b"HTTP/1.1 502")
 

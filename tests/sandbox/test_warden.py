@@ -1,4 +1,4 @@
-"""The warden: starts what a launch says, as it says, and nothing that it started gets away."""
+"""The supervisor: starts what a launch says, as it says, and nothing that it started gets away."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from holdfast.contract.errors import SandboxRefused
 from holdfast.sandbox import privileges
 from holdfast.sandbox.launch import Launch
 from holdfast.sandbox.supervisor import client
-from holdfast.sandbox.supervisor.client import Exit, Job, Logged, NotStarted, Warden, WardenLost
+from holdfast.sandbox.supervisor.client import Exit, Job, Logged, NotStarted, Supervisor, SupervisorLost
 
 PATH = {"PATH": "/usr/bin:/bin"}
 
 
 @pytest.fixture
-def warden() -> Generator[Warden]:
-    made = Warden()
+def supervisor() -> Generator[Supervisor]:
+    made = Supervisor()
     yield made
     made.close()
 
@@ -37,21 +37,21 @@ def _launch(script: str, **changes: Any) -> Launch:
     return Launch(**fields)
 
 
-def _start(warden: Warden, launch: Launch, output: Path, passed: tuple[int, ...] = ()) -> Job:
+def _start(supervisor: Supervisor, launch: Launch, output: Path, passed: tuple[int, ...] = ()) -> Job:
     stdin = os.open(os.devnull, os.O_RDONLY)
     written = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
-        return warden.run(launch, stdin, written, written, passed=passed)
+        return supervisor.run(launch, stdin, written, written, passed=passed)
     finally:
         os.close(stdin)
         os.close(written)
 
 
-def _run(warden: Warden, launch: Launch, folder: Path, passed: tuple[int, ...] = ()) -> tuple[Exit, str]:
+def _run(supervisor: Supervisor, launch: Launch, folder: Path, passed: tuple[int, ...] = ()) -> tuple[Exit, str]:
     output = folder / "output"
 
     async def main() -> Exit:
-        return await asyncio.wait_for(_start(warden, launch, output, passed).wait(), 30)
+        return await asyncio.wait_for(_start(supervisor, launch, output, passed).wait(), 30)
 
     return asyncio.run(main()), output.read_text()
 
@@ -62,7 +62,7 @@ CONFINED: dict[str, Any] = {"rlimits": ((resource.RLIMIT_NOFILE, 256),)}
 @pytest.mark.parametrize("how", [{}, CONFINED], ids=["spawned", "forked"])
 @pytest.mark.spec("B4", "N2")
 def test_a_command_gets_what_the_launch_says_and_nothing_else(
-    warden: Warden, tmp_path: Path, how: dict[str, Any]
+    supervisor: Supervisor, tmp_path: Path, how: dict[str, Any]
 ) -> None:
     os.environ["LEAKED"] = "yes"
     secret = os.open("/etc/hostname", os.O_RDONLY)
@@ -70,7 +70,7 @@ def test_a_command_gets_what_the_launch_says_and_nothing_else(
     sid = "sed 's/.*) //' /proc/$$/stat | cut -d' ' -f4"
     script = f"pwd; env | sort; readlink /proc/$$/fd/0; ls /proc/$$/fd; {sid}; echo $$"
     try:
-        ended, text = _run(warden, _launch(script, cwd=str(tmp_path), env={**PATH, "GIVEN": "1"}, **how), tmp_path)
+        ended, text = _run(supervisor, _launch(script, cwd=str(tmp_path), env={**PATH, "GIVEN": "1"}, **how), tmp_path)
     finally:
         os.close(secret)
         del os.environ["LEAKED"]
@@ -85,28 +85,28 @@ def test_a_command_gets_what_the_launch_says_and_nothing_else(
 
 @pytest.mark.parametrize("how", [{}, CONFINED], ids=["spawned", "forked"])
 @pytest.mark.spec("B4")
-def test_the_end_is_told_as_it_was(warden: Warden, tmp_path: Path, how: dict[str, Any]) -> None:
-    assert _run(warden, _launch("exit 7", **how), tmp_path)[0] == Exit(7, None)
-    assert _run(warden, _launch("kill -SEGV $$", **how), tmp_path)[0] == Exit(None, signal.SIGSEGV)
-    assert _run(warden, _launch("yes | head -1; echo ${PIPESTATUS[0]}", **how), tmp_path)[1] == "y\n141\n"
+def test_the_end_is_told_as_it_was(supervisor: Supervisor, tmp_path: Path, how: dict[str, Any]) -> None:
+    assert _run(supervisor, _launch("exit 7", **how), tmp_path)[0] == Exit(7, None)
+    assert _run(supervisor, _launch("kill -SEGV $$", **how), tmp_path)[0] == Exit(None, signal.SIGSEGV)
+    assert _run(supervisor, _launch("yes | head -1; echo ${PIPESTATUS[0]}", **how), tmp_path)[1] == "y\n141\n"
 
 
 @pytest.mark.parametrize("how", [{}, CONFINED], ids=["spawned", "forked"])
 @pytest.mark.parametrize("wrong", [{"argv": ("/nowhere/program",)}, {"cwd": "/nowhere"}, {"argv": ("/etc/hostname",)}])
 @pytest.mark.spec("B4")
 def test_what_cannot_be_started_is_said_and_the_worker_stays(
-    warden: Warden, tmp_path: Path, how: dict[str, Any], wrong: dict[str, Any]
+    supervisor: Supervisor, tmp_path: Path, how: dict[str, Any], wrong: dict[str, Any]
 ) -> None:
     with pytest.raises(NotStarted):
-        _run(warden, _launch("true", **{**how, **wrong}), tmp_path)
-    assert _run(warden, _launch("echo fine", **how), tmp_path)[1] == "fine\n"
+        _run(supervisor, _launch("true", **{**how, **wrong}), tmp_path)
+    assert _run(supervisor, _launch("echo fine", **how), tmp_path)[1] == "fine\n"
 
 
 @pytest.mark.spec("B4", "X3")
-def test_what_is_left_of_a_namespace_is_dead_when_the_end_is_told(warden: Warden, tmp_path: Path) -> None:
+def test_what_is_left_of_a_namespace_is_dead_when_the_end_is_told(supervisor: Supervisor, tmp_path: Path) -> None:
     """Its first process ends by itself, unless the command got it to do something else."""
     script = "setsid sleep 300 >/dev/null 2>&1 & echo $!"
-    ended, pid = _run(warden, _launch(script, own_pids=True), tmp_path)
+    ended, pid = _run(supervisor, _launch(script, own_pids=True), tmp_path)
     assert ended == Exit(0, None)
     try:
         left = os.pidfd_open(int(pid))
@@ -119,26 +119,26 @@ def test_what_is_left_of_a_namespace_is_dead_when_the_end_is_told(warden: Warden
 
 
 @pytest.mark.spec("N2")
-def test_limits_and_locks_hold_from_the_first_instruction(warden: Warden, tmp_path: Path) -> None:
+def test_limits_and_locks_hold_from_the_first_instruction(supervisor: Supervisor, tmp_path: Path) -> None:
     limited = _launch("ulimit -n; ulimit -f", rlimits=((resource.RLIMIT_NOFILE, 99), (resource.RLIMIT_FSIZE, 1024)))
-    assert _run(warden, limited, tmp_path)[1] == "99\n1\n"
+    assert _run(supervisor, limited, tmp_path)[1] == "99\n1\n"
     if privileges.landlock_abi():
         read = privileges.EXECUTE | privileges.READ_FILE | privileges.READ_DIR
         locked = _launch(f"echo x > {tmp_path}/planted; grep Seccomp: /proc/self/status", landlock=(("/", read),))
-        text = _run(warden, locked, tmp_path)[1]
+        text = _run(supervisor, locked, tmp_path)[1]
         assert "Permission denied" in text
         assert not (tmp_path / "planted").exists()
 
 
 @pytest.mark.spec("N2")
-def test_a_lock_that_cannot_be_put_on_keeps_the_command_from_starting(warden: Warden, tmp_path: Path) -> None:
+def test_a_lock_that_cannot_be_put_on_keeps_the_command_from_starting(supervisor: Supervisor, tmp_path: Path) -> None:
     with pytest.raises(NotStarted):
-        _run(warden, _launch("true", seccomp=b"not a filter at all"), tmp_path)
+        _run(supervisor, _launch("true", seccomp=b"not a filter at all"), tmp_path)
 
 
 @pytest.mark.spec("N2", "B4")
 def test_files_are_handed_over_by_number_and_the_command_s_own_words_are_left_alone(
-    warden: Warden, tmp_path: Path
+    supervisor: Supervisor, tmp_path: Path
 ) -> None:
     reading, writing = os.pipe()
     os.write(writing, b"passed")
@@ -147,55 +147,55 @@ def test_files_are_handed_over_by_number_and_the_command_s_own_words_are_left_al
     argv = ("/bin/bash", "-c", script, "{fd0}", "--", "{fd1}")
     launch = Launch(argv=argv, cwd="/", env=PATH, files=(b"first ", b"second "))
     try:
-        _, text = _run(warden, launch, tmp_path, (reading,))
+        _, text = _run(supervisor, launch, tmp_path, (reading,))
     finally:
         os.close(reading)
     assert text == "first passed {fd1}\n"
 
 
 @pytest.mark.spec("B4")
-def test_a_huge_request_arrives_whole(warden: Warden, tmp_path: Path) -> None:
+def test_a_huge_request_arrives_whole(supervisor: Supervisor, tmp_path: Path) -> None:
     words = tuple("x" * 100_000 for _ in range(15))
     launch = Launch(argv=("/bin/bash", "-c", "echo $#; echo ${#9}", *words), cwd="/", env=PATH)
-    assert _run(warden, launch, tmp_path)[1] == "14\n100000\n"
+    assert _run(supervisor, launch, tmp_path)[1] == "14\n100000\n"
 
 
 @pytest.mark.spec("B4")
-def test_workers_are_used_again_and_commands_run_together(warden: Warden, tmp_path: Path) -> None:
+def test_workers_are_used_again_and_commands_run_together(supervisor: Supervisor, tmp_path: Path) -> None:
     async def main() -> list[str]:
         for _ in range(3):
-            jobs = [_start(warden, _launch("echo $PPID"), tmp_path / str(number)) for number in range(3)]
+            jobs = [_start(supervisor, _launch("echo $PPID"), tmp_path / str(number)) for number in range(3)]
             for job in jobs:
                 assert (await asyncio.wait_for(job.wait(), 30)).code == 0
         return [(tmp_path / str(number)).read_text() for number in range(3)]
 
     assert len(set(asyncio.run(main()))) == 3
     before = {(tmp_path / str(number)).read_text() for number in range(3)}
-    _, again = _run(warden, _launch("echo $PPID"), tmp_path)
+    _, again = _run(supervisor, _launch("echo $PPID"), tmp_path)
     assert again in before
 
 
 @pytest.mark.spec("X3")
-def test_a_dead_warden_is_started_again(warden: Warden, tmp_path: Path) -> None:
-    _, worker = _run(warden, _launch("echo $PPID"), tmp_path)
+def test_a_dead_warden_is_started_again(supervisor: Supervisor, tmp_path: Path) -> None:
+    _, worker = _run(supervisor, _launch("echo $PPID"), tmp_path)
     main = Path(f"/proc/{int(worker)}/stat").read_text().rpartition(")")[2].split()[1]
     for pid in (int(main), int(worker)):
         os.kill(pid, signal.SIGKILL)
     for attempt in range(3):
         try:
-            assert _run(warden, _launch("echo back"), tmp_path)[1] == "back\n"
+            assert _run(supervisor, _launch("echo back"), tmp_path)[1] == "back\n"
             break
-        except WardenLost:
+        except SupervisorLost:
             assert attempt < 2
 
 
 @pytest.mark.spec("B4", "X3")
 @pytest.mark.parametrize("idle", [False, True], ids=["a new worker", "an idle worker"])
 def test_a_command_that_is_over_before_its_worker_is_known_to_have_it_ran_once(
-    warden: Warden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, idle: bool
+    supervisor: Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, idle: bool
 ) -> None:
     if idle:
-        _run(warden, _launch("true"), tmp_path)
+        _run(supervisor, _launch("true"), tmp_path)
     hand_over = socket.send_fds
 
     def slowly(worker: socket.socket, message: list[memoryview], fds: list[int]) -> int:
@@ -212,7 +212,7 @@ def test_a_command_that_is_over_before_its_worker_is_known_to_have_it_ran_once(
         stdin = os.open(os.devnull, os.O_RDONLY)
         launch = _launch(f"echo ran >>{tmp_path}/runs; exit 3")
         try:
-            job = warden.run(launch, stdin, log=Logged(base=str(tmp_path / "log"), limit=1000))
+            job = supervisor.run(launch, stdin, log=Logged(base=str(tmp_path / "log"), limit=1000))
         finally:
             os.close(stdin)
         return await asyncio.wait_for(job.wait(), 30)
@@ -224,42 +224,42 @@ def test_a_command_that_is_over_before_its_worker_is_known_to_have_it_ran_once(
 @pytest.mark.spec("B4", "X3")
 @pytest.mark.parametrize("deaths", [1, 2])
 def test_a_warden_that_dies_before_it_takes_a_command_is_started_again_once(
-    warden: Warden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deaths: int
+    supervisor: Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deaths: int
 ) -> None:
     hand_over, killed = socket.send_fds, list[int]()
 
     def deadly(worker: socket.socket, message: list[memoryview], fds: list[int]) -> int:
         sent = hand_over(worker, message, fds)
         if message == [b"w"] and len(killed) < deaths:
-            killed.append(warden._pids[-1])  # pyright: ignore[reportPrivateUsage]
+            killed.append(supervisor._pids[-1])  # pyright: ignore[reportPrivateUsage]
             os.kill(killed[-1], signal.SIGKILL)
             os.waitid(os.P_PID, killed[-1], os.WEXITED | os.WNOWAIT)
         return sent
 
     monkeypatch.setattr(client.socket, "send_fds", deadly)
     if deaths == 1:
-        assert _run(warden, _launch("echo back"), tmp_path)[1] == "back\n"
+        assert _run(supervisor, _launch("echo back"), tmp_path)[1] == "back\n"
     else:
         with pytest.raises(SandboxRefused, match="ends before it takes one; nothing ran"):
-            _run(warden, _launch("echo back"), tmp_path)
+            _run(supervisor, _launch("echo back"), tmp_path)
     assert len(killed) == deaths
 
 
 @pytest.mark.spec("B4", "N6")
 def test_without_an_interpreter_commands_are_refused_in_a_sentence(
-    warden: Warden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    supervisor: Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with pytest.raises(SandboxRefused, match="cannot be started: /nowhere/python"):
-        _run(warden, _launch("true"), tmp_path)
+        _run(supervisor, _launch("true"), tmp_path)
 
 
 @pytest.mark.spec("X3")
-def test_a_fork_of_the_runtime_does_not_keep_its_commands_alive(warden: Warden, tmp_path: Path) -> None:
+def test_a_fork_of_the_runtime_does_not_keep_its_commands_alive(supervisor: Supervisor, tmp_path: Path) -> None:
     reading, writing = os.pipe()
 
     async def main() -> None:
-        job = _start(warden, _launch("echo $$ > pid; exec sleep 100", cwd=str(tmp_path)), tmp_path / "out")
+        job = _start(supervisor, _launch("echo $$ > pid; exec sleep 100", cwd=str(tmp_path)), tmp_path / "out")
         while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().strip():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         child = os.fork()
@@ -268,7 +268,7 @@ def test_a_fork_of_the_runtime_does_not_keep_its_commands_alive(warden: Warden, 
             os.read(reading, 1)
             os._exit(0)
         fd = os.pidfd_open(int((tmp_path / "pid").read_text()))
-        warden.close()
+        supervisor.close()
         gone = asyncio.get_running_loop().create_future()
         asyncio.get_running_loop().add_reader(fd, lambda: gone.done() or gone.set_result(None))
         await asyncio.wait_for(gone, 20)
@@ -286,11 +286,11 @@ def test_a_fork_of_the_runtime_does_not_keep_its_commands_alive(warden: Warden, 
 
 
 @pytest.mark.spec("B4", "X3")
-def test_a_fork_of_the_runtime_does_not_keep_it_from_hearing_of_an_end(warden: Warden, tmp_path: Path) -> None:
+def test_a_fork_of_the_runtime_does_not_keep_it_from_hearing_of_an_end(supervisor: Supervisor, tmp_path: Path) -> None:
     async def main() -> Exit:
         fifo = tmp_path / "fifo"
         os.mkfifo(fifo)
-        waiting = asyncio.create_task(_start(warden, _launch(f"read < {fifo}; exit 4"), tmp_path / "out").wait())
+        waiting = asyncio.create_task(_start(supervisor, _launch(f"read < {fifo}; exit 4"), tmp_path / "out").wait())
         await asyncio.sleep(0)
         child = os.fork()
         if child == 0:
@@ -304,13 +304,13 @@ def test_a_fork_of_the_runtime_does_not_keep_it_from_hearing_of_an_end(warden: W
 
 @pytest.mark.spec("X3")
 def test_a_warden_that_was_stopped_does_not_keep_the_runtime_from_ending(
-    warden: Warden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    supervisor: Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "_CLOSING", 0.1)
-    _, worker = _run(warden, _launch("echo $PPID"), tmp_path)
+    _, worker = _run(supervisor, _launch("echo $PPID"), tmp_path)
     main = int(Path(f"/proc/{int(worker)}/stat").read_text().rpartition(")")[2].split()[1])
     os.kill(main, signal.SIGSTOP)
-    closing = threading.Thread(target=warden.close, daemon=True)
+    closing = threading.Thread(target=supervisor.close, daemon=True)
     closing.start()
     closing.join(10)
     stuck = closing.is_alive()

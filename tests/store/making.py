@@ -24,7 +24,7 @@ def make_call(call_id: str | None = None, *, tool: str = "file.write", args: Arg
         tool=tool,
         name_used=tool,
         args={"path": "a.txt"} if args is None else args,
-        caller=Caller(door="test", session="s1"),
+        caller=Caller(interface="test", session="s1"),
         cwd="/project",
     )
 

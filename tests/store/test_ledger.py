@@ -186,7 +186,7 @@ def test_a_rejection_ends_the_call_with_what_the_model_is_told(
 def test_a_result_given_from_outside_ends_the_call(ledger: Ledger, success: bool, state: State) -> None:
     held = make_held()
     asyncio.run(ledger.hold(held))
-    ledger.answer(held.call.id, Answer(kind="result", by="ci", message="42", success=success), digest=held.digest)
+    ledger.answer(held.call.id, Answer(kind="respond", by="ci", message="42", success=success), digest=held.digest)
     result = ledger.result(held.call.id)
     assert result is not None
     assert (result.success, result.text, result.state) == (success, "42", state)

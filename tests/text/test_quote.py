@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.text.escape import text_width, visible
+from holdfast.text.escape import escape, text_width
 from holdfast.text.quote import GOES_ON, GUTTER, both_ends, quoted, rows_of, wrapped
 
 from .strategies import ANY_TEXT
@@ -63,7 +63,7 @@ def test_only_the_number_of_lines_decides_what_is_hidden() -> None:
 @settings(deadline=None)
 @given(ANY_TEXT | st.text("a ‹›\u3000東", max_size=60), st.integers(2, 40))
 def test_the_pieces_of_a_line_are_the_line_and_fit(line: str, room: int) -> None:
-    line = visible(line)
+    line = escape(line)
     pieces = list(wrapped(line, room))
     assert "".join(pieces) == line
     assert all(text_width(piece) <= room for piece in pieces)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from wcwidth import wcwidth
 
-from holdfast.text.escape import char_width, visible, visible_block, visible_block_once, visible_once, visible_url
+from holdfast.text.escape import char_width, escape, escape_block, escape_block_once, escape_once, escape_url
 from tests.soak import rounds
 
 from .strategies import ANY_TEXT, PLAIN_TEXT
@@ -50,13 +50,13 @@ def unescape(shown: str, newline: str = "↵") -> str:
 @pytest.mark.spec("O1")
 @given(ANY_TEXT)
 def test_nothing_in_the_output_is_a_character_that_cannot_be_seen(text: str) -> None:
-    assert not [char for char in visible(text) if is_hidden(char)]
+    assert not [char for char in escape(text) if is_hidden(char)]
 
 
 @pytest.mark.spec("O1")
 @given(ANY_TEXT)
 def test_a_block_keeps_newlines_and_tabs_and_nothing_else_that_is_hidden(text: str) -> None:
-    shown = visible_block(text)
+    shown = escape_block(text)
     assert not [char for char in shown if is_hidden(char, kept="\n\t")]
     assert shown.count("\n") == text.count("\n") and shown.count("\t") == text.count("\t")
 
@@ -64,15 +64,15 @@ def test_a_block_keeps_newlines_and_tabs_and_nothing_else_that_is_hidden(text: s
 @pytest.mark.spec("O1")
 @given(ANY_TEXT)
 def test_two_different_texts_never_look_the_same(text: str) -> None:
-    assert unescape(visible(text)) == text
-    assert unescape(visible_block(text), newline="(?!)") == text
+    assert unescape(escape(text)) == text
+    assert unescape(escape_block(text), newline="(?!)") == text
 
 
 @pytest.mark.spec("O1")
 def test_every_code_point_can_be_seen_and_told_from_the_others() -> None:
     assigned = [*range(0x40000), *range(0xE0000, 0xE1000)]
     everything = "".join(map(chr, [*assigned, *range(0x40000, 0x110000, rounds(31, 1))]))
-    shown = visible(everything)
+    shown = escape(everything)
     assert not [char for char in set(shown) if is_hidden(char)]
     assert unescape(shown) == everything
 
@@ -80,17 +80,17 @@ def test_every_code_point_can_be_seen_and_told_from_the_others() -> None:
 @pytest.mark.spec("O1")
 @given(PLAIN_TEXT)
 def test_plain_printable_text_is_unchanged_but_for_long_runs_of_spaces(text: str) -> None:
-    assert visible(text) == re.sub(" {9,}", lambda found: f"‹␠×{len(found[0])}›", text)
-    assert visible_block(text) == text
+    assert escape(text) == re.sub(" {9,}", lambda found: f"‹␠×{len(found[0])}›", text)
+    assert escape_block(text) == text
 
 
 @pytest.mark.spec("O1")
 def test_more_spaces_than_anybody_counts_are_counted_in_a_form_that_text_cannot_have() -> None:
-    assert visible("ls" + " " * 400 + "; rm x") == "ls‹␠×400›; rm x"
-    assert visible("a" + " " * 8 + "b") == "a" + " " * 8 + "b"
-    assert visible("ls‹␠×400›") == "ls‹\\u{2039}›␠×400›"
-    assert visible("東" + " " * 9) == "東‹␠×9›"
-    assert visible_block("a" + " " * 400) == "a" + " " * 400
+    assert escape("ls" + " " * 400 + "; rm x") == "ls‹␠×400›; rm x"
+    assert escape("a" + " " * 8 + "b") == "a" + " " * 8 + "b"
+    assert escape("ls‹␠×400›") == "ls‹\\u{2039}›␠×400›"
+    assert escape("東" + " " * 9) == "東‹␠×9›"
+    assert escape_block("a" + " " * 400) == "a" + " " * 400
 
 
 @pytest.mark.spec("O1")
@@ -118,54 +118,54 @@ def test_more_spaces_than_anybody_counts_are_counted_in_a_form_that_text_cannot_
     ],
 )
 def test_each_trick_is_shown_for_what_it_is(text: str, shown: str) -> None:
-    assert visible(text) == shown
+    assert escape(text) == shown
 
 
 @pytest.mark.spec("O1")
 def test_newlines_are_shown_by_their_mark_and_a_literal_mark_is_told_apart() -> None:
-    assert visible("a\nb\n\nc") == "a↵b↵↵c"
-    assert visible("a↵b") == "a‹\\u{21b5}›b"
-    assert visible("a\nb", newline="⏎") == "a⏎b"
-    assert visible_block("a\nb ↵") == "a\nb ↵"
+    assert escape("a\nb\n\nc") == "a↵b↵↵c"
+    assert escape("a↵b") == "a‹\\u{21b5}›b"
+    assert escape("a\nb", newline="⏎") == "a⏎b"
+    assert escape_block("a\nb ↵") == "a\nb ↵"
 
 
 @pytest.mark.spec("O1")
 def test_a_literal_escape_is_not_taken_for_a_real_one() -> None:
-    assert visible(r"printf '\x1b[31m \u{202e}'") == r"printf '\x1b[31m \u{202e}'"
-    assert visible("‹\\x1b›") == "‹\\u{2039}›\\x1b›"
+    assert escape(r"printf '\x1b[31m \u{202e}'") == r"printf '\x1b[31m \u{202e}'"
+    assert escape("‹\\x1b›") == "‹\\u{2039}›\\x1b›"
 
 
 @pytest.mark.spec("O1")
 def test_letters_of_all_scripts_stay_readable() -> None:
     text = "naïve Ελλάδα Москва 東京 한국어 עברית العربية ไทย हिन्दी தமிழ் 🙂 e\u0301 \u1112\u1161\u11ab"
-    assert visible(text) == text
+    assert escape(text) == text
 
 
 @pytest.mark.spec("O1")
 def test_marks_piled_on_one_letter_are_written_out_after_the_fourth() -> None:
-    assert visible("a" + "\u0301" * 6) == "a" + "\u0301" * 4 + "‹\\u{301}›" * 2
-    assert visible("a" + "\u0301" * 4 + "\u0302") == "a" + "\u0301" * 4 + "‹\\u{302}›"
+    assert escape("a" + "\u0301" * 6) == "a" + "\u0301" * 4 + "‹\\u{301}›" * 2
+    assert escape("a" + "\u0301" * 4 + "\u0302") == "a" + "\u0301" * 4 + "‹\\u{302}›"
 
 
 @pytest.mark.spec("O1")
 @pytest.mark.parametrize("before", ["", " ", "\n", "\t", "\x1b", "‹", "\u3164"])
 def test_a_mark_is_drawn_on_a_letter_of_its_text_and_on_nothing_of_ours(before: str) -> None:
-    assert visible(f"{before}\u0301b").endswith("‹\\u{301}›b")
-    assert visible_block(f"{before}\u0301b").endswith("‹\\u{301}›b")
+    assert escape(f"{before}\u0301b").endswith("‹\\u{301}›b")
+    assert escape_block(f"{before}\u0301b").endswith("‹\\u{301}›b")
 
 
 @pytest.mark.spec("O1")
 def test_a_sign_of_another_script_is_written_out_because_terminals_drop_it() -> None:
-    assert visible("a\u0941b") == "a‹\\u{941}›b"
-    assert visible("a\u1161\u0301b") == "a‹\\u{1161}›‹\\u{301}›b"
-    assert visible("क\u0941 か\u3099") == "क\u0941 か\u3099"
-    assert visible("東\u0302") == "東‹\\u{302}›"
+    assert escape("a\u0941b") == "a‹\\u{941}›b"
+    assert escape("a\u1161\u0301b") == "a‹\\u{1161}›‹\\u{301}›b"
+    assert escape("क\u0941 か\u3099") == "क\u0941 か\u3099"
+    assert escape("東\u0302") == "東‹\\u{302}›"
 
 
 @pytest.mark.spec("O1")
 def test_what_is_shown_takes_a_column_or_stands_on_something_that_does_and_no_more_than_we_count() -> None:
     for char in filter(str.isprintable, map(chr, range(0x80, 0x110000))):
-        if visible(f"a{char}") == f"a{char}":
+        if escape(f"a{char}") == f"a{char}":
             assert wcwidth(char) > 0 or unicodedata.combining(char), hex(ord(char))
             assert wcwidth(char) <= char_width(char), hex(ord(char))
 
@@ -173,10 +173,10 @@ def test_what_is_shown_takes_a_column_or_stands_on_something_that_does_and_no_mo
 @pytest.mark.spec("O1")
 @given(ANY_TEXT)
 def test_what_was_made_visible_in_parts_is_not_escaped_twice(text: str) -> None:
-    once = visible(text)
-    assert visible_once(once) == once
-    assert not [char for char in visible_once(text) if is_hidden(char)]
-    assert not [char for char in visible_block_once(text) if is_hidden(char, kept="\n\t")]
+    once = escape(text)
+    assert escape_once(once) == once
+    assert not [char for char in escape_once(text) if is_hidden(char)]
+    assert not [char for char in escape_block_once(text) if is_hidden(char, kept="\n\t")]
 
 
 @pytest.mark.spec("O1")
@@ -204,18 +204,18 @@ def test_what_was_made_visible_in_parts_is_not_escaped_twice(text: str) -> None:
     ],
 )
 def test_an_address_that_can_be_misread_is_led_by_its_host(url: str, shown: str) -> None:
-    assert visible_url(url) == shown
+    assert escape_url(url) == shown
 
 
 @pytest.mark.spec("O1")
 def test_a_long_host_shows_its_end_where_its_owner_is_named() -> None:
-    shown = visible_url("https://github.com." + "a." * 100 + "evil.io/")
+    shown = escape_url("https://github.com." + "a." * 100 + "evil.io/")
     assert shown.startswith("[host: …") and ".evil.io] https://github.com." in shown
 
 
 @pytest.mark.spec("O1")
 @given(ANY_TEXT | ANY_TEXT.map(lambda text: f"https://{text}/"))
 def test_any_text_can_be_shown_as_an_address(url: str) -> None:
-    shown = visible_url(url)
+    shown = escape_url(url)
     assert not [char for char in shown if is_hidden(char)]
-    assert shown.endswith(visible(url))
+    assert shown.endswith(escape(url))

@@ -111,7 +111,7 @@ def test_system_info_renders_its_typed_facts(tmp_path: Path) -> None:
 
 @pytest.mark.spec("B13a", "S6")
 def test_ask_user_waits_for_the_person(tmp_path: Path) -> None:
-    runtime = runtime_in(tmp_path, *builtin_tools(), nobody="park")
+    runtime = runtime_in(tmp_path, *builtin_tools(), nobody="pending")
     question = {"questions": [{"question": "Which colour?", "options": ["red", "blue"]}]}
     held = run(runtime.call("ask.user", question))
     assert held.state is State.PENDING

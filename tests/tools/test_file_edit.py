@@ -169,7 +169,7 @@ def test_counting_what_overlaps_does_not_take_for_ever() -> None:
 
 @pytest.mark.spec("T5", "T6", "O2")
 def test_the_proposal_shows_the_diff_and_medium_risk(tmp_path: Path) -> None:
-    runtime = runtime_in(tmp_path, FILE_EDIT, config=ASKED, nobody="park")
+    runtime = runtime_in(tmp_path, FILE_EDIT, config=ASKED, nobody="pending")
     target = tmp_path / "project" / "a.txt"
     target.write_text("one\ntwo\n")
     assert run(runtime.call("edit", {"path": "a.txt", "search": "two", "replace": "2"})).state is State.PENDING
@@ -185,7 +185,7 @@ def test_the_proposal_shows_the_diff_and_medium_risk(tmp_path: Path) -> None:
 @pytest.mark.parametrize("change", ["content", "replaced", "deleted", "link", "mode"])
 @pytest.mark.spec("T5", "A12")
 def test_an_approved_edit_of_a_file_that_changed_is_not_made(tmp_path: Path, change: str) -> None:
-    runtime = runtime_in(tmp_path, FILE_EDIT, config=ASKED, nobody="park")
+    runtime = runtime_in(tmp_path, FILE_EDIT, config=ASKED, nobody="pending")
     target = tmp_path / "project" / "a.txt"
     target.write_text("one two")
     facts = target.stat()

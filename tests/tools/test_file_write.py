@@ -31,7 +31,7 @@ def _write(folder: Path, path: str, content: str, config: Config | None = None, 
 
 
 def _park(folder: Path, path: str, content: str, config: Config = ASKED) -> Runtime:
-    runtime = runtime_in(folder, FILE_WRITE, config=config, nobody="park")
+    runtime = runtime_in(folder, FILE_WRITE, config=config, nobody="pending")
     assert run(runtime.call("write", {"path": path, "content": content})).state is State.PENDING
     return runtime
 

@@ -253,7 +253,7 @@ def test_a_person_sees_what_is_started_and_killed(tmp_path: Path) -> None:
     asked = Config(approval=ApprovalConfig(auto_approve=()), sandbox=SandboxConfig(mode="off", undo="off"))
 
     async def main() -> tuple[Any, Any]:
-        async with runtime_in(tmp_path, *PROCESS_TOOLS, config=asked, nobody="park") as runtime:
+        async with runtime_in(tmp_path, *PROCESS_TOOLS, config=asked, nobody="pending") as runtime:
             await runtime.call("process.start", {"command": "npm", "args": ["run", "dev server"], "detached": True})
             start = runtime.pending.list()[0]
             assert start.proposal is not None
@@ -295,11 +295,11 @@ def test_an_approval_from_a_door_of_one_call_does_not_start_what_ends_at_once(tm
     asked = Config(approval=ApprovalConfig(auto_approve=()), sandbox=SandboxConfig(mode="off", undo="off"))
 
     async def main() -> Result:
-        async with runtime_in(tmp_path, PROCESS_START, config=asked, nobody="park") as first:
+        async with runtime_in(tmp_path, PROCESS_START, config=asked, nobody="pending") as first:
             held = await first.call("process.start", {"command": "sleep 60"})
             assert held.state is State.PENDING
-        caller = Caller(door="cli")
-        async with runtime_in(tmp_path, PROCESS_START, config=asked, nobody="park", caller=caller) as second:
+        caller = Caller(interface="cli")
+        async with runtime_in(tmp_path, PROCESS_START, config=asked, nobody="pending", caller=caller) as second:
             return await second.answer(held.call_id, Answer(kind="approve", by="person"))
 
     assert "would end with this command" in (run(main()).error or "")
@@ -324,7 +324,7 @@ def test_a_person_is_told_that_a_process_reaches_no_host(tmp_path: Path) -> None
     asked = Config(approval=ApprovalConfig(auto_approve=()), sandbox=sandbox)
 
     async def main() -> str:
-        async with runtime_in(tmp_path, PROCESS_START, config=asked, nobody="park") as runtime:
+        async with runtime_in(tmp_path, PROCESS_START, config=asked, nobody="pending") as runtime:
             await runtime.call("process.start", {"command": "sleep 100"})
             proposal = runtime.pending.list()[0].proposal
             assert proposal is not None and proposal.surroundings is not None

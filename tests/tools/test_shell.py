@@ -29,7 +29,7 @@ def _held(folder: Path, command: str, sandbox: SandboxConfig, **args: Any) -> Pe
     asked = Config(approval=ApprovalConfig(auto_approve=()), sandbox=sandbox)
 
     async def main() -> PendingCall:
-        async with runtime_in(folder, SHELL_EXEC, config=asked, nobody="park") as runtime:
+        async with runtime_in(folder, SHELL_EXEC, config=asked, nobody="pending") as runtime:
             result = await runtime.call("bash", {"command": command, **args})
             assert result.state is State.PENDING
             return runtime.pending.list()[0]

@@ -181,7 +181,7 @@ def test_nobody_is_shown_it_in_a_list(tmp_path: Path) -> None:
     runtime = runtime_with(tmp_path, *many_tools(150))
     assert TOOL_SEARCH not in [tool.name for tool in runtime.visible()]
     assert "tool--search" not in [entry["name"] for entry in runtime.tool_list("anthropic")]
-    assert TOOL_SEARCH not in [tool.name for tool in Shown(runtime.visible(Caller(door="mcp"))).listed]
+    assert TOOL_SEARCH not in [tool.name for tool in Shown(runtime.visible(Caller(interface="mcp"))).listed]
     assert runtime.access.usable(TOOL_SEARCH, runtime.caller) is not None
 
 

@@ -62,7 +62,7 @@ async def _settle(bench: Bench, standing: Standing) -> Settled | None:
     call_id = slot.open.call_id
     if standing.state is State.APPROVED or slot.aborted is not None or slot.status is Status.ABORTED:
         return Settled(slot, said) if bench.runtime.pending.cancel(call_id) else None
-    kind = "result" if said.success else "reject"
+    kind = "respond" if said.success else "reject"
     try:
         result = await bench.runtime.answer(call_id, Answer(kind=kind, by=bench.by, message=said.text))
     except (NotPending, UnknownCall, StaleApproval):

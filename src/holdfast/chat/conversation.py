@@ -29,7 +29,7 @@ from holdfast.chat.state_file import DocumentLock, Key, Memory, OpenCalls, key, 
 from holdfast.contract.message import Aborted, Message, Part, Role, Text, Thinking, ToolResult, ToolUse
 from holdfast.contract.result import Attachment
 from holdfast.models.port import Usage
-from holdfast.text.escape import visible
+from holdfast.text.escape import escape
 
 _ROLES: Final[dict[str, Role]] = {turns.YOU: "user", turns.SYSTEM: "system"}
 
@@ -252,7 +252,7 @@ class DocumentConversation:
 
     @property
     def name(self) -> str:
-        return visible(self._path.name)
+        return escape(self._path.name)
 
     @property
     def path(self) -> Path:

@@ -26,7 +26,7 @@ from holdfast.contract.widening import Widening, all_of
 from holdfast.rules.grants import PROJECT, GrantPattern, Width
 from holdfast.runtime.approvals import what_changed
 from holdfast.runtime.runtime import Runtime
-from holdfast.text.escape import clip_middle, visible
+from holdfast.text.escape import clip_middle, escape
 from holdfast.text.preview import generic_body
 from holdfast.tools.shell import SHELL_EXEC
 
@@ -51,7 +51,7 @@ async def ask_questions(held: PendingCall) -> str | None:
 
 
 async def _ask_one(text: str, options: Sequence[str]) -> str | None:
-    numbered = "\n".join(f"  {number}. {visible(option)}" for number, option in enumerate(options, 1))
+    numbered = "\n".join(f"  {number}. {escape(option)}" for number, option in enumerate(options, 1))
     note_lines((*quote(text, sys.stderr).lines, *(quote(numbered, sys.stderr, show=shown).lines if options else ())))
     answer = ""
     while not answer.strip():
@@ -130,40 +130,40 @@ def rule_words(tool: str, stored: Args, width: int = _LISTED) -> str:
     try:
         pattern = convert(stored, GrantPattern)
     except ValidationError:
-        return f"{visible(tool)}: a rule this version cannot read; it allows nothing"
+        return f"{escape(tool)}: a rule this version cannot read; it allows nothing"
     words = _covered(tool, pattern, width)
     if pattern.given_under is None:
         return f"{words}: an earlier version kept it without its sandbox, so it allows nothing"
     if pattern.files:
-        words += f", with {', '.join(visible(file.path) for file in pattern.files)} as it was"
-    held = visible(str(pattern.given_under))
+        words += f", with {', '.join(escape(file.path) for file in pattern.files)} as it was"
+    held = escape(str(pattern.given_under))
     return f"{words}, {held}" if held else words
 
 
 def _covered(tool: str, pattern: GrantPattern, width: int) -> str:
     if pattern.any_args:
-        return f"any call of {visible(tool)}"
+        return f"any call of {escape(tool)}"
     given = {name: value for name, value in pattern.args.items() if value is not None}
     command = given.pop("command", None)
     if pattern.command:
         words = _commands(pattern)
     elif isinstance(command, str) and tool == SHELL_EXEC.name:
-        words = f"`{visible(clip_middle(command, width))}` with any timeout"
+        words = f"`{escape(clip_middle(command, width))}` with any timeout"
     else:
-        words = f"{visible(tool)} with {generic_body(pattern.args, width) or 'no arguments'}"
+        words = f"{escape(tool)} with {generic_body(pattern.args, width) or 'no arguments'}"
         given = {}
     if given:
         words += f" and {generic_body(given, width)}"
     if pattern.free:
         folders = " or ".join(map(_in_project, pattern.folders))
-        words += f" and for {', '.join(map(visible, pattern.free))} any file directly in {folders}"
+        words += f" and for {', '.join(map(escape, pattern.free))} any file directly in {folders}"
     if pattern.cwd is None or pattern.cwd in (pattern.root, PROJECT):
         return words
     return f"{words}, from {_in_project(pattern.cwd)}"
 
 
 def _commands(pattern: GrantPattern) -> str:
-    command = visible(" ".join((*pattern.command, *pattern.options)))
+    command = escape(" ".join((*pattern.command, *pattern.options)))
     match pattern.rest:
         case "files":
             return f"`{command}` with any files of the project and any timeout"
@@ -175,7 +175,7 @@ def _commands(pattern: GrantPattern) -> str:
 
 def _in_project(path: str) -> str:
     """A folder of a rule for every project is shown as below the project's root."""
-    return visible(f".{path.removeprefix(PROJECT)}" if path.startswith(PROJECT) else path)
+    return escape(f".{path.removeprefix(PROJECT)}" if path.startswith(PROJECT) else path)
 
 
 Step = Callable[["TerminalAsker", PendingCall], Awaitable["Answer | PendingCall | None"]]
@@ -200,7 +200,7 @@ class TerminalAsker:
         self._asked: PendingCall | None = None
         """The call as it was last shown here."""
         self.answered = False
-        """Whether an answer was given here, and not at another door."""
+        """Whether an answer was given here, and not at another interface."""
         self._edited = False
         """The call changed because the person changed it here."""
         self._narrow: PendingCall | None = None
@@ -339,7 +339,7 @@ class TerminalAsker:
         text = await ask_questions(held)
         if text is None:
             raise Leave
-        return Answer(kind="result", by=self._by, message=text)
+        return Answer(kind="respond", by=self._by, message=text)
 
     async def details(self, held: PendingCall) -> None:
         await page(HeldView(held).details())

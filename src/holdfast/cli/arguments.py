@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 from holdfast.cli.errors import UsageProblem
 from holdfast.contract.errors import BadJson
 from holdfast.contract.json import MAX_ARGUMENT_BYTES, Args, Json, parse_json
-from holdfast.text.escape import clip, visible
+from holdfast.text.escape import clip, escape
 
 _TEXT_TYPES: Final = ("string", ["string", "null"], ["null", "string"])
 _MAX_SHOWN: Final = 40
@@ -56,7 +56,7 @@ def _pair(word: str, schema: Mapping[str, Any]) -> tuple[str, Json]:
     name, sign, value = word.partition("=")
     key = name.removesuffix(":")
     if not sign or not key or not all(letter.isalnum() or letter in "_.$-" for letter in key):
-        typed = clip(visible(word), _MAX_SHOWN)
+        typed = clip(escape(word), _MAX_SHOWN)
         ways = "key=value, key:=JSON, one JSON object, or - for stdin"
         raise UsageProblem(f"Cannot read '{typed}' as an argument. Use {ways}.")
     given: str | bytes = _read_file(value[1:]) if value.startswith("@") else value
@@ -90,7 +90,7 @@ def _read_file(name: str) -> bytes:
             return _bounded(file.read(MAX_ARGUMENT_BYTES + 1), name)
     except OSError as error:
         reason = error.strerror or "it is not a file"
-        raise UsageProblem(f"{visible(name)} cannot be read: {reason}; for text that begins with @ use :=.") from None
+        raise UsageProblem(f"{escape(name)} cannot be read: {reason}; for text that begins with @ use :=.") from None
 
 
 def _read_stdin() -> bytes:
@@ -99,7 +99,7 @@ def _read_stdin() -> bytes:
 
 def _bounded(content: bytes, name: str) -> bytes:
     if len(content) > MAX_ARGUMENT_BYTES:
-        raise UsageProblem(f"{visible(name)} is longer than the {MAX_ARGUMENT_BYTES:,} bytes a call may have.")
+        raise UsageProblem(f"{escape(name)} is longer than the {MAX_ARGUMENT_BYTES:,} bytes a call may have.")
     return content
 
 
@@ -107,4 +107,4 @@ def _decoded(content: bytes, name: str) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError:
-        raise UsageProblem(f"{visible(name)} is not UTF-8 text.") from None
+        raise UsageProblem(f"{escape(name)} is not UTF-8 text.") from None

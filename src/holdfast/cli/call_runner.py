@@ -13,13 +13,13 @@ from holdfast.cli.project_context import is_builtin, runtime_here, servers_for
 from holdfast.cli.wrap import note_folded, note_quoted
 from holdfast.contract.enums import State
 from holdfast.contract.json import Json
-from holdfast.text.escape import visible
+from holdfast.text.escape import escape
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from holdfast.contract.call import PendingCall
-    from holdfast.contract.elicitation import Inquiry, Reply
+    from holdfast.contract.elicitation import Elicitation, Reply
     from holdfast.contract.result import Result
     from holdfast.runtime.runtime import Runtime
 
@@ -35,22 +35,22 @@ def run_call(
     words: Sequence[str],
     *,
     as_json: bool,
-    park: bool = False,
+    pending: bool = False,
     headless: bool = False,
     raw: bool = False,
     flags: Mapping[str, Json] | None = None,
 ) -> int:
-    """Call a tool. A person at the terminal is asked; without one, what needs a person is parked, or denied."""
+    """Call a tool. A person at the terminal is asked; without one, what needs a person is left pending, or denied."""
     servers = servers_for(name)
     elsewhere = servers is None or not is_builtin(name)
-    nobody = "deny" if headless else "park"
+    nobody = "deny" if headless else "pending"
     with runtime_here(flags or {}, entry_points=elsewhere, servers=servers, nobody=nobody) as runtime:
         if servers and runtime.registry.ready:
             from holdfast.cli.project_context import need_server
 
             need_server(runtime, name)
         args = _read(runtime, name, words) if runtime.registry.ready else tuple(words)
-        call = _call_and_ask if console.can_ask() and not park and not headless else _call
+        call = _call_and_ask if console.can_ask() and not pending and not headless else _call
         result, held, seen = asyncio.run(call(runtime, name, args))
         state = runtime.workspace.state
     return show_result(result, held, as_json=as_json, state=state, seen=seen, raw=raw)
@@ -65,13 +65,13 @@ async def _call_and_ask(runtime: Runtime, name: str, args: Arguments | Words) ->
     from holdfast.cli.approval_prompt import TerminalAsker
     from holdfast.cli.errors import Cancelled
 
-    async def inquire(inquiry: Inquiry) -> tuple[Reply, ...]:
-        from holdfast.cli.elicitation import TerminalInquirer
+    async def elicit(elicitation: Elicitation) -> tuple[Reply, ...]:
+        from holdfast.cli.elicitation import TerminalElicitor
 
-        return await TerminalInquirer(runtime)(inquiry)
+        return await TerminalElicitor(runtime)(elicitation)
 
     asker = TerminalAsker(runtime)
-    runtime.attach(asker, inquirer=inquire)
+    runtime.attach(asker, elicitor=elicit)
     try:
         result, held, _ = await _call(runtime, name, args)
     except asyncio.CancelledError:
@@ -85,7 +85,7 @@ async def _call_and_ask(runtime: Runtime, name: str, args: Arguments | Words) ->
 
 async def _call(runtime: Runtime, name: str, args: Arguments | Words) -> Ended:
     """Words are read when the sources have told what the tool wants."""
-    if not runtime.interfaces.can_inquire and isinstance(args, tuple):
+    if not runtime.interfaces.can_elicit and isinstance(args, tuple):
         from holdfast.cli.elicitation import stand_in
 
         stand_in(runtime, servers_for(name))
@@ -129,8 +129,8 @@ def show_result(
         return result.exit_code
     console.put_output(result.output, raw=raw)
     for item in result.attachments:
-        name = f" {visible(item.name)}" if item.name else ""
-        console.note(f"[{item.kind}{name}: {visible(item.mime_type)}, {len(item.data):,} bytes; --json has it]")
+        name = f" {escape(item.name)}" if item.name else ""
+        console.note(f"[{item.kind}{name}: {escape(item.mime_type)}, {len(item.data):,} bytes; --json has it]")
     if held is not None:
         if _show_waiting(held, result, seen=seen):
             _note_shown(state, held)

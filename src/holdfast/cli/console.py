@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Final, TextIO, cast
 
 from holdfast.contract.json import encode_json
-from holdfast.text.escape import clip, visible_block, visible_block_once, visible_once
+from holdfast.text.escape import clip, escape_block, escape_block_once, escape_once
 
 _CODES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _CLEAR: Final = "\r\x1b[K"
@@ -20,8 +20,8 @@ _DEFAULT_WIDTH: Final = 80
 _DEFAULT_HEIGHT: Final = 24
 _LEAST_WIDTH: Final = 20
 _LEAST_HEIGHT: Final = 6
-shown: Final = visible_once
-shown_block: Final = visible_block_once
+shown: Final = escape_once
+shown_block: Final = escape_block_once
 _standing: Final[list[bool]] = []
 """Not empty while words of `progress` stand on the terminal."""
 
@@ -146,7 +146,7 @@ def put_output(text: str, *, raw: bool = False) -> None:
         sys.stdout.flush()
         sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
     elif text:
-        safe = visible_block(text)
+        safe = escape_block(text)
         _write(sys.stdout, safe if safe.endswith("\n") else f"{safe}\n")
 
 

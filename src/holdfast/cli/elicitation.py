@@ -21,7 +21,7 @@ from holdfast.cli.project_context import whoami
 from holdfast.cli.prompt import ENTER, edit, read_hidden, read_key, read_line, turn
 from holdfast.cli.wrap import note_folded, quote, quoted_field, sentence
 from holdfast.config.roots import find_root
-from holdfast.contract.elicitation import CANCELLED, Completion, Form, Inquiry, Reply, Roots, Speech, Visit
+from holdfast.contract.elicitation import CANCELLED, Completion, Elicitation, Form, Reply, Roots, Speech, Visit
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.json import Args, Json
 from holdfast.contract.names import server_of
@@ -29,7 +29,7 @@ from holdfast.helper_process import NotStarted, person_command, person_environme
 from holdfast.net.addresses import on_this_machine
 from holdfast.rules.form_safety import Bad, Field, asks_for_a_secret, fault_of_address, fields_of, filled
 from holdfast.runtime.runtime import Runtime
-from holdfast.text.escape import clip_middle, visible, visible_url
+from holdfast.text.escape import clip_middle, escape, escape_url
 from holdfast.text.quote import Show
 
 _MAX_LINES: Final = 60
@@ -45,27 +45,27 @@ class _Gone(Exception):
     """The person ended the input."""
 
 
-class TerminalInquirer:
-    """An inquirer for `Runtime`. Where nobody is, or the person ends the input, everything is cancelled."""
+class TerminalElicitor:
+    """An elicitor for `Runtime`. Where nobody is, or the person ends the input, everything is cancelled."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._by = whoami()
 
-    async def __call__(self, inquiry: Inquiry) -> tuple[Reply, ...]:
+    async def __call__(self, elicitation: Elicitation) -> tuple[Reply, ...]:
         replies: list[Reply] = []
-        for question in inquiry.questions:
+        for question in elicitation.questions:
             if isinstance(question, Roots):
                 replies.append(Reply(action="accept", content=self._roots(), by=self._by))
             elif not can_ask() or any(reply.action == "cancel" for reply in replies):
                 replies.append(CANCELLED)
             else:
-                replies.append(await self._ask(inquiry, question))
+                replies.append(await self._ask(elicitation, question))
         return tuple(replies)
 
-    async def _ask(self, inquiry: Inquiry, question: Form | Visit | Completion) -> Reply:
+    async def _ask(self, elicitation: Elicitation, question: Form | Visit | Completion) -> Reply:
         async with turn():
-            self._head(inquiry)
+            self._head(elicitation)
             try:
                 match question:
                     case Form():
@@ -81,11 +81,11 @@ class TerminalInquirer:
                 note()
                 raise
 
-    def _head(self, inquiry: Inquiry) -> None:
-        server = server_of(inquiry.asked_by)
-        name = server or inquiry.asked_by
-        who = f"The MCP server '{visible(name)}'" if server else f"The tool '{visible(name)}'"
-        call = f" (call {visible(inquiry.call_id)})" if inquiry.call_id else ""
+    def _head(self, elicitation: Elicitation) -> None:
+        server = server_of(elicitation.asked_by)
+        name = server or elicitation.asked_by
+        who = f"The MCP server '{escape(name)}'" if server else f"The tool '{escape(name)}'"
+        call = f" (call {escape(elicitation.call_id)})" if elicitation.call_id else ""
         note()
         note_lines(sentence(f"{who} asks you{call}:", sys.stderr, "bold"))
 
@@ -101,7 +101,7 @@ class TerminalInquirer:
         try:
             fields = fields_of(form.schema)
         except HoldfastError as error:
-            note_folded(f"It cannot be answered, so it is declined: {visible(clip_middle(str(error), 300))}")
+            note_folded(f"It cannot be answered, so it is declined: {escape(clip_middle(str(error), 300))}")
             return self._declined()
         for field in fields:
             _show_field(field)
@@ -127,7 +127,7 @@ class TerminalInquirer:
         _quote(visit.message)
         fault = fault_of_address(visit.url)
         note("The address:")
-        _quote(visible_url(clip_middle(visit.url, _MAX_URL)), shown)
+        _quote(escape_url(clip_middle(visit.url, _MAX_URL)), shown)
         if fault is not None:
             note_folded(f"{fault} It is declined.")
             return self._declined()
@@ -194,15 +194,15 @@ def stand_in(runtime: Runtime, servers: Collection[str] | None) -> None:
     Not with a server that may want a login: it would be begun, to no end. `servers`: those that are started.
     """
 
-    async def nobody(inquiry: Inquiry) -> tuple[Reply, ...]:
+    async def nobody(elicitation: Elicitation) -> tuple[Reply, ...]:
         return tuple(
             Reply(action="accept", content=_roots(runtime)) if isinstance(question, Roots) else CANCELLED
-            for question in inquiry.questions
+            for question in elicitation.questions
         )
 
     named = runtime.config.mcp.servers
     if all(server.url is None for name, server in named.items() if servers is None or name in servers):
-        runtime.attach(inquirer=nobody)
+        runtime.attach(elicitor=nobody)
 
 
 def _roots(runtime: Runtime) -> Args:
@@ -216,7 +216,7 @@ async def _fill(field: Field) -> Any:
     optional = has_default or not field.required
     aside = f" [{_short(field.default)}]" if has_default else "" if field.required else " (Enter leaves it out)"
     while True:
-        *above, last = quote(f"{visible(clip_middle(field.title, 100))}{aside}", sys.stderr, show=shown).lines
+        *above, last = quote(f"{escape(clip_middle(field.title, 100))}{aside}", sys.stderr, show=shown).lines
         note_lines(above)
         question = f"{last}: "
         typed = await (read_hidden(question) if field.secret else read_line(question))
@@ -229,7 +229,7 @@ async def _fill(field: Field) -> Any:
                 raise Bad("it is needed")
             return field.read(typed)
         except Bad as error:
-            note_folded(visible(clip_middle(str(error), 300)))
+            note_folded(escape(clip_middle(str(error), 300)))
 
 
 async def _agreed(question: str) -> bool:
@@ -251,10 +251,10 @@ def _quote(text: str, show: Show | None = None) -> None:
 def _show_field(field: Field) -> None:
     parts = [field.hint, "" if field.required else "optional"]
     about = ", ".join(part for part in parts if part)
-    tail = f": {visible(clip_middle(field.description, 500))}" if field.description else ""
-    _quote(f"• {visible(clip_middle(field.title, 100))}{f' ({visible(about)})' if about else ''}{tail}", shown)
+    tail = f": {escape(clip_middle(field.description, 500))}" if field.description else ""
+    _quote(f"• {escape(clip_middle(field.title, 100))}{f' ({escape(about)})' if about else ''}{tail}", shown)
     for number, choice in enumerate(field.choices[:_MAX_CHOICES], 1):
-        _quote(f"    {number}. {visible(clip_middle(choice.title, 200))}", shown)
+        _quote(f"    {number}. {escape(clip_middle(choice.title, 200))}", shown)
     if len(field.choices) > _MAX_CHOICES:
         note(f"  [{len(field.choices) - _MAX_CHOICES:,} more]")
 
@@ -263,16 +263,16 @@ def _show_values(fields: Sequence[Field], values: dict[str, Json]) -> None:
     for field in fields:
         if field.name in values:
             value = "(hidden)" if field.secret else _short(values[field.name])
-            _quote(f"{visible(clip_middle(field.title, 100))}: {value}", shown)
+            _quote(f"{escape(clip_middle(field.title, 100))}: {value}", shown)
 
 
 def _short(value: object) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return visible(clip_middle(text, 200))
+    return escape(clip_middle(text, 200))
 
 
 def _show_speech(who: str, text: str) -> None:
-    note(paint(f"  {visible(who)}:", "bold", stream=sys.stderr))
+    note(paint(f"  {escape(who)}:", "bold", stream=sys.stderr))
     _quote(text)
 
 

@@ -55,7 +55,7 @@ class Pending(Output):
     diff: Annotated[Maybe, Doc("what the proposal would change or run, or null")]
     surroundings: Annotated[Any, Doc("where a command runs, what contains it, whether it can be undone; or null")]
     decision: Annotated[Any, Doc("why it is asked about: verdict, source, reason")]
-    caller: Annotated[Any, Doc("who asked: door, agent, provider, skill, session")]
+    caller: Annotated[Any, Doc("who asked: interface, agent, provider, skill, session")]
     cwd: Annotated[str, Doc("the directory it would run in")]
     held_at: Annotated[float, Doc("since when, in seconds since 1970")]
     digest: Annotated[str, Doc("what an approval is bound to")]
@@ -172,7 +172,7 @@ class CallOutput(Output):
     state: Annotated[str, Doc("where the call is, or how it ended")]
     args: Annotated[Any, Doc("the arguments that were used")]
     original_args: Annotated[Any, Doc("what the caller sent, where that differs")]
-    caller: Annotated[Any, Doc("who asked: door, agent, provider, skill, session")]
+    caller: Annotated[Any, Doc("who asked: interface, agent, provider, skill, session")]
     cwd: Annotated[str, Doc("the directory it ran in")]
     widening: Annotated[Any, Doc("what it could reach beyond the sandbox's policy, or null")]
     parent: Annotated[Maybe, Doc("the call it is nested in, or null")]
@@ -250,7 +250,7 @@ class Policy(Output):
     words: Annotated[list[str], Doc("in sentences: what will run without asking, what can be reached")]
     tools: Annotated[Shape, Doc("the options of `[tools]`, and what untrusted files narrow (`narrow`)")]
     approval: Annotated[Shape, Doc("the options of `[approval]`, and what untrusted files narrow (`narrow`)")]
-    hooks: Annotated[Shape, Doc("the options of `[hooks]`")]
+    confirmation: Annotated[Shape, Doc("the options of `[confirmation]`")]
     protected: Annotated[Any, Doc("protected path patterns beyond the built-in ones")]
     chain: Annotated[list[Shape], Doc("who is asked, in order: name, priority, description")]
     caps: Annotated[list[str], Doc("the limits after the chain, by name")]
@@ -524,7 +524,7 @@ def call_preview(name: str, arguments: str, runtime: Runtime, width: int = 160) 
     """One line: what a call would do, as far as its arguments tell."""
     from holdfast.contract.errors import HoldfastError
     from holdfast.contract.json import parse_json
-    from holdfast.text.escape import clip, visible
+    from holdfast.text.escape import clip, escape
     from holdfast.text.preview import preview
 
     tool = runtime.registry.find(name)
@@ -533,10 +533,10 @@ def call_preview(name: str, arguments: str, runtime: Runtime, width: int = 160) 
     except HoldfastError:
         args = None
     if not isinstance(args, dict):
-        return clip(visible(f"{name}: {arguments}"), width)
+        return clip(escape(f"{name}: {arguments}"), width)
     return preview(name, args, width, None if tool is None else tool.format_preview)
 
 
 def _caller(caller: Caller) -> Shape:
-    names = ("door", "agent", "provider", "skill", "session")
+    names = ("interface", "agent", "provider", "skill", "session")
     return {name: getattr(caller, name) for name in names}

@@ -27,7 +27,7 @@ from holdfast.rules.decider import CHANGED
 from holdfast.runtime.approvals import what_changed
 from holdfast.store.ledger import Ledger
 from holdfast.store.trust import Shown
-from holdfast.text.escape import visible, visible_name
+from holdfast.text.escape import escape, escape_name
 from holdfast.text.preview import arguments_text, display_path
 from holdfast.text.quote import Show
 
@@ -102,7 +102,7 @@ class HeldView:
     @cached_property
     def _listed(self) -> _Shown:
         call, waits = self._held.call, waits_for(self._held)
-        first = f"{visible_name(call.id)}  {visible_name(call.tool)} waits for {waits}, {age(self._held.held_at)}"
+        first = f"{escape_name(call.id)}  {escape_name(call.tool)} waits for {waits}, {age(self._held.held_at)}"
         return self._shown(sentence(first, self._stream, "bold"), _MAX_LISTED)
 
     @cached_property
@@ -122,10 +122,10 @@ class HeldView:
     def _bound_to(self) -> list[str]:
         held, call = self._held, self._held.call
         lines = [
-            *self._own("call", visible_name(call.id)),
-            *self._own("tool", f"{visible_name(call.tool)} (definition {visible_name(held.definition_digest)})"),
+            *self._own("call", escape_name(call.id)),
+            *self._own("tool", f"{escape_name(call.tool)} (definition {escape_name(held.definition_digest)})"),
             *self._field("cwd", call.cwd),
-            *self._own("digest", visible_name(held.digest)),
+            *self._own("digest", escape_name(held.digest)),
         ]
         for file in held.files:
             lines += self._field("file", f"{file.path} = {file.digest}")
@@ -150,8 +150,8 @@ class HeldView:
 
     def _title(self) -> Iterator[str]:
         call = self._held.call
-        other = f" (asked for as {visible_name(call.name_used)})" if call.name_used not in (call.tool, "") else ""
-        title = _WAITS[waits_for(self._held)].format(visible_name(call.tool))
+        other = f" (asked for as {escape_name(call.name_used)})" if call.name_used not in (call.tool, "") else ""
+        title = _WAITS[waits_for(self._held)].format(escape_name(call.tool))
         return sentence(title + other, self._stream, "bold")
 
     def _head(self, limit: int | None) -> Iterator[str]:
@@ -161,7 +161,7 @@ class HeldView:
         if not held.definition_only:
             yield from self._field("why", why(held.decision), limit)
         if self._risk is not None:
-            yield from self._own("risk", visible_name(self._risk), _RISK_COLOURS.get(self._risk, "yellow"))
+            yield from self._own("risk", escape_name(self._risk), _RISK_COLOURS.get(self._risk, "yellow"))
         proposal = held.proposal
         around = None if proposal is None else proposal.surroundings
         if around is not None:
@@ -177,7 +177,7 @@ class HeldView:
 
     def _caller_words(self) -> Iterator[str]:
         caller = self._held.call.caller
-        yield caller.door
+        yield caller.interface
         for kind in ("agent", "provider", "skill", "session"):
             if (name := getattr(caller, kind)) is not None:
                 yield f"{kind} {name}"
@@ -230,11 +230,11 @@ class HeldView:
 
     @property
     def _digest(self) -> str:
-        return visible_name(self._held.digest[:SHORT_DIGEST])
+        return escape_name(self._held.digest[:SHORT_DIGEST])
 
     @property
     def _more(self) -> str:
-        return f"`holdfast pending {visible_name(self._held.call.id)}` shows all"
+        return f"`holdfast pending {escape_name(self._held.call.id)}` shows all"
 
     def _own(self, label: str, text: str, *styles: str) -> Iterator[str]:
         return own_field(label, text, self._stream, *styles)
@@ -294,10 +294,10 @@ def origin(held: PendingCall) -> str:
     if caller.document is not None:
         return f"document {display_path(caller.document, str(Path.cwd()))}"
     if caller.agent is not None:
-        return f"agent {caller.agent} ({caller.door})"
+        return f"agent {caller.agent} ({caller.interface})"
     running = "" if held.waiter is None else f", process {held.waiter.pid}"
     names = {"cli": "command line", "python": "Python program"}
-    return f"{names.get(caller.door, caller.door)}{running}"
+    return f"{names.get(caller.interface, caller.interface)}{running}"
 
 
 def grouped(calls: Sequence[PendingCall]) -> list[list[PendingCall]]:
@@ -355,7 +355,7 @@ def was_shown(ledger: Ledger, held: PendingCall, digest: str | None) -> bool:
 def note_unreadable(calls: Sequence[str]) -> None:
     """What cannot be listed, because its record is damaged, is at least named."""
     if calls:
-        shown = ", ".join(visible(call_id) for call_id in calls[:_NAMED])
+        shown = ", ".join(escape(call_id) for call_id in calls[:_NAMED])
         more = f" and {len(calls) - _NAMED:,} more" if len(calls) > _NAMED else ""
         console.note(f"Not shown, because it cannot be read: call {shown}{more}; `holdfast doctor` says what to do.")
 

@@ -24,7 +24,7 @@ from holdfast.runtime.interfaces import Nobody
 from holdfast.runtime.pending import Lifetimes
 from holdfast.runtime.runtime import Runtime
 from holdfast.store.ledger import Grants, Ledger
-from holdfast.text.escape import visible
+from holdfast.text.escape import escape
 
 if TYPE_CHECKING:
     from holdfast.mcp.client.bridge import Bridge
@@ -39,7 +39,7 @@ def read_flags(settings: Sequence[str]) -> Flags:
     for setting in settings:
         key, sign, value = setting.partition("=")
         if not sign or not key:
-            raise UsageProblem(f"--set wants OPTION=VALUE, such as tools.profile=full, not '{visible(setting)}'.")
+            raise UsageProblem(f"--set wants OPTION=VALUE, such as tools.profile=full, not '{escape(setting)}'.")
         try:
             flags[key] = parse_json(value)
         except BadJson:
@@ -102,7 +102,7 @@ def runtime_here(
     entry_points: bool = True,
     looking: bool = False,
     servers: Collection[str] | None = (),
-    nobody: Nobody = "park",
+    nobody: Nobody = "pending",
 ) -> Generator[Runtime]:
     """The runtime of this place. With `looking` nothing is written and a missing ledger stays missing.
 
@@ -120,7 +120,7 @@ def runtime_in(
     entry_points: bool = True,
     looking: bool = False,
     servers: Collection[str] | None = (),
-    nobody: Nobody = "park",
+    nobody: Nobody = "pending",
 ) -> Generator[Runtime]:
     show_warnings()
     keeps = setting.loaded.config.ledger.enabled
@@ -128,7 +128,7 @@ def runtime_in(
         setting,
         ledger=_ledger_to_look_at(setting) if looking and keeps else None,
         nobody=nobody if keeps else "deny",
-        door="cli",
+        interface="cli",
         entry_points=entry_points,
         servers=servers,
     )

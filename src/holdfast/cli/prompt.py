@@ -1,4 +1,4 @@
-"""Reading from a person at a terminal, without holding up the loop: an answer from another door ends the question."""
+"""Reads from a person at a terminal without blocking the event loop. An answer from elsewhere ends the prompt."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ OUTPUTS: Final = {
     "pending": "a `pending` per line; with ID one `pending`",
     "approve": "one `result`",
     "reject": "one `result`",
-    "answer": "one `result`",
+    "respond": "one `result`",
     "grants list": "a `grant` per line",
     "grants revoke": "one `grant`",
     "changes": "a `change` per line; without CALL a `changing call` per line",

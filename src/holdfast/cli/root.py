@@ -12,14 +12,14 @@ import click
 from holdfast.cli.project_context import grants_here, ledger_here, read_flags, runtime_here, setting_here
 from holdfast.contract.errors import HoldfastError
 from holdfast.import_path import forget_projects
-from holdfast.text.escape import visible
+from holdfast.text.escape import escape
 from holdfast.text.suggest import did_you_mean
 
 NAMES: Final = (
-    "tour", "init", "chat", "call", "tools", "policy", "mcp", "pending", "approve", "reject", "answer", "grants",
+    "tour", "init", "chat", "call", "tools", "policy", "mcp", "pending", "approve", "reject", "respond", "grants",
     "changes", "undo", "ledger", "config", "trust", "doctor", "help", "completion",
 )  # fmt: skip
-_HOMES: Final = {"approve": "pending", "reject": "pending", "answer": "pending", "changes": "undo"}
+_HOMES: Final = {"approve": "pending", "reject": "pending", "respond": "pending", "changes": "undo"}
 """The modules of commands that share one; the others have the name of their command."""
 CONTEXT: Final = {"help_option_names": ["-h", "--help"]}
 F = TypeVar("F", bound=Callable[..., Any])
@@ -44,7 +44,7 @@ class LazyGroup(click.Group):
         if name not in NAMES and not name.startswith("-") and not ctx.resilient_parsing:
             meant = did_you_mean(name, NAMES)
             hint = f"Did you mean '{meant}'?" if meant else "Run `holdfast --help` for those there are."
-            raise click.UsageError(f"There is no command '{visible(name)}'. {hint}")
+            raise click.UsageError(f"There is no command '{escape(name)}'. {hint}")
         return super().resolve_command(ctx, args)
 
 

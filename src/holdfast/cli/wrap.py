@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
 from holdfast.cli import console
 from holdfast.cli.console import on_terminal, paint, say, say_lines, screen_width, shown
 from holdfast.contract.event import Logged
-from holdfast.text.escape import clip_middle, fingerprint, text_width, visible
+from holdfast.text.escape import clip_middle, escape, fingerprint, text_width
 from holdfast.text.quote import GUTTER, Show, both_ends, rows_of, wrapped
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def quoted_field(
     label: str, text: str, stream: TextIO, limit: int | None = None, *, width: int = _LABEL, show: Show | None = None
 ) -> Iterator[str]:
     """`  label   text`, the text being that of others: what does not fit in the line is quoted below the label."""
-    shown = (show or visible)(text)
+    shown = (show or escape)(text)
     if "\n" not in text and width + 3 + text_width(shown) < console.screen_width(stream):
         yield f"{label_line(label, stream, width)} {shown}".rstrip()
         return
@@ -220,7 +220,7 @@ def logged_line(event: Logged) -> str | None:
     """None for what is of no interest to a person."""
     if event.level not in _SHOWN:
         return None
-    return visible(clip_middle(f"{event.source} {event.level}: {event.message}", _MAX_CHARS))
+    return escape(clip_middle(f"{event.source} {event.level}: {event.message}", _MAX_CHARS))
 
 
 def note_logged(event: Event) -> None:

@@ -402,7 +402,7 @@ def _fewer_confirmations(before: Mapping[str, Action], after: Mapping[str, Actio
     return [f"calls of {listed(names)} will not be confirmed"] if names else []
 
 
-class HooksConfig(Section, frozen=True, kw_only=True):
+class ConfirmationConfig(Section, frozen=True, kw_only=True):
     autonomy: Annotated[
         Autonomy,
         stricter("cautious", "standard", "autonomous"),
@@ -775,7 +775,7 @@ class McpConfig(Section, frozen=True, kw_only=True):
         bool,
         SWITCH_OFF,
         Approves("nothing by itself: it is who can answer", when("MCP clients can approve calls", True)),
-        "Whether an MCP client may ask its person for approval; if not, another door must.",
+        "Whether an MCP client may ask its person for approval; if not, another interface must.",
     ] = True
     wait: Annotated[
         float,
@@ -790,7 +790,9 @@ class Config(Section, frozen=True, kw_only=True):
     tools: Annotated[ToolsConfig, "Which tools exist, and how they run."] = ToolsConfig()
     approval: Annotated[ApprovalConfig, "Which calls run without asking a person."] = ApprovalConfig()
     pending: Annotated[PendingConfig, "Calls that wait for a person."] = PendingConfig()
-    hooks: Annotated[HooksConfig, "Who is told, or asked, when a call is about to run."] = HooksConfig()
+    confirmation: Annotated[ConfirmationConfig, "Who is told, or asked, when a call is about to run."] = (
+        ConfirmationConfig()
+    )
     sandbox: Annotated[SandboxConfig, "What commands can reach."] = SandboxConfig()
     output: Annotated[OutputConfig, "How much of an output the model sees."] = OutputConfig()
     ledger: Annotated[LedgerConfig, "The record of every call."] = LedgerConfig()

@@ -19,7 +19,7 @@ from holdfast.contract.errors import ConfigError
 from holdfast.contract.json import digest_of
 from holdfast.fs.beneath import NotRegular, read_regular
 from holdfast.fs.own_paths import user_config_file
-from holdfast.text.escape import visible
+from holdfast.text.escape import escape
 
 
 def tighten(base: Config, wanted: Config) -> Config:
@@ -137,7 +137,7 @@ def user_layer(given: Path | None, root: Path | None, is_trusted: IsTrusted) -> 
 
 
 def _own_layer(name: str, path: Path, folder: Path, content: bytes, foreign: bool, is_trusted: IsTrusted) -> Layer:
-    label, digest = visible(str(path)), sha256(content).hexdigest()
+    label, digest = escape(str(path)), sha256(content).hexdigest()
     trusted = not foreign or is_trusted(path, digest)
     return Layer(
         name,
@@ -158,7 +158,7 @@ def machine_layer(machine: Machine) -> Layer | None:
     if content is None:
         return None
     check_owner(machine)
-    label = visible(str(path))
+    label = escape(str(path))
     return Layer("machine", label, path, path.parent, sha256(content).hexdigest(), _parse(content, label))
 
 
@@ -177,7 +177,7 @@ def project_layer(root: Path, is_trusted: IsTrusted) -> Layer | None:
     content = _read(path)
     if content is None:
         return None
-    digest, label = sha256(content).hexdigest(), visible(str(path))
+    digest, label = sha256(content).hexdigest(), escape(str(path))
     return Layer(
         name="project",
         label=label,
@@ -194,7 +194,7 @@ def project_layer(root: Path, is_trusted: IsTrusted) -> Layer | None:
 def document_layer(given: Mapping[str, Any], name: str | None, root: Path | None, trusted: bool) -> Layer:
     from shlex import quote
 
-    label = "the document" if name is None else visible(name)
+    label = "the document" if name is None else escape(name)
     table = plain_table(given, label)
     return Layer(
         name="document",
@@ -205,7 +205,7 @@ def document_layer(given: Mapping[str, Any], name: str | None, root: Path | None
         table=table,
         trusted=trusted,
         user_level=False,
-        remedy=f"run `holdfast trust {'FILE' if name is None else visible(quote(name))}`",
+        remedy=f"run `holdfast trust {'FILE' if name is None else escape(quote(name))}`",
     )
 
 
@@ -222,7 +222,7 @@ def _put(table: Table, parts: list[str], value: object, key: str) -> None:
         return
     inner = table.setdefault(parts[0], {})
     if len(parts) == 1 or not isinstance(inner, dict):
-        raise ConfigError(f"flags: {visible(key)} is set twice, or inside a value another flag gives; keep one.")
+        raise ConfigError(f"flags: {escape(key)} is set twice, or inside a value another flag gives; keep one.")
     _put(cast(Table, inner), parts[1:], value, key)
 
 

@@ -15,7 +15,7 @@ from holdfast.config.options import NARROWED, Option, dotted, is_section, is_tab
 from holdfast.config.roots import is_system, way_to
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.widening import WideningKind
-from holdfast.text.escape import visible
+from holdfast.text.escape import escape
 
 S = TypeVar("S", bound=Struct)
 
@@ -42,10 +42,10 @@ def check_owner(machine: Machine) -> None:
         sticky = about.st_mode & stat.S_ISVTX and not last
         if owned and (not shared or sticky):
             continue
-        where = visible(place)
+        where = escape(place)
         fix = f"run `chmod go-w {where}`" if owned else f"run `chown root {where}`"
         raise ConfigError(
-            f"{visible(str(machine.path))} is not root's alone: {where} "
+            f"{escape(str(machine.path))} is not root's alone: {where} "
             f"{'can be written by others' if owned else 'belongs to another user'}. As root, {fix}, or remove the file."
         )
 
@@ -114,7 +114,7 @@ def _held(machine: S, wanted: S, path: str, keys: Collection[str]) -> S:
 def _stricter(option: Option, key: str, mine: Any, theirs: Any) -> Any:
     if option.trust is NARROWED or is_table_list(option.kind):
         return theirs  # held by `with_ceilings`; every layer adds to tables, and the strictest rule wins
-    if get_origin(option.kind) is dict and key != "hooks.actions":
+    if get_origin(option.kind) is dict and key != "confirmation.actions":
         own, others = cast(Mapping[str, Any], mine), cast(Mapping[str, Any], theirs)
         entries = option.trust.tighten(own, {name: others[name] for name in own if name in others})
         return {**others, **entries}

@@ -17,7 +17,7 @@ from holdfast.fs.beneath import NotRegular, read_regular
 from holdfast.fs.own_paths import config_folder, state_folder, user_config_file, user_state_dir
 from holdfast.fs.replace import make_private_folder, write_private
 from holdfast.import_path import MARKERS, top_above
-from holdfast.text.escape import visible
+from holdfast.text.escape import escape
 
 PROJECT_FILE: Final = MARKERS[0]
 _MARK: Final = "place"
@@ -38,7 +38,7 @@ def check_state(root: Path) -> None:
     inside = inside_project(named, root)
     if inside and _came_along(user_state_dir()):
         raise ConfigError(
-            f"The state folder {visible(str(named))} lies inside the project and was not made on this machine, so it "
+            f"The state folder {escape(str(named))} lies inside the project and was not made on this machine, so it "
             "may say what somebody else trusts; remove it, or, if it is yours, run `holdfast doctor` outside the "
             "project once."
         )
@@ -142,18 +142,18 @@ def check_own(path: Path, what: str, *, instead: str) -> None:
     if not hasattr(os, "getuid"):
         return
     for place, about, last in way_to(path):
-        name = f"{what} {visible(str(path))}"
+        name = f"{what} {escape(str(path))}"
         if about.st_uid != os.getuid() and (last or not is_system(about.st_uid)) and not _roots_own(about, last):
-            how = "belongs" if last else f"is reached through {visible(place)}, which belongs"
+            how = "belongs" if last else f"is reached through {escape(place)}, which belongs"
             raise ConfigError(
                 f"{name} {how} to the user {_user(about.st_uid)}, who could change what holdfast trusts; "
                 f"run holdfast as that user, or {instead}."
             )
         if not stat.S_ISLNK(about.st_mode) and _others_write(about, last):
             raise ConfigError(
-                f"{visible(place)}, {'which is' if last else 'on the way to'} {what[0].lower()}{what[1:]}, can be "
+                f"{escape(place)}, {'which is' if last else 'on the way to'} {what[0].lower()}{what[1:]}, can be "
                 f"written by others (mode {stat.S_IMODE(about.st_mode):04o}); "
-                f"run `chmod go-w {visible(place)}` if what is in it is still yours, or {instead}."
+                f"run `chmod go-w {escape(place)}` if what is in it is still yours, or {instead}."
             )
 
 

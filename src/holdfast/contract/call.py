@@ -14,7 +14,7 @@ from holdfast.contract.widening import Widening
 class Caller(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Who asks. Two callers that are equal get the same compiled policy."""
 
-    door: str = "python"
+    interface: str = "python"
     agent: str | None = None
     provider: str | None = None
     skill: str | None = None
@@ -94,7 +94,7 @@ class Call(Struct, frozen=True, omit_defaults=True):
     """The id the model or client gave this call, if any; unique only within its request."""
     depth: int = 0
     group: str = ""
-    """The outermost call this one is nested in: its own id for a call from a door."""
+    """The outermost call this one is nested in: its own id for a call from an interface."""
     original: Args | None = None
     """The arguments as they were given, where a slip in them was put right."""
     asked: Args | None = None
@@ -119,7 +119,7 @@ class NamedFile(Struct, frozen=True):
 
 
 class PendingCall(Struct, frozen=True, kw_only=True):
-    """A call that waits, as every door sees it."""
+    """A call that waits, as every interface sees it."""
 
     call: Call
     state: State
@@ -140,7 +140,7 @@ class PendingCall(Struct, frozen=True, kw_only=True):
     held_at: float = 0.0
     approver: str | None = None
     waiter: Owner | None = None
-    """The process that waits for the answer and will run the call; None when it was parked."""
+    """The process that waits for the answer and will run the call; None when no process waits."""
     widened: Widening | None = None
     """What its approval added to what the call may reach; only an approved call has it."""
 
@@ -148,15 +148,15 @@ class PendingCall(Struct, frozen=True, kw_only=True):
 class Answer(Struct, frozen=True, kw_only=True):
     """What a person said to a held call; one of four."""
 
-    kind: Literal["approve", "edit", "reject", "result"]
+    kind: Literal["approve", "edit", "reject", "respond"]
     by: str
     """Who answered: a user name, a program, a page's session."""
     message: str = ""
-    """For reject: what the model is told. For result: the output given in the tool's place."""
+    """For reject: what the model is told. For respond: the output given in the tool's place."""
     args: Args | None = field(default=None)
     """For edit: the arguments to use instead."""
     success: bool = True
-    """For result: whether it counts as a success."""
+    """For respond: whether it counts as a success."""
     widen: Widening | None = None
     """For approve and edit: what this one call may reach beyond the sandbox's policy."""
     user: str = ""

@@ -167,8 +167,8 @@ class Context(Protocol):
         """Another tool, through the whole path, with no more rights than this call has."""
         ...
 
-    async def inquire(self, *questions: Question) -> tuple[Reply, ...]:
-        """Ask the person behind the door, all questions at once; the call's time does not run meanwhile."""
+    async def elicit(self, *questions: Question) -> tuple[Reply, ...]:
+        """Ask the person behind the interface, all questions at once; the call's time does not run meanwhile."""
         ...
 
     def service(self, protocol: type[T]) -> T:

@@ -1,4 +1,4 @@
-"""What is asked of the person behind a door while a call runs, and what came back. It is never put to a model."""
+"""What is asked of the person behind an interface while a call runs, and what came back. It is never put to a model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Form(Struct, frozen=True, kw_only=True, tag_field="kind", tag="form"):
     schema: Args
     """A flat object: strings, numbers, booleans, choices."""
     key: str = ""
-    """What a client that answers by name calls it; empty: the door names it."""
+    """What a client that answers by name calls it; empty: the interface names it."""
 
 
 class Visit(Struct, frozen=True, kw_only=True, tag_field="kind", tag="visit"):
@@ -57,7 +57,7 @@ class Roots(Struct, frozen=True, tag_field="kind", tag="roots"):
 Question = Form | Visit | Completion | Roots
 
 
-class Inquiry(Struct, frozen=True, kw_only=True):
+class Elicitation(Struct, frozen=True, kw_only=True):
     """Questions of one tool or server, asked together."""
 
     asked_by: str
@@ -78,7 +78,7 @@ class Reply(Struct, frozen=True, kw_only=True):
     by: str = ""
 
 
-Inquirer = Callable[[Inquiry], Awaitable[tuple[Reply, ...]]]
+Elicitor = Callable[[Elicitation], Awaitable[tuple[Reply, ...]]]
 """Puts questions to the person; one reply for each. Nobody there: `cancel`."""
 
 CANCELLED = Reply(action="cancel")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from holdfast.contract.call import Call, Caller, Decision, Proposal
-from holdfast.contract.elicitation import Inquiry
+from holdfast.contract.elicitation import Elicitation
 from holdfast.contract.enums import State
 from holdfast.contract.result import Result
 
@@ -83,13 +83,13 @@ class Logged(_Event, frozen=True, tag="logged"):
     message: str
 
 
-class Inquired(_Event, frozen=True, tag="inquired"):
+class Elicited(_Event, frozen=True, tag="elicited"):
     """A person is asked something for this call, and the call waits for it."""
 
-    inquiry: Inquiry
+    elicitation: Elicitation
 
 
 Event = (
     Received | Queued | Proposed | Decided | Pending | Approved | Started
-    | Output | Progress | Logged | Inquired | Finished | Warned
+    | Output | Progress | Logged | Elicited | Finished | Warned
 )  # fmt: skip

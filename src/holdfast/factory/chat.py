@@ -36,7 +36,7 @@ from holdfast.chat.templates.expansion import Expanded, Files, Scope, expand
 from holdfast.config.config import Config, GuardrailsConfig, SecretSource
 from holdfast.config.layers import Loaded, load
 from holdfast.contract.call import Caller
-from holdfast.contract.elicitation import Inquirer
+from holdfast.contract.elicitation import Elicitor
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.event import Warned
 from holdfast.contract.message import Role
@@ -54,7 +54,7 @@ from holdfast.runtime.runtime import Runtime
 from holdfast.runtime.secrets import Secrets
 
 Flags = Mapping[str, Any]
-DOOR = "chat"
+INTERFACE = "chat"
 TOOLS = "document.tools"
 
 
@@ -141,12 +141,12 @@ async def open_chat(
     path: Path,
     *,
     flags: Flags | None = None,
-    nobody: Nobody = "park",
+    nobody: Nobody = "pending",
     plan: bool = False,
     by: str = "person",
     model: Model | None = None,
     on_event: Callable[[AgentEvent], None] | None = None,
-    inquirer: Callable[[Runtime], Inquirer] | None = None,
+    elicitor: Callable[[Runtime], Elicitor] | None = None,
 ) -> AsyncGenerator[Chat]:
     """The document at `path`, locked for us; raises `HoldfastError` if it cannot be read, used or locked."""
     path = _real(path)
@@ -176,16 +176,16 @@ async def open_chat(
         setting = replace(setting, loaded=replace(loaded, config=config))
         provider = config.model.name.partition(":")[0] if model is None else model.provider
         caller = Caller(
-            door=DOOR,
+            interface=INTERFACE,
             document=str(path),
             provider=provider,
             scopes=frozenset(config.secrets),
             only=left_tools(read.evaluated, read.tools, trusted=trusted),
         )
         behind = Behind(path=path, caller=caller, policy=ruled.document, caps=ruled.caps, plan=plan)
-        runtime = build_runtime(setting, registry=registry, nobody=nobody, door=DOOR, document=behind)
-        if inquirer is not None:
-            runtime.attach(inquirer=inquirer(runtime))
+        runtime = build_runtime(setting, registry=registry, nobody=nobody, interface=INTERFACE, document=behind)
+        if elicitor is not None:
+            runtime.attach(elicitor=elicitor(runtime))
         async with runtime:
             _withdraw_orphans(runtime)
             if model is None:
@@ -322,7 +322,7 @@ def _read(
 ) -> _Read:
     config = setting.loaded.config
     skills = read_skills(config.tools.skills, setting.trust.is_trusted)
-    policy = Policy(PolicyRules.of(config.tools, skills)).compile(Caller(door=DOOR))
+    policy = Policy(PolicyRules.of(config.tools, skills)).compile(Caller(interface=INTERFACE))
     tools = tuple(policy.visible(registry.list()))
     hidden = frozenset(name for tool in registry.known() if tool not in tools for name in (*tool.names, tool.api_name))
     found = document.frontmatter

@@ -184,7 +184,7 @@ def build_runtime(
     tools: Iterable[Any] = (),
     asker: Asker | None = None,
     nobody: Nobody = "deny",
-    door: str = "python",
+    interface: str = "python",
     entry_points: bool = True,
     servers: Collection[str] | None = None,
     document: Behind | None = None,
@@ -207,7 +207,7 @@ def build_runtime(
         ),
         asker=asker,
         nobody=nobody,
-        caller=Caller(door=door, scopes=frozenset(config.secrets)) if document is None else document.caller,
+        caller=Caller(interface=interface, scopes=frozenset(config.secrets)) if document is None else document.caller,
         rules=Rules(
             grants=None if grants is None else StoredGrants(grants),
             document=None if document is None else document.policy,

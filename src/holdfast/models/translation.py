@@ -21,7 +21,7 @@ from holdfast.models.call_arguments import BROKEN, CallIds, as_object, as_text, 
 from holdfast.models.dialects import DIALECTS
 from holdfast.models.port import CallBegun, ModelEvent, PartEnded, TextDelta, ThinkingDelta
 from holdfast.models.providers import Endpoint
-from holdfast.text.escape import visible
+from holdfast.text.escape import escape
 
 BEGINNING: Final = "(The conversation begins here.)"
 """What the user says where the assistant would have the first word: not every provider lets it."""
@@ -224,7 +224,7 @@ def _file(attachment: Attachment, media: frozenset[str]) -> str | wire.BinaryCon
 
 def _framed(text: str) -> str:
     """On one line, and unable to end what it is written into: whoever made the file named it."""
-    return visible(text).translate(_MARKS)
+    return escape(text).translate(_MARKS)
 
 
 def _opened(found: re.Match[str]) -> str:

@@ -199,9 +199,9 @@ def reason_of(value: object) -> str:
 def warn(message: str) -> None:
     import logging
 
-    from holdfast.text.escape import visible
+    from holdfast.text.escape import escape
 
-    logging.getLogger("holdfast").warning("%s", visible(message))
+    logging.getLogger("holdfast").warning("%s", escape(message))
 
 
 OnError = Literal["skip", "ask"]

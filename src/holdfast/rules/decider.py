@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from holdfast.config.config import Action, Autonomy, HooksConfig
+from holdfast.config.config import Action, Autonomy, ConfirmationConfig
 from holdfast.contract.call import Caller, Decision
 from holdfast.contract.enums import CHANGED_DEFINITION, NEEDS_CONTAINMENT, RUNS_COMMANDS, Risk, Verdict
 from holdfast.contract.errors import ConfigError
@@ -325,7 +325,7 @@ def _explained(stage: str, step: Step, decision: Decision) -> ExplainedStep:
     )  # fmt: skip
 
 
-HOOK: Final = f"{CAP_URN}hook"
+CONFIRMATION: Final = f"{CAP_URN}confirmation"
 CANCELLED: Final = "Tool execution cancelled by user"
 """What a call is told whose confirmation was refused."""
 
@@ -334,32 +334,32 @@ _FREEDOM: Final[dict[Autonomy, int]] = {"cautious": 0, "standard": 1, "autonomou
 _WILD: Final = frozenset("*?[]")
 
 
-class HookOutcome(Struct, frozen=True):
+class ConfirmationOutcome(Struct, frozen=True):
     action: Action
     reason: str
 
 
-class Hooks:
+class Confirmations:
     """The configured actions. The most specific pattern counts; between equals the stricter action."""
 
-    def __init__(self, config: HooksConfig | None = None) -> None:
-        given = config or HooksConfig()
+    def __init__(self, config: ConfirmationConfig | None = None) -> None:
+        given = config or ConfirmationConfig()
         self.autonomy: Final = given.autonomy
         self._patterns = tuple((pattern, Names((pattern,)), action) for pattern, action in given.actions.items())
 
-    def outcome(self, tool: Tool, risk: Risk, caller: Caller) -> HookOutcome:
+    def outcome(self, tool: Tool, risk: Risk, caller: Caller) -> ConfirmationOutcome:
         action, why = self._configured(tool)
         level = most_cautious(self.autonomy, caller.autonomy)
-        return HookOutcome(shifted(action, level, risk), f"{why}, autonomy is {level}, risk is {risk}.")
+        return ConfirmationOutcome(shifted(action, level, risk), f"{why}, autonomy is {level}, risk is {risk}.")
 
     def cap(self) -> Cap:
         """Confirm means: a person is asked, whoever approved."""
 
         def judge(question: Question) -> Decision | None:
             outcome = self.outcome(question.tool, question.risk, question.caller)
-            return Decision(Verdict.ASK, HOOK, outcome.reason) if outcome.action == "confirm" else None
+            return Decision(Verdict.ASK, CONFIRMATION, outcome.reason) if outcome.action == "confirm" else None
 
-        return Cap(HOOK, judge, static=True)
+        return Cap(CONFIRMATION, judge, static=True)
 
     def _configured(self, tool: Tool) -> tuple[Action, str]:
         matching = [
@@ -368,9 +368,9 @@ class Hooks:
             if names.match(tool) is not None
         ]
         if not matching:
-            return "silent", "No hook names the tool"
+            return "silent", "No confirmation rule names the tool"
         _, strictness, pattern = max(matching)
-        return _ACTIONS[strictness], f"The hook '{pattern}' says {_ACTIONS[strictness]}"
+        return _ACTIONS[strictness], f"The confirmation rule '{pattern}' says {_ACTIONS[strictness]}"
 
 
 def shifted(action: Action, level: Autonomy, risk: Risk) -> Action:

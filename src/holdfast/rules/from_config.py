@@ -17,7 +17,7 @@ from holdfast.contract.json import Args
 from holdfast.contract.tool import Tool
 from holdfast.contract.widening import Widening
 from holdfast.rules.chain import DEFAULT, RAISED, URN, Chain, Question, Resolve, ResolveContext, Resolver
-from holdfast.rules.decider import CAP_URN, Cap, Hooks, changed_definition_cap, max_risk_cap, protected_path_cap
+from holdfast.rules.decider import CAP_URN, Cap, Confirmations, changed_definition_cap, max_risk_cap, protected_path_cap
 from holdfast.rules.policy import Names
 from holdfast.rules.resolvers import (
     SANDBOX,
@@ -242,7 +242,7 @@ def standard_caps(
     approval: ApprovalConfig,
     chain: Chain,
     *,
-    hooks: Hooks | None = None,
+    confirmations: Confirmations | None = None,
     is_protected: Callable[[Path], str | None] | None = None,
     sandbox_held: Callable[[], bool] | None = None,
     protected: tuple[str, ...] = (),
@@ -257,8 +257,8 @@ def standard_caps(
         caps.append(protected_path_cap(is_protected))
     if approval.max_risk is not None:
         caps.append(max_risk_cap(approval.max_risk, unseeing_sources(chain)))
-    if hooks is not None:
-        caps.append(hooks.cap())
+    if confirmations is not None:
+        caps.append(confirmations.cap())
     return tuple(caps)
 
 

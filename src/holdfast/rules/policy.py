@@ -379,7 +379,7 @@ def _named(config: Config, skills: Mapping[str, SkillPermissions]) -> Iterator[t
     lists["approval.auto_approve of the machine or of an untrusted file"] = list(chain.from_iterable(limits))
     for name, preset in approval.presets.items():
         lists |= {f"approval.presets.{name}.approve": preset.approve, f"approval.presets.{name}.deny": preset.deny}
-    lists["hooks.actions"] = config.hooks.actions
+    lists["confirmation.actions"] = config.confirmation.actions
     default = ApprovalConfig().auto_approve
     return ((where, entry) for where, names in lists.items() for entry in names if entry not in default)
 

@@ -21,7 +21,7 @@ from holdfast.contract.tool import Tool, is_async, parameters_by_position, takes
 from holdfast.contract.tool_finder import TOOL_SEARCH
 from holdfast.registry.registry import Registry
 from holdfast.registry.tool_lists import Format, Listing, ToolList
-from holdfast.rules.decider import Hooks
+from holdfast.rules.decider import Confirmations
 from holdfast.rules.policy import Policy
 from holdfast.runtime.cancellation import ThreadPool
 from holdfast.runtime.middleware import After, Before, Middleware
@@ -136,7 +136,7 @@ class Plans:
         self,
         access: ToolAccess,
         middleware: Middleware,
-        hooks: Hooks,
+        confirmations: Confirmations,
         static_decision: Callable[[Tool, Caller], Decision | None],
         *,
         default_timeout: float,
@@ -145,7 +145,7 @@ class Plans:
         self._access = access
         self.registry = access.registry
         self._middleware = middleware
-        self._hooks = hooks
+        self._confirmations = confirmations
         self._static_decision = static_decision
         self._default_timeout = default_timeout
         self._planning = planning
@@ -190,7 +190,7 @@ class Plans:
             missing_scope=next((scope for scope in tool.required_secret_scopes if scope not in caller.scopes), None),
             mutates=tool.mutates,
             direct=inline or is_async(tool.execute) or takes_callback(tool.execute),
-            logged=frozenset(risk for risk in Risk if self._hooks.outcome(tool, risk, caller).action == "log"),
+            logged=frozenset(risk for risk in Risk if self._confirmations.outcome(tool, risk, caller).action == "log"),
             proposes_direct=inline or is_async(tool.propose),
             applies_direct=inline or is_async(tool.apply),
         )

@@ -33,7 +33,15 @@ from holdfast.rules.chain import (
     Resolver,
     ResolverHandle,
 )
-from holdfast.rules.decider import Cap, Gate, Hooks, apply_caps, containment_cap, secret_file_cap, unhidden_files_cap
+from holdfast.rules.decider import (
+    Cap,
+    Confirmations,
+    Gate,
+    apply_caps,
+    containment_cap,
+    secret_file_cap,
+    unhidden_files_cap,
+)
 from holdfast.rules.from_config import CommandRules, DocumentPolicy, standard_caps, standard_chain
 from holdfast.rules.resolvers import GRANTS
 from holdfast.rules.shell.location import command_of, is_shell_tool
@@ -49,7 +57,7 @@ if TYPE_CHECKING:
 def standard_gate(
     config: Config,
     registry: Registry,
-    hooks: Hooks,
+    confirmations: Confirmations,
     commands: Commands,
     grants: StoredGrants | None,
     document: DocumentPolicy | None = None,
@@ -69,7 +77,7 @@ def standard_gate(
     built_in = standard_caps(
         config.approval,
         chain,
-        hooks=hooks,
+        confirmations=confirmations,
         is_protected=lambda path: is_protected(path, root=root, extra=extra),
         sandbox_held=commands.held,
         protected=extra,

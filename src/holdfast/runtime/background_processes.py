@@ -1,4 +1,4 @@
-"""Processes that outlive the call that started them: started by the warden, remembered in files beside the ledger."""
+"""Processes that outlive the call that started them: run by the supervisor, recorded in files beside the ledger."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from holdfast.contract.processes import ProcessInfo, ProcessOutput, Signal
 from holdfast.fs.replace import make_private_folder
 from holdfast.fs.temporary import make_folder, remove_folder
 from holdfast.runtime.commands import CallSandbox, Commands, signal_name
-from holdfast.sandbox.supervisor.client import Exit, Job, Logged, NotStarted, WardenLost
+from holdfast.sandbox.supervisor.client import Exit, Job, Logged, NotStarted, SupervisorLost
 from holdfast.store.process_identity import alive, owner_of, wrote
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class Background:
         job = self._begin(launch, name, detached=detached)
         try:
             _, pid, worker = await job.message()
-        except (NotStarted, WardenLost) as error:
+        except (NotStarted, SupervisorLost) as error:
             _clean(launch)
             raise SandboxRefused(f"The process could not be started: {error}.") from None
         except BaseException:
@@ -194,7 +194,7 @@ class Background:
         log = Logged(base=str(self._base(name)), limit=max(1 << 16, self._commands.config.output.max_spill))
         stdin = os.open(os.devnull, os.O_RDONLY)
         try:
-            return self._commands.warden.run(launch, stdin, log=log, detached=detached)
+            return self._commands.supervisor.run(launch, stdin, log=log, detached=detached)
         except BaseException:
             _clean(launch)
             raise
@@ -281,7 +281,7 @@ class Background:
     def _sweep_one(self, name: str) -> None:
         """It has ended: put right what its launch left."""
         job, launch = self._running[name]
-        with contextlib.suppress(WardenLost, NotStarted):
+        with contextlib.suppress(SupervisorLost, NotStarted):
             if job.read() is None:
                 return
         del self._running[name]

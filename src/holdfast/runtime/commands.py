@@ -37,16 +37,16 @@ from holdfast.runtime.cancellation import NoReply, Stop, ThreadPool
 from holdfast.runtime.events import Events
 from holdfast.runtime.output_reader import Kept, Limits, Pump, Sink
 from holdfast.sandbox.launch import Changes, Launch, Recording
-from holdfast.sandbox.supervisor.client import Exit, Job, NotStarted, WardenLost
+from holdfast.sandbox.supervisor.client import Exit, Job, NotStarted, SupervisorLost
 
 if TYPE_CHECKING:
     from holdfast.runtime.undo.recorder import Recorder
     from holdfast.runtime.undo.recording_lock import Turns
     from holdfast.sandbox.launch import Backend
     from holdfast.sandbox.policy import Policy
-    from holdfast.sandbox.proxy import Doorway
+    from holdfast.sandbox.proxy import HostProxy
     from holdfast.sandbox.sandbox import Sandbox
-    from holdfast.sandbox.supervisor.client import Warden
+    from holdfast.sandbox.supervisor.client import Supervisor
     from holdfast.store.ledger import Ledger
     from holdfast.store.redact import Redactor
 
@@ -162,14 +162,14 @@ class Commands:
         return self._widened[widening]
 
     @cached_property
-    def warden(self) -> Warden:
-        from holdfast.sandbox.supervisor.client import Warden
+    def supervisor(self) -> Supervisor:
+        from holdfast.sandbox.supervisor.client import Supervisor
 
-        warden = Warden()
-        self.on_close(warden.close)
-        return warden
+        supervisor = Supervisor()
+        self.on_close(supervisor.close)
+        return supervisor
 
-    def undo(self, call_id: str, *, by: str, partial: bool, door: str) -> Result:
+    def undo(self, call_id: str, *, by: str, partial: bool, interface: str) -> Result:
         """Put back what a call changed; blocks."""
         from holdfast.runtime.undo.restore import Undo
 
@@ -178,7 +178,7 @@ class Commands:
             raise UndoRefused("This runtime keeps no ledger, so there is nothing to undo from.")
         roots = () if self.workspace.root is None else (self.workspace.root,)
         undo = Undo(ledger, roots, state)
-        return undo.carry_out(undo.plan(call_id), by=by, partial=partial, door=door)
+        return undo.carry_out(undo.plan(call_id), by=by, partial=partial, interface=interface)
 
     async def try_out(self, tool: Tool) -> None:
         """Before a tool that runs commands is judged: what must be tried first is tried, without holding up others."""
@@ -308,17 +308,17 @@ class CallSandbox:
         return command.undoable and self._commands.ledger is not None and self._commands.config.sandbox.undo != "off"
 
     async def run(self, command: Command) -> Ran:
-        with contextlib.ExitStack() as doors:
-            doorway = await self._doorway(command, doors)
+        with contextlib.ExitStack() as stack:
+            host_proxy = await self._host_proxy(command, stack)
             recording = await self._record(command)
             try:
-                launch = await self.launch(command, recording, doorway)
+                launch = await self.launch(command, recording, host_proxy)
             except BaseException:
                 if recording is not None:
                     recording.discard()
                 raise
             running = _Running(self._commands, self._ctx, command, launch, recording)
-            return await running.go(() if doorway is None else doorway.passed)
+            return await running.go(() if host_proxy is None else host_proxy.passed)
 
     async def _record(self, command: Command) -> Recording | None:
         """Waiting for its turn does not use up a command's time."""
@@ -336,13 +336,13 @@ class CallSandbox:
         return recording
 
     async def launch(
-        self, command: Command, recording: Recording | None = None, doorway: Doorway | None = None
+        self, command: Command, recording: Recording | None = None, host_proxy: HostProxy | None = None
     ) -> Launch:
         """Everything needed to start the command. Raises `SandboxRefused`."""
         overlays = () if recording is None else recording.overlays
         placed = replace(command, cwd=command.cwd or self._ctx.cwd)
-        if doorway is not None:
-            placed = doorway.wrap(placed)
+        if host_proxy is not None:
+            placed = host_proxy.wrap(placed)
         if self._sandbox.mode == "off" and self._sandbox in _probed:
             return self._sandbox.launch(placed, overlays=overlays)
         whole = not command.filtered and self._commands.must_hide_all(self._ctx.call_id)
@@ -351,7 +351,7 @@ class CallSandbox:
             lambda: self._sandbox.launch(placed, overlays=overlays, granted=granted, whole=whole)
         )
         _probed.add(self._sandbox)  # which control groups can be used is known now, and which backend
-        return launch if doorway is None else doorway.number(launch)
+        return launch if host_proxy is None else host_proxy.number(launch)
 
     async def _backend(self) -> Backend | None:
         """The first time this tries things out, which takes a while."""
@@ -362,14 +362,14 @@ class CallSandbox:
         _probed.add(sandbox)
         return found
 
-    async def _doorway(self, command: Command, doors: contextlib.ExitStack) -> Doorway | None:
+    async def _host_proxy(self, command: Command, stack: contextlib.ExitStack) -> HostProxy | None:
         """The way out to the hosts that are allowed, where only some are."""
         hosts = self._sandbox.policy.network
         if isinstance(hosts, str) or command.read_only or await self._backend() is None:
             return None
-        from holdfast.sandbox.proxy import Doorway
+        from holdfast.sandbox.proxy import HostProxy
 
-        return doors.enter_context(Doorway(hosts))
+        return stack.enter_context(HostProxy(hosts))
 
 
 class _Running:
@@ -409,7 +409,7 @@ class _Running:
                 cancelled = cancelled or again
         except NotStarted as error:
             raise SandboxRefused(f"The command could not be started: {error}.") from None
-        except WardenLost as error:
+        except SupervisorLost as error:
             raise NoReply(str(error)) from None
         finally:
             self._give_up()
@@ -437,7 +437,7 @@ class _Running:
             stdin = closing(open_file(command.stdin) if command.stdin else os.open(os.devnull, os.O_RDONLY))
             stdout = closing(self._pipe(command.streams))
             stderr = stdout if command.merged else closing(self._pipe(False))
-            self._job = self._commands.warden.run(
+            self._job = self._commands.supervisor.run(
                 self._launch, stdin, stdout, stderr, passed=passed, thorough=self._recording is not None
             )
 

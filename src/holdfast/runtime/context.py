@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import Struct
 
 from holdfast.config.config import Caps, Config
-from holdfast.contract.elicitation import CANCELLED, Inquiry, Question, Reply
+from holdfast.contract.elicitation import CANCELLED, Elicitation, Question, Reply
 from holdfast.contract.errors import CallError, HoldfastError, PathRefused, SecretUnavailable
 from holdfast.contract.event import Output, Progress
 from holdfast.contract.json import Args
@@ -46,7 +46,7 @@ class Environment(Struct, frozen=True, kw_only=True, eq=False):
     commands: Commands
     service: Callable[[type[Any]], Any]
     """Finds a long-lived helper by its protocol."""
-    inquire: Callable[[Inquiry], Awaitable[tuple[Reply, ...]]]
+    elicit: Callable[[Elicitation], Awaitable[tuple[Reply, ...]]]
     """Puts questions to a person."""
     call: Callable[[str, Args, RunContext], Awaitable[Result]]
     """Makes a nested call."""
@@ -250,12 +250,12 @@ class RunContext:
             raise CallError("`call_blocking` is for tools that run in a thread; use `await ctx.call(...)` here.")
         return asyncio.run_coroutine_threadsafe(self.call(name, args), loop).result()
 
-    async def inquire(self, *questions: Question) -> tuple[Reply, ...]:
+    async def elicit(self, *questions: Question) -> tuple[Reply, ...]:
         if self.dry_run:
             return (CANCELLED,) * len(questions)
         call = self.call_record
-        inquiry = Inquiry(asked_by=self.tool.name, questions=questions, call_id=call.id, group=call.group)
-        return await self.while_waiting(self._environment.inquire(inquiry))
+        elicitation = Elicitation(asked_by=self.tool.name, questions=questions, call_id=call.id, group=call.group)
+        return await self.while_waiting(self._environment.elicit(elicitation))
 
     async def while_waiting(self, work: Awaitable[T]) -> T:
         """Wait for a person: neither the time of this call nor that of the calls above it runs."""

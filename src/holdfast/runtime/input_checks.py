@@ -28,7 +28,7 @@ _RECORDED_CHARACTERS: Final = 4096
 
 
 def read_arguments(arguments: Arguments) -> Args:
-    """Arguments as a door gives them, as the object they must be."""
+    """Arguments as an interface gives them, as the object they must be."""
     if type(arguments) is dict:
         args = cast(Args, arguments)
         for value in args.values():
@@ -41,7 +41,7 @@ def read_arguments(arguments: Arguments) -> Args:
         return {}
     if isinstance(arguments, str | bytes):
         return parse_object(_text(arguments))
-    if isinstance(arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - doors pass on what they get
+    if isinstance(arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - interfaces pass on what they get
         return dict(arguments)
     raise BadJson(f"The arguments must be a JSON object, not {type(arguments).__name__}.")
 

@@ -10,9 +10,9 @@ from typing import Any, Literal, cast, get_args
 from msgspec import Struct
 
 from holdfast.contract.call import Answer, PendingCall
-from holdfast.contract.elicitation import CANCELLED, Inquirer, Inquiry, Reply
+from holdfast.contract.elicitation import CANCELLED, Elicitation, Elicitor, Reply
 from holdfast.contract.errors import CallError
-from holdfast.contract.event import Inquired
+from holdfast.contract.event import Elicited
 from holdfast.contract.result import Result
 from holdfast.contract.tool import choices
 from holdfast.runtime.events import Events
@@ -24,7 +24,7 @@ Asker = Callable[[PendingCall], Asked | Awaitable[Asked]]
 """Shows a pending call to a person. A plain function runs in a thread of its own, so that it may wait for input."""
 Told = Callable[[PendingCall, PendingCall | Result], None]
 """Hears that somebody else answered: the call as it was asked about, and the approved call or the result."""
-Nobody = Literal["deny", "park", "wait"]
+Nobody = Literal["deny", "pending", "wait"]
 """What happens to a call that must be asked about when nobody here answers."""
 
 
@@ -40,7 +40,7 @@ class Attachment(Struct, frozen=True, eq=False, kw_only=True):
 
     owner: Interfaces
     asker: Asker | None = None
-    inquirer: Inquirer | None = None
+    elicitor: Elicitor | None = None
     told: Told | None = None
     nobody: Nobody | None = None
     by: str = "program"
@@ -79,17 +79,17 @@ class Interfaces:
         self,
         asker: Asker | None = None,
         *,
-        inquirer: Inquirer | None = None,
+        elicitor: Elicitor | None = None,
         told: Told | None = None,
         nobody: Nobody | None = None,
         by: str = "program",
     ) -> Attachment:
-        for what, given in (("asker", asker), ("inquirer", inquirer), ("told", told)):
+        for what, given in (("asker", asker), ("elicitor", elicitor), ("told", told)):
             if given is not None and not callable(given):
                 raise CallError(f"The {what} of an interface must be a function, not {type(given).__name__}.")
         if nobody is not None:
             nobody = checked_nobody(nobody)
-        made = Attachment(owner=self, asker=asker, inquirer=inquirer, told=told, nobody=nobody, by=by)
+        made = Attachment(owner=self, asker=asker, elicitor=elicitor, told=told, nobody=nobody, by=by)
         self._attached = (*self._attached, made)
         self._changed()
         return made
@@ -118,9 +118,9 @@ class Interfaces:
         return tuple(item for item in self._attached if item.asker is not None)
 
     @property
-    def can_inquire(self) -> bool:
+    def can_elicit(self) -> bool:
         """Whether questions of a running tool reach anybody."""
-        return any(item.inquirer is not None for item in self._attached)
+        return any(item.elicitor is not None for item in self._attached)
 
     @property
     def nobody(self) -> Nobody:
@@ -130,19 +130,19 @@ class Interfaces:
                 return item.nobody
         return self._nobody
 
-    async def inquire(self, inquiry: Inquiry) -> tuple[Reply, ...]:
+    async def elicit(self, elicitation: Elicitation) -> tuple[Reply, ...]:
         """Put questions to a person, at the interface that came last first; where nobody is, each is cancelled."""
         if not self._events.idle:
-            self._events.emit(Inquired(inquiry.call_id, inquiry))
-        nothing = (CANCELLED,) * len(inquiry.questions)
+            self._events.emit(Elicited(elicitation.call_id, elicitation))
+        nothing = (CANCELLED,) * len(elicitation.questions)
         for item in reversed(self._attached):
-            if item.inquirer is None:
+            if item.elicitor is None:
                 continue
             try:
-                replies = await item.inquirer(inquiry)
+                replies = await item.elicitor(elicitation)
             except Exception as error:
                 words = words_of(error, "an error")
-                self._events.warn(f"What '{inquiry.asked_by}' asked could not be put to anybody: {words}")
+                self._events.warn(f"What '{elicitation.asked_by}' asked could not be put to anybody: {words}")
                 continue
             if replies != nothing:
                 return replies

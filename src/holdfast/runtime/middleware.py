@@ -34,7 +34,7 @@ class _Hook(Struct, frozen=True, eq=False):
     after: After | None
 
 
-class HookHandle:
+class MiddlewareHandle:
     __slots__ = ("_hook", "_owner")
 
     def __init__(self, owner: Middleware, hook: _Hook) -> None:
@@ -55,13 +55,13 @@ class Middleware:
     def on_change(self, changed: Callable[[], None]) -> None:
         self._on_change.append(changed)
 
-    def add(self, tool: str, *, before: Before | None = None, after: After | None = None) -> HookHandle:
+    def add(self, tool: str, *, before: Before | None = None, after: After | None = None) -> MiddlewareHandle:
         if before is None and after is None:
             raise HoldfastError("Middleware needs a `before` or an `after` function.")
         hook = _Hook(tool, before, after)
         self._hooks.append(hook)
         self._changed()
-        return HookHandle(self, hook)
+        return MiddlewareHandle(self, hook)
 
     def remove(self, hook: _Hook) -> bool:
         if hook not in self._hooks:

@@ -20,7 +20,7 @@ from holdfast.contract.errors import CallError, HoldfastError, NotPending, Unkno
 from holdfast.contract.event import Approved, Pending
 from holdfast.contract.result import Result
 from holdfast.rules.decider import CANCELLED as CANCELLED_BY_USER
-from holdfast.rules.decider import HOOK as HOOK_SOURCE
+from holdfast.rules.decider import CONFIRMATION
 from holdfast.runtime import input_checks
 from holdfast.runtime.events import Events
 from holdfast.runtime.interfaces import Attachment, Interfaces
@@ -139,7 +139,7 @@ class PendingCalls:
             how = how_to_answer(found, shared=self.shared)
             raise CallError(f"Call {call_id} waits for its result, not for a yes: {how}")
         if answer.kind == "reject" and not answer.message:
-            refused = found.decision.source == HOOK_SOURCE
+            refused = found.decision.source == CONFIRMATION
             answer = replace(answer, message=CANCELLED_BY_USER if refused else REJECTED_BY_USER)
         shown = found.digest if digest is None else digest
         answered = ledger.answer(call_id, answer, digest=shown, result=result, becomes=becomes)

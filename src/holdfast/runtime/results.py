@@ -156,7 +156,7 @@ def how_to_answer(pending: PendingCall, *, shared: bool) -> str:
     """What answers a pending call: a command where its ledger is a file, else only the program that has the call."""
     call_id = pending.call.id
     if pending.definition_only:
-        return f"holdfast answer {call_id} TEXT" if shared else f"runtime.respond({call_id!r}, text)"
+        return f"holdfast respond {call_id} TEXT" if shared else f"runtime.respond({call_id!r}, text)"
     return f"holdfast approve {call_id}" if shared else f"runtime.approve({call_id!r})"
 
 

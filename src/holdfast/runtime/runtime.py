@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from holdfast.config.config import Config
 from holdfast.contract.call import Answer, Call, Caller, Decision, PendingCall
-from holdfast.contract.elicitation import Inquirer
+from holdfast.contract.elicitation import Elicitor
 from holdfast.contract.enums import Failure, State
 from holdfast.contract.errors import CallError, ConfigError, StaleApproval, UnknownCall
 from holdfast.contract.json import Args
@@ -25,7 +25,7 @@ from holdfast.contract.tool import Tool, choices
 from holdfast.contract.widening import Widening
 from holdfast.registry.registry import Registry
 from holdfast.registry.tool_lists import Format, ToolList
-from holdfast.rules.decider import Cap, Gate, Hooks
+from holdfast.rules.decider import Cap, Confirmations, Gate
 from holdfast.rules.from_config import DocumentPolicy
 from holdfast.rules.policy import Policy, PolicyRules, SkillPermissions, check_names, read_skills
 from holdfast.runtime import input_checks
@@ -36,7 +36,7 @@ from holdfast.runtime.context import Environment, RunContext
 from holdfast.runtime.events import QUEUE_LIMIT, Events, Subscription, Telemetry
 from holdfast.runtime.input_checks import Arguments
 from holdfast.runtime.interfaces import Asker, Attachment, Interfaces, Nobody, Told
-from holdfast.runtime.middleware import After, Before, HookHandle, Middleware
+from holdfast.runtime.middleware import After, Before, Middleware, MiddlewareHandle
 from holdfast.runtime.pending import Lifetimes, PendingCalls
 from holdfast.runtime.pipeline import CallRequest, Pipeline
 from holdfast.runtime.results import awaiting_program, failed, in_shape, to_result, words_of
@@ -128,14 +128,14 @@ class Runtime:
         self.registry.set_policy(policy)
         self.access = ToolAccess(self.registry, policy, config.tools, shared=workspace.state is not None)
         self.commands = Commands(config, workspace, ledger, self.redactor, self.events, self._closers.append)
-        self.services = Services(self.commands, self.access, end_with_call=self.caller.door == "cli")
+        self.services = Services(self.commands, self.access, end_with_call=self.caller.interface == "cli")
         self.interfaces = Interfaces(self.events, nobody)
         if asker is not None:
             self.interfaces.attach(asker)
-        hooks = Hooks(config.hooks)
+        confirmations = Confirmations(config.confirmation)
         grants = rules.grants or (None if ledger is None else _grants_in(ledger))
         gate = rules.gate or standard_gate(
-            config, self.registry, hooks, self.commands, grants, rules.document, rules.caps
+            config, self.registry, confirmations, self.commands, grants, rules.document, rules.caps
         )
         self.approvals = Approvals(gate, self.registry, self.commands, grants, self.session)
         self.middleware = Middleware()
@@ -144,7 +144,7 @@ class Runtime:
         plans = Plans(
             self.access,
             self.middleware,
-            hooks,
+            confirmations,
             self.approvals.static_decision,
             default_timeout=config.tools.default_timeout,
             planning=rules.plan,
@@ -159,7 +159,7 @@ class Runtime:
             secrets=self.secrets,
             commands=self.commands,
             service=self.services.get,
-            inquire=self.interfaces.inquire,
+            elicit=self.interfaces.elicit,
             call=self._call_nested,
         )
         self.pipeline = Pipeline(
@@ -299,7 +299,9 @@ class Runtime:
     async def undo(self, call_id: str, *, by: str = "program", partial: bool = False) -> Result:
         """Put back what a call changed on disk, all of it or nothing; raises `UndoRefused` where it cannot be."""
         call_id, by = input_checks.known_call_id(call_id), input_checks.text(by, "The name of who asks")
-        return await asyncio.to_thread(self.commands.undo, call_id, by=by, partial=partial, door=self.caller.door)
+        return await asyncio.to_thread(
+            self.commands.undo, call_id, by=by, partial=partial, interface=self.caller.interface
+        )
 
     # Pending calls
 
@@ -335,7 +337,7 @@ class Runtime:
 
     async def respond(self, call_id: str, output: str, *, by: str = "program", success: bool = True) -> Result:
         """Answer in the tool's place."""
-        return await self.answer(call_id, Answer(kind="result", by=by, message=output, success=success))
+        return await self.answer(call_id, Answer(kind="respond", by=by, message=output, success=success))
 
     async def resolve(self, request_id: str, call_id: str, result: Result | str | Mapping[str, Any]) -> Result:
         """Finish a pending call from outside, by the ids the client knows it by: with a `Result`, with text, or with a
@@ -353,7 +355,7 @@ class Runtime:
             raise UnknownCall(f"Several calls of request '{request_id}' are named '{call_id}'; give the ledger's id.")
         done = self._resolved(next(call for call in asked if call.id == found[0]), result)
         text = done.output if done.success else done.error or "Unknown error"
-        answer = input_checks.answer(Answer(kind="result", by="resolve", message=text, success=done.success))
+        answer = input_checks.answer(Answer(kind="respond", by="resolve", message=text, success=done.success))
         self.pending.answer(found[0], answer, result=done)
         return self.pending.result(found[0]) or done
 
@@ -386,14 +388,14 @@ class Runtime:
         self,
         asker: Asker | None = None,
         *,
-        inquirer: Inquirer | None = None,
+        elicitor: Elicitor | None = None,
         told: Told | None = None,
         nobody: Nobody | None = None,
         by: str = "program",
     ) -> Attachment:
         """Let an interface be asked about pending calls, beside others: the first valid answer counts, and the others
         are told. An asker may be async or not, and returns an `Answer`, True, False, or None if nobody answered."""
-        return self.interfaces.attach(asker, inquirer=inquirer, told=told, nobody=nobody, by=by)
+        return self.interfaces.attach(asker, elicitor=elicitor, told=told, nobody=nobody, by=by)
 
     # Tools
 
@@ -401,7 +403,9 @@ class Runtime:
         """Add tools in any form the registry knows; returns a handle with `remove()`."""
         return self.registry.register(what, definition, replace=replace)
 
-    def middleware_for(self, tool: str, *, before: Before | None = None, after: After | None = None) -> HookHandle:
+    def middleware_for(
+        self, tool: str, *, before: Before | None = None, after: After | None = None
+    ) -> MiddlewareHandle:
         """Middleware around one tool, or around all with `""`."""
         return self.middleware.add(tool, before=before, after=after)
 

@@ -56,7 +56,7 @@ class Services:
         from holdfast.runtime.background_processes import Background
 
         commands = self._commands
-        _ = commands.warden  # closed after the processes
+        _ = commands.supervisor  # closed after the processes
         self._background = Background(commands, commands.workspace.state, end_with_call=self._end_with_call)
         commands.on_close(self._background.close)
         return self._background

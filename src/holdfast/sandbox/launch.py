@@ -1,6 +1,6 @@
 """What a backend makes of a command, as plain data: what the process that starts it needs to know, and how it is run.
 
-`run_launch` runs one to its end, for the probe, the battery and wrapped commands; tools go through the warden.
+`run_launch` runs one to its end, for the probe, the battery and wrapped commands; tools go through the supervisor.
 """
 
 from __future__ import annotations

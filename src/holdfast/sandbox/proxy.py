@@ -26,7 +26,7 @@ _FD: Final = "{holdfast-relay}"
 _VARIABLES: Final = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "all_proxy")
 
 
-class Doorway:
+class HostProxy:
     """One command's way out. Used as a context: it is closed when the command has ended."""
 
     def __init__(self, hosts: Sequence[str]) -> None:
@@ -54,7 +54,7 @@ class Doorway:
         at = launch.argv.index(_FD)
         return replace(launch, argv=(*launch.argv[:at], number, *launch.argv[at + 1 :]))
 
-    def __enter__(self) -> Doorway:
+    def __enter__(self) -> HostProxy:
         self._loop.add_reader(self._ours, self._arrived)
         return self
 

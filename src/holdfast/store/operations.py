@@ -215,9 +215,9 @@ def _result_of(call_id: str, said: Answer) -> Result | None:
         return Result(
             False, error=said.message or REJECTED, state=State.REJECTED, failure=Failure.REJECTED, call_id=call_id
         )
-    if said.kind == "result" and said.success:
+    if said.kind == "respond" and said.success:
         return Result(True, said.message, state=State.DONE, call_id=call_id)
-    if said.kind == "result":
+    if said.kind == "respond":
         return Result(False, error=said.message, state=State.FAILED, failure=Failure.TOOL_ERROR, call_id=call_id)
     return None
 

@@ -1,4 +1,4 @@
-"""A conversation kept in memory, for doors without a document; and the person who may change it meanwhile."""
+"""A conversation kept in memory, for interfaces without a document; and the person who may change it meanwhile."""
 
 from __future__ import annotations
 

@@ -115,40 +115,40 @@ _HOST_CHARS: Final = 60
 """A longer host is cut at its front: who owns it stands at its end."""
 
 
-def visible(text: str, *, newline: str = NEWLINE) -> str:
+def escape(text: str, *, newline: str = NEWLINE) -> str:
     """One line in which every character can be seen; a newline is shown as `newline`."""
     if not (text.isascii() and text.isprintable()):
         text = _NOT_ASCII.sub(lambda found: _show_run(found, newline), text)
     return re.sub(f"{_MANY_SPACES}+", _count_spaces, text) if _MANY_SPACES in text else text
 
 
-def visible_name(text: str) -> str:
+def escape_name(text: str) -> str:
     """An id or a name among words of ours: as it is, or in quotes where it could be read as some of those words."""
-    return text if text.isascii() and text.isprintable() and text and " " not in text else f"'{visible(text)}'"
+    return text if text.isascii() and text.isprintable() and text and " " not in text else f"'{escape(text)}'"
 
 
-def visible_block(text: str) -> str:
+def escape_block(text: str) -> str:
     """Several lines, such as the output of a tool: newlines, tabs and runs of spaces stay, all else that cannot be seen
     is written out."""
     return _NOT_ASCII_IN_BLOCK.sub(lambda found: _show_run(found, "\n"), text)
 
 
-def visible_once(text: str) -> str:
+def escape_once(text: str) -> str:
     """The same as `visible` for a text that was made visible in parts: what stands for a character in it stays. It can
     pretend that something was hidden, and can hide nothing."""
-    return text if text.isascii() and text.isprintable() and _MANY_SPACES not in text else _once(text, visible)
+    return text if text.isascii() and text.isprintable() and _MANY_SPACES not in text else _once(text, escape)
 
 
-def visible_block_once(text: str) -> str:
+def escape_block_once(text: str) -> str:
     """The same for several lines."""
-    return _once(text, visible_block)
+    return _once(text, escape_block)
 
 
 def _once(text: str, show: Callable[[str], str]) -> str:
     return "".join(part if place % 2 else show(part) for place, part in enumerate(re.split(_ESCAPE, text)))
 
 
-def visible_url(url: str) -> str:
+def escape_url(url: str) -> str:
     """The address as `visible` shows it, led by `[host: …]` in punycode unless its host cannot be misread.
 
     That is: a lower-case ASCII name of at most 40 characters after a common scheme, no user part, no punycode, no
@@ -157,7 +157,7 @@ def visible_url(url: str) -> str:
     if re.fullmatch(_PLAIN_URL, url):
         return url
     host = _host(url)
-    return f"{f'[host: {host}]' if host else '[no clear host]'} {visible(url)}"
+    return f"{f'[host: {host}]' if host else '[no clear host]'} {escape(url)}"
 
 
 def _host(url: str) -> str | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from typing import Any, Final, cast
 
-from holdfast.text.escape import ELLIPSIS, clip, text_width, visible
+from holdfast.text.escape import ELLIPSIS, clip, escape, text_width
 
 FormatPreview = Callable[[Any, int], object]
 """What `Tool.format_preview` is: `format_preview(args, width)`, trusted to return a string only after a look."""
@@ -98,7 +98,7 @@ def _shown(text: str, width: int, write: Callable[[str], str] = str) -> str:
     limit = max(1, width) * _READ_PER_COLUMN
     while True:
         start = _beginning(text, limit)
-        shown = visible(write(start))
+        shown = escape(write(start))
         if len(start) == len(text):
             return shown
         if text_width(shown) > width:
@@ -110,7 +110,7 @@ def _beginning(text: str, limit: int) -> str:
     """Of a run that is shown by its length all or nothing."""
     start, rest = text[:limit], text[limit:]
     run = start[-1:] * _RUN
-    return start if visible(run) == run else start + rest[: len(rest) - len(rest.lstrip(start[-1]))]
+    return start if escape(run) == run else start + rest[: len(rest) - len(rest.lstrip(start[-1]))]
 
 
 def _value(value: object, width: int) -> str:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple, TypeVar
 
-from holdfast.text.escape import char_width, text_width, visible
+from holdfast.text.escape import char_width, escape, text_width
 
 GUTTER: Final = "│ "
 GOES_ON: Final = "│↳"
@@ -40,17 +40,17 @@ def rows_of(text: str, columns: int, show: Show | None = None) -> Iterator[Row]:
     room = max(_LEAST, columns - _MARGIN)
     for number, line in enumerate(text.split("\n")):
         gutter = GUTTER
-        for piece in wrapped(visible_line(line, show), room):
+        for piece in wrapped(escape_line(line, show), room):
             yield Row(number, gutter, piece)
             gutter = GOES_ON
 
 
-def visible_line(line: str, show: Show | None = None) -> str:
+def escape_line(line: str, show: Show | None = None) -> str:
     """One line of a text of several: as `visible` shows it, or `show`, with its indentation."""
     indent = _INDENT.match(line)
     kept = "" if indent is None else indent[0]
     rest = line[len(kept) :]
-    return kept + (visible(rest, newline="\n") if show is None else show(rest))
+    return kept + (escape(rest, newline="\n") if show is None else show(rest))
 
 
 def quoted(text: str, columns: int, show: Show | None = None) -> list[str]:

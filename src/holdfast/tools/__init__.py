@@ -8,8 +8,8 @@ from typing import Final
 from holdfast.contract.tool import Tool
 
 MODULES: Final = (
-    "ask_user", "calculator", "files.edit", "files.file_list", "files.read", "files.write", "git.commands", "output_read",
-    "processes", "search.search", "shell", "system_info", "tool_search",
+    "ask_user", "calculator", "files.edit", "files.file_list", "files.read", "files.write", "git.commands",
+    "output_read", "processes", "search.search", "shell", "system_info", "tool_search",
 )  # fmt: skip
 """Where the built-ins are: a tool is a constant of one of these modules, and declares everything else itself."""
 

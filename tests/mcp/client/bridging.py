@@ -46,10 +46,10 @@ async def bridged(
         sandbox=SandboxConfig(mode="off"),
         approval=ApprovalConfig(auto_approve=("mcp:*",) if approve else ()),
     )
-    inquirer = options.pop("inquirer", None)
+    elicitor = options.pop("elicitor", None)
     runtime = Runtime(config=config, **options, workspace=Workspace(root=folder, state=folder / ".state"))
-    if inquirer is not None:
-        runtime.attach(inquirer=inquirer)
+    if elicitor is not None:
+        runtime.attach(elicitor=elicitor)
     bridge = Bridge(runtime, servers, pins=pins, state=None, clock=clock)
     bridge.attach()
     async with asyncio.timeout(60), runtime:

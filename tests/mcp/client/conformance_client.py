@@ -1,7 +1,7 @@
 """The client the conformance suite looks at: a runtime with one MCP server, a person who says yes, and calls of tools.
 
 Everything on the wire is the bridge's; this only configures it as a person would. The suite starts a program for each
-scenario, `conformance_door.py`, which passes the scenario on to the process of the test: the SDK is loaded once.
+scenario, `conformance_interface.py`, which passes the scenario on to the process of the test: the SDK is loaded once.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import httpx2
 
 from holdfast.config.config import Config, McpConfig, McpOAuth, McpServer
 from holdfast.contract.call import Answer, PendingCall
-from holdfast.contract.elicitation import Form, Inquiry, Question, Reply, Visit
+from holdfast.contract.elicitation import Elicitation, Form, Question, Reply, Visit
 from holdfast.contract.json import Args, Json
 from holdfast.contract.tool import Tool
 from holdfast.mcp.client.bridge import Bridge
@@ -28,8 +28,8 @@ async def says_yes(held: PendingCall) -> Answer:
     return Answer(kind="approve", by="person")
 
 
-async def replies(inquiry: Inquiry) -> tuple[Reply, ...]:
-    return tuple([await reply_to(question) for question in inquiry.questions])
+async def replies(elicitation: Elicitation) -> tuple[Reply, ...]:
+    return tuple([await reply_to(question) for question in elicitation.questions])
 
 
 async def reply_to(question: Question) -> Reply:
@@ -67,7 +67,7 @@ def without_nulls(arguments: dict[str, Json]) -> Args:
 async def act(url: str, context: dict[str, Any]) -> list[str]:
     """Call what the scenario names, else every tool there is, all at once; what came of it, for a person to read."""
     servers = {"t": server_at(url, context)}
-    runtime = attached(Runtime(config=Config(mcp=McpConfig(servers=servers)), asker=says_yes), inquirer=replies)
+    runtime = attached(Runtime(config=Config(mcp=McpConfig(servers=servers)), asker=says_yes), elicitor=replies)
     bridge = Bridge(runtime, servers, pins=None, state=None)
     bridge.attach()
     async with runtime:

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import httpx2
 
 from holdfast.config.config import McpOAuth, McpServer
-from holdfast.contract.elicitation import Inquiry, Reply, Visit
+from holdfast.contract.elicitation import Elicitation, Reply, Visit
 from holdfast.mcp.client.oauth import Login, oauth_for
 from holdfast.runtime.runtime import Runtime
 from tests.attached import attached
@@ -41,9 +41,9 @@ class Person:
         self.asked: list[Visit] = []
         self.pages: list[tuple[int, str]] = []
 
-    async def __call__(self, inquiry: Inquiry) -> tuple[Reply, ...]:
-        (visit,) = inquiry.questions
-        assert isinstance(visit, Visit) and inquiry.asked_by == "mcp:docs"
+    async def __call__(self, elicitation: Elicitation) -> tuple[Reply, ...]:
+        (visit,) = elicitation.questions
+        assert isinstance(visit, Visit) and elicitation.asked_by == "mcp:docs"
         self.asked.append(visit)
         if self.action == "accept" and self.browser:
             await self.open(visit.url)
@@ -67,7 +67,7 @@ def login_of(
     runtime: Runtime | None = None,
     given: McpOAuth | None = None,
 ) -> Login:
-    runtime = runtime or attached(Runtime(), inquirer=person)
+    runtime = runtime or attached(Runtime(), elicitor=person)
     login = oauth_for(runtime, "docs", server_of(there, given), state)
     _KEPT[login] = runtime
     return login

@@ -1,4 +1,4 @@
-"""What a server asks while it works: it goes to the person behind the door, is checked, and is never the model's."""
+"""Requests of a server during a call go to the person at the interface, are checked, and never reach the model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mcp_types import (
 )
 
 from holdfast import Runtime
-from holdfast.contract.elicitation import Completion, Form, Inquiry, Reply, Speech, Visit
+from holdfast.contract.elicitation import Completion, Elicitation, Form, Reply, Speech, Visit
 from holdfast.contract.enums import State
 from holdfast.contract.json import Args
 from holdfast.mcp.client.active_calls import Flights
@@ -40,33 +40,33 @@ class Person:
 
     def __init__(self, reply: Reply) -> None:
         self.reply = reply
-        self.asked: list[Inquiry] = []
+        self.asked: list[Elicitation] = []
 
-    async def __call__(self, inquiry: Inquiry) -> tuple[Reply, ...]:
-        self.asked.append(inquiry)
-        return (self.reply,) * len(inquiry.questions)
+    async def __call__(self, elicitation: Elicitation) -> tuple[Reply, ...]:
+        self.asked.append(elicitation)
+        return (self.reply,) * len(elicitation.questions)
 
 
-def _call(tmp_path: Path, tool: str, reply: Reply) -> tuple[Any, Inquiry, str]:
+def _call(tmp_path: Path, tool: str, reply: Reply) -> tuple[Any, Elicitation, str]:
     """What the server was told, what the person was asked, and the id of the call."""
     person = Person(reply)
 
     async def work() -> tuple[Any, str]:
-        async with bridged(tmp_path, {"p": plain(tmp_path / "p")}, inquirer=person) as (runtime, _):
+        async with bridged(tmp_path, {"p": plain(tmp_path / "p")}, elicitor=person) as (runtime, _):
             result = await runtime.call(f"mcp:p:{tool}")
             assert result.state is State.DONE, result
             return json.loads(result.output), result.call_id
 
     told, call_id = run(work())
-    (inquiry,) = person.asked
-    return told, inquiry, call_id
+    (elicitation,) = person.asked
+    return told, elicitation, call_id
 
 
 def test_a_form_is_put_to_the_person_for_the_call_and_defaults_fill_what_was_left_out(tmp_path: Path) -> None:
-    told, inquiry, call_id = _call(tmp_path, "ask", Reply(action="accept", content={"name": "Ann", "more": "no"}))
+    told, elicitation, call_id = _call(tmp_path, "ask", Reply(action="accept", content={"name": "Ann", "more": "no"}))
     assert told == {"action": "accept", "content": {"name": "Ann", "age": 7}}
-    assert (inquiry.asked_by, inquiry.call_id, inquiry.group) == ("mcp:p", call_id, call_id)
-    (form,) = inquiry.questions
+    assert (elicitation.asked_by, elicitation.call_id, elicitation.group) == ("mcp:p", call_id, call_id)
+    (form,) = elicitation.questions
     assert isinstance(form, Form)
     assert form.message == "Who are you?"
 
@@ -81,17 +81,17 @@ def test_an_answer_that_does_not_fit_the_form_is_not_sent(tmp_path: Path) -> Non
 
 
 def test_a_page_is_shown_as_it_is_and_not_opened(tmp_path: Path) -> None:
-    told, inquiry, _ = _call(tmp_path, "visit", Reply(action="accept"))
+    told, elicitation, _ = _call(tmp_path, "visit", Reply(action="accept"))
     assert told == {"action": "accept"}
-    assert inquiry.questions == (Visit(message="Pay", url="https://pay.example/x", id="e1"),)
+    assert elicitation.questions == (Visit(message="Pay", url="https://pay.example/x", id="e1"),)
 
 
 def test_a_reply_of_a_model_is_asked_of_the_person(tmp_path: Path) -> None:
     given_reply: Args = {"role": "assistant", "content": {"type": "text", "text": "Hello"}, "model": "a person"}
-    told, inquiry, _ = _call(tmp_path, "sample", Reply(action="accept", content=given_reply))
+    told, elicitation, _ = _call(tmp_path, "sample", Reply(action="accept", content=given_reply))
     assert told == given_reply
     speech = Speech("user", {"type": "text", "text": "Hi"})
-    assert inquiry.questions == (Completion(messages=(speech,), max_tokens=5),)
+    assert elicitation.questions == (Completion(messages=(speech,), max_tokens=5),)
 
 
 def test_a_refused_reply_is_an_error_to_the_server(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_the_time_of_a_call_stands_still_while_the_person_thinks(
         stood.append("goes on")
         go_on(ctx)
 
-    async def person(inquiry: Inquiry) -> tuple[Reply, ...]:
+    async def person(elicitation: Elicitation) -> tuple[Reply, ...]:
         stood.append("asked")
         return (Reply(action="accept", content={"name": "Ann"}),)
 
@@ -140,7 +140,7 @@ def test_the_time_of_a_call_stands_still_while_the_person_thinks(
     monkeypatch.setattr(RunContext, "go_on", gone_on)
 
     async def work() -> None:
-        async with bridged(tmp_path, {"p": plain(tmp_path / "p")}, inquirer=person) as (runtime, _):
+        async with bridged(tmp_path, {"p": plain(tmp_path / "p")}, elicitor=person) as (runtime, _):
             assert (await runtime.call("mcp:p:ask")).state is State.DONE
 
     run(work())
@@ -150,7 +150,7 @@ def test_the_time_of_a_call_stands_still_while_the_person_thinks(
 def test_a_question_is_taken_back_when_its_call_ends(tmp_path: Path) -> None:
     over: list[str] = []
 
-    async def person(inquiry: Inquiry) -> tuple[Reply, ...]:
+    async def person(elicitation: Elicitation) -> tuple[Reply, ...]:
         asked.set()
         try:
             await asyncio.Event().wait()
@@ -161,7 +161,7 @@ def test_a_question_is_taken_back_when_its_call_ends(tmp_path: Path) -> None:
     asked = asyncio.Event()
 
     async def work() -> None:
-        async with bridged(tmp_path, {"p": plain(tmp_path / "p")}, inquirer=person) as (runtime, _):
+        async with bridged(tmp_path, {"p": plain(tmp_path / "p")}, elicitor=person) as (runtime, _):
             call_id = runtime.pipeline.new_call_id()
             call = asyncio.create_task(runtime.call("mcp:p:ask", call_id=call_id))
             await asked.wait()
@@ -176,11 +176,11 @@ def test_more_questions_than_a_person_can_have_open_are_refused() -> None:
     async def work() -> None:
         gate = asyncio.Event()
 
-        async def person(inquiry: Inquiry) -> tuple[Reply, ...]:
+        async def person(elicitation: Elicitation) -> tuple[Reply, ...]:
             await gate.wait()
             return (Reply(action="decline"),)
 
-        asking = Asking(attached(Runtime(), inquirer=person), "p", Flights())
+        asking = Asking(attached(Runtime(), elicitor=person), "p", Flights())
         params = ElicitRequestFormParams(message="?", requested_schema=NAME)
         waiting = [asyncio.create_task(asking.elicit(ANYBODY, params)) for _ in range(MAX_OPEN)]
         await asyncio.sleep(0)
@@ -206,7 +206,7 @@ def test_more_questions_than_a_person_can_have_open_are_refused() -> None:
 )
 def test_an_address_that_should_not_be_opened_is_not_even_shown(url: str) -> None:
     person = Person(Reply(action="accept"))
-    asking = Asking(attached(Runtime(), inquirer=person), "p", Flights())
+    asking = Asking(attached(Runtime(), elicitor=person), "p", Flights())
     params = ElicitRequestURLParams(message="Open", url=url, elicitation_id="1")
     assert isinstance(run(asking.elicit(ANYBODY, params)), ErrorData)
     assert person.asked == []
@@ -238,7 +238,7 @@ def test_an_address_that_should_not_be_opened_is_not_even_shown(url: str) -> Non
 )
 def test_a_form_that_is_no_form_is_refused(schema: Any) -> None:
     person = Person(Reply(action="accept"))
-    asking = Asking(attached(Runtime(), inquirer=person), "p", Flights())
+    asking = Asking(attached(Runtime(), elicitor=person), "p", Flights())
     params = ElicitRequestFormParams(message="?", requested_schema=schema)
     assert isinstance(run(asking.elicit(ANYBODY, params)), ErrorData)
     assert person.asked == []
@@ -258,13 +258,13 @@ def test_a_form_that_is_no_form_is_refused(schema: Any) -> None:
     ],
 )
 def test_whatever_the_protocol_has_in_a_form_can_be_asked(part: Any, value: Any) -> None:
-    asking = Asking(attached(Runtime(), inquirer=Person(Reply(action="accept", content={"x": value}))), "p", Flights())
+    asking = Asking(attached(Runtime(), elicitor=Person(Reply(action="accept", content={"x": value}))), "p", Flights())
     params = ElicitRequestFormParams(message="?", requested_schema={"type": "object", "properties": {"x": part}})
     assert run(asking.elicit(ANYBODY, params)) == ElicitResult(action="accept", content={"x": value})
 
 
 def test_what_fits_a_form_and_not_the_protocol_is_not_sent(caplog: pytest.LogCaptureFixture) -> None:
-    runtime = attached(Runtime(), inquirer=Person(Reply(action="accept", content={"x": [7]})))
+    runtime = attached(Runtime(), elicitor=Person(Reply(action="accept", content={"x": [7]})))
     choice = {"type": "array", "items": {"type": "integer", "enum": [7]}}
     params = ElicitRequestFormParams(message="?", requested_schema={"type": "object", "properties": {"x": choice}})
     assert run(Asking(runtime, "p", Flights()).elicit(ANYBODY, params)) == ElicitResult(action="cancel")
@@ -273,7 +273,7 @@ def test_what_fits_a_form_and_not_the_protocol_is_not_sent(caplog: pytest.LogCap
 
 def test_what_is_shown_is_bounded() -> None:
     person = Person(Reply(action="decline"))
-    asking = Asking(attached(Runtime(), inquirer=person), "p", Flights())
+    asking = Asking(attached(Runtime(), elicitor=person), "p", Flights())
     run(asking.elicit(ANYBODY, ElicitRequestFormParams(message="x" * 100_000, requested_schema=NAME)))
     (form,) = person.asked[0].questions
     assert isinstance(form, Form)
@@ -288,7 +288,7 @@ def test_what_is_shown_is_bounded() -> None:
 @given(st.dictionaries(st.sampled_from(["name", "age", "other"]), st.one_of(st.text(), st.integers(), st.none())))
 def test_what_is_sent_always_fits_the_form(content: Any) -> None:
     schema = {"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer", "default": 1}}}
-    asking = Asking(attached(Runtime(), inquirer=Person(Reply(action="accept", content=content))), "p", Flights())
+    asking = Asking(attached(Runtime(), elicitor=Person(Reply(action="accept", content=content))), "p", Flights())
     answer = run(asking.elicit(ANYBODY, ElicitRequestFormParams(message="?", requested_schema=schema)))
     assert isinstance(answer, ElicitResult)
     fits = isinstance(content.get("name", ""), str) and type(content.get("age", 1)) is int
@@ -300,7 +300,7 @@ def test_what_is_sent_always_fits_the_form(content: Any) -> None:
 
 def test_pages_to_visit_before_a_call_are_put_to_the_person() -> None:
     person = Person(Reply(action="accept"))
-    asking = Asking(attached(Runtime(), inquirer=person), "p", Flights())
+    asking = Asking(attached(Runtime(), elicitor=person), "p", Flights())
     wanted: Any = [{"message": "Log in", "url": "https://in.example/"}, {"url": "file:///x"}, 7]
     assert "opened" in run(asking.visit(wanted))
     assert person.asked[0].questions == (Visit(message="Log in", url="https://in.example/"),)

@@ -16,7 +16,7 @@ import pytest
 from tests.mcp.client.conformance_client import act
 from tests.peers import conformance, environment
 
-DOOR = Path(__file__).with_name("conformance_door.py")
+INTERFACE = Path(__file__).with_name("conformance_interface.py")
 AT_ONCE = 4
 SECONDS = 110
 REQUIRED = {"2025-11-25": 18, "2026-07-28": 32}
@@ -40,8 +40,8 @@ def test_every_client_scenario_the_revision_requires_passes(revision: str, tmp_p
 
 
 async def _run(revision: str, folder: Path) -> tuple[int, str, str]:
-    async with asyncio.timeout(SECONDS), _door() as socket:
-        command = f"{sys.executable} -I -S {DOOR} {socket}"
+    async with asyncio.timeout(SECONDS), _interface() as socket:
+        command = f"{sys.executable} -I -S {INTERFACE} {socket}"
         suite = await asyncio.create_subprocess_exec(
             *conformance(), "client", "--requirements", revision, "--command", command,
             "--timeout", f"{SECONDS * 1000}", "--verbose", "--output-dir", str(folder / "results"),
@@ -59,7 +59,7 @@ async def _run(revision: str, folder: Path) -> tuple[int, str, str]:
 
 
 @asynccontextmanager
-async def _door() -> AsyncGenerator[str]:
+async def _interface() -> AsyncGenerator[str]:
     """Where the programs the suite starts bring their scenarios; a few are worked on at once."""
     limit = asyncio.Semaphore(AT_ONCE)
 

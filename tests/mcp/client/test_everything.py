@@ -17,9 +17,9 @@ import pytest
 
 from holdfast import Config, Result, Runtime
 from holdfast.config.config import ApprovalConfig, McpConfig, McpServer, SandboxConfig, ToolsConfig
-from holdfast.contract.elicitation import Completion, Form, Inquiry, Reply
+from holdfast.contract.elicitation import Completion, Elicitation, Form, Reply
 from holdfast.contract.enums import State
-from holdfast.contract.event import Finished, Inquired, Progress
+from holdfast.contract.event import Elicited, Finished, Progress
 from holdfast.mcp.client.bridge import Bridge
 from holdfast.runtime.commands import Workspace
 from holdfast.store.ledger import Ledger
@@ -99,16 +99,18 @@ class Person:
     """Answers what is asked, and remembers it."""
 
     def __init__(self) -> None:
-        self.asked: list[Inquiry] = []
+        self.asked: list[Elicitation] = []
         self.form = Reply(action="accept", content={"name": "Ada Lovelace", "check": True, "integer": 7})
         self.model = Reply(
             action="accept",
             content={"role": "assistant", "content": {"type": "text", "text": "I read it first."}, "model": "a person"},
         )
 
-    async def __call__(self, inquiry: Inquiry) -> tuple[Reply, ...]:
-        self.asked.append(inquiry)
-        return tuple(self.model if isinstance(question, Completion) else self.form for question in inquiry.questions)
+    async def __call__(self, elicitation: Elicitation) -> tuple[Reply, ...]:
+        self.asked.append(elicitation)
+        return tuple(
+            self.model if isinstance(question, Completion) else self.form for question in elicitation.questions
+        )
 
 
 @asynccontextmanager
@@ -124,7 +126,7 @@ async def using(server: McpServer, folder: Path, person: Person | None = None) -
     with Ledger.open(folder / "ledger.db") as ledger:
         runtime = attached(
             Runtime(config=config, ledger=ledger, workspace=Workspace(root=project, state=folder / "state")),
-            inquirer=person,
+            elicitor=person,
         )
         pins = Pins(folder / "user.db")
         bridge = Bridge(runtime, config.mcp.servers, pins=pins, state=folder / "state")
@@ -257,17 +259,17 @@ def test_what_the_server_asks_goes_to_the_person(server: McpServer, tmp_path: Pa
             with runtime.subscribe() as events:
                 filled_in = await runtime.call("mcp:every:trigger-elicitation-request")
                 sampled = await runtime.call("mcp:every:trigger-sampling-request", {"prompt": "Are you a model?"})
-                asked = [event async for event in _until_finished(events, 2) if isinstance(event, Inquired)]
+                asked = [event async for event in _until_finished(events, 2) if isinstance(event, Elicited)]
             assert "- Name: Ada Lovelace" in filled_in.output
             assert "- Favorite Integer: 7" in filled_in.output
             assert "I read it first." in sampled.output
-            form, wanted = (inquiry.questions[0] for inquiry in person.asked)
+            form, wanted = (elicitation.questions[0] for elicitation in person.asked)
             assert isinstance(form, Form)
             assert form.schema["required"] == ["name"]
             assert isinstance(wanted, Completion)
             assert "Are you a model?" in json.dumps(wanted.messages[0].content)
             assert wanted.system == "You are a helpful test server."
-            assert [event.inquiry.asked_by for event in asked] == ["mcp:every", "mcp:every"]
+            assert [event.elicitation.asked_by for event in asked] == ["mcp:every", "mcp:every"]
             person.form = Reply(action="decline")
             person.model = Reply(action="decline")
             assert "declined" in (await runtime.call("mcp:every:trigger-elicitation-request")).output

@@ -14,7 +14,7 @@ import httpx2
 import pytest
 
 from holdfast.config.config import McpOAuth
-from holdfast.contract.elicitation import Inquiry, Reply
+from holdfast.contract.elicitation import Elicitation, Reply
 from holdfast.contract.event import Event
 from holdfast.mcp.client import oauth
 from holdfast.mcp.client.oauth import LoginFailed, LoginNeeded, oauth_for
@@ -98,7 +98,7 @@ def test_a_login_that_nobody_finishes_ends(there: Authority, monkeypatch: pytest
 
 def test_two_connections_that_need_a_login_at_once_ask_once(there: Authority, tmp_path: Path) -> None:
     person = Person()
-    runtime = attached(Runtime(), inquirer=person)
+    runtime = attached(Runtime(), elicitor=person)
 
     async def both() -> list[int]:
         logins = [login_of(there, person, tmp_path, runtime=runtime) for _ in range(4)]
@@ -121,19 +121,19 @@ def test_two_connections_whose_login_is_declined_at_once_ask_once(there: Authori
 
 def test_a_login_that_waits_does_not_hold_up_requests_that_need_none(there: Authority) -> None:
     person = Person()
-    runtime = attached(Runtime(), inquirer=person)
+    runtime = attached(Runtime(), elicitor=person)
     login = login_of(there, None, runtime=runtime)
 
     async def work() -> None:
         await ask(login)
         asked, answered = asyncio.Event(), asyncio.Event()
 
-        async def slow(inquiry: Inquiry) -> tuple[Reply, ...]:
+        async def slow(elicitation: Elicitation) -> tuple[Reply, ...]:
             asked.set()
             await answered.wait()
-            return await person(inquiry)
+            return await person(elicitation)
 
-        runtime.attach(inquirer=slow)
+        runtime.attach(elicitor=slow)
         there.need = "write"
         stepping = [asyncio.create_task(ask(login)) for _ in range(2)]
         await asked.wait()
@@ -267,7 +267,7 @@ def test_tokens_are_in_no_event_no_log_and_no_message(
     caplog.set_level("DEBUG", logger="holdfast")
     caplog.set_level("DEBUG", logger="mcp")
     ledger = Ledger.in_memory()
-    runtime = attached(Runtime(ledger=ledger), inquirer=Person())
+    runtime = attached(Runtime(ledger=ledger), elicitor=Person())
     events: list[Event] = []
 
     async def work() -> None:
@@ -287,7 +287,7 @@ def test_tokens_are_in_no_event_no_log_and_no_message(
 
 
 def test_the_logins_of_a_runtime_go_with_it(there: Authority) -> None:
-    runtime = attached(Runtime(), inquirer=Person())
+    runtime = attached(Runtime(), elicitor=Person())
     gone = ref(oauth_for(runtime, "docs", server_of(there), None))
     assert gone() is not None
     del runtime

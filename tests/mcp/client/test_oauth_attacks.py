@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from holdfast.config.config import McpOAuth, McpServer
-from holdfast.contract.elicitation import Inquiry, Reply, Visit
+from holdfast.contract.elicitation import Elicitation, Reply, Visit
 from holdfast.mcp.client.oauth import LoginFailed, LoginNeeded, oauth_for
 from holdfast.runtime.runtime import Runtime
 from tests.attached import attached
@@ -42,8 +42,8 @@ def no_token_was_asked_for(there: Authority) -> bool:
 def test_an_answer_with_another_state_is_not_the_answer_and_does_not_end_the_wait(there: Authority) -> None:
     pages: list[int] = []
 
-    async def person(inquiry: Inquiry) -> tuple[Reply, ...]:
-        (visit,) = inquiry.questions
+    async def person(elicitation: Elicitation) -> tuple[Reply, ...]:
+        (visit,) = elicitation.questions
         assert isinstance(visit, Visit)
         redirect = parse_qs(urlsplit(visit.url).query)["redirect_uri"][0]
         async with httpx2.AsyncClient(follow_redirects=True) as browser:
@@ -52,7 +52,7 @@ def test_an_answer_with_another_state_is_not_the_answer_and_does_not_end_the_wai
             pages.append((await browser.get(visit.url)).status_code)
         return (Reply(action="accept"),)
 
-    assert run(ask(login_of(there, None, runtime=attached(Runtime(), inquirer=person)))) == 200
+    assert run(ask(login_of(there, None, runtime=attached(Runtime(), elicitor=person)))) == 200
     assert pages == [400, 400, 400, 400, 200]
     assert there.last("authorization_code")["code"].startswith("code-number-")
 
@@ -139,7 +139,7 @@ def test_a_login_service_that_redirects_elsewhere_is_not_followed(there: Authori
 
 def test_a_server_on_the_network_cannot_send_us_to_services_of_this_machine(there: Authority) -> None:
     """The 401 of a public server names a description on loopback: it is not fetched."""
-    runtime = attached(Runtime(), inquirer=Person())
+    runtime = attached(Runtime(), elicitor=Person())
     login = oauth_for(runtime, "docs", McpServer(url="https://mcp.example/mcp"), None)
 
     async def work() -> None:
@@ -155,7 +155,7 @@ def test_a_server_on_the_network_cannot_send_us_to_services_of_this_machine(ther
 
 
 def test_a_server_over_plain_http_gets_no_login() -> None:
-    runtime = attached(Runtime(), inquirer=Person())
+    runtime = attached(Runtime(), elicitor=Person())
     login = oauth_for(runtime, "docs", McpServer(url="http://mcp.example/mcp"), None)
 
     async def work() -> None:
@@ -248,14 +248,14 @@ def test_a_cancelled_login_leaves_nothing_open_and_is_not_asked_again(there: Aut
     async def work() -> None:
         begun = asyncio.Event()
 
-        async def person(inquiry: Inquiry) -> tuple[Reply, ...]:
-            (visit,) = inquiry.questions
+        async def person(elicitation: Elicitation) -> tuple[Reply, ...]:
+            (visit,) = elicitation.questions
             assert isinstance(visit, Visit)
             asked.append(visit.url)
             begun.set()
             return (Reply(action="accept"),)
 
-        login = login_of(there, None, runtime=attached(Runtime(), inquirer=person))
+        login = login_of(there, None, runtime=attached(Runtime(), elicitor=person))
         waiting = asyncio.create_task(ask(login))
         await begun.wait()
         waiting.cancel()

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast import Runtime
 from holdfast.config.config import McpServer
-from holdfast.contract.elicitation import Inquiry, Reply
+from holdfast.contract.elicitation import Elicitation, Reply
 from holdfast.contract.enums import State
 from holdfast.mcp.client.bridge import Bridge
 from tests.mcp.client.authority import Authority, authority
@@ -42,10 +42,10 @@ class Slow(Person):
         self.go = asyncio.Event()
         self.go.set()
 
-    async def __call__(self, inquiry: Inquiry) -> tuple[Reply, ...]:
-        self.calls.append(inquiry.call_id)
+    async def __call__(self, elicitation: Elicitation) -> tuple[Reply, ...]:
+        self.calls.append(elicitation.call_id)
         await self.go.wait()
-        return await super().__call__(inquiry)
+        return await super().__call__(elicitation)
 
 
 @asynccontextmanager
@@ -55,7 +55,7 @@ async def _logged_out(
     """A server that runs and takes the token no longer, and a person in no hurry."""
     person = Slow()
     server = McpServer(url=f"{there.base}/mcp", timeout=seconds)
-    async with bridged(folder, {"docs": server}, inquirer=person) as (runtime, bridge):
+    async with bridged(folder, {"docs": server}, elicitor=person) as (runtime, bridge):
         assert bridge.status()[0].state == "ready" and person.calls == [""]
         there.valid.clear()
         there.refreshers.clear()

@@ -38,7 +38,7 @@ def test_a_client_of_the_configuration_is_not_registered_and_its_secret_comes_fr
 ) -> None:
     monkeypatch.setenv("DOCS_SECRET", "s3cret/of the client")
     there.metadata["token_endpoint_auth_methods_supported"] = ["client_secret_post"]
-    runtime = attached(Runtime(config=Config(secrets={"docs": SecretSource(env="DOCS_SECRET")})), inquirer=Person())
+    runtime = attached(Runtime(config=Config(secrets={"docs": SecretSource(env="DOCS_SECRET")})), elicitor=Person())
     given = McpOAuth(client_id="mine", client_secret="${secret:docs}")
     assert run(ask(login_of(there, None, tmp_path, runtime=runtime, given=given))) == 200
     assert there.count("register") == 0

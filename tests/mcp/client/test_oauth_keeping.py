@@ -40,7 +40,7 @@ def test_a_login_survives_the_process(there: Authority, tmp_path: Path) -> None:
 
 def test_without_a_state_folder_a_login_lasts_as_long_as_the_runtime(there: Authority) -> None:
     person = Person()
-    runtime = attached(Runtime(), inquirer=person)
+    runtime = attached(Runtime(), elicitor=person)
     run(ask(login_of(there, person, runtime=runtime)))
     assert run(ask(login_of(there, person, runtime=runtime))) == 200
     assert len(person.asked) == 1

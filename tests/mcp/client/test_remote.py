@@ -16,7 +16,7 @@ import pytest
 
 from holdfast import Config, Result, Runtime
 from holdfast.config.config import McpServer, SecretSource
-from holdfast.contract.elicitation import Inquiry, Reply
+from holdfast.contract.elicitation import Elicitation, Reply
 from holdfast.contract.enums import State
 from holdfast.contract.event import Progress
 from holdfast.mcp.client import http_transport
@@ -97,19 +97,19 @@ def test_what_is_asked_during_two_calls_at_once_is_put_down_to_the_right_one(
     site: str, tmp_path: Path, path: str
 ) -> None:
     both: set[str] = set()
-    asked: list[Inquiry] = []
+    asked: list[Elicitation] = []
 
-    async def person(inquiry: Inquiry) -> tuple[Reply, ...]:
-        asked.append(inquiry)
-        both.add(inquiry.call_id)
+    async def person(elicitation: Elicitation) -> tuple[Reply, ...]:
+        asked.append(elicitation)
+        both.add(elicitation.call_id)
         await until(lambda: len(both) == 2)
-        return (Reply(action="accept", content={"name": inquiry.call_id}),)
+        return (Reply(action="accept", content={"name": elicitation.call_id}),)
 
     async def work() -> None:
-        async with bridged(tmp_path, {"far": McpServer(url=f"{site}/{path}")}, inquirer=person) as (runtime, _):
+        async with bridged(tmp_path, {"far": McpServer(url=f"{site}/{path}")}, elicitor=person) as (runtime, _):
             results = await asyncio.gather(runtime.call("mcp:far:greet"), runtime.call("mcp:far:greet"))
             assert [result.output for result in results] == [f"Hello {result.call_id}" for result in results]
-            assert {inquiry.asked_by for inquiry in asked} == {"mcp:far"}
+            assert {elicitation.asked_by for elicitation in asked} == {"mcp:far"}
 
     run(work())
 

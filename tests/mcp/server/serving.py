@@ -124,12 +124,12 @@ async def running(
 @asynccontextmanager
 async def served(runtime: Runtime, era: Era, *, name: str = "tester", **options: Any) -> AsyncGenerator[Client]:
     """A client of this runtime, in memory."""
-    from holdfast.mcp.server.server import Door
+    from holdfast.mcp.server.server import McpServer
 
     async with AsyncExitStack() as stack:
-        door = await stack.enter_async_context(Door(runtime))
+        interface = await stack.enter_async_context(McpServer(runtime))
         info = types.Implementation(name=name, version="1.2")
-        yield await stack.enter_async_context(Client(door.server, mode=era, client_info=info, **options))
+        yield await stack.enter_async_context(Client(interface.server, mode=era, client_info=info, **options))
 
 
 def text_of(result: types.CallToolResult) -> str:

@@ -1,4 +1,4 @@
-"""A call that needs approval: the client's person is asked, any other door may answer, and the first answer counts."""
+"""Approvals over MCP: the client asks its user, any other interface may answer too, and the first answer counts."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_an_accepted_form_without_a_decision_is_no_yes(tmp_path: Path, era: Era)
 
 
 @BOTH
-def test_a_client_that_cannot_ask_waits_a_little_for_another_door(tmp_path: Path, era: Era) -> None:
+def test_a_client_that_cannot_ask_waits_a_little_for_another_interface(tmp_path: Path, era: Era) -> None:
     async def body() -> None:
         deeds = Deeds()
         async with running(tmp_path, deeds=deeds) as runtime, served(runtime, era) as client:

@@ -288,7 +288,7 @@ def test_the_runtime_is_as_before_when_the_door_is_closed(tmp_path: Path, era: E
     async def body() -> None:
         async with running(tmp_path) as runtime:
             async with served(runtime, era):
-                assert runtime.interfaces.askers and runtime.interfaces.nobody == "park"
+                assert runtime.interfaces.askers and runtime.interfaces.nobody == "pending"
             assert isinstance(runtime, Runtime)
             assert not runtime.interfaces.askers and runtime.interfaces.nobody == "deny"
             assert runtime.events.idle

@@ -1,4 +1,4 @@
-"""The public conformance suite against the MCP door, in both generations of the protocol."""
+"""The public conformance suite against the MCP interface, in both generations of the protocol."""
 
 from __future__ import annotations
 
@@ -69,11 +69,11 @@ def having(checks: list[dict[str, Any]], *statuses: str) -> list[str]:
 
 
 def recorded(folder: Path, since: float) -> set[str]:
-    """The tools whose calls are in the ledger with a decision, like those of any other door."""
+    """The tools whose calls are in the ledger with a decision, like those of any other interface."""
     with Ledger.open(folder / "ledger.db", read_only=True) as ledger:
         assert ledger.verify().ok
         calls = [record for record in ledger.calls(10_000) if record.received_at >= since]
-    assert all(record.decisions and record.call.caller.door == "mcp" for record in calls)
+    assert all(record.decisions and record.call.caller.interface == "mcp" for record in calls)
     return {record.call.tool for record in calls}
 
 

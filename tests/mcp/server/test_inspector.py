@@ -94,7 +94,7 @@ def test_the_inspector_lists_and_calls_tools_over_http_with_the_token(cli: Cli) 
 
 
 @pytest.mark.spec("K3a", "A13c")
-def test_what_the_inspector_cannot_ask_its_person_waits_for_another_door(asking: Cli) -> None:
+def test_what_the_inspector_cannot_ask_its_person_waits_for_another_interface(asking: Cli) -> None:
     asking.configure('[approval]\nauto_approve = ["$readonly"]\n\n[mcp]\nwait = 0.1\n')
     call = ("--method", "tools/call", "--tool-name", "file--write")
     args = ("--tool-args-json", json.dumps({"path": "new.txt", "content": "Written.\n"}))

@@ -51,7 +51,7 @@ def test_asked_again_it_is_the_same_call_and_its_result_is_given_once(tmp_path: 
 
 
 @BOTH
-def test_whoever_asks_again_waits_for_the_answer_of_another_door(tmp_path: Path, era: Era) -> None:
+def test_whoever_asks_again_waits_for_the_answer_of_another_interface(tmp_path: Path, era: Era) -> None:
     async def body() -> None:
         deeds = Deeds()
         patient = replace(CONFIG, mcp=replace(CONFIG.mcp, wait=15))

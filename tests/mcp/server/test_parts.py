@@ -27,7 +27,7 @@ pytestmark = pytest.mark.spec("K3a")
 
 
 def held(**args: str) -> PendingCall:
-    call = Call("s-1", "erase", "erase", dict(args), Caller(door="mcp", agent="tester"), "/")
+    call = Call("s-1", "erase", "erase", dict(args), Caller(interface="mcp", agent="tester"), "/")
     decision = Decision(Verdict.ASK, "default", "Nobody has said yes.")
     return PendingCall(
         call=call, state=State.PENDING, digest="d", definition_digest="e", decision=decision, preview="erase: all"

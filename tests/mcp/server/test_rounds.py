@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from holdfast import tool
 from holdfast.mcp.server import request_table
-from holdfast.mcp.server.server import Door
+from holdfast.mcp.server.server import McpServer
 from tests.mcp.server.people import BOTH, YES, Person, ask, at, first_round, nobody
 from tests.mcp.server.serving import CONFIG, Deeds, Era, running, served, text_of
 from tests.mcp.server.test_calls import run
-from tests.mcp.server.test_inquiries import name_it
+from tests.mcp.server.test_elicitation import name_it
 
 pytestmark = [pytest.mark.spec("K3a"), pytest.mark.spec("A13c")]
 
@@ -193,14 +193,14 @@ def test_one_of_several_equal_rounds_can_be_cancelled_and_the_others_get_the_res
     run(body())
 
 
-def test_a_round_whose_client_can_no_longer_ask_waits_for_another_door(tmp_path: Path) -> None:
+def test_a_round_whose_client_can_no_longer_ask_waits_for_another_interface(tmp_path: Path) -> None:
     async def body() -> None:
         deeds = Deeds()
-        async with running(tmp_path, deeds=deeds, tools=(name_it,)) as runtime, Door(runtime) as door:
+        async with running(tmp_path, deeds=deeds, tools=(name_it,)) as runtime, McpServer(runtime) as interface:
             info = types.Implementation(name="tester", version="1.2")
             asking: Any = nobody
-            able = Client(door.server, mode="auto", client_info=info, elicitation_callback=asking)
-            unable = Client(door.server, mode="auto", client_info=info)
+            able = Client(interface.server, mode="auto", client_info=info, elicitation_callback=asking)
+            unable = Client(interface.server, mode="auto", client_info=info)
             async with able, unable:
                 _, state = await first_round(able)
                 late = await ask(unable, request_state=state)

@@ -27,7 +27,7 @@ SECRET = "hunter2hunter2SECRETabcdefghij0123456789"
 
 
 def held(preview: str = "", **args: Any) -> PendingCall:
-    call = Call("s-1", "erase", "erase", dict(args), Caller(door="mcp", agent="tester"), "/")
+    call = Call("s-1", "erase", "erase", dict(args), Caller(interface="mcp", agent="tester"), "/")
     proposal = Proposal(tool_name="erase", summary="", risk=Risk.LOW, payload={}, preview=preview) if preview else None
     decision = Decision(Verdict.ASK, "default", "Nobody has said yes.")
     return PendingCall(
@@ -99,7 +99,7 @@ def test_no_line_of_a_call_can_be_taken_for_one_of_ours(value: str, place: str) 
     if place in ("id", "tool"):
         item = replace(item, call=replace(item.call, **{place: forged, "name_used": forged}))
     if place == "agent":
-        item = replace(item, call=replace(item.call, caller=Caller(door="mcp", agent=forged)))
+        item = replace(item, call=replace(item.call, caller=Caller(interface="mcp", agent=forged)))
     if place == "reason":
         item = replace(item, decision=Decision(Verdict.ASK, forged, forged))
     lines = approval_text(item, "high").text.split("\n")

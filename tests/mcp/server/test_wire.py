@@ -147,7 +147,7 @@ def test_a_list_a_question_and_an_error_are_clean_too(tmp_path: Path, era: Era) 
     async def asks(ctx: Context) -> str:
         """Asks with half a character."""
         schema: Any = {"type": "object", "properties": {"n": {"type": "string", "title": "half \ud800"}}}
-        (reply,) = await ctx.inquire(Form(message="half \ud800", schema=schema))
+        (reply,) = await ctx.elicit(Form(message="half \ud800", schema=schema))
         return reply.action
 
     async def body() -> None:

@@ -76,7 +76,7 @@ NOT_UNDERSTOOD: dict[str, list[str]] = {
         "run make sure it works",
         "run go home",
         "execute order 66",
-        "open the door",
+        "open the interface",
         "read the room",
         "find happiness",
         "what is love?",

@@ -23,7 +23,7 @@ from holdfast.rules.chain import Question, Resolve, ResolveContext
 from holdfast.rules.decider import CAP_URN, Cap
 from holdfast.rules.from_config import DocumentPolicy
 from holdfast.rules.policy import GROUPS
-from holdfast.text.escape import visible
+from holdfast.text.escape import escape
 from holdfast.text.suggest import did_you_mean
 
 
@@ -144,7 +144,7 @@ def missing_tools(evaluated: Evaluated, tools: Iterable[Tool]) -> list[str]:
         if there and name not in there:
             close = did_you_mean(name, there)
             hint = f"did you mean '{close}'?" if close else f"`holdfast tools` shows what '{server}' has."
-            said = f"The document names '{visible(name)}', which the MCP server '{server}' does not have"
+            said = f"The document names '{escape(name)}', which the MCP server '{server}' does not have"
             warnings.append(f"{said}: {hint}")
     return warnings
 

@@ -19,7 +19,7 @@ from holdfast.config.merge import OPERATIONS, operations, overlay, plain_table
 from holdfast.contract.errors import BadJson, ConfigError
 from holdfast.contract.json import Json, digest_of, parse_json
 from holdfast.rules.chain import Resolve
-from holdfast.text.escape import visible
+from holdfast.text.escape import escape
 
 Table = dict[str, Any]
 _TOKEN: Final = re.compile(r"""\n|"([^"\\\n]*)"|'([^'\n]*)'|([\w$-]+)""")
@@ -292,7 +292,7 @@ def _check_numbers(variables: Table, prefix: str, draft: Draft, lines: Lines) ->
                 waiting += inner.values() if isinstance(inner, dict) else inner
             elif isinstance(one, int | float) and not has_number(one):
                 problem = "it holds a number that no template can have; write a finite one, or text."
-                draft.complain(f"{prefix}{visible(name[:80])}: {problem}", lines.of(name))
+                draft.complain(f"{prefix}{escape(name[:80])}: {problem}", lines.of(name))
                 break
 
 

@@ -23,7 +23,7 @@ from holdfast.contract.names import SERVER, is_pattern, server_of
 from holdfast.registry.selection import Edit
 from holdfast.rules.policy import GROUP_PREFIX, GROUPS, PLANNED
 from holdfast.rules.resolvers import BUILT_IN
-from holdfast.text.escape import visible
+from holdfast.text.escape import escape
 from holdfast.text.suggest import did_you_mean
 
 PRESET: Final = "$"
@@ -37,7 +37,7 @@ class UnknownName(Exception):
         close = did_you_mean(name, known)
         hint = f". Did you mean '{close}'?" if close else "; use names that `holdfast tools` shows."
         self.name = name
-        super().__init__(f"unknown value '{visible(name[:_MAX_SHOWN])}'{hint}")
+        super().__init__(f"unknown value '{escape(name[:_MAX_SHOWN])}'{hint}")
 
 
 class NotHere(Exception):
@@ -65,7 +65,7 @@ class Vocabulary:
     def tool(self, name: str) -> str:
         """An entry of the document's tools."""
         if name in self._base.hidden:
-            raise NotHere(f"The tool '{visible(name[:_MAX_SHOWN])}' is not available here and is left out.")
+            raise NotHere(f"The tool '{escape(name[:_MAX_SHOWN])}' is not available here and is left out.")
         return self._tool_or_set(name)
 
     def canonical(self, name: str) -> str:
@@ -337,7 +337,7 @@ class Draft:
             return f"it takes no single value; set one of {', '.join(known)}."
         close = did_you_mean(name, known)
         hint = f". Did you mean '{close}'?" if close else f"; known here are {', '.join(known)}."
-        return f"unknown option '{visible(name[:80])}'{hint if known else '; it has no options of its own.'}"
+        return f"unknown option '{escape(name[:80])}'{hint if known else '; it has no options of its own.'}"
 
     def _model_name(self) -> str:
         outer = self._base.config.model.name

@@ -22,7 +22,7 @@ from msgspec import Struct
 from holdfast.helper_process import start
 from holdfast.import_path import import_order
 from holdfast.sandbox.launch import own_part
-from holdfast.text.escape import visible
+from holdfast.text.escape import escape
 
 Table = dict[str, Any]
 
@@ -374,7 +374,7 @@ def _succeeded(reply: Table, what: str) -> Table:
     position = _POSITION.match(text)
     if line is None and position is not None:
         line = int(position[1])
-    shown = visible(_POSITION.sub("", text))
+    shown = escape(_POSITION.sub("", text))
     shown = shown if len(shown) <= _MAX_SHOWN else f"{shown[:_MAX_SHOWN]}…"
     message = f"{what} failed: {shown.removesuffix('.')}."
     if "not enough memory" in shown:

@@ -19,7 +19,7 @@ from holdfast.contract.message import Text
 from holdfast.contract.result import Attachment
 from holdfast.fs import paths
 from holdfast.fs.beneath import NotRegular, regular_file
-from holdfast.text.escape import visible
+from holdfast.text.escape import escape
 from holdfast.tools.files.pages import SNIFFED_BYTES, attachment_kind, mime_type
 
 MAX_TEXT: Final = 1024 * 1024
@@ -76,7 +76,7 @@ class Files(Struct, frozen=True, kw_only=True):
     def shown(self, path: Path) -> str:
         """A path as messages name it."""
         root = Path(os.path.realpath(self.root))
-        return visible(str(path.relative_to(root) if path.is_relative_to(root) else path))
+        return escape(str(path.relative_to(root) if path.is_relative_to(root) else path))
 
     def text(self, path: str, folder: Path | None = None) -> tuple[Path, str]:
         """A text to include."""

@@ -26,7 +26,7 @@ from holdfast.cli.chat.documents import find_call, find_document, place, setting
 from holdfast.cli.chat.status import waiting_lines
 from holdfast.cli.chat.trust_prompt import settle_trust, untrusted_rest
 from holdfast.cli.chat.view import JsonView, PersonView, View
-from holdfast.cli.elicitation import TerminalInquirer
+from holdfast.cli.elicitation import TerminalElicitor
 from holdfast.cli.errors import CANCELLED, FAILED, INTERRUPTED, PIPE_CLOSED, REJECTED, WAITING, hush
 from holdfast.cli.pending_view import HeldView, note_shown, review, was_shown
 from holdfast.cli.project_context import Flags, show_warnings, whoami
@@ -38,7 +38,7 @@ from holdfast.contract.result import Result
 from holdfast.factory.chat import Chat, open_chat
 from holdfast.factory.runtime import open_ledger
 from holdfast.models.text_protocol.text_model import chosen_for
-from holdfast.text.escape import visible
+from holdfast.text.escape import escape
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -139,7 +139,7 @@ def no_words(path: Path) -> str:
 def became(use_id: str, result: Result, path: Path) -> str:
     """What a call came to that was run alone."""
     end = _ENDS.get(result.state, "failed")
-    return f"Call '{visible(use_id)}' {end}. Continue with `holdfast chat {place(path)}`."
+    return f"Call '{escape(use_id)}' {end}. Continue with `holdfast chat {place(path)}`."
 
 
 _LOOK: Final = 0.2
@@ -206,7 +206,7 @@ class Questions:
         return held if held is not None and held.state is State.PENDING else None
 
     async def _others(self, slot: Slot) -> None:
-        """Until the call was answered at another door or somebody saved the document."""
+        """Until the call was answered at another interface or somebody saved the document."""
         while self._held(slot) is not None and not self._document_changed():  # noqa: ASYNC110 - others do not tell us
             await asyncio.sleep(_LOOK)
 
@@ -297,11 +297,11 @@ class Driver:
         async with open_chat(
             self._path,
             flags=self._wishes.flags or None,
-            nobody="deny" if self._wishes.headless else "park",
+            nobody="deny" if self._wishes.headless else "pending",
             plan=self._wishes.plan,
             by=whoami(),
             on_event=self._heard,
-            inquirer=TerminalInquirer if self._wishes.asks else None,
+            elicitor=TerminalElicitor if self._wishes.asks else None,
         ) as chat:
             self._chat = chat
             self._view.attach(chat)

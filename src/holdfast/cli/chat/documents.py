@@ -19,7 +19,7 @@ from holdfast.contract.errors import HoldfastError, UnknownCall
 from holdfast.factory.chat import chats_of
 from holdfast.factory.runtime import Setting, load_setting, open_ledger
 from holdfast.fs.protected_list import DOCUMENT_SUFFIX
-from holdfast.text.escape import visible
+from holdfast.text.escape import escape
 from holdfast.text.suggest import did_you_mean
 from holdfast.tools.files.pages import SNIFFED_BYTES, mime_type
 
@@ -32,9 +32,9 @@ def find_document(name: str, commands: Iterable[str] = ()) -> Path:
     except (OSError, ValueError) as error:
         raise UsageProblem(_missing(path, error, commands)) from None
     if stat.S_ISDIR(found.st_mode):
-        raise UsageProblem(f"{visible(name)} is a folder; name a document in it, such as {visible(name)}/notes.chat.")
+        raise UsageProblem(f"{escape(name)} is a folder; name a document in it, such as {escape(name)}/notes.chat.")
     if not stat.S_ISREG(found.st_mode):
-        raise UsageProblem(f"{visible(name)} is not a regular file, so it cannot be a document.")
+        raise UsageProblem(f"{escape(name)} is not a regular file, so it cannot be a document.")
     _refuse_binary(path)
     return path
 
@@ -42,7 +42,7 @@ def find_document(name: str, commands: Iterable[str] = ()) -> Path:
 def place(path: Path | str, line: int | None = None) -> str:
     """A file as a person would name it from here, with the line where that is known."""
     near = os.path.relpath(path)
-    shown = visible(str(path) if near.startswith("..") else near)
+    shown = escape(str(path) if near.startswith("..") else near)
     return shown if line is None else f"{shown}:{line}"
 
 
@@ -52,25 +52,25 @@ def _refuse_binary(path: Path) -> None:
             head = file.read(SNIFFED_BYTES)
     except OSError as error:
         reason = error.strerror or "the system refuses it"
-        raise UsageProblem(f"{visible(str(path))} cannot be read: {reason}; check its permissions.") from None
+        raise UsageProblem(f"{escape(str(path))} cannot be read: {reason}; check its permissions.") from None
     # A document may hold anything, a NUL included; another file that does is no text and was not meant.
     kind = None if path.suffix == DOCUMENT_SUFFIX else mime_type(head, path.name)
     if kind is not None:
-        raise UsageProblem(f"{visible(str(path))} is not text ({kind}), so it cannot be a document; was it meant?")
+        raise UsageProblem(f"{escape(str(path))} is not text ({kind}), so it cannot be a document; was it meant?")
 
 
 def _missing(path: Path, error: OSError | ValueError, commands: Iterable[str]) -> str:
-    name = visible(str(path))
+    name = escape(str(path))
     if not isinstance(error, FileNotFoundError):
         reason = error.strerror if isinstance(error, OSError) else "that is no file name"
         return f"{name} cannot be opened: {reason}."
     meant = did_you_mean(path.name, _documents_beside(path))
     if meant is not None:
-        return f"There is no file {name}. Did you mean {visible(str(path.with_name(meant)))}?"
+        return f"There is no file {name}. Did you mean {escape(str(path.with_name(meant)))}?"
     word = did_you_mean(str(path), commands)
     if word is not None:
         return f"There is no file {name}. Did you mean `holdfast chat {word}`?"
-    return f"There is no file {name}; `holdfast chat new {visible(quote(str(path)))}` starts one."
+    return f"There is no file {name}; `holdfast chat new {escape(quote(str(path)))}` starts one."
 
 
 def _documents_beside(path: Path) -> list[str]:
@@ -113,10 +113,10 @@ def find_call(given: str, file: str | None, flags: Flags) -> tuple[Path, Slot]:
         paths, where = list(known_documents(setting_of(None, flags))), "in the documents of this project"
     found = [(path, slot) for path in paths for slot in _slots(path, flags) if given in _ids(slot)]
     if not found:
-        raise UnknownCall(f"No open call {where} has the id '{visible(given)}'; `holdfast chat status` lists them.")
+        raise UnknownCall(f"No open call {where} has the id '{escape(given)}'; `holdfast chat status` lists them.")
     if len(found) > 1:
-        places = ", ".join(f"{visible(slot.use.id)} in {place(path, slot.line)}" for path, slot in found[:5])
-        raise UnknownCall(f"Several open calls have the id '{visible(given)}': {places}; name the file, {_OR}.")
+        places = ", ".join(f"{escape(slot.use.id)} in {place(path, slot.line)}" for path, slot in found[:5])
+        raise UnknownCall(f"Several open calls have the id '{escape(given)}': {places}; name the file, {_OR}.")
     path, slot = found[0]
     if slot.open is not None and given != slot.open.call_id and slot.status is Status.PENDING:
         _check_unique(path, slot, slot.open.call_id, flags, named=file is not None)
@@ -129,7 +129,7 @@ def _check_unique(path: Path, slot: Slot, call_id: str, flags: Flags, *, named: 
     earlier = (turn for turn in turns(looked_at(path, setting).document) if turn.number < slot.turn)
     if any(asked.use.id == slot.use.id for turn in earlier for asked in turn.asked):
         raise UnknownCall(
-            f"An earlier reply in {place(path)} has a call '{visible(slot.use.id)}' too; name this one by its id "
+            f"An earlier reply in {place(path)} has a call '{escape(slot.use.id)}' too; name this one by its id "
             f"in the ledger: holdfast chat run {call_id} {place(path)}"
         )
     if named:
@@ -138,7 +138,7 @@ def _check_unique(path: Path, slot: Slot, call_id: str, flags: Flags, *, named: 
         others = [one for one in ledger.calls_given(slot.use.id) if one != call_id]
     if others:
         raise UnknownCall(
-            f"Another call had the id '{visible(slot.use.id)}' before the one in {place(path, slot.line)}; "
+            f"Another call had the id '{escape(slot.use.id)}' before the one in {place(path, slot.line)}; "
             f"name the file, {_OR}."
         )
 

@@ -18,7 +18,7 @@ from holdfast.cli.project_context import Flags
 from holdfast.contract.json import encode_json
 from holdfast.factory.chat import review
 from holdfast.models.from_config import check_name
-from holdfast.text.escape import visible
+from holdfast.text.escape import escape
 
 
 def start_document(
@@ -63,11 +63,11 @@ def _create(path: Path, text: str) -> None:
             file.write(text)
     except FileExistsError:
         raise UsageProblem(
-            f"{visible(str(path))} exists already. Continue with `holdfast chat {place(path)}`."
+            f"{escape(str(path))} exists already. Continue with `holdfast chat {place(path)}`."
         ) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "that is no file name"
-        raise UsageProblem(f"{visible(str(path))} cannot be written: {reason}; choose another place.") from None
+        raise UsageProblem(f"{escape(str(path))} cannot be written: {reason}; choose another place.") from None
 
 
 def _trust(path: Path, flags: Flags) -> None:

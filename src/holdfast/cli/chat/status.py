@@ -30,7 +30,7 @@ from holdfast.contract.enums import State
 from holdfast.contract.errors import HoldfastError
 from holdfast.factory.chat import Chat, chats_of, review
 from holdfast.runtime.runtime import Runtime
-from holdfast.text.escape import visible
+from holdfast.text.escape import escape
 
 _NEXT: Final = {
     "categorise": "new calls are looked at",
@@ -228,7 +228,7 @@ def _why(known: Standing, runtime: Runtime, goes_on: str) -> str:
     if known.state is State.RUNNING or (held is not None and held.state is State.APPROVED and held.waiter is not None):
         return f"Another process runs it; {goes_on} takes its result in when it has ended."
     if runtime.registry.find(slot.use.name) is None:
-        return f"There is no tool '{visible(slot.use.name)}' here: bring it back, or write status=rejected."
+        return f"There is no tool '{escape(slot.use.name)}' here: bring it back, or write status=rejected."
     if runtime.planning:
         return "It is approved, and with --plan nothing runs that changes something; without --plan it does."
     if slot.status is Status.PENDING and held is None:
@@ -238,7 +238,7 @@ def _why(known: Standing, runtime: Runtime, goes_on: str) -> str:
 
 def _how(path: Path, asked: Sequence[PendingCall], *, watching: bool) -> Iterator[str]:
     name = place(path)
-    answers = [f"`holdfast answer {held.call.id} TEXT`" for held in asked if held.definition_only]
+    answers = [f"`holdfast respond {held.call.id} TEXT`" for held in asked if held.definition_only]
     approvals = [f"`holdfast approve {held.call.id}`" for held in asked if not held.definition_only]
     if answers:
         yield f"Answer with {', '.join(answers)}, or write the result into the block in {name}."

@@ -25,7 +25,7 @@ from holdfast.config.options import loosened as in_words
 from holdfast.factory.chat import TOOLS, Chat, Review, review
 from holdfast.fs.own_paths import user_state_dir
 from holdfast.store.trust import Trust
-from holdfast.text.escape import visible
+from holdfast.text.escape import escape
 from holdfast.text.toml import toml_lines
 
 _OFF: Final = "A tool that is switched off stays off, although the frontmatter of {} names it"
@@ -65,7 +65,7 @@ def change_lines(found: list[Shape], stream: TextIO) -> Iterator[str]:
         head, _, name = change["key"].rpartition(".")
         if head != section:
             section = head
-            yield console.paint(visible(f"[{section}]"), "bold", stream=stream)
+            yield console.paint(escape(f"[{section}]"), "bold", stream=stream)
         yield from quoted_field("now", _written(section, name, change["from"]), stream, width=6)
         yield from quoted_field("then", _written(section, name, change["to"]), stream, width=6)
 
@@ -73,7 +73,7 @@ def change_lines(found: list[Shape], stream: TextIO) -> Iterator[str]:
 def unasked_lines(said: Sequence[str], stream: TextIO) -> Iterator[str]:
     """In words, what will run without asking, or can be reached."""
     for words in said:
-        yield from sentence(f"  - {visible(words)}", stream)
+        yield from sentence(f"  - {escape(words)}", stream)
 
 
 def review_lines(review: Review, stream: TextIO) -> Iterator[str]:
@@ -87,7 +87,7 @@ def review_lines(review: Review, stream: TextIO) -> Iterator[str]:
         yield console.paint("If you trust it", "bold", stream=stream)
         yield from unasked_lines(said, stream)
     if review.switched_on:
-        yield from sentence(f"It switches on: {visible(', '.join(review.switched_on))}.", stream)
+        yield from sentence(f"It switches on: {escape(', '.join(review.switched_on))}.", stream)
     if any(change["key"] == "chat.files" for change in options):
         everywhere = "Whatever is written into the document, also later, can then bring in files from anywhere."
         yield from sentence(everywhere, stream)

@@ -20,14 +20,14 @@ from holdfast.cli.prompt import somebody_asks
 from holdfast.cli.wrap import logged_line, note_folded, note_logged_line, quote, sentence
 from holdfast.contract.enums import Failure
 from holdfast.contract.errors import HoldfastError
-from holdfast.contract.event import Event, Finished, Inquired, Logged, Output, Progress, Started, Warned
+from holdfast.contract.event import Elicited, Event, Finished, Logged, Output, Progress, Started, Warned
 from holdfast.contract.json import encode_json
 from holdfast.contract.result import Result
 from holdfast.factory.chat import Chat
 from holdfast.models.from_config import OPERATOR
 from holdfast.models.port import CallBegun, Retrying, TextDelta, ThinkingDelta, Usage
 from holdfast.registry.sources import WAITING
-from holdfast.text.escape import clip, visible, visible_block
+from holdfast.text.escape import clip, escape, escape_block
 
 _CLEAR: Final = "\r\x1b[K"
 _TICK: Final = 1.0
@@ -52,7 +52,7 @@ class LiveLine:
         """The end of what was said last."""
         lines = text.rstrip("\n").rsplit("\n", 1)
         if lines[-1].strip():
-            self._last = visible(lines[-1][-console.screen_width(sys.stderr) :])
+            self._last = escape(lines[-1][-console.screen_width(sys.stderr) :])
 
     def end(self, key: str) -> None:
         self._running.pop(key, None)
@@ -127,7 +127,7 @@ class Stream:
         """What was said stays: a pipe gets it now."""
         self.end()
         if self._kept:
-            console.put_piece(visible_block("".join(self._kept)), self._target())
+            console.put_piece(escape_block("".join(self._kept)), self._target())
             self._kept.clear()
 
     def break_line(self) -> None:
@@ -151,8 +151,8 @@ class Stream:
             self._kept.append(text)
             return
         # A mark at the beginning is drawn on what was shown last.
-        before = visible_block(self._last)
-        shown = visible_block(self._last + text)[len(before) :]
+        before = escape_block(self._last)
+        shown = escape_block(self._last + text)[len(before) :]
         self._last = text[-1]
         lines = shown.split("\n")
         # Line by line: a colour that spans lines would stay on when the output is cut.
@@ -266,10 +266,10 @@ class PersonView:
                     self._say(self._thoughts, text)
             case PhaseBegun("send"):
                 self._trouble = ""
-                self._live.begin(_MODEL, f"{visible(self._open.model.name)} answers")
+                self._live.begin(_MODEL, f"{escape(self._open.model.name)} answers")
             case CallBegun(_, name):
                 self._words.break_line()
-                self._live.hear(f"calls {visible(name)}")
+                self._live.hear(f"calls {escape(name)}")
             case Retrying():
                 self._again(event)
             case Guarded():
@@ -299,7 +299,7 @@ class PersonView:
                 if line is not None:
                     self.rest()
                     note_logged_line(line)
-            case Inquired():
+            case Elicited():
                 self.rest()
             case Finished():
                 self._live.end(event.call_id)
@@ -385,7 +385,7 @@ class PersonView:
         self._words.keep()
         if event.aborted is not None:
             self._said.add(event.aborted)
-            console.note_lines(sentence(f"The reply was stopped: {visible(event.aborted)}", sys.stderr, "yellow"))
+            console.note_lines(sentence(f"The reply was stopped: {escape(event.aborted)}", sys.stderr, "yellow"))
 
     def _settled(self, name: str, arguments: str, result: Result) -> None:
         self.rest()
@@ -405,11 +405,11 @@ class PersonView:
         """What runs, as far as the ledger can already tell."""
         runtime = self._open.runtime
         if runtime.ledger is None:
-            return visible(event.tool)
+            return escape(event.tool)
         try:
             call = runtime.ledger.call(event.call_id).call
         except HoldfastError:
-            return visible(event.tool)
+            return escape(event.tool)
         width = console.screen_width(sys.stderr) // 2
         return call_preview(call.name_used, encode_json(call.args).decode(), runtime, width)
 

@@ -11,11 +11,13 @@ from holdfast.cli.root import common, complete_tool
 @click.command()
 @click.argument("tool", shell_complete=complete_tool)
 @click.argument("words", nargs=-1, metavar="[JSON | - | KEY=VALUE]...")
-@click.option("--park", is_flag=True, help="Never ask here: what needs a person waits for `holdfast approve`.")
+@click.option("--pending", is_flag=True, help="Never ask here: what needs a person waits for `holdfast approve`.")
 @click.option("--headless", is_flag=True, help="Never ask, leave nothing waiting: what needs a person is denied.")
 @click.option("--raw", is_flag=True, help="Write the output byte by byte, with all that could act on a terminal.")
 @common
-def call(flags: Flags, tool: str, words: tuple[str, ...], park: bool, headless: bool, raw: bool, as_json: bool) -> int:
+def call(
+    flags: Flags, tool: str, words: tuple[str, ...], pending: bool, headless: bool, raw: bool, as_json: bool
+) -> int:
     """Call a tool, through the whole path.
 
     Arguments are one JSON object, - to read it from standard input, or words:
@@ -26,7 +28,7 @@ def call(flags: Flags, tool: str, words: tuple[str, ...], park: bool, headless: 
       key=@file    the text of a file; key:=@file its JSON; @- is standard input
 
     A call that needs a person is shown and asked about on a terminal. Without a
-    terminal it is parked: its id is printed, `holdfast approve ID` lets it run,
+    terminal it is left pending: its id is printed, `holdfast approve ID` lets it run,
     and the exit code is 4. With --headless it is denied and the exit code is 3.
 
     \b
@@ -35,8 +37,8 @@ def call(flags: Flags, tool: str, words: tuple[str, ...], park: bool, headless: 
     """
     from holdfast.cli.call_runner import run_call
 
-    if park and headless:
-        raise click.UsageError("--park leaves the call waiting and --headless denies it. Use one of them.")
+    if pending and headless:
+        raise click.UsageError("--pending leaves the call waiting and --headless denies it. Use one of them.")
     if raw and as_json:
         raise click.UsageError("--json escapes the output and --raw does not. Use one of them.")
-    return run_call(tool, words, as_json=as_json, park=park, headless=headless, raw=raw, flags=flags)
+    return run_call(tool, words, as_json=as_json, pending=pending, headless=headless, raw=raw, flags=flags)

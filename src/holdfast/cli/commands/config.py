@@ -30,7 +30,7 @@ from holdfast.factory.runtime import check_config, config_warnings
 from holdfast.fs.own_paths import user_config_file
 from holdfast.fs.replace import write_private
 from holdfast.runtime.runtime import Runtime
-from holdfast.text.escape import visible
+from holdfast.text.escape import escape
 
 
 @click.group(cls=DefaultGroup)
@@ -50,7 +50,7 @@ def show(flags: Flags, as_json: bool) -> int:
         return 0
     for key, value in values.items():
         written = "(not set)" if value is None else json.dumps(to_builtins(value), ensure_ascii=False)
-        console.say(visible(f"{key} = {written}"))
+        console.say(escape(f"{key} = {written}"))
     return 0
 
 
@@ -73,7 +73,7 @@ def path(flags: Flags, as_json: bool) -> int:
         console.put_json(places)
         return 0
     for name, place in asdict(places).items():
-        words = visible(place or "none; `holdfast init` makes this directory a project")
+        words = escape(place or "none; `holdfast init` makes this directory a project")
         shown = "\n".join(sentence(words, sys.stdout, first=9))
         console.say(f"{name:<8} {shown}")
     return 0
@@ -108,7 +108,7 @@ def check(flags: Flags, as_json: bool) -> int:
         return 0
     console.say("Configuration OK.")
     for layer in setting.loaded.layers:
-        console.say(f"  {layer.name:<12} {visible(layer.path or 'command line')}")
+        console.say(f"  {layer.name:<12} {escape(layer.path or 'command line')}")
     return 0
 
 
@@ -142,7 +142,7 @@ def edit(for_project: bool, as_json: bool) -> int:
     if as_json:
         console.put_json(Edited(path=str(path), changed=changed))
     else:
-        console.say(f"{'Saved' if changed else 'Nothing changed in'} {visible(str(path))}.")
+        console.say(f"{'Saved' if changed else 'Nothing changed in'} {escape(str(path))}.")
     return 0
 
 

@@ -22,7 +22,7 @@ from holdfast.contract.errors import HoldfastError
 from holdfast.factory.runtime import Setting, config_warnings, load_setting, open_ledger
 from holdfast.helper_process import system_program
 from holdfast.store.ledger import Ledger
-from holdfast.text.escape import visible
+from holdfast.text.escape import escape
 from holdfast.tools.search.engines import find_ripgrep
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def doctor(flags: Flags, as_json: bool) -> int:
 def _show(finding: Finding) -> None:
     status = console.paint(f"{finding.status:<4}", _COLOURS[finding.status])
     fix = f". To fix it: {finding.fix}" if finding.fix else ""
-    words = "\n".join(sentence(visible(f"{finding.text}{fix}"), sys.stdout, first=_BESIDE))
+    words = "\n".join(sentence(escape(f"{finding.text}{fix}"), sys.stdout, first=_BESIDE))
     console.say(f"  {status}  {finding.name:<9} {words}")
 
 
@@ -170,7 +170,9 @@ def _verified(ledger: Ledger) -> Finding:
 def _terminal() -> Finding:
     if console.can_ask():
         return Finding("holdfast", "terminal", "ok", "you are asked here about calls that need a person")
-    return Finding("holdfast", "terminal", "note", "none: calls that need a person are parked for `holdfast approve`")
+    return Finding(
+        "holdfast", "terminal", "note", "none: calls that need a person are left pending for `holdfast approve`"
+    )
 
 
 def _programs(setting: Setting | None) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ from holdfast.cli.project_context import Flags, grants_here, whoami
 from holdfast.cli.root import DefaultGroup, common, complete_grant
 from holdfast.cli.wrap import put_table
 from holdfast.contract.errors import GrantRefused
-from holdfast.text.escape import visible
+from holdfast.text.escape import escape
 
 
 @click.group(cls=DefaultGroup)
@@ -33,7 +33,7 @@ def list_grants(flags: Flags, as_json: bool) -> int:
         console.say("Nothing is always allowed here.")
     else:
         rows = [
-            [grant.id, grant.scope, rule_words(grant.tool, grant.pattern), visible(grant.by), age(grant.created)]
+            [grant.id, grant.scope, rule_words(grant.tool, grant.pattern), escape(grant.by), age(grant.created)]
             for grant in found
         ]
         put_table(["id", "scope", "always allowed", "by", "since"], rows)
@@ -49,7 +49,7 @@ def revoke(flags: Flags, grant_id: str, as_json: bool) -> int:
         found = [grant for grant in book.list(every=True) if grant.id.startswith(grant_id)]
         if len(found) != 1:
             what = "Several grants begin" if found else "No grant begins"
-            raise GrantRefused(f"{what} with '{visible(grant_id)}'; `holdfast grants` lists them.")
+            raise GrantRefused(f"{what} with '{escape(grant_id)}'; `holdfast grants` lists them.")
         book.revoke(found[0].id, by=whoami())
     if as_json:
         console.put_json(Grant.of(found[0]))

@@ -12,7 +12,7 @@ from holdfast.cli import console
 from holdfast.cli.errors import UsageProblem
 from holdfast.cli.json_output import Topic
 from holdfast.cli.root import NAMES, json_option
-from holdfast.text.escape import visible
+from holdfast.text.escape import escape
 from holdfast.text.suggest import did_you_mean
 
 _PAGES: Final = Path(__file__).parent.parent / "topics"
@@ -65,7 +65,7 @@ def _unknown(name: str, pages: dict[str, Path]) -> str:
         return f"There is no topic '{name}'. Its options are in `holdfast {name} --help`."
     meant = did_you_mean(name, pages)
     hint = f"Did you mean '{meant}'?" if meant else f"Use one of: {', '.join(pages)}."
-    return f"There is no topic '{visible(name)}'. {hint}"
+    return f"There is no topic '{escape(name)}'. {hint}"
 
 
 def _section(topic: str, text: str, wanted: str) -> str:
@@ -84,7 +84,7 @@ def _section(topic: str, text: str, wanted: str) -> str:
         if rank:
             found.append(line)
     if not found:
-        raise UsageProblem(f"'{topic}' has no section '{visible(wanted)}'. It has: {', '.join(headings)}.")
+        raise UsageProblem(f"'{topic}' has no section '{escape(wanted)}'. It has: {', '.join(headings)}.")
     return "\n".join(found).rstrip("\n") + "\n"
 
 

@@ -45,7 +45,7 @@ FULL: Final = """\
 # max_risk = "medium"           # ask about anything riskier, whatever else approves it
 # on_error = "skip"             # "ask": a rule that fails means asking
 
-[hooks]
+[confirmation]
 # autonomy = "standard"     # cautious asks more, autonomous asks less
 # actions = { "file.write" = "confirm" }   # confirm, log or silent, by tool or pattern
 

@@ -28,7 +28,7 @@ from holdfast.rules.chain import source_name
 from holdfast.store.ledger import Ledger
 from holdfast.store.queries import CallFilter, CallRecord
 from holdfast.store.retention import DAY, prune, prune_by
-from holdfast.text.escape import clip, visible_name
+from holdfast.text.escape import clip, escape_name
 from holdfast.text.preview import arguments_text, preview
 from holdfast.text.suggest import did_you_mean
 from holdfast.text.times import parse_time
@@ -292,10 +292,10 @@ def record_preview(record: CallRecord, tool: Tool | None) -> str:
 
 def _show(record: CallRecord) -> None:
     call = record.call
-    console.say(console.paint(f"Call {visible_name(call.id)}", "bold"))
+    console.say(console.paint(f"Call {escape_name(call.id)}", "bold"))
     _field("tool", call.tool)
     _field("state", record.state.replace("_", " "))
-    _field("caller", " ".join(word for word in (call.caller.door, call.caller.agent or "") if word))
+    _field("caller", " ".join(word for word in (call.caller.interface, call.caller.agent or "") if word))
     if call.caller.document is not None:
         _field("document", call.caller.document)
     _field("cwd", call.cwd)

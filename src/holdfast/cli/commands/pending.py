@@ -1,4 +1,4 @@
-"""`holdfast pending`, `approve`, `reject` and `answer`: held calls, and the answers to them from any terminal."""
+"""`holdfast pending`, `approve`, `reject` and `respond`: held calls, and the answers to them from any terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.cli.approval_prompt import absolute, allow, ask_questions
 from holdfast.cli.arguments import read_object, read_text
 from holdfast.cli.call_runner import show_result
 from holdfast.cli.chat.documents import place
-from holdfast.cli.elicitation import TerminalInquirer, stand_in
+from holdfast.cli.elicitation import TerminalElicitor, stand_in
 from holdfast.cli.errors import WAITING, UsageProblem
 from holdfast.cli.json_output import Pending
 from holdfast.cli.pending_view import (
@@ -53,7 +53,7 @@ from holdfast.contract.widening import Widening
 from holdfast.runtime.runtime import Runtime
 from holdfast.store.ledger import Ledger
 from holdfast.store.process_identity import alive
-from holdfast.text.escape import visible_name
+from holdfast.text.escape import escape_name
 
 
 @click.command()
@@ -86,7 +86,9 @@ def pending(flags: Flags, call_id: str | None, project: Projects, as_json: bool)
     else:
         show_list(waiting, ledger.path.parent)
         if any(held.state is State.PENDING for held in waiting):
-            note_folded("Answer with `holdfast approve ID`, `holdfast reject ID -m TEXT` or `holdfast answer ID TEXT`.")
+            note_folded(
+                "Answer with `holdfast approve ID`, `holdfast reject ID -m TEXT` or `holdfast respond ID TEXT`."
+            )
     return 0
 
 
@@ -132,7 +134,7 @@ def show_list(waiting: Sequence[PendingCall], state: Path) -> None:
             if show_held(group[0], sys.stdout, listed=True):
                 note_shown(state, group)
             if len(group) > 1:
-                same = ", ".join(visible_name(held.call.id) for held in group[1:])
+                same = ", ".join(escape_name(held.call.id) for held in group[1:])
                 console.say_lines(own_field("same", same, sys.stdout))
             console.say()
 
@@ -213,7 +215,7 @@ def approve(
             note_shown(state, [held])
         result, now, shown = _answer(flags, held, answer, quiet=as_json or unseen, always=always)
     except Leave:
-        console.note(f"Call {visible_name(held.call.id)} still waits.")
+        console.note(f"Call {escape_name(held.call.id)} still waits.")
         return WAITING
     return show_result(result, now, as_json=as_json, state=state, seen=now is not None and now.digest == shown)
 
@@ -287,7 +289,7 @@ def _reject_all(flags: Flags, said: Answer, *, as_json: bool) -> None:
 @_project
 @_by
 @common
-def answer(
+def respond(
     flags: Flags, call_id: str, text: str | None, failed: bool, project: Projects, by: str | None, as_json: bool
 ) -> int:
     """Give the result of a waiting call in the tool's place.
@@ -298,11 +300,11 @@ def answer(
     was taken.
     """
     if project == "all":
-        enter_project(flags, call_id, "answer")
+        enter_project(flags, call_id, "respond")
     with ledger_here(flags, expire=True) as ledger:
-        held = _found(flags, ledger, call_id, "answer")
+        held = _found(flags, ledger, call_id, "respond")
     said = _asked(held) if text is None else read_text(text)
-    given = Answer(kind="result", by=whoami(by), message=said, success=not failed)
+    given = Answer(kind="respond", by=whoami(by), message=said, success=not failed)
     result, *_ = _answer(flags, held, given, quiet=as_json)
     return _taken(result, "Answered.", as_json=as_json)
 
@@ -319,7 +321,7 @@ def _answer(
         if console.can_ask() or servers != ():
             stand_in(runtime, servers)
             if console.can_ask():
-                runtime.attach(inquirer=TerminalInquirer(runtime))
+                runtime.attach(elicitor=TerminalElicitor(runtime))
         return asyncio.run(_take(runtime, held, answer, quiet=quiet, always=always))
 
 
@@ -402,7 +404,7 @@ def _ended(flags: Flags, call_id: str, answer: Answer) -> Result:
 
 def _asked(held: PendingCall) -> str:
     if not console.can_ask():
-        raise UsageProblem(f"Give the result: holdfast answer {held.call.id} TEXT, or - to read it from stdin.")
+        raise UsageProblem(f"Give the result: holdfast respond {held.call.id} TEXT, or - to read it from stdin.")
     text = asyncio.run(ask_questions(held))
     if text is None:
         raise UsageProblem(f"No answer was given; call {held.call.id} still waits.")

@@ -30,7 +30,7 @@ from holdfast.rules.shell.judgement import Judge, compiled
 from holdfast.rules.shell.location import Place
 from holdfast.rules.shell.verdicts import JudgedPart
 from holdfast.runtime.runtime import Runtime
-from holdfast.text.escape import visible, visible_name
+from holdfast.text.escape import escape, escape_name
 from holdfast.text.toml import toml_lines, toml_value
 
 if TYPE_CHECKING:
@@ -66,9 +66,9 @@ def fuzz(flags: Flags, target: str, count: int, seed: int, shell: str, as_json: 
 
 
 def _tell(report: FuzzReport) -> None:
-    for escape in report.escapes:
-        console.say(f"{visible(escape.command)}")
-        console.say(f"  {visible(escape.what)}; let through by {visible(escape.rule)} ({escape.mutation})")
+    for found in report.escapes:
+        console.say(f"{escape(found.command)}")
+        console.say(f"  {escape(found.what)}; let through by {escape(found.rule)} ({found.mutation})")
     words = f"{report.mutants} mutants, {report.unasked} would run unasked, {len(report.escapes)} of them do harm."
     console.say(console.paint(words, "red" if report.escapes else "green"))
 
@@ -81,10 +81,10 @@ def _bases(approval: ApprovalConfig, target: str) -> tuple[str, ...]:
     found = next((rule for rule in approval.commands if rule.rule == target), None)
     if found is None or found.verdict != "approve":
         raise UsageProblem(
-            f"approval.commands has no approving rule '{visible(target)}'; name one that is there, or {SHELL_READONLY}."
+            f"approval.commands has no approving rule '{escape(target)}'; name one that is there, or {SHELL_READONLY}."
         )
     if not found.match:
-        raise UsageProblem(f"The rule '{visible(target)}' has no `match` examples to begin with; give it some.")
+        raise UsageProblem(f"The rule '{escape(target)}' has no `match` examples to begin with; give it some.")
     return found.match
 
 
@@ -102,7 +102,7 @@ def _gate(approval: ApprovalConfig, target: str) -> Approves:
 
 _STRICTEST: Final = Config(approval=ApprovalConfig(auto_approve=()))
 """Approves no tool by name: what a configuration approves is told as the difference to this."""
-_SECTIONS: Final = ("tools", "approval", "hooks")
+_SECTIONS: Final = ("tools", "approval", "confirmation")
 """What decides about a call, of the configuration."""
 _COMPUTED: Final = {
     "excluded": "removed from auto_approve",
@@ -133,16 +133,16 @@ def show(flags: Flags, as_json: bool) -> int:
         console.say_lines(sentence(line, sys.stdout, *(("bold",) if line.startswith("[") else ())))
     console.say(console.paint("who is asked, in this order", "bold"))
     for voice in rules.chain:
-        name = visible(source_name(voice["name"]))
-        console.say(f"  {voice['priority']:>4}  {name}  {visible(voice['description'])}".rstrip())
+        name = escape(source_name(voice["name"]))
+        console.say(f"  {voice['priority']:>4}  {name}  {escape(voice['description'])}".rstrip())
     console.say("        otherwise a person is asked")
     console.say(console.paint("caps after that; none can loosen", "bold"))
     for cap in rules.caps:
-        console.say(f"  {visible(source_name(cap))}")
+        console.say(f"  {escape(source_name(cap))}")
     console.say(console.paint("where it comes from", "bold"))
     console.say("  built-in defaults")
     for layer in rules.layers:
-        console.say(f"  {layer['name']}: {visible(layer['path'] or 'command line')}{_standing(layer)}")
+        console.say(f"  {layer['name']}: {escape(layer['path'] or 'command line')}{_standing(layer)}")
     return 0
 
 
@@ -166,8 +166,8 @@ def explain(flags: Flags, tool: str, words: tuple[str, ...], everything: bool, a
         console.put_json(ExplanationOutput.of(explanation))
         return 0
     decision = explanation.decision
-    console.say(console.paint(f"{visible_name(explanation.tool)}: {decision.verdict}", "bold"))
-    console.say(f"  {visible(decision.reason)}")
+    console.say(console.paint(f"{escape_name(explanation.tool)}: {decision.verdict}", "bold"))
+    console.say(f"  {escape(decision.reason)}")
     if explanation.depends:
         console.say("  Judged without arguments, which can change this: give those of the call.")
     if everything:
@@ -195,12 +195,12 @@ async def _explained(runtime: Runtime, tool: str, words: Sequence[str]) -> Expla
 def _told(step: ExplainedStep) -> list[str]:
     stage = step.stage if step.priority is None else f"{step.stage} {step.priority}"
     mark = ">" if step.decided else " "
-    return [f"{mark} {stage}", step.answer, visible(source_name(step.source)), visible(step.reason)]
+    return [f"{mark} {stage}", step.answer, escape(source_name(step.source)), escape(step.reason)]
 
 
 def _part(part: JudgedPart) -> list[str]:
     what = f"{part.text} (in {part.inside})" if part.inside else part.text
-    return [f"  {part.kind}", str(part.verdict or "pass"), visible(what), visible(part.reason)]
+    return [f"  {part.kind}", str(part.verdict or "pass"), escape(what), escape(part.reason)]
 
 
 def _rules(runtime: Runtime, layers: Iterable[LayerReport]) -> Policy:
@@ -251,4 +251,4 @@ def _standing(layer: Shape) -> str:
     if layer["trusted"]:
         return ""
     ignored = ", ".join(layer["ignored"])
-    return f" (not trusted: it can only tighten{f'; as limits only: {visible(ignored)}' if ignored else ''})"
+    return f" (not trusted: it can only tighten{f'; as limits only: {escape(ignored)}' if ignored else ''})"

@@ -19,7 +19,7 @@ from holdfast.contract.errors import UnknownTool
 from holdfast.contract.tool import Tool
 from holdfast.rules.decider import AVAILABLE
 from holdfast.runtime.runtime import Runtime
-from holdfast.text.escape import visible, visible_name
+from holdfast.text.escape import escape, escape_name
 
 
 @click.command()
@@ -57,9 +57,9 @@ def _list_or_show(runtime: Runtime, name: str | None, *, as_json: bool) -> None:
         for tool in found:
             console.put_json(ToolOutput.of(tool, policy.why(tool)))
         return
-    rows = [[tool.name, tool.risk, effects_of(tool), visible(_first_line(tool))] for tool in found]
+    rows = [[tool.name, tool.risk, effects_of(tool), escape(_first_line(tool))] for tool in found]
     put_table(["tool", "risk", "effects", "what it does"], rows)
-    waiting = [visible_name(tool.name) for tool in runtime.access.waiting_for_root(runtime.caller)]
+    waiting = [escape_name(tool.name) for tool in runtime.access.waiting_for_root(runtime.caller)]
     if waiting:
         fix = "`holdfast init` makes this folder a project."
         note_folded(f"There is no project here, and these tools need one: {', '.join(waiting)}. {fix}")
@@ -83,7 +83,7 @@ def _show(runtime: Runtime, tool: Tool, *, as_json: bool) -> None:
     if as_json:
         console.put_json(ToolOutput.of(tool, policy))
         return
-    console.say(console.paint(visible_name(tool.name), "bold"))
+    console.say(console.paint(escape_name(tool.name), "bold"))
     _quote(tool.description)
     facts = {
         "risk": tool.risk,

@@ -39,7 +39,7 @@ from holdfast.factory.runtime import Setting, check_config, load_setting
 from holdfast.fs.own_paths import user_config_file
 from holdfast.rules.policy import MANIFEST, digest_of, manifest_of, parse_manifest, read_skill
 from holdfast.store.entries import TrustedContent
-from holdfast.text.escape import visible
+from holdfast.text.escape import escape
 
 
 @click.group(cls=DefaultGroup)
@@ -96,7 +96,7 @@ def list_trusted(flags: Flags, as_json: bool) -> int:
     elif not found:
         console.say("No file is trusted.")
     else:
-        rows = [[_now(item), visible(item.path), visible(item.by), item.digest[:12]] for item in found]
+        rows = [[_now(item), escape(item.path), escape(item.by), item.digest[:12]] for item in found]
         put_table(["now", "file", "by", "content"], rows)
     return 0
 
@@ -110,11 +110,11 @@ def revoke(flags: Flags, file: str | None, as_json: bool) -> int:
     listed = {item.path: item for item in setting.trust.list()}
     path = _listed_file(file, listed) or _unlisted(setting, file)
     if not setting.trust.revoke(path, by=whoami()):
-        raise UsageProblem(f"{visible(str(path))} is not trusted; `holdfast trust list` shows what is.")
+        raise UsageProblem(f"{escape(str(path))} is not trusted; `holdfast trust list` shows what is.")
     if as_json:
         console.put_json(replace(_listed(listed[str(path)]), trusted=False))
     else:
-        console.note(f"{visible(str(path))} is not trusted any more.")
+        console.note(f"{escape(str(path))} is not trusted any more.")
     return 0
 
 
@@ -146,7 +146,7 @@ def _trust_manifest(setting: Setting, file: str, *, yes: bool, as_json: bool) ->
     path = manifest_of(Path(file).parent)
     names = [name for name, folder in folders.items() if manifest_of(Path(folder)) == path]
     if not names:
-        raise UsageProblem(f"{visible(file)} belongs to no skill in tools.skills; name the skill there first.")
+        raise UsageProblem(f"{escape(file)} belongs to no skill in tools.skills; name the skill there first.")
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -156,10 +156,10 @@ def _trust_manifest(setting: Setting, file: str, *, yes: bool, as_json: bool) ->
     change = {"from": list(now), "to": list(wanted.allow)}
     loosens: list[Shape] = [{"key": f"tools.skills.{name}", **change} for name in names]
     if not as_json:
-        console.say(f"{visible(str(path))}, content {digest}")
+        console.say(f"{escape(str(path))}, content {digest}")
         console.say_lines(change_lines(loosens, sys.stdout))
         if not wanted.allow:
-            console.say(f"It gives no tools: {visible(wanted.reason)}.")
+            console.say(f"It gives no tools: {escape(wanted.reason)}.")
         sys.stdout.flush()
     if not yes and not _confirmed("Trust exactly this manifest? [y/N] "):
         raise UsageProblem(f"{path} was not trusted; read it, then run `holdfast trust {path} --yes`.")
@@ -203,7 +203,7 @@ def _project_file(setting: Setting, file: str | None) -> Path:
     if given == user_config_file() and inside_project(given, setting.root):
         return given
     if given != path:
-        raise UsageProblem(f"{visible(str(file))} is not the configuration of this project; that would be {path}.")
+        raise UsageProblem(f"{escape(str(file))} is not the configuration of this project; that would be {path}.")
     return path
 
 

@@ -25,7 +25,7 @@ from holdfast.factory.runtime import Setting, open_ledger
 from holdfast.runtime.undo.restore import TOOL, Plan, Planned, Undo, check, diff_of, named_calls
 from holdfast.store.changes import changes_of, changing_calls, undone_by
 from holdfast.store.ledger import Ledger
-from holdfast.text.escape import visible, visible_name
+from holdfast.text.escape import escape, escape_name
 
 _COLOURS: Final = {"+": "green", "-": "red", "@": "cyan", "[": "yellow"}
 MAX_SHOWN: Final = 200
@@ -62,7 +62,7 @@ def visible_path(path: str) -> str:
 
 def fate_words(item: Planned) -> str:
     if item.fate == "refused":
-        return visible(item.why)
+        return escape(item.why)
     return "as before the call" if item.fate == "already" else "as the call left it"
 
 
@@ -103,17 +103,17 @@ def changes(flags: Flags, call_id: str | None, diff: bool, limit: int, as_json: 
                 console.put_json(change_output(item, plan.call_id, text))
             return 0
         if not plan.items:
-            console.say(f"Call {visible_name(plan.call_id)} changed no files that were recorded.")
+            console.say(f"Call {escape_name(plan.call_id)} changed no files that were recorded.")
             return 0
         rows = [
-            [item.change.kind, fate_words(item), visible(visible_path(name))]
+            [item.change.kind, fate_words(item), escape(visible_path(name))]
             for item, name in zip(plan.items, names, strict=True)
         ]
         put_table(["change", "now", "path"], rows)
         for text in diffs:
             console.say_lines(diff_lines(text or "", sys.stdout))
         if plan.undone_by is not None:
-            console.note(f"It was undone by {visible_name(plan.undone_by)}.")
+            console.note(f"It was undone by {escape_name(plan.undone_by)}.")
     return 0
 
 
@@ -180,9 +180,9 @@ def undo(flags: Flags, call_id: str | None, yes: bool, partial: bool, as_json: b
             )
         )
     elif result.success:
-        console.say(f"{visible(result.output)} It is call {result.call_id}.")
+        console.say(f"{escape(result.output)} It is call {result.call_id}.")
     else:
-        note_folded(visible(result.error or ""))
+        note_folded(escape(result.error or ""))
     return 0 if result.success else FAILED
 
 
@@ -196,7 +196,7 @@ def _last(ledger: Ledger) -> str:
 
 def _show(plan: Plan, setting: Setting, ledger: Ledger) -> None:
     if plan.items:
-        console.note(console.paint(f"Undo {visible(named_calls(plan)).rstrip(',')}:", "bold"))
+        console.note(console.paint(f"Undo {escape(named_calls(plan)).rstrip(',')}:", "bold"))
     room = MAX_SHOWN
     for item in plan.items[:MAX_PATHS]:
         name = visible_path(name_of(item, setting))

@@ -18,7 +18,7 @@ from holdfast.contract.errors import HoldfastError
 from holdfast.contract.json import Json
 from holdfast.fs.beneath import FOLDER, open_regular, opened, read_regular
 from holdfast.fs.replace import new_file, sync_folder
-from holdfast.text.escape import visible
+from holdfast.text.escape import escape
 
 _BLANK: Final = " \t\r\n"
 _STRING: Final = r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+"'
@@ -222,13 +222,13 @@ def find(path: Path, inside: Iterable[Path], *, root: Path | None = None) -> Fou
     link = None if root is None else _link_below(root, path)
     if link is not None:
         raise UsageProblem(
-            f"{visible(str(link))} is a link to {visible(os.path.realpath(link))}; in a project nothing is written "
+            f"{escape(str(link))} is a link to {escape(os.path.realpath(link))}; in a project nothing is written "
             "through links. Remove it, or use --print and put it in yourself."
         )
     real = Path(os.path.realpath(path))
     if not any(real.is_relative_to(os.path.realpath(folder)) for folder in inside):
         raise UsageProblem(
-            f"{visible(str(path))} is a link to {visible(str(real))}, which is somewhere else; "
+            f"{escape(str(path))} is a link to {escape(str(real))}, which is somewhere else; "
             "nothing is written there. Use --print and put it in yourself."
         )
     try:
@@ -239,14 +239,14 @@ def find(path: Path, inside: Iterable[Path], *, root: Path | None = None) -> Fou
         return Found(path=path, real=real, text=None)
     except OSError as error:
         reason = error.strerror or "it is not a file"
-        raise UsageProblem(f"{visible(str(path))} cannot be read: {reason}; check it, or use --print.") from None
+        raise UsageProblem(f"{escape(str(path))} cannot be read: {reason}; check it, or use --print.") from None
     if len(data) > _MAX_BYTES:
-        raise UsageProblem(f"{visible(str(path))} is larger than {_MAX_BYTES >> 20} MiB; use --print.")
+        raise UsageProblem(f"{escape(str(path))} is larger than {_MAX_BYTES >> 20} MiB; use --print.")
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
         raise UsageProblem(
-            f"{visible(str(path))} is not UTF-8 (byte {error.start:,}), so it is not touched; use --print."
+            f"{escape(str(path))} is not UTF-8 (byte {error.start:,}), so it is not touched; use --print."
         ) from None
     return Found(path=path, real=real, text=text, mode=stat.S_IMODE(status.st_mode))
 
@@ -270,7 +270,7 @@ def write(found: Found, text: str, *, private: bool) -> None:
             if mode is not None:
                 os.fchmod(new.fd, mode & ~0o077 if private else mode)
             if _now(found.real.name, folder) != found.text:
-                raise UsageProblem(f"{visible(str(found.path))} has changed while it was looked at; run this again.")
+                raise UsageProblem(f"{escape(str(found.path))} has changed while it was looked at; run this again.")
             new.replace(found.real.name)
         sync_folder(folder)
 

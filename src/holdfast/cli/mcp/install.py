@@ -27,7 +27,7 @@ from holdfast.contract.json import Json
 from holdfast.factory.runtime import Setting
 from holdfast.helper_process import own_module
 from holdfast.text.diff import unified_diff
-from holdfast.text.escape import visible
+from holdfast.text.escape import escape
 
 ENTRY: Final = "holdfast"
 """Our name among a client's servers."""
@@ -147,7 +147,7 @@ def install_entry(flags: Flags, wish: Wish) -> int:
         text = put(found.text or "", client.section, ENTRY, entry, ours=OURS if wish.user else None)
     except NotJsonc as error:
         _print(wish, path, entry, to_error=True)
-        raise UsageProblem(f"{visible(str(path))} cannot be edited ({error}); put the entry in yourself.") from None
+        raise UsageProblem(f"{escape(str(path))} cannot be edited ({error}); put the entry in yourself.") from None
     diff = _masked(unified_diff(found.text, text, str(found.real)), wish)
     if diff:
         refused = _settle(setting, wish, found, entry, diff)
@@ -206,10 +206,10 @@ def _settle(setting: Setting, wish: Wish, found: Found, entry: dict[str, Json], 
         console.say_lines(quote(diff.rstrip("\n"), sys.stdout, style=diff_style).lines)
         sys.stdout.flush()
         for note in _notes(setting, wish, found, entry):
-            note_folded(visible(note), "Note:")
+            note_folded(escape(note), "Note:")
     if wish.yes:
         return None
-    where = visible(str(found.real))
+    where = escape(str(found.real))
     if console.can_ask() and not wish.as_json:
         if asyncio.run(confirmed(f"Write this into {where}? [y/N] ")):
             return None
@@ -256,7 +256,7 @@ def _tell(wish: Wish, path: Path, entry: dict[str, Json], diff: str, *, changed:
     elif diff:
         console.note(f"Written. Restart {CLIENTS[wish.client].title}, or have it read its servers anew.")
     else:
-        console.note(f"Nothing to do: {visible(str(path))} has exactly this already.")
+        console.note(f"Nothing to do: {escape(str(path))} has exactly this already.")
 
 
 def _print(wish: Wish, path: Path, entry: dict[str, Json], *, to_error: bool = False) -> int:
@@ -268,9 +268,9 @@ def _print(wish: Wish, path: Path, entry: dict[str, Json], *, to_error: bool = F
             _tell(wish, path, entry, "", changed=False)
         return 0
     for line in snippet.splitlines():
-        (console.note if to_error else console.say)(visible(line))
+        (console.note if to_error else console.say)(escape(line))
     if not to_error:
-        console.note(f"This belongs into {visible(str(path))}.")
+        console.note(f"This belongs into {escape(str(path))}.")
         note_folded(_ungoverned(wish), "Note:")
         if wish.url is not None and not wish.show_token:
             console.note("The token is left out; --show-token fills it in.")

@@ -17,13 +17,13 @@ from holdfast.cli.errors import UsageProblem
 from holdfast.cli.json_output import Serving
 from holdfast.cli.mcp.servers import need_sdk
 from holdfast.cli.project_context import Flags, setting_here, show_warnings
-from holdfast.contract.elicitation import CANCELLED, Inquiry, Reply
+from holdfast.contract.elicitation import CANCELLED, Elicitation, Reply
 from holdfast.contract.errors import ConfigError
 from holdfast.factory.runtime import Setting, build_runtime
 from holdfast.fs.own_paths import user_state_dir
 from holdfast.fs.replace import make_private_once, read_private
 from holdfast.runtime.runtime import Runtime
-from holdfast.text.escape import visible
+from holdfast.text.escape import escape
 
 _FILE: Final = "mcp-token"
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/=-]{20,512}")
@@ -35,7 +35,7 @@ def token_file(setting: Setting, given: str | None) -> Path:
         return user_state_dir() / _FILE
     path = Path.cwd() / given
     if setting.root is not None and Path(os.path.realpath(path)).is_relative_to(setting.root):
-        raise UsageProblem(f"{visible(str(path))} lies inside the project, where tools can read it; keep it elsewhere.")
+        raise UsageProblem(f"{escape(str(path))} lies inside the project, where tools can read it; keep it elsewhere.")
     return path
 
 
@@ -49,7 +49,7 @@ def read_token(path: Path) -> str:
 
 
 def _read(path: Path) -> str:
-    where = visible(str(path))
+    where = escape(str(path))
     try:
         text = read_private(path, 4096).decode(errors="replace").strip()
     except PermissionError as error:
@@ -97,8 +97,8 @@ def serve_http(flags: Flags, *, port: int, given_file: str | None, show_token: b
         if as_json:
             console.put_json(Serving(url=url, token_file=str(file), token=token if show_token else None))
         else:
-            console.say(f"Serving {visible(url)}; Ctrl-C ends it.")
-            console.say(f"Requests need the token in {visible(str(file))} as `Authorization: Bearer TOKEN`.")
+            console.say(f"Serving {escape(url)}; Ctrl-C ends it.")
+            console.say(f"Requests need the token in {escape(str(file))} as `Authorization: Bearer TOKEN`.")
             if show_token:
                 console.say(f"Token: {token}")
         sys.stdout.flush()
@@ -116,21 +116,21 @@ def serve_http(flags: Flags, *, port: int, given_file: str | None, show_token: b
 
 async def _within(runtime: Runtime, serving: Coroutine[object, object, None]) -> None:
     # Servers that start with the runtime are to know that somebody can be asked, before a client is there.
-    runtime.attach(inquirer=_nobody_yet)
+    runtime.attach(elicitor=_nobody_yet)
     async with runtime:
         await serving
 
 
-async def _nobody_yet(inquiry: Inquiry) -> tuple[Reply, ...]:
-    return (CANCELLED,) * len(inquiry.questions)
+async def _nobody_yet(elicitation: Elicitation) -> tuple[Reply, ...]:
+    return (CANCELLED,) * len(elicitation.questions)
 
 
 @contextmanager
 def _runtime(setting: Setting) -> Generator[Runtime]:
-    """Whoever cannot be asked over MCP can be asked from any other door, so what waits is kept."""
+    """Whoever cannot be asked over MCP can be asked from any other interface, so what waits is kept."""
     show_warnings()
     keeps = setting.loaded.config.ledger.enabled
-    runtime = build_runtime(setting, nobody="park" if keeps else "deny", door="mcp")
+    runtime = build_runtime(setting, nobody="pending" if keeps else "deny", interface="mcp")
     try:
         yield runtime
     finally:

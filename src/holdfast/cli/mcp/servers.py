@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from holdfast.cli import console
-from holdfast.cli.elicitation import TerminalInquirer, stand_in
+from holdfast.cli.elicitation import TerminalElicitor, stand_in
 from holdfast.cli.errors import FAILED, REJECTED, WAITING, UsageProblem
 from holdfast.cli.json_output import Definition, Forgotten, Login, Server
 from holdfast.cli.pending_view import diff_style
@@ -33,7 +33,7 @@ from holdfast.factory.runtime import Setting
 from holdfast.fs.own_paths import user_state_dir
 from holdfast.runtime.runtime import Runtime
 from holdfast.store.trust import Pins
-from holdfast.text.escape import visible
+from holdfast.text.escape import escape
 from holdfast.text.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def chosen(setting: Setting, names: Sequence[str]) -> dict[str, McpServer]:
         if name not in servers:
             meant = did_you_mean(name, servers)
             hint = f"did you mean '{meant}'?" if meant else "`holdfast mcp servers` lists those there are."
-            raise UsageProblem(f"There is no MCP server '{visible(name)}'; {hint}")
+            raise UsageProblem(f"There is no MCP server '{escape(name)}'; {hint}")
     return {name: server for name, server in servers.items() if not names or name in names}
 
 
@@ -163,7 +163,7 @@ async def bridged(
     with runtime_in(setting, entry_points=False, looking=True, servers=servers) as runtime:
         stand_in(runtime, servers)
         if asks:
-            runtime.attach(inquirer=TerminalInquirer(runtime))
+            runtime.attach(elicitor=TerminalElicitor(runtime))
         async with sources_started(runtime):
             yield runtime, bridge_of(runtime)
 
@@ -226,12 +226,12 @@ async def _review(setting: Setting, servers: Collection[str], tool: str | None, 
             return 0
         away = [status.name for status in bridge.status() if not is_ready(status)]
         if away and not as_json:
-            console.note(f"Not reached, so not looked at: {', '.join(map(visible, away))}; see `holdfast mcp servers`.")
+            console.note(f"Not reached, so not looked at: {', '.join(map(escape, away))}; see `holdfast mcp servers`.")
         found = [change for change in bridge.changed() if tool is None or change.tool == tool]
         if tool is not None and not found:
             _need_tool(runtime, next(iter(servers)), tool, away)
         if not found and not as_json and not away:
-            console.note("No definition has changed." if tool is None else f"'{visible(tool)}' has not changed.")
+            console.note("No definition has changed." if tool is None else f"'{escape(tool)}' has not changed.")
         left = 0
         for change in found:
             accepted = await _settled(bridge, change, yes=yes, as_json=as_json)
@@ -259,8 +259,8 @@ def _need_tool(runtime: Runtime, server: str, tool: str, away: Collection[str]) 
     names = [name.removeprefix(f"mcp:{server}:") for name in own]
     if tool not in names:
         meant = did_you_mean(tool, names)
-        hint = f"did you mean '{visible(meant)}'?" if meant else "`holdfast tools` lists those there are."
-        raise UsageProblem(f"The MCP server '{server}' has no tool '{visible(tool)}'; {hint}")
+        hint = f"did you mean '{escape(meant)}'?" if meant else "`holdfast tools` lists those there are."
+        raise UsageProblem(f"The MCP server '{server}' has no tool '{escape(tool)}'; {hint}")
 
 
 async def _settled(bridge: Bridge, change: Changed, *, yes: bool, as_json: bool) -> bool:
@@ -273,7 +273,7 @@ async def _settled(bridge: Bridge, change: Changed, *, yes: bool, as_json: bool)
             console.note("It stays held.")
             return False
     if not bridge.accept(change):
-        console.note(f"{visible(change.tool)} has changed again meanwhile; look at it anew.")
+        console.note(f"{escape(change.tool)} has changed again meanwhile; look at it anew.")
         return False
     if not as_json:
         console.note("Accepted.")
@@ -282,7 +282,7 @@ async def _settled(bridge: Bridge, change: Changed, *, yes: bool, as_json: bool)
 
 def _show(change: Changed) -> None:
     new = " (new)" if change.new else ""
-    name = f"mcp:{visible(change.server)}:{visible(change.tool)}{new}"
+    name = f"mcp:{escape(change.server)}:{escape(change.tool)}{new}"
     difference = quote(change.difference.rstrip("\n"), sys.stdout, style=_style, show=console.shown)
     console.say_lines((*sentence(name, sys.stdout, "bold"), *difference.lines))
     sys.stdout.flush()

@@ -19,7 +19,7 @@ from holdfast.contract.result import Result, fail
 from holdfast.mcp.client.active_calls import Flights
 from holdfast.mcp.client.server_requests import Asking, Journal
 from holdfast.mcp.client.tool_catalog import Shelf
-from holdfast.text.escape import visible
+from holdfast.text.escape import escape
 
 if TYPE_CHECKING:
     import mcp_types
@@ -301,7 +301,7 @@ class Connection:
         from holdfast.mcp.client.flow_control import watched
         from holdfast.mcp.client.tool_list import drop_malformed
 
-        person = self._runtime.interfaces.can_inquire
+        person = self._runtime.interfaces.can_elicit
 
         def sift(page: dict[str, Any]) -> None:
             version = "" if life.client is None else life.client.protocol_version
@@ -402,12 +402,12 @@ class Connection:
     def _told(self, reason: str) -> str:
         opening = f"The MCP server '{self.name}' "
         said = f"it {reason.removeprefix(opening)}" if reason.startswith(opening) else reason
-        return visible(self._runtime.redactor(said)[:_MAX_REASON].rstrip(".\n"))
+        return escape(self._runtime.redactor(said)[:_MAX_REASON].rstrip(".\n"))
 
 
 def _about(client: Client) -> tuple[str, str, str]:
     info = client.server_info
-    told: Callable[[str | None], str] = lambda text: visible((text or "")[:200])  # noqa: E731
+    told: Callable[[str | None], str] = lambda text: escape((text or "")[:200])  # noqa: E731
     return told(info and (info.title or info.name)), told(info and info.version), client.protocol_version
 
 

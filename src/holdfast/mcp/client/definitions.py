@@ -15,8 +15,8 @@ from holdfast.contract.json import Json, canonical_json, digest_of
 from holdfast.contract.names import SERVER
 from holdfast.contract.tool import Apply, Execute, Propose, Tool
 from holdfast.text.diff import unified_diff
-from holdfast.text.escape import visible
-from holdfast.text.quote import visible_line
+from holdfast.text.escape import escape
+from holdfast.text.quote import escape_line
 
 if TYPE_CHECKING:
     import mcp_types
@@ -55,7 +55,7 @@ def tool_from(
     name = said.get("name")
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
         raise ToolError(
-            f"its name {visible(str(name)[:80])!r} is outside what MCP allows: 1 to 128 of A-Z a-z 0-9 _ - . /"
+            f"its name {escape(str(name)[:80])!r} is outside what MCP allows: 1 to 128 of A-Z a-z 0-9 _ - . /"
         )
     output: Any = said.get("outputSchema")
     texts = (text for key in ("description", "title") if isinstance(text := said.get(key), str) and text)
@@ -114,7 +114,7 @@ def definition_of(tool: mcp_types.Tool) -> dict[str, Json]:
     try:
         size = len(canonical_json(definition))
     except (UnicodeEncodeError, RecursionError, OverflowError, TypeError, ValueError) as error:
-        raise BadJson(f"Its definition cannot be kept: {visible(str(error))}") from None
+        raise BadJson(f"Its definition cannot be kept: {escape(str(error))}") from None
     if size > MAX_DEFINITION:
         raise BadJson(f"Its definition has {size:,} bytes, and at most {MAX_DEFINITION:,} are taken.")
     return definition
@@ -135,7 +135,7 @@ def difference(old: Json, new: Json) -> str:
     before, after = _said(old), _said(new)
     parts = dict.fromkeys((*PARTS, *sorted(before.keys() | after.keys())))
     shown = (
-        unified_diff(_lines(before.get(part)), _lines(after.get(part)), visible(part), max_lines=None) for part in parts
+        unified_diff(_lines(before.get(part)), _lines(after.get(part)), escape(part), max_lines=None) for part in parts
     )
     return "".join(shown) or "The definition has changed in a way that cannot be shown.\n"
 
@@ -151,7 +151,7 @@ def _lines(value: Json) -> str | None:
     text = value if isinstance(value, str) else json.dumps(
         json.loads(canonical_json(value)), indent=2, sort_keys=True, ensure_ascii=False
     )  # fmt: skip
-    return "".join(f"{piece}\n" for line in text.split("\n") for piece in _folded(visible_line(line)))
+    return "".join(f"{piece}\n" for line in text.split("\n") for piece in _folded(escape_line(line)))
 
 
 def _folded(line: str) -> Iterator[str]:

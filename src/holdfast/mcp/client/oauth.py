@@ -15,7 +15,7 @@ from mcp.shared.auth import AuthorizationCodeResult, OAuthToken
 from pydantic import AnyUrl
 
 from holdfast.config.config import McpServer
-from holdfast.contract.elicitation import Inquiry, Visit
+from holdfast.contract.elicitation import Elicitation, Visit
 from holdfast.contract.errors import HoldfastError
 from holdfast.mcp.client.active_calls import Flight, call_of, wants_answer
 from holdfast.mcp.client.oauth_callback import Arrival, Callback
@@ -25,7 +25,7 @@ from holdfast.net.gateway import Gateway
 from holdfast.net.hosts import fault_of, origin_of
 from holdfast.net.http import GatewayTransport
 from holdfast.runtime.runtime import Runtime
-from holdfast.text.escape import clip, visible, visible_url
+from holdfast.text.escape import clip, escape, escape_url
 
 __all__ = ["LOGIN_SECONDS", "Login", "LoginFailed", "LoginNeeded", "oauth_for"]
 
@@ -207,7 +207,7 @@ class Login(Keeper):
                 finally:
                     await answer.aclose()
         except TimeoutError:
-            raise self.failed(f"{visible_url(str(request.url))} did not answer in {seconds:.0f} s") from None
+            raise self.failed(f"{escape_url(str(request.url))} did not answer in {seconds:.0f} s") from None
         finally:
             self._left = max(0.0, self._left - asyncio.get_running_loop().time() + began)
         whole = httpx2.Response(answer.status_code, headers=answer.headers, content=content, request=answer.request)
@@ -232,7 +232,7 @@ class Login(Keeper):
     def _check(self, url: str) -> None:
         fault = fault_of(url, loopback=self._local)
         if fault is not None:
-            raise self.failed(f"it sends you to {visible_url(url)} for the login, and {fault}")
+            raise self.failed(f"it sends you to {escape_url(url)} for the login, and {fault}")
 
     async def _begin(
         self, callback: Callback | None, request: httpx2.Request, response: httpx2.Response
@@ -243,7 +243,7 @@ class Login(Keeper):
             return callback
         if request.method == "DELETE":
             raise self._needed("nobody is asked when a connection is closed")
-        if self._over or not self._runtime.interfaces.can_inquire:
+        if self._over or not self._runtime.interfaces.can_elicit:
             raise self._needed(self._over or "nobody is here to be asked")
         self._check(self._url)
         callback = self._callback = await self._listen()
@@ -277,7 +277,7 @@ class Login(Keeper):
         issuer = self._expected_issuer()
         if self._config.client_id is not None and self._issuer not in ("", issuer):
             raise self.failed(
-                f"it was at {visible_url(self._issuer)} and is now at {visible_url(issuer)}, which must not get your "
+                f"it was at {escape_url(self._issuer)} and is now at {escape_url(issuer)}, which must not get your "
                 f"client secret; if that is right, forget the old one with `holdfast mcp logout {self._name}`"
             )
         self._callback.expect(parse_qs(urlsplit(url).query).get("state", [""])[-1])
@@ -301,7 +301,7 @@ class Login(Keeper):
             self._over = ""
             raise _CallOver
         if arrival.error:
-            self._over = f"the login page said '{clip(visible(arrival.error), 80)}'"
+            self._over = f"the login page said '{clip(escape(arrival.error), 80)}'"
             raise self._needed(self._over)
         return AuthorizationCodeResult(code=arrival.code, state=arrival.state, iss=arrival.issuer)
 
@@ -310,8 +310,8 @@ class Login(Keeper):
         record = None if self._call is None else self._call.ctx.call_record
         about = {"call_id": record.id, "group": record.group} if record else {}
         visit = Visit(message=self._message(), url=self._address)
-        inquiry = Inquiry(asked_by=f"mcp:{self._name}", questions=(visit,), **about)
-        asking = asyncio.create_task(self._runtime.interfaces.inquire(inquiry))
+        elicitation = Elicitation(asked_by=f"mcp:{self._name}", questions=(visit,), **about)
+        asking = asyncio.create_task(self._runtime.interfaces.elicit(elicitation))
         arriving = asyncio.create_task(callback.arrival())
         try:
             await asyncio.wait((asking, arriving), return_when=asyncio.FIRST_COMPLETED)
@@ -326,9 +326,9 @@ class Login(Keeper):
 
     def _message(self) -> str:
         scopes = self._metadata.scope
-        rights = f" It asks for: {clip(visible(scopes), _SCOPES_SHOWN)}." if scopes else ""
+        rights = f" It asks for: {clip(escape(scopes), _SCOPES_SHOWN)}." if scopes else ""
         host = urlsplit(self._address).netloc
-        return f"The MCP server '{self._name}' ({visible_url(self._url)}) wants you to log in at {host}.{rights}"
+        return f"The MCP server '{self._name}' ({escape_url(self._url)}) wants you to log in at {host}.{rights}"
 
     def _needed(self, why: str) -> LoginNeeded:
         return LoginNeeded(

@@ -27,7 +27,7 @@ from holdfast.contract.errors import HoldfastError
 from holdfast.mcp.client.oauth_store import login_file
 from holdfast.runtime.cancellation import ThreadPool
 from holdfast.runtime.runtime import Runtime
-from holdfast.text.escape import clip, visible, visible_url
+from holdfast.text.escape import clip, escape, escape_url
 
 _SHOWN: Final = 300
 _TOKEN: Final = re.compile(r"[!-~]{1,65536}")
@@ -152,7 +152,7 @@ class Keeper(OAuthClientProvider):
         whole = (context.oauth_metadata is None) == (kept.authorisation is None)
         if not whole or self._issuer != self._expected_issuer():
             raise self.failed(
-                f"it is not certain that {visible_url(self._get_token_endpoint())} is who gave the token; forget it "
+                f"it is not certain that {escape_url(self._get_token_endpoint())} is who gave the token; forget it "
                 f"with `holdfast mcp logout {self._name}`, and log in again"
             )
         self._settle_method()
@@ -182,7 +182,7 @@ class Keeper(OAuthClientProvider):
 
     def failed(self, why: str) -> LoginFailed:
         # What a server wrote is in here, up to whole pages of it.
-        said = clip(visible(self._runtime.redactor(why[: 4 * _SHOWN])), _SHOWN).rstrip(".")
+        said = clip(escape(self._runtime.redactor(why[: 4 * _SHOWN])), _SHOWN).rstrip(".")
         return LoginFailed(
             f"The login to the MCP server '{self._name}' failed: {said}. Try it with `holdfast mcp login {self._name}`."
         )

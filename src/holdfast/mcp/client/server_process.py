@@ -1,4 +1,4 @@
-"""The process of a stdio server: planned, started in the sandbox by the warden, and ended with all that it started."""
+"""The process of a stdio server: started in the sandbox by the supervisor, and ended with everything it started."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from holdfast.runtime.cancellation import ThreadPool
 from holdfast.runtime.commands import TERM_GRACE, signal_name
 from holdfast.runtime.runtime import Runtime
 from holdfast.sandbox.launch import Launch, finish, told
-from holdfast.sandbox.proxy import Doorway
+from holdfast.sandbox.proxy import HostProxy
 from holdfast.sandbox.sandbox import Sandbox
-from holdfast.sandbox.supervisor.client import NotStarted, WardenLost
+from holdfast.sandbox.supervisor.client import NotStarted, SupervisorLost
 from holdfast.store.process_identity import Noted
 
 GRACE: Final = 2.0
@@ -45,19 +45,19 @@ _COLOURS: Final = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 async def start(runtime: Runtime, name: str, server: McpServer) -> Process:
     """Raises `SandboxRefused`, `SecretUnavailable` or `ConfigError` if it cannot be started as it must be."""
     sandbox, command = await _threads.run(plan, runtime, name, server)
-    with contextlib.ExitStack() as doors:
-        doorway: Doorway | None = None
+    with contextlib.ExitStack() as stack:
+        host_proxy: HostProxy | None = None
         if not isinstance(sandbox.policy.network, str) and sandbox.mode != "off":
-            doorway = doors.enter_context(Doorway(sandbox.policy.network))
-            command = doorway.wrap(command)
+            host_proxy = stack.enter_context(HostProxy(sandbox.policy.network))
+            command = host_proxy.wrap(command)
         launch = await _launched(sandbox, command)
         try:
-            if doorway is not None:
-                launch = doorway.number(launch)
+            if host_proxy is not None:
+                launch = host_proxy.number(launch)
             if launch.contained and sandbox.policy.writable:
                 # It could gain from an approval that it forges in a document, so others must know that it lives.
                 launch = replace(launch, cleanup=(*launch.cleanup, Noted(sandbox.policy.writable)))
-            return Process(runtime, name, launch, () if doorway is None else doorway.passed, doors)
+            return Process(runtime, name, launch, () if host_proxy is None else host_proxy.passed, stack)
         except BaseException:
             _put_away(launch)
             raise
@@ -91,7 +91,7 @@ class Process:
     """A running server, and our ends of its streams. `end` must be awaited, once."""
 
     def __init__(
-        self, runtime: Runtime, name: str, launch: Launch, passed: tuple[int, ...], doors: contextlib.ExitStack
+        self, runtime: Runtime, name: str, launch: Launch, passed: tuple[int, ...], stack: contextlib.ExitStack
     ) -> None:
         self._runtime = runtime
         self._name = name
@@ -107,14 +107,14 @@ class Process:
         try:
             for reads in (False, True, True):
                 self._pipe(theirs, reads=reads)
-            self._job = runtime.commands.warden.run(launch, *theirs, passed=passed)
+            self._job = runtime.commands.supervisor.run(launch, *theirs, passed=passed)
         except BaseException:
             self._close_ours()
             raise
         finally:
             for fd in theirs:
                 os.close(fd)
-        self._doors = doors.pop_all()
+        self._stack = stack.pop_all()
         self.stdin, self.stdout, self._stderr = self._ours
         self._job.on_message(self._heard)
         self._loop.add_reader(self._stderr, self._complained)
@@ -171,7 +171,7 @@ class Process:
             raise
         finally:
             self._close_ours()
-            self._doors.close()
+            self._stack.close()
             if not self.gone.done():
                 self.gone.set_result(None)
         await asyncio.shield(tidying)
@@ -190,7 +190,7 @@ class Process:
         try:
             while self._job.read() is not None and self._job.exit is None:
                 pass
-        except (NotStarted, WardenLost) as error:
+        except (NotStarted, SupervisorLost) as error:
             self._fault = f"could not be started: {error}" if isinstance(error, NotStarted) else "was lost sight of"
         if (self._fault or self._job.exit is not None) and not self.gone.done():
             self.gone.set_result(None)

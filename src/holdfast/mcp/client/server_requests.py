@@ -1,4 +1,4 @@
-"""What a server asks and logs while it works: questions go to the person behind the door, never to the model."""
+"""What a server asks and logs while it works: questions go to the person behind the interface, never to the model."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from holdfast.contract.elicitation import CANCELLED, Completion, Form, Inquiry, Question, Reply, Speech, Visit
+from holdfast.contract.elicitation import CANCELLED, Completion, Elicitation, Form, Question, Reply, Speech, Visit
 from holdfast.contract.errors import InvalidSchema
 from holdfast.contract.event import Logged
 from holdfast.contract.json import Args, Json, encode_json
@@ -128,7 +128,7 @@ class Asking:
             url, message = (item.get("url"), item.get("message")) if isinstance(item, dict) else (None, None)
             if isinstance(url, str) and _fault(url) is None:
                 visits.append(Visit(message=bounded(message if isinstance(message, str) else "", MAX_MESSAGE), url=url))
-        if not visits or not self._runtime.interfaces.can_inquire:
+        if not visits or not self._runtime.interfaces.can_elicit:
             return "it wants a page to be visited first, and nobody is there to do it"
         replies = await self._put(tuple(visits))
         agreed = replies is not None and all(reply.action == "accept" for reply in replies)
@@ -147,12 +147,12 @@ class Asking:
         flight = self._flights.current()
         call = None if flight is None else flight.ctx.call_record
         about = {"call_id": call.id, "group": call.group} if call else {}
-        inquiry = Inquiry(asked_by=self._source, questions=questions, **about)
+        elicitation = Elicitation(asked_by=self._source, questions=questions, **about)
         self._open += 1
         try:
             if flight is None:
-                return await self._runtime.interfaces.inquire(inquiry)
-            return await flight.while_it_lasts(self._runtime.interfaces.inquire(inquiry))
+                return await self._runtime.interfaces.elicit(elicitation)
+            return await flight.while_it_lasts(self._runtime.interfaces.elicit(elicitation))
         finally:
             self._open -= 1
 

@@ -25,7 +25,7 @@ from holdfast.contract.result import Attachment, Result, fail
 from holdfast.runtime.cancellation import NoReply
 from holdfast.runtime.context import RunContext
 from holdfast.runtime.runtime import Runtime
-from holdfast.text.escape import visible
+from holdfast.text.escape import escape
 
 MAX_PROGRESS: Final = 4 * 1024
 MAX_ERROR: Final = 16 * 1024
@@ -160,7 +160,7 @@ def _decoded(
 def _told(block: Any, why: str) -> str:
     resource = getattr(block, "resource", block)
     what = getattr(resource, "uri", None) or getattr(resource, "mime_type", None) or ""
-    return f"{block.type} {visible(_sound(str(what))[:80])} ({why})".replace("  ", " ")
+    return f"{block.type} {escape(_sound(str(what))[:80])} ({why})".replace("  ", " ")
 
 
 def _line(left_out: list[str]) -> str:

@@ -19,7 +19,7 @@ from holdfast.contract.result import Result, fail
 from holdfast.contract.tool import Tool
 from holdfast.mcp.client.definitions import definition_of, difference, is_wanted, pinned_as, same, source_of, tool_from
 from holdfast.runtime.results import checked
-from holdfast.text.escape import visible
+from holdfast.text.escape import escape
 from holdfast.text.preview import generic_body
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 MAX_LINES: Final = 30
 MAX_CHARS: Final = 3_000
-"""Of a preview: every door shows that much whole. What is longer cannot be accepted with a call, since a yes would pin
-what was not shown."""
+"""Limits of a preview that every interface shows whole. A longer difference cannot be accepted with a call: the
+approval would pin text that was not shown."""
 
 
 def held_tool(shelf: Shelf, item: Listed) -> Tool:
@@ -287,7 +287,7 @@ class Shelf:
         if self._warned == MAX_WARNINGS:
             self._runtime.registry.warn(f"More tools of the {server} are left out, which are not named any more.")
         else:
-            told = self._runtime.redactor(visible(f"{tool[:80]}': {why[:400]}"))
+            told = self._runtime.redactor(escape(f"{tool[:80]}': {why[:400]}"))
             self._runtime.registry.warn(f"The {server} has a tool that is left out, '{told}")
 
 

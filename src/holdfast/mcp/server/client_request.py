@@ -154,8 +154,8 @@ class Exchange:
         self._open.clear()
 
     @property
-    def inquires(self) -> bool:
-        """Something is asked that no other door can answer."""
+    def elicits(self) -> bool:
+        """Something is asked that no other interface can answer."""
         return any(item.held is None for item in self._open.values())
 
     def can_ask(self, question: Question) -> bool:

@@ -23,13 +23,13 @@ from holdfast.rules.form_safety import asks_for_a_secret, fault_of_address
 from holdfast.store.redact import Redactor
 from holdfast.text.escape import (
     clip_middle,
+    escape,
+    escape_block,
+    escape_name,
+    escape_once,
+    escape_url,
     fingerprint,
     text_width,
-    visible,
-    visible_block,
-    visible_name,
-    visible_once,
-    visible_url,
 )
 from holdfast.text.preview import arguments_text, preview
 from holdfast.text.quote import Show, both_ends, quoted
@@ -89,7 +89,7 @@ def approval_text(held: PendingCall, risk: str) -> Shown:
         texts.append(text)
     if cut:
         whole = fingerprint("\n".join(texts))
-        call_id = visible_name(held.call.id)
+        call_id = escape_name(held.call.id)
         lines.append(f"Not all of it is shown: holdfast pending {call_id} ({whole})")
         lines.append(f"So it cannot be approved here: holdfast approve {call_id} shows all of it first.")
     return Shown("\n".join(lines), whole=not cut)
@@ -97,12 +97,12 @@ def approval_text(held: PendingCall, risk: str) -> Shown:
 
 def _head(held: PendingCall, risk: str) -> Iterator[str]:
     call, proposal = held.call, held.proposal
-    tool = visible_name(call.name_used or call.tool)
+    tool = escape_name(call.name_used or call.tool)
     yield f"It waits for its result: {tool}" if held.definition_only else f"May this run? {tool}"
     yield from _field("Asked by", call.caller.agent or "an MCP client")
-    yield f"Call: {visible_name(call.id)}, tool {visible_name(call.tool)}"
+    yield f"Call: {escape_name(call.id)}, tool {escape_name(call.tool)}"
     yield from _field("Why", why(held.decision))
-    yield f"Risk: {visible_name(proposal.risk if proposal else risk)}"
+    yield f"Risk: {escape_name(proposal.risk if proposal else risk)}"
     around = None if proposal is None else proposal.surroundings
     for name, words in () if around is None else asdict(around).items():
         yield from _field(name.capitalize(), words) if words else ()
@@ -117,7 +117,7 @@ def _head(held: PendingCall, risk: str) -> Iterator[str]:
 
 def _field(name: str, text: str) -> Iterator[str]:
     """What others say behind a label, or below it where it is longer than a line."""
-    shown = visible(clip_middle(text, _MAX_SENTENCE))
+    shown = escape(clip_middle(text, _MAX_SENTENCE))
     if "\n" not in text and len(name) + 2 + text_width(shown) < _COLUMNS:
         yield f"{name}: {shown}"
         return
@@ -133,7 +133,7 @@ def _body(held: PendingCall) -> Iterator[tuple[str, str, Show | None]]:
     if not preview or is_definition:
         yield "With:", arguments_text(held.call.args), None
     if preview:
-        yield "What it would do:", preview, visible_once if is_definition else None
+        yield "What it would do:", preview, escape_once if is_definition else None
 
 
 SERVER: Final = "mcp:"
@@ -157,13 +157,13 @@ def presented(question: Question, asked_by: str) -> Question | None:
     if isinstance(question, Visit):
         if fault_of_address(question.url) is not None:
             return None
-        message = f"{question.message}\n{visible_url(question.url)}"
+        message = f"{question.message}\n{escape_url(question.url)}"
         return replace(question, message=_told(message, asked_by))
     return question
 
 
 def _told(message: str, asked_by: str) -> str:
-    name = visible(clip_middle(asked_by.removeprefix(SERVER), _MAX_TITLE))
+    name = escape(clip_middle(asked_by.removeprefix(SERVER), _MAX_TITLE))
     lines = quoted(clip_middle(message, _MAX_ASKED), _COLUMNS)
     warning = "(Give it no passwords or other secrets.)"
     return "\n".join((f"The MCP server '{name}' asks this, not holdfast:", warning, *lines))
@@ -191,10 +191,10 @@ def _readable(name: str, part: Args) -> bool:
         values += _choices(each, "enum")
         values += [_const(item) for key in ("oneOf", "anyOf") for item in _choices(each, key)]
     texts = [value for value in values if isinstance(value, str)]
-    if len(values) > _MAX_CHOICES or any(len(text) > _MAX_TITLE or visible(text) != text for text in texts):
+    if len(values) > _MAX_CHOICES or any(len(text) > _MAX_TITLE or escape(text) != text for text in texts):
         return False
     given = part.get("default")
-    return not isinstance(given, str) or (len(given) <= _MAX_DESCRIPTION and visible_block(given) == given)
+    return not isinstance(given, str) or (len(given) <= _MAX_DESCRIPTION and escape_block(given) == given)
 
 
 def _plain_field(part: Args) -> Args:
@@ -214,12 +214,12 @@ def _words(part: Args) -> Args:
     if "title" in part:
         words["title"] = _title(part["title"])
     if isinstance(text := part.get("description"), str):
-        words["description"] = visible_block(clip_middle(text, _MAX_DESCRIPTION))
+        words["description"] = escape_block(clip_middle(text, _MAX_DESCRIPTION))
     return words
 
 
 def _title(text: Json) -> str:
-    return visible(clip_middle(text if isinstance(text, str) else str(text), _MAX_TITLE))
+    return escape(clip_middle(text if isinstance(text, str) else str(text), _MAX_TITLE))
 
 
 def _choices(part: Args, key: str) -> list[Json]:
@@ -262,7 +262,7 @@ def answer_of(reply: Reply, held: PendingCall, by: str) -> Answer | None:
     if reply.action == "decline":
         return Answer(kind="reject", by=by, message=message)
     if held.definition_only:
-        return Answer(kind="result", by=by, message=str(said.get("result", "")))
+        return Answer(kind="respond", by=by, message=str(said.get("result", "")))
     if said.get("decision") == "approve":
         return Answer(kind="approve", by=by)
     return Answer(kind="reject", by=by, message=message) if said.get("decision") == "reject" else None

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from holdfast.contract.errors import ConfigError
-from holdfast.mcp.server.server import Door
+from holdfast.mcp.server.server import McpServer
 from holdfast.runtime.runtime import Runtime
 
 MAX_BODY: Final = 4 * 1024 * 1024
@@ -36,8 +36,8 @@ async def serve(
     if token is not None and not token.strip():
         raise ConfigError("An empty token would let everybody in: give one, or none at all.")
     with _listen(host, port) as listening:
-        async with Door(runtime) as door:
-            app = door.server.streamable_http_app(
+        async with McpServer(runtime) as server:
+            app = server.server.streamable_http_app(
                 streamable_http_path=path, max_request_body_size=MAX_BODY, max_sessions=MAX_SESSIONS
             )
             actual: int = listening.getsockname()[1]

@@ -16,7 +16,7 @@ from mcp.shared.exceptions import MCPError
 from msgspec.structs import replace
 
 from holdfast.contract.call import Answer, Call, Caller, PendingCall
-from holdfast.contract.elicitation import CANCELLED, Inquiry, Question, Reply
+from holdfast.contract.elicitation import CANCELLED, Elicitation, Question, Reply
 from holdfast.contract.enums import Failure, State
 from holdfast.contract.errors import HoldfastError, NotPending, StaleApproval, UnknownCall
 from holdfast.contract.json import Args
@@ -33,7 +33,7 @@ MAX_SUSPENDED: Final = 256
 _LOST: Final = "What this answers is not open any more. Send the request again, without requestState."
 DECLINED: Final = Reply(action="decline")
 _LAST_WORDS: Final = 0.7
-"""Seconds calls have to end in when the door closes."""
+"""Seconds calls have to end in when the interface closes."""
 
 
 class Rounds:
@@ -95,20 +95,20 @@ class Rounds:
         return self._by_call.get(call_id)
 
     async def ask(self, held: PendingCall) -> Answer | None:
-        """The runtime's asker: the client's person, or whoever answers at another door in time."""
+        """The runtime's asker: the client's person, or whoever answers at another interface in time."""
         exchange = self._by_call.get(held.call.group)
         return None if exchange is None else await self._ask(exchange, held)
 
-    async def inquire(self, inquiry: Inquiry) -> tuple[Reply, ...]:
-        """The runtime's inquirer. What a client did not say it can answer is cancelled."""
-        group = inquiry.group or self.watch.group_of(inquiry.call_id)
+    async def elicit(self, elicitation: Elicitation) -> tuple[Reply, ...]:
+        """The runtime's elicitor. What a client did not say it can answer is cancelled."""
+        group = elicitation.group or self.watch.group_of(elicitation.call_id)
         exchange = self._by_call.get(group)
         if exchange is None:
-            return (CANCELLED,) * len(inquiry.questions)
-        replies = [CANCELLED] * len(inquiry.questions)
+            return (CANCELLED,) * len(elicitation.questions)
+        replies = [CANCELLED] * len(elicitation.questions)
         asked: dict[int, Question] = {}
-        for place, question in enumerate(inquiry.questions):
-            put = presented(question, inquiry.asked_by) if inquiry.asked_by.startswith(SERVER) else question
+        for place, question in enumerate(elicitation.questions):
+            put = presented(question, elicitation.asked_by) if elicitation.asked_by.startswith(SERVER) else question
             if put is None:
                 replies[place] = DECLINED
             elif exchange.can_ask(put):
@@ -161,7 +161,7 @@ class Rounds:
             timer.cancel()
         left = list(self._all.values())
         for exchange in left:
-            if exchange.inquires:
+            if exchange.elicits:
                 self._stop(exchange)  # nobody has said no, so the tool must not go on as if they had
             else:
                 exchange.give_up()
@@ -175,7 +175,7 @@ class Rounds:
             await asyncio.wait(tasks, timeout=_LAST_WORDS / 2)
 
     async def _ask(self, exchange: Exchange, held: PendingCall) -> Answer | None:
-        """Whoever cannot be asked here gets the time to go to another door."""
+        """Whoever cannot be asked here gets the time to go to another interface."""
         runtime = self._runtime
         tool = runtime.registry.find(held.call.tool)
         shown = redacted(held, tool, runtime.redactor)
@@ -308,6 +308,6 @@ class Parked:
 def _is_of(held: PendingCall, caller: Caller, tool: Tool) -> bool:
     """Asked for by nobody who still waits, and by the same client as far as that can be known."""
     call, asked = held.call, held.call.caller
-    if (asked.door, asked.agent, call.tool, call.parent) != (caller.door, caller.agent, tool.name, None):
+    if (asked.interface, asked.agent, call.tool, call.parent) != (caller.interface, caller.agent, tool.name, None):
         return False
     return held.waiter is None or not process_identity.alive(held.waiter)

@@ -38,7 +38,7 @@ from holdfast.mcp.server.request_table import Parked, Rounds
 from holdfast.mcp.server.tool_list import ANSWERS, Shown, answers_requests
 from holdfast.mcp.server.wire import clean_answers, complete, to_wire
 from holdfast.runtime.runtime import Runtime
-from holdfast.text.escape import visible
+from holdfast.text.escape import escape
 
 _LISTS: Final = {
     "resources/list": "resources",
@@ -65,9 +65,9 @@ _NOT_THIS_ONE: Final = frozenset({State.FAILED, State.INVALID})
 class Requests:
     """Handlers exist only for what a tool answers, so that nothing is promised that is not there."""
 
-    def __init__(self, runtime: Runtime, door: Door) -> None:
+    def __init__(self, runtime: Runtime, server: McpServer) -> None:
         self._runtime = runtime
-        self._door = door
+        self._server = server
         self.registered: frozenset[str] = frozenset()
 
     def register(self, server: Server[Any]) -> None:
@@ -85,15 +85,15 @@ class Requests:
         async def handle(ctx: Ctx, params: Any) -> Any:
             modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
             if modern and getattr(params, "request_state", None) is not None:
-                outcome = await self._door.next_round(ctx, params)
+                outcome = await self._server.next_round(ctx, params)
             else:
                 await self._runtime.pipeline.wait_for_sources()
-                exchange = self._door.open(ctx)
+                exchange = self._server.open(ctx)
                 exchange.given = dict(getattr(params, "input_responses", None) or {}) if modern else {}
                 tools = Shown(self._runtime.visible(exchange.caller)).answering.get(method, [])
                 args = {key: value for key, value in (ctx.params or {}).items() if key not in _OURS}
                 exchange.begin(work(exchange, method, tools, args))
-                outcome = await self._door.round(exchange, ctx)
+                outcome = await self._server.round(exchange, ctx)
             if isinstance(outcome, types.InputRequiredResult):
                 return outcome
             return _answer(method, outcome, ctx)
@@ -103,12 +103,12 @@ class Requests:
     async def _list(self, exchange: Exchange, method: str, tools: list[Tool], args: dict[str, Any]) -> Result:
         """All of them, one after the other; the pages of a single one are its own."""
         if len(tools) == 1:
-            return await self._door.call(exchange, tools[0].name, args)
+            return await self._server.call(exchange, tools[0].name, args)
         items: list[Any] = []
         for tool in tools:
             args = {}
             for _ in range(_MAX_PAGES):
-                result = await self._door.call(exchange, tool.name, args)
+                result = await self._server.call(exchange, tool.name, args)
                 if not result.success:
                     return result
                 page: Any = result.structured if isinstance(result.structured, dict) else {}
@@ -121,7 +121,7 @@ class Requests:
     async def _first(self, exchange: Exchange, method: str, tools: list[Tool], args: dict[str, Any]) -> Result:
         result = Result(False, error=f"Nothing here answers {method}.", state=State.FAILED, failure=Failure.TOOL_ERROR)
         for tool in tools:
-            result = await self._door.call(exchange, tool.name, args)
+            result = await self._server.call(exchange, tool.name, args)
             if result.state not in _NOT_THIS_ONE:
                 break  # what waits for a person or was refused by one must not be covered by somebody else's answer
         return result
@@ -177,8 +177,8 @@ class _Server(Server[Any]):
         return super().create_initialization_options(told, *args, **kwargs)
 
 
-class Door:
-    """Use it as `async with Door(runtime) as door:`; meanwhile the runtime asks the clients' people."""
+class McpServer:
+    """Use it as `async with McpServer(runtime) as server:`; meanwhile the runtime asks the clients' people."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -195,10 +195,10 @@ class Door:
         self._requests = Requests(runtime, self)
         self.server = self._make_server()
 
-    async def __aenter__(self) -> Door:
+    async def __aenter__(self) -> McpServer:
         runtime = self._runtime
         self._requests.register(self.server)
-        self._attached = runtime.attach(self._rounds.ask, inquirer=self._rounds.inquire, nobody="park")
+        self._attached = runtime.attach(self._rounds.ask, elicitor=self._rounds.elicit, nobody="pending")
         self._stop_watching = runtime.events.listen(self._rounds.watch)
         self._loop = asyncio.get_running_loop()
         self._changes = runtime.registry.on_change(self._changed)
@@ -220,7 +220,7 @@ class Door:
         session = _connection_of(ctx).session_id
         return replace(
             own,
-            door="mcp",
+            interface="mcp",
             agent=own.agent or (info.name[:_MAX_NAME] or None if info else None),
             session=self._runtime.session if session is None else hashlib.sha256(session.encode()).hexdigest()[:12],
         )
@@ -410,5 +410,5 @@ def _principal(ctx: Ctx) -> str:
 
 def _approver(ctx: Ctx) -> str:
     info = _client_of(ctx)
-    who = "a client" if info is None else visible(f"{info.name} {info.version}".strip()[:_MAX_NAME])
+    who = "a client" if info is None else escape(f"{info.name} {info.version}".strip()[:_MAX_NAME])
     return f"{who} over MCP"

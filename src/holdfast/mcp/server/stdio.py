@@ -17,7 +17,7 @@ import mcp_types as types
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 
-from holdfast.mcp.server.server import Door
+from holdfast.mcp.server.server import McpServer
 from holdfast.mcp.server.wire import clean_text, refusal, writable
 from holdfast.mcp.stdio_lines import MAX_LINE, Lines, NoMessage, TooMuch, message_of
 from holdfast.runtime.runtime import Runtime
@@ -30,8 +30,8 @@ _MAX_REFUSED: Final = 1024 * 1024
 
 
 async def serve(runtime: Runtime) -> None:
-    async with Door(runtime) as door, _streams() as (incoming, outgoing):
-        await door.server.run(incoming, outgoing, door.server.create_initialization_options())
+    async with McpServer(runtime) as server, _streams() as (incoming, outgoing):
+        await server.server.run(incoming, outgoing, server.server.create_initialization_options())
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, Literal, NamedTuple
 
-from holdfast.text.escape import visible
+from holdfast.text.escape import escape
 
 Kind = Literal["quote", "code", "block", "trace"]
 
@@ -167,7 +167,7 @@ def _is_one_place(lines: Sequence[str], start: int) -> bool:
 
 def quoted(text: str, limit: int = 160) -> str:
     """In backticks, on one line, cut if it is long."""
-    line = visible(" ".join(text[: 4 * limit].split())) or " "
+    line = escape(" ".join(text[: 4 * limit].split())) or " "
     if len(line) > limit:
         line = f"{line[:limit]}…"
     ticks = "`" * (max((len(run) for run in re.findall("`+", line)), default=0) + 1)

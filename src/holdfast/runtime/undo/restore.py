@@ -92,7 +92,7 @@ class Undo:
         others = tuple(other for other in together_with(self._ledger, call_id) if other != call_id)
         return Plan(call_id=call_id, items=tuple(items), undone_by=undone_by(self._ledger, call_id), together=others)
 
-    def carry_out(self, plan: Plan, *, by: str, partial: bool = False, door: str = "cli") -> Result:
+    def carry_out(self, plan: Plan, *, by: str, partial: bool = False, interface: str = "cli") -> Result:
         """Put back what is planned; without `partial` all of it or nothing. It is a call of its own in the ledger."""
         check(plan, partial=partial)
         undo_id = f"{b32encode(os.urandom(5)).decode().lower()}-undo"
@@ -101,7 +101,7 @@ class Undo:
             tool=TOOL,
             name_used=TOOL,
             args={"call": plan.call_id},
-            caller=Caller(door=door),
+            caller=Caller(interface=interface),
             cwd=str(Path.cwd()),
             group=undo_id,
         )

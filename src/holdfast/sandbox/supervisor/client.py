@@ -1,4 +1,4 @@
-"""The runtime's side of the warden: starts it when the first command comes, and hands commands to its workers."""
+"""The runtime's side of the supervisor: starts it when the first command comes, and hands commands to its workers."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from holdfast.sandbox.privileges import open_file
 
 MAX_IDLE: Final = 4
 _CLOSING: Final = 2.0
-"""Seconds a warden has to end by itself."""
-_wardens: Final[weakref.WeakSet[Warden]] = weakref.WeakSet()
+"""Seconds a supervisor has to end by itself."""
+_supervisors: Final[weakref.WeakSet[Supervisor]] = weakref.WeakSet()
 
 
-class WardenLost(Exception):
+class SupervisorLost(Exception):
     """The process that watched a command is gone: whether the command ended is not known."""
 
 
@@ -62,7 +62,7 @@ class Logged(Struct, frozen=True, kw_only=True):
     limit: int
 
 
-class Warden:
+class Supervisor:
     """One for a runtime. Everything it started, but what is detached, ends when it is closed or forgotten."""
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class Warden:
         self._pids: list[int] = []
         self._jobs: weakref.WeakSet[Job] = weakref.WeakSet()
         self._finalizer = weakref.finalize(self, _close_all, self._sockets, self._pids)
-        _wardens.add(self)
+        _supervisors.add(self)
 
     def run(
         self,
@@ -196,8 +196,8 @@ class Warden:
 class Job:
     """A command that a worker runs. `wait` for it, or `abandon` it."""
 
-    def __init__(self, warden: Warden, worker: socket.socket, *, once: bool) -> None:
-        self._warden = warden
+    def __init__(self, supervisor: Supervisor, worker: socket.socket, *, once: bool) -> None:
+        self._supervisor = supervisor
         self._worker = worker
         self._once = once
         self._unread = b""
@@ -223,7 +223,7 @@ class Job:
                 data = b""
             if not data:
                 self.abandon()
-                raise WardenLost("The process that watched the command was killed; whether it ended is not known.")
+                raise SupervisorLost("The process that watched the command was killed; whether it ended is not known.")
             self._unread += data
             return self.read()
         message: tuple[Any, ...] = marshal.loads(self._unread[4 : 4 + size])
@@ -242,7 +242,7 @@ class Job:
     def _give_back(self) -> None:
         self.over = True
         self.detach()
-        self._warden.give_back(self._worker)
+        self._supervisor.give_back(self._worker)
 
     async def message(self) -> tuple[Any, ...]:
         """Wait for the next message."""
@@ -275,7 +275,7 @@ class Job:
             poll.register(self._worker, select.POLLIN)
             while not self.over and poll.poll(seconds * 1000):
                 self.read()
-        except (OSError, ValueError, WardenLost, NotStarted):
+        except (OSError, ValueError, SupervisorLost, NotStarted):
             pass
         if not self.over:
             self.abandon()
@@ -284,7 +284,7 @@ class Job:
         """Let go of the worker: it kills what it still runs, and ends."""
         self.over = True
         self.detach()
-        self._warden.drop(self._worker)
+        self._supervisor.drop(self._worker)
 
     def detach(self) -> None:
         """Listen no more in the event loop."""
@@ -340,8 +340,8 @@ def _reap(pid: int) -> None:
 
 def _forget_in_child() -> None:
     """A fork of the runtime must not keep the sockets open: the commands would outlive the runtime."""
-    for warden in list(_wardens):
-        warden.forget()
+    for supervisor in list(_supervisors):
+        supervisor.forget()
 
 
 os.register_at_fork(after_in_child=_forget_in_child)

@@ -1,6 +1,6 @@
 """How a request becomes a running command, and how all that is below a process is found, killed and reaped.
 
-Standard library only, and little of it: the workers of the warden load this, and the parent of a single command.
+Standard library only, and little of it: the workers of the supervisor load this, and the parent of a single command.
 """
 
 from __future__ import annotations

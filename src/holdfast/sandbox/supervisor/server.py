@@ -1,6 +1,6 @@
-"""The warden's own program: starts commands, and lets none outlive its time. Standard library only, and little of it.
+"""The supervisor process: starts commands and lets none outlive its deadline. Standard library only, for a fast start.
 
-The warden forks a worker for every socket it is sent. A worker serves one command after another and reaps all they
+The supervisor forks a worker for every socket it is sent. A worker serves one command after another and reaps all they
 leave behind: `setsid` and double forks do not get away from it. A socket that closes ends what its worker runs.
 """
 

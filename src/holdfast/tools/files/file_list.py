@@ -15,7 +15,7 @@ from holdfast.contract.errors import PathRefused
 from holdfast.contract.json import Args, Json
 from holdfast.contract.result import Result, fail, ok
 from holdfast.fs.beneath import Folders
-from holdfast.text.escape import visible
+from holdfast.text.escape import escape
 from holdfast.text.preview import with_label
 from holdfast.tools.files.file_state import Place, reading, reason
 from holdfast.tools.files.pages import NOTICE_BYTES, NOTICE_LINES
@@ -124,7 +124,7 @@ def _no_folder(given: str, place: Place | None) -> str:
 
 
 def _result(entries: list[Entry], listing: Listing, ctx: Context) -> Result:
-    names = [visible(listing.shown(entry)) + ("/" if entry.kind == "dir" else "") for entry in entries]
+    names = [escape(listing.shown(entry)) + ("/" if entry.kind == "dir" else "") for entry in entries]
     limits = ctx.truncate
     shown = limits.head("\n".join(names), limits.MAX_LINES - NOTICE_LINES, limits.MAX_BYTES - NOTICE_BYTES)
     count = shown.output_lines if names else 0

@@ -1,4 +1,4 @@
-"""What a tool asks the person behind the door while it runs."""
+"""What a tool asks the person behind the interface while it runs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from holdfast import Config, Context, Runtime, Tool
-from holdfast.contract.elicitation import CANCELLED, Form, Inquirer, Inquiry, Reply, Roots
+from holdfast.contract.elicitation import CANCELLED, Elicitation, Elicitor, Form, Reply, Roots
 from holdfast.contract.enums import State
-from holdfast.contract.event import Inquired
+from holdfast.contract.event import Elicited
 from holdfast.contract.json import Args
 from tests.attached import attached
 from tests.runtime.support import run
@@ -20,29 +20,29 @@ COLOUR = Form(message="Which colour?", schema={"type": "object", "properties": {
 
 
 async def _paint(args: Args, ctx: Context) -> str:
-    colour, roots = await ctx.inquire(COLOUR, Roots())
+    colour, roots = await ctx.elicit(COLOUR, Roots())
     return f"{colour.action} {colour.content} {roots.action}"
 
 
 PAINT = Tool(name="paint", execute=_paint, effects=frozenset(), timeout=0.2)
 
 
-def _runtime(inquirer: Inquirer | None) -> Runtime:
-    return attached(Runtime([PAINT], config=Config()), inquirer=inquirer)
+def _runtime(elicitor: Elicitor | None) -> Runtime:
+    return attached(Runtime([PAINT], config=Config()), elicitor=elicitor)
 
 
 def test_the_person_gets_all_questions_at_once_and_the_tool_gets_the_replies() -> None:
-    asked: list[Inquiry] = []
+    asked: list[Elicitation] = []
 
-    async def person(inquiry: Inquiry) -> tuple[Reply, ...]:
-        asked.append(inquiry)
+    async def person(elicitation: Elicitation) -> tuple[Reply, ...]:
+        asked.append(elicitation)
         return Reply(action="accept", content={"colour": "red"}), Reply(action="decline")
 
     async def work() -> str:
         async with _runtime(person) as runtime:
             events = runtime.subscribe()
             result = await runtime.call("paint", call_id=(own := runtime.pipeline.new_call_id()))
-            told = [event.inquiry for event in events.take() if isinstance(event, Inquired)]
+            told = [event.elicitation for event in events.take() if isinstance(event, Elicited)]
             assert told == asked
             assert (asked[0].call_id, asked[0].group, asked[0].asked_by) == (own, own, "paint")
             return result.output
@@ -59,8 +59,8 @@ def test_where_nobody_is_each_question_is_cancelled() -> None:
     assert run(work()) == "cancel None cancel"
 
 
-def test_an_inquirer_that_fails_is_nobody() -> None:
-    async def broken(inquiry: Inquiry) -> tuple[Reply, ...]:
+def test_an_elicitor_that_fails_is_nobody() -> None:
+    async def broken(elicitation: Elicitation) -> tuple[Reply, ...]:
         raise OSError("the terminal is gone")
 
     async def work() -> str:
@@ -75,7 +75,7 @@ def test_waiting_for_the_person_does_not_use_up_the_time_of_the_call_or_of_the_c
     async def outer(args: Args, ctx: Context) -> str:
         return (await ctx.call("paint")).output
 
-    async def slow(inquiry: Inquiry) -> tuple[Reply, ...]:
+    async def slow(elicitation: Elicitation) -> tuple[Reply, ...]:
         await asyncio.wait_for(asyncio.shield(asyncio.sleep(0.5)), 5)  # longer than either call has
         return CANCELLED, CANCELLED
 

@@ -12,9 +12,9 @@ from holdfast.contract.elicitation import Question
 
 
 @tool(effects=())
-async def inquire(ctx: Context) -> str:
+async def elicit(ctx: Context) -> str:
     """Ask what stands in questions.json."""
-    return msgspec.json.encode(await ctx.inquire(*_questions())).decode()
+    return msgspec.json.encode(await ctx.elicit(*_questions())).decode()
 
 
 def _questions() -> tuple[Question, ...]:

@@ -1,4 +1,4 @@
-"""Any door can answer: one process parks, another approves, and it runs once."""
+"""Any interface can answer: one process leaves a call pending, another approves, and it runs once."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from holdfast import Answer, Result, State, Tool
 from holdfast.contract.enums import Failure
 from tests.runtime.support import open_ledger, recorder, run, runtime_in, until_held
 
-PARK = """
+MAKE_PENDING = """
 import asyncio, sys
 from pathlib import Path
 from tests.runtime.support import recorder, runtime_in
 note, _ = recorder()
 folder = Path(sys.argv[1])
-print(asyncio.run(runtime_in(folder, note, nobody="park").call("note", {"text": "parked"})).call_id)
+print(asyncio.run(runtime_in(folder, note, nobody="pending").call("note", {"text": "parked"})).call_id)
 """
 ANSWER = """
 import sys, time
@@ -45,7 +45,7 @@ def _python(program: str, folder: Path) -> str:
 
 @pytest.mark.spec("A13a")
 def test_a_call_parked_by_a_program_that_is_gone_runs_where_it_is_approved(tmp_path: Path) -> None:
-    call_id = _python(PARK, tmp_path)
+    call_id = _python(MAKE_PENDING, tmp_path)
     note, seen = recorder()
     here = runtime_in(tmp_path, note)
     result = run(here.approve(call_id, by="bob"))
@@ -57,7 +57,7 @@ def test_a_call_parked_by_a_program_that_is_gone_runs_where_it_is_approved(tmp_p
 
 @pytest.mark.spec("A13a")
 def test_a_tool_the_approver_does_not_know_runs_when_its_program_returns(tmp_path: Path) -> None:
-    call_id = _python(PARK, tmp_path)
+    call_id = _python(MAKE_PENDING, tmp_path)
     stranger = runtime_in(tmp_path)
     approved = run(stranger.approve(call_id, by="bob"))
     assert (approved.state, approved.failure) == (State.APPROVED, Failure.AWAITING_PROGRAM)
@@ -116,7 +116,7 @@ def test_an_approver_leaves_a_call_to_the_program_that_waits_for_it(tmp_path: Pa
 
 @pytest.mark.spec("A12", "A13a")
 def test_an_approval_that_many_race_for_is_used_once(tmp_path: Path) -> None:
-    call_id = _python(PARK, tmp_path)
+    call_id = _python(MAKE_PENDING, tmp_path)
     ledger = open_ledger(tmp_path / "state")
     held = ledger.held(call_id)
     assert held is not None

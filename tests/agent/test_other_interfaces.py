@@ -1,4 +1,4 @@
-"""Answers given at another door: the conversation takes them in, and what ran there does not run here again."""
+"""Answers given at another interface: the conversation takes them in, and what ran there does not run here again."""
 
 from __future__ import annotations
 
@@ -153,9 +153,9 @@ def test_answers_that_come_while_other_calls_run_are_taken_in_at_once(tmp_path: 
         other.ledger.close()
         return "answered"
 
-    tool = Tool(name="door", execute=answering, effects=frozenset({"external"}))
-    stage = Stage(tmp_path, said(use("a1", "ask"), use("a2", "door", "{}")), tools=[tool])
-    outcome = stage.advance(config=Config(approval=ApprovalConfig(auto_approve=("door",))))
+    tool = Tool(name="interface", execute=answering, effects=frozenset({"external"}))
+    stage = Stage(tmp_path, said(use("a1", "ask"), use("a2", "interface", "{}")), tools=[tool])
+    outcome = stage.advance(config=Config(approval=ApprovalConfig(auto_approve=("interface",))))
     assert (outcome.kind, len(stage.asks)) == ("done", 1)
     assert [result.output for result in stage.results()] == ["noted x", "answered"]
 

@@ -1,4 +1,4 @@
-"""Hooks: confirm, log, silent, and what autonomy makes of them."""
+"""Confirmations: confirm, log, silent, and what autonomy makes of them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import get_args
 
 import pytest
 
-from holdfast.config.config import Action, Autonomy, HooksConfig
+from holdfast.config.config import Action, Autonomy, ConfirmationConfig
 from holdfast.contract.call import Caller, Decision
 from holdfast.contract.enums import Risk, Verdict
 from holdfast.contract.tool import Tool
-from holdfast.rules.decider import CANCELLED, HOOK, Hooks, apply_caps, shifted
+from holdfast.rules.decider import CANCELLED, CONFIRMATION, Confirmations, apply_caps, shifted
 
 from .asking import READ, SHELL, UNKNOWN, WRITE, question
 
@@ -20,8 +20,8 @@ LEVELS: tuple[Autonomy, ...] = get_args(Autonomy)
 YES = Decision(Verdict.APPROVE, "list", "listed")
 
 
-def action(hooks: Hooks, about: Tool, caller: Caller | None = None) -> Action:
-    return hooks.outcome(about, about.risk, caller or Caller()).action
+def action(confirmations: Confirmations, about: Tool, caller: Caller | None = None) -> Action:
+    return confirmations.outcome(about, about.risk, caller or Caller()).action
 
 
 @pytest.mark.spec("A9")
@@ -54,30 +54,32 @@ def test_high_risk_is_never_silent_and_more_autonomy_is_never_stricter() -> None
 
 @pytest.mark.spec("A9")
 def test_without_a_hook_only_high_risk_is_logged() -> None:
-    hooks = Hooks()
-    assert [action(hooks, about) for about in (READ, WRITE, SHELL)] == ["silent", "silent", "log"]
+    confirmations = Confirmations()
+    assert [action(confirmations, about) for about in (READ, WRITE, SHELL)] == ["silent", "silent", "log"]
 
 
 @pytest.mark.spec("A9")
 @pytest.mark.parametrize("pattern", ["file.write", "write", "file.*", "group:fs", "*"])
 def test_a_hook_is_found_by_name_alias_pattern_or_group(pattern: str) -> None:
-    hooks = Hooks(HooksConfig(actions={pattern: "confirm"}))
-    assert action(hooks, WRITE) == "confirm"
-    assert action(Hooks(HooksConfig(actions={"shell.*": "confirm"})), WRITE) == "silent"
+    confirmations = Confirmations(ConfirmationConfig(actions={pattern: "confirm"}))
+    assert action(confirmations, WRITE) == "confirm"
+    assert action(Confirmations(ConfirmationConfig(actions={"shell.*": "confirm"})), WRITE) == "silent"
 
 
 @pytest.mark.spec("A9")
 def test_the_most_specific_pattern_counts_wherever_it_stands() -> None:
     actions: dict[str, Action] = {"*": "confirm", "file.*": "log", "file.read": "silent"}
     for ordered in (actions, dict(reversed(actions.items()))):
-        hooks = Hooks(HooksConfig(actions=ordered))
-        assert [action(hooks, about) for about in (READ, WRITE, UNKNOWN)] == ["silent", "log", "confirm"]
+        confirmations = Confirmations(ConfirmationConfig(actions=ordered))
+        assert [action(confirmations, about) for about in (READ, WRITE, UNKNOWN)] == ["silent", "log", "confirm"]
 
 
 @pytest.mark.spec("A9")
 def test_between_equally_specific_hooks_the_stricter_counts() -> None:
-    hooks = Hooks(HooksConfig(actions={"read": "log", "file.read": "confirm", "read_file": "silent"}))
-    assert action(hooks, READ) == "confirm"
+    confirmations = Confirmations(
+        ConfirmationConfig(actions={"read": "log", "file.read": "confirm", "read_file": "silent"})
+    )
+    assert action(confirmations, READ) == "confirm"
 
 
 @pytest.mark.spec("A9")
@@ -92,30 +94,30 @@ def test_between_equally_specific_hooks_the_stricter_counts() -> None:
     ],
 )
 def test_a_caller_can_only_ask_for_more_caution(configured: Autonomy, asked: Autonomy | None, expected: Action) -> None:
-    hooks = Hooks(HooksConfig(autonomy=configured, actions={"read": "log"}))
-    assert action(hooks, READ, Caller(autonomy=asked)) == expected
+    confirmations = Confirmations(ConfirmationConfig(autonomy=configured, actions={"read": "log"}))
+    assert action(confirmations, READ, Caller(autonomy=asked)) == expected
 
 
 @pytest.mark.spec("A9")
 def test_a_confirmation_asks_a_person_whoever_approved() -> None:
-    hooks = Hooks(HooksConfig(actions={"write": "confirm"}))
-    decision = apply_caps(YES, [hooks.cap()], question(WRITE)).decision
+    confirmations = Confirmations(ConfirmationConfig(actions={"write": "confirm"}))
+    decision = apply_caps(YES, [confirmations.cap()], question(WRITE)).decision
     assert decision.verdict is Verdict.ASK
-    assert decision.source == HOOK
-    assert decision.reason == "The hook 'write' says confirm, autonomy is standard, risk is medium."
+    assert decision.source == CONFIRMATION
+    assert decision.reason == "The confirmation rule 'write' says confirm, autonomy is standard, risk is medium."
 
 
 @pytest.mark.spec("A9")
 @pytest.mark.parametrize("configured", ["log", "silent"])
 def test_log_and_silent_hold_nothing_up(configured: Action) -> None:
-    hooks = Hooks(HooksConfig(actions={"write": configured}))
-    assert apply_caps(YES, [hooks.cap()], question(WRITE)).decision == YES
+    confirmations = Confirmations(ConfirmationConfig(actions={"write": configured}))
+    assert apply_caps(YES, [confirmations.cap()], question(WRITE)).decision == YES
 
 
 @pytest.mark.spec("A9")
 def test_the_risk_of_the_proposal_counts_not_that_of_the_tool() -> None:
-    hooks = Hooks(HooksConfig(autonomy="autonomous", actions={"write": "confirm"}))
-    caps = [hooks.cap()]
+    confirmations = Confirmations(ConfirmationConfig(autonomy="autonomous", actions={"write": "confirm"}))
+    caps = [confirmations.cap()]
     assert apply_caps(YES, caps, question(WRITE, risk=Risk.MEDIUM)).decision == YES
     assert apply_caps(YES, caps, question(WRITE, risk=Risk.HIGH)).decision.verdict is Verdict.ASK
 

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast import Context, Runtime, Tool, tool
-from holdfast.contract.elicitation import Completion, Form, Inquiry, Question, Speech, Visit
+from holdfast.contract.elicitation import Completion, Elicitation, Form, Question, Speech, Visit
 from holdfast.contract.enums import State
 from tests.mcp.server.people import BOTH, Person, at, nobody
 from tests.mcp.server.serving import Era, running, served, text_of
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.spec("K3a")
 async def name_it(ctx: Context) -> str:
     """Asks for a name."""
     schema: Any = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
-    (reply,) = await ctx.inquire(Form(message="Which name?", schema=schema, key="name"))
+    (reply,) = await ctx.elicit(Form(message="Which name?", schema=schema, key="name"))
     return f"{reply.action}: {(reply.content or {}).get('name')} by {reply.by}"
 
 
@@ -65,7 +65,7 @@ def test_a_question_the_protocol_does_not_know_fails_alone(tmp_path: Path, era: 
     @tool(name="name_it", effects=("person",))
     async def odd(ctx: Context) -> str:
         """Asks with content no client knows."""
-        (reply,) = await ctx.inquire(Completion(messages=(Speech("user", {"type": "smell"}),), max_tokens=5))
+        (reply,) = await ctx.elicit(Completion(messages=(Speech("user", {"type": "smell"}),), max_tokens=5))
         return reply.action
 
     async def body() -> None:
@@ -85,7 +85,9 @@ def bridged(*questions: Question, asked_by: str = "mcp:evil") -> Tool:
     async def asks(ctx: Context) -> str:
         """What is asked for it."""
         runtime: Runtime = ctx.service(Runtime)
-        replies = await runtime.interfaces.inquire(Inquiry(asked_by=asked_by, questions=questions, group=ctx.call_id))
+        replies = await runtime.interfaces.elicit(
+            Elicitation(asked_by=asked_by, questions=questions, group=ctx.call_id)
+        )
         return ",".join(f"{reply.action} {reply.content or ''}".strip() for reply in replies)
 
     return asks
@@ -190,7 +192,7 @@ def test_keys_of_questions_never_collide_and_those_of_approvals_are_ours(tmp_pat
     async def asks(ctx: Context) -> str:
         """Asks four things and does one."""
         async with asyncio.TaskGroup() as group:
-            asking = group.create_task(ctx.inquire(question, twice, replace(twice, key=""), twice))
+            asking = group.create_task(ctx.elicit(question, twice, replace(twice, key=""), twice))
             await asyncio.sleep(0)
             done = group.create_task(ctx.call("erase", {"what": "inside"}))
         return f"{done.result().text} {[reply.action for reply in asking.result()]}"

@@ -24,14 +24,14 @@ from tests.cli.terminal import Terminal
 
 __all__ = ["serving"]
 
-CALL = ("call", "inquire")
+CALL = ("call", "elicit")
 NAME: dict[str, Any] = {"type": "string", "title": "Your name", "description": "As in your passport.", "minLength": 2}
 
 
-def inquires(cli: Cli, *questions: Question) -> Cli:
+def elicits(cli: Cli, *questions: Question) -> Cli:
     """A place with a tool that asks these."""
     (cli.project / "questions.json").write_bytes(msgspec.json.encode(questions))
-    cli.configure('[tools]\nmodules = ["tests.cli.inquiring_tools"]\n')
+    cli.configure('[tools]\nmodules = ["tests.cli.elicitation_tools"]\n')
     return Cli(cli.project, cli.env | {"PYTHONPATH": str(Path(__file__).parents[2])})
 
 
@@ -59,8 +59,8 @@ def test_a_form_is_filled_in_field_by_field_and_shown_before_it_is_sent(cli: Cli
         "several": several,
         "note": {"type": "string"},
     }
-    with Terminal(inquires(cli, form("name", "age", "sure", **fields)), *CALL, columns=120) as person:
-        person.expect("The tool 'inquire' asks you (call ")
+    with Terminal(elicits(cli, form("name", "age", "sure", **fields)), *CALL, columns=120) as person:
+        person.expect("The tool 'elicit' asks you (call ")
         person.expect("│ Please tell us.")
         person.expect("• Your name: As in your passport.")
         person.expect("• age (a whole number)")
@@ -97,7 +97,7 @@ def test_a_form_is_filled_in_field_by_field_and_shown_before_it_is_sent(cli: Cli
 
 @pytest.mark.spec("K1")
 def test_what_looks_like_a_secret_is_warned_about_hidden_and_declined_by_default(cli: Cli) -> None:
-    asked = inquires(cli, form("key", key={"type": "string", "title": "API key"}))
+    asked = elicits(cli, form("key", key={"type": "string", "title": "API key"}))
     with Terminal(asked, *CALL, columns=120) as person:
         person.expect("It looks as if a secret is asked for.")
         person.expect("Answer it? [y/N] ")
@@ -119,7 +119,7 @@ def test_what_looks_like_a_secret_is_warned_about_hidden_and_declined_by_default
 def test_a_secret_that_only_the_message_speaks_of_is_hidden_wherever_it_may_be_typed(cli: Cli) -> None:
     fields = {"value": {"type": "integer"}, "sure": {"type": "boolean"}}
     schema: dict[str, Any] = {"type": "object", "properties": fields, "required": ["value", "sure"]}
-    asked = inquires(cli, Form(message="Type the P\u0406N of your phone.", schema=schema))
+    asked = elicits(cli, Form(message="Type the P\u0406N of your phone.", schema=schema))
     with Terminal(asked, *CALL, columns=120) as person:
         person.expect("It looks as if a secret is asked for.")
         person.expect("Answer it? [y/N] ")
@@ -137,7 +137,7 @@ def test_a_secret_that_only_the_message_speaks_of_is_hidden_wherever_it_may_be_t
 
 @pytest.mark.spec("K1")
 def test_the_end_of_the_input_cancels_everything_and_ctrl_c_the_call(cli: Cli) -> None:
-    asked = inquires(cli, form(name=NAME), form(name=NAME))
+    asked = elicits(cli, form(name=NAME), form(name=NAME))
     with Terminal(asked, *CALL) as person:
         person.expect("Answer it? [y/N] ")
         person.press(b"\x04")
@@ -150,7 +150,7 @@ def test_the_end_of_the_input_cancels_everything_and_ctrl_c_the_call(cli: Cli) -
 
 @pytest.mark.spec("K1")
 def test_where_nobody_is_it_is_cancelled_at_once(cli: Cli) -> None:
-    done = inquires(cli, form(name=NAME), Visit(message="", url="https://example.com/")).run(*CALL)
+    done = elicits(cli, form(name=NAME), Visit(message="", url="https://example.com/")).run(*CALL)
     assert done.code == 0
     assert [reply["action"] for reply in json.loads(done.out)] == ["cancel", "cancel"]
 
@@ -160,7 +160,7 @@ def test_what_is_shown_cannot_act_on_the_terminal_and_is_bounded(cli: Cli) -> No
     hostile = "\x1b]0;owned\x07\x1b[2J" + "z" * 100_000
     field = {"type": "string", "title": hostile, "description": hostile, "enum": [hostile, "b"]}
     schema: dict[str, Any] = {"type": "object", "properties": {hostile: field}}
-    asked = inquires(cli, Form(message=hostile, schema=schema))
+    asked = elicits(cli, Form(message=hostile, schema=schema))
     with Terminal(asked, *CALL) as person:
         person.expect("lines hidden; in all 100,014 characters, sha256\n")
         person.expect("Answer it? [y/N] ")
@@ -178,7 +178,7 @@ def test_an_address_is_shown_with_its_host_and_opened_by_nobody_but_the_person(c
     browser = cli.project.parent / "browser"
     browser.write_text('#!/bin/sh\nprintf %s "$1" > "$0.opened"\n')
     browser.chmod(0o755)
-    asked = inquires(cli, good, good, bad, worse)
+    asked = elicits(cli, good, good, bad, worse)
     with Terminal(asked, *CALL, columns=120, BROWSER=str(browser), DISPLAY=":0") as person:
         person.expect("https://login.example/start?a=1")
         person.expect("host: login.example")
@@ -205,7 +205,7 @@ def test_a_reply_in_a_models_place_is_written_by_the_person_who_sees_the_convers
             Speech("assistant", [{"type": "image", "data": "AAAA", "mimeType": "image/png"}]),
         ),
     )
-    with Terminal(inquires(cli, wanted, wanted), *CALL, columns=120) as person:
+    with Terminal(elicits(cli, wanted, wanted), *CALL, columns=120) as person:
         person.expect("Be brief.")
         person.expect("What is the capital?‹\\x1b›[1m")
         person.expect("[image, 4 characters]")
@@ -227,7 +227,7 @@ def test_a_reply_in_a_models_place_is_written_by_the_person_who_sees_the_convers
 
 @pytest.mark.spec("K1")
 def test_the_folders_of_the_work_are_told_without_asking(cli: Cli) -> None:
-    with Terminal(inquires(cli, Roots()), *CALL) as person:
+    with Terminal(elicits(cli, Roots()), *CALL) as person:
         assert person.finish() == 0
         assert cli.project.as_uri() in person.text.replace("\n", "")
 
