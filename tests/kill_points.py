@@ -66,7 +66,9 @@ def document(project: Path) -> None:
 def settings(project: Path) -> None:
     setting = load_setting(project)
     for text in ("{}\n", '{"a": 1}\n'):
-        client_file.write(client_file.find(project / "client.json", [project], root=project), text, private=False)
+        client_file.write_client_file(
+            client_file.read_client_file(project / "client.json", [project], root=project), text, private=False
+        )
     login = login_file("server", McpServer(url="https://example.org"), setting.state)
     for token in ("one", "two"):
         login.write(Kept(authorisation={"token": token}))
@@ -75,7 +77,7 @@ def settings(project: Path) -> None:
 def editor(project: Path) -> None:
     load_setting(project)
     os.environ["EDITOR"] = "/bin/true"
-    asyncio.run(prompt.edit("text", ".json"))
+    asyncio.run(prompt.edit_text("text", ".json"))
 
 
 def probe(project: Path) -> None:

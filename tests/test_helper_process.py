@@ -262,12 +262,12 @@ def test_editor_and_browser_are_never_a_program_of_the_project(
     for name in ("editor", "xdg-open"):
         (outside / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"bin:{hostile.root}/bin:{outside}:/usr/bin:/bin")
-    left = asyncio.run(prompt.edit("text", ".json"))
+    left = asyncio.run(prompt.edit_text("text", ".json"))
     assert left is not None and not left.startswith(str(hostile.root))
     assert asyncio.run(elicitation.open_address("https://example.org/")) is None
     assert (outside / "opened").read_text() == "https://example.org/\n"
     monkeypatch.setenv("EDITOR", "./editor")
-    assert asyncio.run(prompt.edit("text", ".json")) is None
+    assert asyncio.run(prompt.edit_text("text", ".json")) is None
 
 
 @pytest.mark.spec("N8")
@@ -287,7 +287,7 @@ def test_an_editor_or_browser_that_leads_into_the_project_is_refused_by_name(
     monkeypatch.setenv("BROWSER", command)
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     monkeypatch.setattr(helper_process, "start", _never)
-    assert asyncio.run(prompt.edit("text", ".json")) is None
+    assert asyncio.run(prompt.edit_text("text", ".json")) is None
     assert "Cannot start the editor: " in capfd.readouterr().err
     with pytest.raises(helper_process.NotStarted, match=r"project|quotes"):
         helper_process.person_command(command, hostile.root)

@@ -13,7 +13,7 @@ from types import TracebackType
 
 from tests.cli.command import Cli, Done, Json, start_command
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 NAME = "notes.chat"
 PENDING = "status=pending"
 

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-TIMEOUT = 60
+TIMEOUT = 300
 INTERPRETER = ("PYTHON", "LANG", "LC_", "_HOLDFAST_COMPLETE")
 """Variables that something reads before holdfast does."""
 _TAKE_TERMINAL = (

@@ -14,7 +14,7 @@ from types import TracebackType
 
 from tests.cli.command import Cli, start_command
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from holdfast.chat.document import Document
 from holdfast.chat.parser import TextSegment
 from holdfast.chat.turns import beginning, spoken
-from holdfast.cli.chat.view import Stream
+from holdfast.cli.chat.view import TextStream
 from holdfast.text.escape import escape_block
 from tests.soak import rounds
 
@@ -30,7 +30,7 @@ def _streamed(pieces: list[str], *, terminal: bool = True) -> str:
     screen = Screen() if terminal else io.StringIO()
     before, sys.stdout = sys.stdout, screen
     try:
-        stream = Stream()
+        stream = TextStream()
         for piece in pieces:
             stream.write(piece)
         stream.keep()

@@ -290,11 +290,11 @@ def test_a_model_cannot_name_a_call_like_another_call_of_the_ledger(cli: Cli) ->
     """The id in the document and the id in the ledger are two names; one that is both names neither."""
     document = write_calls(cli, "touch one.txt", "touch two.txt")
     assert cli.run("chat", NAME).code == 4
-    held = {item["args"]["command"]: item["call_id"] for item in cli.run("pending", "--json").lines}
-    text = document.read_text().replace("(`c2`)", f"(`{held['touch one.txt']}`)")
+    pending = {item["args"]["command"]: item["call_id"] for item in cli.run("pending", "--json").lines}
+    text = document.read_text().replace("(`c2`)", f"(`{pending['touch one.txt']}`)")
     document.write_text(text)
     assert cli.run("chat", NAME).code == 4
-    refused = cli.run("chat", "run", held["touch one.txt"], NAME)
+    refused = cli.run("chat", "run", pending["touch one.txt"], NAME)
     assert refused.code == 2
     assert made(cli) == []
 
@@ -343,15 +343,15 @@ def test_approve_widens_one_call_and_shows_its_new_limits_first(cli: Cli) -> Non
     other = cli.project.parent / "other"
     other.mkdir()
     cli.run("call", "shell.exec", f"command=echo hello > {other}/file")
-    (held,) = cli.run("pending", "--json").lines
-    assert held["surroundings"]["sandbox"] == "contained by bubblewrap; network off"
-    refused = cli.run("approve", held["call_id"], "--write", str(other), "--always", "project")
+    (pending,) = cli.run("pending", "--json").lines
+    assert pending["surroundings"]["sandbox"] == "contained by bubblewrap; network off"
+    refused = cli.run("approve", pending["call_id"], "--write", str(other), "--always", "project")
     assert refused.code == 2 and "rule with network, read or write" in refused.sentence
-    done = cli.run("approve", held["call_id"], "--write", "../other", "--host", "example.com")
+    done = cli.run("approve", pending["call_id"], "--write", "../other", "--host", "example.com")
     assert done.code == 0, done.err
     unfolded = done.err.replace("\n│↳", "").replace("\n│ ", " ")
     assert f"contained by bubblewrap; network only example.com; also changes {other}\n" in unfolded
     assert "undo    changes to files can be undone; what it sends cannot\n" in unfolded
     assert (other / "file").read_text() == "hello\n"
-    shown = cli.run("ledger", "show", held["call_id"], "--json").json
+    shown = cli.run("ledger", "show", pending["call_id"], "--json").json
     assert shown["widening"] == {"hosts": ["example.com"], "write": [str(other)]}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.cli.arguments import read_words
+from holdfast.cli.arguments import parse_arguments
 from holdfast.contract.errors import HoldfastError
 
 TEXT_SCHEMA = {"properties": {"text": {"type": ["string", "null"]}, "data": {"type": "object"}}}
@@ -21,13 +21,13 @@ VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(T
 @pytest.mark.spec("E1b")
 @given(TEXTS.filter(lambda text: not text.startswith("@")))
 def test_a_word_for_a_text_argument_is_that_text_whatever_it_looks_like(text: str) -> None:
-    assert read_words([f"text={text}"], TEXT_SCHEMA) == {"text": text}
+    assert parse_arguments([f"text={text}"], TEXT_SCHEMA) == {"text": text}
 
 
 @pytest.mark.spec("E1b")
 @given(VALUES)
 def test_forced_json_is_that_value(value: object) -> None:
-    assert read_words([f"data:={json.dumps(value, ensure_ascii=False)}"], TEXT_SCHEMA) == {"data": value}
+    assert parse_arguments([f"data:={json.dumps(value, ensure_ascii=False)}"], TEXT_SCHEMA) == {"data": value}
 
 
 @pytest.mark.spec("E1b")
@@ -36,7 +36,7 @@ def test_any_words_give_arguments_or_a_sentence(words: list[str]) -> None:
     if any("@" in word for word in words) or words == ["-"]:
         return
     try:
-        found = read_words(words, TEXT_SCHEMA)
+        found = parse_arguments(words, TEXT_SCHEMA)
     except HoldfastError as error:
         found = str(error)
         sentence = found.endswith(".")

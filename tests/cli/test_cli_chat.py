@@ -44,9 +44,9 @@ def test_what_needs_a_person_stops_it_says_where_and_how_and_is_approved_by_edit
 def test_an_answer_at_another_door_is_taken_in_when_the_document_goes_on(cli: Cli) -> None:
     document = start(cli, "run `echo one >> made.txt`")
     assert cli.run("chat", NAME).code == 4
-    held = cli.run("pending", "--json").json
-    assert held["caller"]["interface"] == "chat" and held["preview"] == "shell.exec: $ echo one >> made.txt"
-    approved = cli.run("approve", held["call_id"])
+    pending = cli.run("pending", "--json").json
+    assert pending["caller"]["interface"] == "chat" and pending["preview"] == "shell.exec: $ echo one >> made.txt"
+    approved = cli.run("approve", pending["call_id"])
     assert approved.code == 4, approved
     assert not (cli.project / "made.txt").exists()
     assert cli.run("chat", NAME).code == 0
@@ -63,8 +63,8 @@ def test_a_rejection_with_words_and_a_result_by_hand_reach_the_model(cli: Cli) -
     assert "(error)\n\n```\nnot today\n```" in document.read_text()
     other = start(cli, "run `rm b`", name="other.chat")
     cli.run("chat", "other.chat")
-    held = cli.run("pending", "--json").json
-    assert cli.run("respond", held["call_id"], "it is gone").code == 0
+    pending = cli.run("pending", "--json").json
+    assert cli.run("respond", pending["call_id"], "it is gone").code == 0
     assert cli.run("chat", "other.chat").code == 0
     assert "\n```\nit is gone\n```" in other.read_text()
 

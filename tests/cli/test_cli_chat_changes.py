@@ -11,7 +11,7 @@ from holdfast.agent.events import Outcome
 from holdfast.chat.conversation import DocumentConversation
 from holdfast.chat.document_file import DocumentError
 from holdfast.cli.chat import watch
-from holdfast.cli.chat.advance import Interrupt, Wishes
+from holdfast.cli.chat.advance import ChatOptions, Interrupt
 from holdfast.factory.runtime import load_setting
 from tests.cli.chatting import NAME, Running, events, outcome, start, write_calls
 from tests.cli.command import Cli, Done
@@ -78,7 +78,7 @@ def test_after_a_stop_nothing_but_a_save_lets_a_watched_document_go_on(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setattr(watch, "Driver", Counting)
+    monkeypatch.setattr(watch, "ChatRunner", Counting)
     document = tmp_path / "project" / NAME
     document.parent.mkdir()
     document.write_text("@You:\nhello\n")
@@ -86,7 +86,7 @@ def test_after_a_stop_nothing_but_a_save_lets_a_watched_document_go_on(
 
     async def session() -> None:
         setting = load_setting(document.parent)
-        keeper = watch.Keeper(document, Wishes(flags={}), Interrupt(), setting)
+        keeper = watch.DocumentWatcher(document, ChatOptions(flags={}), Interrupt(), setting)
         told: list[int] = []
         for digest in ("one", "two"):
             await keeper.look()

@@ -50,8 +50,8 @@ def test_one_call_alone_is_approved_run_or_settled(cli: Cli) -> None:
     assert [name for name in ("one", "two", "three", "four") if (cli.project / name).exists()] == ["two"]
     answer(document, "rejected", "no")
     assert cli.run("chat", "run", "c1", NAME).code == 3
-    held = {item["args"]["command"]: item["call_id"] for item in cli.run("pending", "--json").lines}
-    assert cli.run("chat", "run", held["echo 3 > three"], NAME, "--json").code == 0
+    pending = {item["args"]["command"]: item["call_id"] for item in cli.run("pending", "--json").lines}
+    assert cli.run("chat", "run", pending["echo 3 > three"], NAME, "--json").code == 0
     assert (cli.project / "three").exists() and not (cli.project / "one").exists()
     text = document.read_text()
     assert text.count(PENDING) == 1 and "**Tool Result:** `c1` (error)\n\n```\nno\n```" in text

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.cli.chat.view import Stream
+from holdfast.cli.chat.view import TextStream
 
 
 @pytest.mark.spec("E1c")
 def test_a_pipe_gets_words_when_it_is_certain_that_they_stay(capsys: pytest.CaptureFixture[str]) -> None:
-    words = Stream()
+    words = TextStream()
     words.write("It is in ")
     words.end()
     assert capsys.readouterr().out == ""
@@ -22,7 +22,7 @@ def test_a_pipe_gets_words_when_it_is_certain_that_they_stay(capsys: pytest.Capt
 def test_a_pipe_never_gets_what_was_dropped_however_often_it_was_interrupted(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    words = Stream()
+    words = TextStream()
     words.write("It is in draft.py.")
     words.end()
     words.write("No, ")
@@ -34,7 +34,7 @@ def test_a_pipe_never_gets_what_was_dropped_however_often_it_was_interrupted(
 
 @pytest.mark.spec("E1c")
 def test_words_on_both_sides_of_a_call_are_on_lines_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
-    words = Stream()
+    words = TextStream()
     words.write("First.")
     words.break_line()
     words.break_line()

@@ -138,8 +138,8 @@ def test_ctrl_c_at_a_question_leaves_it_waiting(cli: Cli) -> None:
         assert person.finish() == 130
         assert "Traceback" not in person.text
     assert "status=pending" in document.read_text()
-    (held,) = cli.run("pending", "--json").lines
-    assert f"holdfast approve {held['call_id']}" in " ".join(person.text.split())
+    (pending,) = cli.run("pending", "--json").lines
+    assert f"holdfast approve {pending['call_id']}" in " ".join(person.text.split())
 
 
 @pytest.mark.spec("E1c")

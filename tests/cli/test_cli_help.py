@@ -13,7 +13,7 @@ from hatchling.builders.wheel import WheelBuilder
 
 import holdfast
 from holdfast.cli.commands.help import topics
-from holdfast.cli.root import NAMES
+from holdfast.cli.root import COMMANDS
 from tests.cli.command import Cli
 
 pytestmark = pytest.mark.spec("E1f")
@@ -50,7 +50,7 @@ def test_messages_name_only_topics_and_commands_that_are_installed() -> None:
             assert "".join(topic) in topics(), (module, text)
         for command in re.findall(r"`holdfast ([a-z]+)", text):
             named["command"] += 1
-            assert command in NAMES, (module, text)
+            assert command in COMMANDS, (module, text)
     assert named["help"] >= 3 and named["command"] > 50
 
 

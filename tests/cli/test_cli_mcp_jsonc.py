@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.cli.mcp.client_file import Jsonc, NotJsonc, entry_in, put
+from holdfast.cli.mcp.client_file import Jsonc, NotJsonc, get_entry, set_entry
 from holdfast.contract.json import Json
 
 SECTION, NAME = "servers", "holdfast"
@@ -63,15 +63,15 @@ def files(draw: st.DrawFn) -> tuple[dict[str, Json], str]:
 @given(files())
 def test_the_entry_is_added_and_every_value_and_every_comment_stays(file: tuple[dict[str, Json], str]) -> None:
     value, text = file
-    result = put(text, SECTION, NAME, ENTRY)
+    result = set_entry(text, SECTION, NAME, ENTRY)
     section = value.get(SECTION, {})
     assert isinstance(section, dict)
     after, before = Jsonc(result), Jsonc(text)
     assert after.root is not None
     assert after.root.value == {**value, SECTION: {**section, NAME: ENTRY}}
     assert after.comments == before.comments
-    assert entry_in(result, SECTION, NAME) == ENTRY
-    assert put(result, SECTION, NAME, ENTRY) == result, "twice is the same as once"
+    assert get_entry(result, SECTION, NAME) == ENTRY
+    assert set_entry(result, SECTION, NAME, ENTRY) == result, "twice is the same as once"
     remaining = iter(result)
     assert all(sign in remaining for sign in text if not sign.isspace()), "nothing that was there is gone"
 
@@ -81,10 +81,10 @@ def test_the_entry_is_added_and_every_value_and_every_comment_stays(file: tuple[
 def test_an_entry_that_is_there_is_replaced_and_nothing_else(
     file: tuple[dict[str, Json], str], other: dict[str, Json]
 ) -> None:
-    once = put(file[1], SECTION, NAME, other)
+    once = set_entry(file[1], SECTION, NAME, other)
     found = Jsonc(once).root
     assert found is not None
-    result = put(once, SECTION, NAME, ENTRY)
+    result = set_entry(once, SECTION, NAME, ENTRY)
     new = Jsonc(result)
     assert new.root is not None
     assert isinstance(found.value, dict)
@@ -97,21 +97,21 @@ def test_an_entry_that_is_there_is_replaced_and_nothing_else(
 @pytest.mark.spec("K3a")
 def test_what_is_added_looks_like_the_rest() -> None:
     tabs = '{\n\t// mine\n\t"servers": {\n\t\t"other": {} // keep\n\t}\n}\n'
-    assert put(tabs, SECTION, NAME, {"command": "x"}) == (
+    assert set_entry(tabs, SECTION, NAME, {"command": "x"}) == (
         '{\n\t// mine\n\t"servers": {\n\t\t"other": {}, // keep\n'
         '\t\t"holdfast": {\n\t\t\t"command": "x"\n\t\t}\n\t}\n}\n'
     )
     four = '{\r\n    "a": 1,\r\n}\r\n'
-    assert put(four, SECTION, NAME, {"command": "x"}) == (
+    assert set_entry(four, SECTION, NAME, {"command": "x"}) == (
         '{\r\n    "a": 1,\r\n    "servers": {\r\n        "holdfast": {\r\n'
         '            "command": "x"\r\n        }\r\n    },\r\n}\r\n'
     )
-    assert put('{"a":1}', SECTION, NAME, {"command": "x"}) == '{"a":1, "servers": {"holdfast": {"command": "x"}}}'
-    assert put("", SECTION, NAME, {"command": "x"}) == (
+    assert set_entry('{"a":1}', SECTION, NAME, {"command": "x"}) == '{"a":1, "servers": {"holdfast": {"command": "x"}}}'
+    assert set_entry("", SECTION, NAME, {"command": "x"}) == (
         '{\n  "servers": {\n    "holdfast": {\n      "command": "x"\n    }\n  }\n}\n'
     )
-    assert put("// only words\n", SECTION, NAME, {}).startswith('// only words\n{\n  "servers"')
-    assert put("\ufeff{}", SECTION, NAME, {}).startswith("\ufeff{")
+    assert set_entry("// only words\n", SECTION, NAME, {}).startswith('// only words\n{\n  "servers"')
+    assert set_entry("\ufeff{}", SECTION, NAME, {}).startswith("\ufeff{")
 
 
 @pytest.mark.spec("K3a")
@@ -135,7 +135,7 @@ def test_what_is_added_looks_like_the_rest() -> None:
 )
 def test_what_cannot_be_understood_is_not_edited(text: str, why: str) -> None:
     with pytest.raises(NotJsonc) as caught:
-        put(text, SECTION, NAME, ENTRY)
+        set_entry(text, SECTION, NAME, ENTRY)
     assert why in str(caught.value)
 
 
@@ -145,10 +145,10 @@ def test_members_that_are_not_ours_stay_letter_by_letter(more: dict[str, Json], 
     members = ['"url": "x"', *(f"{json.dumps(key)}: {text}" for key, text in theirs.items())]
     joint = data.draw(st.sampled_from([", ", ",\n    "]))
     text = f'{{"{SECTION}": {{"{NAME}": {{{joint.join(members)}}}}}}}'
-    after = put(text, SECTION, NAME, ENTRY, ours=("command", "args", "url"))
+    after = set_entry(text, SECTION, NAME, ENTRY, ours=("command", "args", "url"))
     assert all(f"{json.dumps(key)}: {source}" in after for key, source in theirs.items())
-    assert entry_in(after, SECTION, NAME) == {**ENTRY, **{key: parsed(source) for key, source in theirs.items()}}
-    assert put(after, SECTION, NAME, ENTRY, ours=("command", "args", "url")) == after
+    assert get_entry(after, SECTION, NAME) == {**ENTRY, **{key: parsed(source) for key, source in theirs.items()}}
+    assert set_entry(after, SECTION, NAME, ENTRY, ours=("command", "args", "url")) == after
 
 
 def parsed(text: str) -> Json:

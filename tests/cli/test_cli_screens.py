@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from holdfast.cli.pending_view import HeldView, given_lines, show_held
+from holdfast.cli.pending_view import PendingView, print_pending, tool_use_lines
 from holdfast.contract.call import Call, Caller, Decision, PendingCall, Precondition, Proposal, Surroundings
 from holdfast.contract.enums import Risk, State, Verdict
 from holdfast.contract.json import Args
@@ -52,7 +52,7 @@ TRICKS = (
 """Not here: signs of Devanagari and the like on their own letters, which pyte takes for the end of the text."""
 
 
-def held(text: str, other: str = "x", *, kind: str = "command") -> PendingCall:
+def pending(text: str, other: str = "x", *, kind: str = "command") -> PendingCall:
     """A call in which every text that somebody else can choose is hostile: `text` where it is read whole."""
     args: Args = {"command": text, "label": f"L{other}"}
     proposal: Proposal | None = None
@@ -78,11 +78,11 @@ def held(text: str, other: str = "x", *, kind: str = "command") -> PendingCall:
     )  # fmt: skip
 
 
-VIEWS: dict[str, Callable[[HeldView], list[str]]] = {
-    "short": HeldView.short,
-    "uncut": HeldView.uncut,
-    "listed": HeldView.listed,
-    "whole": HeldView.whole,
+VIEWS: dict[str, Callable[[PendingView], list[str]]] = {
+    "short": PendingView.short,
+    "uncut": PendingView.uncut,
+    "listed": PendingView.listed,
+    "whole": PendingView.whole,
 }
 
 
@@ -90,16 +90,16 @@ def drawn(item: PendingCall, view: str, columns: int, monkeypatch: pytest.Monkey
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    return sections(shown(VIEWS[view](HeldView(item, Tty(), risk="high")), columns))
+    return sections(shown(VIEWS[view](PendingView(item, Tty(), risk="high")), columns))
 
 
 def check(text: str, other: str, kind: str, view: str, columns: int) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
-        harmless = drawn(held("x", kind=kind), view, columns, monkeypatch)
-        found = drawn(held(text, other, kind=kind), view, columns, monkeypatch)
+        harmless = drawn(pending("x", kind=kind), view, columns, monkeypatch)
+        found = drawn(pending(text, other, kind=kind), view, columns, monkeypatch)
         assert [section.label for section in found] == [section.label for section in harmless]
         assert not any(section.hidden for section in found) or view != "whole"
-        whole = found if view == "whole" else drawn(held(text, other, kind=kind), "whole", columns, monkeypatch)
+        whole = found if view == "whole" else drawn(pending(text, other, kind=kind), "whole", columns, monkeypatch)
         for section, same in zip(found, harmless, strict=True):
             assert section.label not in OURS or section.words == same.words
             if section.hidden:
@@ -150,7 +150,7 @@ def test_whatever_a_call_says_its_lines_are_marked_and_ours_are_as_ever(
 def test_a_copy_of_every_line_that_we_print_stays_behind_the_gutter(view: str, kind: str, columns: int) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setenv("COLUMNS", str(columns))
-        views = (shown_by(HeldView(held("x", kind=kind), Tty(), risk="high")) for shown_by in VIEWS.values())
+        views = (shown_by(PendingView(pending("x", kind=kind), Tty(), risk="high")) for shown_by in VIEWS.values())
         ours = [line for lines in views for line in lines]
     copies = [*ours, *OTHER_LINES, "  [39 lines hidden; in all 3 characters, sha256 0]"]
     check("\n".join(copies), "\n".join(copies), kind, view, columns)
@@ -181,14 +181,14 @@ def test_no_field_of_a_call_can_send_a_control_character_or_a_line_of_ours(
     kind: str, columns: int, trick: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the type says that the text is an id, a digest or a risk: the record of a call is only a file."""
-    plain, hostile = (with_texts(held("x", kind=kind), text) for text in ("x", f"{trick}  risk    low"))
+    plain, hostile = (with_texts(pending("x", kind=kind), text) for text in ("x", f"{trick}  risk    low"))
     assert isinstance(plain, PendingCall) and isinstance(hostile, PendingCall)
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("NO_COLOR", "1")
     for view in VIEWS.values():
-        harmless = sections(shown(view(HeldView(plain, Tty(), risk="high")), columns))
+        harmless = sections(shown(view(PendingView(plain, Tty(), risk="high")), columns))
         for stream in (Tty(), StringIO()):
-            lines = view(HeldView(hostile, stream, risk="high"))
+            lines = view(PendingView(hostile, stream, risk="high"))
             assert all(char.isprintable() for line in lines for char in line)
             if stream.isatty():
                 found = sections(shown(lines, columns))
@@ -211,7 +211,7 @@ def test_each_trick_is_shown_for_what_it_is(trick: str, columns: int) -> None:
 
 def test_the_words_of_ours_stand_before_the_call_and_a_label_before_every_text() -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
-        found = drawn(held("make\nall", "y\ny"), "short", 80, monkeypatch)
+        found = drawn(pending("make\nall", "y\ny"), "short", 80, monkeypatch)
     assert [section.label for section in found] == [
         "", "asks", "why", "risk", "where", "sandbox", "undo", "lasts", "label", "does", "digest", "runs",
     ]  # fmt: skip
@@ -221,18 +221,18 @@ def test_the_words_of_ours_stand_before_the_call_and_a_label_before_every_text()
 
 def test_a_view_says_whether_all_of_the_call_was_shown(capsys: pytest.CaptureFixture[str]) -> None:
     lines = "\n".join(map(str, range(100)))
-    assert show_held(held(lines), sys.stdout)
-    assert show_held(held(lines, kind="arguments"), sys.stdout)
-    assert not show_held(held(lines, kind="diff"), sys.stdout)
-    assert show_held(held(lines, kind="diff"), sys.stdout, whole=True)
-    assert show_held(held("1\n2\n3", kind="diff"), sys.stdout)
-    assert not show_held(held(lines), sys.stdout, listed=True)
-    assert show_held(held("1\n2\n3"), sys.stdout, listed=True)
+    assert print_pending(pending(lines), sys.stdout)
+    assert print_pending(pending(lines, kind="arguments"), sys.stdout)
+    assert not print_pending(pending(lines, kind="diff"), sys.stdout)
+    assert print_pending(pending(lines, kind="diff"), sys.stdout, whole=True)
+    assert print_pending(pending("1\n2\n3", kind="diff"), sys.stdout)
+    assert not print_pending(pending(lines), sys.stdout, listed=True)
+    assert print_pending(pending("1\n2\n3"), sys.stdout, listed=True)
     assert "│ 99\n" in capsys.readouterr().out
 
 
 def test_a_changed_definition_is_never_cut_and_the_arguments_stand_before_it() -> None:
-    item = held("\n".join(f"+‹\\x1b›{number}" for number in range(100)), kind="diff")
+    item = pending("\n".join(f"+‹\\x1b›{number}" for number in range(100)), kind="diff")
     call = replace(item.call, args={"what": "all", "label": "‹\\x1b›"})
     changed = replace(item, call=call, decision=Decision(Verdict.ASK, CHANGED, "x"))
     with pytest.MonkeyPatch.context() as monkeypatch:
@@ -243,11 +243,11 @@ def test_a_changed_definition_is_never_cut_and_the_arguments_stand_before_it() -
 
 
 def test_a_diff_that_its_tool_has_cut_does_not_count_as_shown() -> None:
-    item = held("+x", kind="diff")
+    item = pending("+x", kind="diff")
     assert item.proposal is not None
     cut = replace(item, proposal=replace(item.proposal, preview_cut=True))
-    assert not show_held(cut, sys.stdout) and not show_held(cut, sys.stdout, listed=True)
-    assert show_held(cut, sys.stdout, whole=True)
+    assert not print_pending(cut, sys.stdout) and not print_pending(cut, sys.stdout, listed=True)
+    assert print_pending(cut, sys.stdout, whole=True)
 
 
 @settings(deadline=None, max_examples=rounds(40, 400))
@@ -255,6 +255,6 @@ def test_a_diff_that_its_tool_has_cut_does_not_count_as_shown() -> None:
 def test_a_call_as_a_model_gave_it_is_marked_too(tool: str, arguments: str, columns: int) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setenv("COLUMNS", str(columns))
-        found = sections(shown(given_lines(tool, arguments, Tty()), columns))
+        found = sections(shown(tool_use_lines(tool, arguments, Tty()), columns))
     assert [section.label for section in found] == ["tool", "with"]
     assert bare(found[0].text) == bare(tool)

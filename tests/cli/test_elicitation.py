@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.cli.chat.view import PersonView
-from holdfast.cli.elicitation import caution_about
-from holdfast.cli.prompt import somebody_asks, turn
+from holdfast.cli.chat.view import TerminalView
+from holdfast.cli.elicitation import address_warning
+from holdfast.cli.prompt import exclusive_terminal, is_prompt_open
 from holdfast.contract.elicitation import Completion, Form, Question, Roots, Speech, Visit
 from holdfast.contract.event import Logged
 from holdfast.rules.form_safety import Bad, fields_of
@@ -259,29 +259,29 @@ async def _two_who_ask() -> None:
     answered = asyncio.Event()
 
     async def first() -> None:
-        async with turn():
+        async with exclusive_terminal():
             first_asks.set()
             await answered.wait()
             order.append("first")
 
     async def second() -> None:
-        async with turn():
+        async with exclusive_terminal():
             order.append("second")
 
-    assert not somebody_asks()
+    assert not is_prompt_open()
     async with asyncio.timeout(10), asyncio.TaskGroup() as group:
         group.create_task(first())
         await first_asks.wait()
         group.create_task(second())
-        assert somebody_asks()
+        assert is_prompt_open()
         answered.set()
     assert order == ["first", "second"]
-    assert not somebody_asks()
+    assert not is_prompt_open()
 
 
 @pytest.mark.spec("K1")
 def test_what_a_server_logs_is_shown_in_a_document_from_warnings_on(capsys: pytest.CaptureFixture[str]) -> None:
-    view = PersonView()
+    view = TerminalView()
     for level in ("debug", "info", "notice", "warning", "emergency"):
         view.runtime(Logged("", "mcp:a", level, f"{level} \x1b[2J"))
     said = capsys.readouterr().err
@@ -318,4 +318,4 @@ def test_whatever_is_typed_is_a_valid_value_or_refused(typed: str, kind: str) ->
     ],
 )
 def test_what_is_not_encrypted_is_cautioned_about(url: str, openable: bool) -> None:
-    assert (caution_about(url) is None) == openable
+    assert (address_warning(url) is None) == openable

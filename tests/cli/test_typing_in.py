@@ -100,7 +100,7 @@ def test_input_that_is_discarded_after_it_was_announced_blocks_nothing(keyboard:
         await asyncio.sleep(0)
         keyboard.press(b"lost\n")
         keyboard.arrived()
-        asyncio.get_running_loop().call_soon(prompt.forget_typed_ahead)  # after the loop has seen it
+        asyncio.get_running_loop().call_soon(prompt.discard_typeahead)  # after the loop has seen it
         for _ in range(20):
             await asyncio.sleep(0)
         assert not asked.done()

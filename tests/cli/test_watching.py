@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.chat.watch import CannotWatch, Watch
+from holdfast.cli.chat.watch import CannotWatch, FileWatch
 
 PATIENCE = 20.0
 
@@ -47,7 +47,7 @@ def test_every_way_of_saving_is_seen(tmp_path: Path, save: Callable[[Path], obje
     file.write_text("before")
 
     async def main() -> None:
-        async with Watch([file]) as watch:
+        async with FileWatch([file]) as watch:
             save(file)
             await asyncio.wait_for(watch.changed(), PATIENCE)
 
@@ -61,7 +61,7 @@ def test_a_file_that_is_not_there_yet_and_one_behind_a_symlink_are_seen(tmp_path
     link.symlink_to(real)
 
     async def main() -> None:
-        async with Watch([link]) as watch:
+        async with FileWatch([link]) as watch:
             real.write_text("first")
             await asyncio.wait_for(watch.changed(), PATIENCE)
             _swap(real)
@@ -76,7 +76,7 @@ def test_other_files_of_the_folder_are_no_news(tmp_path: Path) -> None:
     file, other = tmp_path / "notes.chat", tmp_path / "other.chat"
 
     async def main() -> None:
-        async with Watch([file]) as watch, Watch([other]) as witness:
+        async with FileWatch([file]) as watch, FileWatch([other]) as witness:
             other.write_text("not ours")
             await asyncio.wait_for(witness.changed(), PATIENCE)
             other.unlink()
@@ -101,7 +101,7 @@ def test_a_save_in_several_steps_is_told_once_when_it_is_complete(tmp_path: Path
             if pauses <= steps:
                 watch.touch()
 
-        watch = Watch([tmp_path / "notes.chat"], pause=pause)
+        watch = FileWatch([tmp_path / "notes.chat"], pause=pause)
         watch.touch()
         await asyncio.wait_for(watch.changed(), PATIENCE)
         return pauses
@@ -114,7 +114,7 @@ def test_a_file_that_never_comes_to_rest_is_told_all_the_same(tmp_path: Path) ->
         async def pause(_: float) -> None:
             watch.touch()
 
-        watch = Watch([tmp_path / "notes.chat"], pause=pause)
+        watch = FileWatch([tmp_path / "notes.chat"], pause=pause)
         watch.touch()
         await asyncio.wait_for(watch.changed(), PATIENCE)
 
@@ -124,19 +124,19 @@ def test_a_file_that_never_comes_to_rest_is_told_all_the_same(tmp_path: Path) ->
 def test_without_watchdog_it_is_said_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "watchdog.observers", None)
     with pytest.raises(CannotWatch, match=r"pip install 'holdfast\[watch\]'"):
-        asyncio.run(_enter(Watch([tmp_path / "notes.chat"]).__aenter__))
+        asyncio.run(_enter(FileWatch([tmp_path / "notes.chat"]).__aenter__))
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(CannotWatch, match="gone cannot be watched"):
-        asyncio.run(_enter(Watch([tmp_path / "gone" / "notes.chat"]).__aenter__))
+        asyncio.run(_enter(FileWatch([tmp_path / "gone" / "notes.chat"]).__aenter__))
 
 
 def test_waiting_costs_no_time_of_the_processor(tmp_path: Path) -> None:
     """All threads are blocked: nothing ticks, whoever waits."""
 
     async def main() -> float:
-        async with Watch([tmp_path / "notes.chat"]) as watch:
+        async with FileWatch([tmp_path / "notes.chat"]) as watch:
             waiting = asyncio.create_task(watch.changed())
             await asyncio.sleep(0)
             before = sum(os.times()[:2])

@@ -11,7 +11,7 @@ from holdfast.cli import errors
 from holdfast.contract.errors import HoldfastError
 
 
-def quick_call(argv: Sequence[str]) -> int | None:
+def run_quick_call(argv: Sequence[str]) -> int | None:
     """The exit code, or None when the command line has to be parsed in full."""
     if len(argv) < 2 or argv[0] != "call":
         return None
@@ -36,16 +36,16 @@ def run(argv: Sequence[str]) -> int:
         code = _run(argv, as_json=as_json, debug=debug)
         sys.stdout.flush()
     except BrokenPipeError:
-        return errors.hush()
+        return errors.silence_stdout()
     except OSError as error:
-        errors.hush()
+        errors.silence_stdout()
         return errors.report("output", f"Standard output cannot be written: {error.strerror}.", errors.FAILED)
     return code
 
 
 def _run(argv: Sequence[str], *, as_json: bool, debug: bool) -> int:
     try:
-        code = None if COMPLETION in os.environ else quick_call(argv)
+        code = None if COMPLETION in os.environ else run_quick_call(argv)
         return _run_click(list(argv), as_json=as_json) if code is None else code
     except KeyboardInterrupt:
         text = "Interrupted; `holdfast ledger` says what became of the call."

@@ -12,13 +12,13 @@ from typing import Any, Final, Literal, NamedTuple, cast
 
 from msgspec import ValidationError, convert
 
-from holdfast.cli.arguments import read_object
-from holdfast.cli.console import note, note_lines, screen_width, shown
-from holdfast.cli.pending_view import HeldView, note_shown
+from holdfast.cli.arguments import parse_object
+from holdfast.cli.console import print_err, print_err_lines, screen_width, shown
+from holdfast.cli.layout import print_message, quote, wrap_sentence
+from holdfast.cli.pending_view import PendingView, record_shown
 from holdfast.cli.project_context import whoami
-from holdfast.cli.prompt import Leave, page, read_key, read_line, turn
-from holdfast.cli.prompt import edit as edit_text
-from holdfast.cli.wrap import note_folded, quote, sentence
+from holdfast.cli.prompt import PromptDismissed, exclusive_terminal, page, read_key, read_line
+from holdfast.cli.prompt import edit_text as edit_text
 from holdfast.contract.call import Answer, PendingCall
 from holdfast.contract.errors import CallError, HoldfastError, NotPending, UnknownCall
 from holdfast.contract.json import Args
@@ -30,13 +30,13 @@ from holdfast.text.escape import clip_middle, escape
 from holdfast.text.preview import generic_body
 from holdfast.tools.shell import SHELL_EXEC
 
-QUESTIONS: Final = "ask.user"
+ASK_USER: Final = "ask.user"
 _WIDEN: Final = "Name a host, network, read PATH, write PATH or outside, with commas between several."
 
 
-async def ask_questions(held: PendingCall) -> str | None:
+async def ask_questions(pending: PendingCall) -> str | None:
     """The result the person gives; None when they end the input instead."""
-    questions = _questions(held)
+    questions = _questions_of(pending)
     if not questions:
         return await read_line("Result: ")
     answers: list[str] = []
@@ -52,7 +52,9 @@ async def ask_questions(held: PendingCall) -> str | None:
 
 async def _ask_one(text: str, options: Sequence[str]) -> str | None:
     numbered = "\n".join(f"  {number}. {escape(option)}" for number, option in enumerate(options, 1))
-    note_lines((*quote(text, sys.stderr).lines, *(quote(numbered, sys.stderr, show=shown).lines if options else ())))
+    print_err_lines(
+        (*quote(text, sys.stderr).lines, *(quote(numbered, sys.stderr, show=shown).lines if options else ()))
+    )
     answer = ""
     while not answer.strip():
         typed = await read_line("Your answer (a number or your own words): " if options else "Your answer: ")
@@ -63,10 +65,10 @@ async def _ask_one(text: str, options: Sequence[str]) -> str | None:
     return options[int(choice) - 1] if choice.isdecimal() and 0 < int(choice) <= len(options) else answer
 
 
-def _questions(held: PendingCall) -> list[tuple[str, list[str]]]:
-    if held.call.tool != QUESTIONS:
+def _questions_of(pending: PendingCall) -> list[tuple[str, list[str]]]:
+    if pending.call.tool != ASK_USER:
         return []
-    given = cast(list[dict[str, Any]], held.call.args.get("questions") or [])
+    given = cast(list[dict[str, Any]], pending.call.args.get("questions") or [])
     return [(str(item.get("question", "")), list(item.get("options") or [])) for item in given]
 
 
@@ -80,52 +82,54 @@ _WHOLE: Final = 1_000_000
 """Columns of a rule in a list, and of one that somebody is about to keep."""
 
 
-class Offer(NamedTuple):
+class GrantOption(NamedTuple):
     scope: LastingScope
     width: Width
     words: str
 
 
-def offers(runtime: Runtime, held: PendingCall, by: str) -> list[Offer]:
+def grant_options(runtime: Runtime, pending: PendingCall, by: str) -> list[GrantOption]:
     """Every rule that may be kept for this call and would cover it, the narrowest first."""
-    found: list[Offer] = []
+    found: list[GrantOption] = []
     for width in _WIDTHS:
         for scope, where in _SCOPES.items():
             try:
-                spec = runtime.approvals.grant_for(held, scope, by, width)
+                spec = runtime.approvals.grant_for(pending, scope, by, width)
             except HoldfastError:
                 continue
-            found.append(Offer(scope, width, f"{rule_words(spec.tool, spec.pattern, _WHOLE)}, {where}"))
+            found.append(GrantOption(scope, width, f"{describe_grant(spec.tool, spec.pattern, _WHOLE)}, {where}"))
     return found
 
 
-async def choose_grant(runtime: Runtime, held: PendingCall, found: Sequence[Offer], by: str) -> bool:
+async def choose_grant(runtime: Runtime, pending: PendingCall, found: Sequence[GrantOption], by: str) -> bool:
     """Show the rules that may be kept; a number keeps one. Whether one was kept."""
-    note("Always allow, without asking:")
+    print_err("Always allow, without asking:")
     for number, offer in enumerate(found, 1):
         _show(f"{number}. {offer.words}")
     numbers = [str(number) for number in range(1, len(found) + 1)]
     span = "1" if len(numbers) == 1 else f"1-{len(numbers)}"
-    legend = _legend([(span, "keep this rule and run the call"), ("n", "back")])
+    legend = _key_legend([(span, "keep this rule and run the call"), ("n", "back")])
     key = await read_key(f"{legend}\n> ", (*numbers, "n", "q"))
     if key not in numbers:
         return False
     chosen = found[int(key) - 1]
-    await allow(runtime, held, chosen.scope, by, chosen.width)
+    await create_grant(runtime, pending, chosen.scope, by, chosen.width)
     return True
 
 
-async def allow(runtime: Runtime, held: PendingCall, scope: LastingScope, by: str, width: Width = "exact") -> None:
+async def create_grant(
+    runtime: Runtime, pending: PendingCall, scope: LastingScope, by: str, width: Width = "exact"
+) -> None:
     """Keep a rule for this call, and say how to take it back."""
-    grant = await runtime.allow(held, scope, by=by, width=width)
-    note(f"Kept as grant {grant.id}. `holdfast grants revoke {grant.id}` takes it back.")
+    grant = await runtime.allow(pending, scope, by=by, width=width)
+    print_err(f"Kept as grant {grant.id}. `holdfast grants revoke {grant.id}` takes it back.")
 
 
 def _show(words: str) -> None:
-    note_lines(quote(words, sys.stderr, show=shown).lines)
+    print_err_lines(quote(words, sys.stderr, show=shown).lines)
 
 
-def rule_words(tool: str, stored: Args, width: int = _LISTED) -> str:
+def describe_grant(tool: str, stored: Args, width: int = _LISTED) -> str:
     """Which calls a rule covers, with its arguments in `width` columns, and what must hold them."""
     try:
         pattern = convert(stored, GrantPattern)
@@ -136,8 +140,8 @@ def rule_words(tool: str, stored: Args, width: int = _LISTED) -> str:
         return f"{words}: an earlier version kept it without its sandbox, so it allows nothing"
     if pattern.files:
         words += f", with {', '.join(escape(file.path) for file in pattern.files)} as it was"
-    held = escape(str(pattern.given_under))
-    return f"{words}, {held}" if held else words
+    pending = escape(str(pattern.given_under))
+    return f"{words}, {pending}" if pending else words
 
 
 def _covered(tool: str, pattern: GrantPattern, width: int) -> str:
@@ -146,7 +150,7 @@ def _covered(tool: str, pattern: GrantPattern, width: int) -> str:
     given = {name: value for name, value in pattern.args.items() if value is not None}
     command = given.pop("command", None)
     if pattern.command:
-        words = _commands(pattern)
+        words = _covered_commands(pattern)
     elif isinstance(command, str) and tool == SHELL_EXEC.name:
         words = f"`{escape(clip_middle(command, width))}` with any timeout"
     else:
@@ -162,7 +166,7 @@ def _covered(tool: str, pattern: GrantPattern, width: int) -> str:
     return f"{words}, from {_in_project(pattern.cwd)}"
 
 
-def _commands(pattern: GrantPattern) -> str:
+def _covered_commands(pattern: GrantPattern) -> str:
     command = escape(" ".join((*pattern.command, *pattern.options)))
     match pattern.rest:
         case "files":
@@ -182,13 +186,13 @@ Step = Callable[["TerminalAsker", PendingCall], Awaitable["Answer | PendingCall 
 """Gives the answer, or the call to ask about next: the same one again, or a changed one."""
 
 
-class Key(NamedTuple):
+class PromptKey(NamedTuple):
     """A key at the prompt: one entry of `KEYS`."""
 
     key: str
     words: str
     step: Step
-    offered: Callable[[TerminalAsker, PendingCall], bool] = lambda asker, held: True
+    offered: Callable[[TerminalAsker, PendingCall], bool] = lambda asker, pending: True
 
 
 class TerminalAsker:
@@ -207,7 +211,7 @@ class TerminalAsker:
         """The call that waits, where what is asked about is that call with a wider sandbox."""
         self._cut = False
         """Whether something of the call that is asked about was not shown yet."""
-        self._offers: list[Offer] = []
+        self._offers: list[GrantOption] = []
         """What may always be allowed, for the call that is asked about."""
 
     @property
@@ -218,159 +222,159 @@ class TerminalAsker:
     def asked(self) -> bool:
         return self._asked is not None
 
-    async def __call__(self, held: PendingCall) -> None:
-        async with turn():
-            await self._attend(held)
+    async def __call__(self, pending: PendingCall) -> None:
+        async with exclusive_terminal():
+            await self._attend(pending)
 
-    async def _attend(self, held: PendingCall) -> None:
+    async def _attend(self, pending: PendingCall) -> None:
         shown: PendingCall | None = None
         try:
             while True:
-                if held is not shown:
-                    self._tell_change(held)
-                    await self._show(held)
-                    shown = self._asked = held
-                held = await self._ask(held)
-        except Answered:
+                if pending is not shown:
+                    self._tell_change(pending)
+                    await self._show(pending)
+                    shown = self._asked = pending
+                pending = await self._ask(pending)
+        except _AnswerAccepted:
             self.answered = True
-        except Leave:
+        except PromptDismissed:
             return
         except asyncio.CancelledError:
-            note()
+            print_err()
             raise
 
-    async def _ask(self, held: PendingCall) -> PendingCall:
+    async def _ask(self, pending: PendingCall) -> PendingCall:
         """One question; the call to ask about next."""
-        step = TerminalAsker.result if held.call.tool == QUESTIONS else await self._choose(held)
+        step = TerminalAsker.result if pending.call.tool == ASK_USER else await self._choose(pending)
         try:
-            said = await step(self, held)
+            said = await step(self, pending)
             if not isinstance(said, Answer):
-                return held if said is None else said
-            about = held if said.widen else self._unwidened(held)
+                return pending if said is None else said
+            about = pending if said.widen else self._unwidened(pending)
             self.answered = True  # from here on it may run, also if we are stopped before we know
-            await self._runtime.pipeline.answer(held.call.id, said, digest=about.digest)
+            await self._runtime.pipeline.answer(pending.call.id, said, digest=about.digest)
         except (NotPending, UnknownCall) as error:
-            note_folded(shown(str(error)))
+            print_message(shown(str(error)))
         except HoldfastError as error:
             self.answered = False
-            note_folded(shown(str(error)), "Not possible:", "red")
-            return held
-        raise Answered
+            print_message(shown(str(error)), "Not possible:", "red")
+            return pending
+        raise _AnswerAccepted
 
-    async def _show(self, held: PendingCall) -> None:
-        note()
-        if held.call.tool == QUESTIONS:
-            note("You are asked:")
+    async def _show(self, pending: PendingCall) -> None:
+        print_err()
+        if pending.call.tool == ASK_USER:
+            print_err("You are asked:")
             return
-        tool = self._runtime.registry.find(held.call.tool)
-        view = HeldView(held, risk=None if tool is None else tool.risk)
+        tool = self._runtime.registry.find(pending.call.tool)
+        view = PendingView(pending, risk=None if tool is None else tool.risk)
         await page(view.short())
         self._cut = not view.short_is_whole
-        self._offers = [] if held.definition_only else offers(self._runtime, held, self._by)
-        note()
+        self._offers = [] if pending.definition_only else grant_options(self._runtime, pending, self._by)
+        print_err()
         if view.short_is_whole:
-            self._whole_was_shown(held)
+            self._whole_was_shown(pending)
 
-    def _tell_change(self, held: PendingCall) -> None:
+    def _tell_change(self, pending: PendingCall) -> None:
         """Why a call is shown again: what was approved here is not what would happen now."""
-        if self._asked is not None and self._asked.digest != held.digest and not self._edited:
-            changed = what_changed(self._asked, held)
-            note_folded(f"It changed since you were shown it: {shown(changed)}. Review it again.")
+        if self._asked is not None and self._asked.digest != pending.digest and not self._edited:
+            changed = what_changed(self._asked, pending)
+            print_message(f"It changed since you were shown it: {shown(changed)}. Review it again.")
         self._edited = False
 
-    async def _choose(self, held: PendingCall) -> Step:
-        offered = {key.key: key for key in KEYS if key.offered(self, held)}
-        legend = _legend((key.key, key.words) for key in offered.values())
+    async def _choose(self, pending: PendingCall) -> Step:
+        offered = {key.key: key for key in KEYS if key.offered(self, pending)}
+        legend = _key_legend((key.key, key.words) for key in offered.values())
         key = await read_key(f"{legend}\n> ", offered, "Press one of the keys.")
         if key is None:
-            raise Leave
+            raise PromptDismissed
         return offered[key].step
 
-    async def leave(self, held: PendingCall) -> None:
-        raise Leave
+    async def leave(self, pending: PendingCall) -> None:
+        raise PromptDismissed
 
-    async def approve(self, held: PendingCall) -> Answer | None:
-        return Answer(kind="approve", by=self._by, widen=held.widened) if await self._seen(held) else None
+    async def approve(self, pending: PendingCall) -> Answer | None:
+        return Answer(kind="approve", by=self._by, widen=pending.widened) if await self._seen(pending) else None
 
-    async def widen(self, held: PendingCall) -> PendingCall | None:
+    async def widen(self, pending: PendingCall) -> PendingCall | None:
         """The same call with a wider sandbox, to be shown and asked about next; the one that waits stays as it is."""
-        note_folded(_WIDEN)
-        widening = typed_widening(await read_line("What may it reach? ") or "")
+        print_message(_WIDEN)
+        widening = parse_widening(await read_line("What may it reach? ") or "")
         if not widening:
             return None
-        narrow = self._unwidened(held)
-        wide = await self._runtime.pipeline.widened(narrow, widening | (held.widened or Widening()))
+        narrow = self._unwidened(pending)
+        wide = await self._runtime.pipeline.widened(narrow, widening | (pending.widened or Widening()))
         self._narrow = narrow
         self._edited = True
         return wide
 
-    def _unwidened(self, held: PendingCall) -> PendingCall:
-        return held if held.widened is None or self._narrow is None else self._narrow
+    def _unwidened(self, pending: PendingCall) -> PendingCall:
+        return pending if pending.widened is None or self._narrow is None else self._narrow
 
-    async def reject(self, held: PendingCall) -> Answer:
+    async def reject(self, pending: PendingCall) -> Answer:
         return Answer(kind="reject", by=self._by)
 
-    async def reject_with_message(self, held: PendingCall) -> Answer | None:
+    async def reject_with_message(self, pending: PendingCall) -> Answer | None:
         text = await read_line("What should the model know? ")
         return Answer(kind="reject", by=self._by, message=text.strip()) if text and text.strip() else None
 
-    async def edit(self, held: PendingCall) -> PendingCall | None:
-        held = self._unwidened(held)
-        old = json.dumps(held.call.args, indent=2, ensure_ascii=False)
+    async def edit(self, pending: PendingCall) -> PendingCall | None:
+        pending = self._unwidened(pending)
+        old = json.dumps(pending.call.args, indent=2, ensure_ascii=False)
         new = await edit_text(f"{old}\n", ".json")
         if new is None:
             new = await read_line("New arguments, one line of JSON: ")
         if not new or not new.strip():
             return None
-        args = read_object(new, "The arguments")
-        if args == held.call.args:
+        args = parse_object(new, "The arguments")
+        if args == pending.call.args:
             return None
-        changed = await self._runtime.pipeline.change(held, args, by=self._by)
+        changed = await self._runtime.pipeline.change(pending, args, by=self._by)
         self._edited = True
         return changed
 
-    async def always(self, held: PendingCall) -> Answer | None:
-        if not await self._seen(held):
+    async def always(self, pending: PendingCall) -> Answer | None:
+        if not await self._seen(pending):
             return None
-        granted = await choose_grant(self._runtime, held, self._offers, self._by)
+        granted = await choose_grant(self._runtime, pending, self._offers, self._by)
         return Answer(kind="approve", by=self._by) if granted else None
 
-    async def result(self, held: PendingCall) -> Answer | None:
-        text = await ask_questions(held)
+    async def result(self, pending: PendingCall) -> Answer | None:
+        text = await ask_questions(pending)
         if text is None:
-            raise Leave
+            raise PromptDismissed
         return Answer(kind="respond", by=self._by, message=text)
 
-    async def details(self, held: PendingCall) -> None:
-        await page(HeldView(held).details())
-        self._whole_was_shown(held)
+    async def details(self, pending: PendingCall) -> None:
+        await page(PendingView(pending).details())
+        self._whole_was_shown(pending)
 
-    async def _seen(self, held: PendingCall) -> bool:
+    async def _seen(self, pending: PendingCall) -> bool:
         """Whether all of it was shown before; if not, it is shown now, and asked about again."""
         if self._cut:
-            note_folded("Not all of it was shown. This is the whole:")
-            await page(HeldView(held).uncut())
-            self._whole_was_shown(held)
+            print_message("Not all of it was shown. This is the whole:")
+            await page(PendingView(pending).uncut())
+            self._whole_was_shown(pending)
             return False
         return True
 
-    def _whole_was_shown(self, held: PendingCall) -> None:
+    def _whole_was_shown(self, pending: PendingCall) -> None:
         self._cut = False
-        if held.widened is None:
-            note_shown(self._runtime.workspace.state, [held])
+        if pending.widened is None:
+            record_shown(self._runtime.workspace.state, [pending])
 
 
-def _is_contained(asker: TerminalAsker, held: PendingCall) -> bool:
-    around = None if held.proposal is None else held.proposal.surroundings
+def _is_contained(asker: TerminalAsker, pending: PendingCall) -> bool:
+    around = None if pending.proposal is None else pending.proposal.surroundings
     return around is not None and around.sandbox.startswith("contained")
 
 
-def typed_widening(text: str) -> Widening:
+def parse_widening(text: str) -> Widening:
     """Raises `CallError` for what means nothing."""
     return all_of(_piece(piece.strip()) for piece in text.split(",") if piece.strip())
 
 
-def absolute(paths: Iterable[str]) -> tuple[str, ...]:
+def absolute_paths(paths: Iterable[str]) -> tuple[str, ...]:
     """Paths as the person's own shell would mean them."""
     return tuple(str(Path(path).expanduser().absolute()) for path in paths)
 
@@ -378,9 +382,9 @@ def absolute(paths: Iterable[str]) -> tuple[str, ...]:
 def _piece(piece: str) -> Widening:
     word, _, path = piece.partition(" ")
     if word == "read" and path:
-        return Widening(read=absolute((path.strip(),)))
+        return Widening(read=absolute_paths((path.strip(),)))
     if word == "write" and path:
-        return Widening(write=absolute((path.strip(),)))
+        return Widening(write=absolute_paths((path.strip(),)))
     if piece == "network":
         return Widening(network=True)
     if piece == "outside":
@@ -390,35 +394,35 @@ def _piece(piece: str) -> Widening:
     return Widening(hosts=(word,))
 
 
-class Answered(Exception):
+class _AnswerAccepted(Exception):
     """The answer was taken."""
 
 
-def _runs(asker: TerminalAsker, held: PendingCall) -> bool:
+def _can_run(asker: TerminalAsker, pending: PendingCall) -> bool:
     """A tool without code cannot be run, only answered."""
-    return not held.definition_only
+    return not pending.definition_only
 
 
-def _has_offers(asker: TerminalAsker, held: PendingCall) -> bool:
+def _can_always(asker: TerminalAsker, pending: PendingCall) -> bool:
     """A wider sandbox is for one call; to have it each time takes a command rule."""
-    return asker.can_always and held.widened is None
+    return asker.can_always and pending.widened is None
 
 
 KEYS: Final = (
-    Key("y", "yes", TerminalAsker.approve, _runs),
-    Key("n", "no", TerminalAsker.reject),
-    Key("m", "no, with a message", TerminalAsker.reject_with_message),
-    Key("e", "edit the arguments", TerminalAsker.edit, _runs),
-    Key("a", "always allow", TerminalAsker.always, _has_offers),
-    Key("w", "widen the sandbox", TerminalAsker.widen, _is_contained),
-    Key("r", "give the result yourself", TerminalAsker.result),
-    Key("d", "details", TerminalAsker.details),
-    Key("q", "quit, leave it pending", TerminalAsker.leave),
+    PromptKey("y", "yes", TerminalAsker.approve, _can_run),
+    PromptKey("n", "no", TerminalAsker.reject),
+    PromptKey("m", "no, with a message", TerminalAsker.reject_with_message),
+    PromptKey("e", "edit the arguments", TerminalAsker.edit, _can_run),
+    PromptKey("a", "always allow", TerminalAsker.always, _can_always),
+    PromptKey("w", "widen the sandbox", TerminalAsker.widen, _is_contained),
+    PromptKey("r", "give the result yourself", TerminalAsker.result),
+    PromptKey("d", "details", TerminalAsker.details),
+    PromptKey("q", "quit, leave it pending", TerminalAsker.leave),
 )
 
 
-def _legend(keys: Iterable[tuple[str, str]]) -> str:
+def _key_legend(keys: Iterable[tuple[str, str]]) -> str:
     words = "  ".join(f"[{key}] {words}".replace(" ", "\N{NO-BREAK SPACE}") for key, words in keys)
     wrapped = textwrap.fill(words, screen_width(sys.stderr) - 1, break_long_words=False, break_on_hyphens=False)
     lines = wrapped.replace("\N{NO-BREAK SPACE}", " ").split("\n")
-    return "\n".join(part for line in lines for part in sentence(line, sys.stderr))
+    return "\n".join(part for line in lines for part in wrap_sentence(line, sys.stderr))

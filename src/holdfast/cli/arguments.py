@@ -20,7 +20,7 @@ _TEXT_TYPES: Final = ("string", ["string", "null"], ["null", "string"])
 _MAX_SHOWN: Final = 40
 
 
-def read_words(words: Sequence[str], schema: Mapping[str, Any]) -> Args | str | bytes:
+def parse_arguments(words: Sequence[str], schema: Mapping[str, Any]) -> Args | str | bytes:
     """What `Runtime.call` takes. JSON is handed on as it was typed, so that what is wrong with it is recorded."""
     if not words:
         return {}
@@ -39,7 +39,7 @@ def read_words(words: Sequence[str], schema: Mapping[str, Any]) -> Args | str | 
     return args
 
 
-def read_object(text: str, what: str) -> Args:
+def parse_object(text: str, what: str) -> Args:
     """A JSON object from an option or an editor."""
     value = parse_json(_read_stdin() if text == "-" else text)
     if not isinstance(value, dict):

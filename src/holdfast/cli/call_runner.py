@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from holdfast.cli import console
-from holdfast.cli.arguments import read_words
-from holdfast.cli.project_context import is_builtin, runtime_here, servers_for
-from holdfast.cli.wrap import note_folded, note_quoted
+from holdfast.cli.arguments import parse_arguments
+from holdfast.cli.layout import print_message, print_quoted
+from holdfast.cli.project_context import is_builtin, open_runtime, servers_for
 from holdfast.contract.enums import State
 from holdfast.contract.json import Json
 from holdfast.text.escape import escape
@@ -44,21 +44,21 @@ def run_call(
     servers = servers_for(name)
     elsewhere = servers is None or not is_builtin(name)
     nobody = "deny" if headless else "pending"
-    with runtime_here(flags or {}, entry_points=elsewhere, servers=servers, nobody=nobody) as runtime:
+    with open_runtime(flags or {}, entry_points=elsewhere, servers=servers, nobody=nobody) as runtime:
         if servers and runtime.registry.ready:
-            from holdfast.cli.project_context import need_server
+            from holdfast.cli.project_context import require_server
 
-            need_server(runtime, name)
+            require_server(runtime, name)
         args = _read(runtime, name, words) if runtime.registry.ready else tuple(words)
         call = _call_and_ask if console.can_ask() and not pending and not headless else _call
-        result, held, seen = asyncio.run(call(runtime, name, args))
+        result, pending_call, seen = asyncio.run(call(runtime, name, args))
         state = runtime.workspace.state
-    return show_result(result, held, as_json=as_json, state=state, seen=seen, raw=raw)
+    return show_result(result, pending_call, as_json=as_json, state=state, seen=seen, raw=raw)
 
 
 def _read(runtime: Runtime, name: str, words: Sequence[str]) -> Arguments:
     tool = runtime.registry.find(name)
-    return read_words(words, tool.input_schema if tool is not None else {})
+    return parse_arguments(words, tool.input_schema if tool is not None else {})
 
 
 async def _call_and_ask(runtime: Runtime, name: str, args: Arguments | Words) -> Ended:
@@ -73,42 +73,42 @@ async def _call_and_ask(runtime: Runtime, name: str, args: Arguments | Words) ->
     asker = TerminalAsker(runtime)
     runtime.attach(asker, elicitor=elicit)
     try:
-        result, held, _ = await _call(runtime, name, args)
+        result, pending_call, _ = await _call(runtime, name, args)
     except asyncio.CancelledError:
         if asker.asked and not asker.answered:
             raise Cancelled from None  # the pipeline has ended the call
         raise
-    if asker.asked and not asker.answered and held is None:
-        console.note("It was answered elsewhere.")
-    return result, held, asker.asked
+    if asker.asked and not asker.answered and pending_call is None:
+        console.print_err("It was answered elsewhere.")
+    return result, pending_call, asker.asked
 
 
 async def _call(runtime: Runtime, name: str, args: Arguments | Words) -> Ended:
     """Words are read when the sources have told what the tool wants."""
     if not runtime.interfaces.can_elicit and isinstance(args, tuple):
-        from holdfast.cli.elicitation import stand_in
+        from holdfast.cli.elicitation import attach_silent_elicitor
 
-        stand_in(runtime, servers_for(name))
+        attach_silent_elicitor(runtime, servers_for(name))
     async with runtime:
         if isinstance(args, tuple):
-            from holdfast.cli.project_context import leave_out_warnings, need_server, wait_for_sources
-            from holdfast.cli.wrap import note_logged
+            from holdfast.cli.layout import print_log_event
+            from holdfast.cli.project_context import mute_source_warnings, require_server, wait_for_sources
 
-            runtime.events.listen(note_logged)
+            runtime.events.listen(print_log_event)
             if servers_for(name) is not None:
-                leave_out_warnings()
+                mute_source_warnings()
             await wait_for_sources(runtime)
-            need_server(runtime, name)
+            require_server(runtime, name)
             args = _read(runtime, name, args)
         result = await runtime.call(name, args)
         waits = result.state in (State.PENDING, State.APPROVED)
-        held = runtime.ledger.held(result.call_id) if waits and runtime.ledger is not None else None
-        return result, held, False
+        pending_call = runtime.ledger.held(result.call_id) if waits and runtime.ledger is not None else None
+        return result, pending_call, False
 
 
 def show_result(
     result: Result,
-    held: PendingCall | None = None,
+    pending_call: PendingCall | None = None,
     *,
     as_json: bool,
     state: Path | None = None,
@@ -123,39 +123,41 @@ def show_result(
     if as_json:
         from holdfast.cli.json_output import result_output
 
-        console.put_json(result_output(result, held))
-        if held is not None:
-            _note_shown(state, held)
+        console.print_json(result_output(result, pending_call))
+        if pending_call is not None:
+            _note_shown(state, pending_call)
         return result.exit_code
-    console.put_output(result.output, raw=raw)
+    console.print_output(result.output, raw=raw)
     for item in result.attachments:
         name = f" {escape(item.name)}" if item.name else ""
-        console.note(f"[{item.kind}{name}: {escape(item.mime_type)}, {len(item.data):,} bytes; --json has it]")
-    if held is not None:
-        if _show_waiting(held, result, seen=seen):
-            _note_shown(state, held)
+        console.print_err(f"[{item.kind}{name}: {escape(item.mime_type)}, {len(item.data):,} bytes; --json has it]")
+    if pending_call is not None:
+        if _show_waiting(pending_call, result, seen=seen):
+            _note_shown(state, pending_call)
     elif not result.success:
-        note_quoted(result.error or "Unknown error", "Error:", "red")
+        print_quoted(result.error or "Unknown error", "Error:", "red")
     return result.exit_code
 
 
-def _note_shown(state: Path | None, held: PendingCall) -> None:
-    from holdfast.cli.pending_view import note_shown
+def _note_shown(state: Path | None, pending_call: PendingCall) -> None:
+    from holdfast.cli.pending_view import record_shown
 
-    note_shown(state, [held])
+    record_shown(state, [pending_call])
 
 
-def _show_waiting(held: PendingCall, result: Result, *, seen: bool) -> bool:
+def _show_waiting(pending_call: PendingCall, result: Result, *, seen: bool) -> bool:
     """Whether all of it was shown here."""
-    from holdfast.cli.pending_view import show_held
+    from holdfast.cli.pending_view import print_pending
     from holdfast.rules.decider import CHANGED
 
-    whole = not seen and show_held(held, sys.stderr, listed=True)
-    note_folded(console.shown(result.error or "It waits."))
+    whole = not seen and print_pending(pending_call, sys.stderr, listed=True)
+    print_message(console.shown(result.error or "It waits."))
 
-    if held.decision.source == CHANGED:
+    if pending_call.decision.source == CHANGED:
         from holdfast.contract.names import server_of
 
-        review = f"`holdfast mcp review {server_of(held.call.tool) or ''}`".replace(" `", "`")
-        note_folded(f"`holdfast pending {held.call.id}` shows the difference; {review} accepts it without this call.")
+        review = f"`holdfast mcp review {server_of(pending_call.call.tool) or ''}`".replace(" `", "`")
+        print_message(
+            f"`holdfast pending {pending_call.call.id}` shows the difference; {review} accepts it without this call."
+        )
     return whole

@@ -22,7 +22,7 @@ _LEAST_WIDTH: Final = 20
 _LEAST_HEIGHT: Final = 6
 shown: Final = escape_once
 shown_block: Final = escape_block_once
-_standing: Final[list[bool]] = []
+_progress_shown: Final[list[bool]] = []
 """Not empty while words of `progress` stand on the terminal."""
 
 
@@ -31,7 +31,7 @@ def can_ask() -> bool:
     return is_terminal(sys.stdin) and is_terminal(sys.stderr)
 
 
-def on_terminal() -> bool:
+def stdout_is_terminal() -> bool:
     """Whether standard output is looked at by a person."""
     return is_terminal(sys.stdout)
 
@@ -69,43 +69,43 @@ def paint(text: str, *styles: str, stream: TextIO | None = None) -> str:
     return f"\x1b[{';'.join(_CODES[style] for style in styles)}m{text}\x1b[0m"
 
 
-def say(line: str = "") -> None:
+def print_out(line: str = "") -> None:
     """One line of ours on standard output."""
-    _make_room()
+    _clear_progress()
     _write(sys.stdout, f"{line}\n")
 
 
-def note(line: str = "") -> None:
+def print_err(line: str = "") -> None:
     """One line of ours on standard error: what is not the result."""
     sys.stdout.flush()
-    _make_room()
+    _clear_progress()
     _write(sys.stderr, f"{line}\n")
     sys.stderr.flush()
 
 
-def say_lines(lines: Iterable[str]) -> None:
+def print_out_lines(lines: Iterable[str]) -> None:
     for line in lines:
-        say(line)
+        print_out(line)
 
 
-def note_lines(lines: Iterable[str]) -> None:
+def print_err_lines(lines: Iterable[str]) -> None:
     for line in lines:
-        note(line)
+        print_err(line)
 
 
-def put_line(line: str, stream: TextIO) -> None:
+def print_line(line: str, stream: TextIO) -> None:
     """One line of ours on either of the two."""
-    (note if stream is sys.stderr else say)(line)
+    (print_err if stream is sys.stderr else print_out)(line)
 
 
-def prompt(text: str) -> None:
+def show_prompt(text: str) -> None:
     """A question on standard error, the cursor behind it."""
-    _make_room()
+    _clear_progress()
     _write(sys.stderr, text)
     sys.stderr.flush()
 
 
-def put_piece(text: str, stream: TextIO) -> None:
+def write_chunk(text: str, stream: TextIO) -> None:
     """A piece of a text that goes on; whoever gives it has made it visible."""
     other = sys.stderr if stream is sys.stdout else sys.stdout
     other.flush()
@@ -123,24 +123,24 @@ def progress() -> Generator[Callable[[str], None]]:
 
     def tell(words: str) -> None:
         if seen:
-            prompt(clip(words, screen_width(sys.stderr) - 1))
-            _standing.append(True)
+            show_prompt(clip(words, screen_width(sys.stderr) - 1))
+            _progress_shown.append(True)
 
     try:
         yield tell
     finally:
-        _make_room()
+        _clear_progress()
 
 
-def _make_room() -> None:
+def _clear_progress() -> None:
     """Whatever is said takes the line of what was only said in passing."""
-    if _standing:
-        _standing.clear()
+    if _progress_shown:
+        _progress_shown.clear()
         _write(sys.stderr, _CLEAR)
         sys.stderr.flush()
 
 
-def put_output(text: str, *, raw: bool = False) -> None:
+def print_output(text: str, *, raw: bool = False) -> None:
     """What a tool returned, made visible: what a pipe leads to may be a terminal. With `raw`, byte by byte."""
     if raw:
         sys.stdout.flush()
@@ -150,22 +150,22 @@ def put_output(text: str, *, raw: bool = False) -> None:
         _write(sys.stdout, safe if safe.endswith("\n") else f"{safe}\n")
 
 
-warnings: Final[list[str]] = []
+unreported_warnings: Final[list[str]] = []
 """Said on standard error, and not yet part of a JSON object."""
 
 
-def put_json(value: object, *, with_warnings: bool = True) -> None:
+def print_json(value: object, *, with_warnings: bool = True) -> None:
     """One JSON value on one line, with every character that could act on a terminal written as an escape.
 
     An object that is written after a warning has it in its field `warnings`.
     """
-    if warnings and with_warnings:
+    if unreported_warnings and with_warnings:
         from msgspec import to_builtins
 
         shape = to_builtins(value)
         if isinstance(shape, dict) and "warnings" not in shape:
-            value = {**cast(dict[str, object], shape), "warnings": tuple(warnings)}
-            warnings.clear()
+            value = {**cast(dict[str, object], shape), "warnings": tuple(unreported_warnings)}
+            unreported_warnings.clear()
     try:
         text = encode_json(value).decode()
     except UnicodeEncodeError:

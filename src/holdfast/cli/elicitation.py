@@ -16,10 +16,10 @@ from urllib.parse import urlsplit
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from holdfast.cli.console import can_ask, note, note_lines, paint, shown
+from holdfast.cli.console import can_ask, paint, print_err, print_err_lines, shown
+from holdfast.cli.layout import print_message, quote, quoted_field_lines, wrap_sentence
 from holdfast.cli.project_context import whoami
-from holdfast.cli.prompt import ENTER, edit, read_hidden, read_key, read_line, turn
-from holdfast.cli.wrap import note_folded, quote, quoted_field, sentence
+from holdfast.cli.prompt import ENTER, edit_text, exclusive_terminal, read_hidden, read_key, read_line
 from holdfast.config.roots import find_root
 from holdfast.contract.elicitation import CANCELLED, Completion, Elicitation, Form, Reply, Roots, Speech, Visit
 from holdfast.contract.errors import HoldfastError
@@ -41,7 +41,7 @@ _MAX_CHOICES: Final = 100
 _MAX_URL: Final = 4_000
 
 
-class _Gone(Exception):
+class _InputEnded(Exception):
     """The person ended the input."""
 
 
@@ -64,7 +64,7 @@ class TerminalElicitor:
         return tuple(replies)
 
     async def _ask(self, elicitation: Elicitation, question: Form | Visit | Completion) -> Reply:
-        async with turn():
+        async with exclusive_terminal():
             self._head(elicitation)
             try:
                 match question:
@@ -74,11 +74,11 @@ class TerminalElicitor:
                         return await self._visit(question)
                     case Completion():
                         return await self._completion(question)
-            except _Gone:
-                note()
+            except _InputEnded:
+                print_err()
                 return Reply(action="cancel", by=self._by)
             except asyncio.CancelledError:
-                note()
+                print_err()
                 raise
 
     def _head(self, elicitation: Elicitation) -> None:
@@ -86,8 +86,8 @@ class TerminalElicitor:
         name = server or elicitation.asked_by
         who = f"The MCP server '{escape(name)}'" if server else f"The tool '{escape(name)}'"
         call = f" (call {escape(elicitation.call_id)})" if elicitation.call_id else ""
-        note()
-        note_lines(sentence(f"{who} asks you{call}:", sys.stderr, "bold"))
+        print_err()
+        print_err_lines(wrap_sentence(f"{who} asks you{call}:", sys.stderr, "bold"))
 
     def _roots(self) -> Args:
         return _roots(self._runtime)
@@ -96,12 +96,12 @@ class TerminalElicitor:
         _quote(form.message)
         asked = form.schema.get("properties")
         if isinstance(asked, dict) and len(asked) > _MAX_FIELDS:
-            note(f"It has {len(asked):,} fields; more than {_MAX_FIELDS} are declined.")
+            print_err(f"It has {len(asked):,} fields; more than {_MAX_FIELDS} are declined.")
             return self._declined()
         try:
             fields = fields_of(form.schema)
         except HoldfastError as error:
-            note_folded(f"It cannot be answered, so it is declined: {escape(clip_middle(str(error), 300))}")
+            print_message(f"It cannot be answered, so it is declined: {escape(clip_middle(str(error), 300))}")
             return self._declined()
         for field in fields:
             _show_field(field)
@@ -110,7 +110,7 @@ class TerminalElicitor:
             fields = [replace(field, secret=field.is_typed) for field in fields]
         if secret:
             warning = "It looks as if a secret is asked for. What you type goes to whoever asks. Decline if in doubt."
-            note_lines(sentence(warning, sys.stderr, "red"))
+            print_err_lines(wrap_sentence(warning, sys.stderr, "red"))
         if not await _agreed("Answer it? [y/N] "):
             return self._declined()
         values: dict[str, Json] = {}
@@ -126,15 +126,15 @@ class TerminalElicitor:
     async def _visit(self, visit: Visit) -> Reply:
         _quote(visit.message)
         fault = fault_of_address(visit.url)
-        note("The address:")
+        print_err("The address:")
         _quote(escape_url(clip_middle(visit.url, _MAX_URL)), shown)
         if fault is not None:
-            note_folded(f"{fault} It is declined.")
+            print_message(f"{fault} It is declined.")
             return self._declined()
-        note_lines(quoted_field("host:", host_of(visit.url), sys.stderr, width=len("host:")))
-        caution = caution_about(visit.url)
+        print_err_lines(quoted_field_lines("host:", host_of(visit.url), sys.stderr, width=len("host:")))
+        caution = address_warning(visit.url)
         if caution is not None:
-            note_folded(caution)
+            print_message(caution)
         while True:
             key = await _key("[y] I open it myself  [o] open it in the browser  [n] no\n> ", "yon")
             if key == "n":
@@ -143,17 +143,17 @@ class TerminalElicitor:
                 problem = await open_address(visit.url)
                 if problem is None:
                     return Reply(action="accept", by=self._by)
-                note(problem)
+                print_err(problem)
             if key == "y":
                 return Reply(action="accept", by=self._by)
 
     async def _completion(self, wanted: Completion) -> Reply:
-        note_folded("It would like a reply as a model would give it. What you write goes to it.")
+        print_message("It would like a reply as a model would give it. What you write goes to it.")
         if wanted.system:
             _show_speech("instructions", wanted.system)
         hidden = len(wanted.messages) - _MAX_SHOWN
         if hidden > 0:
-            note(f"[{hidden:,} earlier messages are not shown]")
+            print_err(f"[{hidden:,} earlier messages are not shown]")
         for speech in wanted.messages[-_MAX_SHOWN:]:
             _show_speech(speech.role, _words(speech))
         text = await self._reply_text()
@@ -176,11 +176,11 @@ class TerminalElicitor:
             if key == "r":
                 text = await read_line("Reply: ")
                 if text is None:
-                    raise _Gone
+                    raise _InputEnded
             elif key == "e":
-                text = await edit("", ".txt")
+                text = await edit_text("", ".txt")
                 if text is None:
-                    note("There is no editor; set VISUAL or EDITOR.")
+                    print_err("There is no editor; set VISUAL or EDITOR.")
             if text is not None and text.strip():
                 return text
 
@@ -188,7 +188,7 @@ class TerminalElicitor:
         return Reply(action="decline", by=self._by)
 
 
-def stand_in(runtime: Runtime, servers: Collection[str] | None) -> None:
+def attach_silent_elicitor(runtime: Runtime, servers: Collection[str] | None) -> None:
     """For commands that only look: servers show the tools they have where a person is, and nobody is bothered.
 
     Not with a server that may want a login: it would be begun, to no end. `servers`: those that are started.
@@ -217,11 +217,11 @@ async def _fill(field: Field) -> Any:
     aside = f" [{_short(field.default)}]" if has_default else "" if field.required else " (Enter leaves it out)"
     while True:
         *above, last = quote(f"{escape(clip_middle(field.title, 100))}{aside}", sys.stderr, show=shown).lines
-        note_lines(above)
+        print_err_lines(above)
         question = f"{last}: "
         typed = await (read_hidden(question) if field.secret else read_line(question))
         if typed is None:
-            raise _Gone
+            raise _InputEnded
         if not typed.strip() and optional:
             return field.default if has_default else UNSET
         try:
@@ -229,7 +229,7 @@ async def _fill(field: Field) -> Any:
                 raise Bad("it is needed")
             return field.read(typed)
         except Bad as error:
-            note_folded(escape(clip_middle(str(error), 300)))
+            print_message(escape(clip_middle(str(error), 300)))
 
 
 async def _agreed(question: str) -> bool:
@@ -240,12 +240,12 @@ async def _agreed(question: str) -> bool:
 async def _key(question: str, keys: Collection[str]) -> str:
     key = await read_key(question, keys)
     if key is None:
-        raise _Gone
+        raise _InputEnded
     return key
 
 
 def _quote(text: str, show: Show | None = None) -> None:
-    note_lines(quote(text, sys.stderr, _MAX_LINES, show=show).lines)
+    print_err_lines(quote(text, sys.stderr, _MAX_LINES, show=show).lines)
 
 
 def _show_field(field: Field) -> None:
@@ -256,7 +256,7 @@ def _show_field(field: Field) -> None:
     for number, choice in enumerate(field.choices[:_MAX_CHOICES], 1):
         _quote(f"    {number}. {escape(clip_middle(choice.title, 200))}", shown)
     if len(field.choices) > _MAX_CHOICES:
-        note(f"  [{len(field.choices) - _MAX_CHOICES:,} more]")
+        print_err(f"  [{len(field.choices) - _MAX_CHOICES:,} more]")
 
 
 def _show_values(fields: Sequence[Field], values: dict[str, Json]) -> None:
@@ -272,7 +272,7 @@ def _short(value: object) -> str:
 
 
 def _show_speech(who: str, text: str) -> None:
-    note(paint(f"  {escape(who)}:", "bold", stream=sys.stderr))
+    print_err(paint(f"  {escape(who)}:", "bold", stream=sys.stderr))
     _quote(text)
 
 
@@ -301,7 +301,7 @@ _STARTING: Final = 5.0
 """Seconds in which a browser that cannot be started says so; one that stays is open."""
 
 
-def caution_about(url: str) -> str | None:
+def address_warning(url: str) -> str | None:
     """What a person should know about an address without a fault before they go there."""
     if urlsplit(url).scheme == "http" and not on_this_machine(host_of(url)):
         return "It is not encrypted (http); it is not opened from here."
@@ -314,7 +314,7 @@ def host_of(url: str) -> str:
 
 async def open_address(url: str) -> str | None:
     """Open it in the person's browser; None, or why that could not be."""
-    if fault_of_address(url) is not None or caution_about(url) is not None:
+    if fault_of_address(url) is not None or address_warning(url) is not None:
         return "It is not opened from here; open it yourself if you trust it."
     if sys.platform != "darwin" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         return "There is no browser with a window here; copy the address."

@@ -6,14 +6,14 @@ import os
 import sys
 from typing import Final
 
-from holdfast.cli.console import note, put_json, shown_block
-from holdfast.cli.wrap import note_folded
+from holdfast.cli.console import print_err, print_json, shown_block
+from holdfast.cli.layout import print_message
 from holdfast.contract import errors
 
 FAILED: Final = 1
 USAGE: Final = 2
 REJECTED: Final = 3
-WAITING: Final = 4
+PENDING: Final = 4
 INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141
 
@@ -41,13 +41,13 @@ CANCELLED: Final = "Cancelled. Nothing ran."
 def report_cancelled(*, as_json: bool) -> int:
     if as_json:
         return report("cancelled", CANCELLED, INTERRUPTED, as_json=True)
-    note(CANCELLED)
+    print_err(CANCELLED)
     return INTERRUPTED
 
 
 def exit_code_of(error: errors.HoldfastError) -> int:
     if isinstance(error, errors.StaleApproval):
-        return WAITING
+        return PENDING
     return USAGE if isinstance(error, (UsageProblem, *_WRONG_INPUT)) else FAILED
 
 
@@ -59,11 +59,11 @@ def kind_of(error: BaseException) -> str:
 def report(kind: str, message: str, exit_code: int, *, as_json: bool = False) -> int:
     """Say it, and give back the exit code."""
     if as_json:
-        from holdfast.cli.json_output import Error, Failed
+        from holdfast.cli.json_output import ErrorOutput, FailedOutput
 
-        put_json(Failed(error=Error(kind=kind, message=message, exit_code=exit_code)))
+        print_json(FailedOutput(error=ErrorOutput(kind=kind, message=message, exit_code=exit_code)))
     else:
-        note_folded(shown_block(message), "Error:", "red")
+        print_message(shown_block(message), "Error:", "red")
     return exit_code
 
 
@@ -88,14 +88,14 @@ def report_unexpected(error: BaseException, *, as_json: bool, debug: bool) -> in
     if debug:
         import traceback
 
-        note(shown_block(traceback.format_exc()))
+        print_err(shown_block(traceback.format_exc()))
     what = str(error).partition("\n")[0][:200]
     hint = "" if debug else " Run it again with --debug to see where."
     message = f"Something went wrong inside holdfast: {type(error).__name__}{f': {what}' if what else ''}.{hint}"
     return report("internal", message, FAILED, as_json=as_json)
 
 
-def hush() -> int:
+def silence_stdout() -> int:
     """Whoever read our output has gone: stop without a word, also at interpreter exit."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())

@@ -25,25 +25,25 @@ if TYPE_CHECKING:
     from holdfast.store.entries import Grant as StoredGrant
     from holdfast.store.queries import CallRecord
 
-Maybe = str | None
-Shape = dict[str, Any]
+MaybeText = str | None
+JsonObject = dict[str, Any]
 
 
 class Output(Struct):
     """Base of everything that is written."""
 
 
-class Error(Output):
+class ErrorOutput(Output):
     kind: Annotated[str, Doc("what went wrong, as one word")]
     message: Annotated[str, Doc("the sentence")]
     exit_code: Annotated[int, Doc("the exit code")]
 
 
-class Failed(Output):
-    error: Error
+class FailedOutput(Output):
+    error: ErrorOutput
 
 
-class Pending(Output):
+class PendingOutput(Output):
     call_id: Annotated[str, Doc("the id of the call")]
     tool: Annotated[str, Doc("the tool's name")]
     state: Annotated[str, Doc("pending or approved")]
@@ -52,7 +52,7 @@ class Pending(Output):
     args: Annotated[Any, Doc("the arguments")]
     summary: Annotated[str, Doc("what it would do in a few words: of the proposal, the tool, or its main argument")]
     risk: Annotated[Any, Doc("the proposal's risk, or null")]
-    diff: Annotated[Maybe, Doc("what the proposal would change or run, or null")]
+    diff: Annotated[MaybeText, Doc("what the proposal would change or run, or null")]
     surroundings: Annotated[Any, Doc("where a command runs, what contains it, whether it can be undone; or null")]
     decision: Annotated[Any, Doc("why it is asked about: verdict, source, reason")]
     caller: Annotated[Any, Doc("who asked: interface, agent, provider, skill, session")]
@@ -60,56 +60,60 @@ class Pending(Output):
     held_at: Annotated[float, Doc("since when, in seconds since 1970")]
     digest: Annotated[str, Doc("what an approval is bound to")]
     files: Annotated[Any, Doc("project files its command names: path, and the digest of what is in them")]
-    approver: Annotated[Maybe, Doc("who approved it, or null")]
+    approver: Annotated[MaybeText, Doc("who approved it, or null")]
     waiting_pid: Annotated[int | None, Doc("the process that waits for the answer, or null")]
 
     @classmethod
-    def of(cls, held: PendingCall) -> Pending:
-        call, proposal = held.call, held.proposal
+    def of(cls, pending_call: PendingCall) -> PendingOutput:
+        call, proposal = pending_call.call, pending_call.proposal
         return cls(
             call_id=call.id,
             tool=call.tool,
-            state=held.state,
-            waits_for=waits_for(held),
-            preview=held.preview,
+            state=pending_call.state,
+            waits_for=waits_for(pending_call),
+            preview=pending_call.preview,
             args=call.args,
-            summary=held.summary,
+            summary=pending_call.summary,
             risk=None if proposal is None else proposal.risk,
             diff=None if proposal is None else proposal.preview,
             surroundings=None if proposal is None else proposal.surroundings,
-            decision=held.decision,
+            decision=pending_call.decision,
             caller=_caller(call.caller),
             cwd=call.cwd,
-            held_at=held.held_at,
-            digest=held.digest,
-            files=held.files,
-            approver=held.approver,
-            waiting_pid=None if held.waiter is None else held.waiter.pid,
+            held_at=pending_call.held_at,
+            digest=pending_call.digest,
+            files=pending_call.files,
+            approver=pending_call.approver,
+            waiting_pid=None if pending_call.waiter is None else pending_call.waiter.pid,
         )
 
 
-def waits_for(held: PendingCall) -> str:
+def waits_for(pending_call: PendingCall) -> str:
     """approval, result (the tool has no code of its own), or program (approved; another process runs it)."""
-    if held.definition_only:
+    if pending_call.definition_only:
         return "result"
-    return "program" if held.state == "approved" else "approval"
+    return "program" if pending_call.state == "approved" else "approval"
 
 
-class ResultExtra(Output):
+class ResultExtraOutput(Output):
     """What `result` has beside the fields of `Result` itself; `error` takes the place of its error and failure."""
 
     exit_code: Annotated[int, Doc("the exit code")]
-    error: Annotated[Error | None, Doc("null, or an object `error`")]
-    pending: Annotated[Pending | None, Doc("null, or an object `pending` when the call waits")]
+    error: Annotated[ErrorOutput | None, Doc("null, or an object `error`")]
+    pending: Annotated[PendingOutput | None, Doc("null, or an object `pending` when the call waits")]
 
 
-def result_output(result: Result, held: PendingCall | None = None) -> Shape:
+def result_output(result: Result, pending_call: PendingCall | None = None) -> JsonObject:
     """Every field of the result, whichever there are."""
     error = None
     if not result.success:
         kind = "unknown" if result.failure is None else result.failure.value
-        error = Error(kind=kind, message=result.error or "Unknown error", exit_code=result.exit_code)
-    extra = ResultExtra(exit_code=result.exit_code, error=error, pending=None if held is None else Pending.of(held))
+        error = ErrorOutput(kind=kind, message=result.error or "Unknown error", exit_code=result.exit_code)
+    extra = ResultExtraOutput(
+        exit_code=result.exit_code,
+        error=error,
+        pending=None if pending_call is None else PendingOutput.of(pending_call),
+    )
     own = asdict(result)
     del own["failure"]
     return own | asdict(extra)
@@ -151,7 +155,7 @@ class ToolOutput(Output):
         )
 
 
-class Explanation(Output):
+class ExplanationOutput(Output):
     tool: Annotated[str, Doc("the tool's name")]
     decision: Annotated[Any, Doc("verdict, source and reason")]
     steps: Annotated[Any, Doc("everyone who had a say: stage, source, priority, answer, reason, decided")]
@@ -159,7 +163,7 @@ class Explanation(Output):
     depends: Annotated[bool, Doc("whether it was judged without arguments, and these could change the decision")]
 
     @classmethod
-    def of(cls, found: Explained) -> Explanation:
+    def of(cls, found: Explained) -> ExplanationOutput:
         return cls(
             tool=found.tool, decision=found.decision, steps=found.steps, parts=found.parts, depends=found.depends
         )
@@ -175,7 +179,7 @@ class CallOutput(Output):
     caller: Annotated[Any, Doc("who asked: interface, agent, provider, skill, session")]
     cwd: Annotated[str, Doc("the directory it ran in")]
     widening: Annotated[Any, Doc("what it could reach beyond the sandbox's policy, or null")]
-    parent: Annotated[Maybe, Doc("the call it is nested in, or null")]
+    parent: Annotated[MaybeText, Doc("the call it is nested in, or null")]
     received_at: Annotated[float, Doc("when it came, in seconds since 1970")]
     began_at: Annotated[float | None, Doc("when it began to run, or null")]
     ended_at: Annotated[float | None, Doc("when it ended, or null")]
@@ -222,7 +226,7 @@ class CallOutput(Output):
         )
 
 
-class Grant(Output):
+class GrantOutput(Output):
     id: Annotated[str, Doc("the id of the grant")]
     tool: Annotated[str, Doc("the tool it allows")]
     scope: Annotated[str, Doc("once, session, project or user")]
@@ -233,7 +237,7 @@ class Grant(Output):
     uses: Annotated[int | None, Doc("how often it can still be used, or null")]
 
     @classmethod
-    def of(cls, grant: StoredGrant) -> Grant:
+    def of(cls, grant: StoredGrant) -> GrantOutput:
         return cls(
             id=grant.id,
             tool=grant.tool,
@@ -246,18 +250,18 @@ class Grant(Output):
         )
 
 
-class Policy(Output):
+class PolicyOutput(Output):
     words: Annotated[list[str], Doc("in sentences: what will run without asking, what can be reached")]
-    tools: Annotated[Shape, Doc("the options of `[tools]`, and what untrusted files narrow (`narrow`)")]
-    approval: Annotated[Shape, Doc("the options of `[approval]`, and what untrusted files narrow (`narrow`)")]
-    confirmation: Annotated[Shape, Doc("the options of `[confirmation]`")]
+    tools: Annotated[JsonObject, Doc("the options of `[tools]`, and what untrusted files narrow (`narrow`)")]
+    approval: Annotated[JsonObject, Doc("the options of `[approval]`, and what untrusted files narrow (`narrow`)")]
+    confirmation: Annotated[JsonObject, Doc("the options of `[confirmation]`")]
     protected: Annotated[Any, Doc("protected path patterns beyond the built-in ones")]
-    chain: Annotated[list[Shape], Doc("who is asked, in order: name, priority, description")]
+    chain: Annotated[list[JsonObject], Doc("who is asked, in order: name, priority, description")]
     caps: Annotated[list[str], Doc("the limits after the chain, by name")]
-    layers: Annotated[list[Shape], Doc("where it comes from: name, path, digest, trusted, applied, keys, ignored")]
+    layers: Annotated[list[JsonObject], Doc("where it comes from: name, path, digest, trusted, applied, keys, ignored")]
 
 
-class Fuzzing(Output):
+class FuzzingOutput(Output):
     rule: Annotated[str, Doc("what was tried")]
     seed: Annotated[int, Doc("what the mutants were made from")]
     shell: Annotated[str, Doc("the shell that ran them")]
@@ -266,43 +270,43 @@ class Fuzzing(Output):
     escapes: Annotated[Any, Doc("those that did harm: command, base, mutation, rule, what")]
 
 
-class Verification(Output):
+class VerificationOutput(Output):
     ledger: Annotated[str, Doc("the file")]
     ok: Annotated[bool, Doc("whether it is whole")]
     entries: Annotated[int, Doc("how many entries were found good")]
     pruned: Annotated[int, Doc("how many are gone because they were pruned")]
     head: Annotated[str, Doc("the last hash")]
     first_bad: Annotated[int | None, Doc("the first bad entry, or null")]
-    problem: Annotated[Maybe, Doc("what is wrong, or null")]
+    problem: Annotated[MaybeText, Doc("what is wrong, or null")]
     unreadable: Annotated[Any, Doc("entries that are unchanged and cannot be read: entry, call, kind, problem")]
 
 
-class Change(Output):
+class ChangeOutput(Output):
     call_id: Annotated[str, Doc("the id of the call")]
     path: Annotated[str, Doc("what it changed")]
     kind: Annotated[str, Doc("created, modified, deleted, mode, or replaced by another kind of thing")]
     undo: Annotated[str, Doc("put_back (it is as the call left it), already (it is as before the call) or refused")]
-    why: Annotated[Maybe, Doc("why it would not be put back, or null")]
-    diff: Annotated[Maybe, Doc("with --diff what changed in it, otherwise null")]
+    why: Annotated[MaybeText, Doc("why it would not be put back, or null")]
+    diff: Annotated[MaybeText, Doc("with --diff what changed in it, otherwise null")]
 
 
-class ChangingCall(Output):
+class ChangingCallOutput(Output):
     call_id: Annotated[str, Doc("the id of the call")]
     tool: Annotated[str, Doc("the tool's name")]
     received_at: Annotated[float, Doc("when it came, in seconds since 1970")]
     paths: Annotated[int, Doc("how many paths it changed")]
-    undone_by: Annotated[Maybe, Doc("the call that undid it, or null")]
+    undone_by: Annotated[MaybeText, Doc("the call that undid it, or null")]
 
 
 class UndoOutput(Output):
     call_id: Annotated[str, Doc("the call that was undone")]
     undo_id: Annotated[str, Doc("the call that did it")]
     success: Annotated[bool, Doc("whether all that could be put back was")]
-    error: Annotated[Maybe, Doc("what went wrong on the way, or null")]
-    changes: Annotated[list[Change], Doc("an object `change` per path")]
+    error: Annotated[MaybeText, Doc("what went wrong on the way, or null")]
+    changes: Annotated[list[ChangeOutput], Doc("an object `change` per path")]
 
 
-class Pruning(Output):
+class PruningOutput(Output):
     calls: Annotated[int, Doc("how many calls were removed")]
     entries: Annotated[int, Doc("how many entries of the ledger that were")]
     blobs: Annotated[int, Doc("how many kept contents were removed")]
@@ -312,39 +316,39 @@ class Pruning(Output):
     head: Annotated[str, Doc("the last hash now")]
 
 
-class Configuration(Output):
+class ConfigurationOutput(Output):
     config: Annotated[Any, Doc("every option by its key, as it is in force")]
     layers: Annotated[Any, Doc("where it comes from: name, path, digest, trusted, applied, keys, ignored")]
     notices: Annotated[Any, Doc("what did not take effect, and why")]
 
 
-class Check(Output):
+class CheckOutput(Output):
     ok: Annotated[bool, Doc("true; a mistake is an `error`")]
     warnings: Annotated[list[str], Doc("names no tool or group has")]
 
 
-class Edited(Output):
+class EditedOutput(Output):
     path: Annotated[str, Doc("the file")]
     changed: Annotated[bool, Doc("whether it was changed")]
 
 
-class Places(Output):
+class PlacesOutput(Output):
     machine: Annotated[str, Doc("the machine's configuration file, which others can only tighten")]
     user: Annotated[str, Doc("the user's configuration file")]
-    own: Annotated[Maybe, Doc("the user's own rules for this project, or null")]
-    project: Annotated[Maybe, Doc("the project's configuration file, or null")]
-    root: Annotated[Maybe, Doc("the project's directory, or null")]
+    own: Annotated[MaybeText, Doc("the user's own rules for this project, or null")]
+    project: Annotated[MaybeText, Doc("the project's configuration file, or null")]
+    root: Annotated[MaybeText, Doc("the project's directory, or null")]
     state: Annotated[str, Doc("the folder that remembers for this project")]
     ledger: Annotated[str, Doc("the ledger")]
 
 
-class Trust(Output):
+class TrustOutput(Output):
     path: Annotated[str, Doc("the file")]
     digest: Annotated[str, Doc("of its content")]
-    by: Annotated[Maybe, Doc("who trusted it, or null")]
+    by: Annotated[MaybeText, Doc("who trusted it, or null")]
     at: Annotated[float | None, Doc("when, in seconds since 1970, or null")]
     trusted: Annotated[bool, Doc("whether this content is trusted")]
-    loosens: Annotated[list[Shape], Doc("what trusting it changes: key, from, to")]
+    loosens: Annotated[list[JsonObject], Doc("what trusting it changes: key, from, to")]
     words: Annotated[list[str], Doc("the same in sentences: what will run without asking, what can be reached")] = []
 
 
@@ -352,16 +356,16 @@ class SlotOutput(Output):
     id: Annotated[str, Doc("the id in the document")]
     tool: Annotated[str, Doc("the tool's name")]
     arguments: Annotated[str, Doc("as the model wrote them")]
-    status: Annotated[Maybe, Doc("pending, approved, denied, rejected, aborted, or null for a new call")]
+    status: Annotated[MaybeText, Doc("pending, approved, denied, rejected, aborted, or null for a new call")]
     text: Annotated[str, Doc("what a person wrote into its block")]
     line: Annotated[int | None, Doc("where its block is, from 1, or null")]
-    call_id: Annotated[Maybe, Doc("the id in the ledger, or null")]
+    call_id: Annotated[MaybeText, Doc("the id in the ledger, or null")]
     preview: Annotated[str, Doc("one line: what the call would do")]
-    pending: Annotated[Pending | None, Doc("null, or an object `pending` when it waits")]
+    pending: Annotated[PendingOutput | None, Doc("null, or an object `pending` when it waits")]
 
     @classmethod
     def of(cls, slot: Slot, runtime: Runtime) -> SlotOutput:
-        held = None if slot.open is None else runtime.pending.ledger.held(slot.open.call_id)
+        pending_call = None if slot.open is None else runtime.pending.ledger.held(slot.open.call_id)
         use = slot.use
         return cls(
             id=use.id,
@@ -371,12 +375,12 @@ class SlotOutput(Output):
             text=slot.text,
             line=slot.line,
             call_id=None if slot.open is None else slot.open.call_id,
-            preview=call_preview(use.name, use.arguments, runtime) if held is None else held.preview,
-            pending=None if held is None else Pending.of(held),
+            preview=call_preview(use.name, use.arguments, runtime) if pending_call is None else pending_call.preview,
+            pending=None if pending_call is None else PendingOutput.of(pending_call),
         )
 
 
-class Outcome(Output):
+class OutcomeOutput(Output):
     event: Annotated[Literal["outcome"], Doc("`outcome`: the last line, unless its kind is `stale`")]
     kind: Annotated[str, Doc("done, stepped, pending, edited, stopped, failed, conflict, cancelled or stale")]
     message: Annotated[str, Doc("why it stopped, in a sentence; may be empty")]
@@ -387,7 +391,7 @@ class Outcome(Output):
     usage: Annotated[Any, Doc("of this run: input, output, cache_read, cache_write, thinking; cost in $ or null")]
 
     @classmethod
-    def of(cls, outcome: AgentOutcome, chat: Chat, settled: str | None) -> Outcome:
+    def of(cls, outcome: AgentOutcome, chat: Chat, settled: str | None) -> OutcomeOutput:
         """`settled` is the id of the call that got its result last, unless a reply has followed."""
         return cls(
             event="outcome",
@@ -401,38 +405,38 @@ class Outcome(Output):
         )
 
 
-class Document(Output):
+class DocumentOutput(Output):
     path: Annotated[str, Doc("the document")]
     next: Annotated[str, Doc("categorise, execute, pending, edited, send or yours: what comes next")]
     pid: Annotated[int | None, Doc("the process that advances it now, or null")]
     model: Annotated[str, Doc("who answers")]
     trusted: Annotated[bool | None, Doc("whether its frontmatter counts in full, or null without one")]
     slots: Annotated[list[SlotOutput], Doc("an object `slot` per call of the last reply that has no result")]
-    diagnostics: Annotated[list[Shape], Doc("what to look at: severity, message, line, column")]
+    diagnostics: Annotated[list[JsonObject], Doc("what to look at: severity, message, line, column")]
     cursor: Annotated[Any, Doc("the first block that waits: line and column from 1, or null")]
     replies: Annotated[int, Doc("how many replies are in it")]
     since_you: Annotated[int, Doc("how many of them since you wrote something")]
     usage: Annotated[Any, Doc("tokens of all its replies, as in `outcome`")]
 
 
-class Stop(Output):
-    path: Annotated[Maybe, Doc("the document")]
+class StopOutput(Output):
+    path: Annotated[MaybeText, Doc("the document")]
     pid: Annotated[int | None, Doc("the process that advances it, or null")]
     told: Annotated[bool, Doc("whether it was told to stop")]
 
 
-class Serving(Output):
+class ServingOutput(Output):
     url: Annotated[str, Doc("the address of the server, with --http")]
     token_file: Annotated[str, Doc("the file that holds the token")]
-    token: Annotated[Maybe, Doc("the token, with --show-token; otherwise null")]
+    token: Annotated[MaybeText, Doc("the token, with --show-token; otherwise null")]
 
 
-class Server(Output):
+class ServerOutput(Output):
     name: Annotated[str, Doc("the server's name in the configuration")]
     state: Annotated[str, Doc("ready, away, starting or off")]
     transport: Annotated[str, Doc("stdio, http or sse")]
     command: Annotated[list[str] | None, Doc("the command and its arguments, or null")]
-    url: Annotated[Maybe, Doc("the address, or null")]
+    url: Annotated[MaybeText, Doc("the address, or null")]
     tools: Annotated[int, Doc("how many tools it has here")] = 0
     changed: Annotated[int, Doc("how many of them are held because their definition has changed")] = 0
     reason: Annotated[str, Doc("why it is not ready; otherwise empty")] = ""
@@ -441,7 +445,7 @@ class Server(Output):
     protocol: Annotated[str, Doc("the version of MCP that is spoken")] = ""
 
 
-class Definition(Output):
+class DefinitionOutput(Output):
     server: Annotated[str, Doc("the server's name")]
     tool: Annotated[str, Doc("the tool, as the server calls it")]
     new: Annotated[bool, Doc("whether no definition of it was ever seen")]
@@ -449,18 +453,18 @@ class Definition(Output):
     accepted: Annotated[bool, Doc("whether the new definition was accepted")]
 
 
-class Forgotten(Output):
+class ForgottenOutput(Output):
     server: Annotated[str, Doc("the server's name")]
     forgotten: Annotated[bool, Doc("whether anything was remembered")]
 
 
-class Login(Output):
+class LoginOutput(Output):
     server: Annotated[str, Doc("the server's name")]
     logged_in: Annotated[bool, Doc("whether it lets us in")]
     reason: Annotated[str, Doc("why not, or empty")]
 
 
-class Installed(Output):
+class InstalledOutput(Output):
     client: Annotated[str, Doc("the MCP client")]
     path: Annotated[str, Doc("its configuration file")]
     changed: Annotated[bool, Doc("whether the file was changed")]
@@ -469,7 +473,7 @@ class Installed(Output):
     ungoverned: Annotated[str, Doc("what holdfast does not check in this client")]
 
 
-class Finding(Output):
+class FindingOutput(Output):
     group: Annotated[str, Doc("holdfast, project, optional or sandbox")]
     name: Annotated[str, Doc("what was looked at")]
     status: Annotated[Literal["ok", "note", "bad"], Doc("ok, note or bad")]
@@ -477,32 +481,32 @@ class Finding(Output):
     fix: Annotated[str, Doc("what to do about it, such as the command that installs it; may be empty")] = ""
 
 
-class Written(Output):
+class WrittenOutput(Output):
     path: Annotated[str, Doc("the file")]
     content: Annotated[str, Doc("what it holds")]
 
 
-class Topic(Output):
+class TopicOutput(Output):
     topic: Annotated[str, Doc("its name")]
     title: Annotated[str, Doc("its title")]
     text: Annotated[str, Doc("the page, or the section that was asked for; empty in the list")]
 
 
-class Script(Output):
+class ScriptOutput(Output):
     shell: Annotated[str, Doc("the shell")]
     script: Annotated[str, Doc("what to evaluate in it")]
 
 
-def event_output(event: AgentEvent | Event) -> Shape:
+def event_output(event: AgentEvent | Event) -> JsonObject:
     """Any event of `holdfast chat --json` but the last one."""
     from holdfast.contract.result import Result
 
-    shape: Shape = to_builtins(event)
+    shape: JsonObject = to_builtins(event)
     result = getattr(event, "result", None)
     return shape | {"result": result_output(result)} if isinstance(result, Result) else shape
 
 
-def _cursor(chat: Chat, settled: str | None) -> Shape | None:
+def _cursor(chat: Chat, settled: str | None) -> JsonObject | None:
     """The first block that waits; else, where a call was settled, what `chat.cursor_after_result` says."""
     from holdfast.chat.turns import Position, after_result, first_pending, starts
 
@@ -516,7 +520,7 @@ def _cursor(chat: Chat, settled: str | None) -> Shape | None:
     return None if found == stay else position(found)
 
 
-def position(found: Position | None) -> Shape | None:
+def position(found: Position | None) -> JsonObject | None:
     return None if found is None else found._asdict()
 
 
@@ -537,6 +541,6 @@ def call_preview(name: str, arguments: str, runtime: Runtime, width: int = 160) 
     return preview(name, args, width, None if tool is None else tool.format_preview)
 
 
-def _caller(caller: Caller) -> Shape:
+def _caller(caller: Caller) -> JsonObject:
     names = ("interface", "agent", "provider", "skill", "session")
     return {name: getattr(caller, name) for name in names}

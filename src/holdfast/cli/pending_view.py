@@ -16,8 +16,8 @@ from msgspec.structs import asdict
 from holdfast.cli import console
 from holdfast.cli.errors import Cancelled, UsageProblem
 from holdfast.cli.json_output import waits_for
-from holdfast.cli.prompt import Leave, confirmed, page
-from holdfast.cli.wrap import Quote, label_line, own_field, quote, quoted_field, sentence
+from holdfast.cli.layout import Quote, field_lines, label_line, quote, quoted_field_lines, wrap_sentence
+from holdfast.cli.prompt import PromptDismissed, confirm, page
 from holdfast.contract.call import PendingCall
 from holdfast.contract.enums import State
 from holdfast.contract.errors import HoldfastError, NotPending, StaleApproval
@@ -50,30 +50,30 @@ _WAITS: Final = {
 }
 
 
-class _Shown(NamedTuple):
+class _Lines(NamedTuple):
     lines: list[str]
     whole: bool
 
 
-def show_held(held: PendingCall, stream: TextIO, *, listed: bool = False, whole: bool = False) -> bool:
+def print_pending(pending: PendingCall, stream: TextIO, *, listed: bool = False, whole: bool = False) -> bool:
     """Print a pending call on `stream`, without a pause; whether all that it would do was shown.
 
     `listed`: in a few lines. `whole`: with everything an approval is bound to. Otherwise what a person has to see.
     """
-    view = HeldView(held, stream)
+    view = PendingView(pending, stream)
     for line in view.listed() if listed else view.whole() if whole else view.short():
-        console.put_line(line, stream)
+        console.print_line(line, stream)
     return whole or (view.list_is_whole if listed else view.short_is_whole)
 
 
-class HeldView:
+class PendingView:
     """Lines about one pending call, safe to print on `stream`. Words of ours stand before the call, except in the
     details, which follow it."""
 
-    def __init__(self, held: PendingCall, stream: TextIO | None = None, *, risk: str | None = None) -> None:
-        self._held = held
+    def __init__(self, pending: PendingCall, stream: TextIO | None = None, *, risk: str | None = None) -> None:
+        self._pending = pending
         self._stream = sys.stderr if stream is None else stream
-        self._risk = risk if held.proposal is None else held.proposal.risk
+        self._risk = risk if pending.proposal is None else pending.proposal.risk
 
     def listed(self) -> list[str]:
         """A few lines, for a list."""
@@ -100,18 +100,18 @@ class HeldView:
         return [*self._title(), *self._head(None), *self._bound_to(), *self._content()]
 
     @cached_property
-    def _listed(self) -> _Shown:
-        call, waits = self._held.call, waits_for(self._held)
-        first = f"{escape_name(call.id)}  {escape_name(call.tool)} waits for {waits}, {age(self._held.held_at)}"
-        return self._shown(sentence(first, self._stream, "bold"), _MAX_LISTED)
+    def _listed(self) -> _Lines:
+        call, waits = self._pending.call, waits_for(self._pending)
+        first = f"{escape_name(call.id)}  {escape_name(call.tool)} waits for {waits}, {age(self._pending.held_at)}"
+        return self._shown(wrap_sentence(first, self._stream, "bold"), _MAX_LISTED)
 
     @cached_property
-    def _short(self) -> _Shown:
+    def _short(self) -> _Lines:
         return self._shown(self._title(), self._room if self._is_diff else None)
 
     def details(self) -> list[str]:
         """Everything an approval is bound to, nothing cut; what a person asks for first, the arguments, first."""
-        preview = [] if self._preview in self._held.call.args.values() else self._would(None).lines
+        preview = [] if self._preview in self._pending.call.args.values() else self._would(None).lines
         return [*self._arguments(None).lines, *preview, *self._bound_to()]
 
     def _content(self) -> list[str]:
@@ -120,63 +120,63 @@ class HeldView:
         return [*self._arguments(None, but=self._preview).lines, *self._would(None).lines]
 
     def _bound_to(self) -> list[str]:
-        held, call = self._held, self._held.call
+        pending, call = self._pending, self._pending.call
         lines = [
             *self._own("call", escape_name(call.id)),
-            *self._own("tool", f"{escape_name(call.tool)} (definition {escape_name(held.definition_digest)})"),
+            *self._own("tool", f"{escape_name(call.tool)} (definition {escape_name(pending.definition_digest)})"),
             *self._field("cwd", call.cwd),
-            *self._own("digest", escape_name(held.digest)),
+            *self._own("digest", escape_name(pending.digest)),
         ]
-        for file in held.files:
+        for file in pending.files:
             lines += self._field("file", f"{file.path} = {file.digest}")
-        proposal = held.proposal
+        proposal = pending.proposal
         for fact in () if proposal is None else proposal.preconditions:
             lines += self._field("needs", f"{fact.kind} {fact.subject} = {fact.value}")
         return lines
 
-    def _shown(self, title: Iterator[str], limit: int | None) -> _Shown:
+    def _shown(self, title: Iterator[str], limit: int | None) -> _Lines:
         lines = [*title, *self._head(_MAX_SAID), *self._own("digest", self._digest)]
         if not self._preview:
             arguments = self._arguments(limit)
-            return _Shown([*lines, *arguments.lines], whole=not arguments.hidden)
+            return _Lines([*lines, *arguments.lines], whole=not arguments.hidden)
         would = self._would(limit)
-        proposal = self._held.proposal
+        proposal = self._pending.proposal
         cut = proposal is not None and proposal.preview_cut
         if self._is_definition or (cut and limit is None):
             arguments = self._arguments(limit)
             whole = not arguments.hidden and not would.hidden
-            return _Shown([*lines, *arguments.lines, *would.lines], whole=whole)
-        return _Shown([*lines, *would.lines], whole=not cut and not would.hidden)
+            return _Lines([*lines, *arguments.lines, *would.lines], whole=whole)
+        return _Lines([*lines, *would.lines], whole=not cut and not would.hidden)
 
     def _title(self) -> Iterator[str]:
-        call = self._held.call
+        call = self._pending.call
         other = f" (asked for as {escape_name(call.name_used)})" if call.name_used not in (call.tool, "") else ""
-        title = _WAITS[waits_for(self._held)].format(escape_name(call.tool))
-        return sentence(title + other, self._stream, "bold")
+        title = _WAITS[waits_for(self._pending)].format(escape_name(call.tool))
+        return wrap_sentence(title + other, self._stream, "bold")
 
     def _head(self, limit: int | None) -> Iterator[str]:
         """What holdfast knows, and the words that others give for the call, which are cut: they are not what runs."""
-        held = self._held
+        pending = self._pending
         yield from self._field("asks", ", ".join(self._caller_words()), limit)
-        if not held.definition_only:
-            yield from self._field("why", why(held.decision), limit)
+        if not pending.definition_only:
+            yield from self._field("why", why(pending.decision), limit)
         if self._risk is not None:
             yield from self._own("risk", escape_name(self._risk), _RISK_COLOURS.get(self._risk, "yellow"))
-        proposal = held.proposal
+        proposal = pending.proposal
         around = None if proposal is None else proposal.surroundings
         if around is not None:
             for label, words in asdict(around).items():
                 yield from self._field(label, words) if words else ()
         if proposal is None or not proposal.preview:
             return
-        label = held.call.args.get("label")
+        label = pending.call.args.get("label")
         if isinstance(label, str) and label.strip():
             yield from self._field("label", label, limit)
         if proposal.summary and proposal.summary not in proposal.preview:
             yield from self._field("does", proposal.summary, limit)
 
     def _caller_words(self) -> Iterator[str]:
-        caller = self._held.call.caller
+        caller = self._pending.call.caller
         yield caller.interface
         for kind in ("agent", "provider", "skill", "session"):
             if (name := getattr(caller, kind)) is not None:
@@ -187,7 +187,7 @@ class HeldView:
     @property
     def _is_diff(self) -> bool:
         """Whether it may be cut. The difference of a definition never is: a yes to it is a yes to all of it."""
-        proposal = self._held.proposal
+        proposal = self._pending.proposal
         return proposal is not None and proposal.preview_kind == "diff" and not self._is_definition
 
     @property
@@ -199,16 +199,16 @@ class HeldView:
 
     @property
     def _is_definition(self) -> bool:
-        return self._held.decision.source == CHANGED
+        return self._pending.decision.source == CHANGED
 
     @property
     def _preview(self) -> str:
-        proposal = self._held.proposal
+        proposal = self._pending.proposal
         return "" if proposal is None else proposal.preview.rstrip("\n")
 
     def _would(self, limit: int | None) -> Quote:
         """What would be done, in the words of the tool."""
-        proposal = self._held.proposal
+        proposal = self._pending.proposal
         assert proposal is not None
         is_diff, around = proposal.preview_kind == "diff", proposal.surroundings
         label = "diff" if is_diff else "runs" if around is not None and around.sandbox else "preview"
@@ -218,7 +218,7 @@ class HeldView:
 
     def _arguments(self, limit: int | None, *, but: str | None = None) -> Quote:
         """The arguments, without one that is shown already; nothing where none is left."""
-        args = self._held.call.args
+        args = self._pending.call.args
         left = {name: value for name, value in args.items() if value != but}
         if args and not left:
             return Quote([], 0)
@@ -230,17 +230,17 @@ class HeldView:
 
     @property
     def _digest(self) -> str:
-        return escape_name(self._held.digest[:SHORT_DIGEST])
+        return escape_name(self._pending.digest[:SHORT_DIGEST])
 
     @property
     def _more(self) -> str:
-        return f"`holdfast pending {escape_name(self._held.call.id)}` shows all"
+        return f"`holdfast pending {escape_name(self._pending.call.id)}` shows all"
 
     def _own(self, label: str, text: str, *styles: str) -> Iterator[str]:
-        return own_field(label, text, self._stream, *styles)
+        return field_lines(label, text, self._stream, *styles)
 
     def _field(self, label: str, text: str, limit: int | None = None) -> Iterator[str]:
-        return quoted_field(label, text, self._stream, limit)
+        return quoted_field_lines(label, text, self._stream, limit)
 
 
 def age(since: float, now: float | None = None) -> str:
@@ -260,14 +260,14 @@ def diff_style(line: str, place: int) -> tuple[str, ...]:
     return () if colour is None else (colour,)
 
 
-def given_lines(tool: str, arguments: str, stream: TextIO) -> Iterator[str]:
+def tool_use_lines(tool: str, arguments: str, stream: TextIO) -> Iterator[str]:
     """A call as a model gave it, in a few lines."""
     try:
         args = parse_json(arguments)
     except HoldfastError:
         args = None
     text = arguments_text(args) if isinstance(args, dict) else arguments
-    yield from quoted_field("tool", tool, stream)
+    yield from quoted_field_lines("tool", tool, stream)
     yield label_line("with", stream)
     yield from quote(text, stream, _MAX_LISTED, more="the document has all", brief=True).lines
 
@@ -276,59 +276,59 @@ _DIGEST: Final = re.compile(rf"[0-9a-f]{{{SHORT_DIGEST},64}}")
 _NAMED: Final = 5
 
 
-def find_held(ledger: Ledger, given: str) -> PendingCall:
+def find_pending(ledger: Ledger, given: str) -> PendingCall:
     """The waiting call that is meant; otherwise an error that says what there is instead."""
     call_id = ledger.find(given)
-    held = ledger.held(call_id)
-    if held is not None and held.state in (State.PENDING, State.APPROVED):
-        return held
+    pending = ledger.held(call_id)
+    if pending is not None and pending.state in (State.PENDING, State.APPROVED):
+        return pending
     state = ledger.call(call_id).state.replace("_", " ")
     raise NotPending(
         f"Call {call_id} is {state}: it does not wait for an answer; `holdfast ledger show {call_id}` has its story."
     )
 
 
-def origin(held: PendingCall) -> str:
+def origin(pending: PendingCall) -> str:
     """Where a call comes from, as a person knows it: the document, the agent, or the program."""
-    caller = held.call.caller
+    caller = pending.call.caller
     if caller.document is not None:
         return f"document {display_path(caller.document, str(Path.cwd()))}"
     if caller.agent is not None:
         return f"agent {caller.agent} ({caller.interface})"
-    running = "" if held.waiter is None else f", process {held.waiter.pid}"
+    running = "" if pending.waiter is None else f", process {pending.waiter.pid}"
     names = {"cli": "command line", "python": "Python program"}
     return f"{names.get(caller.interface, caller.interface)}{running}"
 
 
-def grouped(calls: Sequence[PendingCall]) -> list[list[PendingCall]]:
+def group_identical(calls: Sequence[PendingCall]) -> list[list[PendingCall]]:
     """Calls with the same origin that an approval could not tell apart, oldest first."""
     groups: dict[tuple[str, str], list[PendingCall]] = {}
-    for held in calls:
-        groups.setdefault((origin(held), held.digest), []).append(held)
+    for pending in calls:
+        groups.setdefault((origin(pending), pending.digest), []).append(pending)
     return list(groups.values())
 
 
-def only_held(ledger: Ledger, command: str) -> PendingCall:
+def require_single_pending(ledger: Ledger, command: str) -> PendingCall:
     """The one call that is pending; otherwise an error that names those that are."""
-    waiting = [held for held in ledger.pending() if held.state is State.PENDING]
+    waiting = [pending for pending in ledger.pending() if pending.state is State.PENDING]
     if len(waiting) == 1:
         return waiting[0]
     if not waiting:
         raise NotPending("Nothing is pending.")
-    ids = ", ".join(held.call.id for held in waiting[:_NAMED])
+    ids = ", ".join(pending.call.id for pending in waiting[:_NAMED])
     more = f" and {len(waiting) - _NAMED:,} more" if len(waiting) > _NAMED else ""
     raise UsageProblem(f"{len(waiting):,} calls are pending: {ids}{more}. Use `holdfast {command} ID`, or --all.")
 
 
-def note_shown(state: Path | None, calls: Sequence[PendingCall]) -> None:
+def record_shown(state: Path | None, calls: Sequence[PendingCall]) -> None:
     """This user has just been shown all of these calls: `holdfast approve ID` is an approval of what they are now."""
     if state is not None and state.exists():
         shown = Shown(state)
-        for held in calls:
-            shown.record(held)
+        for pending in calls:
+            shown.record(pending)
 
 
-def was_shown(ledger: Ledger, held: PendingCall, digest: str | None) -> bool:
+def was_shown(ledger: Ledger, pending: PendingCall, digest: str | None) -> bool:
     """Whether the person knows this call as it is: they named its digest, or were shown it. If not, they can be asked.
 
     Raises where nobody can know what they would agree to.
@@ -336,49 +336,51 @@ def was_shown(ledger: Ledger, held: PendingCall, digest: str | None) -> bool:
     if digest is not None:
         if not _DIGEST.fullmatch(digest):
             raise UsageProblem(f"A digest has at least {SHORT_DIGEST} hexadecimal digits; `holdfast pending` shows it.")
-        if not held.digest.startswith(digest):
-            raise _changed(ledger, held, digest)
+        if not pending.digest.startswith(digest):
+            raise _changed(ledger, pending, digest)
         return True
-    shown = Shown(ledger.path.parent).digest(held.call.id)
-    if shown == held.digest:
+    shown = Shown(ledger.path.parent).digest(pending.call.id)
+    if shown == pending.digest:
         return True
     if shown is not None:
-        raise _changed(ledger, held, shown)
+        raise _changed(ledger, pending, shown)
     if not console.can_ask():
         raise UsageProblem(
-            f"You were not shown call {held.call.id} yet: look at it with `holdfast pending {held.call.id}`, "
+            f"You were not shown call {pending.call.id} yet: look at it with `holdfast pending {pending.call.id}`, "
             "or name what you approve with --digest."
         )
     return False
 
 
-def note_unreadable(calls: Sequence[str]) -> None:
+def print_unreadable(calls: Sequence[str]) -> None:
     """What cannot be listed, because its record is damaged, is at least named."""
     if calls:
         shown = ", ".join(escape(call_id) for call_id in calls[:_NAMED])
         more = f" and {len(calls) - _NAMED:,} more" if len(calls) > _NAMED else ""
-        console.note(f"Not shown, because it cannot be read: call {shown}{more}; `holdfast doctor` says what to do.")
+        console.print_err(
+            f"Not shown, because it cannot be read: call {shown}{more}; `holdfast doctor` says what to do."
+        )
 
 
-def _changed(ledger: Ledger, held: PendingCall, digest: str) -> StaleApproval:
-    call_id = held.call.id
+def _changed(ledger: Ledger, pending: PendingCall, digest: str) -> StaleApproval:
+    call_id = pending.call.id
     before = ledger.shown_as(call_id, digest)
     if before is None:
         return StaleApproval(f"Call {call_id} never had that digest; look at it with `holdfast pending {call_id}`.")
     return StaleApproval(
-        f"Call {call_id} is not what you were shown: {what_changed(before, held)} changed since; "
+        f"Call {call_id} is not what you were shown: {what_changed(before, pending)} changed since; "
         f"look at it again with `holdfast pending {call_id}`."
     )
 
 
-async def review(held: PendingCall) -> bool:
+async def review(pending: PendingCall) -> bool:
     """Show all of a call, a screenful at a time, and ask whether to approve it."""
-    return await _reviewed(HeldView(held).whole(), "Approve this? [y/N] ")
+    return await _reviewed(PendingView(pending).whole(), "Approve this? [y/N] ")
 
 
 async def review_all(calls: Sequence[PendingCall]) -> bool:
     """The same for several calls, which are approved together or not at all."""
-    lines = [line for held in calls for line in (*HeldView(held).whole(), "")]
+    lines = [line for pending in calls for line in (*PendingView(pending).whole(), "")]
     what = "this" if len(calls) == 1 else f"all {len(calls):,}"
     return await _reviewed(lines, f"Approve {what}? [y/N] ")
 
@@ -386,9 +388,9 @@ async def review_all(calls: Sequence[PendingCall]) -> bool:
 async def _reviewed(lines: Sequence[str], question: str) -> bool:
     try:
         await page(lines)
-        return await confirmed(question)
-    except Leave:
+        return await confirm(question)
+    except PromptDismissed:
         return False
     except asyncio.CancelledError:
-        console.note()
+        console.print_err()
         raise Cancelled from None

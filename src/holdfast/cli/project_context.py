@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.cli import console
 from holdfast.cli.console import shown_block
 from holdfast.cli.errors import UsageProblem
-from holdfast.cli.wrap import note_folded
+from holdfast.cli.layout import print_message
 from holdfast.config.config import McpServer
 from holdfast.contract.errors import BadJson, HoldfastError, LedgerError, LedgerUnavailable
 from holdfast.contract.json import Json, parse_json
@@ -51,82 +51,84 @@ def setting_here(flags: Flags) -> Setting:
     """The setting, with what a person should know about it said on standard error."""
     setting = load_setting(flags=flags or None)
     for notice in setting.loaded.notices:
-        note_folded(shown_block(notice), "Note:")
-    warn_of_config(setting)
+        print_message(shown_block(notice), "Note:")
+    warn_about_config(setting)
     return setting
 
 
-def warn_of_config(setting: Setting) -> None:
+def warn_about_config(setting: Setting) -> None:
     """Warn of names in the configuration that no tool has."""
-    show_warnings()
+    install_warning_handler()
     for warning in config_warnings(setting):
-        if warning not in _named:
+        if warning not in _shown_warnings:
             _warn(warning)
-            _named.add(warning)
+            _shown_warnings.add(warning)
 
 
-_named: set[str] = set()
+_shown_warnings: set[str] = set()
 """Warnings of names that were shown; the runtime finds them again when its sources are ready."""
 
 
 def _warn(message: str) -> None:
-    if message in _named:
+    if message in _shown_warnings:
         return
-    note_folded(shown_block(message), "Warning:")
-    if message not in console.warnings:
-        console.warnings.append(message)
+    print_message(shown_block(message), "Warning:")
+    if message not in console.unreported_warnings:
+        console.unreported_warnings.append(message)
 
 
 @contextmanager
-def ledger_here(flags: Flags, *, expire: bool = False) -> Generator[Ledger]:
+def read_ledger(flags: Flags, *, expire: bool = False) -> Generator[Ledger]:
     """The ledger to read, whoever else writes to it; an empty one where nothing was recorded yet.
 
     With `expire`, calls that have waited too long end first.
     """
     setting = setting_here(flags)
     if expire and setting.ledger_path.exists():
-        _end_expired(setting)
-    with _ledger_to_look_at(setting) as ledger:
+        _expire_calls(setting)
+    with _read_only_ledger(setting) as ledger:
         yield ledger
 
 
-def _end_expired(setting: Setting) -> None:
+def _expire_calls(setting: Setting) -> None:
     with suppress(LedgerError), open_ledger(setting) as ledger:  # what is wrong with it is said where it is read
         Lifetimes(setting.loaded.config).expire(ledger)
 
 
 @contextmanager
-def runtime_here(
+def open_runtime(
     flags: Flags,
     *,
     entry_points: bool = True,
-    looking: bool = False,
+    read_only: bool = False,
     servers: Collection[str] | None = (),
     nobody: Nobody = "pending",
 ) -> Generator[Runtime]:
-    """The runtime of this place. With `looking` nothing is written and a missing ledger stays missing.
+    """The runtime of this place. With `read_only` nothing is written and a missing ledger stays missing.
 
     Of the MCP servers only `servers` are there, None: all of them.
     """
     setting = setting_here(flags)
-    with runtime_in(setting, entry_points=entry_points, looking=looking, servers=servers, nobody=nobody) as runtime:
+    with open_runtime_for(
+        setting, entry_points=entry_points, read_only=read_only, servers=servers, nobody=nobody
+    ) as runtime:
         yield runtime
 
 
 @contextmanager
-def runtime_in(
+def open_runtime_for(
     setting: Setting,
     *,
     entry_points: bool = True,
-    looking: bool = False,
+    read_only: bool = False,
     servers: Collection[str] | None = (),
     nobody: Nobody = "pending",
 ) -> Generator[Runtime]:
-    show_warnings()
+    install_warning_handler()
     keeps = setting.loaded.config.ledger.enabled
     runtime = build_runtime(
         setting,
-        ledger=_ledger_to_look_at(setting) if looking and keeps else None,
+        ledger=_read_only_ledger(setting) if read_only and keeps else None,
         nobody=nobody if keeps else "deny",
         interface="cli",
         entry_points=entry_points,
@@ -153,7 +155,7 @@ def tools_by_name(flags: Flags, names: Iterable[str]) -> dict[str, Tool]:
     found = {tool.name: tool for tool in builtin_tools()}
     others = {name for name in names if name not in found and server_of(name) is None}
     if others:
-        show_warnings()
+        install_warning_handler()
         with suppress(HoldfastError):
             registry = build_registry(load_setting(flags=flags or None, checked=False))
             found |= {name: tool for name in others if (tool := registry.get(name)) is not None}
@@ -174,10 +176,10 @@ def servers_for(tool: str) -> Collection[str] | None:
 
 
 @contextmanager
-def grants_here(flags: Flags, *, looking: bool = False) -> Generator[Grants]:
+def open_grants(flags: Flags, *, read_only: bool = False) -> Generator[Grants]:
     """The grants of this project and of the user."""
     setting = setting_here(flags)
-    with _ledger_to_look_at(setting) if looking else open_ledger(setting) as ledger:
+    with _read_only_ledger(setting) if read_only else open_ledger(setting) as ledger:
         book = ledger.grants.with_user(setting.user_db)
         try:
             yield book
@@ -185,7 +187,7 @@ def grants_here(flags: Flags, *, looking: bool = False) -> Generator[Grants]:
             book.close()
 
 
-def kept_ledger(runtime: Runtime) -> Ledger:
+def require_ledger(runtime: Runtime) -> Ledger:
     if runtime.ledger is None:
         raise LedgerUnavailable("The ledger is switched off (ledger.enabled = false), so nothing can wait here.")
     return runtime.ledger
@@ -201,11 +203,11 @@ def whoami(name: str | None = None) -> str:
     return f"cli:{name}"
 
 
-def _ledger_to_look_at(setting: Setting) -> Ledger:
+def _read_only_ledger(setting: Setting) -> Ledger:
     return open_ledger(setting, read_only=True) if setting.ledger_path.exists() else Ledger.in_memory()
 
 
-def show_warnings() -> None:
+def install_warning_handler() -> None:
     """Warnings of our own rooms go to standard error, made visible."""
 
     class Shown(logging.Handler):
@@ -234,12 +236,12 @@ async def sources_started(runtime: Runtime) -> AsyncGenerator[None]:
         yield
 
 
-def leave_out_warnings() -> None:
+def mute_source_warnings() -> None:
     """About servers that are away: that is what the command itself tells."""
     logging.getLogger("holdfast").addFilter(lambda record: not record.getMessage().startswith("Tool source 'mcp."))
 
 
-def need_server(runtime: Runtime, tool: str) -> None:
+def require_server(runtime: Runtime, tool: str) -> None:
     """Raises `ServerAway` for a tool that is not there because its MCP server is not."""
     if runtime.registry.find(tool) is not None:
         return
@@ -251,14 +253,14 @@ def need_server(runtime: Runtime, tool: str) -> None:
         raise ServerAway(f"There is no tool '{tool}': its server '{server}' is switched off.")
     status = next((each for each in _statuses(runtime) if each.name == server), None)
     if status is not None and status.state != "ready":
-        reason = why(status, named[server])
+        reason = unready_reason(status, named[server])
         raise ServerAway(
             f"There is no tool '{tool}': its server '{server}' is {status.state}: {reason}; "
             f"see `holdfast mcp servers {server}`."
         )
 
 
-def why(status: ServerStatus, server: McpServer) -> str:
+def unready_reason(status: ServerStatus, server: McpServer) -> str:
     """Why a server is not ready."""
     if status.state == "starting" and not status.reason:
         return f"it was not ready after {server.start_timeout:g} s"

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from holdfast.cli.console import note, note_lines, prompt, screen_height, shown_block
+from holdfast.cli.console import print_err, print_err_lines, screen_height, show_prompt, shown_block
 from holdfast.config.roots import find_root
 from holdfast.fs.temporary import make_folder, remove_folder
 from holdfast.helper_process import NotStarted, person_command, person_environment, start_async
 
 _CHUNK: Final = 65_536
 _EDITORS: Final = ("vi", "nano")
-_turns: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]] = WeakKeyDictionary()
-_modes: Final[list[Callable[[], None]]] = []
+_terminal_locks: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]] = WeakKeyDictionary()
+_restore_callbacks: Final[list[Callable[[], None]]] = []
 """What puts the terminal back as it was, while keys are hidden or act at once."""
 _ESCAPE: Final = "\x1b"
 _END: Final = "\x04"
@@ -29,26 +29,26 @@ _SEQUENCE: Final = 0.05
 ENTER: Final = "\n"
 
 
-class Leave(Exception):
+class PromptDismissed(Exception):
     """The person goes away without an answer."""
 
 
 @asynccontextmanager
-async def turn() -> AsyncGenerator[None]:
+async def exclusive_terminal() -> AsyncGenerator[None]:
     """Whoever asks the person has the terminal alone until they are done."""
-    async with _turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+    async with _terminal_locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
         yield
 
 
-def somebody_asks() -> bool:
+def is_prompt_open() -> bool:
     """Whether a question stands on the terminal, so that nothing else should be drawn there."""
-    lock = _turns.get(asyncio.get_running_loop())
+    lock = _terminal_locks.get(asyncio.get_running_loop())
     return lock is not None and lock.locked()
 
 
 async def read_line(question: str) -> str | None:
     """What the person types, without the newline; None at the end of input."""
-    prompt(question)
+    show_prompt(question)
     typed = await _read()
     return typed.decode(errors="replace").rstrip("\r\n") if typed else None
 
@@ -58,22 +58,22 @@ async def read_key(question: str, keys: Collection[str], hint: str = "") -> str 
 
     Keys pressed earlier do not count, nor do several at once, which are pasted. `hint` is shown once for another key.
     """
-    with _keys_act_at_once():
-        forget_typed_ahead()
-        prompt(question)
+    with _cbreak_mode():
+        discard_typeahead()
+        show_prompt(question)
         while True:
             key = _key(await _read())
             if key == _ESCAPE:
                 await asyncio.sleep(_SEQUENCE)
-                forget_typed_ahead()
+                discard_typeahead()
             elif key == _END:
-                note()
+                print_err()
                 return None
             elif key in keys:
-                note("" if key == ENTER else key)
+                print_err("" if key == ENTER else key)
                 return key
             elif hint and key != ENTER:
-                prompt(f"\n{hint} > ")
+                show_prompt(f"\n{hint} > ")
                 hint = ""
 
 
@@ -89,7 +89,7 @@ def _key(typed: bytes) -> str:
 async def _read() -> bytes:
     """What the terminal has for us now; nothing at the end of input."""
     loop = asyncio.get_running_loop()
-    with _own_terminal() as terminal:
+    with _open_terminal() as terminal:
         while True:
             ready: asyncio.Future[None] = loop.create_future()
             loop.add_reader(terminal, _wake, ready)
@@ -111,7 +111,7 @@ def _wake(ready: asyncio.Future[None]) -> None:
 
 
 @contextmanager
-def _own_terminal() -> Generator[int]:
+def _open_terminal() -> Generator[int]:
     """The terminal as an open file of our own, which does not block. Ctrl-C discards what was typed, also between our
     being told of it and reading it; a read that blocks there would never hear the signal. Standard input itself is
     shared with the shell, so its flags stay as they are."""
@@ -127,7 +127,7 @@ def _own_terminal() -> Generator[int]:
         os.close(own)
 
 
-async def confirmed(question: str) -> bool:
+async def confirm(question: str) -> bool:
     """Whether the person says a plain yes after the question was shown."""
     return await read_key(question, ("y", "n", "q", ENTER)) == "y"
 
@@ -137,13 +137,13 @@ async def page(lines: Sequence[str]) -> bool:
     room = screen_height(sys.stderr) - 2
     at, pauses = 0, len(lines) > room
     while at < len(lines):
-        note_lines(lines[at : at + room])
+        print_err_lines(lines[at : at + room])
         at += room
         if pauses and at < len(lines):
             question = f"Line {at:,} of {len(lines):,}. [Enter] more  [a] all  [q] quit > "
             key = await read_key(question, (ENTER, " ", "a", "q"))
             if key in (None, "q"):
-                raise Leave
+                raise PromptDismissed
             if key == "a":
                 room = len(lines)
     return pauses
@@ -156,11 +156,11 @@ async def read_hidden(question: str) -> str | None:
         return await read_line(question)
     finally:
         restore_terminal()
-        note()
+        print_err()
 
 
 @contextmanager
-def _keys_act_at_once() -> Generator[None]:
+def _cbreak_mode() -> Generator[None]:
     """Keys are neither echoed nor collected into a line; Ctrl-C still is a signal."""
     try:
         _change_mode(lambda flags, echo, canonical: flags & ~echo & ~canonical)
@@ -177,18 +177,18 @@ def _change_mode(change: Callable[[int, int, int], int]) -> None:
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
     flags = change(before[3], termios.ECHO, termios.ICANON)
-    _modes.append(lambda: termios.tcsetattr(terminal, termios.TCSANOW, before))
+    _restore_callbacks.append(lambda: termios.tcsetattr(terminal, termios.TCSANOW, before))
     termios.tcsetattr(terminal, termios.TCSADRAIN, [*before[:3], flags, *before[4:]])
 
 
 def restore_terminal() -> None:
     """The terminal is as it was before we asked; also for an exit without unwinding."""
-    while _modes:
+    while _restore_callbacks:
         with suppress(OSError):
-            _modes.pop()()
+            _restore_callbacks.pop()()
 
 
-def forget_typed_ahead() -> None:
+def discard_typeahead() -> None:
     """Keys pressed before a question was shown are no answer to it."""
     if sys.platform != "win32":
         import termios
@@ -197,7 +197,7 @@ def forget_typed_ahead() -> None:
             termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
-async def edit(text: str, suffix: str) -> str | None:
+async def edit_text(text: str, suffix: str) -> str | None:
     """The text as the person's editor leaves it; None without an editor, or if it failed."""
     project = find_root(Path.cwd()) or Path.cwd()
     command = _editor(project)
@@ -226,7 +226,7 @@ def _editor(project: Path) -> tuple[str, ...] | None:
             return person_command(editor, project)
         except NotStarted as error:
             if editor == chosen:
-                note(shown_block(f"Cannot start the editor: {error}"))
+                print_err(shown_block(f"Cannot start the editor: {error}"))
     return None
 
 

@@ -137,13 +137,13 @@ def objects() -> dict[str, dict[str, str]]:
     kinds = [
         kind
         for kind in json_output.Output.__subclasses__()
-        if kind not in (json_output.ResultExtra, json_output.Failed)
+        if kind not in (json_output.ResultExtraOutput, json_output.FailedOutput)
     ]
     result = _meanings(Result)
     del result["failure"]  # it is the kind of the error
     return {
-        "error": _meanings(json_output.Error),
-        "result": result | _meanings(json_output.ResultExtra),
+        "error": _meanings(json_output.ErrorOutput),
+        "result": result | _meanings(json_output.ResultExtraOutput),
         **{_CAPITAL.sub(" ", kind.__name__).lower().removesuffix(" output"): _meanings(kind) for kind in kinds},
     }
 

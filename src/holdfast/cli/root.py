@@ -9,13 +9,13 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from holdfast.cli.project_context import grants_here, ledger_here, read_flags, runtime_here, setting_here
+from holdfast.cli.project_context import open_grants, open_runtime, read_flags, read_ledger, setting_here
 from holdfast.contract.errors import HoldfastError
 from holdfast.import_path import forget_projects
 from holdfast.text.escape import escape
 from holdfast.text.suggest import did_you_mean
 
-NAMES: Final = (
+COMMANDS: Final = (
     "tour", "init", "chat", "call", "tools", "policy", "mcp", "pending", "approve", "reject", "respond", "grants",
     "changes", "undo", "ledger", "config", "trust", "doctor", "help", "completion",
 )  # fmt: skip
@@ -30,10 +30,10 @@ class LazyGroup(click.Group):
     """Loads a command when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(NAMES)
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in NAMES:
+        if cmd_name not in COMMANDS:
             return None
         return getattr(import_module(f"holdfast.cli.commands.{_HOMES.get(cmd_name, cmd_name)}"), cmd_name)
 
@@ -41,8 +41,8 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if name not in NAMES and not name.startswith("-") and not ctx.resilient_parsing:
-            meant = did_you_mean(name, NAMES)
+        if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
+            meant = did_you_mean(name, COMMANDS)
             hint = f"Did you mean '{meant}'?" if meant else "Run `holdfast --help` for those there are."
             raise click.UsageError(f"There is no command '{escape(name)}'. {hint}")
         return super().resolve_command(ctx, args)
@@ -67,7 +67,7 @@ def json_option(function: F) -> F:
     return as_json(debug(function))
 
 
-def common(function: Callable[..., int]) -> Callable[..., int]:
+def with_flags(function: Callable[..., int]) -> Callable[..., int]:
     """For nearly every command: it is given the `--set` flags first, and `as_json`."""
     return json_option(click.pass_obj(function))
 
@@ -86,25 +86,25 @@ def _completer(offered: Callable[[], list[str]]) -> Complete:
 
 @_completer
 def complete_tool() -> list[str]:
-    with runtime_here({}, looking=True) as runtime:
+    with open_runtime({}, read_only=True) as runtime:
         return [tool.name for tool in runtime.visible()]
 
 
 @_completer
 def complete_pending() -> list[str]:
-    with ledger_here({}) as ledger:
-        return [held.call.id for held in ledger.pending()]
+    with read_ledger({}) as ledger:
+        return [pending.call.id for pending in ledger.pending()]
 
 
 @_completer
 def complete_call() -> list[str]:
-    with ledger_here({}) as ledger:
+    with read_ledger({}) as ledger:
         return [record.call.id for record in ledger.calls()]
 
 
 @_completer
 def complete_grant() -> list[str]:
-    with grants_here({}, looking=True) as book:
+    with open_grants({}, read_only=True) as book:
         return [grant.id for grant in book.list(every=True)]
 
 

@@ -17,8 +17,8 @@ from typing import Final
 from holdfast.agent.events import AgentEvent, CallSettled, Outcome, ReplyWritten
 from holdfast.cli import console
 from holdfast.cli.approval_prompt import TerminalAsker
-from holdfast.cli.pending_view import show_held
-from holdfast.cli.wrap import quote
+from holdfast.cli.layout import quote
+from holdfast.cli.pending_view import print_pending
 from holdfast.contract.call import PendingCall
 from holdfast.contract.errors import HoldfastError
 from holdfast.factory.chat import Chat, open_chat
@@ -69,18 +69,18 @@ class Guide:
         self._seen: list[str] = []
 
     def title(self, text: str) -> None:
-        console.say()
+        console.print_out()
         for line in _wrapped(text, self._width):
-            console.say(console.paint(line, "bold"))
+            console.print_out(console.paint(line, "bold"))
 
     def tell(self, text: str) -> None:
-        console.say_lines(_wrapped(text, self._width))
+        console.print_out_lines(_wrapped(text, self._width))
 
     def show_growth(self) -> None:
         """What is new in the document, from the beginning of the block it is in."""
         lines = self._scratch.document.read_text(encoding="utf-8").rstrip("\n").split("\n")
         new = "\n".join(lines[_first_new(self._seen, lines) :])
-        console.say_lines(quote(new, sys.stdout, style=_style).lines if new else ())
+        console.print_out_lines(quote(new, sys.stdout, style=_style).lines if new else ())
         self._seen = lines
 
     def heard(self, event: AgentEvent) -> None:
@@ -97,7 +97,7 @@ def main() -> int:
             waiting = asyncio.run(_tour(scratch))
     except (KeyboardInterrupt, asyncio.CancelledError):
         scratch.remove()
-        console.say("\nThe tour was left early; nothing of it stays behind.")
+        console.print_out("\nThe tour was left early; nothing of it stays behind.")
         return 130
     except BaseException:
         scratch.remove()
@@ -120,11 +120,11 @@ async def _tour(scratch: Scratch) -> bool:
     guide.tell("Reading, and changing files of the project, is approved by default; a command is not.")
     async with open_chat(scratch.document, by=_BY, on_event=guide.heard) as chat:
         outcome = await chat.loop.advance()
-        while outcome.kind == "pending" and (held := _held(chat, outcome)) is not None:
+        while outcome.kind == "pending" and (pending := _pending(chat, outcome)) is not None:
             guide.show_growth()
             guide.title("3. The command waits for you")
-            if not await _ask(chat, held, guide):
-                _say_how(guide, scratch, held)
+            if not await _ask(chat, pending, guide):
+                _say_how(guide, scratch, pending)
                 return True
             guide.title("4. What you said is in the document, and it goes on")
             outcome = await chat.loop.advance()
@@ -139,23 +139,23 @@ async def _tour(scratch: Scratch) -> bool:
     return False
 
 
-def _held(chat: Chat, outcome: Outcome) -> PendingCall | None:
+def _pending(chat: Chat, outcome: Outcome) -> PendingCall | None:
     """The call that waits."""
     opened = next((slot.open for slot in outcome.slots if slot.open is not None), None)
     return None if opened is None else chat.runtime.pending.ledger.held(opened.call_id)
 
 
-async def _ask(chat: Chat, held: PendingCall, guide: Guide) -> bool:
+async def _ask(chat: Chat, pending: PendingCall, guide: Guide) -> bool:
     """Whether it was answered; without a terminal it is only shown."""
     if console.can_ask():
         asker = TerminalAsker(chat.runtime)
-        await asker(held)
+        await asker(pending)
         return asker.answered
-    show_held(held, sys.stdout)
+    print_pending(pending, sys.stdout)
     return False
 
 
-def _say_how(guide: Guide, scratch: Scratch, held: PendingCall) -> None:
+def _say_how(guide: Guide, scratch: Scratch, pending: PendingCall) -> None:
     """The exact commands that go on from here."""
     program = _program()
     exports = " ".join(f"{name}={shlex.quote(value)}" for name, value in scratch.variables.items())
@@ -164,17 +164,17 @@ def _say_how(guide: Guide, scratch: Scratch, held: PendingCall) -> None:
     for command in (
         f"cd {shlex.quote(str(scratch.project))}",
         f"export {exports}",
-        f"{program} pending {held.call.id}",
-        f"{program} approve {held.call.id}",
+        f"{program} pending {pending.call.id}",
+        f"{program} approve {pending.call.id}",
         f"{program} chat {_DOCUMENT}",
     ):
-        console.say(f"  {command}")
+        console.print_out(f"  {command}")
     guide.tell(
         f"Or write status=approved into the block in {_DOCUMENT} instead of the approve command. "
-        f"`{program} reject {held.call.id}` says no."
+        f"`{program} reject {pending.call.id}` says no."
     )
     guide.tell("Everything is in one folder; remove it when you are done:")
-    console.say(f"  rm -r {shlex.quote(str(scratch.folder))}")
+    console.print_out(f"  rm -r {shlex.quote(str(scratch.folder))}")
 
 
 def _program() -> str:

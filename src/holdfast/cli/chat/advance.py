@@ -22,16 +22,16 @@ from holdfast.chat.document_file import encode
 from holdfast.cli import console
 from holdfast.cli.approval_prompt import TerminalAsker
 from holdfast.cli.arguments import read_text
-from holdfast.cli.chat.documents import find_call, find_document, place, setting_of
-from holdfast.cli.chat.status import waiting_lines
-from holdfast.cli.chat.trust_prompt import settle_trust, untrusted_rest
-from holdfast.cli.chat.view import JsonView, PersonView, View
+from holdfast.cli.chat.documents import find_call, find_document, location, setting_of
+from holdfast.cli.chat.status import pending_lines
+from holdfast.cli.chat.trust_prompt import ask_for_trust, untrusted_notices
+from holdfast.cli.chat.view import JsonView, TerminalView, View
 from holdfast.cli.elicitation import TerminalElicitor
-from holdfast.cli.errors import CANCELLED, FAILED, INTERRUPTED, PIPE_CLOSED, REJECTED, WAITING, hush
-from holdfast.cli.pending_view import HeldView, note_shown, review, was_shown
-from holdfast.cli.project_context import Flags, show_warnings, whoami
+from holdfast.cli.errors import CANCELLED, FAILED, INTERRUPTED, PENDING, PIPE_CLOSED, REJECTED, silence_stdout
+from holdfast.cli.layout import print_message, wrap_sentence
+from holdfast.cli.pending_view import PendingView, record_shown, review, was_shown
+from holdfast.cli.project_context import Flags, install_warning_handler, whoami
 from holdfast.cli.prompt import restore_terminal
-from holdfast.cli.wrap import note_folded, sentence
 from holdfast.contract.call import PendingCall
 from holdfast.contract.enums import Failure, State
 from holdfast.contract.result import Result
@@ -43,7 +43,7 @@ from holdfast.text.escape import escape
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
-async def first_of(*work: Coroutine[Any, Any, object]) -> list[asyncio.Task[object]]:
+async def first_completed(*work: Coroutine[Any, Any, object]) -> list[asyncio.Task[object]]:
     """Run all until one of them ends; the others are cancelled."""
     tasks = [asyncio.ensure_future(one) for one in work]
     try:
@@ -70,16 +70,16 @@ class Interrupt:
     def press(self) -> None:
         if self.pressed:
             restore_terminal()
-            console.note()
+            console.print_err()
             os._exit(INTERRUPTED)  # the ledger is made for processes that end like this
         self.wanted.set()
         if self.cancel is not None:
-            console.note("\nStopping; Ctrl-C again stops at once.")
+            console.print_err("\nStopping; Ctrl-C again stops at once.")
             self.cancel()
 
     async def ends(self, work: Coroutine[Any, Any, object]) -> None:
         """Until it is done, or somebody wants us to stop."""
-        task, _ = await first_of(work, self.wanted.wait())
+        task, _ = await first_completed(work, self.wanted.wait())
         if not task.cancelled():
             task.result()
 
@@ -111,7 +111,7 @@ def interrupts() -> Generator[Interrupt]:
             loop.remove_signal_handler(number)
 
 
-UNASKED: Final = "A call needed a person and nobody was asked."
+DENIED_UNASKED: Final = "A call needed a person and nobody was asked."
 NO_PROJECT: Final = (
     "There is no project here, so the tools that change or search files and run commands are missing; "
     "`holdfast init` or `git init` makes one."
@@ -127,26 +127,26 @@ _ENDS: Final = {
 }
 
 
-def has_words(document: Document) -> bool:
+def has_message(document: Document) -> bool:
     """Whether anybody but a system prompt has a message in it."""
     return any(message.role != "System" for message in document.messages)
 
 
-def no_words(path: Path) -> str:
-    return f"{place(path)} has no message of yours; write it under a line with only @You:"
+def no_message(path: Path) -> str:
+    return f"{location(path)} has no message of yours; write it under a line with only @You:"
 
 
-def became(use_id: str, result: Result, path: Path) -> str:
+def describe_end(use_id: str, result: Result, path: Path) -> str:
     """What a call came to that was run alone."""
     end = _ENDS.get(result.state, "failed")
-    return f"Call '{escape(use_id)}' {end}. Continue with `holdfast chat {place(path)}`."
+    return f"Call '{escape(use_id)}' {end}. Continue with `holdfast chat {location(path)}`."
 
 
 _LOOK: Final = 0.2
 """Seconds between two looks at what others do while a question stands."""
 
 
-class Questions:
+class ApprovalQueue:
     """Remembers who was asked what, so that a call that has changed since is shown as such."""
 
     def __init__(self, chat: Chat, interrupt: Interrupt) -> None:
@@ -161,33 +161,33 @@ class Questions:
         """Ask about each call that waits; whether there is any reason to look at the document again."""
         news = self._changed = False
         for slot in slots:
-            held = self._held(slot)
-            if held is None:
+            pending_call = self._pending(slot)
+            if pending_call is None:
                 news = news or slot.open is not None
                 continue
             if self.left:
                 break
-            news = await self._ask_one(slot, held) or news
+            news = await self._ask_one(slot, pending_call) or news
             if self._document_changed():
                 return True
         return news
 
-    async def _ask_one(self, slot: Slot, held: PendingCall) -> bool:
+    async def _ask_one(self, slot: Slot, pending_call: PendingCall) -> bool:
         """Whether it was answered, here or elsewhere."""
-        asker = self._askers.setdefault(held.call.id, TerminalAsker(self._chat.runtime))
-        console.note()
-        console.note_lines(sentence(f"At {place(self._chat.path, slot.line)}", sys.stderr, "dim"))
+        asker = self._askers.setdefault(pending_call.call.id, TerminalAsker(self._chat.runtime))
+        console.print_err()
+        console.print_err_lines(wrap_sentence(f"At {location(self._chat.path, slot.line)}", sys.stderr, "dim"))
         asker.answered = False
-        _, others, _ = await first_of(asker(held), self._others(slot), self._interrupt.wanted.wait())
+        _, others, _ = await first_completed(asker(pending_call), self._others(slot), self._interrupt.wanted.wait())
         if self._interrupt.pressed:
-            self._stop(held.call.id)
+            self._stop(pending_call.call.id)
             return False
         if asker.answered:
             return True
         if others.cancelled():
             self.left = True
             return False
-        console.note("It was answered elsewhere, or the document has changed.")
+        console.print_err("It was answered elsewhere, or the document has changed.")
         return True
 
     def _stop(self, call_id: str) -> None:
@@ -197,17 +197,17 @@ class Questions:
         found = pending.get(call_id)
         if found is not None and found.state is State.APPROVED:
             pending.cancel(call_id)
-        console.note(CANCELLED)
+        console.print_err(CANCELLED)
 
-    def _held(self, slot: Slot) -> PendingCall | None:
+    def _pending(self, slot: Slot) -> PendingCall | None:
         if slot.open is None or slot.status is not Status.PENDING:
             return None
-        held = self._chat.runtime.pending.ledger.held(slot.open.call_id)
-        return held if held is not None and held.state is State.PENDING else None
+        pending_call = self._chat.runtime.pending.ledger.held(slot.open.call_id)
+        return pending_call if pending_call is not None and pending_call.state is State.PENDING else None
 
     async def _others(self, slot: Slot) -> None:
         """Until the call was answered at another interface or somebody saved the document."""
-        while self._held(slot) is not None and not self._document_changed():  # noqa: ASYNC110 - others do not tell us
+        while self._pending(slot) is not None and not self._document_changed():  # noqa: ASYNC110 - others do not tell us
             await asyncio.sleep(_LOOK)
 
     def _document_changed(self) -> bool:
@@ -218,7 +218,7 @@ class Questions:
 E = TypeVar("E")
 
 
-class Wishes(Struct, frozen=True, kw_only=True):
+class ChatOptions(Struct, frozen=True, kw_only=True):
     """What the command line asks for."""
 
     flags: Flags
@@ -235,26 +235,26 @@ class Wishes(Struct, frozen=True, kw_only=True):
 
 
 def drive(
-    file: str, wishes: Wishes, commands: Sequence[str], go: Callable[[Path, Wishes], Coroutine[Any, Any, int]]
+    file: str, wishes: ChatOptions, commands: Sequence[str], go: Callable[[Path, ChatOptions], Coroutine[Any, Any, int]]
 ) -> int:
     """The exit code of `holdfast chat FILE`, which is advanced by `go`."""
     path = find_document(file, commands)
     if wishes.message is not None:
         wishes = replace(wishes, message=read_text(wishes.message))
-    show_warnings()
+    install_warning_handler()
     return asyncio.run(go(path, wishes))
 
 
-async def advance_once(path: Path, wishes: Wishes) -> int:
+async def advance_once(path: Path, wishes: ChatOptions) -> int:
     with interrupts() as interrupt:
-        await interrupt.ends(settle_trust(path, wishes.flags, ask=wishes.asks))
-        return (await Driver(path, wishes, interrupt).advance()).exit_code
+        await interrupt.ends(ask_for_trust(path, wishes.flags, ask=wishes.asks))
+        return (await ChatRunner(path, wishes, interrupt).advance()).exit_code
 
 
-class Driver:
+class ChatRunner:
     """Opens a document, and drives it until nothing can be done without somebody else."""
 
-    def __init__(self, path: Path, wishes: Wishes, interrupt: Interrupt, *, watching: bool = False) -> None:
+    def __init__(self, path: Path, wishes: ChatOptions, interrupt: Interrupt, *, watching: bool = False) -> None:
         self._path = path
         self._asks = wishes.asks and not watching and not wishes.step
         self._watching = watching
@@ -266,7 +266,7 @@ class Driver:
         self._unasked = False
         """Whether something was denied because nobody was there to ask."""
         self._settled: dict[str, Result] = {}
-        self._view: View = JsonView() if wishes.as_json else PersonView(watching=watching)
+        self._view: View = JsonView() if wishes.as_json else TerminalView(watching=watching)
         self._told: set[str] = set()
         self._chat: Chat | None = None
         self._only: str | None = None
@@ -315,7 +315,7 @@ class Driver:
 
     async def _advance(self, chat: Chat) -> Outcome | None:
         """None: the document has to be opened anew."""
-        questions = Questions(chat, self._interrupt)
+        questions = ApprovalQueue(chat, self._interrupt)
         while not self._interrupt.pressed:
             if self._message is not None:
                 try:
@@ -365,12 +365,12 @@ class Driver:
 
     def _honest(self, outcome: Outcome) -> Outcome:
         """What the loop cannot know: that nobody was there to ask, what one call alone came to, who has not written."""
-        if outcome.kind == "done" and self._chat is not None and not has_words(self._chat.conversation.document):
-            return replace(outcome, kind="failed", message=no_words(self._chat.path), exit_code=FAILED)
+        if outcome.kind == "done" and self._chat is not None and not has_message(self._chat.conversation.document):
+            return replace(outcome, kind="failed", message=no_message(self._chat.path), exit_code=FAILED)
         if outcome.kind == "stepped" and self._only in self._settled:
-            outcome = replace(outcome, message=became(self._only, self._settled[self._only], self._path))
+            outcome = replace(outcome, message=describe_end(self._only, self._settled[self._only], self._path))
         if self._unasked and outcome.exit_code == 0:
-            return replace(outcome, message=outcome.message or UNASKED, exit_code=REJECTED)
+            return replace(outcome, message=outcome.message or DENIED_UNASKED, exit_code=REJECTED)
         return outcome
 
     def _show(self, view: Callable[[E], None], event: E) -> None:
@@ -380,32 +380,41 @@ class Driver:
             view(event)
         except BrokenPipeError:
             self._alone = True
-            hush()
+            silence_stdout()
 
     def _tell_notices(self, chat: Chat) -> None:
         """What did not take effect, or not as one would expect; once."""
         homeless = () if chat.setting.root is not None else (NO_PROJECT,)
         written = chosen_for(chat.model).notice(chat.model.name)
-        for notice in (*chat.setting.loaded.notices, *untrusted_rest(chat), *homeless, *([written] if written else ())):
+        for notice in (
+            *chat.setting.loaded.notices,
+            *untrusted_notices(chat),
+            *homeless,
+            *([written] if written else ()),
+        ):
             if notice not in self._told:
                 self._told.add(notice)
-                note_folded(console.shown_block(notice), "Note:")
+                print_message(console.shown_block(notice), "Note:")
 
     def _ended(self, chat: Chat, outcome: Outcome) -> Outcome:
         self._view.rest()
         self.left = sha256(encode(chat.conversation.document.text)).hexdigest()
         outcome = replace(outcome, exit_code=PIPE_CLOSED) if self._alone else self._honest(outcome)
-        waiting = () if self._wishes.as_json else waiting_lines(chat, outcome.slots, watching=self._watching)
+        waiting = () if self._wishes.as_json else pending_lines(chat, outcome.slots, watching=self._watching)
         self._view.outcome(outcome, list(waiting))
-        note_shown(chat.setting.state, self._shown(chat, outcome))
+        record_shown(chat.setting.state, self._shown(chat, outcome))
         return outcome
 
     def _shown(self, chat: Chat, outcome: Outcome) -> list[PendingCall]:
         """The pending calls of which the person, or whoever reads our JSON, was just shown everything."""
         ledger = chat.runtime.pending.ledger
         pending = [slot.open for slot in outcome.slots if slot.open is not None and slot.status is Status.PENDING]
-        held = [found for opened in pending if (found := ledger.held(opened.call_id)) is not None]
-        return [] if self._alone else [one for one in held if self._wishes.as_json or HeldView(one).short_is_whole]
+        pending_call = [found for opened in pending if (found := ledger.held(opened.call_id)) is not None]
+        return (
+            []
+            if self._alone
+            else [one for one in pending_call if self._wishes.as_json or PendingView(one).short_is_whole]
+        )
 
 
 def run_one(flags: Flags, given: str, file: str | None, digest: str | None, *, as_json: bool) -> int:
@@ -413,16 +422,16 @@ def run_one(flags: Flags, given: str, file: str | None, digest: str | None, *, a
     approved = None
     if slot.open is not None and slot.status is Status.PENDING and not slot.text.strip():
         with open_ledger(setting_of(path, flags), read_only=True) as ledger:
-            held = ledger.held(slot.open.call_id)
-            if held is not None and held.state is State.PENDING and not held.definition_only:
-                if not was_shown(ledger, held, digest) and not asyncio.run(review(held)):
-                    console.note(f"Call {held.call.id} still waits.")
-                    return WAITING
-                approved = Open(call_id=held.call.id, digest=held.digest)
-    show_warnings()
-    return asyncio.run(_run(path, slot.use.id, approved, Wishes(flags=flags, as_json=as_json)))
+            pending_call = ledger.held(slot.open.call_id)
+            if pending_call is not None and pending_call.state is State.PENDING and not pending_call.definition_only:
+                if not was_shown(ledger, pending_call, digest) and not asyncio.run(review(pending_call)):
+                    console.print_err(f"Call {pending_call.call.id} still waits.")
+                    return PENDING
+                approved = Open(call_id=pending_call.call.id, digest=pending_call.digest)
+    install_warning_handler()
+    return asyncio.run(_run(path, slot.use.id, approved, ChatOptions(flags=flags, as_json=as_json)))
 
 
-async def _run(path: Path, use_id: str, approved: Open | None, wishes: Wishes) -> int:
+async def _run(path: Path, use_id: str, approved: Open | None, wishes: ChatOptions) -> int:
     with interrupts() as interrupt:
-        return (await Driver(path, wishes, interrupt).run_one(use_id, approved)).exit_code
+        return (await ChatRunner(path, wishes, interrupt).run_one(use_id, approved)).exit_code

@@ -39,7 +39,7 @@ def find_document(name: str, commands: Iterable[str] = ()) -> Path:
     return path
 
 
-def place(path: Path | str, line: int | None = None) -> str:
+def location(path: Path | str, line: int | None = None) -> str:
     """A file as a person would name it from here, with the line where that is known."""
     near = os.path.relpath(path)
     shown = escape(str(path) if near.startswith("..") else near)
@@ -80,7 +80,7 @@ def _documents_beside(path: Path) -> list[str]:
         return []
 
 
-_OR: Final = "or the call by its id in `holdfast pending`"
+_OR_BY_ID: Final = "or the call by its id in `holdfast pending`"
 
 
 def setting_of(path: Path | None, flags: Flags) -> Setting:
@@ -88,7 +88,7 @@ def setting_of(path: Path | None, flags: Flags) -> Setting:
     return load_setting(None if path is None else path.resolve().parent, flags=flags or None, checked=False)
 
 
-def looked_at(path: Path, setting: Setting) -> DocumentConversation:
+def open_read_only(path: Path, setting: Setting) -> DocumentConversation:
     """A document to look at, whoever drives it."""
     return DocumentConversation(path, state=chats_of(setting))
 
@@ -108,15 +108,15 @@ def find_call(given: str, file: str | None, flags: Flags) -> tuple[Path, Slot]:
     approves nothing: of the ledger, of another document, or of an earlier reply.
     """
     if file is not None:
-        paths, where = [find_document(file)], f"in {place(find_document(file))}"
+        paths, where = [find_document(file)], f"in {location(find_document(file))}"
     else:
         paths, where = list(known_documents(setting_of(None, flags))), "in the documents of this project"
     found = [(path, slot) for path in paths for slot in _slots(path, flags) if given in _ids(slot)]
     if not found:
         raise UnknownCall(f"No open call {where} has the id '{escape(given)}'; `holdfast chat status` lists them.")
     if len(found) > 1:
-        places = ", ".join(f"{escape(slot.use.id)} in {place(path, slot.line)}" for path, slot in found[:5])
-        raise UnknownCall(f"Several open calls have the id '{escape(given)}': {places}; name the file, {_OR}.")
+        places = ", ".join(f"{escape(slot.use.id)} in {location(path, slot.line)}" for path, slot in found[:5])
+        raise UnknownCall(f"Several open calls have the id '{escape(given)}': {places}; name the file, {_OR_BY_ID}.")
     path, slot = found[0]
     if slot.open is not None and given != slot.open.call_id and slot.status is Status.PENDING:
         _check_unique(path, slot, slot.open.call_id, flags, named=file is not None)
@@ -126,11 +126,11 @@ def find_call(given: str, file: str | None, flags: Flags) -> tuple[Path, Slot]:
 def _check_unique(path: Path, slot: Slot, call_id: str, flags: Flags, *, named: bool) -> None:
     """The id that a model gave would approve a call: it must not be one that another call has, or had."""
     setting = setting_of(path, flags)
-    earlier = (turn for turn in turns(looked_at(path, setting).document) if turn.number < slot.turn)
+    earlier = (turn for turn in turns(open_read_only(path, setting).document) if turn.number < slot.turn)
     if any(asked.use.id == slot.use.id for turn in earlier for asked in turn.asked):
         raise UnknownCall(
-            f"An earlier reply in {place(path)} has a call '{escape(slot.use.id)}' too; name this one by its id "
-            f"in the ledger: holdfast chat run {call_id} {place(path)}"
+            f"An earlier reply in {location(path)} has a call '{escape(slot.use.id)}' too; name this one by its id "
+            f"in the ledger: holdfast chat run {call_id} {location(path)}"
         )
     if named:
         return
@@ -138,14 +138,14 @@ def _check_unique(path: Path, slot: Slot, call_id: str, flags: Flags, *, named: 
         others = [one for one in ledger.calls_given(slot.use.id) if one != call_id]
     if others:
         raise UnknownCall(
-            f"Another call had the id '{escape(slot.use.id)}' before the one in {place(path, slot.line)}; "
-            f"name the file, {_OR}."
+            f"Another call had the id '{escape(slot.use.id)}' before the one in {location(path, slot.line)}; "
+            f"name the file, {_OR_BY_ID}."
         )
 
 
 def _slots(path: Path, flags: Flags) -> Sequence[Slot]:
     try:
-        return looked_at(path, setting_of(path, flags)).slots()
+        return open_read_only(path, setting_of(path, flags)).slots()
     except HoldfastError:
         return []
 

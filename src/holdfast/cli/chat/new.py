@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from holdfast.chat.turns import beginning
 from holdfast.cli import console
 from holdfast.cli.arguments import read_text
-from holdfast.cli.chat.documents import place, setting_of
-from holdfast.cli.chat.trust_prompt import keep_trust, wants_trust
+from holdfast.cli.chat.documents import location, setting_of
+from holdfast.cli.chat.trust_prompt import record_trust, wants_trust
 from holdfast.cli.errors import UsageProblem
-from holdfast.cli.json_output import Written
+from holdfast.cli.json_output import WrittenOutput
 from holdfast.cli.project_context import Flags
 from holdfast.contract.json import encode_json
 from holdfast.factory.chat import review
@@ -38,11 +38,11 @@ def start_document(
     if model is not None:
         _trust(path, flags)
     if as_json:
-        console.put_json(Written(path=os.path.realpath(path), content=text))
+        console.print_json(WrittenOutput(path=os.path.realpath(path), content=text))
         return 0
-    then = "`holdfast chat FILE`" if path.name.startswith("-") else f"`holdfast chat {place(path)}`"
+    then = "`holdfast chat FILE`" if path.name.startswith("-") else f"`holdfast chat {location(path)}`"
     next_step = "Continue" if message is not None else "Write below @You:, then continue"
-    console.note(f"Created {place(path)}. {next_step} with {then}.")
+    console.print_err(f"Created {location(path)}. {next_step} with {then}.")
     return 0
 
 
@@ -63,7 +63,7 @@ def _create(path: Path, text: str) -> None:
             file.write(text)
     except FileExistsError:
         raise UsageProblem(
-            f"{escape(str(path))} exists already. Continue with `holdfast chat {place(path)}`."
+            f"{escape(str(path))} exists already. Continue with `holdfast chat {location(path)}`."
         ) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "that is no file name"
@@ -74,4 +74,4 @@ def _trust(path: Path, flags: Flags) -> None:
     """Whoever typed the model's name here has seen all there is in the frontmatter."""
     found = review(path, flags=flags or None)
     if found is not None and wants_trust(found):
-        keep_trust(found)
+        record_trust(found)

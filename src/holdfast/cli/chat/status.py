@@ -17,13 +17,13 @@ from holdfast.chat.conversation import DocumentConversation
 from holdfast.chat.state_file import driver
 from holdfast.chat.turns import first_pending, starts
 from holdfast.cli import console
-from holdfast.cli.chat.documents import find_document, known_documents, looked_at, place, setting_of
+from holdfast.cli.chat.documents import find_document, known_documents, location, open_read_only, setting_of
 from holdfast.cli.chat.trust_prompt import is_trusted
 from holdfast.cli.errors import UsageProblem
-from holdfast.cli.json_output import Document, SlotOutput, Stop, position
-from holdfast.cli.pending_view import HeldView, given_lines, note_shown
-from holdfast.cli.project_context import Flags, runtime_in, warn_of_config
-from holdfast.cli.wrap import own_field, quoted_field, sentence
+from holdfast.cli.json_output import DocumentOutput, SlotOutput, StopOutput, position
+from holdfast.cli.layout import field_lines, quoted_field_lines, wrap_sentence
+from holdfast.cli.pending_view import PendingView, record_shown, tool_use_lines
+from holdfast.cli.project_context import Flags, open_runtime_for, warn_about_config
 from holdfast.config.config import Config
 from holdfast.contract.call import Owner, PendingCall
 from holdfast.contract.enums import State
@@ -56,30 +56,30 @@ _LABEL: Final = 9
 def show_status(flags: Flags, file: str | None, *, as_json: bool) -> int:
     paths = [find_document(file)] if file is not None else list(known_documents(setting_of(None, flags)))
     for path in paths:
-        found, held = _document(path.resolve(), flags)
+        found, pending = _document(path.resolve(), flags)
         if as_json:
-            console.put_json(found)
-            note_shown(setting_of(path, flags).state, held)
+            console.print_json(found)
+            record_shown(setting_of(path, flags).state, pending)
         else:
             _show(found)
     if not paths and not as_json:
-        console.say("No document of this project is being advanced or has calls open.")
+        console.print_out("No document of this project is being advanced or has calls open.")
     return 0
 
 
-def _document(path: Path, flags: Flags) -> tuple[Document, list[PendingCall]]:
+def _document(path: Path, flags: Flags) -> tuple[DocumentOutput, list[PendingCall]]:
     """What is known of it, and the pending calls that are in that."""
     setting = setting_of(path, flags)
-    warn_of_config(setting)
-    conversation = looked_at(path, setting)
+    warn_about_config(setting)
+    conversation = open_read_only(path, setting)
     config, problems, trusted = _frontmatter(path, flags)
     slots = conversation.slots()
-    owner = driver_of(path, flags)
-    with runtime_in(setting, looking=True) as runtime:
+    owner = find_driver(path, flags)
+    with open_runtime_for(setting, read_only=True) as runtime:
         shown = [SlotOutput.of(slot, runtime) for slot in slots]
         opened = [slot.open.call_id for slot in slots if slot.open is not None]
-        held = [found for one in opened if (found := runtime.pending.ledger.held(one)) is not None]
-    found = Document(
+        pending = [found for one in opened if (found := runtime.pending.ledger.held(one)) is not None]
+    found = DocumentOutput(
         path=str(path),
         next=_next(conversation, slots),
         pid=None if owner is None else owner.pid,
@@ -92,7 +92,7 @@ def _document(path: Path, flags: Flags) -> tuple[Document, list[PendingCall]]:
         since_you=conversation.turns_since_user(),
         usage=conversation.usage,
     )
-    return found, held
+    return found, pending
 
 
 def _frontmatter(path: Path, flags: Flags) -> tuple[Config | None, list[Diagnostic], bool | None]:
@@ -117,13 +117,13 @@ def _next(conversation: DocumentConversation, slots: Sequence[Slot]) -> str:
     return "execute"
 
 
-def _show(found: Document) -> None:
-    console.say_lines(sentence(f"Document {place(found.path)}", sys.stdout, "bold"))
+def _show(found: DocumentOutput) -> None:
+    console.print_out_lines(wrap_sentence(f"Document {location(found.path)}", sys.stdout, "bold"))
     by = "" if found.pid is None else f" (process {found.pid} is at it)"
     _row("next", f"{_NEXT[found.next]}{by}")
     _quote("model", found.model)
     if found.trusted is False:
-        _row("trust", f"its frontmatter can only tighten; `holdfast trust {place(found.path)}`")
+        _row("trust", f"its frontmatter can only tighten; `holdfast trust {location(found.path)}`")
     used = found.usage
     cost = "" if used.cost is None else f", ${used.cost}"
     _row("replies", f"{found.replies}, {found.since_you} since you wrote")
@@ -131,57 +131,57 @@ def _show(found: Document) -> None:
     for slot in found.slots:
         status = slot.status or "new"
         call = "" if slot.call_id is None else f"call {slot.call_id} "
-        _row(status, f"{call}at {place(found.path, slot.line)}", _COLOURS.get(status, "dim"))
+        _row(status, f"{call}at {location(found.path, slot.line)}", _COLOURS.get(status, "dim"))
         _quote("id", slot.id)
-        console.say_lines(given_lines(slot.tool, slot.arguments, sys.stdout))
+        console.print_out_lines(tool_use_lines(slot.tool, slot.arguments, sys.stdout))
     for item in found.diagnostics:
-        _row(item["severity"], place(found.path, item["line"]), _COLOURS[item["severity"]])
+        _row(item["severity"], location(found.path, item["line"]), _COLOURS[item["severity"]])
         _quote("says", item["message"])
 
 
 def _row(label: str, text: str, colour: str = "dim") -> None:
     """A word and what there is to say about it."""
-    console.say_lines(own_field(label, text, sys.stdout, width=_LABEL, colour=colour))
+    console.print_out_lines(field_lines(label, text, sys.stdout, width=_LABEL, colour=colour))
 
 
 def _quote(label: str, text: str) -> None:
     """A word and what others say there."""
-    console.say_lines(quoted_field(label, text, sys.stdout, width=_LABEL))
+    console.print_out_lines(quoted_field_lines(label, text, sys.stdout, width=_LABEL))
 
 
 def cancel_driver(flags: Flags, file: str | None, *, as_json: bool) -> int:
-    path, owner = _driven(flags, file)
-    name = "any document of this project" if path is None else place(path)
+    path, owner = _find_driven(flags, file)
+    name = "any document of this project" if path is None else location(path)
     if owner is not None:
         _stop(owner, name)
     if as_json:
         pid = None if owner is None else owner.pid
-        console.put_json(Stop(path=None if path is None else str(path), pid=pid, told=pid is not None))
+        console.print_json(StopOutput(path=None if path is None else str(path), pid=pid, told=pid is not None))
     elif owner is None:
-        console.note(f"Nobody is advancing {name} just now.")
+        console.print_err(f"Nobody is advancing {name} just now.")
     else:
-        console.note(f"Process {owner.pid} was told to stop advancing {name}.")
+        console.print_err(f"Process {owner.pid} was told to stop advancing {name}.")
     return 0
 
 
-def driver_of(path: Path, flags: Flags) -> Owner | None:
+def find_driver(path: Path, flags: Flags) -> Owner | None:
     """The process that drives a document, if it is the very one that took it."""
     return driver(path, chats_of(setting_of(path, flags)))
 
 
-def _driven(flags: Flags, file: str | None) -> tuple[Path | None, Owner | None]:
+def _find_driven(flags: Flags, file: str | None) -> tuple[Path | None, Owner | None]:
     if file is not None:
         path = find_document(file).resolve()
-        return path, driver_of(path, flags)
+        return path, find_driver(path, flags)
     found = [
         (path, owner)
         for path in known_documents(setting_of(None, flags))
-        if (owner := driver_of(path, flags)) is not None
+        if (owner := find_driver(path, flags)) is not None
     ]
     if not found:
         return None, None
     if len(found) > 1:
-        names = ", ".join(place(path) for path, _ in found)
+        names = ", ".join(location(path) for path, _ in found)
         raise UsageProblem(f"Several documents are being advanced: {names}; name one.")
     return found[0]
 
@@ -196,50 +196,52 @@ def _stop(owner: Owner, name: str) -> None:
         raise UsageProblem(f"Process {owner.pid} advances {name} as another user; stop it there.") from None
 
 
-def waiting_lines(chat: Chat, slots: Sequence[Slot], *, watching: bool = False) -> Iterator[str]:
+def pending_lines(chat: Chat, slots: Sequence[Slot], *, watching: bool = False) -> Iterator[str]:
     """Every one of them, and how to answer without a terminal."""
     runtime, path = chat.runtime, chat.path
-    goes_on = f"saving {place(path)}" if watching else f"`holdfast chat {place(path)}`"
+    goes_on = f"saving {location(path)}" if watching else f"`holdfast chat {location(path)}`"
     asked: list[PendingCall] = []
     for slot in slots:
         known = standing_of(runtime, slot)
         status = "new" if slot.status is None else slot.status
-        yield from sentence(f"Waiting at {place(path, slot.line)} ({status})", sys.stderr, "yellow")
-        held = known.held
-        if slot.status is Status.PENDING and held is not None and held.state is State.PENDING:
-            asked.append(held)
-            tool = runtime.registry.find(held.call.tool)
-            yield from HeldView(held, risk=None if tool is None else tool.risk).short()
+        yield from wrap_sentence(f"Waiting at {location(path, slot.line)} ({status})", sys.stderr, "yellow")
+        pending = known.held
+        if slot.status is Status.PENDING and pending is not None and pending.state is State.PENDING:
+            asked.append(pending)
+            tool = runtime.registry.find(pending.call.tool)
+            yield from PendingView(pending, risk=None if tool is None else tool.risk).short()
         else:
-            yield from own_field("why", _why(known, runtime, goes_on), sys.stderr)
-            yield from given_lines(slot.use.name, slot.use.arguments, sys.stderr)
+            yield from field_lines("why", _why(known, runtime, goes_on), sys.stderr)
+            yield from tool_use_lines(slot.use.name, slot.use.arguments, sys.stderr)
     if asked:
         for words in _how(path, asked, watching=watching):
-            yield from sentence(words, sys.stderr)
+            yield from wrap_sentence(words, sys.stderr)
 
 
 def _why(known: Standing, runtime: Runtime, goes_on: str) -> str:
     """Why nobody is asked about it, and what to do."""
-    slot, held = known.slot, known.held
+    slot, pending = known.slot, known.held
     if slot.status is None or slot.status in (Status.DENIED, Status.REJECTED, Status.ABORTED):
         return f"Its turn has not come yet; {goes_on} continues."
     if slot.text.strip():
         return "There is text where its result goes: remove the fence to send it, or the text to let the call run."
-    if known.state is State.RUNNING or (held is not None and held.state is State.APPROVED and held.waiter is not None):
+    if known.state is State.RUNNING or (
+        pending is not None and pending.state is State.APPROVED and pending.waiter is not None
+    ):
         return f"Another process runs it; {goes_on} takes its result in when it has ended."
     if runtime.registry.find(slot.use.name) is None:
         return f"There is no tool '{escape(slot.use.name)}' here: bring it back, or write status=rejected."
     if runtime.planning:
         return "It is approved, and with --plan nothing runs that changes something; without --plan it does."
-    if slot.status is Status.PENDING and held is None:
+    if slot.status is Status.PENDING and pending is None:
         return "Nothing is held for it: write its result into the block, or remove the block to be asked."
     return f"It is approved and could not run here: {goes_on} tries again, status=rejected gives it up."
 
 
 def _how(path: Path, asked: Sequence[PendingCall], *, watching: bool) -> Iterator[str]:
-    name = place(path)
-    answers = [f"`holdfast respond {held.call.id} TEXT`" for held in asked if held.definition_only]
-    approvals = [f"`holdfast approve {held.call.id}`" for held in asked if not held.definition_only]
+    name = location(path)
+    answers = [f"`holdfast respond {pending.call.id} TEXT`" for pending in asked if pending.definition_only]
+    approvals = [f"`holdfast approve {pending.call.id}`" for pending in asked if not pending.definition_only]
     if answers:
         yield f"Answer with {', '.join(answers)}, or write the result into the block in {name}."
     if approvals:

@@ -13,11 +13,11 @@ from holdfast.chat import document_file
 from holdfast.chat.document import Document
 from holdfast.chat.frontmatter.evaluation import digest_of_frontmatter
 from holdfast.cli import console
-from holdfast.cli.chat.documents import place
-from holdfast.cli.json_output import Shape
+from holdfast.cli.chat.documents import location
+from holdfast.cli.json_output import JsonObject
+from holdfast.cli.layout import field_lines, quote, quoted_field_lines, wrap_sentence
 from holdfast.cli.project_context import Flags, whoami
-from holdfast.cli.prompt import confirmed
-from holdfast.cli.wrap import own_field, quote, quoted_field, sentence
+from holdfast.cli.prompt import confirm
 from holdfast.config.config import in_force
 from holdfast.config.layers import Loaded
 from holdfast.config.options import as_given
@@ -32,7 +32,7 @@ _OFF: Final = "A tool that is switched off stays off, although the frontmatter o
 _FUNCTION: Final = "The function in the frontmatter of {} can only make the rules stricter"
 
 
-def changed_options(now: Loaded, then: Loaded) -> list[Shape]:
+def changed_options(now: Loaded, then: Loaded) -> list[JsonObject]:
     """The options that would get another value."""
     before, after = in_force(now.config), in_force(then.config)
     return [
@@ -42,12 +42,12 @@ def changed_options(now: Loaded, then: Loaded) -> list[Shape]:
     ]
 
 
-def loosened_words(now: Loaded, then: Loaded) -> list[str]:
+def describe_loosening(now: Loaded, then: Loaded) -> list[str]:
     """In words, what trusting a file lets run without asking, or reach."""
     return in_words(now.config, then.config)
 
 
-def loosened(review: Review) -> list[Shape]:
+def loosened_options(review: Review) -> list[JsonObject]:
     """All that trusting a frontmatter would change: options, tools that are switched off, a function that decides."""
     found = changed_options(review.now, review.then)
     if review.switched_on:
@@ -58,7 +58,7 @@ def loosened(review: Review) -> list[Shape]:
     return found
 
 
-def change_lines(found: list[Shape], stream: TextIO) -> Iterator[str]:
+def change_lines(found: list[JsonObject], stream: TextIO) -> Iterator[str]:
     """Section by section, as a file would say it: what holds now, and what would."""
     section = ""
     for change in found:
@@ -66,38 +66,38 @@ def change_lines(found: list[Shape], stream: TextIO) -> Iterator[str]:
         if head != section:
             section = head
             yield console.paint(escape(f"[{section}]"), "bold", stream=stream)
-        yield from quoted_field("now", _written(section, name, change["from"]), stream, width=6)
-        yield from quoted_field("then", _written(section, name, change["to"]), stream, width=6)
+        yield from quoted_field_lines("now", _written(section, name, change["from"]), stream, width=6)
+        yield from quoted_field_lines("then", _written(section, name, change["to"]), stream, width=6)
 
 
-def unasked_lines(said: Sequence[str], stream: TextIO) -> Iterator[str]:
+def bullet_lines(said: Sequence[str], stream: TextIO) -> Iterator[str]:
     """In words, what will run without asking, or can be reached."""
     for words in said:
-        yield from sentence(f"  - {escape(words)}", stream)
+        yield from wrap_sentence(f"  - {escape(words)}", stream)
 
 
 def review_lines(review: Review, stream: TextIO) -> Iterator[str]:
     """What a person has to see before trusting a frontmatter: what it changes, and all of it."""
     yield console.paint("A frontmatter", "bold", stream=stream)
-    yield from quoted_field("file", place(review.path), stream, show=console.shown)
-    yield from own_field("content", review.digest, stream)
+    yield from quoted_field_lines("file", location(review.path), stream, show=console.shown)
+    yield from field_lines("content", review.digest, stream)
     options = changed_options(review.now, review.then)
     yield from change_lines(options, stream)
-    if said := loosened_words(review.now, review.then):
+    if said := describe_loosening(review.now, review.then):
         yield console.paint("If you trust it", "bold", stream=stream)
-        yield from unasked_lines(said, stream)
+        yield from bullet_lines(said, stream)
     if review.switched_on:
-        yield from sentence(f"It switches on: {escape(', '.join(review.switched_on))}.", stream)
+        yield from wrap_sentence(f"It switches on: {escape(', '.join(review.switched_on))}.", stream)
     if any(change["key"] == "chat.files" for change in options):
         everywhere = "Whatever is written into the document, also later, can then bring in files from anywhere."
-        yield from sentence(everywhere, stream)
+        yield from wrap_sentence(everywhere, stream)
     if review.functions:
         yield "It decides about calls with a function of its own."
     for found in review.diagnostics:
-        yield from sentence(f"Warning: {console.shown(found.message)}", stream)
+        yield from wrap_sentence(f"Warning: {console.shown(found.message)}", stream)
     if is_trusted(review):
         yield "It is trusted already."
-    elif not loosened(review) and not loosened_words(review.now, review.then):
+    elif not loosened_options(review) and not describe_loosening(review.now, review.then):
         yield "It only tightens: trusting it changes nothing now."
     yield "It says:"
     yield from quote(review.source.rstrip("\n"), stream).lines
@@ -105,7 +105,7 @@ def review_lines(review: Review, stream: TextIO) -> Iterator[str]:
 
 def wants_trust(review: Review) -> bool:
     """Whether trusting it would change anything; a function counts, whatever it says."""
-    loosens = loosened(review) or loosened_words(review.now, review.then)
+    loosens = loosened_options(review) or describe_loosening(review.now, review.then)
     return bool(loosens) and not is_trusted(review)
 
 
@@ -116,41 +116,41 @@ def frontmatter_digest(path: Path) -> str | None:
 
 
 def is_trusted(review: Review) -> bool:
-    trust = _book()
+    trust = _open_trust()
     try:
         return trust.is_trusted(review.path, review.digest)
     finally:
         trust.close()
 
 
-def keep_trust(review: Review) -> None:
-    trust = _book()
+def record_trust(review: Review) -> None:
+    trust = _open_trust()
     try:
         trust.trust(review.path, review.digest, by=whoami())
     finally:
         trust.close()
 
 
-async def settle_trust(path: Path, flags: Flags, *, ask: bool) -> None:
+async def ask_for_trust(path: Path, flags: Flags, *, ask: bool) -> None:
     """Ask the person whether the frontmatter counts in full. Whoever cancels this leaves it as it is."""
     if not ask:
         return
     found = review(path, flags=flags or None)
     if found is None or not wants_trust(found):
         return
-    console.note_lines(review_lines(found, sys.stderr))
-    if await confirmed("Trust exactly this frontmatter? Without, it can only tighten. [y/N] "):
-        keep_trust(found)
-        console.note("Trusted. Any change to the frontmatter ends this.")
+    console.print_err_lines(review_lines(found, sys.stderr))
+    if await confirm("Trust exactly this frontmatter? Without, it can only tighten. [y/N] "):
+        record_trust(found)
+        console.print_err("Trusted. Any change to the frontmatter ends this.")
     else:
-        console.note(f"Not trusted; `holdfast trust {place(path)}` does it later.")
+        console.print_err(f"Not trusted; `holdfast trust {location(path)}` does it later.")
 
 
-def untrusted_rest(chat: Chat) -> Iterator[str]:
+def untrusted_notices(chat: Chat) -> Iterator[str]:
     """What is to be said of a frontmatter nobody trusted, where the configuration does not say it."""
     layer = chat.setting.loaded.layer("document")
     said = () if layer is None else layer.ignored
-    name = place(chat.path)
+    name = location(chat.path)
     for key in chat.untrusted:
         if key not in said:
             what = _OFF if key == TOOLS else _FUNCTION
@@ -161,5 +161,5 @@ def _written(section: str, name: str, value: Any) -> str:
     return f"{name} is not set" if value is None else "\n".join(toml_lines(section, name, value))
 
 
-def _book() -> Any:
+def _open_trust() -> Any:
     return Trust(user_state_dir() / "user.db")

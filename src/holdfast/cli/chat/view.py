@@ -12,12 +12,12 @@ from unicodedata import category
 
 from holdfast.agent.events import AgentEvent, CallSettled, Guarded, Outcome, PhaseBegun, ReplyWritten
 from holdfast.cli import console
-from holdfast.cli.chat.documents import place
-from holdfast.cli.json_output import Outcome as OutcomeOutput
+from holdfast.cli.chat.documents import location
+from holdfast.cli.json_output import OutcomeOutput as OutcomeOutput
 from holdfast.cli.json_output import call_preview, event_output
+from holdfast.cli.layout import format_log_event, print_log_line, print_message, quote, wrap_sentence
 from holdfast.cli.pending_view import diff_style
-from holdfast.cli.prompt import somebody_asks
-from holdfast.cli.wrap import logged_line, note_folded, note_logged_line, quote, sentence
+from holdfast.cli.prompt import is_prompt_open
 from holdfast.contract.enums import Failure
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.event import Elicited, Event, Finished, Logged, Output, Progress, Started, Warned
@@ -33,7 +33,7 @@ _CLEAR: Final = "\r\x1b[K"
 _TICK: Final = 1.0
 
 
-class LiveLine:
+class StatusLine:
     """What runs, for how long, and the last it said. Whoever writes anything else clears it first."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class LiveLine:
 
     def clear(self) -> None:
         if self._drawn:
-            console.prompt(_CLEAR)
+            console.show_prompt(_CLEAR)
             self._drawn = False
 
     def draw(self) -> None:
@@ -80,21 +80,21 @@ class LiveLine:
         line = f"… {words}{more}, {time.monotonic() - since:.0f} s"
         line = f"{line}: {self._last}" if self._last else line
         line = clip(line, console.screen_width(sys.stderr) - 1)
-        console.prompt(f"{_CLEAR}{console.paint(line, 'dim', stream=sys.stderr)}")
+        console.show_prompt(f"{_CLEAR}{console.paint(line, 'dim', stream=sys.stderr)}")
         self._drawn = True
 
     async def _tick(self) -> None:
         while self._running:
             await asyncio.sleep(_TICK)
-            if not somebody_asks():
+            if not is_prompt_open():
                 self.draw()
 
 
-_MAX_HELD: Final = 200
+_MAX_MARKS: Final = 200
 """A letter with more marks than this is shown as it is so far."""
 
 
-class Stream:
+class TextStream:
     """Text in pieces on standard output, or dimmed on standard error.
 
     It is made visible, and shown at once on a terminal. In a pipe it comes when it is certain to stay: what was said in
@@ -103,44 +103,44 @@ class Stream:
 
     def __init__(self, *, dim: bool = False) -> None:
         self._dim = dim
-        self._held = ""
-        self._kept: list[str] = []
+        self._incomplete = ""
+        self._buffer: list[str] = []
         """For a pipe, until it is known that it stays."""
         self.open = False
         """Whether something was written that no newline ended."""
         self._last = ""
 
     def write(self, piece: str) -> None:
-        text = self._held + piece
+        text = self._incomplete + piece
         cut = _complete(text)
-        self._held = text[cut:]
+        self._incomplete = text[cut:]
         self._put(text[:cut])
 
     def end(self) -> None:
         """All that is left, and the end of the line."""
-        self._put(self._held)
-        self._held = ""
+        self._put(self._incomplete)
+        self._incomplete = ""
         if self.open:
             self._put("\n")
 
     def keep(self) -> None:
         """What was said stays: a pipe gets it now."""
         self.end()
-        if self._kept:
-            console.put_piece(escape_block("".join(self._kept)), self._target())
-            self._kept.clear()
+        if self._buffer:
+            console.write_chunk(escape_block("".join(self._buffer)), self._target())
+            self._buffer.clear()
 
     def break_line(self) -> None:
         """What comes next is not the same sentence."""
         if self.open:
-            self._put(self._held + "\n")
-            self._held = ""
+            self._put(self._incomplete + "\n")
+            self._incomplete = ""
 
     def drop(self) -> None:
         """What a pipe has not got yet, it never gets."""
-        if self._kept:
-            self._kept.clear()
-            self._held, self.open = "", False
+        if self._buffer:
+            self._buffer.clear()
+            self._incomplete, self.open = "", False
 
     def _put(self, text: str) -> None:
         if not text:
@@ -148,7 +148,7 @@ class Stream:
         self.open = not text.endswith("\n")
         target = self._target()
         if not target.isatty():
-            self._kept.append(text)
+            self._buffer.append(text)
             return
         # A mark at the beginning is drawn on what was shown last.
         before = escape_block(self._last)
@@ -157,7 +157,7 @@ class Stream:
         lines = shown.split("\n")
         # Line by line: a colour that spans lines would stay on when the output is cut.
         painted = [console.paint(line, "dim", stream=target) if self._dim and line else line for line in lines]
-        console.put_piece("\n".join(painted), target)
+        console.write_chunk("\n".join(painted), target)
 
     def _target(self) -> TextIO:
         return sys.stderr if self._dim else sys.stdout
@@ -165,10 +165,10 @@ class Stream:
 
 def _complete(text: str) -> int:
     """Up to where it can be shown: how many marks pile up on a letter is known when the next letter comes."""
-    place = len(text)
-    while place > 0 and len(text) - place < _MAX_HELD and category(text[place - 1]) in ("Mn", "Me"):
-        place -= 1
-    return place if len(text) - place < _MAX_HELD else len(text)
+    end = len(text)
+    while end > 0 and len(text) - end < _MAX_MARKS and category(text[end - 1]) in ("Mn", "Me"):
+        end -= 1
+    return end if len(text) - end < _MAX_MARKS else len(text)
 
 
 _MAX_LINES: Final = 6
@@ -234,19 +234,19 @@ class JsonView:
         """It has been written as an event."""
 
     def _put(self, written: object, *, with_warnings: bool = False) -> None:
-        console.put_json(written, with_warnings=with_warnings)
+        console.print_json(written, with_warnings=with_warnings)
         sys.stdout.flush()
 
 
-class PersonView:
+class TerminalView:
     """The reply on standard output as it comes; calls and their results, in a few lines, on standard error."""
 
     def __init__(self, *, watching: bool = False) -> None:
         self._watching = watching
         self._chat: Chat | None = None
-        self._words = Stream()
-        self._thoughts = Stream(dim=True)
-        self._live = LiveLine()
+        self._words = TextStream()
+        self._thoughts = TextStream(dim=True)
+        self._live = StatusLine()
         self._said: set[str] = set()
         self._busy = False
         """Whether anything was done since the last outcome."""
@@ -295,10 +295,10 @@ class PersonView:
             case Progress():
                 self._live.hear(event.message)
             case Logged():
-                line = logged_line(event)
+                line = format_log_event(event)
                 if line is not None:
                     self.rest()
-                    note_logged_line(line)
+                    print_log_line(line)
             case Elicited():
                 self.rest()
             case Finished():
@@ -319,24 +319,24 @@ class PersonView:
         match outcome.kind:
             case "pending" | "edited":
                 for line in waiting or [message]:
-                    console.note(line.rstrip())
+                    console.print_err(line.rstrip())
             case "stepped":
-                note_folded(message or self._next_step())
+                print_message(message or self._next_step())
             case "failed" | "conflict" | "stopped" if message:
-                note_folded(message, "Error:", "red")
+                print_message(message, "Error:", "red")
             case "done" if not self._busy:
-                where = place(self._open.path)
-                note_folded(f"There is nothing to answer; write below a line with only @You: in {where}.")
+                where = location(self._open.path)
+                print_message(f"There is nothing to answer; write below a line with only @You: in {where}.")
             case _:
                 for line in waiting if outcome.kind == "cancelled" else ():
-                    console.note(line.rstrip())
+                    console.print_err(line.rstrip())
                 if message:
-                    note_folded(message)
+                    print_message(message)
         self._count(outcome.usage)
         self._busy = False
 
     def _next_step(self) -> str:
-        name = place(self._open.path)
+        name = location(self._open.path)
         goes_on = f"saving {name}" if self._watching else f"`holdfast chat {name} --step`"
         return f"One step done; {goes_on} does the next."
 
@@ -346,10 +346,10 @@ class PersonView:
         self.rest()
         if event.reason == self._trouble:
             of = self._open.loop.settings.retries
-            console.note(f"Trying again ({event.attempt} of {of}) in {event.delay:.0f} s.")
+            console.print_err(f"Trying again ({event.attempt} of {of}) in {event.delay:.0f} s.")
         else:
             when = f" in {event.delay:.0f} s" if event.delay else ""
-            note_folded(f"The model is asked again{when}: {console.shown(event.reason)}")
+            print_message(f"The model is asked again{when}: {console.shown(event.reason)}")
         self._trouble = event.reason
 
     def _guarded(self, event: Guarded) -> None:
@@ -358,21 +358,21 @@ class PersonView:
             self._words.drop()
         self.rest()
         words = _STEPPED_IN[event.what] + (f": {console.shown(event.message)}" if event.message else ".")
-        console.note_lines(sentence(f"{words} ({event.rule})", sys.stderr, "dim"))
+        console.print_err_lines(wrap_sentence(f"{words} ({event.rule})", sys.stderr, "dim"))
 
     def _count(self, usage: Usage) -> None:
         """What the replies cost, for a person who pays for them."""
         if usage.output and sys.stderr.isatty() and self._open.model.provider != OPERATOR:
             cost = "" if usage.cost is None else f", ${usage.cost:.4f}"
             line = f"{usage.input:,} tokens in, {usage.output:,} out{cost}"
-            console.note(console.paint(line, "dim", stream=sys.stderr))
+            console.print_err(console.paint(line, "dim", stream=sys.stderr))
 
     @property
     def _open(self) -> Chat:
         assert self._chat is not None
         return self._chat
 
-    def _say(self, stream: Stream, text: str) -> None:
+    def _say(self, stream: TextStream, text: str) -> None:
         self._live.end(_MODEL)
         other = self._thoughts if stream is self._words else self._words
         if other.open:
@@ -385,7 +385,9 @@ class PersonView:
         self._words.keep()
         if event.aborted is not None:
             self._said.add(event.aborted)
-            console.note_lines(sentence(f"The reply was stopped: {escape(event.aborted)}", sys.stderr, "yellow"))
+            console.print_err_lines(
+                wrap_sentence(f"The reply was stopped: {escape(event.aborted)}", sys.stderr, "yellow")
+            )
 
     def _settled(self, name: str, arguments: str, result: Result) -> None:
         self.rest()
@@ -394,12 +396,12 @@ class PersonView:
         text = result.text.strip("\n")
         limit, style = (_MAX_PLANNED, diff_style) if planned else (_MAX_LINES, _dim)
         shown = quote(text, sys.stderr, limit, style=style, more="the document has all", brief=True)
-        console.note_lines(shown.lines if text else ())
+        console.print_err_lines(shown.lines if text else ())
 
     def _head(self, sign: str, name: str, arguments: str, colour: str) -> None:
         self.rest()
         words = call_preview(name, arguments, self._open.runtime, console.screen_width(sys.stderr) - 3)
-        console.note(f"{console.paint(sign, colour, stream=sys.stderr)} {console.shown(words)}")
+        console.print_err(f"{console.paint(sign, colour, stream=sys.stderr)} {console.shown(words)}")
 
     def _running(self, event: Started) -> str:
         """What runs, as far as the ledger can already tell."""
@@ -416,7 +418,7 @@ class PersonView:
     def _warn(self, message: str) -> None:
         self.rest()
         self._said.add(message)
-        note_folded(console.shown_block(message), "Note:")
+        print_message(console.shown_block(message), "Note:")
 
 
 def _dim(line: str, place: int) -> tuple[str, ...]:

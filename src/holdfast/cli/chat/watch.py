@@ -17,8 +17,8 @@ from holdfast.agent.conversation import Status
 from holdfast.agent.events import Outcome
 from holdfast.chat.state_file import Memory
 from holdfast.cli import console, errors
-from holdfast.cli.chat.advance import Driver, Interrupt, Wishes, first_of, interrupts
-from holdfast.cli.chat.documents import find_document, place
+from holdfast.cli.chat.advance import ChatOptions, ChatRunner, Interrupt, first_completed, interrupts
+from holdfast.cli.chat.documents import find_document, location
 from holdfast.contract.enums import State
 from holdfast.contract.errors import HoldfastError, LedgerCorrupt, UnknownCall
 from holdfast.factory.chat import chats_of
@@ -39,7 +39,7 @@ class CannotWatch(HoldfastError):
     """Changes of files cannot be seen here; the message says what to do."""
 
 
-class Watch:
+class FileWatch:
     """`async with Watch([file]) as watch:` then `await watch.changed()`, which forgets what it has told.
 
     Folders are watched, not files: a rename into place, a deletion and a new file of the same name are all seen.
@@ -52,7 +52,7 @@ class Watch:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._observer: BaseObserver | None = None
 
-    async def __aenter__(self) -> Watch:
+    async def __aenter__(self) -> FileWatch:
         self._loop = asyncio.get_running_loop()
         self._observer = _start({os.path.dirname(name) for name in self._names}, self._seen)  # noqa: PTH120
         return self
@@ -144,7 +144,7 @@ _ATTEMPTS: Final = 5
 Stamp = tuple[int, int]
 
 
-class Seen(Struct, frozen=True):
+class Snapshot(Struct, frozen=True):
     """What an advance depends on. As long as it stays the same there is nothing to do."""
 
     content: str | None
@@ -154,27 +154,27 @@ class Seen(Struct, frozen=True):
     trusted: tuple[str, ...] = ()
 
 
-async def keep_up(path: Path, wishes: Wishes) -> int:
+async def watch_document(path: Path, wishes: ChatOptions) -> int:
     """Until Ctrl-C."""
     setting = load_setting(path.parent, flags=wishes.flags or None, checked=False)
-    async with Watch(_watched(path, setting)) as watch:
+    async with FileWatch(_watched(path, setting)) as watch:
         with interrupts() as interrupt:
-            keeper = Keeper(path, wishes, interrupt, setting)
+            keeper = DocumentWatcher(path, wishes, interrupt, setting)
             while True:
                 await keeper.look()
-                await first_of(watch.changed(), interrupt.wanted.wait())
+                await first_completed(watch.changed(), interrupt.wanted.wait())
                 if interrupt.pressed:
                     return 0
 
 
-class Keeper:
-    def __init__(self, path: Path, wishes: Wishes, interrupt: Interrupt, setting: Setting) -> None:
+class DocumentWatcher:
+    def __init__(self, path: Path, wishes: ChatOptions, interrupt: Interrupt, setting: Setting) -> None:
         self._path = path
-        self._driver = Driver(path, wishes, interrupt, watching=True)
+        self._driver = ChatRunner(path, wishes, interrupt, watching=True)
         self._as_json = wishes.as_json
         self._interrupt = interrupt
         self._setting = setting
-        self._seen: Seen | None = None
+        self._seen: Snapshot | None = None
         self._stopped: tuple[str | None, Stamp | None] | None = None
         """Somebody stopped a turn: how it left the document. Until somebody saves that again nothing goes on."""
         self._told = ""
@@ -187,18 +187,18 @@ class Keeper:
                 break
             if now.content is None:
                 self._seen = now
-                self._tell(f"{place(self._path)} is gone; waiting for it to come back.")
+                self._tell(f"{location(self._path)} is gone; waiting for it to come back.")
                 return
             outcome = await self._advance(now)
             if outcome is None or not self._answered(outcome):
                 break
-        self._tell(f"Watching {place(self._path)}; Ctrl-C ends.")
+        self._tell(f"Watching {location(self._path)}; Ctrl-C ends.")
 
-    def _rests(self, now: Seen) -> bool:
+    def _rests(self, now: Snapshot) -> bool:
         """An answer elsewhere or a new trust lets a turn go on, but not one that somebody stopped."""
         return now == self._seen if self._stopped is None else (now.content, self._stamp()) == self._stopped
 
-    async def _advance(self, now: Seen) -> Outcome | None:
+    async def _advance(self, now: Snapshot) -> Outcome | None:
         outcome: Outcome | None = None
         try:
             find_document(str(self._path))
@@ -207,12 +207,12 @@ class Keeper:
             errors.report_error(error, as_json=self._as_json)
             self._seen = now
         else:
-            self._seen = Seen(self._driver.left, self._calls(), self._trusted())
+            self._seen = Snapshot(self._driver.left, self._calls(), self._trusted())
         stopped = self._interrupt.pressed or (outcome is not None and outcome.kind == "cancelled")
         self._stopped = (self._seen.content, self._stamp()) if stopped else None
         self._interrupt.forget()
         if stopped:
-            console.note(f"Nothing goes on until {place(self._path)} is saved again.")
+            console.print_err(f"Nothing goes on until {location(self._path)} is saved again.")
         return outcome
 
     def _stamp(self) -> Stamp | None:
@@ -223,12 +223,12 @@ class Keeper:
             return None
         return found.st_ino, found.st_mtime_ns
 
-    def _now(self) -> Seen:
+    def _now(self) -> Snapshot:
         try:
             content = sha256(self._path.read_bytes()).hexdigest()
         except OSError:
-            return Seen(None)
-        return Seen(content, self._calls(), self._trusted())
+            return Snapshot(None)
+        return Snapshot(content, self._calls(), self._trusted())
 
     def _answered(self, outcome: Outcome) -> bool:
         """Whether a call that waited when the loop looked has been answered by now."""
@@ -254,7 +254,7 @@ class Keeper:
 
     def _tell(self, words: str) -> None:
         if words != self._told:
-            console.note(words)
+            console.print_err(words)
             self._told = words
 
 

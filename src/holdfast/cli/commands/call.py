@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.project_context import Flags
-from holdfast.cli.root import common, complete_tool
+from holdfast.cli.root import complete_tool, with_flags
 
 
 @click.command()
@@ -14,7 +14,7 @@ from holdfast.cli.root import common, complete_tool
 @click.option("--pending", is_flag=True, help="Never ask here: what needs a person waits for `holdfast approve`.")
 @click.option("--headless", is_flag=True, help="Never ask, leave nothing waiting: what needs a person is denied.")
 @click.option("--raw", is_flag=True, help="Write the output byte by byte, with all that could act on a terminal.")
-@common
+@with_flags
 def call(
     flags: Flags, tool: str, words: tuple[str, ...], pending: bool, headless: bool, raw: bool, as_json: bool
 ) -> int:

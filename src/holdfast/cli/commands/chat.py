@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli.chat.advance import Wishes, advance_once, drive, run_one
+from holdfast.cli.chat.advance import ChatOptions, advance_once, drive, run_one
 from holdfast.cli.chat.new import start_document
 from holdfast.cli.chat.status import cancel_driver, show_status
-from holdfast.cli.chat.watch import keep_up
+from holdfast.cli.chat.watch import watch_document
 from holdfast.cli.project_context import Flags
-from holdfast.cli.root import DefaultGroup, common, complete_pending
+from holdfast.cli.root import DefaultGroup, complete_pending, with_flags
 
 
 @click.group(cls=DefaultGroup)
@@ -35,7 +35,7 @@ def chat() -> None:
 @click.option("--watch", is_flag=True, help="Go on whenever the file is saved, until Ctrl-C.")
 @click.option("--plan", is_flag=True, help="Change nothing: say what would be done instead.")
 @click.option("--headless", is_flag=True, help="Nobody is asked: what needs a person is denied.")
-@common
+@with_flags
 def advance(
     flags: Flags,
     file: str,
@@ -66,7 +66,7 @@ def advance(
       130  cancelled
     """
     asked = {"model.name": model, "model.protocol": protocol, "guardrails.enabled": guardrails}
-    wishes = Wishes(
+    wishes = ChatOptions(
         flags={**flags, **{option: value for option, value in asked.items() if value is not None}},
         message=message,
         step=step,
@@ -74,7 +74,7 @@ def advance(
         headless=headless,
         as_json=as_json,
     )
-    return drive(file, wishes, list(chat.commands), keep_up if watch else advance_once)
+    return drive(file, wishes, list(chat.commands), watch_document if watch else advance_once)
 
 
 @chat.command()
@@ -82,7 +82,7 @@ def advance(
 @click.option("--system", metavar="TEXT", help="What the model is told about its task (- reads standard input).")
 @click.option("-m", "--message", metavar="TEXT", help="Your first message (- reads standard input).")
 @click.option("--model", metavar="NAME", help="Who answers: operator, or provider:model.")
-@common
+@with_flags
 def new(flags: Flags, file: str, system: str | None, message: str | None, model: str | None, as_json: bool) -> int:
     """Start a document; never over one that is there.
 
@@ -96,7 +96,7 @@ def new(flags: Flags, file: str, system: str | None, message: str | None, model:
 @click.argument("call", metavar="ID", shell_complete=complete_pending)
 @click.argument("file", required=False, type=click.Path())
 @click.option("--digest", metavar="DIGEST", help="What you approve: at least 12 digits of the digest of the call.")
-@common
+@with_flags
 def run(flags: Flags, call: str, file: str | None, digest: str | None, as_json: bool) -> int:
     """Run or settle one call of a document alone.
 
@@ -110,7 +110,7 @@ def run(flags: Flags, call: str, file: str | None, digest: str | None, as_json: 
 
 @chat.command()
 @click.argument("file", required=False, type=click.Path())
-@common
+@with_flags
 def cancel(flags: Flags, file: str | None, as_json: bool) -> int:
     """Stop whoever is advancing a document just now, as Ctrl-C there would.
 
@@ -121,7 +121,7 @@ def cancel(flags: Flags, file: str | None, as_json: bool) -> int:
 
 @chat.command()
 @click.argument("file", required=False, type=click.Path())
-@common
+@with_flags
 def status(flags: Flags, file: str | None, as_json: bool) -> int:
     """Show where a document stands: what comes next, what waits and where.
 

@@ -6,8 +6,8 @@ import click
 from click.shell_completion import ShellComplete, get_completion_class
 
 from holdfast.cli.app import COMPLETION, PROGRAM
-from holdfast.cli.console import put_json, say
-from holdfast.cli.json_output import Script
+from holdfast.cli.console import print_json, print_out
+from holdfast.cli.json_output import ScriptOutput
 from holdfast.cli.root import json_option
 
 
@@ -30,7 +30,7 @@ def completion(ctx: click.Context, shell: str, as_json: bool) -> int:
     # The base class's: the one for bash runs whatever is called `bash` on the path to learn its version.
     script = ShellComplete.source(kind(ctx.find_root().command, {}, PROGRAM, COMPLETION))
     if as_json:
-        put_json(Script(shell=shell, script=script))
+        print_json(ScriptOutput(shell=shell, script=script))
     else:
-        say(script)
+        print_out(script)
     return 0

@@ -15,11 +15,11 @@ from msgspec.structs import asdict
 
 from holdfast.cli import console
 from holdfast.cli.errors import UsageProblem
-from holdfast.cli.json_output import Check, Configuration, Edited, Places
-from holdfast.cli.project_context import Flags, runtime_in, setting_here
-from holdfast.cli.prompt import edit as edited
-from holdfast.cli.root import DefaultGroup, common, json_option
-from holdfast.cli.wrap import sentence
+from holdfast.cli.json_output import CheckOutput, ConfigurationOutput, EditedOutput, PlacesOutput
+from holdfast.cli.layout import wrap_sentence
+from holdfast.cli.project_context import Flags, open_runtime_for, setting_here
+from holdfast.cli.prompt import edit_text as edited
+from holdfast.cli.root import DefaultGroup, json_option, with_flags
 from holdfast.config.config import in_force
 from holdfast.config.json_schema import json_schema
 from holdfast.config.layers import load
@@ -39,28 +39,28 @@ def config() -> None:
 
 
 @config.command()
-@common
+@with_flags
 def show(flags: Flags, as_json: bool) -> int:
     """Show every option as it is in force. This is what `holdfast config` alone does."""
     setting = setting_here(flags)
     values = in_force(setting.loaded.config)
     if as_json:
         loaded = setting.loaded
-        console.put_json(Configuration(config=values, layers=loaded.layers, notices=loaded.notices))
+        console.print_json(ConfigurationOutput(config=values, layers=loaded.layers, notices=loaded.notices))
         return 0
     for key, value in values.items():
         written = "(not set)" if value is None else json.dumps(to_builtins(value), ensure_ascii=False)
-        console.say(escape(f"{key} = {written}"))
+        console.print_out(escape(f"{key} = {written}"))
     return 0
 
 
 @config.command()
-@common
+@with_flags
 def path(flags: Flags, as_json: bool) -> int:
     """Show where everything is kept."""
     setting = setting_here(flags)
     root = setting.root
-    places = Places(
+    places = PlacesOutput(
         machine=str(MACHINE.path),
         user=str(user_config_file()),
         own=None if root is None else str(user_project_file(root)),
@@ -70,12 +70,12 @@ def path(flags: Flags, as_json: bool) -> int:
         ledger=str(setting.ledger_path),
     )
     if as_json:
-        console.put_json(places)
+        console.print_json(places)
         return 0
     for name, place in asdict(places).items():
         words = escape(place or "none; `holdfast init` makes this directory a project")
-        shown = "\n".join(sentence(words, sys.stdout, first=9))
-        console.say(f"{name:<8} {shown}")
+        shown = "\n".join(wrap_sentence(words, sys.stdout, first=9))
+        console.print_out(f"{name:<8} {shown}")
     return 0
 
 
@@ -88,27 +88,27 @@ def schema(as_json: bool) -> int:
     """
     made = json_schema()
     if as_json:
-        console.put_json(made)
+        console.print_json(made)
     else:
-        console.say(json.dumps(made, indent=2))
+        console.print_out(json.dumps(made, indent=2))
     return 0
 
 
 @config.command()
-@common
+@with_flags
 def check(flags: Flags, as_json: bool) -> int:
     """Check the files for mistakes: options, values, and names no tool has."""
     whole = load(root=find_root(Path.cwd()), is_trusted=lambda path, digest: True, flags=flags or None)
     check_config(whole.config)
     setting = setting_here(flags)
-    with runtime_in(setting, looking=True) as runtime:
+    with open_runtime_for(setting, read_only=True) as runtime:
         _check_servers(runtime)
     if as_json:
-        console.put_json(Check(ok=True, warnings=config_warnings(setting)))
+        console.print_json(CheckOutput(ok=True, warnings=config_warnings(setting)))
         return 0
-    console.say("Configuration OK.")
+    console.print_out("Configuration OK.")
     for layer in setting.loaded.layers:
-        console.say(f"  {layer.name:<12} {escape(layer.path or 'command line')}")
+        console.print_out(f"  {layer.name:<12} {escape(layer.path or 'command line')}")
     return 0
 
 
@@ -140,9 +140,9 @@ def edit(for_project: bool, as_json: bool) -> int:
         write_private(path, text.encode())
     draft.unlink(missing_ok=True)
     if as_json:
-        console.put_json(Edited(path=str(path), changed=changed))
+        console.print_json(EditedOutput(path=str(path), changed=changed))
     else:
-        console.say(f"{'Saved' if changed else 'Nothing changed in'} {escape(str(path))}.")
+        console.print_out(f"{'Saved' if changed else 'Nothing changed in'} {escape(str(path))}.")
     return 0
 
 

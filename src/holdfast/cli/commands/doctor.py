@@ -14,10 +14,10 @@ import click
 from holdfast.cli import console
 from holdfast.cli.commands.ledger import counted
 from holdfast.cli.errors import FAILED
-from holdfast.cli.json_output import Finding
+from holdfast.cli.json_output import FindingOutput
+from holdfast.cli.layout import wrap_sentence
 from holdfast.cli.project_context import Flags
-from holdfast.cli.root import common
-from holdfast.cli.wrap import sentence
+from holdfast.cli.root import with_flags
 from holdfast.contract.errors import HoldfastError
 from holdfast.factory.runtime import Setting, config_warnings, load_setting, open_ledger
 from holdfast.helper_process import system_program
@@ -40,7 +40,7 @@ Tell = Callable[[str], None]
 
 
 @click.command()
-@common
+@with_flags
 def doctor(flags: Flags, as_json: bool) -> int:
     """Check that everything works here."""
     code, group = 0, ""
@@ -48,21 +48,21 @@ def doctor(flags: Flags, as_json: bool) -> int:
         for finding in _findings(flags, tell):
             code = FAILED if finding.status == "bad" else code
             if as_json:
-                console.put_json(finding)
+                console.print_json(finding)
                 continue
             if finding.group != group:
                 group = finding.group
-                console.say(console.paint(group, "bold"))
+                console.print_out(console.paint(group, "bold"))
             _show(finding)
             sys.stdout.flush()
     return code
 
 
-def _show(finding: Finding) -> None:
+def _show(finding: FindingOutput) -> None:
     status = console.paint(f"{finding.status:<4}", _COLOURS[finding.status])
     fix = f". To fix it: {finding.fix}" if finding.fix else ""
-    words = "\n".join(sentence(escape(f"{finding.text}{fix}"), sys.stdout, first=_BESIDE))
-    console.say(f"  {status}  {finding.name:<9} {words}")
+    words = "\n".join(wrap_sentence(escape(f"{finding.text}{fix}"), sys.stdout, first=_BESIDE))
+    console.print_out(f"  {status}  {finding.name:<9} {words}")
 
 
 def how_to_install(package: str, extra: str | None = None) -> str:
@@ -72,149 +72,149 @@ def how_to_install(package: str, extra: str | None = None) -> str:
     return " or ".join(way for way in ways if way) or f"install {package}"
 
 
-def _findings(flags: Flags, tell: Tell) -> Iterator[Finding]:
+def _findings(flags: Flags, tell: Tell) -> Iterator[FindingOutput]:
     """Group by group, each finding as soon as it is known."""
     yield _python()
     yield _terminal()
     tell("reading the configuration…")
     setting = _configuration(flags)
-    if isinstance(setting, Finding):
+    if isinstance(setting, FindingOutput):
         yield setting
     else:
         yield from _place(setting, tell)
-    yield from _programs(None if isinstance(setting, Finding) else setting)
-    if not isinstance(setting, Finding):
+    yield from _programs(None if isinstance(setting, FindingOutput) else setting)
+    if not isinstance(setting, FindingOutput):
         yield _mcp(setting)
         yield from _sandbox(setting, tell)
 
 
-def _place(setting: Setting, tell: Tell) -> Iterator[Finding]:
+def _place(setting: Setting, tell: Tell) -> Iterator[FindingOutput]:
     loaded = setting.loaded
     files = ", ".join(layer.path for layer in loaded.layers if layer.path) or "no files, the defaults hold"
-    yield Finding("project", "config", "ok", files)
+    yield FindingOutput("project", "config", "ok", files)
     if (machine := loaded.layer("machine")) is not None:
         said = f"{machine.path} holds what you can only tighten: {', '.join(machine.keys)}"
-        yield Finding("project", "config", "note", said)
+        yield FindingOutput("project", "config", "note", said)
     for notice in (*loaded.notices, *config_warnings(setting)):
-        yield Finding("project", "config", "note", notice)
+        yield FindingOutput("project", "config", "note", notice)
     if setting.root is None:
         text = "none here, so no tool can change or search files"
-        yield Finding("project", "project", "note", text, "run `holdfast init` in the project's folder")
+        yield FindingOutput("project", "project", "note", text, "run `holdfast init` in the project's folder")
     else:
-        yield Finding("project", "project", "ok", str(setting.root))
+        yield FindingOutput("project", "project", "ok", str(setting.root))
     yield _checked("state", lambda: _state(setting))
     tell("verifying the ledger…")
     yield from _ledger(setting)
 
 
-def _checked(name: str, look: Callable[[], Finding]) -> Finding:
+def _checked(name: str, look: Callable[[], FindingOutput]) -> FindingOutput:
     try:
         return look()
     except HoldfastError as error:
-        return Finding("project", name, "bad", str(error))
+        return FindingOutput("project", name, "bad", str(error))
     except OSError as error:
-        return Finding("project", name, "bad", f"{error.filename}: {error.strerror}", "check its permissions")
+        return FindingOutput("project", name, "bad", f"{error.filename}: {error.strerror}", "check its permissions")
 
 
-def _python() -> Finding:
+def _python() -> FindingOutput:
     version = ".".join(map(str, sys.version_info[:3]))
     good = sys.version_info >= (3, 11)
     fix = "" if good else "install Python 3.11 or newer, and holdfast in it"
-    return Finding("holdfast", "python", "ok" if good else "bad", version, fix)
+    return FindingOutput("holdfast", "python", "ok" if good else "bad", version, fix)
 
 
-def _configuration(flags: Flags) -> Setting | Finding:
+def _configuration(flags: Flags) -> Setting | FindingOutput:
     try:
         return load_setting(flags=flags or None)
     except HoldfastError as error:
-        return Finding("project", "config", "bad", str(error))
+        return FindingOutput("project", "config", "bad", str(error))
 
 
-def _state(setting: Setting) -> Finding:
+def _state(setting: Setting) -> FindingOutput:
     folder = setting.state
     while not folder.exists():
         folder = folder.parent
     if not os.access(folder, os.W_OK | os.X_OK):
         fix = "check its permissions, or set XDG_STATE_HOME"
-        return Finding("project", "state", "bad", f"{folder} cannot be written", fix)
-    return Finding("project", "state", "ok", str(setting.state))
+        return FindingOutput("project", "state", "bad", f"{folder} cannot be written", fix)
+    return FindingOutput("project", "state", "ok", str(setting.state))
 
 
-def _ledger(setting: Setting) -> Iterator[Finding]:
+def _ledger(setting: Setting) -> Iterator[FindingOutput]:
     if not setting.loaded.config.ledger.enabled:
         text = "switched off (ledger.enabled = false): nothing is recorded, nothing can wait"
-        yield Finding("project", "ledger", "note", text)
+        yield FindingOutput("project", "ledger", "note", text)
     elif not setting.ledger_path.exists():
-        yield Finding("project", "ledger", "ok", "not there yet; the first call makes it")
+        yield FindingOutput("project", "ledger", "ok", "not there yet; the first call makes it")
     else:
         try:
             with open_ledger(setting, read_only=True) as ledger:
                 yield _verified(ledger)
                 for call_id in ledger.unreadable_pending():
                     text = f"call {call_id} waits and cannot be read: `holdfast reject {call_id}` ends it"
-                    yield Finding("project", "ledger", "bad", text)
+                    yield FindingOutput("project", "ledger", "bad", text)
         except HoldfastError as error:
-            yield Finding("project", "ledger", "bad", str(error))
+            yield FindingOutput("project", "ledger", "bad", str(error))
 
 
-def _verified(ledger: Ledger) -> Finding:
+def _verified(ledger: Ledger) -> FindingOutput:
     found = ledger.verify()
     if found.ok:
-        return Finding("project", "ledger", "ok", f"whole, {counted(found.entries)}")
+        return FindingOutput("project", "ledger", "ok", f"whole, {counted(found.entries)}")
     if found.unreadable:
         text = "Nobody changed it and everything else works; the call goes when `holdfast ledger prune` takes old ones."
-        return Finding("project", "ledger", "bad", f"{found.problem} {text}")
-    return Finding("project", "ledger", "bad", f"{found.problem} Keep {ledger.path} and find out who changed it.")
+        return FindingOutput("project", "ledger", "bad", f"{found.problem} {text}")
+    return FindingOutput("project", "ledger", "bad", f"{found.problem} Keep {ledger.path} and find out who changed it.")
 
 
-def _terminal() -> Finding:
+def _terminal() -> FindingOutput:
     if console.can_ask():
-        return Finding("holdfast", "terminal", "ok", "you are asked here about calls that need a person")
-    return Finding(
+        return FindingOutput("holdfast", "terminal", "ok", "you are asked here about calls that need a person")
+    return FindingOutput(
         "holdfast", "terminal", "note", "none: calls that need a person are left pending for `holdfast approve`"
     )
 
 
-def _programs(setting: Setting | None) -> Iterator[Finding]:
+def _programs(setting: Setting | None) -> Iterator[FindingOutput]:
     """What other programs and packages make possible."""
     found = system_program("git")
     if found:
-        yield Finding("optional", "git", "ok", found)
+        yield FindingOutput("optional", "git", "ok", found)
     else:
-        yield Finding("optional", "git", "note", "not found; the git tools need it", how_to_install("git"))
+        yield FindingOutput("optional", "git", "note", "not found; the git tools need it", how_to_install("git"))
     found = find_ripgrep(setting.root or setting.cwd if setting is not None else Path.cwd())
     if found:
-        yield Finding("optional", "ripgrep", "ok", found)
+        yield FindingOutput("optional", "ripgrep", "ok", found)
     else:
         text = "not found, so searches are slower"
-        yield Finding("optional", "ripgrep", "note", text, how_to_install("ripgrep", "search"))
+        yield FindingOutput("optional", "ripgrep", "note", text, how_to_install("ripgrep", "search"))
     for name, package, without in (
         ("models", "pydantic_ai", "not installed, so only the built-in operator answers in `holdfast chat`"),
         ("watch", "watchdog", "not installed; `holdfast chat --watch` needs it"),
     ):
         if find_spec(package) is None:
-            yield Finding("optional", name, "note", without, f"`pip install 'holdfast[{name}]'`")
+            yield FindingOutput("optional", name, "note", without, f"`pip install 'holdfast[{name}]'`")
         else:
-            yield Finding("optional", name, "ok", "installed")
+            yield FindingOutput("optional", name, "ok", "installed")
 
 
-def _mcp(setting: Setting) -> Finding:
+def _mcp(setting: Setting) -> FindingOutput:
     """Nothing is started: `holdfast mcp servers` does that."""
     servers = setting.loaded.config.mcp.servers
     on = [name for name, server in servers.items() if server.enabled]
     if find_spec("mcp") is None:
         wanted = f"but {len(on)} configured, so their tools are missing" if on else "so nothing here speaks MCP"
         status, text = "bad" if on else "note", f"the SDK is not installed, {wanted}"
-        return Finding("optional", "mcp", status, text, "`pip install 'holdfast[mcp]'`")
+        return FindingOutput("optional", "mcp", status, text, "`pip install 'holdfast[mcp]'`")
     if not servers:
         text = "no servers configured; `holdfast mcp install` sets up a client of these tools"
-        return Finding("optional", "mcp", "ok", text)
+        return FindingOutput("optional", "mcp", "ok", text)
     off = f" ({len(servers) - len(on)} switched off)" if len(on) < len(servers) else ""
     text = f"configured: {', '.join(servers)}{off}; `holdfast mcp servers` starts and checks them"
-    return Finding("optional", "mcp", "ok", text)
+    return FindingOutput("optional", "mcp", "ok", text)
 
 
-def _sandbox(setting: Setting, tell: Tell) -> Iterator[Finding]:
+def _sandbox(setting: Setting, tell: Tell) -> Iterator[FindingOutput]:
     """Every backend with what it held just now, and what follows for commands. Nothing of it is remembered."""
     from holdfast.sandbox.sandbox import Sandbox
 
@@ -229,46 +229,46 @@ def _sandbox(setting: Setting, tell: Tell) -> Iterator[Finding]:
             remember=False,
         )
         if sandbox.mode == "off":
-            yield Finding("sandbox", "sandbox", "note", 'switched off (sandbox.mode = "off"): commands run bare')
+            yield FindingOutput("sandbox", "sandbox", "note", 'switched off (sandbox.mode = "off"): commands run bare')
             return
         yield from _backends(sandbox, tell)
         yield _consequence(sandbox)
     except HoldfastError as error:
-        yield Finding("sandbox", "sandbox", "bad", str(error))
+        yield FindingOutput("sandbox", "sandbox", "bad", str(error))
 
 
-def _backends(sandbox: Sandbox, tell: Tell) -> Iterator[Finding]:
+def _backends(sandbox: Sandbox, tell: Tell) -> Iterator[FindingOutput]:
     """The backends in their order, down to the first that passes every escape test."""
     enough = False
     for backend in sandbox.backends():
         fault = backend.available()
         if fault is not None or enough:
             reason = fault or f"not tried, the one above holds (`holdfast --set sandbox.backend={backend.name} doctor`)"
-            yield Finding("sandbox", "backend", "note", f"{backend.title}: {reason}")
+            yield FindingOutput("sandbox", "backend", "note", f"{backend.title}: {reason}")
             continue
         doing = f"attacking the sandbox ({backend.title})"
         tell(f"{doing}…")
         found = sandbox.examine(backend, done=lambda done, of, doing=doing: tell(f"{doing}: {done} of {of}…"))
-        held = [case.name for case in found if case.held]
-        enough = len(held) == len(found)
-        text = f"{backend.title} held {len(held)} of {len(found)} attacks for user {os.geteuid()}"
-        yield Finding("sandbox", "backend", "ok" if enough else "note", text)
+        passed = [case.name for case in found if case.held]
+        enough = len(passed) == len(found)
+        text = f"{backend.title} held {len(passed)} of {len(found)} attacks for user {os.geteuid()}"
+        yield FindingOutput("sandbox", "backend", "ok" if enough else "note", text)
         for case in found:
             if not case.held:
                 text = f"{backend.title} does not hold {case.name}: {case.detail}"
-                yield Finding("sandbox", "backend", "note", text)
+                yield FindingOutput("sandbox", "backend", "note", text)
 
 
-def _consequence(sandbox: Sandbox) -> Finding:
+def _consequence(sandbox: Sandbox) -> FindingOutput:
     backend = sandbox.backend()
     fix = how_to_install("bubblewrap", "sandbox") if sys.platform == "linux" else ""
     if backend is None and sandbox.mode == "required":
         text = 'sandbox.mode is "required" and nothing here can contain commands, so all are refused'
-        return Finding("sandbox", "sandbox", "bad", f"{text} ({sandbox.why_not()})", fix)
+        return FindingOutput("sandbox", "sandbox", "bad", f"{text} ({sandbox.why_not()})", fix)
     if backend is None:
         text = "nothing here can contain commands: a person is asked about each, it runs bare, and none is approved"
-        return Finding("sandbox", "sandbox", "note", f"{text} for being sandboxed ({sandbox.why_not()})", fix)
+        return FindingOutput("sandbox", "sandbox", "note", f"{text} for being sandboxed ({sandbox.why_not()})", fix)
     if not sandbox.held():
         text = f"commands run in {backend.title}, which does not hold everything ({sandbox.why_not()})"
-        return Finding("sandbox", "sandbox", "note", f"{text}: none is approved for being sandboxed", fix)
-    return Finding("sandbox", "sandbox", "ok", f"commands run in {backend.title}")
+        return FindingOutput("sandbox", "sandbox", "note", f"{text}: none is approved for being sandboxed", fix)
+    return FindingOutput("sandbox", "sandbox", "ok", f"commands run in {backend.title}")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import click
 
 from holdfast.cli import console
-from holdfast.cli.approval_prompt import rule_words
-from holdfast.cli.json_output import Grant
+from holdfast.cli.approval_prompt import describe_grant
+from holdfast.cli.json_output import GrantOutput
+from holdfast.cli.layout import print_table
 from holdfast.cli.pending_view import age
-from holdfast.cli.project_context import Flags, grants_here, whoami
-from holdfast.cli.root import DefaultGroup, common, complete_grant
-from holdfast.cli.wrap import put_table
+from holdfast.cli.project_context import Flags, open_grants, whoami
+from holdfast.cli.root import DefaultGroup, complete_grant, with_flags
 from holdfast.contract.errors import GrantRefused
 from holdfast.text.escape import escape
 
@@ -21,38 +21,38 @@ def grants() -> None:
 
 
 @grants.command("list")
-@common
+@with_flags
 def list_grants(flags: Flags, as_json: bool) -> int:
     """List the grants in force here. This is what `holdfast grants` alone does."""
-    with grants_here(flags, looking=True) as book:
+    with open_grants(flags, read_only=True) as book:
         found = book.list(every=True)
     if as_json:
         for grant in found:
-            console.put_json(Grant.of(grant))
+            console.print_json(GrantOutput.of(grant))
     elif not found:
-        console.say("Nothing is always allowed here.")
+        console.print_out("Nothing is always allowed here.")
     else:
         rows = [
-            [grant.id, grant.scope, rule_words(grant.tool, grant.pattern), escape(grant.by), age(grant.created)]
+            [grant.id, grant.scope, describe_grant(grant.tool, grant.pattern), escape(grant.by), age(grant.created)]
             for grant in found
         ]
-        put_table(["id", "scope", "always allowed", "by", "since"], rows)
+        print_table(["id", "scope", "always allowed", "by", "since"], rows)
     return 0
 
 
 @grants.command()
 @click.argument("grant_id", metavar="ID", shell_complete=complete_grant)
-@common
+@with_flags
 def revoke(flags: Flags, grant_id: str, as_json: bool) -> int:
     """Take a grant back. ID may be the beginning of the id."""
-    with grants_here(flags) as book:
+    with open_grants(flags) as book:
         found = [grant for grant in book.list(every=True) if grant.id.startswith(grant_id)]
         if len(found) != 1:
             what = "Several grants begin" if found else "No grant begins"
             raise GrantRefused(f"{what} with '{escape(grant_id)}'; `holdfast grants` lists them.")
         book.revoke(found[0].id, by=whoami())
     if as_json:
-        console.put_json(Grant.of(found[0]))
+        console.print_json(GrantOutput.of(found[0]))
     else:
-        console.note(f"Revoked {found[0].id}: {rule_words(found[0].tool, found[0].pattern)}")
+        console.print_err(f"Revoked {found[0].id}: {describe_grant(found[0].tool, found[0].pattern)}")
     return 0

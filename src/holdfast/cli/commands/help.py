@@ -10,8 +10,8 @@ import click
 
 from holdfast.cli import console
 from holdfast.cli.errors import UsageProblem
-from holdfast.cli.json_output import Topic
-from holdfast.cli.root import NAMES, json_option
+from holdfast.cli.json_output import TopicOutput
+from holdfast.cli.root import COMMANDS, json_option
 from holdfast.text.escape import escape
 from holdfast.text.suggest import did_you_mean
 
@@ -48,20 +48,20 @@ def help(topic: str | None, section: tuple[str, ...], as_json: bool) -> int:  # 
         if topic is not None:
             text = _section(name, text, " ".join(section)) if section else text
         if as_json:
-            console.put_json(Topic(topic=name, title=title, text="" if topic is None else text))
+            console.print_json(TopicOutput(topic=name, title=title, text="" if topic is None else text))
         elif topic is None:
-            console.say(f"  {name:<12} {title}")
+            console.print_out(f"  {name:<12} {title}")
         else:
             _print(text)
     if topic is None and not as_json:
-        console.note("Read one with `holdfast help TOPIC`.")
-    elif topic in NAMES and not as_json:
-        console.note(f"Its options are in `holdfast {topic} --help`.")
+        console.print_err("Read one with `holdfast help TOPIC`.")
+    elif topic in COMMANDS and not as_json:
+        console.print_err(f"Its options are in `holdfast {topic} --help`.")
     return 0
 
 
 def _unknown(name: str, pages: dict[str, Path]) -> str:
-    if name in NAMES:
+    if name in COMMANDS:
         return f"There is no topic '{name}'. Its options are in `holdfast {name} --help`."
     meant = did_you_mean(name, pages)
     hint = f"Did you mean '{meant}'?" if meant else f"Use one of: {', '.join(pages)}."
@@ -93,7 +93,7 @@ def _print(text: str) -> None:
     for line in text.rstrip("\n").split("\n"):
         if not line.startswith("<!--"):
             said = _LINK.sub(_linked, line)
-            console.say(console.paint(said, "bold") if _HEADING.match(line) else said)
+            console.print_out(console.paint(said, "bold") if _HEADING.match(line) else said)
 
 
 def _linked(link: re.Match[str]) -> str:

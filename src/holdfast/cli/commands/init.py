@@ -10,7 +10,7 @@ import click
 
 from holdfast.cli import console
 from holdfast.cli.errors import UsageProblem
-from holdfast.cli.json_output import Written
+from holdfast.cli.json_output import WrittenOutput
 from holdfast.cli.root import json_option
 from holdfast.config.roots import PROJECT_FILE
 
@@ -92,10 +92,10 @@ def init(full: bool, as_json: bool) -> int:
     except OSError as error:
         raise UsageProblem(f"Cannot write {path}: {error.strerror}.") from None
     if as_json:
-        console.put_json(Written(path=str(path), content=content))
+        console.print_json(WrittenOutput(path=str(path), content=content))
         return 0
-    console.say(f"Created {console.shown(str(path))}.")
-    console.note("Next:")
+    console.print_out(f"Created {console.shown(str(path))}.")
+    console.print_err("Next:")
     for command, what in _NEXT.items():
-        console.note(f"  {command:<28} {what}")
+        console.print_err(f"  {command:<28} {what}")
     return 0

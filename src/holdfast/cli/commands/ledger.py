@@ -16,11 +16,11 @@ from msgspec.structs import asdict, replace
 
 from holdfast.cli import console
 from holdfast.cli.errors import FAILED, report
-from holdfast.cli.json_output import CallOutput, Pruning, Verification
-from holdfast.cli.pending_view import note_unreadable
-from holdfast.cli.project_context import Flags, ledger_here, setting_here, tools_by_name, whoami
-from holdfast.cli.root import DefaultGroup, common, complete_call, complete_tool
-from holdfast.cli.wrap import label_line, put_table, quote, quoted_field
+from holdfast.cli.json_output import CallOutput, PruningOutput, VerificationOutput
+from holdfast.cli.layout import label_line, print_table, quote, quoted_field_lines
+from holdfast.cli.pending_view import print_unreadable
+from holdfast.cli.project_context import Flags, read_ledger, setting_here, tools_by_name, whoami
+from holdfast.cli.root import DefaultGroup, complete_call, complete_tool, with_flags
 from holdfast.contract.enums import State
 from holdfast.contract.tool import Tool
 from holdfast.factory.runtime import open_ledger
@@ -120,26 +120,26 @@ def _document(name: str) -> str:
 @ledger.command("list")
 @click.option("-n", "--limit", default=20, show_default=True, type=click.IntRange(1), help="How many, newest first.")
 @filters
-@common
+@with_flags
 def list_calls(flags: Flags, limit: int, wanted: CallFilter, as_json: bool) -> int:
     """List calls, newest first. This is what `holdfast ledger` alone does.
 
     All that is given must hold: `holdfast ledger --since yesterday --grep push`.
     """
     unreadable: list[str] = []
-    with ledger_here(flags) as kept:
+    with read_ledger(flags) as kept:
         found = kept.calls(limit + 1, wanted, unreadable=unreadable)
-    note_unreadable(unreadable)
+    print_unreadable(unreadable)
     records = found[:limit]
     if as_json:
         for record in records:
-            console.put_json(CallOutput.of(record))
+            console.print_json(CallOutput.of(record))
     elif not records:
-        console.say("No calls are recorded here." if wanted == CallFilter() else _nothing(wanted))
+        console.print_out("No calls are recorded here." if wanted == CallFilter() else _nothing(wanted))
     else:
         _table(records, tools_by_name(flags, {record.call.tool for record in records}))
     if len(found) > limit:
-        console.note(f"There are more: `-n {limit * 10}` shows up to {limit * 10}.")
+        console.print_err(f"There are more: `-n {limit * 10}` shows up to {limit * 10}.")
     return 0
 
 
@@ -154,7 +154,7 @@ def _table(records: Sequence[CallRecord], tools: Mapping[str, Tool]) -> None:
         ]
         for record in records
     ]
-    put_table(["id", "when", "state", "decided by", "call"], rows)
+    print_table(["id", "when", "state", "decided by", "call"], rows)
 
 
 def _nothing(wanted: CallFilter) -> str:
@@ -167,16 +167,16 @@ def _nothing(wanted: CallFilter) -> str:
 
 @ledger.command()
 @click.argument("call_id", metavar="ID", shell_complete=complete_call)
-@common
+@with_flags
 def show(flags: Flags, call_id: str, as_json: bool) -> int:
     """Show all that is recorded of one call.
 
     ID may be cut short before its dash, if only one call has it.
     """
-    with ledger_here(flags) as kept:
+    with read_ledger(flags) as kept:
         record = kept.call(kept.find(call_id))
     if as_json:
-        console.put_json(CallOutput.of(record))
+        console.print_json(CallOutput.of(record))
     else:
         _show(record)
     return 0
@@ -184,7 +184,7 @@ def show(flags: Flags, call_id: str, as_json: bool) -> int:
 
 @ledger.command()
 @click.option("--anchor", metavar="HEAD", help="A head noted earlier, which the ledger must still contain.")
-@common
+@with_flags
 def verify(flags: Flags, anchor: str | None, as_json: bool) -> int:
     """Check that nothing in the ledger was changed, removed, inserted or moved.
 
@@ -193,15 +193,15 @@ def verify(flags: Flags, anchor: str | None, as_json: bool) -> int:
     """
     if anchor is not None and not re.fullmatch("[0-9a-f]{64}", anchor):
         raise click.BadParameter("a head is 64 hexadecimal digits, as `holdfast ledger verify` prints it.")
-    with ledger_here(flags) as kept:
+    with read_ledger(flags) as kept:
         found = kept.verify(anchor)
         path = kept.path
     if as_json:
-        console.put_json(Verification(ledger=str(path), **asdict(found)))
+        console.print_json(VerificationOutput(ledger=str(path), **asdict(found)))
         return 0 if found.ok else FAILED
     if found.ok:
         pruned = f" ({found.pruned:,} more were pruned)" if found.pruned else ""
-        console.say(f"The ledger is whole: {counted(found.entries)}{pruned}, head {found.head}.")
+        console.print_out(f"The ledger is whole: {counted(found.entries)}{pruned}, head {found.head}.")
         return 0
     if found.unreadable:
         problem = f"{found.problem} Nothing else is wrong with the ledger {path}; `holdfast doctor` says what to do."
@@ -212,7 +212,7 @@ def verify(flags: Flags, anchor: str | None, as_json: bool) -> int:
 
 @ledger.command()
 @filters
-@common
+@with_flags
 def export(flags: Flags, wanted: CallFilter, as_json: bool) -> int:
     """Write every entry as a line of JSON, oldest first, with its hash.
 
@@ -220,11 +220,11 @@ def export(flags: Flags, wanted: CallFilter, as_json: bool) -> int:
     and without --json.
     """
     unreadable: list[str] = []
-    with ledger_here(flags) as kept:
+    with read_ledger(flags) as kept:
         for line in kept.export(None if wanted == CallFilter() else wanted, unreadable=unreadable):
             sys.stdout.buffer.write(line)
         sys.stdout.buffer.flush()
-    note_unreadable(unreadable)
+    print_unreadable(unreadable)
     return 0
 
 
@@ -243,7 +243,7 @@ def export(flags: Flags, wanted: CallFilter, as_json: bool) -> int:
     help="The oldest kept content goes until this much is left (ledger.max_blob_bytes).",
 )
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
-@common
+@with_flags
 def prune_calls(flags: Flags, days: float | None, max_bytes: int | None, dry_run: bool, as_json: bool) -> int:
     """Remove old calls and what was kept for them: earlier contents, long outputs.
 
@@ -263,11 +263,11 @@ def prune_calls(flags: Flags, days: float | None, max_bytes: int | None, dry_run
             done = prune(kept, older_than=older_than, max_bytes=config.max_blob_bytes, by=whoami(), dry_run=dry_run)
         head = kept.head()
     if as_json:
-        console.put_json(Pruning(**asdict(done), dry_run=dry_run, head=head))
+        console.print_json(PruningOutput(**asdict(done), dry_run=dry_run, head=head))
     else:
         said = "Would remove" if dry_run else "Removed"
         calls = "1 call" if done.calls == 1 else f"{done.calls:,} calls"
-        console.say(
+        console.print_out(
             f"{said} {calls} ({counted(done.entries)}) and {format_size(done.freed)} of kept content; "
             f"{format_size(done.kept_bytes)} stay. Head {head}."
         )
@@ -292,7 +292,7 @@ def record_preview(record: CallRecord, tool: Tool | None) -> str:
 
 def _show(record: CallRecord) -> None:
     call = record.call
-    console.say(console.paint(f"Call {escape_name(call.id)}", "bold"))
+    console.print_out(console.paint(f"Call {escape_name(call.id)}", "bold"))
     _field("tool", call.tool)
     _field("state", record.state.replace("_", " "))
     _field("caller", " ".join(word for word in (call.caller.interface, call.caller.agent or "") if word))
@@ -318,8 +318,8 @@ def _show(record: CallRecord) -> None:
 
 
 def _field(name: str, text: str) -> None:
-    console.say_lines(quoted_field(name, text, sys.stdout, width=8))
+    console.print_out_lines(quoted_field_lines(name, text, sys.stdout, width=8))
 
 
 def _block(name: str, text: str) -> None:
-    console.say_lines((label_line(name, sys.stdout), *quote(text, sys.stdout).lines))
+    console.print_out_lines((label_line(name, sys.stdout), *quote(text, sys.stdout).lines))

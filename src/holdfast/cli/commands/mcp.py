@@ -10,11 +10,11 @@ import click
 from click.core import ParameterSource
 
 from holdfast.cli import console, errors
-from holdfast.cli.mcp.install import Wish, install_entry
+from holdfast.cli.mcp.install import InstallOptions, install_entry
 from holdfast.cli.mcp.serve import serve_http, serve_streams
 from holdfast.cli.mcp.servers import forget_definitions, log_in, log_out, review_changes, show_servers
 from holdfast.cli.project_context import Flags
-from holdfast.cli.root import DefaultGroup, common, complete_server, json_option
+from holdfast.cli.root import DefaultGroup, complete_server, json_option, with_flags
 
 _PORT = 4633
 _port = click.option(
@@ -33,7 +33,7 @@ def _interruptible(as_json: bool, so: str = "nothing was changed") -> Generator[
         yield
     except KeyboardInterrupt:
         if console.is_terminal(sys.stderr):
-            console.note()
+            console.print_err()
         code = errors.report("interrupted", f"Interrupted; {so}.", errors.INTERRUPTED, as_json=as_json)
         raise click.exceptions.Exit(code) from None
 
@@ -81,7 +81,7 @@ def serve(
 
 @mcp.command()
 @click.argument("names", nargs=-1, metavar="[SERVER]...", shell_complete=complete_server)
-@common
+@with_flags
 def servers(flags: Flags, names: tuple[str, ...], as_json: bool) -> int:
     """Start the configured MCP servers and show how they are.
 
@@ -96,7 +96,7 @@ def servers(flags: Flags, names: tuple[str, ...], as_json: bool) -> int:
 @click.argument("server", required=False, shell_complete=complete_server)
 @click.argument("tool", required=False)
 @click.option("-y", "--yes", is_flag=True, help="Accept it without being asked; only with SERVER and TOOL.")
-@common
+@with_flags
 def review(flags: Flags, server: str | None, tool: str | None, yes: bool, as_json: bool) -> int:
     """See what servers changed in their tools, and accept it.
 
@@ -111,7 +111,7 @@ def review(flags: Flags, server: str | None, tool: str | None, yes: bool, as_jso
 @mcp.command()
 @click.argument("server", shell_complete=complete_server)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask; needed without a terminal.")
-@common
+@with_flags
 def forget(flags: Flags, server: str, yes: bool, as_json: bool) -> int:
     """Forget what was seen of a server's tools.
 
@@ -124,7 +124,7 @@ def forget(flags: Flags, server: str, yes: bool, as_json: bool) -> int:
 
 @mcp.command()
 @click.argument("server", shell_complete=complete_server)
-@common
+@with_flags
 def login(flags: Flags, server: str, as_json: bool) -> int:
     """Log in to a server with a url, in your browser."""
     return log_in(flags, server, as_json=as_json)
@@ -132,7 +132,7 @@ def login(flags: Flags, server: str, as_json: bool) -> int:
 
 @mcp.command()
 @click.argument("server", shell_complete=complete_server)
-@common
+@with_flags
 def logout(flags: Flags, server: str, as_json: bool) -> int:
     """Forget the login to a server."""
     return log_out(flags, server, as_json=as_json)
@@ -172,7 +172,7 @@ def install(
     _need_http(ctx, http)
     if http and port == 0:
         raise click.UsageError("With --http a client needs a port that stays the same; give one with --port.")
-    wish = Wish(
+    wish = InstallOptions(
         client=client,
         user=scope == "user",
         url=f"http://{HOST}:{port}{PATH}" if http else None,

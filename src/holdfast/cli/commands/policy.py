@@ -12,14 +12,14 @@ from msgspec import to_builtins
 from msgspec.structs import asdict
 
 from holdfast.cli import console
-from holdfast.cli.arguments import read_words
-from holdfast.cli.chat.trust_prompt import unasked_lines
+from holdfast.cli.arguments import parse_arguments
+from holdfast.cli.chat.trust_prompt import bullet_lines
 from holdfast.cli.errors import FAILED, UsageProblem
-from holdfast.cli.json_output import Explanation as ExplanationOutput
-from holdfast.cli.json_output import Fuzzing, Policy, Shape
-from holdfast.cli.project_context import Flags, runtime_in, servers_for, setting_here, sources_started
-from holdfast.cli.root import DefaultGroup, common, complete_tool
-from holdfast.cli.wrap import put_table, sentence
+from holdfast.cli.json_output import ExplanationOutput as ExplanationOutput
+from holdfast.cli.json_output import FuzzingOutput, JsonObject, PolicyOutput
+from holdfast.cli.layout import print_table, wrap_sentence
+from holdfast.cli.project_context import Flags, open_runtime_for, servers_for, setting_here, sources_started
+from holdfast.cli.root import DefaultGroup, complete_tool, with_flags
 from holdfast.config.config import SHELL_READONLY, ApprovalConfig, Config, Section
 from holdfast.config.layers import LayerReport
 from holdfast.config.options import Mark, as_given, declared, is_table_list, loosened
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 @click.option("--count", type=click.IntRange(1, 1_000_000), default=10_000, show_default=True, help="How many mutants.")
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed makes the same mutants.")
 @click.option("--shell", type=click.Choice(["bash", "dash"]), default="bash", show_default=True, help="Who runs them.")
-@common
+@with_flags
 def fuzz(flags: Flags, target: str, count: int, seed: int, shell: str, as_json: bool) -> int:
     """Try to get past a rule about shell commands.
 
@@ -59,7 +59,7 @@ def fuzz(flags: Flags, target: str, count: int, seed: int, shell: str, as_json: 
             _bases(approval, target), _gate(approval, target), count=count, seed=seed, shell=shell, tell=tell
         )
     if as_json:
-        console.put_json(Fuzzing(rule=target, seed=seed, shell=shell, **asdict(report)))
+        console.print_json(FuzzingOutput(rule=target, seed=seed, shell=shell, **asdict(report)))
     else:
         _tell(report)
     return FAILED if report.escapes else 0
@@ -67,10 +67,10 @@ def fuzz(flags: Flags, target: str, count: int, seed: int, shell: str, as_json: 
 
 def _tell(report: FuzzReport) -> None:
     for found in report.escapes:
-        console.say(f"{escape(found.command)}")
-        console.say(f"  {escape(found.what)}; let through by {escape(found.rule)} ({found.mutation})")
+        console.print_out(f"{escape(found.command)}")
+        console.print_out(f"  {escape(found.what)}; let through by {escape(found.rule)} ({found.mutation})")
     words = f"{report.mutants} mutants, {report.unasked} would run unasked, {len(report.escapes)} of them do harm."
-    console.say(console.paint(words, "red" if report.escapes else "green"))
+    console.print_out(console.paint(words, "red" if report.escapes else "green"))
 
 
 def _bases(approval: ApprovalConfig, target: str) -> tuple[str, ...]:
@@ -118,31 +118,33 @@ def policy() -> None:
 
 
 @policy.command()
-@common
+@with_flags
 def show(flags: Flags, as_json: bool) -> int:
     """Show the rules in force. This is what `holdfast policy` alone does."""
     setting = setting_here(flags)
-    with runtime_in(setting, looking=True) as runtime:
+    with open_runtime_for(setting, read_only=True) as runtime:
         rules = _rules(runtime, setting.loaded.layers)
     if as_json:
-        console.put_json(rules)
+        console.print_json(rules)
         return 0
-    console.say(console.paint("in words", "bold"))
-    console.say_lines(unasked_lines(rules.words or ["only tools without effects will run without asking"], sys.stdout))
+    console.print_out(console.paint("in words", "bold"))
+    console.print_out_lines(
+        bullet_lines(rules.words or ["only tools without effects will run without asking"], sys.stdout)
+    )
     for line in _written(setting.loaded.config):
-        console.say_lines(sentence(line, sys.stdout, *(("bold",) if line.startswith("[") else ())))
-    console.say(console.paint("who is asked, in this order", "bold"))
+        console.print_out_lines(wrap_sentence(line, sys.stdout, *(("bold",) if line.startswith("[") else ())))
+    console.print_out(console.paint("who is asked, in this order", "bold"))
     for voice in rules.chain:
         name = escape(source_name(voice["name"]))
-        console.say(f"  {voice['priority']:>4}  {name}  {escape(voice['description'])}".rstrip())
-    console.say("        otherwise a person is asked")
-    console.say(console.paint("caps after that; none can loosen", "bold"))
+        console.print_out(f"  {voice['priority']:>4}  {name}  {escape(voice['description'])}".rstrip())
+    console.print_out("        otherwise a person is asked")
+    console.print_out(console.paint("caps after that; none can loosen", "bold"))
     for cap in rules.caps:
-        console.say(f"  {escape(source_name(cap))}")
-    console.say(console.paint("where it comes from", "bold"))
-    console.say("  built-in defaults")
+        console.print_out(f"  {escape(source_name(cap))}")
+    console.print_out(console.paint("where it comes from", "bold"))
+    console.print_out("  built-in defaults")
     for layer in rules.layers:
-        console.say(f"  {layer['name']}: {escape(layer['path'] or 'command line')}{_standing(layer)}")
+        console.print_out(f"  {layer['name']}: {escape(layer['path'] or 'command line')}{_standing(layer)}")
     return 0
 
 
@@ -150,7 +152,7 @@ def show(flags: Flags, as_json: bool) -> int:
 @click.argument("tool", shell_complete=complete_tool)
 @click.argument("words", nargs=-1, metavar="[JSON | - | KEY=VALUE]...")
 @click.option("--all", "everything", is_flag=True, help="Show every stage and what it said.")
-@common
+@with_flags
 def explain(flags: Flags, tool: str, words: tuple[str, ...], everything: bool, as_json: bool) -> int:
     """Show what a call would meet, and why. Nothing is run or recorded.
 
@@ -158,27 +160,27 @@ def explain(flags: Flags, tool: str, words: tuple[str, ...], everything: bool, a
     --all the line that decides begins with >.
     """
     setting = setting_here(flags)
-    with runtime_in(setting, looking=True, servers=servers_for(tool)) as runtime:
+    with open_runtime_for(setting, read_only=True, servers=servers_for(tool)) as runtime:
         explanation = asyncio.run(_explained(runtime, tool, words))
     if explanation.decision.source == "validate":
         raise UsageProblem(explanation.decision.reason)
     if as_json:
-        console.put_json(ExplanationOutput.of(explanation))
+        console.print_json(ExplanationOutput.of(explanation))
         return 0
     decision = explanation.decision
-    console.say(console.paint(f"{escape_name(explanation.tool)}: {decision.verdict}", "bold"))
-    console.say(f"  {escape(decision.reason)}")
+    console.print_out(console.paint(f"{escape_name(explanation.tool)}: {decision.verdict}", "bold"))
+    console.print_out(f"  {escape(decision.reason)}")
     if explanation.depends:
-        console.say("  Judged without arguments, which can change this: give those of the call.")
+        console.print_out("  Judged without arguments, which can change this: give those of the call.")
     if everything:
-        console.say()
-        put_table(["  stage", "answer", "who", "why"], [_told(step) for step in explanation.steps])
+        console.print_out()
+        print_table(["  stage", "answer", "who", "why"], [_told(step) for step in explanation.steps])
     if explanation.parts:
-        console.say()
-        put_table(["  part", "answer", "what", "why"], [_part(part) for part in explanation.parts])
+        console.print_out()
+        print_table(["  part", "answer", "what", "why"], [_part(part) for part in explanation.parts])
     if (machine := setting.loaded.layer("machine")) is not None:
-        held = f"{machine.path} holds what other files can only tighten: {', '.join(machine.keys)}."
-        console.say_lines(("", *sentence(console.shown(held), sys.stdout)))
+        limits = f"{machine.path} holds what other files can only tighten: {', '.join(machine.keys)}."
+        console.print_out_lines(("", *wrap_sentence(console.shown(limits), sys.stdout)))
     return 0
 
 
@@ -188,7 +190,7 @@ policy.add_command(fuzz)
 async def _explained(runtime: Runtime, tool: str, words: Sequence[str]) -> Explanation:
     async with sources_started(runtime):
         known = runtime.registry.find(tool)
-        args = read_words(words, known.input_schema if known is not None else {}) if words else None
+        args = parse_arguments(words, known.input_schema if known is not None else {}) if words else None
         return await runtime.explain(tool, args)
 
 
@@ -203,9 +205,9 @@ def _part(part: JudgedPart) -> list[str]:
     return [f"  {part.kind}", str(part.verdict or "pass"), escape(what), escape(part.reason)]
 
 
-def _rules(runtime: Runtime, layers: Iterable[LayerReport]) -> Policy:
+def _rules(runtime: Runtime, layers: Iterable[LayerReport]) -> PolicyOutput:
     config = runtime.config
-    return Policy(
+    return PolicyOutput(
         words=[*loosened(_STRICTEST, config), *_limits(config.approval)],
         **{section: to_builtins(getattr(config, section)) for section in _SECTIONS},
         protected=config.protected,
@@ -247,7 +249,7 @@ def _written(config: Config) -> Iterator[str]:
         yield from (*tables, "")
 
 
-def _standing(layer: Shape) -> str:
+def _standing(layer: JsonObject) -> str:
     if layer["trusted"]:
         return ""
     ignored = ", ".join(layer["ignored"])

@@ -9,11 +9,11 @@ import sys
 import click
 
 from holdfast.cli import console
-from holdfast.cli.elicitation import stand_in
+from holdfast.cli.elicitation import attach_silent_elicitor
 from holdfast.cli.json_output import ToolOutput
-from holdfast.cli.project_context import Flags, need_server, runtime_here, servers_for, sources_started
-from holdfast.cli.root import common, complete_tool
-from holdfast.cli.wrap import note_folded, put_table, quote, quoted_field
+from holdfast.cli.layout import print_message, print_table, quote, quoted_field_lines
+from holdfast.cli.project_context import Flags, open_runtime, require_server, servers_for, sources_started
+from holdfast.cli.root import complete_tool, with_flags
 from holdfast.contract.enums import Verdict
 from holdfast.contract.errors import UnknownTool
 from holdfast.contract.tool import Tool
@@ -24,17 +24,17 @@ from holdfast.text.escape import escape, escape_name
 
 @click.command()
 @click.argument("name", required=False, shell_complete=complete_tool)
-@common
+@with_flags
 def tools(flags: Flags, name: str | None, as_json: bool) -> int:
     """List the tools there are here, or show all about one."""
     servers = None if name is None else servers_for(name)
-    with runtime_here(flags, looking=True, servers=servers) as runtime:
+    with open_runtime(flags, read_only=True, servers=servers) as runtime:
         if runtime.registry.ready:
             if servers and name is not None:
-                need_server(runtime, name)
+                require_server(runtime, name)
             _list_or_show(runtime, name, as_json=as_json)
         else:
-            stand_in(runtime, servers)
+            attach_silent_elicitor(runtime, servers)
             asyncio.run(_when_ready(runtime, name, as_json=as_json))
     return 0
 
@@ -43,7 +43,7 @@ async def _when_ready(runtime: Runtime, name: str | None, *, as_json: bool) -> N
     """While the sources are there: the tools of a server leave with it."""
     async with sources_started(runtime):
         if name is not None:
-            need_server(runtime, name)
+            require_server(runtime, name)
         _list_or_show(runtime, name, as_json=as_json)
 
 
@@ -55,14 +55,14 @@ def _list_or_show(runtime: Runtime, name: str | None, *, as_json: bool) -> None:
     if as_json:
         policy = runtime.access.policy.compile(runtime.caller)
         for tool in found:
-            console.put_json(ToolOutput.of(tool, policy.why(tool)))
+            console.print_json(ToolOutput.of(tool, policy.why(tool)))
         return
     rows = [[tool.name, tool.risk, effects_of(tool), escape(_first_line(tool))] for tool in found]
-    put_table(["tool", "risk", "effects", "what it does"], rows)
+    print_table(["tool", "risk", "effects", "what it does"], rows)
     waiting = [escape_name(tool.name) for tool in runtime.access.waiting_for_root(runtime.caller)]
     if waiting:
         fix = "`holdfast init` makes this folder a project."
-        note_folded(f"There is no project here, and these tools need one: {', '.join(waiting)}. {fix}")
+        print_message(f"There is no project here, and these tools need one: {', '.join(waiting)}. {fix}")
 
 
 def effects_of(tool: Tool) -> str:
@@ -81,9 +81,9 @@ def _find(runtime: Runtime, name: str) -> Tool:
 def _show(runtime: Runtime, tool: Tool, *, as_json: bool) -> None:
     policy = runtime.access.policy.compile(runtime.caller).why(tool)
     if as_json:
-        console.put_json(ToolOutput.of(tool, policy))
+        console.print_json(ToolOutput.of(tool, policy))
         return
-    console.say(console.paint(escape_name(tool.name), "bold"))
+    console.print_out(console.paint(escape_name(tool.name), "bold"))
     _quote(tool.description)
     facts = {
         "risk": tool.risk,
@@ -96,18 +96,18 @@ def _show(runtime: Runtime, tool: Tool, *, as_json: bool) -> None:
         "enabled": "" if runtime.access.is_enabled(tool) else "no; name it in tools.allow to see it in lists",
     }
     for label, value in facts.items():
-        console.say_lines(quoted_field(label, value, sys.stdout, width=8) if value else ())
-    console.say()
-    console.say("arguments (JSON Schema)")
+        console.print_out_lines(quoted_field_lines(label, value, sys.stdout, width=8) if value else ())
+    console.print_out()
+    console.print_out("arguments (JSON Schema)")
     _quote(_pretty(tool.input_schema))
     if tool.output_schema is not None:
-        console.say("result (JSON Schema)")
+        console.print_out("result (JSON Schema)")
         _quote(_pretty(tool.output_schema))
     sys.stdout.flush()
 
 
 def _quote(text: str) -> None:
-    console.say_lines(quote(text, sys.stdout).lines)
+    console.print_out_lines(quote(text, sys.stdout).lines)
 
 
 def _pretty(schema: object) -> str:

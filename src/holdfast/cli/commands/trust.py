@@ -14,23 +14,23 @@ import click
 from msgspec.structs import replace
 
 from holdfast.cli import console
-from holdfast.cli.chat.documents import find_document, place
+from holdfast.cli.chat.documents import find_document, location
 from holdfast.cli.chat.trust_prompt import (
+    bullet_lines,
     change_lines,
     changed_options,
+    describe_loosening,
     frontmatter_digest,
-    keep_trust,
-    loosened,
-    loosened_words,
+    loosened_options,
+    record_trust,
     review_lines,
-    unasked_lines,
 )
 from holdfast.cli.errors import UsageProblem
-from holdfast.cli.json_output import Shape, Trust
-from holdfast.cli.project_context import Flags, warn_of_config, whoami
-from holdfast.cli.prompt import confirmed
-from holdfast.cli.root import DefaultGroup, common
-from holdfast.cli.wrap import own_field, put_table, quoted_field, sentence
+from holdfast.cli.json_output import JsonObject, TrustOutput
+from holdfast.cli.layout import field_lines, print_table, quoted_field_lines, wrap_sentence
+from holdfast.cli.project_context import Flags, warn_about_config, whoami
+from holdfast.cli.prompt import confirm
+from holdfast.cli.root import DefaultGroup, with_flags
 from holdfast.config.layers import LayerReport, load
 from holdfast.config.roots import PROJECT_FILE, inside_project
 from holdfast.contract.errors import HoldfastError
@@ -50,7 +50,7 @@ def trust() -> None:
 @trust.command("file")
 @click.argument("file", required=False, type=click.Path())
 @click.option("-y", "--yes", is_flag=True, help="Do not ask; needed without a terminal.")
-@common
+@with_flags
 def trust_file(flags: Flags, file: str | None, yes: bool, as_json: bool) -> int:
     """Trust the project's holdfast.toml, a document's frontmatter or a skill's manifest.json, exactly as it is now.
 
@@ -68,7 +68,7 @@ def trust_file(flags: Flags, file: str | None, yes: bool, as_json: bool) -> int:
     if layer is None:
         raise UsageProblem(f"There is no {path} to trust; `holdfast init` writes one.")
     check_config(whole.config)
-    changes, said = changed_options(setting.loaded, whole), loosened_words(setting.loaded, whole)
+    changes, said = changed_options(setting.loaded, whole), describe_loosening(setting.loaded, whole)
     if not as_json:
         _show(path, layer, changes, said, whole.notices)
     if not yes and not _confirmed("Trust exactly this? [y/N] "):
@@ -77,33 +77,33 @@ def trust_file(flags: Flags, file: str | None, yes: bool, as_json: bool) -> int:
     setting.trust.trust(path, layer.digest, by=by)
     if as_json:
         digest = layer.digest
-        console.put_json(
-            Trust(path=str(path), digest=digest, by=by, at=time.time(), trusted=True, loosens=changes, words=said)
+        console.print_json(
+            TrustOutput(path=str(path), digest=digest, by=by, at=time.time(), trusted=True, loosens=changes, words=said)
         )
     else:
-        console.note("Trusted. Any change to the file ends this.")
+        console.print_err("Trusted. Any change to the file ends this.")
     return 0
 
 
 @trust.command("list")
-@common
+@with_flags
 def list_trusted(flags: Flags, as_json: bool) -> int:
     """List the files you trusted."""
     found = _setting(flags).trust.list()
     if as_json:
         for item in found:
-            console.put_json(_listed(item))
+            console.print_json(_listed(item))
     elif not found:
-        console.say("No file is trusted.")
+        console.print_out("No file is trusted.")
     else:
         rows = [[_now(item), escape(item.path), escape(item.by), item.digest[:12]] for item in found]
-        put_table(["now", "file", "by", "content"], rows)
+        print_table(["now", "file", "by", "content"], rows)
     return 0
 
 
 @trust.command()
 @click.argument("file", required=False, type=click.Path())
-@common
+@with_flags
 def revoke(flags: Flags, file: str | None, as_json: bool) -> int:
     """Take back the trust in a file: the project's holdfast.toml, a document, or one that is listed."""
     setting = _setting(flags)
@@ -112,9 +112,9 @@ def revoke(flags: Flags, file: str | None, as_json: bool) -> int:
     if not setting.trust.revoke(path, by=whoami()):
         raise UsageProblem(f"{escape(str(path))} is not trusted; `holdfast trust list` shows what is.")
     if as_json:
-        console.put_json(replace(_listed(listed[str(path)]), trusted=False))
+        console.print_json(replace(_listed(listed[str(path)]), trusted=False))
     else:
-        console.note(f"{escape(str(path))} is not trusted any more.")
+        console.print_err(f"{escape(str(path))} is not trusted any more.")
     return 0
 
 
@@ -122,22 +122,24 @@ def _trust_document(flags: Flags, file: str, *, yes: bool, as_json: bool) -> int
     path = find_document(file)
     found = review(path, flags=flags or None)
     if found is None:
-        raise UsageProblem(f"{place(path)} has no frontmatter, so there is nothing to trust.")
+        raise UsageProblem(f"{location(path)} has no frontmatter, so there is nothing to trust.")
     check_config(found.then.config)
     if not as_json:
-        console.say_lines(review_lines(found, sys.stdout))
+        console.print_out_lines(review_lines(found, sys.stdout))
         sys.stdout.flush()
     if not yes and not _confirmed("Trust exactly this frontmatter? [y/N] "):
-        raise UsageProblem(f"{place(path)} was not trusted; read it, then run `holdfast trust {place(path)} --yes`.")
-    loosens, said = loosened(found), loosened_words(found.now, found.then)
-    keep_trust(found)
+        raise UsageProblem(
+            f"{location(path)} was not trusted; read it, then run `holdfast trust {location(path)} --yes`."
+        )
+    loosens, said = loosened_options(found), describe_loosening(found.now, found.then)
+    record_trust(found)
     if as_json:
         path, digest, by = str(found.path), found.digest, whoami()
-        console.put_json(
-            Trust(path=path, digest=digest, by=by, at=time.time(), trusted=True, loosens=loosens, words=said)
+        console.print_json(
+            TrustOutput(path=path, digest=digest, by=by, at=time.time(), trusted=True, loosens=loosens, words=said)
         )
     else:
-        console.note("Trusted. Any change to the frontmatter ends this.")
+        console.print_err("Trusted. Any change to the frontmatter ends this.")
     return 0
 
 
@@ -154,21 +156,23 @@ def _trust_manifest(setting: Setting, file: str, *, yes: bool, as_json: bool) ->
     digest, wanted = digest_of(content), parse_manifest(content)
     now = read_skill(path.parent, setting.trust.is_trusted).allow
     change = {"from": list(now), "to": list(wanted.allow)}
-    loosens: list[Shape] = [{"key": f"tools.skills.{name}", **change} for name in names]
+    loosens: list[JsonObject] = [{"key": f"tools.skills.{name}", **change} for name in names]
     if not as_json:
-        console.say(f"{escape(str(path))}, content {digest}")
-        console.say_lines(change_lines(loosens, sys.stdout))
+        console.print_out(f"{escape(str(path))}, content {digest}")
+        console.print_out_lines(change_lines(loosens, sys.stdout))
         if not wanted.allow:
-            console.say(f"It gives no tools: {escape(wanted.reason)}.")
+            console.print_out(f"It gives no tools: {escape(wanted.reason)}.")
         sys.stdout.flush()
     if not yes and not _confirmed("Trust exactly this manifest? [y/N] "):
         raise UsageProblem(f"{path} was not trusted; read it, then run `holdfast trust {path} --yes`.")
     by = whoami()
     setting.trust.trust(path, digest, by=by)
     if as_json:
-        console.put_json(Trust(path=str(path), digest=digest, by=by, at=time.time(), trusted=True, loosens=loosens))
+        console.print_json(
+            TrustOutput(path=str(path), digest=digest, by=by, at=time.time(), trusted=True, loosens=loosens)
+        )
     else:
-        console.note("Trusted. Any change to the manifest ends this.")
+        console.print_err("Trusted. Any change to the manifest ends this.")
     return 0
 
 
@@ -191,7 +195,7 @@ def _unlisted(setting: Setting, file: str | None) -> Path:
 
 def _setting(flags: Flags) -> Setting:
     setting = load_setting(flags=flags or None, checked=False)
-    warn_of_config(setting)
+    warn_about_config(setting)
     return setting
 
 
@@ -207,26 +211,30 @@ def _project_file(setting: Setting, file: str | None) -> Path:
     return path
 
 
-def _show(path: Path, layer: LayerReport, changes: list[Shape], said: list[str], notices: tuple[str, ...]) -> None:
-    console.say(console.paint("The configuration of the project", "bold"))
-    console.say_lines((*quoted_field("file", str(path), sys.stdout), *own_field("content", layer.digest, sys.stdout)))
+def _show(path: Path, layer: LayerReport, changes: list[JsonObject], said: list[str], notices: tuple[str, ...]) -> None:
+    console.print_out(console.paint("The configuration of the project", "bold"))
+    console.print_out_lines(
+        (*quoted_field_lines("file", str(path), sys.stdout), *field_lines("content", layer.digest, sys.stdout))
+    )
     if not changes and not said:
-        console.say("It only tightens: trusting it changes nothing now.")
-    console.say_lines(change_lines(changes, sys.stdout))
+        console.print_out("It only tightens: trusting it changes nothing now.")
+    console.print_out_lines(change_lines(changes, sys.stdout))
     if said:
-        console.say(console.paint("If you trust it", "bold"))
-        console.say_lines(unasked_lines(said, sys.stdout))
+        console.print_out(console.paint("If you trust it", "bold"))
+        console.print_out_lines(bullet_lines(said, sys.stdout))
     for notice in notices:
-        console.say_lines(sentence(f"Note: {console.shown(notice)}", sys.stdout))
+        console.print_out_lines(wrap_sentence(f"Note: {console.shown(notice)}", sys.stdout))
     sys.stdout.flush()
 
 
 def _confirmed(question: str) -> bool:
-    return console.can_ask() and asyncio.run(confirmed(question))
+    return console.can_ask() and asyncio.run(confirm(question))
 
 
-def _listed(item: TrustedContent) -> Trust:
-    return Trust(path=item.path, digest=item.digest, by=item.by, at=item.at, trusted=_is_current(item), loosens=[])
+def _listed(item: TrustedContent) -> TrustOutput:
+    return TrustOutput(
+        path=item.path, digest=item.digest, by=item.by, at=item.at, trusted=_is_current(item), loosens=[]
+    )
 
 
 def _now(item: TrustedContent) -> str:

@@ -14,12 +14,12 @@ import click
 from holdfast.cli import console
 from holdfast.cli.commands.ledger import record_preview, when
 from holdfast.cli.errors import FAILED, REJECTED, UsageProblem, report
-from holdfast.cli.json_output import Change, ChangingCall, UndoOutput
-from holdfast.cli.pending_view import note_unreadable
+from holdfast.cli.json_output import ChangeOutput, ChangingCallOutput, UndoOutput
+from holdfast.cli.layout import print_message, print_table, quote, quoted_field_lines
+from holdfast.cli.pending_view import print_unreadable
 from holdfast.cli.project_context import Flags, setting_here, tools_by_name, whoami
-from holdfast.cli.prompt import confirmed
-from holdfast.cli.root import common, complete_call
-from holdfast.cli.wrap import note_folded, put_table, quote, quoted_field
+from holdfast.cli.prompt import confirm
+from holdfast.cli.root import complete_call, with_flags
 from holdfast.contract.errors import LedgerCorrupt, UndoRefused
 from holdfast.factory.runtime import Setting, open_ledger
 from holdfast.runtime.undo.restore import TOOL, Plan, Planned, Undo, check, diff_of, named_calls
@@ -35,11 +35,11 @@ MAX_PATHS: Final = 50
 
 
 @contextmanager
-def ledger_and_undo(flags: Flags, *, looking: bool) -> Generator[tuple[Setting, Ledger, Undo]]:
+def ledger_and_undo(flags: Flags, *, read_only: bool) -> Generator[tuple[Setting, Ledger, Undo]]:
     setting = setting_here(flags)
     there = setting.ledger_path.exists()
-    with open_ledger(setting, read_only=looking) if there else Ledger.in_memory() as ledger:
-        if there and not looking:
+    with open_ledger(setting, read_only=read_only) if there else Ledger.in_memory() as ledger:
+        if there and not read_only:
             ledger.recover()
         yield setting, ledger, Undo(ledger, [setting.root or setting.cwd], setting.state)
 
@@ -50,9 +50,9 @@ def name_of(item: Planned, setting: Setting) -> str:
     return os.path.relpath(item.path, root) if item.path.startswith(f"{root}/") else item.path
 
 
-def change_output(item: Planned, call_id: str, diff: str | None) -> Change:
+def change_output(item: Planned, call_id: str, diff: str | None) -> ChangeOutput:
     path, why = visible_path(item.path), visible_path(item.why) or None
-    return Change(call_id=call_id, path=path, kind=item.change.kind, undo=item.fate, why=why, diff=diff)
+    return ChangeOutput(call_id=call_id, path=path, kind=item.change.kind, undo=item.fate, why=why, diff=diff)
 
 
 def visible_path(path: str) -> str:
@@ -81,7 +81,7 @@ def _style(line: str, _: int) -> tuple[str, ...]:
 @click.argument("call_id", metavar="[CALL]", required=False, shell_complete=complete_call)
 @click.option("--diff", is_flag=True, help="Show what changed in each file.")
 @click.option("-n", "--limit", default=20, show_default=True, type=click.IntRange(1), help="How many calls to list.")
-@common
+@with_flags
 def changes(flags: Flags, call_id: str | None, diff: bool, limit: int, as_json: bool) -> int:
     """List the calls that changed files, or show what one changed.
 
@@ -89,7 +89,7 @@ def changes(flags: Flags, call_id: str | None, diff: bool, limit: int, as_json: 
     Under NOW stands whether a path is still as the call left it: only then
     `holdfast undo` puts it back.
     """
-    with ledger_and_undo(flags, looking=True) as (setting, ledger, undo):
+    with ledger_and_undo(flags, read_only=True) as (setting, ledger, undo):
         if call_id is None:
             return _list(ledger, limit, as_json=as_json)
         plan = undo.plan(ledger.find(call_id))
@@ -100,20 +100,20 @@ def changes(flags: Flags, call_id: str | None, diff: bool, limit: int, as_json: 
         ]
         if as_json:
             for item, text in zip(plan.items, diffs, strict=True):
-                console.put_json(change_output(item, plan.call_id, text))
+                console.print_json(change_output(item, plan.call_id, text))
             return 0
         if not plan.items:
-            console.say(f"Call {escape_name(plan.call_id)} changed no files that were recorded.")
+            console.print_out(f"Call {escape_name(plan.call_id)} changed no files that were recorded.")
             return 0
         rows = [
             [item.change.kind, fate_words(item), escape(visible_path(name))]
             for item, name in zip(plan.items, names, strict=True)
         ]
-        put_table(["change", "now", "path"], rows)
+        print_table(["change", "now", "path"], rows)
         for text in diffs:
-            console.say_lines(diff_lines(text or "", sys.stdout))
+            console.print_out_lines(diff_lines(text or "", sys.stdout))
         if plan.undone_by is not None:
-            console.note(f"It was undone by {escape_name(plan.undone_by)}.")
+            console.print_err(f"It was undone by {escape_name(plan.undone_by)}.")
     return 0
 
 
@@ -130,15 +130,17 @@ def _list(ledger: Ledger, limit: int, *, as_json: bool) -> int:
             continue
         if as_json:
             tool, at = record.call.tool, record.received_at
-            console.put_json(ChangingCall(call_id=call_id, tool=tool, received_at=at, paths=count, undone_by=undone))
+            console.print_json(
+                ChangingCallOutput(call_id=call_id, tool=tool, received_at=at, paths=count, undone_by=undone)
+            )
         paths = "1 path" if count == 1 else f"{count:,} paths"
         shown = record_preview(record, tools.get(record.call.tool))
         rows.append([call_id, when(record.received_at), paths, "undone" if undone else "", shown])
-    note_unreadable(unreadable)
+    print_unreadable(unreadable)
     if not as_json and rows:
-        put_table(["id", "when", "changed", "", "call"], rows)
+        print_table(["id", "when", "changed", "", "call"], rows)
     elif not as_json:
-        console.say("No call has changed a file here that was recorded.")
+        console.print_out("No call has changed a file here that was recorded.")
     return 0
 
 
@@ -151,7 +153,7 @@ _LEAST: Final = 8
 @click.argument("call_id", metavar="[CALL]", required=False, shell_complete=complete_call)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask; needed without a terminal.")
 @click.option("--partial", is_flag=True, help="Put back what can be, and leave what cannot.")
-@common
+@with_flags
 def undo(flags: Flags, call_id: str | None, yes: bool, partial: bool, as_json: bool) -> int:
     """Put back what a call changed on disk.
 
@@ -161,28 +163,28 @@ def undo(flags: Flags, call_id: str | None, yes: bool, partial: bool, as_json: b
     nothing is put back, unless --partial is given. An undo is a call itself and
     can be undone.
     """
-    with ledger_and_undo(flags, looking=False) as (setting, ledger, undoing):
+    with ledger_and_undo(flags, read_only=False) as (setting, ledger, undoing):
         plan = undoing.plan(_last(ledger) if call_id is None else ledger.find(call_id))
         if not as_json:
             _show(plan, setting, ledger)
         check(plan, partial=partial)
         if not yes and not console.can_ask():
             raise UsageProblem(f"Nothing was put back; look at it, then run `holdfast undo --yes {plan.call_id}`.")
-        if not yes and not asyncio.run(confirmed("Put this back? [y/N] ")):
+        if not yes and not asyncio.run(confirm("Put this back? [y/N] ")):
             return _left(as_json=as_json)
         result = undoing.carry_out(plan, by=whoami(), partial=partial)
     if as_json:
         changes = [change_output(item, plan.call_id, None) for item in plan.items]
         error = None if result.error is None else visible_path(result.error)
-        console.put_json(
+        console.print_json(
             UndoOutput(
                 call_id=plan.call_id, undo_id=result.call_id, success=result.success, error=error, changes=changes
             )
         )
     elif result.success:
-        console.say(f"{escape(result.output)} It is call {result.call_id}.")
+        console.print_out(f"{escape(result.output)} It is call {result.call_id}.")
     else:
-        note_folded(escape(result.error or ""))
+        print_message(escape(result.error or ""))
     return 0 if result.success else FAILED
 
 
@@ -196,21 +198,21 @@ def _last(ledger: Ledger) -> str:
 
 def _show(plan: Plan, setting: Setting, ledger: Ledger) -> None:
     if plan.items:
-        console.note(console.paint(f"Undo {escape(named_calls(plan)).rstrip(',')}:", "bold"))
+        console.print_err(console.paint(f"Undo {escape(named_calls(plan)).rstrip(',')}:", "bold"))
     room = MAX_SHOWN
     for item in plan.items[:MAX_PATHS]:
         name = visible_path(name_of(item, setting))
         for label, text in ((item.change.kind, name), ("now", fate_words(item))):
-            console.note_lines(quoted_field(label, text, sys.stderr, width=_KIND, show=console.shown))
+            console.print_err_lines(quoted_field_lines(label, text, sys.stderr, width=_KIND, show=console.shown))
         if item.fate == "put_back" and room > 0:
             more = f"`holdfast changes {plan.call_id} --diff` shows all"
             lines = diff_lines(diff_of(item, ledger.blobs, name, back=True), sys.stderr, max(_LEAST, room), more)
-            console.note_lines(lines)
+            console.print_err_lines(lines)
             room -= len(lines)
     if len(plan.items) > MAX_PATHS:
-        console.note(f"  … and {len(plan.items) - MAX_PATHS:,} more")
+        console.print_err(f"  … and {len(plan.items) - MAX_PATHS:,} more")
     if plan.items:
-        console.note(f"In all: {_counts(plan)}.")
+        console.print_err(f"In all: {_counts(plan)}.")
 
 
 def _counts(plan: Plan) -> str:
@@ -228,5 +230,5 @@ def _left(*, as_json: bool) -> int:
     said = "Nothing was put back."
     if as_json:
         return report("rejected", said, REJECTED, as_json=True)
-    console.note(said)
+    console.print_err(said)
     return REJECTED

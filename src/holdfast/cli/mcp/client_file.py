@@ -169,7 +169,9 @@ def _json(value: Json) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def put(text: str, section: str, name: str, entry: dict[str, Json], *, ours: Collection[str] | None = None) -> str:
+def set_entry(
+    text: str, section: str, name: str, entry: dict[str, Json], *, ours: Collection[str] | None = None
+) -> str:
     """The text with `entry` as `name` in the object `section`; all else stays as it is. Raises `NotJsonc`.
 
     What an entry that is there has beside `ours` stays in it, letter by letter; None: nothing stays.
@@ -194,7 +196,7 @@ def put(text: str, section: str, name: str, entry: dict[str, Json], *, ours: Col
     return text[: old.start] + file.written(entry, file.indent(key), source) + text[old.end :]
 
 
-def entry_in(text: str, section: str, name: str) -> Json:
+def get_entry(text: str, section: str, name: str) -> Json:
     """What stands there now; None if nothing does. Raises `NotJsonc`."""
     root = Jsonc(text).root
     holder = None if root is None else root.only(section, "it")
@@ -205,7 +207,7 @@ def entry_in(text: str, section: str, name: str) -> Json:
 _MAX_BYTES: Final = 64 * 1024 * 1024
 
 
-class Found(Struct, frozen=True, kw_only=True):
+class ClientFile(Struct, frozen=True, kw_only=True):
     """A file as it was read; `text` is None where there is none yet."""
 
     path: Path
@@ -214,7 +216,7 @@ class Found(Struct, frozen=True, kw_only=True):
     mode: int | None = None
 
 
-def find(path: Path, inside: Iterable[Path], *, root: Path | None = None) -> Found:
+def read_client_file(path: Path, inside: Iterable[Path], *, root: Path | None = None) -> ClientFile:
     """Read a file that is to be changed. Links may lead anywhere within `inside`, and nowhere else.
 
     In a project, below `root`, there may be none: a checkout brings its links, and one to a hook would be run.
@@ -236,7 +238,7 @@ def find(path: Path, inside: Iterable[Path], *, root: Path | None = None) -> Fou
             status = os.fstat(file.fileno())
             data = file.read(_MAX_BYTES + 1)
     except FileNotFoundError:
-        return Found(path=path, real=real, text=None)
+        return ClientFile(path=path, real=real, text=None)
     except OSError as error:
         reason = error.strerror or "it is not a file"
         raise UsageProblem(f"{escape(str(path))} cannot be read: {reason}; check it, or use --print.") from None
@@ -248,7 +250,7 @@ def find(path: Path, inside: Iterable[Path], *, root: Path | None = None) -> Fou
         raise UsageProblem(
             f"{escape(str(path))} is not UTF-8 (byte {error.start:,}), so it is not touched; use --print."
         ) from None
-    return Found(path=path, real=real, text=text, mode=stat.S_IMODE(status.st_mode))
+    return ClientFile(path=path, real=real, text=text, mode=stat.S_IMODE(status.st_mode))
 
 
 def _link_below(root: Path, path: Path) -> Path | None:
@@ -261,7 +263,7 @@ def _link_below(root: Path, path: Path) -> Path | None:
     return None
 
 
-def write(found: Found, text: str, *, private: bool) -> None:
+def write_client_file(found: ClientFile, text: str, *, private: bool) -> None:
     """Put the new text in place of what was found; `private`: only the user may read it from now on."""
     mode = 0o600 if found.mode is None and private else found.mode
     found.real.parent.mkdir(parents=True, exist_ok=True)

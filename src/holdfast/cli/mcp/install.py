@@ -16,13 +16,13 @@ from msgspec import Struct
 
 from holdfast.cli import console
 from holdfast.cli.errors import REJECTED, USAGE, UsageProblem
-from holdfast.cli.json_output import Installed
-from holdfast.cli.mcp.client_file import Found, NotJsonc, entry_in, find, put, write
+from holdfast.cli.json_output import InstalledOutput
+from holdfast.cli.layout import print_message, quote
+from holdfast.cli.mcp.client_file import ClientFile, NotJsonc, get_entry, read_client_file, set_entry, write_client_file
 from holdfast.cli.mcp.serve import read_token, token_file
 from holdfast.cli.pending_view import diff_style
 from holdfast.cli.project_context import Flags, setting_here
-from holdfast.cli.prompt import confirmed
-from holdfast.cli.wrap import note_folded, quote
+from holdfast.cli.prompt import confirm
 from holdfast.contract.json import Json
 from holdfast.factory.runtime import Setting
 from holdfast.helper_process import own_module
@@ -57,7 +57,7 @@ class Client(Struct, frozen=True, kw_only=True):
         program, *words = command
         args: list[Json] = [*words, *(() if folder is None else ("-C", folder)), "mcp"]
         kind: dict[str, Json] = {"type": "stdio"} if self.typed else {}
-        env: dict[str, Json] = {name: os.environ[name] for name in _PLACES if _given(name)}
+        env: dict[str, Json] = {name: os.environ[name] for name in _PLACES if _folder_from_environment(name)}
         return {**kind, "command": program, "args": args, **({"env": env} if env else {})}
 
     def remote_entry(self, url: str, token: str) -> dict[str, Json]:
@@ -67,20 +67,20 @@ class Client(Struct, frozen=True, kw_only=True):
 
 
 def _claude() -> Path:
-    return (_given("CLAUDE_CONFIG_DIR") or Path.home()) / ".claude.json"
+    return (_folder_from_environment("CLAUDE_CONFIG_DIR") or Path.home()) / ".claude.json"
 
 
 def user_folders() -> list[Path]:
     """Where a person's own files may be: links that lead out of these are not followed."""
-    given = (_given("XDG_CONFIG_HOME"), _given("CLAUDE_CONFIG_DIR"))
+    given = (_folder_from_environment("XDG_CONFIG_HOME"), _folder_from_environment("CLAUDE_CONFIG_DIR"))
     return [Path.home(), *(folder for folder in given if folder is not None)]
 
 
 def _config_home() -> Path:
-    return _given("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return _folder_from_environment("XDG_CONFIG_HOME") or Path.home() / ".config"
 
 
-def _given(variable: str) -> Path | None:
+def _folder_from_environment(variable: str) -> Path | None:
     """A folder the environment names; a relative one would depend on where this is run."""
     folder = Path(os.environ.get(variable, ""))
     return folder if folder.is_absolute() else None
@@ -119,7 +119,7 @@ def own_command() -> list[str]:
 _TOKEN: Final = re.compile(r"(Bearer )[^\"\s\\]+")
 
 
-class Wish(Struct, frozen=True, kw_only=True):
+class InstallOptions(Struct, frozen=True, kw_only=True):
     """What the command line asks for."""
 
     client: str
@@ -133,28 +133,28 @@ class Wish(Struct, frozen=True, kw_only=True):
     as_json: bool = False
 
 
-def install_entry(flags: Flags, wish: Wish) -> int:
+def install_entry(flags: Flags, wish: InstallOptions) -> int:
     setting = setting_here(flags)
     client = CLIENTS[wish.client]
     path, inside = _place(setting, wish)
     entry = _entry(setting, wish)
     if wish.only_print:
         return _print(wish, path, entry)
-    found = find(path, inside, root=None if wish.user else setting.root)
+    found = read_client_file(path, inside, root=None if wish.user else setting.root)
     try:
-        entry |= _env(entry, entry_in(found.text or "", client.section, ENTRY) if wish.user else None)
+        entry |= _env(entry, get_entry(found.text or "", client.section, ENTRY) if wish.user else None)
         # a project's file may be from somebody else, and `env` can act
-        text = put(found.text or "", client.section, ENTRY, entry, ours=OURS if wish.user else None)
+        text = set_entry(found.text or "", client.section, ENTRY, entry, ours=OURS if wish.user else None)
     except NotJsonc as error:
         _print(wish, path, entry, to_error=True)
         raise UsageProblem(f"{escape(str(path))} cannot be edited ({error}); put the entry in yourself.") from None
     diff = _masked(unified_diff(found.text, text, str(found.real)), wish)
     if diff:
-        refused = _settle(setting, wish, found, entry, diff)
+        refused = _confirm_write(setting, wish, found, entry, diff)
         if refused is not None:
             return refused
-        write(found, text, private=wish.url is not None)
-    _tell(wish, path, entry, diff, changed=bool(diff))
+        write_client_file(found, text, private=wish.url is not None)
+    _report(wish, path, entry, diff, changed=bool(diff))
     return 0
 
 
@@ -178,7 +178,7 @@ def _unwritable(value: Json) -> bool:
     return False
 
 
-def _place(setting: Setting, wish: Wish) -> tuple[Path, list[Path]]:
+def _place(setting: Setting, wish: InstallOptions) -> tuple[Path, list[Path]]:
     """The file, and the folders that links of it may lead to."""
     client = CLIENTS[wish.client]
     if wish.user:
@@ -190,7 +190,7 @@ def _place(setting: Setting, wish: Wish) -> tuple[Path, list[Path]]:
     return setting.root / client.project, [setting.root]
 
 
-def _entry(setting: Setting, wish: Wish) -> dict[str, Json]:
+def _entry(setting: Setting, wish: InstallOptions) -> dict[str, Json]:
     client = CLIENTS[wish.client]
     if wish.url is None:
         entry = client.entry(own_command(), None if wish.user else setting.root)
@@ -200,28 +200,30 @@ def _entry(setting: Setting, wish: Wish) -> dict[str, Json]:
     return client.remote_entry(wish.url, read_token(token_file(setting, wish.token_file)))
 
 
-def _settle(setting: Setting, wish: Wish, found: Found, entry: dict[str, Json], diff: str) -> int | None:
+def _confirm_write(
+    setting: Setting, wish: InstallOptions, found: ClientFile, entry: dict[str, Json], diff: str
+) -> int | None:
     """Show what would be written, and have it agreed to; the exit code if it is not."""
     if not wish.as_json:
-        console.say_lines(quote(diff.rstrip("\n"), sys.stdout, style=diff_style).lines)
+        console.print_out_lines(quote(diff.rstrip("\n"), sys.stdout, style=diff_style).lines)
         sys.stdout.flush()
         for note in _notes(setting, wish, found, entry):
-            note_folded(escape(note), "Note:")
+            print_message(escape(note), "Note:")
     if wish.yes:
         return None
     where = escape(str(found.real))
     if console.can_ask() and not wish.as_json:
-        if asyncio.run(confirmed(f"Write this into {where}? [y/N] ")):
+        if asyncio.run(confirm(f"Write this into {where}? [y/N] ")):
             return None
-        console.note(f"{where} was not changed.")
+        console.print_err(f"{where} was not changed.")
         return REJECTED
     if wish.as_json:
-        _tell(wish, found.path, entry, diff, changed=False)
-    console.note(f"{where} was not changed; read the difference, then say --yes.")
+        _report(wish, found.path, entry, diff, changed=False)
+    console.print_err(f"{where} was not changed; read the difference, then say --yes.")
     return USAGE
 
 
-def _ungoverned(wish: Wish) -> str:
+def _ungoverned(wish: InstallOptions) -> str:
     title = CLIENTS[wish.client].title
     return (
         f"{title}'s own tools (its shell, its file editing) stay ungoverned: holdfast checks and records only calls of "
@@ -229,7 +231,7 @@ def _ungoverned(wish: Wish) -> str:
     )
 
 
-def _notes(setting: Setting, wish: Wish, found: Found, entry: dict[str, Json]) -> list[str]:
+def _notes(setting: Setting, wish: InstallOptions, found: ClientFile, entry: dict[str, Json]) -> list[str]:
     notes: list[str] = [_ungoverned(wish)]
     if wish.url is None:
         command = Path(own_command()[0])
@@ -246,36 +248,36 @@ def _notes(setting: Setting, wish: Wish, found: Found, entry: dict[str, Json]) -
     return notes
 
 
-def _tell(wish: Wish, path: Path, entry: dict[str, Json], diff: str, *, changed: bool) -> None:
+def _report(wish: InstallOptions, path: Path, entry: dict[str, Json], diff: str, *, changed: bool) -> None:
     if wish.as_json:
         shown = json.loads(_masked(json.dumps(entry), wish))
         own = _ungoverned(wish)
-        console.put_json(
-            Installed(client=wish.client, path=str(path), changed=changed, diff=diff, entry=shown, ungoverned=own)
+        console.print_json(
+            InstalledOutput(client=wish.client, path=str(path), changed=changed, diff=diff, entry=shown, ungoverned=own)
         )
     elif diff:
-        console.note(f"Written. Restart {CLIENTS[wish.client].title}, or have it read its servers anew.")
+        console.print_err(f"Written. Restart {CLIENTS[wish.client].title}, or have it read its servers anew.")
     else:
-        console.note(f"Nothing to do: {escape(str(path))} has exactly this already.")
+        console.print_err(f"Nothing to do: {escape(str(path))} has exactly this already.")
 
 
-def _print(wish: Wish, path: Path, entry: dict[str, Json], *, to_error: bool = False) -> int:
+def _print(wish: InstallOptions, path: Path, entry: dict[str, Json], *, to_error: bool = False) -> int:
     """The entry alone, to be put in by hand."""
     client = CLIENTS[wish.client]
     snippet = _masked(json.dumps({client.section: {ENTRY: entry}}, indent=2, ensure_ascii=False), wish)
     if wish.as_json:
         if not to_error:
-            _tell(wish, path, entry, "", changed=False)
+            _report(wish, path, entry, "", changed=False)
         return 0
     for line in snippet.splitlines():
-        (console.note if to_error else console.say)(escape(line))
+        (console.print_err if to_error else console.print_out)(escape(line))
     if not to_error:
-        console.note(f"This belongs into {escape(str(path))}.")
-        note_folded(_ungoverned(wish), "Note:")
+        console.print_err(f"This belongs into {escape(str(path))}.")
+        print_message(_ungoverned(wish), "Note:")
         if wish.url is not None and not wish.show_token:
-            console.note("The token is left out; --show-token fills it in.")
+            console.print_err("The token is left out; --show-token fills it in.")
     return 0
 
 
-def _masked(text: str, wish: Wish) -> str:
+def _masked(text: str, wish: InstallOptions) -> str:
     return text if wish.show_token else _TOKEN.sub(r"\1…", text)

@@ -14,9 +14,9 @@ from typing import Final
 
 from holdfast.cli import console
 from holdfast.cli.errors import UsageProblem
-from holdfast.cli.json_output import Serving
+from holdfast.cli.json_output import ServingOutput
 from holdfast.cli.mcp.servers import need_sdk
-from holdfast.cli.project_context import Flags, setting_here, show_warnings
+from holdfast.cli.project_context import Flags, install_warning_handler, setting_here
 from holdfast.contract.elicitation import CANCELLED, Elicitation, Reply
 from holdfast.contract.errors import ConfigError
 from holdfast.factory.runtime import Setting, build_runtime
@@ -95,12 +95,12 @@ def serve_http(flags: Flags, *, port: int, given_file: str | None, show_token: b
 
     def started(url: str) -> None:
         if as_json:
-            console.put_json(Serving(url=url, token_file=str(file), token=token if show_token else None))
+            console.print_json(ServingOutput(url=url, token_file=str(file), token=token if show_token else None))
         else:
-            console.say(f"Serving {escape(url)}; Ctrl-C ends it.")
-            console.say(f"Requests need the token in {escape(str(file))} as `Authorization: Bearer TOKEN`.")
+            console.print_out(f"Serving {escape(url)}; Ctrl-C ends it.")
+            console.print_out(f"Requests need the token in {escape(str(file))} as `Authorization: Bearer TOKEN`.")
             if show_token:
-                console.say(f"Token: {token}")
+                console.print_out(f"Token: {token}")
         sys.stdout.flush()
 
     with _runtime(setting) as runtime, suppress(KeyboardInterrupt):
@@ -128,7 +128,7 @@ async def _nobody_yet(elicitation: Elicitation) -> tuple[Reply, ...]:
 @contextmanager
 def _runtime(setting: Setting) -> Generator[Runtime]:
     """Whoever cannot be asked over MCP can be asked from any other interface, so what waits is kept."""
-    show_warnings()
+    install_warning_handler()
     keeps = setting.loaded.config.ledger.enabled
     runtime = build_runtime(setting, nobody="pending" if keeps else "deny", interface="mcp")
     try:

@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from holdfast.cli import console
-from holdfast.cli.elicitation import TerminalElicitor, stand_in
-from holdfast.cli.errors import FAILED, REJECTED, WAITING, UsageProblem
-from holdfast.cli.json_output import Definition, Forgotten, Login, Server
+from holdfast.cli.elicitation import TerminalElicitor, attach_silent_elicitor
+from holdfast.cli.errors import FAILED, PENDING, REJECTED, UsageProblem
+from holdfast.cli.json_output import DefinitionOutput, ForgottenOutput, LoginOutput, ServerOutput
+from holdfast.cli.layout import print_table, quote, wrap_sentence
 from holdfast.cli.pending_view import diff_style
 from holdfast.cli.project_context import (
     Flags,
     bridge_of,
-    leave_out_warnings,
-    runtime_in,
+    mute_source_warnings,
+    open_runtime_for,
     setting_here,
     sources_started,
-    why,
+    unready_reason,
 )
-from holdfast.cli.prompt import confirmed
-from holdfast.cli.wrap import put_table, quote, sentence
+from holdfast.cli.prompt import confirm
 from holdfast.config.config import McpServer
 from holdfast.contract.names import server_of
 from holdfast.factory.runtime import Setting
@@ -59,25 +59,25 @@ def need_sdk() -> None:
 def show_servers(flags: Flags, names: Sequence[str], *, as_json: bool) -> int:
     """The exit code is 1 when one that is switched on could not be reached."""
     setting = setting_here(flags)
-    servers = chosen(setting, names)
+    servers = select_servers(setting, names)
     if not servers:
         if not as_json:
-            console.say(_NONE)
+            console.print_out(_NONE)
         return 0
-    leave_out_warnings()
+    mute_source_warnings()
     statuses = asyncio.run(_statuses(setting, servers))
     if as_json:
         for name, server in servers.items():
-            console.put_json(_output(name, server, statuses.get(name)))
+            console.print_json(_output(name, server, statuses.get(name)))
     else:
         rows = [_row(name, server, statuses.get(name)) for name, server in servers.items()]
-        put_table(["server", "state", "transport", "tools", "what to know"], rows)
+        print_table(["server", "state", "transport", "tools", "what to know"], rows)
     away = [name for name, server in servers.items() if server.enabled and not is_ready(statuses.get(name))]
     return FAILED if away else 0
 
 
 async def _statuses(setting: Setting, servers: Collection[str]) -> dict[str, ServerStatus]:
-    async with bridged(setting, servers) as (_runtime, bridge):
+    async with connected_bridge(setting, servers) as (_runtime, bridge):
         if bridge is None:
             return {}
         for _ in range(_GRACE):
@@ -95,22 +95,22 @@ def log_in(flags: Flags, name: str, *, as_json: bool) -> int:
         raise UsageProblem(f"The MCP server '{name}' is switched off; set mcp.servers.{name}.enabled = true first.")
     if not console.can_ask():
         raise UsageProblem(f"A login needs a person at a terminal; run `holdfast mcp login {name}` there.")
-    leave_out_warnings()
+    mute_source_warnings()
     status = asyncio.run(_reached(setting, name))
     ready = is_ready(status)
     if as_json:
-        reason = "" if status is None else why(status, server)
-        console.put_json(Login(server=name, logged_in=ready, reason=reason))
+        reason = "" if status is None else unready_reason(status, server)
+        console.print_json(LoginOutput(server=name, logged_in=ready, reason=reason))
     elif ready:
-        console.note(f"'{name}' lets us in: {status.tools if status else 0} tools.")
+        console.print_err(f"'{name}' lets us in: {status.tools if status else 0} tools.")
     else:
         reason = "it did not start" if status is None else status.reason or "it did not answer"
-        console.note(f"'{name}' could not be reached: {console.shown(reason)}")
+        console.print_err(f"'{name}' could not be reached: {console.shown(reason)}")
     return 0 if ready else FAILED
 
 
 async def _reached(setting: Setting, name: str) -> ServerStatus | None:
-    async with bridged(setting, (name,), asks=True) as (_, bridge):
+    async with connected_bridge(setting, (name,), asks=True) as (_, bridge):
         while bridge is not None:  # a login takes as long as the person does, and the sources waited no longer
             (status,) = [status for status in bridge.status() if status.name == name]
             if status.state != "starting":
@@ -126,22 +126,22 @@ def log_out(flags: Flags, name: str, *, as_json: bool) -> int:
     server = _remote(setting, name)
     forgotten = forget_login(name, server, user_state_dir())
     if as_json:
-        console.put_json(Login(server=name, logged_in=False, reason="" if forgotten else "there was no login"))
+        console.print_json(LoginOutput(server=name, logged_in=False, reason="" if forgotten else "there was no login"))
     elif forgotten:
-        console.note("Forgotten here. What the server gave stays valid until it expires; revoke it there too.")
+        console.print_err("Forgotten here. What the server gave stays valid until it expires; revoke it there too.")
     else:
-        console.note(f"There is no login for '{name}'.")
+        console.print_err(f"There is no login for '{name}'.")
     return 0
 
 
 def _remote(setting: Setting, name: str) -> McpServer:
-    server = chosen(setting, (name,))[name]
+    server = select_servers(setting, (name,))[name]
     if server.url is None:
         raise UsageProblem(f"The MCP server '{name}' is a command; only servers with a url have logins.")
     return server
 
 
-def chosen(setting: Setting, names: Sequence[str]) -> dict[str, McpServer]:
+def select_servers(setting: Setting, names: Sequence[str]) -> dict[str, McpServer]:
     servers = setting.loaded.config.mcp.servers
     for name in names:
         if name not in servers:
@@ -152,7 +152,7 @@ def chosen(setting: Setting, names: Sequence[str]) -> dict[str, McpServer]:
 
 
 @asynccontextmanager
-async def bridged(
+async def connected_bridge(
     setting: Setting, servers: Collection[str], *, asks: bool = False
 ) -> AsyncGenerator[tuple[Runtime, Bridge | None]]:
     """The servers, started and asked for their tools; no other part of the runtime is set to work.
@@ -160,8 +160,8 @@ async def bridged(
     There is no bridge where every server is switched off.
     """
     need_sdk()
-    with runtime_in(setting, entry_points=False, looking=True, servers=servers) as runtime:
-        stand_in(runtime, servers)
+    with open_runtime_for(setting, entry_points=False, read_only=True, servers=servers) as runtime:
+        attach_silent_elicitor(runtime, servers)
         if asks:
             runtime.attach(elicitor=TerminalElicitor(runtime))
         async with sources_started(runtime):
@@ -185,22 +185,22 @@ def _row(name: str, server: McpServer, status: ServerStatus | None) -> list[str]
     facts = [itself, f"protocol {status.protocol}" if status.protocol else ""]
     if status.changed:
         facts.append(f"{status.changed} changed or new and held, see `holdfast mcp review {name}`")
-    facts.append(why(status, server))
+    facts.append(unready_reason(status, server))
     tools = str(status.tools) if status.state == "ready" else ""
     return [name, status.state, _transport(server), tools, "; ".join(fact for fact in facts if fact)]
 
 
-def _output(name: str, server: McpServer, status: ServerStatus | None) -> Server:
+def _output(name: str, server: McpServer, status: ServerStatus | None) -> ServerOutput:
     command = None if server.command is None else [server.command, *server.args]
     state = "off" if not server.enabled else "away" if status is None else status.state
-    found = Server(name=name, state=state, transport=_transport(server), command=command, url=server.url)
+    found = ServerOutput(name=name, state=state, transport=_transport(server), command=command, url=server.url)
     if status is None or not server.enabled:
         return found
     return replace(
         found,
         tools=status.tools,
         changed=status.changed,
-        reason=why(status, server),
+        reason=unready_reason(status, server),
         title=status.title,
         version=status.version,
         protocol=status.protocol,
@@ -212,33 +212,35 @@ def review_changes(flags: Flags, server: str | None, tool: str | None, *, yes: b
     if yes and tool is None:
         raise UsageProblem("--yes accepts one definition: name its SERVER and TOOL; without --yes you are shown each.")
     setting = setting_here(flags)
-    servers = chosen(setting, () if server is None else (server,))
+    servers = select_servers(setting, () if server is None else (server,))
     if not servers and not as_json:
-        console.note("No MCP server is configured.")
+        console.print_err("No MCP server is configured.")
     left = asyncio.run(_review(setting, servers, tool, yes=yes, as_json=as_json)) if servers else 0
-    return WAITING if left else 0
+    return PENDING if left else 0
 
 
 async def _review(setting: Setting, servers: Collection[str], tool: str | None, *, yes: bool, as_json: bool) -> int:
     """How many are left."""
-    async with bridged(setting, servers) as (runtime, bridge):
+    async with connected_bridge(setting, servers) as (runtime, bridge):
         if bridge is None:
             return 0
         away = [status.name for status in bridge.status() if not is_ready(status)]
         if away and not as_json:
-            console.note(f"Not reached, so not looked at: {', '.join(map(escape, away))}; see `holdfast mcp servers`.")
+            console.print_err(
+                f"Not reached, so not looked at: {', '.join(map(escape, away))}; see `holdfast mcp servers`."
+            )
         found = [change for change in bridge.changed() if tool is None or change.tool == tool]
         if tool is not None and not found:
             _need_tool(runtime, next(iter(servers)), tool, away)
         if not found and not as_json and not away:
-            console.note("No definition has changed." if tool is None else f"'{escape(tool)}' has not changed.")
+            console.print_err("No definition has changed." if tool is None else f"'{escape(tool)}' has not changed.")
         left = 0
         for change in found:
             accepted = await _settled(bridge, change, yes=yes, as_json=as_json)
             left += not accepted
             if as_json:
-                console.put_json(
-                    Definition(
+                console.print_json(
+                    DefinitionOutput(
                         server=change.server,
                         tool=change.tool,
                         new=change.new,
@@ -247,7 +249,7 @@ async def _review(setting: Setting, servers: Collection[str], tool: str | None, 
                     )
                 )
         if left and not as_json and not console.can_ask():
-            console.note("Accept them at a terminal, or one by one: `holdfast mcp review SERVER TOOL --yes`.")
+            console.print_err("Accept them at a terminal, or one by one: `holdfast mcp review SERVER TOOL --yes`.")
         return left
 
 
@@ -269,14 +271,14 @@ async def _settled(bridge: Bridge, change: Changed, *, yes: bool, as_json: bool)
     if not yes:
         if as_json or not console.can_ask():
             return False
-        if not await confirmed("Is this what it should be from now on? [y/N] "):
-            console.note("It stays held.")
+        if not await confirm("Is this what it should be from now on? [y/N] "):
+            console.print_err("It stays held.")
             return False
     if not bridge.accept(change):
-        console.note(f"{escape(change.tool)} has changed again meanwhile; look at it anew.")
+        console.print_err(f"{escape(change.tool)} has changed again meanwhile; look at it anew.")
         return False
     if not as_json:
-        console.note("Accepted.")
+        console.print_err("Accepted.")
     return True
 
 
@@ -284,7 +286,7 @@ def _show(change: Changed) -> None:
     new = " (new)" if change.new else ""
     name = f"mcp:{escape(change.server)}:{escape(change.tool)}{new}"
     difference = quote(change.difference.rstrip("\n"), sys.stdout, style=_style, show=console.shown)
-    console.say_lines((*sentence(name, sys.stdout, "bold"), *difference.lines))
+    console.print_out_lines((*wrap_sentence(name, sys.stdout, "bold"), *difference.lines))
     sys.stdout.flush()
 
 
@@ -297,13 +299,13 @@ def forget_definitions(flags: Flags, name: str, *, yes: bool, as_json: bool) -> 
     from holdfast.mcp.client.definitions import pinned_as
 
     setting = setting_here(flags)
-    server = chosen(setting, (name,))[name]
+    server = select_servers(setting, (name,))[name]
     if not yes:
         if as_json or not console.can_ask():
             raise UsageProblem(f"What was seen of '{name}' was not forgotten; say --yes, or run it at a terminal.")
-        console.note("The definitions it has the next time are taken for seen without anybody looking at them.")
-        if not asyncio.run(confirmed(f"Forget what was seen of '{name}'? [y/N] ")):
-            console.note("Nothing was forgotten.")
+        console.print_err("The definitions it has the next time are taken for seen without anybody looking at them.")
+        if not asyncio.run(confirm(f"Forget what was seen of '{name}'? [y/N] ")):
+            console.print_err("Nothing was forgotten.")
             return REJECTED
     pins = Pins(setting.user_db)
     try:
@@ -311,8 +313,8 @@ def forget_definitions(flags: Flags, name: str, *, yes: bool, as_json: bool) -> 
     finally:
         pins.close()
     if as_json:
-        console.put_json(Forgotten(server=name, forgotten=forgotten))
+        console.print_json(ForgottenOutput(server=name, forgotten=forgotten))
     else:
         seen = "Forgotten; its next definitions are the ones that count."
-        console.note(seen if forgotten else f"Nothing was remembered of '{name}'.")
+        console.print_err(seen if forgotten else f"Nothing was remembered of '{name}'.")
     return 0

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
 
 from holdfast.cli import console
-from holdfast.cli.console import on_terminal, paint, say, say_lines, screen_width, shown
+from holdfast.cli.console import paint, print_out, print_out_lines, screen_width, shown, stdout_is_terminal
 from holdfast.contract.event import Logged
 from holdfast.text.escape import clip_middle, escape, fingerprint, text_width
 from holdfast.text.quote import GUTTER, Show, both_ends, rows_of, wrapped
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _WORDS: Final = re.compile(r"(?:`[^`]*`|[^\s`]|`)+")
 """What is between backticks is to be copied, so it counts as one word."""
-HANG: Final = 4
+HANGING_INDENT: Final = 4
 """How far further lines of a sentence stand in: further than anything that begins a line of ours."""
 _LABEL: Final = 7
 _NARROW: Final = 40
@@ -38,7 +38,7 @@ class Quote(NamedTuple):
     """How many more lines it would have."""
 
 
-def folded(text: str, stream: TextIO, *, first: int = 0, hang: int = HANG) -> Iterator[str]:
+def wrap_words(text: str, stream: TextIO, *, first: int = 0, hang: int = HANGING_INDENT) -> Iterator[str]:
     """The lines of a sentence, without an indent: `first` columns are left for the first, `hang` for the others.
 
     In a pipe it stays whole. A word that does not fit in a line is broken: the terminal would begin the next line with
@@ -71,44 +71,44 @@ def _fitting(text: str, width: int) -> int:
     return len(text)
 
 
-def sentence(text: str, stream: TextIO, *styles: str, first: int = 0) -> Iterator[str]:
+def wrap_sentence(text: str, stream: TextIO, *styles: str, first: int = 0) -> Iterator[str]:
     """The lines of a sentence that begins in the first column, or behind `first` columns that somebody else fills.
 
     What others say in it is escaped here, if that has not been done before.
     """
-    for number, line in enumerate(folded(console.shown(text), stream, first=first)):
-        yield f"{' ' * HANG if number else ''}{console.paint(line, *styles, stream=stream)}"
+    for number, line in enumerate(wrap_words(console.shown(text), stream, first=first)):
+        yield f"{' ' * HANGING_INDENT if number else ''}{console.paint(line, *styles, stream=stream)}"
 
 
-def note_folded(text: str, label: str = "", *styles: str) -> None:
+def print_message(text: str, label: str = "", *styles: str) -> None:
     """A sentence on standard error behind a label. Whatever follows it in further lines is quoted."""
     head = f"{console.paint(label, *styles, stream=sys.stderr)} " if label else ""
     words, newline, rest = text.rstrip("\n").partition("\n")
-    console.note(head + "\n".join(sentence(words, sys.stderr, first=len(label) + 1 if head else 0)))
-    console.note_lines(quote(rest, sys.stderr, show=console.shown).lines if newline else ())
+    console.print_err(head + "\n".join(wrap_sentence(words, sys.stderr, first=len(label) + 1 if head else 0)))
+    console.print_err_lines(quote(rest, sys.stderr, show=console.shown).lines if newline else ())
 
 
-def note_quoted(text: str, label: str, *styles: str) -> None:
+def print_quoted(text: str, label: str, *styles: str) -> None:
     """What others say, on standard error: behind a label of ours where it fits in that line, otherwise below it."""
     shown, head = console.shown(text), console.paint(label, *styles, stream=sys.stderr)
     fits = not sys.stderr.isatty() or len(label) + 1 + text_width(shown) < console.screen_width(sys.stderr)
     if "\n" not in text and fits:
-        console.note(f"{head} {shown}")
+        console.print_err(f"{head} {shown}")
         return
-    console.note_lines((head, *quote(text, sys.stderr, show=console.shown).lines))
+    console.print_err_lines((head, *quote(text, sys.stderr, show=console.shown).lines))
 
 
-def own_field(
+def field_lines(
     label: str, text: str, stream: TextIO, *styles: str, width: int = _LABEL, colour: str = "dim"
 ) -> Iterator[str]:
     """`  label   words`, the words being ours. A path or a name among them is escaped here."""
-    hang = width + 3 if console.screen_width(stream) >= _NARROW else HANG
-    first, *more = folded(console.shown(text), stream, first=width + 3, hang=hang)
+    hang = width + 3 if console.screen_width(stream) >= _NARROW else HANGING_INDENT
+    first, *more = wrap_words(console.shown(text), stream, first=width + 3, hang=hang)
     yield f"{label_line(label, stream, width, colour)} {console.paint(first, *styles, stream=stream)}".rstrip()
     yield from (f"{' ' * hang}{console.paint(line, *styles, stream=stream)}" for line in more)
 
 
-def quoted_field(
+def quoted_field_lines(
     label: str, text: str, stream: TextIO, limit: int | None = None, *, width: int = _LABEL, show: Show | None = None
 ) -> Iterator[str]:
     """`  label   text`, the text being that of others: what does not fit in the line is quoted below the label."""
@@ -149,7 +149,7 @@ def quote(
         some = "1 line" if hidden == 1 else f"{hidden:,} lines"
         about = "" if brief else f"; in all {fingerprint(text)}"
         told = f"[{some} hidden{about}{more and f'; {more}'}]"
-        first, *further = sentence(told, stream, first=2)
+        first, *further = wrap_sentence(told, stream, first=2)
         painted[len(head) : len(head)] = [f"  {first}", *further]
     return Quote(painted, hidden)
 
@@ -162,34 +162,34 @@ _TABLE: Final = 70
 Cells = Sequence[str]
 
 
-def put_table(columns: Cells, rows: Sequence[Cells]) -> None:
+def print_table(columns: Cells, rows: Sequence[Cells]) -> None:
     """The first column holds words of ours, an id or a name: text of others never begins a line."""
     cells = [[shown(cell) for cell in row] for row in rows]
-    if on_terminal() and screen_width() < _TABLE:
-        _put_stacked(columns, cells)
+    if stdout_is_terminal() and screen_width() < _TABLE:
+        _print_stacked(columns, cells)
         return
     widths = [max(map(text_width, column)) for column in zip(columns, *cells, strict=True)]
-    if not on_terminal():
+    if not stdout_is_terminal():
         for row in (columns, *cells):
-            say(_padded(row, widths))
+            print_out(_pad_cells(row, widths))
         return
-    widths = _fitted(widths, screen_width() - 1 - len(_INDENT) - len(_GAP) * (len(columns) - 1))
+    widths = _fit_columns(widths, screen_width() - 1 - len(_INDENT) - len(_GAP) * (len(columns) - 1))
     for number, row in enumerate((columns, *cells)):
-        for line, text in enumerate(_lines(row, widths)):
-            say(f"{GUTTER if line and number else _INDENT}{text if number else paint(text, 'bold')}")
+        for line, text in enumerate(_row_lines(row, widths)):
+            print_out(f"{GUTTER if line and number else _INDENT}{text if number else paint(text, 'bold')}")
 
 
-def _put_stacked(columns: Cells, rows: Sequence[Cells]) -> None:
+def _print_stacked(columns: Cells, rows: Sequence[Cells]) -> None:
     """Where columns would leave too little room for each."""
     width = max(map(text_width, columns[1:]))
     for row in rows:
         for line, text in enumerate(wrapped(row[0], screen_width() - len(GUTTER))):
-            say(f"{GUTTER if line else ''}{paint(text, 'bold')}")
+            print_out(f"{GUTTER if line else ''}{paint(text, 'bold')}")
         for name, cell in zip(columns[1:], row[1:], strict=True):
-            say_lines(quoted_field(name, cell, sys.stdout, width=width, show=shown) if cell else ())
+            print_out_lines(quoted_field_lines(name, cell, sys.stdout, width=width, show=shown) if cell else ())
 
 
-def _fitted(widths: Sequence[int], room: int) -> list[int]:
+def _fit_columns(widths: Sequence[int], room: int) -> list[int]:
     """What each column gets: what it needs, and of the widest ones as much as is there."""
     fitted = list(widths)
     while sum(fitted) > room and max(fitted) > 1:
@@ -201,13 +201,13 @@ def _fitted(widths: Sequence[int], room: int) -> list[int]:
     return fitted
 
 
-def _lines(row: Cells, widths: Sequence[int]) -> list[str]:
+def _row_lines(row: Cells, widths: Sequence[int]) -> list[str]:
     pieces = [list(wrapped(cell, width)) for cell, width in zip(row, widths, strict=True)]
     height = max(map(len, pieces))
-    return [_padded([cell[at] if at < len(cell) else "" for cell in pieces], widths) for at in range(height)]
+    return [_pad_cells([cell[at] if at < len(cell) else "" for cell in pieces], widths) for at in range(height)]
 
 
-def _padded(cells: Cells, widths: Sequence[int]) -> str:
+def _pad_cells(cells: Cells, widths: Sequence[int]) -> str:
     padded = (cell + " " * (width - text_width(cell)) for cell, width in zip(cells, widths, strict=True))
     return _GAP.join(padded).rstrip()
 
@@ -216,18 +216,18 @@ _SHOWN: Final = frozenset(("warning", "error", "critical", "alert", "emergency")
 _MAX_CHARS: Final = 500
 
 
-def logged_line(event: Logged) -> str | None:
+def format_log_event(event: Logged) -> str | None:
     """None for what is of no interest to a person."""
     if event.level not in _SHOWN:
         return None
     return escape(clip_middle(f"{event.source} {event.level}: {event.message}", _MAX_CHARS))
 
 
-def note_logged(event: Event) -> None:
-    line = logged_line(event) if isinstance(event, Logged) else None
+def print_log_event(event: Event) -> None:
+    line = format_log_event(event) if isinstance(event, Logged) else None
     if line is not None:
-        note_logged_line(line)
+        print_log_line(line)
 
 
-def note_logged_line(line: str) -> None:
-    console.note_lines(sentence(line, sys.stderr, "dim"))
+def print_log_line(line: str) -> None:
+    console.print_err_lines(wrap_sentence(line, sys.stderr, "dim"))
